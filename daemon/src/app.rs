@@ -38,7 +38,7 @@ use crate::{
     clock::{self, KernelClock},
     clusters::{self, Clusters, ClustersError},
     config::HostRole,
-    controllers::{Runner, lease, rancher_fip::guests::Own},
+    controller::leader_election,
     expiry,
     guests::GuestBoard,
     helm::Helm,
@@ -52,6 +52,7 @@ use crate::{
     settings::{Settings, effective::Effective},
     sockets::{Passed, SocketError},
     store::OpenError,
+    systems::{Runner, rancher_fip::guests::Own},
     webhooks::Webhooks,
 };
 use doors::Doors;
@@ -294,7 +295,7 @@ fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner 
         url: tls.advertise,
         plain: settings.config.plain_fip_v1(),
     };
-    let me = lease::identity(&settings.data_dir);
+    let me = leader_election::identity(&settings.data_dir);
     Runner::new(me, own, guests.clone(), Some(helm.clone()))
 }
 

@@ -18,8 +18,8 @@ use crate::{
     api::{fip_v1, import, page, tls, ui},
     clusters::kubeconfig,
     config::{self, Config},
-    controllers::claims::{claim, pool},
     helm, host, oidc,
+    systems::claims::{claim, pool},
 };
 
 /// A parser and what is asserted of its answer.

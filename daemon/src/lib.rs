@@ -1,6 +1,6 @@
 //! The edges and the wiring of the daemon.
 //!
-//! `main -> cli -> app -> {controllers -> clusters, api} -> ipam -> store -> core`; only `ipam` writes the store.
+//! `main -> cli -> app -> {systems -> controller -> clusters, api} -> ipam -> store -> core`; only `ipam` writes the store.
 
 /// Hundreds of small rows a commit, made by one thread and freed by another, are what the C library's allocator is worst
 /// at: a durable allocation takes a tenth longer with it, and what is parsed at a start stays resident.
@@ -17,10 +17,10 @@ pub mod clock;
 pub mod clusters;
 pub mod cni;
 pub mod config;
-pub mod controllers;
+pub mod controller;
 pub mod descriptors;
+pub mod detach;
 pub mod expiry;
-pub mod fip_rules;
 pub mod fip_v1;
 pub mod foreign_file;
 #[cfg(any(test, feature = "fuzz"))]
@@ -43,4 +43,6 @@ pub mod rules;
 pub mod settings;
 pub mod sockets;
 pub mod store;
+pub mod systems;
+pub mod validation;
 pub mod webhooks;

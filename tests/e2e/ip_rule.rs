@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use fipd::clusters::{Clusters, Options, Trust};
 use fipd::config::Config;
-use fipd::controllers::{Runner, rancher_fip::guests::Own};
 use fipd::guests::GuestBoard;
 use fipd::ipam::Ipam;
 use fipd::rules::{Reached, RuleBoard, View};
+use fipd::systems::{Runner, rancher_fip::guests::Own};
 use fipd_core::Timestamp;
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
 use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions, RESTRICTED_USER, wait_until};

@@ -14,7 +14,7 @@ use super::{
     review::{Object, Question, Verdict},
     spec,
 };
-use crate::fip_rules::{
+use crate::validation::{
     Wrong,
     floating_ip::{ADDRESS, POOL, address, place, pool, project},
 };

@@ -6,7 +6,7 @@ use super::{
     review::{Question, Verdict},
     spec,
 };
-use crate::fip_rules::ip_rule::{is_agent_name, read, warnings};
+use crate::validation::ip_rule::{is_agent_name, read, warnings};
 
 pub fn rule(question: &Question) -> Verdict {
     let spec: IPRuleSpec = match spec(&question.object.spec) {

@@ -5,7 +5,7 @@
 //! not. It decides nothing and writes nothing, and what it cannot check it lets through with a warning.
 //!
 //! ```text
-//!  AdmissionReview --review--> question --rules (fip_rules, address book)--> verdict --review--> AdmissionReview
+//!  AdmissionReview --review--> question --rules (validation, address book)--> verdict --review--> AdmissionReview
 //! ```
 
 mod deletion;
@@ -24,7 +24,7 @@ use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
 use futures::future::BoxFuture;
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{fip_rules::Wrong, ipam::Ipam};
+use crate::{ipam::Ipam, validation::Wrong};
 use proof::Proof;
 use review::{Kind, Operation, Question, Verdict};
 

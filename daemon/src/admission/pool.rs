@@ -10,7 +10,7 @@ use super::{
     review::{Question, Verdict},
     some, spec,
 };
-use crate::fip_rules::{
+use crate::validation::{
     mirror::{Source, desired},
     pool::{Ranges, doubles, raw, validate},
 };

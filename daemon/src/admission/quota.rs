@@ -10,7 +10,7 @@ use super::{
     review::{Question, Verdict},
     some, spec,
 };
-use crate::fip_rules::quota::{Wanted, limits_of, wanted};
+use crate::validation::quota::{Wanted, limits_of, wanted};
 
 const FIELD: &str = "floatingIPQuota";
 /// The most mistakes that a message names.

@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Asked, Book, Kind, Management, NewPool, Operation, Question, Verdict, deletion};
-use crate::fip_rules::{
+use crate::validation::{
     mirror::{Source, desired},
     pool::{RawConfig, validate},
 };

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clusters::ClusterSession,
-    controllers::rancher_fip::adopt::{
+    systems::rancher_fip::adopt::{
         AdoptError,
         report::{By, Change, Finding, Report, State},
     },

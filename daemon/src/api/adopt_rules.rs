@@ -12,7 +12,7 @@ use super::{
     problem::{Code, Problem},
     wire::{AdoptChange, AdoptFinding, AdoptReport},
 };
-use crate::controllers::ip_rule::adopt::{AdoptError, Change, Report, Undone};
+use crate::systems::ip_rule::adopt::{AdoptError, Change, Report, Undone};
 
 /// What the original ip-rule-operator left in a cluster and on this host, and what would change. Changes nothing.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}/adopt/ip-rule", tag = "clusters", params(("name" = String, Path)),

@@ -14,10 +14,8 @@ use super::{
 };
 use crate::{
     clusters::{ClusterSession, ClusterView, Upload},
-    controllers::{
-        detach::{self, Done, Past, Report},
-        lease,
-    },
+    controller::leader_election,
+    detach::{self, Done, Past, Report},
 };
 
 /// How long the systems of a cluster may take to end before it is left, and the cluster managers of others to begin.
@@ -221,7 +219,7 @@ async fn heard(api: &Api, session: &ClusterSession) -> Past {
 }
 
 fn me(api: &Api) -> Text {
-    lease::identity(&api.data_dir)
+    leader_election::identity(&api.data_dir)
 }
 
 /// The session of a cluster that no system writes to any more.

@@ -81,7 +81,6 @@ use crate::{
     backups::Backups,
     clusters::Clusters,
     config::Serve,
-    controllers::{ip_rule, rancher_fip::adopt::Takeover},
     guests::GuestBoard,
     helm::Helm,
     ipam::Ipam,
@@ -92,6 +91,7 @@ use crate::{
     reload::Reload,
     rules::RuleBoard,
     settings::effective::Effective,
+    systems::{ip_rule, rancher_fip::adopt::Takeover},
     webhooks::Webhooks,
 };
 use access::Routes;

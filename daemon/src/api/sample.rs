@@ -25,11 +25,11 @@ use crate::{
     backups::{Backups, Schedule},
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
-    controllers::Runner,
     ipam::Ipam,
     metrics::Metrics,
     oidc::Oidc,
     rules::RuleBoard,
+    systems::Runner,
 };
 
 pub const PASSWORD: &str = "a long password";

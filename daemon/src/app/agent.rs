@@ -30,7 +30,6 @@ use crate::{
     },
     clock,
     config::{Listener, Serve},
-    controllers::Runner,
     descriptors,
     ipam::{Ipam, Writer},
     metrics::AgentMetrics,
@@ -39,6 +38,7 @@ use crate::{
     settings::Settings,
     sockets::Passed,
     store::{Nowhere, Options, Store},
+    systems::Runner,
 };
 
 use handlers::Handlers;

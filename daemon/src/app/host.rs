@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use super::Tasks;
 use crate::{
     config::{Config, Host, HostRule},
-    controllers::{
-        Runner,
-        ip_rule::{WISHES, wisher},
-    },
     host,
     ipam::Ipam,
     rules::{NodeFound, RuleBoard, ledger},
+    systems::{
+        Runner,
+        ip_rule::{WISHES, wisher},
+    },
 };
 
 /// What is remembered of rules over a restart, in the data directory.

@@ -26,8 +26,8 @@ use prometheus_client::{
 
 use self::{page::Page, state::State};
 use crate::{
-    backups::Backups, clusters::Clusters, controllers::rancher_fip::rancher::Ranchers,
-    guests::GuestBoard, helm::Helm, ipam::Ipam, rules::RuleBoard, webhooks::Webhooks,
+    backups::Backups, clusters::Clusters, guests::GuestBoard, helm::Helm, ipam::Ipam,
+    rules::RuleBoard, systems::rancher_fip::rancher::Ranchers, webhooks::Webhooks,
 };
 
 /// All series; cheap to clone.

@@ -11,14 +11,12 @@ use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, regis
 
 use super::series::{Labels, Series};
 use crate::{
-    controllers::{
-        objects::Key,
-        rancher_fip::{
-            floating_ip::observe::Fip,
-            rancher::{Data, Ranchers},
-        },
-    },
+    controller::store::Key,
     ipam::Ipam,
+    systems::rancher_fip::{
+        floating_ip::observe::Fip,
+        rancher::{Data, Ranchers},
+    },
 };
 
 /// Adds the family's series.
@@ -220,7 +218,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controllers::rancher_fip::floating_ip::observe;
+    use crate::systems::rancher_fip::floating_ip::observe;
 
     fn text(values: &Values) -> Vec<String> {
         let one = |(labels, value): &(Labels<'static>, f64)| {

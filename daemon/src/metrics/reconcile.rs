@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::controllers::queue::Next;
+use crate::controller::queue::Next;
 
 /// Of the whole process: controllers come and go with their clusters, counts do not.
 static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);

@@ -10,7 +10,6 @@ use crate::{
     api::{self, Api, accounts::Accounts, admission::Desk, fip_v1::FipV1},
     backups::{Backups, Schedule},
     clusters::Clusters,
-    controllers::{Runner, ip_rule, rancher_fip},
     guests::GuestBoard,
     ipam::Ipam,
     liveness::Liveness,
@@ -19,6 +18,7 @@ use crate::{
     reload::Reload,
     rules::RuleBoard,
     settings::Settings,
+    systems::{Runner, ip_rule, rancher_fip},
 };
 
 /// What the socket serves with: that of a daemon, over an address book that is empty.

@@ -1,0 +1,69 @@
+//! The machine that every controller runs on.
+
+pub mod client;
+pub mod conflict;
+pub mod events;
+pub mod leader_election;
+pub mod merge;
+pub mod queue;
+pub mod site;
+pub mod store;
+pub mod tasks;
+pub mod unserved;
+pub mod waiters;
+pub mod webhook;
+
+use std::time::Duration;
+
+use fipd_core::Answer;
+
+use crate::ipam::IpamError;
+use client::CallError;
+use queue::Next;
+use store::Key;
+
+/// What an object that an API server refuses to change waits at least: only a change of somebody helps, and
+/// not every such change is seen (a role, a webhook).
+const REJECTED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why a reconcile did not end.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Ledger(#[from] IpamError),
+    /// A defect of fipd.
+    #[error("internal: {0}")]
+    Internal(String),
+}
+
+impl Trouble {
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::Internal(what.into())
+    }
+
+    /// The ledger answered another question than the one asked.
+    pub fn unexpected(answer: &Answer) -> Self {
+        Self::Internal(format!("unexpected answer {answer:?}"))
+    }
+
+    /// What to do about it; says it in the log.
+    pub fn next(&self, kind: &str, key: &Key) -> Next {
+        let (namespace, name) = (&*key.namespace, &*key.name);
+        match self {
+            Self::Call(CallError::Conflict(..) | CallError::NotFound(_)) => {
+                tracing::debug!(kind, namespace, name, error = %self, "looking again");
+                Next::Retry
+            }
+            Self::Call(CallError::Rejected(..)) => {
+                tracing::warn!(kind, namespace, name, error = %self, "not written; it is tried again in a minute");
+                Next::After(REJECTED_PAUSE)
+            }
+            Self::Call(CallError::Unavailable(..)) | Self::Ledger(_) | Self::Internal(_) => {
+                tracing::warn!(kind, namespace, name, error = %self, "not done; it is tried again");
+                Next::Retry
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What runs while a system serves a cluster.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use kube::{
+    Api, Resource,
+    api::ListParams,
+    core::{ClusterResourceScope, PartialObjectMeta},
+};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Trouble,
+    queue::{Queue, backoff},
+    site::Site,
+};
+use crate::clusters::lenient::Lenient;
+use crate::controller::store::{Key, Objects, follow};
+
+/// Follows a kind of the cluster.
+pub fn spawn<K, T>(
+    tasks: &mut JoinSet<()>,
+    site: &Site,
+    objects: Arc<Objects<T>>,
+    slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+    changed: impl Fn(&Key) + Send + Sync + 'static,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    T: PartialEq + Debug + Send + Sync + 'static,
+{
+    let api: Api<Lenient<K>> = Api::all(site.session.client.clone());
+    tasks.spawn(follow(
+        api,
+        objects,
+        slim,
+        changed,
+        site.memory(),
+        site.cancel(),
+    ));
+}
+
+/// Shows how many objects of a kind there are, for as long as they are followed.
+pub fn count<T>(site: &Site, kind: &'static str, objects: &Arc<Objects<T>>)
+where
+    T: PartialEq + Debug + Send + Sync + 'static,
+{
+    let objects = Arc::downgrade(objects);
+    let count = move || objects.upgrade()?.count();
+    site.session.counts(&site.system, kind, count);
+}
+
+/// Waits until nobody waits in `queue`, for a while at most.
+pub async fn quiet(queue: Arc<Queue<Key>>) {
+    let idle = async {
+        while !queue.is_idle() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(3), idle).await;
+}
+
+/// Lets work that was begun end.
+pub async fn finish(mut tasks: JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a task of the controllers ended abnormally");
+        }
+    }
+}
+
+/// Waits until all objects of a kind are known, where there is such a kind that fipd may read; `false`: the session is
+/// over.
+pub async fn listed<K, T>(site: &Site, objects: &Objects<T>, what: &str) -> bool
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+    T: PartialEq + Debug,
+{
+    let (cancel, session) = (site.cancel(), &site.session);
+    let api: Api<PartialObjectMeta<K>> = Api::all(session.client.clone());
+    let first = ListParams::default().limit(1);
+    let mut failures = 0;
+    while let Err(error) = session.call(what, api.list(&first)).await {
+        if matches!(error.status(), Some(403 | 404)) {
+            return !cancel.is_cancelled();
+        }
+        failures += 1;
+        tracing::warn!(%error, "not all is known yet; it is tried again");
+        tokio::select! {
+            () = cancel.cancelled() => return false,
+            () = tokio::time::sleep(backoff(failures)) => {}
+        }
+    }
+    tokio::select! {
+        () = cancel.cancelled() => false,
+        () = objects.completed() => true,
+    }
+}
+
+/// Tries until it is done; `false`: the session is over.
+pub async fn until<F>(cancel: &CancellationToken, what: &str, attempt: impl Fn() -> F) -> bool
+where
+    F: Future<Output = Result<(), Trouble>>,
+{
+    let mut failures = 0;
+    while let Err(trouble) = attempt().await {
+        failures += 1;
+        tracing::warn!(error = %trouble, "{what}; it is tried again");
+        tokio::select! {
+            () = cancel.cancelled() => return false,
+            () = tokio::time::sleep(backoff(failures)) => {}
+        }
+    }
+    !cancel.is_cancelled()
+}

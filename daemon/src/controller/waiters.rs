@@ -1,0 +1,296 @@
+//! Who waits for what in the address book, and who is to be woken by a change of it.
+//!
+//! A controller notes why an object could not be served; the change log of the ledger tells when that may be
+//! different. Nothing is asked again without such a reason.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{
+    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Tenant, Text,
+};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::store::Key;
+use crate::ipam::Ipam;
+
+/// What an object waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// A pool that appears or is edited.
+    Pools,
+    /// A word on which networks are two, or a pool that appears or is edited.
+    Networks,
+    /// An address that somebody else holds.
+    Address(LeaseKey),
+    /// The adoption of a network.
+    Held(NetworkId),
+    /// A free address; the ledger keeps the queue.
+    Exhausted,
+    /// Room in a quota of the tenant.
+    Quota(Tenant),
+}
+
+impl Cause {
+    /// When the object is looked at again all the same: what it waits for may have come before the wait was noted.
+    pub fn ask_again(&self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Held(_) => 10,
+            Self::Pools | Self::Networks | Self::Address(_) | Self::Exhausted | Self::Quota(_) => {
+                60
+            }
+        })
+    }
+}
+
+/// The objects of one controller that wait.
+pub struct Wakes {
+    system: System,
+    cluster: ClusterId,
+    kind: &'static str,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    causes: BTreeMap<Key, Cause>,
+    waiting: BTreeMap<Cause, BTreeSet<Key>>,
+    generations: BTreeMap<PoolId, u64>,
+}
+
+/// What happened to the ledger since the last look.
+pub enum News<'a> {
+    Changes(&'a [Arc<Change>]),
+    /// Too much to tell; everything may be different.
+    Everything,
+}
+
+impl Wakes {
+    /// For the objects of `kind` of a system of this cluster.
+    pub fn new(system: System, cluster: ClusterId, kind: &'static str) -> Self {
+        Self {
+            system,
+            cluster,
+            kind,
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// Notes what `key` waits for; `None`: nothing. Answers whether it waited for a free address and does not
+    /// any more: then the ledger must not keep its place.
+    pub fn wait(&self, key: &Key, cause: Option<Cause>) -> bool {
+        let mut state = self.state.lock();
+        let before = state.causes.get(key).cloned();
+        if before == cause {
+            return false;
+        }
+        if let Some(old) = state.causes.remove(key)
+            && let Some(keys) = state.waiting.get_mut(&old)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                state.waiting.remove(&old);
+            }
+        }
+        if let Some(cause) = cause {
+            state.causes.insert(key.clone(), cause.clone());
+            state.waiting.entry(cause).or_default().insert(key.clone());
+        }
+        before == Some(Cause::Exhausted)
+    }
+
+    /// The objects to look at again.
+    pub fn woken(&self, ledger: &Ledger, news: &News<'_>) -> BTreeSet<Key> {
+        self.heard(ledger, news).0
+    }
+
+    /// The objects to look at again, and whether a pool is new, gone or has another specification than before.
+    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) -> (BTreeSet<Key>, bool) {
+        let mut state = self.state.lock();
+        let (mut keys, mut edited) = (BTreeSet::new(), true);
+        match news {
+            News::Everything => {
+                keys.extend(state.causes.keys().cloned());
+                state.generations = ledger
+                    .pools()
+                    .map(|pool| (pool.id, pool.generation))
+                    .collect();
+            }
+            News::Changes(changes) => {
+                let pools: BTreeSet<PoolId> = changes
+                    .iter()
+                    .flat_map(|change| change.pools.iter().copied())
+                    .collect();
+                edited = state.pools_edited(ledger, &pools);
+                let other = changes.iter().any(|change| change.other);
+                if edited {
+                    keys.extend(state.waiting_for(&Cause::Pools));
+                    // A pool may require a quota no more.
+                    keys.extend(state.waiting_for_quotas());
+                }
+                if edited || other {
+                    keys.extend(state.waiting_for(&Cause::Networks));
+                }
+                for pool in &pools {
+                    keys.extend(
+                        ledger
+                            .ready_waiters(*pool)
+                            .iter()
+                            .filter_map(|identity| self.key(identity)),
+                    );
+                }
+                for change in *changes {
+                    for lease in &change.leases {
+                        keys.extend(state.waiting_for(&Cause::Address(*lease)));
+                    }
+                    for tenant in &change.tenants {
+                        keys.extend(state.waiting_for(&Cause::Quota(tenant.clone())));
+                    }
+                    keys.extend(
+                        change
+                            .identities
+                            .iter()
+                            .filter_map(|identity| self.key(identity)),
+                    );
+                }
+                if other {
+                    keys.extend(state.lifted(ledger));
+                }
+            }
+        }
+        (keys, edited)
+    }
+
+    /// The key of the object with this identity, if it is one of this controller's.
+    fn key(&self, identity: &Identity) -> Option<Key> {
+        let ours = identity.system == self.system
+            && identity.cluster.as_ref() == Some(&self.cluster)
+            && &*identity.kind == self.kind;
+        ours.then(|| Key {
+            namespace: Text::clone(&identity.namespace),
+            name: Text::clone(&identity.name),
+        })
+    }
+}
+
+impl State {
+    fn waiting_for<'a>(&'a self, cause: &Cause) -> impl Iterator<Item = Key> + use<'a> {
+        self.waiting.get(cause).into_iter().flatten().cloned()
+    }
+
+    fn waiting_for_quotas(&self) -> impl Iterator<Item = Key> {
+        let quotas = self.waiting.iter();
+        let quotas = quotas.filter(|(cause, _)| matches!(cause, Cause::Quota(_)));
+        quotas.flat_map(|(_, keys)| keys.iter().cloned())
+    }
+
+    /// Whether one of `pools` is new, gone or has another specification than before.
+    fn pools_edited(&mut self, ledger: &Ledger, pools: &BTreeSet<PoolId>) -> bool {
+        let mut edited = false;
+        for id in pools {
+            let now = ledger.pool(*id).map(|pool| pool.generation);
+            let before = match now {
+                Some(generation) => self.generations.insert(*id, generation),
+                None => self.generations.remove(id),
+            };
+            edited |= before != now;
+        }
+        edited
+    }
+
+    /// Who waited for the adoption of a network that gives addresses, unless a hold after a restore goes on.
+    fn lifted(&self, ledger: &Ledger) -> Vec<Key> {
+        let networks = self.waiting.keys().filter_map(|cause| match cause {
+            Cause::Held(network) => Some(*network),
+            Cause::Pools
+            | Cause::Networks
+            | Cause::Address(_)
+            | Cause::Exhausted
+            | Cause::Quota(_) => None,
+        });
+        networks
+            .filter(|network| ledger.holds(*network).is_empty())
+            .flat_map(|network| self.waiting_for(&Cause::Held(network)))
+            .collect()
+    }
+}
+
+/// What an object whose request was refused waits for; `None`: for a change of itself.
+pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
+    match refusal {
+        Refusal::Exhausted { .. } => Some(Cause::Exhausted),
+        Refusal::QuotaExceeded { tenant, .. } => Some(Cause::Quota(tenant.clone())),
+        Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address, .. } => {
+            Some(Cause::Address(LeaseKey {
+                network,
+                address: *address,
+            }))
+        }
+        Refusal::NetworkHeld { .. } | Refusal::PoolHeld { .. } | Refusal::RestoreHeld { .. } => {
+            Some(Cause::Held(network))
+        }
+        Refusal::NoneGives { full: true, .. } => Some(Cause::Exhausted),
+        Refusal::NoneGives { reasons, .. } => {
+            reasons.first().and_then(|first| cause(first, network))
+        }
+        Refusal::NotAssignable { .. }
+        | Refusal::NoPool { .. }
+        | Refusal::PoolClosed(_)
+        | Refusal::UnknownPool(_)
+        | Refusal::UnknownNetwork(_)
+        | Refusal::Pool(_) => Some(Cause::Pools),
+        Refusal::NetworkAmbiguous { .. } => Some(Cause::Networks),
+        Refusal::UnknownCluster(_)
+        | Refusal::PoolExists(_)
+        | Refusal::NoPoolNumber
+        | Refusal::PoolInUse { .. }
+        | Refusal::WouldOrphan { .. }
+        | Refusal::Collisions { .. }
+        | Refusal::Stale { .. }
+        | Refusal::UnknownAccount(_)
+        | Refusal::AccountExists(_)
+        | Refusal::TokenNameTaken(_)
+        | Refusal::LastAdmin(_)
+        | Refusal::NotHeld(_)
+        | Refusal::ChangedHands { .. }
+        | Refusal::NotTransferable { .. }
+        | Refusal::NotShareable { .. }
+        | Refusal::NotProbed { .. }
+        | Refusal::Invalid { .. } => None,
+    }
+}
+
+/// Calls `heard` with what changes in the ledger until cancelled; first with [`News::Everything`].
+pub async fn listen(
+    ipam: Ipam,
+    cancel: CancellationToken,
+    mut heard: impl FnMut(&Ledger, &News<'_>),
+) {
+    let mut revisions = ipam.revisions();
+    revisions.borrow_and_update();
+    let mut last = ipam.read(|ledger| {
+        heard(ledger, &News::Everything);
+        ledger.revision()
+    });
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            changed = revisions.changed() => if changed.is_err() { return },
+        }
+        last = ipam.read(|ledger| {
+            match ledger.changes_since(last) {
+                Ok(changes) if changes.is_empty() => {}
+                Ok(changes) => heard(ledger, &News::Changes(&changes)),
+                Err(_) => heard(ledger, &News::Everything),
+            }
+            ledger.revision()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! The Secret by which fipd tells the cluster from its clones.
+
+use serde_json::Value;
+
+use super::{
+    Found,
+    kinds::{Kind, Named},
+    object,
+};
+use crate::{
+    clusters::{ClusterSession, identity::secret as identity_secret},
+    controller::client::Remote,
+};
+
+const SECRET: Kind = Kind {
+    api: "api/v1",
+    plural: "secrets",
+    one: "Secret",
+    in_app: false,
+    own: true,
+    listed: None,
+    named: Named {
+        names: &[identity_secret::NAME],
+        in_app: false,
+        wrote: |_| true,
+    },
+};
+
+/// It goes where fipd knows one; the last thing that does, for until then it proves that this is the cluster.
+pub(super) async fn steps(session: &ClusterSession, remote: &Remote) -> Found {
+    let mut found = Found::default();
+    let Some(namespace) = session.identity_namespace() else {
+        return found;
+    };
+    let target = SECRET.at(namespace, identity_secret::NAME);
+    let object: Result<Option<Value>, _> = remote.get(&target).await;
+    match object {
+        Ok(object) => {
+            let steps = object
+                .iter()
+                .flat_map(|object| object::steps(&SECRET, object));
+            found.steps.extend(steps);
+        }
+        Err(error) => found.missed(SECRET.one, &error, true),
+    }
+    found
+}

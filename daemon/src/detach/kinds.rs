@@ -1,0 +1,253 @@
+//! The kinds in which fipd leaves something, where it looks for them, and for what it writes them. Pure.
+
+use std::collections::BTreeSet;
+
+use fipd_core::{System, Text};
+use fipd_crds::labels::{API_SERVICE, INTERFACE_MAPPINGS};
+
+use crate::{
+    config::{Announce, ClusterSettings, RancherFipRole, Webhook},
+    controller::{
+        client::Target,
+        webhook::{IP_RULE_VALIDATOR, RANCHER_FIP_VALIDATOR},
+    },
+    systems::rancher_fip::guests::{COPY, NOTES},
+};
+
+/// What fipd did in a cluster, as far as it is known.
+#[derive(Clone)]
+pub struct Past {
+    /// Systems that were on there since it was last left cleanly.
+    pub systems: BTreeSet<System>,
+    pub settings: ClusterSettings,
+    /// Whether a cluster manager may have put something there.
+    pub guest: bool,
+    /// Ranchers whose cluster manager has not said so either way.
+    pub unheard: BTreeSet<Text>,
+}
+
+/// Whether fipd may have written such a thing, so that not being allowed to look leaves something unseen.
+type Wrote = fn(&Past) -> bool;
+
+/// A kind in which fipd leaves something.
+pub struct Kind {
+    pub api: &'static str,
+    pub plural: &'static str,
+    pub one: &'static str,
+    /// Only where the family's programs are: elsewhere fipd writes none, and reads none.
+    pub in_app: bool,
+    /// Those with fipd's label are its own, and go.
+    pub own: bool,
+    /// `None`: they are only asked for by name.
+    pub listed: Option<Wrote>,
+    /// Those that fipd knows by name, for roles that allow no list.
+    pub named: Named,
+}
+
+/// Objects whose names are known.
+pub struct Named {
+    pub names: &'static [&'static str],
+    /// Where the family's programs are; else they are cluster-scoped.
+    pub in_app: bool,
+    pub wrote: Wrote,
+}
+
+impl Kind {
+    pub fn at(&self, namespace: &str, name: &str) -> Target {
+        Target {
+            api: self.api,
+            plural: self.plural,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl Past {
+    /// Whether fipd may have written in a namespace; guests have theirs where a chart says.
+    pub fn writes_in(&self, namespace: &str) -> bool {
+        namespace.is_empty() || self.guest || namespace == &*self.settings.rancher_fip.app_namespace
+    }
+
+    /// Why what could not be seen may be nothing of fipd's.
+    pub fn doubt(&self) -> Option<String> {
+        let names: Vec<&str> = self.unheard.iter().map(|name| &**name).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "it is not known yet whether the cluster manager of {} has put that there: attach it, or wait until it is ready, \
+                 and run it again",
+                names.join(" or of ")
+            )
+        })
+    }
+
+    pub fn manages(&self) -> bool {
+        self.systems.contains(&System::rancher_fip())
+            && self.settings.rancher_fip.role == RancherFipRole::Management
+    }
+
+    fn serves(&self) -> bool {
+        self.systems.contains(&System::rancher_fip())
+            && self.settings.rancher_fip.role == RancherFipRole::Downstream
+    }
+
+    fn announces(&self, by: Announce) -> bool {
+        self.serves() && self.settings.rancher_fip.announce == by
+    }
+
+    fn claims(&self) -> bool {
+        self.systems.contains(&System::claims())
+    }
+
+    pub fn rules(&self) -> bool {
+        self.systems.contains(&System::ip_rule())
+    }
+
+    fn leads_api_service(&self) -> bool {
+        self.manages() && self.settings.rancher_fip.api_service
+    }
+
+    pub fn manages_guests(&self) -> bool {
+        self.manages() && self.settings.rancher_fip.cluster_manager.enabled
+    }
+
+    /// Whether the Leases of the rancher-fip family were held.
+    pub fn led_family(&self) -> bool {
+        self.manages() && self.settings.rancher_fip.leader_elect
+    }
+
+    /// Whether the Lease of ip-rule was held.
+    pub fn led_rules(&self) -> bool {
+        self.rules() && self.settings.ip_rule.leader_elect
+    }
+}
+
+/// Switched off, it is removed, and its right may be taken away then.
+fn kept(webhook: &Webhook) -> bool {
+    webhook.enabled != Some(false)
+}
+
+const fn kind(api: &'static str, plural: &'static str, one: &'static str, listed: Wrote) -> Kind {
+    Kind {
+        api,
+        plural,
+        one,
+        in_app: false,
+        own: false,
+        listed: Some(listed),
+        named: Named {
+            names: &[],
+            in_app: false,
+            wrote: |_| false,
+        },
+    }
+}
+
+const fn validator(names: &'static [&'static str], wrote: Wrote) -> Kind {
+    Kind {
+        api: "apis/admissionregistration.k8s.io/v1",
+        plural: "validatingwebhookconfigurations",
+        one: "ValidatingWebhookConfiguration",
+        in_app: false,
+        own: true,
+        listed: None,
+        named: Named {
+            names,
+            in_app: false,
+            wrote,
+        },
+    }
+}
+
+const FIP: &str = "apis/rancher.k8s.binbash.org/v1beta2";
+const FIPD: &str = "apis/fipd.io/v1alpha1";
+/// Of ip-rule.
+pub const RULES: &str = "apis/api.operator.brtrm.dev/v1alpha1";
+const METALLB: &str = "apis/metallb.io/v1beta1";
+
+/// In the namespaces of clusters of Rancher.
+pub static PROJECT_SECRETS: Kind = kind("api/v1", "secrets", "Secret", Past::manages_guests);
+
+/// In the order in which they are left: who waits for something comes before it.
+pub static KINDS: [Kind; 18] = [
+    validator(&[RANCHER_FIP_VALIDATOR], |past| {
+        past.manages() && kept(&past.settings.rancher_fip.webhook)
+    }),
+    validator(&[IP_RULE_VALIDATOR], |past| {
+        past.rules() && kept(&past.settings.ip_rule.webhook)
+    }),
+    Kind {
+        named: Named {
+            names: &[API_SERVICE],
+            in_app: true,
+            wrote: Past::leads_api_service,
+        },
+        ..kind("api/v1", "services", "Service", Past::serves)
+    },
+    kind(FIP, "floatingips", "FloatingIP", Past::manages),
+    kind(
+        FIP,
+        "floatingipprojectquotas",
+        "FloatingIPProjectQuota",
+        Past::manages,
+    ),
+    kind(FIP, "floatingippools", "FloatingIPPool", Past::manages),
+    kind(FIPD, "addressclaims", "AddressClaim", Past::claims),
+    kind(FIPD, "namespacedpools", "NamespacedPool", |past| {
+        past.claims() && past.settings.claims.pool_objects
+    }),
+    Kind {
+        own: true,
+        ..kind(FIPD, "pools", "Pool", Past::claims)
+    },
+    kind(RULES, "iprules", "IPRule", Past::rules),
+    kind(RULES, "ipruleconfigs", "IPRuleConfig", Past::rules),
+    kind(METALLB, "ipaddresspools", "IPAddressPool", |past| {
+        past.announces(Announce::Metallb)
+    }),
+    kind(METALLB, "l2advertisements", "L2Advertisement", |past| {
+        past.announces(Announce::Metallb)
+    }),
+    kind(
+        "apis/purelb.io/v1",
+        "servicegroups",
+        "ServiceGroup",
+        |past| past.announces(Announce::Purelb),
+    ),
+    Kind {
+        own: true,
+        in_app: true,
+        ..kind(
+            "apis/discovery.k8s.io/v1",
+            "endpointslices",
+            "EndpointSlice",
+            Past::leads_api_service,
+        )
+    },
+    Kind {
+        own: true,
+        ..kind(
+            "apis/helm.cattle.io/v1",
+            "helmcharts",
+            "HelmChart",
+            |past| past.guest,
+        )
+    },
+    Kind {
+        own: true,
+        in_app: true,
+        named: Named {
+            names: &[INTERFACE_MAPPINGS, NOTES, COPY],
+            in_app: true,
+            wrote: |past| past.guest || past.manages_guests(),
+        },
+        ..kind("api/v1", "configmaps", "ConfigMap", Past::manages_guests)
+    },
+    Kind {
+        own: true,
+        in_app: true,
+        ..kind("api/v1", "secrets", "Secret", |past| {
+            past.guest || past.manages_guests()
+        })
+    },
+];

@@ -1,0 +1,265 @@
+//! Leaving a cluster cleanly: what fipd has put there goes, what users have stays, and so do the addresses.
+//!
+//! Runs once no system is on for the cluster. Finalizers first, so that nothing is kept from being deleted; then marks; then the
+//! objects that are fipd's alone; its Leases; last what proves which cluster it is. Every step may be done again.
+
+mod agents;
+mod guests;
+mod identity;
+mod kinds;
+mod leases;
+mod object;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use fipd_core::{Action, Actor};
+use fipd_crds::labels::APP_NAMESPACE;
+use serde_json::{Value, json};
+
+pub use self::kinds::Past;
+use self::kinds::{KINDS, Kind};
+use crate::controller::client::{CallError, Patch, Remote, Target};
+use crate::{clusters::ClusterSession, ipam::IpamError};
+
+/// One thing that is done in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// `Service shop/web`.
+    pub object: String,
+    pub does: Does,
+    target: Target,
+    uid: String,
+}
+
+/// What is done to it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Does {
+    /// This finalizer, which stands among these.
+    Finalizer(&'static str, Vec<String>),
+    /// A merge patch that takes fipd's marks off, and their names.
+    Marks(Vec<String>, Value),
+    Delete,
+    /// The Lease has no holder any more; its version.
+    LetGo,
+}
+
+/// A step and what became of it; `None`: it was only looked at.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub step: Step,
+    pub result: Option<Result<(), String>>,
+}
+
+/// What leaving found and did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub steps: Vec<Done>,
+    /// What could not be looked at, why, and what to do about it.
+    pub unseen: Vec<String>,
+    /// What stays in clusters that this one manages, and what to do about it.
+    pub guests: Vec<String>,
+}
+
+impl Does {
+    /// In words.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Finalizer(name, _) => format!("take the finalizer {name} off"),
+            Self::Marks(names, _) => format!("take off {}", names.join(", ")),
+            Self::Delete => "delete".to_owned(),
+            Self::LetGo => "let go".to_owned(),
+        }
+    }
+}
+
+impl Report {
+    /// Whether nothing was found that stays.
+    fn is_clean_so_far(&self) -> bool {
+        let failed = |one: &Done| matches!(one.result, Some(Err(_)));
+        self.unseen.is_empty() && self.guests.is_empty() && !self.steps.iter().any(failed)
+    }
+
+    /// Whether nothing of fipd's is left, as far as could be seen.
+    pub fn is_clean(&self) -> bool {
+        let done = |one: &Done| matches!(one.result, Some(Ok(())));
+        self.unseen.is_empty() && self.guests.is_empty() && self.steps.iter().all(done)
+    }
+}
+
+/// What was found of one sort.
+#[derive(Default)]
+struct Found {
+    steps: Vec<Step>,
+    unseen: Vec<String>,
+}
+
+impl Found {
+    /// What could not be looked at. A refusal counts only where fipd may have `written` such a thing.
+    fn missed(&mut self, what: &str, error: &CallError, written: bool) {
+        match error {
+            CallError::NotFound(_) => {}
+            CallError::Rejected(..) if !written => {}
+            CallError::Rejected(..) => self.unseen.push(format!(
+                "{what}: {error}: give fipd's user the role of packaging/rbac for it, and run it again"
+            )),
+            CallError::Conflict(..) | CallError::Unavailable(..) => {
+                self.unseen.push(format!("{what}: {error}; run it again"));
+            }
+        }
+    }
+}
+
+/// Looks what fipd has left in the cluster, and with `actor` takes it away. `me` is what this daemon calls itself in Leases.
+///
+/// # Errors
+/// The audit log cannot be written; the rest is left as it is.
+pub async fn leave(
+    session: &ClusterSession,
+    past: &Past,
+    me: &str,
+    actor: Option<&Actor>,
+) -> Result<Report, IpamError> {
+    let remote = Remote::new(session.client.clone());
+    // Its notes are among what goes.
+    let noted = guests::noted(&remote, past, &session.name).await;
+    let mut report = Report {
+        unseen: noted.unseen.clone(),
+        ..Report::default()
+    };
+    // Their pods write marks as long as they run.
+    let found = agents::steps(&remote, past).await;
+    run(session, &remote, found, actor, &mut report).await?;
+    for kind in &KINDS {
+        let mut found = steps_of(&remote, past, kind).await;
+        found.steps.retain(|step| !noted.needs(step));
+        run(session, &remote, found, actor, &mut report).await?;
+    }
+    let found = guests::secrets(&remote, past).await;
+    run(session, &remote, found, actor, &mut report).await?;
+    let found = leases::steps(&remote, past, me).await;
+    run(session, &remote, found, actor, &mut report).await?;
+    report.guests = noted.left;
+    // Whoever is not left yet has to prove itself when it is attached again.
+    if report.is_clean_so_far() {
+        let found = identity::steps(session, &remote).await;
+        run(session, &remote, found, actor, &mut report).await?;
+    }
+    if !report.unseen.is_empty() {
+        report.unseen.extend(past.doubt());
+    }
+    Ok(report)
+}
+
+async fn run(
+    session: &ClusterSession,
+    remote: &Remote,
+    mut found: Found,
+    actor: Option<&Actor>,
+    report: &mut Report,
+) -> Result<(), IpamError> {
+    // The notes are asked for twice.
+    found.unseen.retain(|one| !report.unseen.contains(one));
+    report.unseen.append(&mut found.unseen);
+    for step in found.steps {
+        let result = match actor {
+            None => None,
+            Some(actor) => {
+                let what = format!(
+                    "detach {}: {}: {}",
+                    session.name,
+                    step.object,
+                    step.does.text()
+                );
+                session
+                    .ipam
+                    .note(Action::ClusterChanged, what, actor.clone())
+                    .await?;
+                Some(
+                    apply(remote, &step)
+                        .await
+                        .map_err(|error| error.to_string()),
+                )
+            }
+        };
+        report.steps.push(Done { step, result });
+    }
+    Ok(())
+}
+
+async fn apply(remote: &Remote, step: &Step) -> Result<(), CallError> {
+    let Step {
+        target, uid, does, ..
+    } = step;
+    let gone = |result| match result {
+        Err(CallError::NotFound(_)) => Ok(()),
+        other => other,
+    };
+    match does {
+        Does::Finalizer(name, all) => remote.drop_finalizer(target, uid, all, name).await,
+        Does::Marks(_, patch) => gone(remote.patch(target, Patch::Merge, patch).await),
+        Does::Delete => remote.delete(target, uid).await,
+        Does::LetGo => {
+            let patch = json!({ "spec": { "holderIdentity": "" } });
+            gone(remote.patch(target, Patch::Merge, &patch).await)
+        }
+    }
+}
+
+/// Everything of a kind that is to be done: of a list, and of the objects that fipd knows by name where it may not list.
+async fn steps_of(remote: &Remote, past: &Past, kind: &Kind) -> Found {
+    let mut found = Found::default();
+    if !list(remote, past, kind, &mut found).await {
+        ask(remote, past, kind, &mut found).await;
+    }
+    found
+}
+
+/// Whether all could be listed.
+async fn list(remote: &Remote, past: &Past, kind: &Kind, found: &mut Found) -> bool {
+    let Some(wrote) = kind.listed else {
+        return false;
+    };
+    let mut whole = true;
+    for namespace in namespaces(past, kind.in_app) {
+        match remote.list_meta(&kind.at(&namespace, ""), "").await {
+            Ok(items) => {
+                let steps = items.iter().flat_map(|item| object::steps(kind, item));
+                found.steps.extend(steps);
+            }
+            Err(error) => {
+                whole = false;
+                found.missed(kind.one, &error, wrote(past) && past.writes_in(&namespace));
+            }
+        }
+    }
+    whole
+}
+
+async fn ask(remote: &Remote, past: &Past, kind: &Kind, found: &mut Found) {
+    let named = &kind.named;
+    for namespace in namespaces(past, named.in_app) {
+        for name in named.names {
+            let object: Result<Option<Value>, _> = remote.get(&kind.at(&namespace, name)).await;
+            match object {
+                Ok(object) => {
+                    let steps = object.iter().flat_map(|object| object::steps(kind, object));
+                    found.steps.extend(steps);
+                }
+                Err(error) => {
+                    let wrote = (named.wrote)(past) && past.writes_in(&namespace);
+                    found.missed(kind.one, &error, wrote);
+                }
+            }
+        }
+    }
+}
+
+fn namespaces(past: &Past, in_app: bool) -> BTreeSet<String> {
+    if !in_app {
+        return BTreeSet::from([String::new()]);
+    }
+    let settings = &past.settings.rancher_fip;
+    BTreeSet::from([settings.app_namespace.to_string(), APP_NAMESPACE.to_owned()])
+}

@@ -1,0 +1,216 @@
+//! What is to be done to one object, by its metadata. Pure.
+
+use fipd_crds::{
+    ip_rule,
+    labels::{
+        ADOPTED, CLAIM_CLEANUP, FIELD_MANAGER, FLOATINGIP_CLEANUP, HOLDER, MANAGED_BY,
+        POOL_CLEANUP, QUOTA_CLEANUP, RELEASED_BY, SECRET_CLEANUP,
+    },
+};
+use serde_json::{Map, Value, json};
+
+use super::{Does, Step, kinds::Kind};
+use crate::{
+    controller::client::Target,
+    systems::rancher_fip::{
+        api_service::plan::{PORTS_BEFORE as PORTS, TAKEN_OFF as SELECTOR},
+        names::FOR_SERVICE,
+    },
+};
+
+/// Finalizers that only fipd takes off, where nobody else runs.
+const FINALIZERS: [&str; 7] = [
+    FLOATINGIP_CLEANUP,
+    QUOTA_CLEANUP,
+    SECRET_CLEANUP,
+    CLAIM_CLEANUP,
+    POOL_CLEANUP,
+    ip_rule::RULE_FINALIZER,
+    ip_rule::CONFIG_FINALIZER,
+];
+/// Labels that fipd alone writes, whatever their value.
+const LABELS: [&str; 2] = [FOR_SERVICE, ADOPTED];
+/// Annotations that fipd alone writes. Those by which users ask for something stay.
+const ANNOTATIONS: [&str; 5] = [HOLDER, RELEASED_BY, SELECTOR, PORTS, ip_rule::ABSENT_SINCE];
+
+/// What is to be done to one object.
+pub(super) fn steps(kind: &Kind, object: &Value) -> Vec<Step> {
+    let meta = object.get("metadata").cloned().unwrap_or_default();
+    let text = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or_default();
+    let target = Target {
+        api: kind.api,
+        plural: kind.plural,
+        namespace: text("namespace").to_owned(),
+        name: text("name").to_owned(),
+    };
+    let place = match text("namespace") {
+        "" => text("name").to_owned(),
+        namespace => format!("{namespace}/{}", text("name")),
+    };
+    let step = |does| Step {
+        object: format!("{} {place}", kind.one),
+        does,
+        target: target.clone(),
+        uid: text("uid").to_owned(),
+    };
+    let mut left: Vec<String> = meta
+        .get("finalizers")
+        .and_then(|all| serde_json::from_value(all.clone()).ok())
+        .unwrap_or_default();
+    let mut steps = Vec::new();
+    for name in FINALIZERS {
+        if let Some(at) = left.iter().position(|one| one == name) {
+            steps.push(step(Does::Finalizer(name, left.clone())));
+            left.remove(at);
+        }
+    }
+    let mapping = |key: &str| meta.get(key).and_then(Value::as_object).cloned();
+    let labels = mapping("labels").unwrap_or_default();
+    let annotations = mapping("annotations").unwrap_or_default();
+    let managed = labels.get(MANAGED_BY).and_then(Value::as_str) == Some(FIELD_MANAGER);
+    // A release that fipd only took over is somebody else's.
+    if kind.own && managed && !labels.contains_key(ADOPTED) {
+        steps.push(step(Does::Delete));
+        return steps;
+    }
+    steps.extend(
+        marks(&labels, &annotations, managed).map(|(names, patch)| step(Does::Marks(names, patch))),
+    );
+    steps
+}
+
+fn marks(
+    labels: &Map<String, Value>,
+    annotations: &Map<String, Value>,
+    managed: bool,
+) -> Option<(Vec<String>, Value)> {
+    let is_label =
+        |key: &&String| LABELS.contains(&key.as_str()) || (managed && key.as_str() == MANAGED_BY);
+    let is_note = |key: &&String| {
+        ANNOTATIONS.contains(&key.as_str()) || key.starts_with(ip_rule::APPLIED_PREFIX)
+    };
+    let labels_off: Vec<&String> = labels.keys().filter(is_label).collect();
+    let notes_off: Vec<&String> = annotations.keys().filter(is_note).collect();
+    if labels_off.is_empty() && notes_off.is_empty() {
+        return None;
+    }
+    let none = |keys: &[&String]| -> Map<String, Value> {
+        keys.iter()
+            .map(|key| ((*key).clone(), Value::Null))
+            .collect()
+    };
+    let mut patch = json!({ "metadata": {
+        "labels": none(&labels_off), "annotations": none(&notes_off),
+    } });
+    // The Service that led to fipd leads to its own pods again.
+    let noted =
+        |key: &str| -> Option<Value> { serde_json::from_str(annotations.get(key)?.as_str()?).ok() };
+    if let Some(selector) = noted(SELECTOR) {
+        patch["spec"] = json!({ "selector": selector });
+        if let Some(ports) = noted(PORTS) {
+            patch["spec"]["ports"] = ports;
+        }
+    }
+    let names = labels_off.into_iter().chain(notes_off).cloned().collect();
+    Some((names, patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detach::kinds::KINDS;
+
+    fn of(plural: &str, metadata: Value) -> Vec<String> {
+        let kind = KINDS.iter().find(|kind| kind.plural == plural).unwrap();
+        let steps = steps(kind, &json!({ "metadata": metadata }));
+        let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
+        steps.iter().map(text).collect()
+    }
+
+    #[test]
+    fn users_objects_lose_fipds_marks_and_nothing_else() {
+        let service = json!({
+            "namespace": "shop", "name": "web", "uid": "u",
+            "finalizers": ["service.kubernetes.io/load-balancer-cleanup", FLOATINGIP_CLEANUP],
+            "labels": { "app": "web", "rancher.k8s.binbash.org/service": "web" },
+            "annotations": { "fipd.io/network": "lab", HOLDER: "x" },
+        });
+        assert_eq!(
+            of("services", service),
+            [
+                format!("Service shop/web: take the finalizer {FLOATINGIP_CLEANUP} off"),
+                format!("Service shop/web: take off {HOLDER}"),
+            ]
+        );
+        assert!(of("services", json!({ "namespace": "a", "name": "b" })).is_empty());
+        let pool = json!({ "namespace": "m", "name": "ip4-192.0.2.7",
+            "labels": { MANAGED_BY: "fipd", FOR_SERVICE: "u" } });
+        let steps = of("ipaddresspools", pool);
+        assert_eq!(steps.len(), 1, "it goes on announcing: {steps:?}");
+        assert!(steps[0].contains("take off") && steps[0].contains(MANAGED_BY));
+    }
+
+    #[test]
+    fn every_finalizer_of_fipd_goes_also_from_what_is_being_deleted() {
+        let labels = include_str!("../../../crds/src/labels.rs");
+        let rules = include_str!("../../../crds/src/ip_rule/mod.rs");
+        let lines: Vec<&str> = labels.lines().chain(rules.lines()).collect();
+        let named = lines.windows(2).filter_map(|pair| match pair {
+            [about, name] if about.starts_with("/// Finalizer ") => name.split('"').nth(1),
+            _ => None,
+        });
+        let named: Vec<&str> = named.collect();
+        assert!(named.len() >= FINALIZERS.len(), "{named:?}");
+        for name in &named {
+            assert!(FINALIZERS.contains(name), "{name}");
+        }
+        let object = json!({
+            "namespace": "c-m-a", "name": "fip", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": named,
+        });
+        assert_eq!(of("floatingips", object).len(), named.len());
+    }
+
+    #[test]
+    fn what_is_fipds_alone_goes_and_what_it_took_over_stays() {
+        let named = |labels: Value| json!({ "name": "x", "uid": "u", "labels": labels });
+        let own = of(
+            "validatingwebhookconfigurations",
+            named(json!({ MANAGED_BY: "fipd" })),
+        );
+        assert_eq!(own, ["ValidatingWebhookConfiguration x: delete"]);
+        let other = named(json!({ MANAGED_BY: "Helm" }));
+        assert!(of("secrets", other).is_empty());
+        let adopted = of(
+            "helmcharts",
+            named(json!({ MANAGED_BY: "fipd", ADOPTED: "true" })),
+        );
+        assert!(
+            adopted.len() == 1 && adopted[0].contains("take off"),
+            "{adopted:?}"
+        );
+    }
+
+    #[test]
+    fn the_service_of_the_original_leads_back_to_its_pods() {
+        let annotations = json!({ SELECTOR: "{\"app\":\"api\"}", PORTS: "[{\"port\":8443}]" });
+        let object =
+            json!({ "metadata": { "namespace": "m", "name": "s", "annotations": annotations } });
+        let kind = KINDS.iter().find(|kind| kind.plural == "services").unwrap();
+        let steps = steps(kind, &object);
+        let [
+            Step {
+                does: Does::Marks(_, patch),
+                ..
+            },
+        ] = steps.as_slice()
+        else {
+            panic!("{steps:?}")
+        };
+        assert_eq!(
+            patch["spec"],
+            json!({ "selector": { "app": "api" }, "ports": [{ "port": 8443 }] })
+        );
+        assert_eq!(patch["metadata"]["annotations"][SELECTOR], Value::Null);
+    }
+}

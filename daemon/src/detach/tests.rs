@@ -1,0 +1,326 @@
+use std::sync::Arc;
+
+use fipd_core::System;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::{
+    config::ClusterSettings,
+    controller::client::testing::{Asked, serving},
+};
+
+const LABEL: &str = "app.kubernetes.io/managed-by";
+
+fn past(system: System) -> Past {
+    Past {
+        systems: BTreeSet::from([system]),
+        settings: ClusterSettings::default(),
+        guest: false,
+        unheard: BTreeSet::new(),
+    }
+}
+
+/// A server that has these objects at these paths, and refuses every other path or says that nothing is there.
+fn server(
+    objects: &'static [(&'static str, Value)],
+    others: u16,
+) -> (Remote, Arc<Mutex<Vec<Asked>>>) {
+    serving(move |path| {
+        let found = objects.iter().find(|(at, _)| *at == path);
+        found.map_or(
+            (others, json!("User \"u\" cannot do that")),
+            |(_, object)| (200, object.clone()),
+        )
+    })
+}
+
+async fn all(remote: &Remote, past: &Past) -> (Vec<String>, Vec<String>) {
+    let mut found = agents::steps(remote, past).await;
+    let (mut steps, mut unseen) = (Vec::new(), Vec::new());
+    for kind in &KINDS {
+        steps.append(&mut found.steps);
+        unseen.append(&mut found.unseen);
+        found = steps_of(remote, past, kind).await;
+    }
+    for found in [found, leases::steps(remote, past, "me").await] {
+        steps.extend(found.steps);
+        unseen.extend(found.unseen);
+    }
+    let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
+    (steps.iter().map(text).collect(), unseen)
+}
+
+fn leak(objects: Vec<(&'static str, Value)>) -> &'static [(&'static str, Value)] {
+    objects.leak()
+}
+
+#[tokio::test]
+async fn what_may_not_be_listed_is_asked_for_by_name() {
+    let webhook = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let objects = leak(vec![
+        (
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fipd-rancher-fip-validator",
+            json!({ "metadata": { "name": "fipd-rancher-fip-validator", "uid": "w", "labels": { LABEL: "fipd" } } }),
+        ),
+        (
+            "/api/v1/namespaces/rancher-fip-manager/services/rancher-fip-api-server",
+            json!({ "metadata": {
+                "name": "rancher-fip-api-server", "namespace": "rancher-fip-manager", "uid": "s",
+                "annotations": { "fipd.io/selector": "{\"app\":\"api\"}" },
+            } }),
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/rancher-fip-manager/leases/rancher-fip-manager-lock",
+            json!({ "metadata": { "uid": "l" }, "spec": { "holderIdentity": "me" } }),
+        ),
+    ]);
+    let (remote, asked) = server(objects, 403);
+    let mut past = past(System::rancher_fip());
+    past.settings.rancher_fip.api_service = true;
+    let (steps, unseen) = all(&remote, &past).await;
+    assert_eq!(
+        steps,
+        [
+            "ValidatingWebhookConfiguration fipd-rancher-fip-validator: delete",
+            "Service rancher-fip-manager/rancher-fip-api-server: take off fipd.io/selector",
+            "Lease rancher-fip-manager/rancher-fip-manager-lock: let go",
+        ]
+    );
+    assert!(asked.lock().iter().all(|asked| asked.path != webhook));
+    let named = |what: &str| unseen.iter().any(|unseen| unseen.starts_with(what));
+    for what in [
+        "FloatingIP:",
+        "FloatingIPProjectQuota:",
+        "EndpointSlice:",
+        "Lease:",
+    ] {
+        assert!(named(what), "{what} {unseen:#?}");
+    }
+    assert!(
+        unseen.iter().all(|one| one.contains("packaging/rbac")),
+        "{unseen:#?}"
+    );
+    for what in ["IPRule", "AddressClaim", "Secret", "Service:", "HelmChart"] {
+        assert!(!named(what), "never written there: {unseen:#?}");
+    }
+}
+
+#[tokio::test]
+async fn what_fipd_never_wrote_there_is_not_missed_where_it_may_not_be_seen() {
+    let lists = |plural: &str| format!("/apis/fipd.io/v1alpha1/{plural}");
+    let (remote, _) =
+        serving(
+            move |path| match path == lists("addressclaims") || path == lists("pools") {
+                true => (200, json!({ "items": [] })),
+                false => (403, json!("no")),
+            },
+        );
+    let (steps, unseen) = all(&remote, &past(System::claims())).await;
+    assert_eq!((steps, unseen), (Vec::new(), Vec::new()));
+    let (_, unseen) = all(&remote, &past(System::ip_rule())).await;
+    let all_of: Vec<&str> = (unseen.iter())
+        .filter_map(|one| one.split_once(':').map(|(kind, _)| kind))
+        .collect();
+    let wanted = [
+        "Agent",
+        "ValidatingWebhookConfiguration",
+        "IPRule",
+        "IPRuleConfig",
+        "Lease",
+    ];
+    assert_eq!(all_of, wanted, "{unseen:#?}");
+}
+
+#[tokio::test]
+async fn what_agents_run_goes_where_fipd_made_it_and_is_named_where_it_may_not_be_seen() {
+    let fields = json!([{ "manager": "fipd", "operation": "Apply" }]);
+    let owners = json!([{ "uid": "a-1" }]);
+    let agents = json!({ "items": [{ "metadata": { "name": "default", "namespace": "rules", "uid": "a-1" } }] });
+    let objects = leak(vec![
+        (
+            "/apis/api.operator.brtrm.dev/v1alpha1/agents",
+            agents.clone(),
+        ),
+        (
+            "/apis/apps/v1/namespaces/rules/daemonsets/iprule-agent",
+            json!({ "metadata": { "uid": "d", "managedFields": fields, "ownerReferences": owners } }),
+        ),
+        (
+            // The original's.
+            "/api/v1/namespaces/rules/serviceaccounts/iprule-agent",
+            json!({ "metadata": { "uid": "s", "ownerReferences": owners } }),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/iprule-agent",
+            json!({ "metadata": { "uid": "b", "managedFields": fields, "labels": { "managed-by": "ip-rule-operator" } } }),
+        ),
+    ]);
+    let (remote, _) = server(objects, 404);
+    let (steps, unseen) = all(&remote, &past(System::ip_rule())).await;
+    assert_eq!(
+        steps,
+        [
+            "DaemonSet rules/iprule-agent: delete",
+            "ClusterRoleBinding iprule-agent: delete"
+        ]
+    );
+    assert_eq!(unseen, Vec::<String>::new());
+    let only = leak(vec![(
+        "/apis/api.operator.brtrm.dev/v1alpha1/agents",
+        agents,
+    )]);
+    let (remote, _) = server(only, 403);
+    let (_, unseen) = all(&remote, &past(System::ip_rule())).await;
+    for what in [
+        "DaemonSet: daemonsets rules/iprule-agent",
+        "ServiceAccount:",
+        "ConfigMap:",
+        "ClusterRoleBinding:",
+    ] {
+        assert!(
+            unseen.iter().any(|one| one.starts_with(what)),
+            "{what} {unseen:#?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
+    let path = "/api/v1/namespaces/rancher-fip-manager/configmaps/fipd-guests";
+    let mut past = past(System::rancher_fip());
+    past.settings.rancher_fip.cluster_manager.enabled = true;
+    let maps = KINDS.iter().find(|kind| kind.plural == "configmaps");
+    let maps = maps.unwrap();
+    let look = async |past: &Past, data: Value| {
+        let map = json!({ "metadata": {
+            "name": "fipd-guests", "namespace": "rancher-fip-manager", "uid": "u", "labels": { LABEL: "fipd" },
+        }, "data": data });
+        let all = json!({ "items": [map] });
+        let (remote, _) = server(leak(vec![(path, map), ("/api/v1/configmaps", all)]), 404);
+        let noted = guests::noted(&remote, past, "r").await;
+        let steps = steps_of(&remote, past, maps).await.steps;
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert_eq!(noted.unseen, Vec::<String>::new());
+        (noted.needs(&steps[0]), noted.left)
+    };
+    let both = json!({ "c-1": "new old\np-1", "c-2": "fip" });
+    let (needed, left) = look(&past, both.clone()).await;
+    let [first, second] = left.as_slice() else {
+        panic!("{left:#?}")
+    };
+    assert!(
+        first.starts_with("guest c-1 of r")
+            && first.contains("(in namespace new and old, Secrets of project p-1)"),
+        "{first}"
+    );
+    assert!(second.contains("(in namespace fip)"), "{second}");
+    assert!(needed, "nothing else says so");
+    assert!(!first.contains("app-namespace"), "{first}");
+    assert_eq!(look(&past, json!({})).await, (false, Vec::new()));
+
+    // The settings name another namespace by now.
+    let mut moved = past.clone();
+    moved.settings.rancher_fip.app_namespace = "fip".into();
+    let (needed, left) = look(&moved, both).await;
+    assert!(needed && left.len() == 2, "{left:#?}");
+    assert!(
+        left[0].contains("app-namespace = \"rancher-fip-manager\""),
+        "{left:#?}"
+    );
+
+    let (remote, _) = server(leak(Vec::new()), 403);
+    let noted = guests::noted(&remote, &past, "r").await;
+    assert!(
+        noted.unseen[0].starts_with("ConfigMap:"),
+        "it is not taken as empty"
+    );
+    past.settings.rancher_fip.cluster_manager.enabled = false;
+    let noted = guests::noted(&remote, &past, "r").await;
+    assert_eq!(noted.unseen, Vec::<String>::new(), "there never were any");
+}
+
+#[tokio::test]
+async fn notes_are_read_where_they_would_go_although_the_settings_say_nothing_of_guests_by_now() {
+    let maps = "/api/v1/namespaces/rancher-fip-manager/configmaps";
+    let map = |name: &str, data: Value| {
+        let metadata = json!({
+            "name": name, "namespace": "rancher-fip-manager", "uid": name, "labels": { LABEL: "fipd" },
+        });
+        json!({ "metadata": metadata, "data": data })
+    };
+    let notes = map("fipd-guests", json!({ "c-1": "fip" }));
+    let copy = map("fipd-settings", json!({}));
+    // The role of before, which allows no look in all namespaces.
+    let objects = vec![
+        (maps, json!({ "items": [notes.clone(), copy] })),
+        (
+            "/api/v1/namespaces/rancher-fip-manager/configmaps/fipd-guests",
+            notes,
+        ),
+    ];
+    let (remote, _) = server(leak(objects), 403);
+    let past = past(System::rancher_fip());
+    assert!(!past.manages_guests());
+    let noted = guests::noted(&remote, &past, "r").await;
+    assert!(
+        noted.left.len() == 1 && noted.left[0].starts_with("guest c-1 of r"),
+        "{:#?}",
+        noted.left
+    );
+    assert_eq!(noted.unseen, Vec::<String>::new());
+    let kind = KINDS.iter().find(|kind| kind.plural == "configmaps");
+    let steps = steps_of(&remote, &past, kind.unwrap()).await.steps;
+    assert_eq!(steps.len(), 2, "{steps:?}");
+    assert!(steps.iter().all(|step| noted.needs(step)), "{steps:?}");
+}
+
+#[tokio::test]
+async fn the_secrets_of_projects_stay_without_fipds_mark() {
+    let secret = |namespace: &str, name: &str, by: &str| {
+        let labels = json!({ LABEL: by });
+        json!({ "metadata": { "namespace": namespace, "name": name, "uid": "u", "labels": labels } })
+    };
+    let all = json!({ "items": [
+        secret("c-1", "rancher-fip-config-p-1", "fipd"),
+        secret("c-2", "rancher-fip-config-p-2", "Helm"),
+        secret("c-2", "another", "fipd"),
+    ] });
+    let mut past = past(System::rancher_fip());
+    let (remote, _) = server(leak(vec![("/api/v1/secrets", all)]), 404);
+    let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
+    let step = format!("Secret c-1/rancher-fip-config-p-1: take off {LABEL}");
+    for enabled in [false, true] {
+        past.settings.rancher_fip.cluster_manager.enabled = enabled;
+        let found = guests::secrets(&remote, &past).await;
+        let steps: Vec<String> = found.steps.iter().map(text).collect();
+        let wanted = (vec![step.clone()], Vec::new());
+        assert_eq!(
+            (steps, found.unseen),
+            wanted,
+            "the manager is on: {enabled}"
+        );
+    }
+
+    let (remote, asked) = server(leak(Vec::new()), 403);
+    let unseen = guests::secrets(&remote, &past).await.unseen;
+    assert!(unseen[0].starts_with("Secret:"), "{unseen:?}");
+    past.settings.rancher_fip.cluster_manager.enabled = false;
+    let unseen = guests::secrets(&remote, &past).await.unseen;
+    assert_eq!(
+        unseen,
+        Vec::<String>::new(),
+        "there may never have been any"
+    );
+    past.systems = BTreeSet::from([System::claims()]);
+    guests::secrets(&remote, &past).await;
+    assert_eq!(asked.lock().len(), 2, "there never were any");
+}
+
+#[test]
+fn what_is_not_seen_is_in_doubt_until_every_cluster_manager_has_said_where_it_was() {
+    let mut past = past(System::claims());
+    assert_eq!(past.doubt(), None);
+    past.unheard = BTreeSet::from(["a".into(), "b".into()]);
+    let doubt = past.doubt().unwrap();
+    assert!(doubt.contains("cluster manager of a or of b"), "{doubt}");
+}

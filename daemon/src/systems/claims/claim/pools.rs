@@ -1,0 +1,161 @@
+//! Which pool a claim means.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{ClusterId, Ledger, Pool, System};
+use fipd_crds::fipd_io::{AddressClaimSpec, NAMESPACED_POOL, POOL, PoolRef};
+
+use crate::{
+    config,
+    controller::{unserved::Problem, waiters::Cause},
+};
+
+/// What a claim asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wish {
+    pub pool: Arc<Pool>,
+    pub address: Option<IpAddr>,
+}
+
+/// Where a claim is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub cluster: &'a ClusterId,
+    pub namespace: &'a str,
+    pub settings: &'a config::Claims,
+}
+
+/// Reads a claim's wish.
+pub fn wish(ledger: &Ledger, place: &Place<'_>, spec: &AddressClaimSpec) -> Result<Wish, Problem> {
+    let address = match spec.address.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|_| {
+            let message =
+                format!("spec.address: {text:?} is no IP address; make the claim anew without it");
+            Problem::new("Invalid", message, None)
+        })?),
+    };
+    let pool = find(ledger, place, spec.pool_ref.as_ref())?;
+    Ok(Wish { pool, address })
+}
+
+fn find(ledger: &Ledger, place: &Place<'_>, named: Option<&PoolRef>) -> Result<Arc<Pool>, Problem> {
+    let (kind, name) = match (named, &place.settings.default_pool) {
+        (Some(named), _) => (named.kind.as_str(), named.name.as_str()),
+        (None, Some(default)) => (POOL, &**default),
+        (None, None) => {
+            let message = "spec.poolRef is missing, and fipd's configuration names no default-pool for this cluster";
+            return Err(Problem::new("Invalid", message, None));
+        }
+    };
+    let object = match kind {
+        "" | POOL => name.to_owned(),
+        NAMESPACED_POOL => format!("{}/{name}", place.namespace),
+        other => {
+            let message = format!(
+                "spec.poolRef.kind: {other:?} is unknown; allowed are {POOL:?} and {NAMESPACED_POOL:?}"
+            );
+            return Err(Problem::new("Invalid", message, None));
+        }
+    };
+    let mirror = ledger.mirror(&System::claims(), place.cluster, &object);
+    // Nothing keeps a slash out of a name in a claim, and it must lead into no namespace.
+    if let Some(pool) = mirror.filter(|_| !name.contains('/')) {
+        return Ok(Arc::clone(pool));
+    }
+    let own = ledger.find_pool(name).ok().filter(|pool| {
+        kind != NAMESPACED_POOL && *pool.spec.name == *name && place.settings.offers(pool)
+    });
+    own.cloned().ok_or_else(|| {
+        let kind = if kind.is_empty() { POOL } else { kind };
+        let message = format!(
+            "spec.poolRef: there is no {kind} {name:?} for this claim; it is tried again when one appears"
+        );
+        Problem::new("PoolNotFound", message, Some(Cause::Pools))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{Op, Origin, PoolId, PoolSpec, Timestamp};
+
+    use super::*;
+
+    fn put(ledger: &mut Ledger, id: u32, name: &str, object: Option<&str>) {
+        let mut spec = PoolSpec::own(name, vec!["10.0.0.0/24".parse().expect("addresses")]);
+        if let Some(object) = object {
+            spec.origin = Origin::Mirror {
+                system: System::claims(),
+                cluster: ClusterId("c".into()),
+                object: object.into(),
+                uid: "u".into(),
+            };
+        }
+        ledger.apply(&Op::PutPool(Arc::new(Pool {
+            id: PoolId(id),
+            spec,
+            created: Timestamp(0),
+            generation: 1,
+        })));
+    }
+
+    fn spec(kind: &str, name: &str) -> AddressClaimSpec {
+        AddressClaimSpec {
+            pool_ref: Some(PoolRef {
+                kind: kind.into(),
+                name: name.into(),
+            }),
+            address: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_claim_uses_what_its_cluster_and_namespace_may() {
+        let mut ledger = Ledger::new();
+        put(&mut ledger, 1, "lab", None);
+        put(&mut ledger, 2, "secret", None);
+        put(&mut ledger, 3, "claims/x/here/lab", Some("here/lab"));
+        put(&mut ledger, 4, "claims/x/theirs", Some("theirs"));
+        let settings: config::Claims =
+            toml::from_str("pools = [\"l*\"]\ndefault-pool = \"lab\"").expect("settings");
+        let found = |cluster: &str, namespace: &str, spec: &AddressClaimSpec| {
+            let cluster = ClusterId(cluster.into());
+            let place = Place {
+                cluster: &cluster,
+                namespace,
+                settings: &settings,
+            };
+            match wish(&ledger, &place, spec) {
+                Ok(wish) => wish.pool.spec.name.to_string(),
+                Err(problem) => problem.reason.to_owned(),
+            }
+        };
+        assert_eq!(found("c", "any", &AddressClaimSpec::default()), "lab");
+        assert_eq!(found("c", "any", &spec("", "lab")), "lab");
+        assert_eq!(found("c", "any", &spec("Pool", "secret")), "PoolNotFound");
+        assert_eq!(
+            found("c", "here", &spec("NamespacedPool", "lab")),
+            "claims/x/here/lab"
+        );
+        assert_eq!(
+            found("c", "there", &spec("NamespacedPool", "lab")),
+            "PoolNotFound"
+        );
+        assert_eq!(
+            found("c", "any", &spec("Pool", "theirs")),
+            "claims/x/theirs"
+        );
+        assert_eq!(found("d", "any", &spec("Pool", "theirs")), "PoolNotFound");
+        assert_eq!(
+            found("c", "here", &spec("Pool", "here/lab")),
+            "PoolNotFound",
+            "a name with a slash is no way into a namespace"
+        );
+        assert_eq!(found("c", "any", &spec("Node", "lab")), "Invalid");
+        let address = AddressClaimSpec {
+            address: "10.0.0.300".into(),
+            ..spec("", "lab")
+        };
+        assert_eq!(found("c", "any", &address), "Invalid");
+    }
+}

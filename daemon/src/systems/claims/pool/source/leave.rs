@@ -1,0 +1,230 @@
+//! How what follows an object goes: with the object, or where `pool-objects` is switched off.
+
+use std::sync::Arc;
+
+use fipd_core::{
+    Action, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request, Text, Timestamp,
+};
+
+use super::{super::kind::object_name, POOL_FINALIZER, Sources};
+use crate::{
+    clock,
+    controller::{
+        Trouble,
+        merge::Says,
+        queue::Next,
+        site::Site,
+        store::{Key, Malformed, Seen},
+    },
+    ipam::IpamError,
+    systems::claims::pool::{kind::Kind, observe::Object, status::not_ready},
+};
+
+/// Why the pools of all objects are closed.
+const OFF: &str = "pool-objects is off for this cluster";
+/// Holders that a condition names.
+const NAMED: usize = 5;
+
+/// An object that is being deleted.
+pub(super) struct Ending<'a> {
+    uid: &'a str,
+    finalizers: &'a [String],
+    since: Timestamp,
+    /// Where it fits its schema.
+    object: Option<&'a Object>,
+}
+
+impl<'a> Ending<'a> {
+    pub fn of(object: &'a Object) -> Self {
+        Self {
+            uid: &object.uid,
+            finalizers: &object.finalizers,
+            since: object.deleted,
+            object: Some(object),
+        }
+    }
+
+    pub fn malformed(object: &'a Malformed) -> Self {
+        Self {
+            uid: &object.uid,
+            finalizers: &object.finalizers,
+            since: object.deleted.unwrap_or_default(),
+            object: None,
+        }
+    }
+}
+
+impl Sources {
+    /// `pool-objects` is off: nothing of fipd stays in the object.
+    pub(super) async fn disown(
+        &self,
+        key: &Key,
+        seen: Option<Seen<Object>>,
+    ) -> Result<Next, Trouble> {
+        let (uid, finalizers, object) = match seen {
+            None => {
+                self.written.lock().remove(key);
+                self.withdraw(key).await?;
+                return Ok(Next::Done);
+            }
+            Some(Seen::Malformed(object)) => {
+                (object.uid.as_str().into(), object.finalizers.clone(), None)
+            }
+            Some(Seen::Good(object)) if object.ours && self.kind == Kind::Pool => {
+                return Ok(Next::Done);
+            }
+            Some(Seen::Good(object)) => {
+                let shown = (!object.terminating).then(|| Arc::clone(&object));
+                (Text::clone(&object.uid), object.finalizers.clone(), shown)
+            }
+        };
+        let pool = self.existing(key);
+        if let Some(pool) = &pool {
+            close(&self.site, pool, OFF).await?;
+        }
+        let target = self.target(key);
+        let drop = self
+            .remote
+            .drop_finalizer(&target, &uid, &finalizers, POOL_FINALIZER);
+        drop.await?;
+        match object.filter(|_| pool.is_some()) {
+            Some(object) => {
+                let says = not_ready("Off", format!("{OFF}; addresses in use stay"));
+                self.show(key, &object, Some(says)).await
+            }
+            None => Ok(Next::Done),
+        }
+    }
+
+    /// The object is being deleted. It goes with its pool, or before it where addresses are in use for too long; their leases
+    /// stay, and the pool is removed with the last one.
+    pub(super) async fn finalize(&self, key: &Key, ending: &Ending<'_>) -> Result<Next, Trouble> {
+        if !ending.finalizers.iter().any(|one| one == POOL_FINALIZER) {
+            return Ok(Next::Done);
+        }
+        if let Some(pool) = self.withdraw(key).await? {
+            let says = self.site.ipam.read(|ledger| in_use(ledger, &pool));
+            let rest = self
+                .site
+                .session
+                .settings
+                .claims
+                .release_wait
+                .left(ending.since, clock::now());
+            let shown = match ending.object {
+                Some(object) => self.show(key, object, Some(says.clone())).await?,
+                None => Next::Done,
+            };
+            if let Some(rest) = rest {
+                return Ok(match shown {
+                    Next::After(pause) => Next::After(pause.min(rest)),
+                    Next::Done | Next::Retry => Next::After(rest),
+                });
+            }
+            self.leave_used(key, ending, &says).await?;
+        }
+        let target = self.target(key);
+        self.remote
+            .drop_finalizer(&target, ending.uid, ending.finalizers, POOL_FINALIZER)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    /// Says what outlives the object.
+    async fn leave_used(&self, key: &Key, ending: &Ending<'_>, says: &Says) -> Result<(), Trouble> {
+        let note = format!(
+            "the object goes before its pool, which is closed and is removed with its last lease: {}",
+            says.message
+        );
+        let what = format!("{} {}: {note}", self.kind.name(), object_name(key));
+        let actor = self.site.actor();
+        self.site
+            .ipam
+            .note(Action::ClusterChanged, what, actor)
+            .await?;
+        let reference = self.reference(key, ending.uid);
+        self.events.warning(&reference, "AddressesKept", note);
+        Ok(())
+    }
+
+    /// Deletes the pool, or closes it while it is in use; the pool that is left.
+    pub(super) async fn withdraw(&self, key: &Key) -> Result<Option<Arc<Pool>>, Trouble> {
+        let Some(pool) = self.existing(key) else {
+            return Ok(None);
+        };
+        let delete = Request::DeletePool {
+            pool: pool.id,
+            actor: self.site.actor(),
+        };
+        match self.site.ipam.submit(delete).await {
+            Ok(_) | Err(IpamError::Refused(Refusal::UnknownPool(_))) => return Ok(None),
+            Err(IpamError::Refused(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        close(&self.site, &pool, "its object is deleted").await?;
+        Ok(Some(pool))
+    }
+}
+
+/// Closes all that objects of the cluster made, where they are not to make pools any more.
+pub async fn close_all(site: &Site) -> Result<(), Trouble> {
+    let of_site = |pool: &&Arc<Pool>| {
+        matches!(&pool.spec.origin, Origin::Mirror { system, cluster, .. }
+            if *system == site.system && *cluster == site.id)
+    };
+    let pools: Vec<Arc<Pool>> = site
+        .ipam
+        .read(|ledger| ledger.pools().filter(of_site).cloned().collect());
+    for pool in pools {
+        close(site, &pool, OFF).await?;
+    }
+    Ok(())
+}
+
+/// The pool gives nothing new. One that cannot be closed goes on as it is.
+async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), Trouble> {
+    if pool.spec.closed {
+        return Ok(());
+    }
+    let spec = PoolSpec {
+        closed: true,
+        ..pool.spec.clone()
+    };
+    let close = Request::UpdatePool(PoolEdit {
+        pool: pool.id,
+        spec,
+        if_generation: None,
+        force: false,
+        reason: reason.into(),
+        actor: site.actor(),
+    });
+    match site.ipam.submit(close).await {
+        Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Who keeps a pool from going.
+fn in_use(ledger: &Ledger, pool: &Pool) -> Says {
+    let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
+    let held: Vec<String> = leases
+        .iter()
+        .filter_map(|lease| {
+            Some(format!(
+                "{} by {}",
+                lease.key.address,
+                lease.owner()?.identity
+            ))
+        })
+        .collect();
+    let more = if held.len() > NAMED { ", ..." } else { "" };
+    let named: Vec<String> = held.into_iter().take(NAMED).collect();
+    let message = format!(
+        "it goes when its addresses are free; held are {}{more}",
+        named.join(", ")
+    );
+    not_ready("InUse", message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! The deciding part: from IPRules and Services to IPRuleConfigs, and what became of each in its status.
+
+mod config;
+mod rule;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fipd_core::Text;
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    gather,
+    observe::{Agent, Config, Machine, Node, Rule, Slice, Svc},
+    plan::{Known, Outlook, outlook, wants_endpoints},
+    step::{is_overgrown, is_so},
+};
+use crate::{
+    controller::{
+        Trouble,
+        client::Remote,
+        events::Events,
+        queue::{Next, Queue},
+        site::Site,
+        store::{Key, Objects},
+    },
+    metrics::ip_rule as figures,
+    nodes::{AgentView, NodeView, Nodes},
+};
+
+/// A status is written so long after what it is about at the earliest.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+/// EndpointSlices that are not read yet are waited for so long before it is decided without them.
+const PODS: Duration = Duration::from_secs(5);
+const LOOK_FOR_PODS: Duration = Duration::from_millis(200);
+
+/// The deciding part for a cluster.
+pub struct Decider {
+    pub(super) site: Arc<Site>,
+    pub(super) remote: Remote,
+    pub(super) events: Arc<Events>,
+    pub rules: Arc<Objects<Rule>>,
+    pub configs: Arc<Objects<Config>>,
+    pub services: Arc<Objects<Svc>>,
+    pub slices: Arc<Objects<Slice>>,
+    pub nodes: Arc<Objects<Node>>,
+    pub agents: Arc<Objects<Agent>>,
+    /// One key: all of it.
+    pub all: Arc<Queue<Key>>,
+    pub rule_queue: Arc<Queue<Key>>,
+    pub config_queue: Arc<Queue<Key>>,
+    pub status_queue: Arc<Queue<Key>>,
+    /// Whether the pods behind Services are to be followed.
+    pub needs_slices: watch::Sender<bool>,
+    outlook: Mutex<Option<Arc<Outlook>>>,
+    /// How long the last look took.
+    looking: Mutex<Duration>,
+    /// When the cluster was last asked who it is.
+    verified: Mutex<Option<Instant>>,
+    /// Since when EndpointSlices are needed and not known.
+    pods_unknown: Mutex<Option<Instant>>,
+}
+
+/// What stands for all of it.
+pub fn everything() -> Key {
+    Key::new("", "")
+}
+
+impl Decider {
+    pub fn new(
+        site: Arc<Site>,
+        remote: Remote,
+        events: Arc<Events>,
+        config_queue: Arc<Queue<Key>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            site,
+            remote,
+            events,
+            rules: Objects::new(),
+            configs: Objects::new(),
+            services: Objects::new(),
+            slices: Objects::new(),
+            nodes: Objects::new(),
+            agents: Objects::new(),
+            all: Queue::new(),
+            rule_queue: Queue::new(),
+            config_queue,
+            status_queue: Queue::new(),
+            needs_slices: watch::Sender::new(false),
+            outlook: Mutex::default(),
+            looking: Mutex::default(),
+            verified: Mutex::default(),
+            pods_unknown: Mutex::default(),
+        })
+    }
+
+    /// Something that decides about all changed: soon there is a look at it, so that many changes at once are one.
+    pub fn changed(&self) {
+        self.all
+            .add_after(everything(), gather(*self.looking.lock()));
+    }
+
+    /// An IPRuleConfig changed, or went.
+    pub fn config_changed(&self, key: &Key) {
+        self.config_queue.add(key.clone());
+        self.status_queue.add_after(key.clone(), SHOW_AFTER);
+        if self.configs.seen(key).is_none() {
+            // It may have been the last one that an IPRule waits for.
+            let rules = self.rules.all().into_iter();
+            let ending = rules.filter(|(_, rule)| rule.meta.terminating);
+            let ending = ending.map(|(key, _)| key);
+            let malformed = self.rules.malformed().into_iter().map(|(key, _)| key);
+            ending
+                .chain(malformed)
+                .for_each(|key| self.rule_queue.add(key));
+        }
+    }
+
+    /// Nodes came, went or turned, or what nodes are in scope did.
+    pub fn nodes_changed(&self) {
+        for (key, config) in self.configs.all() {
+            if !config.is_present() {
+                self.config_queue.add(key.clone());
+            }
+            self.status_queue.add_after(key, SHOW_AFTER);
+        }
+    }
+
+    /// Waits until all lists are complete: what is not in an incomplete one may be there.
+    pub async fn completed(&self) {
+        self.rules.completed().await;
+        self.configs.completed().await;
+        self.services.completed().await;
+        self.nodes.completed().await;
+        self.agents.completed().await;
+    }
+
+    /// Looks at everything together.
+    pub async fn look(self: Arc<Self>, key: Key) -> Next {
+        match self.try_look().await {
+            Ok(next) => next,
+            Err(trouble) => trouble.next("all IPRules", &key),
+        }
+    }
+
+    async fn try_look(&self) -> Result<Next, Trouble> {
+        let rules: Vec<Arc<Rule>> = self.rules.all().into_iter().map(|(_, rule)| rule).collect();
+        let needs = wants_endpoints(&rules);
+        self.needs_slices
+            .send_if_modified(|now| std::mem::replace(now, needs) != needs);
+        let unknown = needs && !self.slices.is_complete();
+        if self.waits_for_pods(unknown) {
+            return Ok(Next::After(LOOK_FOR_PODS));
+        }
+        let mut failed = None;
+        for rule in rules
+            .iter()
+            .filter(|rule| !rule.is_protected() && !rule.meta.terminating)
+        {
+            // Before there is anything to remove.
+            if let Err(trouble) = self.protect(rule).await {
+                failed = Some(trouble);
+            }
+        }
+        let began = Instant::now();
+        let now = Arc::new(outlook(&self.known(rules)));
+        let before = self.outlook.lock().replace(Arc::clone(&now));
+        self.enqueue(before.as_deref(), &now);
+        self.count(&now);
+        *self.looking.lock() = began.elapsed();
+        let again = match unknown {
+            true => now.again().min(LOOK_FOR_PODS),
+            false => now.again(),
+        };
+        failed.map_or(Ok(Next::After(again)), Err)
+    }
+
+    /// Whether to look again before anything is decided: EndpointSlices are mostly read within a moment.
+    fn waits_for_pods(&self, unknown: bool) -> bool {
+        let mut since = self.pods_unknown.lock();
+        if !unknown {
+            *since = None;
+            return false;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() < PODS
+    }
+
+    fn known(&self, rules: Vec<Arc<Rule>>) -> Known {
+        let all = self.slices.all().into_iter().map(|(_, slice)| slice);
+        let slices = match *self.needs_slices.borrow() {
+            true => self.slices.is_complete().then(|| all.collect()),
+            false => Some(Vec::new()),
+        };
+        // One that is being deleted holds nothing: what came of it goes first.
+        let malformed = self.rules.malformed().into_iter();
+        let malformed = malformed.filter(|(_, object)| object.deleted.is_none());
+        Known {
+            rules,
+            malformed: malformed.map(|(key, _)| key.name).collect(),
+            services: self.services.all(),
+            slices,
+        }
+    }
+
+    /// Queues what is not as it is to be, and the IPRules of which something else is to be said.
+    fn enqueue(&self, before: Option<&Outlook>, now: &Outlook) {
+        for (name, wanted) in &now.wanted {
+            let key = Key::new("", name);
+            let so = self
+                .configs
+                .get(&key)
+                .is_some_and(|found| is_so(&found, wanted));
+            if !so {
+                self.config_queue.add(key);
+            }
+        }
+        let nodes = self.nodes.keys().len();
+        for (key, config) in self.configs.all() {
+            if is_overgrown(&config, nodes) || !now.wanted.contains_key(&key.name) {
+                self.config_queue.add(key);
+            }
+        }
+        for key in self.rules.keys() {
+            self.rule_queue.add(key);
+        }
+        if before.is_some_and(|before| before.nodes != now.nodes) {
+            self.nodes_changed();
+        }
+    }
+
+    fn count(&self, outlook: &Outlook) {
+        let configs = self.configs.all();
+        let absent = configs
+            .iter()
+            .filter(|(_, config)| config.is_ours() && !config.is_present());
+        figures::stand(&self.site.name, outlook.wanted.len(), absent.count());
+    }
+
+    fn node_map(&self) -> BTreeMap<Text, Arc<Node>> {
+        let nodes = self.nodes.all().into_iter();
+        nodes.map(|(key, node)| (key.name, node)).collect()
+    }
+}
+
+/// What the label of a role begins with; the role is the rest of its key.
+const ROLE: &str = "node-role.kubernetes.io/";
+
+impl Nodes for Decider {
+    fn nodes(&self) -> Vec<NodeView> {
+        let this = Machine::this();
+        let view = |(name, node): (Text, Arc<Node>)| NodeView {
+            roles: roles(&node.labels),
+            unready: node.unready,
+            here: !node.machine.id.is_empty() && node.machine.id == this.id,
+            name,
+        };
+        self.node_map().into_iter().map(view).collect()
+    }
+
+    fn agents(&self) -> Vec<AgentView> {
+        let view = |(key, agent): (Key, Arc<Agent>)| AgentView {
+            name: format!("{}/{}", key.namespace, key.name),
+            wanted: agent.status.desired_number_scheduled,
+            ready: agent.status.number_ready,
+        };
+        self.agents.all().into_iter().map(view).collect()
+    }
+}
+
+fn roles(labels: &BTreeMap<String, String>) -> Vec<String> {
+    let roles = labels.keys().filter_map(|key| key.strip_prefix(ROLE));
+    roles.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_the_rest_of_its_label() {
+        let labels = [
+            "node-role.kubernetes.io/control-plane",
+            "node-role.kubernetes.io/etcd",
+            "zone",
+        ];
+        let labels = labels.map(|key| (key.to_owned(), String::new()));
+        assert_eq!(roles(&labels.into()), ["control-plane", "etcd"]);
+    }
+}

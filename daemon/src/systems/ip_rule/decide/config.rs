@@ -1,0 +1,250 @@
+//! IPRuleConfigs: each is brought to what is wanted, or away.
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_core::Text;
+use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRule, IPRuleConfig};
+use k8s_openapi::jiff;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        agent::standing::active,
+        names::{CONFIG, RULE, config_target, reference, rule_target},
+        observe::{self, Config},
+        status,
+        step::{Patience, Scope, Step, named, step},
+    },
+    Decider,
+};
+use crate::{
+    clock,
+    controller::{
+        Trouble,
+        client::Patch,
+        merge::change,
+        queue::Next,
+        store::{Key, Seen},
+    },
+    metrics::ip_rule as figures,
+};
+
+/// How long it is believed that this cluster is the one that it was.
+const BELIEVED: Duration = Duration::from_secs(10);
+/// Nodes that do not answer are looked at so often at the least.
+const WAIT: Duration = Duration::from_secs(30);
+
+impl Decider {
+    /// Brings one IPRuleConfig up to date.
+    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
+        match self.try_reconcile(&key).await {
+            Ok(next) => next,
+            Err(trouble) => trouble.next(CONFIG, &key),
+        }
+    }
+
+    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
+        let Some(outlook) = self.outlook.lock().clone() else {
+            return Ok(Next::Done);
+        };
+        let found = match self.configs.seen(key) {
+            Some(Seen::Malformed(object)) => {
+                tracing::warn!(
+                    name = &*key.name,
+                    error = object.error,
+                    "an IPRuleConfig does not fit its schema; it is left as it is"
+                );
+                return Ok(Next::Done);
+            }
+            Some(Seen::Good(found)) => Some(found),
+            None => None,
+        };
+        let owner = found.as_ref().and_then(|found| found.owner());
+        let held = owner.is_some_and(|owner| outlook.held.contains(&owner.name));
+        let nodes = self.node_map();
+        let agents = self.agents.all();
+        let scope = Scope {
+            nodes: &nodes,
+            rule: owner.and_then(|owner| outlook.nodes.get(&owner.name)),
+            agent: active(&agents).map(|agent| &agent.spec.node_selector),
+            patience: self.patience(),
+        };
+        let wanted = outlook.wanted.get(&key.name);
+        let step = step(
+            &key.name,
+            wanted,
+            held,
+            found.as_deref(),
+            &scope,
+            clock::now(),
+        );
+        let next = self.apply(key, step, found.as_deref()).await?;
+        if let Some(owner) = owner {
+            self.rule_queue.add(Key::new("", &owner.name));
+        }
+        Ok(next)
+    }
+
+    async fn apply(&self, key: &Key, step: Step, found: Option<&Config>) -> Result<Next, Trouble> {
+        let target = config_target(&key.name);
+        let written = match (step, found) {
+            (Step::Create(object), _) => {
+                let made: IPRuleConfig = self.remote.create_seen(&target, &object).await?;
+                figures::created();
+                if self.configs.seen(key).is_none() {
+                    self.configs.set(key, observe::config(made.clone()));
+                }
+                made
+            }
+            (Step::Repair(patch), _) => {
+                let made = self
+                    .remote
+                    .patch_seen(&target, Patch::Merge, &patch)
+                    .await?;
+                figures::updated();
+                made
+            }
+            (Step::Retire(patch), Some(found)) => {
+                self.trusted(found).await?;
+                let made = self
+                    .remote
+                    .patch_seen(&target, Patch::Merge, &patch)
+                    .await?;
+                if found.is_present() {
+                    figures::marked_absent();
+                }
+                made
+            }
+            (Step::Wait(nodes), _) => {
+                tracing::debug!(
+                    name = &*key.name,
+                    ?nodes,
+                    "waiting for nodes to remove the rule"
+                );
+                let patience = self.patience().unready;
+                return Ok(Next::After(
+                    WAIT.min(patience / 2 + Duration::from_millis(500)),
+                ));
+            }
+            (Step::Delete(unheard), Some(found)) => {
+                let (uid, version) = (&found.meta.uid, &found.meta.version);
+                if !found.meta.terminating {
+                    self.remote.delete_version(&target, uid, version).await?;
+                }
+                self.let_go(key, found).await?;
+                self.tell_unheard(found, &unheard);
+                return Ok(Next::Done);
+            }
+            (Step::LetGo, Some(found)) => {
+                self.let_go(key, found).await?;
+                return Ok(Next::Done);
+            }
+            (Step::Nothing, _) | (Step::Retire(_) | Step::Delete(_) | Step::LetGo, None) => {
+                return Ok(Next::Done);
+            }
+        };
+        self.configs
+            .update(key, observe::config(written), Config::is_after);
+        self.config_queue.add(key.clone());
+        Ok(Next::Done)
+    }
+
+    fn patience(&self) -> Patience {
+        let settings = &self.site.session.settings.ip_rule;
+        Patience {
+            unready: settings.node_timeout,
+            silent: settings.silent_timeout.max(settings.node_timeout),
+        }
+    }
+
+    /// Nodes on which the rule may be left.
+    fn tell_unheard(&self, config: &Config, unheard: &[Text]) {
+        let (Some(owner), false) = (config.owner(), unheard.is_empty()) else {
+            return;
+        };
+        let reference = reference(RULE, "", &owner.name, &owner.uid);
+        let note = status::unheard(&config.meta.name, unheard, self.patience().silent);
+        tracing::warn!(name = &*config.meta.name, nodes = ?named(unheard), "{note}");
+        self.events.warning(&reference, "NodeSilent", note);
+    }
+
+    async fn let_go(&self, key: &Key, found: &Config) -> Result<(), Trouble> {
+        let meta = &found.meta;
+        self.remote
+            .drop_finalizer(
+                &config_target(&key.name),
+                &meta.uid,
+                &meta.finalizers,
+                CONFIG_FINALIZER,
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// That no wrong list makes rules go: the cluster must be the one that it was, and an IPRule that is in no list must
+    /// not be there.
+    async fn trusted(&self, config: &Config) -> Result<(), Trouble> {
+        let verified = *self.verified.lock();
+        if verified.is_none_or(|at| at.elapsed() > BELIEVED) {
+            let verified = self.site.session.verify_identity().await;
+            verified.map_err(|error| Trouble::internal(error.to_string()))?;
+            *self.verified.lock() = Some(Instant::now());
+        }
+        let Some(owner) = config.owner() else {
+            return Ok(());
+        };
+        if self.rules.seen(&Key::new("", &owner.name)).is_some() {
+            return Ok(());
+        }
+        let there: Option<IPRule> = self.remote.get(&rule_target(&owner.name)).await?;
+        let same = there.is_some_and(|rule| rule.metadata.uid.as_deref() == Some(&*owner.uid));
+        match same {
+            true => Err(Trouble::internal(format!(
+                "IPRule {} is there and was in no list",
+                owner.name
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Says on an IPRuleConfig which nodes have it.
+    pub async fn show(self: Arc<Self>, key: Key) -> Next {
+        match self.try_show(&key).await {
+            Ok(()) => Next::Done,
+            Err(trouble) => trouble.next(CONFIG, &key),
+        }
+    }
+
+    async fn try_show(&self, key: &Key) -> Result<(), Trouble> {
+        let (Some(outlook), Some(config)) = (self.outlook.lock().clone(), self.configs.get(key))
+        else {
+            return Ok(());
+        };
+        if !config.is_ours() || config.meta.terminating {
+            return Ok(());
+        }
+        let nodes = self.node_map();
+        let agents = self.agents.all();
+        let owner = config.owner();
+        let scope = Scope {
+            nodes: &nodes,
+            rule: owner.and_then(|owner| outlook.nodes.get(&owner.name)),
+            agent: active(&agents).map(|agent| &agent.spec.node_selector),
+            patience: Patience::default(),
+        };
+        let after = status::of_config(&config, &scope, jiff::Timestamp::now());
+        let patch =
+            change(&config.status, &after).map_err(|error| Trouble::internal(error.to_string()))?;
+        if let Some(patch) = patch {
+            let body = json!({ "metadata": { "uid": &*config.meta.uid }, "status": patch });
+            let after: IPRuleConfig = self
+                .remote
+                .patch_status_seen(&config_target(&key.name), Patch::Merge, &body)
+                .await?;
+            self.configs
+                .update(key, observe::config(after), Config::is_after);
+        }
+        Ok(())
+    }
+}

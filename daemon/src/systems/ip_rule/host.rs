@@ -1,0 +1,80 @@
+//! This host, as far as the rules of clusters go.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::{ClusterId, Text};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::node::Seen;
+use crate::{controller::store::Key, rules::RuleBoard};
+
+/// Which cluster that was, and what was understood of its objects.
+type SeenOf = (ClusterId, Arc<Mutex<Seen>>);
+
+/// See the module. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    pub board: RuleBoard,
+    /// The Node that it is in one of the clusters.
+    pub node: Text,
+    /// The Agent whose pod this is.
+    pub agent: Option<Key>,
+    /// Once it is cancelled, the rules of this host go.
+    pub leaving: Option<CancellationToken>,
+    /// By the name of the cluster.
+    seen: Arc<Mutex<BTreeMap<Text, SeenOf>>>,
+}
+
+impl Host {
+    pub fn new(board: RuleBoard, node: Text, agent: Option<Key>) -> Self {
+        Self {
+            board,
+            node,
+            agent,
+            leaving: None,
+            seen: Arc::default(),
+        }
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        let leaving = self.leaving.as_ref();
+        leaving.is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// What earlier sessions understood of this cluster; nothing where its name is another's now.
+    pub fn seen(&self, name: &Text, id: &ClusterId) -> Arc<Mutex<Seen>> {
+        let mut all = self.seen.lock();
+        let new = || (id.clone(), Arc::default());
+        let entry = all.entry(Text::clone(name)).or_insert_with(new);
+        if entry.0 != *id {
+            *entry = new();
+        }
+        Arc::clone(&entry.1)
+    }
+
+    /// Forgets all other clusters.
+    pub fn keep_seen(&self, is_known: impl Fn(&Text) -> bool) {
+        self.seen.lock().retain(|name, _| is_known(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_of_a_cluster_outlives_its_session_and_is_no_other_clusters() {
+        let host = Host::new(RuleBoard::default(), "n1".into(), None);
+        let name: Text = "c".into();
+        let id = |uid: &str| ClusterId(uid.into());
+        let first = host.seen(&name, &id("1"));
+        assert!(Arc::ptr_eq(&first, &host.clone().seen(&name, &id("1"))));
+        let other = host.seen(&name, &id("2"));
+        assert!(!Arc::ptr_eq(&first, &other), "another one of this name");
+        host.keep_seen(|known| *known == name);
+        assert!(Arc::ptr_eq(&other, &host.seen(&name, &id("2"))));
+        host.keep_seen(|_| false);
+        assert!(!Arc::ptr_eq(&other, &host.seen(&name, &id("2"))));
+    }
+}

@@ -1,0 +1,308 @@
+//! The ip-rule family: which sources go by which routing table, decided in a cluster and brought to its nodes.
+//!
+//! ```text
+//!  IPRule, Service, EndpointSlice --assign--> IPRuleConfig (one a source) --> node part --> RuleBoard --> kernel
+//!                                                 ^    annotations of nodes       |
+//!                                                 +-------------------------------+
+//! ```
+//!
+//! The deciding part runs where fipd leads, the node part wherever this host is a Node of the cluster. An IPRuleConfig goes
+//! in two steps: it is made absent, and deleted once every node in scope has confirmed or is gone. Finalizers keep it and its
+//! IPRule until then, whatever the garbage collector thinks. What cannot be understood, and what a list that is not whole
+//! lacks, stays as it was.
+
+pub mod adopt;
+pub mod agent;
+mod decide;
+mod host;
+pub mod names;
+mod node;
+mod observe;
+mod plan;
+mod status;
+mod step;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use fipd_core::{System, Text};
+use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
+use futures::future::BoxFuture;
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::Api;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use self::node::{WISHES, wisher};
+use self::{agent::Agents, decide::Decider, host::Host, node::NodePart};
+use super::rancher_fip::guests::Own;
+use crate::controller::{
+    client::Remote,
+    events::Events,
+    leader_election::{self, Wanted},
+    queue::{self, Queue},
+    site::Site,
+    store::{Key, follow},
+    tasks::{count, finish, quiet, spawn},
+    webhook,
+};
+use crate::{
+    clusters::ClusterSession,
+    metrics::{ip_rule as figures, reconcile::counted},
+    nodes::NodeBoard,
+    rules::RuleBoard,
+};
+
+/// Reconciles at once.
+const CONFIGS_AT_ONCE: usize = 16;
+const STATUS_AT_ONCE: usize = 4;
+const RULES_AT_ONCE: usize = 4;
+/// Between losing the leadership and trying to have it again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long news are gathered before everything is looked at again, where the last look took that long: a look goes over all
+/// objects, and is to take a fifth of the time at most.
+fn gather(took: Duration) -> Duration {
+    (took * 4).clamp(Duration::from_millis(2), Duration::from_secs(1))
+}
+
+/// Starts the system on clusters.
+#[derive(Clone, Default)]
+pub struct IpRule {
+    /// What this daemon calls itself in Leases.
+    me: Text,
+    /// How API servers reach it.
+    own: Own,
+    host: Option<Host>,
+    nodes: NodeBoard,
+    /// Other daemons decide.
+    only_node: bool,
+}
+
+impl IpRule {
+    /// Decides, and has no host of its own.
+    pub fn new(me: Text, own: Own) -> Self {
+        Self {
+            me,
+            own,
+            ..Self::default()
+        }
+    }
+
+    /// Brings rules to this host, which is the Node of this name in one of the clusters.
+    #[must_use]
+    pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
+        let agent = agent.map(|(namespace, name)| Key { namespace, name });
+        self.host = Some(Host::new(board, node, agent));
+        self
+    }
+
+    /// Tells there what Nodes there are.
+    #[must_use]
+    pub fn telling(mut self, nodes: NodeBoard) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// The rules of this host go once this is cancelled, and with them what was said of them.
+    #[must_use]
+    pub fn leaving(mut self, stop: CancellationToken) -> Self {
+        if let Some(host) = &mut self.host {
+            host.leaving = Some(stop);
+        }
+        self
+    }
+
+    /// Takes the rules of this host over from the original.
+    pub fn takeover(&self, board: RuleBoard) -> adopt::Takeover {
+        adopt::Takeover::new(Text::clone(&self.me), board)
+    }
+
+    /// Decides nothing.
+    #[must_use]
+    pub fn only_node(mut self) -> Self {
+        self.only_node = true;
+        self
+    }
+
+    /// These are the clusters of the system: what others wanted of this host is not wanted any more.
+    pub fn known(&self, clusters: &BTreeSet<&Text>) {
+        if let Some(host) = &self.host {
+            let all = clusters.iter().map(|name| wisher(name));
+            host.board.expect(WISHES, all.collect());
+            host.keep_seen(|name| clusters.contains(name));
+        }
+    }
+
+    /// Runs the system on a cluster until the session ends.
+    pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let system = self.clone();
+        Box::pin(async move {
+            let node = async {
+                if let Some(host) = &system.host {
+                    let seen = host.seen(&session.name, &session.id);
+                    let (board, node) = (host.board.clone(), Text::clone(&host.node));
+                    let site = site_of(session.clone());
+                    let part = NodePart::new(site, board, (node, host.agent.clone()), seen);
+                    Arc::clone(&part).run().await;
+                    if host.is_leaving() {
+                        part.take_leave().await;
+                    }
+                }
+            };
+            let decide = async {
+                while !system.only_node && !session.cancel.is_cancelled() {
+                    system.decide(session.clone()).await;
+                    tokio::select! {
+                        () = session.cancel.cancelled() => {}
+                        () = tokio::time::sleep(PAUSE) => {}
+                    }
+                }
+            };
+            tokio::join!(node, decide, session.cancel.cancelled());
+        })
+    }
+
+    /// For as long as this daemon leads there.
+    async fn decide(&self, session: ClusterSession) {
+        let settings = &session.settings.ip_rule;
+        let run = |session| serve(site_of(session), &self.own, &self.nodes);
+        if !settings.leader_elect {
+            return run(session).await;
+        }
+        let wanted = Wanted {
+            namespace: Text::clone(&settings.lease_lock_namespace),
+            names: vec![Text::clone(&settings.lease_lock_name)],
+            me: Text::clone(&self.me),
+        };
+        leader_election::while_held(&session, &System::ip_rule(), &wanted, |_| {}, run).await;
+    }
+}
+
+fn site_of(session: ClusterSession) -> Arc<Site> {
+    Arc::new(Site::new(session, System::ip_rule()))
+}
+
+async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
+    let cancel = site.cancel();
+    let remote = Remote::new(site.session.client.clone());
+    let queue = Queue::<Key>::new();
+    let idle = Arc::clone(&queue);
+    let events = Arc::new(Events::start(
+        site.session.recorder.clone(),
+        cancel.clone(),
+        move || quiet(Arc::clone(&idle)),
+    ));
+    let decider = Decider::new(Arc::clone(&site), remote, Arc::clone(&events), queue);
+    nodes.tell(&site.name, &decider);
+    count(&site, "IPRules", &decider.rules);
+    count(&site, "IPRuleConfigs", &decider.configs);
+    let mut tasks = JoinSet::new();
+    let agents = Agents::start(&site, &events, &decider.agents, &mut tasks);
+    watch(&site, &decider, &agents, &mut tasks);
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = decider.completed() => {}
+    }
+    work(&site, &decider, &mut tasks);
+    decider.changed();
+    let settings = &site.session.settings.ip_rule.webhook;
+    webhook::keep(&webhook::IP_RULE, settings, own, &site, &events, &mut tasks);
+    cancel.cancelled().await;
+    finish(tasks).await;
+    figures::gone(&site.name);
+}
+
+fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {
+    let all = Arc::clone(decider);
+    let slim = |one: IPRule| Some(observe::rule(one));
+    spawn(tasks, site, Arc::clone(&decider.rules), slim, move |key| {
+        all.rule_queue.add(key.clone());
+        all.changed();
+    });
+    let all = Arc::clone(decider);
+    let slim = |one: IPRuleConfig| Some(observe::config(one));
+    spawn(
+        tasks,
+        site,
+        Arc::clone(&decider.configs),
+        slim,
+        move |key| all.config_changed(key),
+    );
+    let all = Arc::clone(decider);
+    let services = Arc::clone(&decider.services);
+    spawn::<Service, _>(tasks, site, services, observe::service, move |_| {
+        all.changed()
+    });
+    let all = Arc::clone(decider);
+    let slim = |one: Node| Some(observe::node(one));
+    spawn(tasks, site, Arc::clone(&decider.nodes), slim, move |_| {
+        all.nodes_changed()
+    });
+    let all = Arc::clone(decider);
+    let slim = |one: Agent| Some(observe::agent(one));
+    let agents = Arc::clone(agents);
+    spawn(tasks, site, Arc::clone(&decider.agents), slim, move |_| {
+        all.nodes_changed();
+        agents.changed();
+    });
+    tasks.spawn(watch_slices(Arc::clone(site), Arc::clone(decider)));
+}
+
+/// From the first IPRule on that needs them.
+async fn watch_slices(site: Arc<Site>, decider: Arc<Decider>) {
+    let cancel = site.cancel();
+    let mut needs = decider.needs_slices.subscribe();
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        // The sender lives in the decider: it cannot go away while this waits.
+        _ = needs.wait_for(|needs| *needs) => {}
+    }
+    let api: Api<_> = Api::all(site.session.client.clone());
+    let objects = Arc::clone(&decider.slices);
+    let changed = |_: &Key| decider.changed();
+    let memory = site.memory();
+    follow::<EndpointSlice, _>(api, objects, observe::slice, changed, memory, cancel).await;
+}
+
+fn work(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
+    let cancel = site.cancel();
+    let system = &site.system;
+    let worker = Arc::clone(decider);
+    let look = counted(system, "iprules", move |key| Arc::clone(&worker).look(key));
+    tasks.spawn(queue::run(
+        Arc::clone(&decider.all),
+        1,
+        cancel.clone(),
+        look,
+    ));
+    let worker = Arc::clone(decider);
+    let reconcile = counted(system, "ipruleconfig", move |key| {
+        Arc::clone(&worker).reconcile(key)
+    });
+    let queue = Arc::clone(&decider.config_queue);
+    tasks.spawn(queue::run(
+        queue,
+        CONFIGS_AT_ONCE,
+        cancel.clone(),
+        reconcile,
+    ));
+    let worker = Arc::clone(decider);
+    let show = counted(system, "ipruleconfig-status", move |key| {
+        Arc::clone(&worker).show(key)
+    });
+    let queue = Arc::clone(&decider.status_queue);
+    tasks.spawn(queue::run(queue, STATUS_AT_ONCE, cancel.clone(), show));
+    let worker = Arc::clone(decider);
+    let rule = counted(system, "iprule", move |key| {
+        Arc::clone(&worker).reconcile_rule(key)
+    });
+    tasks.spawn(queue::run(
+        Arc::clone(&decider.rule_queue),
+        RULES_AT_ONCE,
+        cancel,
+        rule,
+    ));
+}

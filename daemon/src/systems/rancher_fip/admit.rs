@@ -1,0 +1,145 @@
+//! What the admission webhook is told of management clusters.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use fipd_core::{ClusterId, Ledger, NetworkId};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::PartialObjectMeta;
+
+use super::{
+    Site,
+    pool::network,
+    rancher::{Data, Rancher, Ranchers},
+};
+use crate::{
+    admission::{Management, Managements, NewPool},
+    config::RancherFipQuotas,
+    controller::{
+        client::{CallError, Target},
+        store::Key,
+        webhook::whoami,
+    },
+};
+
+/// How long until the API server is asked again that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// A management cluster, for as long as it is served.
+pub struct Admits {
+    site: Arc<Site>,
+    rancher: Arc<Rancher>,
+    data: Arc<Data>,
+    /// What fipd is called there, once it is known; `None`: the API server does not say.
+    user: OnceLock<Option<String>>,
+}
+
+impl Admits {
+    pub fn new(site: Arc<Site>, rancher: Arc<Rancher>, data: Arc<Data>) -> Arc<Self> {
+        Arc::new(Self {
+            site,
+            rancher,
+            data,
+            user: OnceLock::new(),
+        })
+    }
+
+    /// Asks the API server what it calls fipd, which every user may. Until then no write is known to be fipd's.
+    pub async fn learn(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            match whoami(&self.data.remote).await {
+                Ok(user) => {
+                    let _ = self.user.set(user);
+                    return;
+                }
+                Err(CallError::Unavailable(..) | CallError::Conflict(..)) => {}
+                Err(error) => {
+                    tracing::info!(cluster = %self.site.name, %error, "the API server does not say what it calls fipd: \
+                        the admission webhook knows fipd's writes by their field manager alone");
+                    let _ = self.user.set(None);
+                    return;
+                }
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(ASK_AGAIN) => {}
+            }
+        }
+    }
+
+    /// Whether the session it is of goes on.
+    pub fn lives(&self) -> bool {
+        self.data.leads()
+    }
+}
+
+impl Managements for Ranchers {
+    fn get(&self, name: &str) -> Option<Arc<dyn Management>> {
+        self.admits(name)
+            .map(|admits| admits as Arc<dyn Management>)
+    }
+}
+
+impl Management for Admits {
+    fn id(&self) -> &ClusterId {
+        &self.site.id
+    }
+
+    fn name(&self) -> &str {
+        &self.site.name
+    }
+
+    fn is_fipd(&self, user: &str) -> bool {
+        match self.user.get() {
+            None => false,
+            Some(None) => true,
+            Some(Some(own)) => own == user,
+        }
+    }
+
+    fn has_pool(&self, name: &str) -> bool {
+        self.data.pools.seen(&Key::new("", name)).is_some()
+    }
+
+    fn other_names(&self) -> BTreeMap<String, Vec<String>> {
+        self.data.other_pool_names()
+    }
+
+    fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId> {
+        let facts = network::facts(&self.site, pool.name, pool.interface, pool.annotation);
+        let choice = self.site.session.network_choice(&facts);
+        let network = ledger.network_by_name(&choice.network);
+        network.map(|network| network.id)
+    }
+
+    fn quota_required(&self) -> bool {
+        self.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required
+    }
+
+    fn shows_nowhere(&self, cluster: &str, address: IpAddr) -> bool {
+        let guest = self.rancher.guest_called(cluster);
+        guest.is_some_and(|(_, guest)| guest.shows(address).is_none())
+    }
+
+    fn is_ending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, bool> {
+        let target = Target {
+            api: "api/v1",
+            plural: "namespaces",
+            namespace: String::new(),
+            name: namespace.to_owned(),
+        };
+        Box::pin(async move {
+            let read = self.data.remote.get(&target);
+            let found: Result<Option<PartialObjectMeta<Namespace>>, _> = read.await;
+            found.is_ok_and(|found| {
+                found.is_none_or(|found| found.metadata.deletion_timestamp.is_some())
+            })
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! The Service of the original API server: what there is, and where it is to lead.
+
+use fipd_crds::labels::API_SERVICE;
+use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::util::intstr::IntOrString};
+
+use super::{
+    found::Found,
+    report::{By, Kind, Report, some},
+};
+use crate::systems::rancher_fip::api_service::plan::{
+    self, TAKEN_OFF, Want, mend, node_port, selector,
+};
+
+/// What was seen of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiService {
+    /// `None`: there is none.
+    pub found: Option<Service>,
+    /// Where it is to lead, or why it cannot; `None`: fipd is not told to keep it.
+    pub want: Option<Result<Want, plan::Wrong>>,
+}
+
+/// Says where it leads.
+pub fn judge(found: &Found, report: &mut Report) {
+    let name = format!("Service {}/{API_SERVICE}", found.duties.app_namespace);
+    let seen = match &found.service {
+        None => return,
+        Some(Err(why)) => return report.unseen.push(format!("{name}: {why}")),
+        Some(Ok(seen)) => seen,
+    };
+    match (&seen.want, &seen.found) {
+        (None, None) => {}
+        (None, Some(service)) => left(found, name, service, report),
+        (Some(Err(wrong)), None) => report.wrong(Kind::Leftover, name, wrong.to_string()),
+        (Some(Err(wrong)), Some(service)) => {
+            let says = format!("{}; it stays so: {wrong}", there(service));
+            report.wrong(Kind::Leftover, name, says);
+        }
+        (Some(Ok(want)), service) => kept(found, name, (service.as_ref(), want), report),
+    }
+}
+
+/// Nobody keeps it.
+fn left(found: &Found, name: String, service: &Service, report: &mut Report) {
+    let there = there(service);
+    let leads = match selector(service) {
+        Ok(_) => "leads nowhere once the original is stopped",
+        Err(Some(_)) => "leads where fipd last let it, which nobody keeps in step",
+        Err(None) => "leads where its EndpointSlices say, which fipd does not keep",
+    };
+    let says = format!("{there}; {leads}, and with it every Ingress and node port on it");
+    report.wrong(Kind::Leftover, &name, says);
+    let url = found.duties.api_url.as_deref();
+    let url = url.unwrap_or("the URL that [api] advertise is to say, with /v1");
+    let mut does = format!(
+        "set api-service = true in [cluster.rancher-fip] of the cluster, or see that all clients use {url}"
+    );
+    if let (Err(Some(_)), Some(back)) = (selector(service), plan::back(service)) {
+        let namespace = &found.duties.app_namespace;
+        does += &format!(
+            "; to let it lead to the original again: `kubectl -n {namespace} patch service {API_SERVICE} --type merge -p \
+             '{back}'`, and delete its EndpointSlices of fipd"
+        );
+    }
+    report.change(By::You, name, does);
+}
+
+/// fipd keeps it.
+fn kept(
+    found: &Found,
+    name: String,
+    (service, want): (Option<&Service>, &Want),
+    report: &mut Report,
+) {
+    let changes = service.is_none_or(|service| mend(service, want).is_some());
+    let mut says = match (service, changes) {
+        (None, _) => format!("is not there; is to lead to {}", wanted(want)),
+        (Some(service), true) => {
+            format!("{}; is to lead to {}", there(service), wanted(want))
+        }
+        (Some(_), false) => format!("leads to {}", wanted(want)),
+    };
+    let wrongs = wrongs(found, service, want);
+    if wrongs.is_empty() {
+        report.fine(Kind::Leftover, &name, says);
+    } else {
+        says += &format!("; {}", wrongs.join("; "));
+        report.wrong(Kind::Leftover, &name, says);
+    }
+    match &found.strangers {
+        Some(Ok(strangers)) if !strangers.is_empty() => {
+            let does = format!("delete {} unless they lead to fipd", some(strangers));
+            report.change(By::You, &name, does);
+        }
+        Some(Err(why)) => report
+            .unseen
+            .push(format!("EndpointSlices of {name}: {why}")),
+        Some(Ok(_)) | None => {}
+    }
+    if let Some(why) = &found.unseen_ingresses {
+        report
+            .unseen
+            .push(format!("Ingresses that lead to {name}: {why}"));
+    }
+    if changes {
+        let does = match service.map(selector) {
+            None => "makes it and keeps its EndpointSlices".to_owned(),
+            Some(Ok(_)) => format!(
+                "takes its selector off, notes it in the annotation {TAKEN_OFF}, and keeps its EndpointSlices"
+            ),
+            Some(Err(_)) => "sets its ports and keeps its EndpointSlices".to_owned(),
+        };
+        report.change(By::Itself, name, does);
+    }
+}
+
+fn wrongs(found: &Found, service: Option<&Service>, want: &Want) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    if let Some(Ok(strangers)) = &found.strangers
+        && !strangers.is_empty()
+    {
+        wrongs.push(format!("leads also where others say: {}", some(strangers)));
+    }
+    wrongs.extend(found.duties.closed.map(plan::closed));
+    if let Some(port) = service.and_then(|service| node_port(service, want)) {
+        wrongs.push(format!(
+            "{port} is a node port of it, too: on a node of the cluster that leads back to it"
+        ));
+    }
+    wrongs
+}
+
+/// What the Service says at present.
+fn there(service: &Service) -> String {
+    let selector = match selector(service) {
+        Ok(selector) => format!("selector {selector}"),
+        Err(Some(taken_off)) => format!("no selector ({taken_off} was taken off)"),
+        Err(None) => "no selector".to_owned(),
+    };
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+    let ports = ports.into_iter().flatten().map(|one| {
+        let to = match &one.target_port {
+            Some(IntOrString::Int(to)) => to.to_string(),
+            Some(IntOrString::String(to)) => to.clone(),
+            None => one.port.to_string(),
+        };
+        let node = one.node_port.filter(|port| *port != 0);
+        let node = node.map_or_else(String::new, |port| format!(" (node port {port})"));
+        format!("{} to {to}{node}", one.port)
+    });
+    match &*ports.collect::<Vec<_>>() {
+        [] => format!("{selector}, no ports"),
+        ports => format!("{selector}, {}", some(ports)),
+    }
+}
+
+fn wanted(want: &Want) -> String {
+    let addresses: Vec<String> = want.addresses.iter().map(ToString::to_string).collect();
+    let ports = want.ports.iter();
+    let ports: Vec<String> = ports.map(|(port, to)| format!("{port} to {to}")).collect();
+    let plain = match want.ports.len() {
+        1 => "; 8080 leads nowhere: no [[listener]] with tls = false serves fip-v1 to others",
+        _ => "",
+    };
+    format!("{}, {}{plain}", some(&addresses), ports.join(", "))
+}

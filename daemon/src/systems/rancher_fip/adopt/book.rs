@@ -1,0 +1,285 @@
+//! Reads what the address book has of a site: where its pools are, and who holds their addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fipd_core::{Ledger, Pool, PoolId, Tenant, Text};
+use fipd_crds::floating_ip::FloatingIPPool;
+
+use super::found::{Book, Charge, Placed};
+use crate::systems::rancher_fip::{
+    Site,
+    pool::{
+        network, observe,
+        validate::{raw, validate},
+    },
+};
+
+/// Rows read from the ledger at once; a reader must not hold it for longer.
+const PAGE: usize = 1_000;
+/// Overlaps with a pool that are looked at, and those with pools of others that are told.
+const OVERLAPS: usize = 50;
+const TOLD: usize = 3;
+
+/// What there is of the pools.
+pub fn read(site: &Site, pools: &BTreeMap<String, FloatingIPPool>) -> Book {
+    let placed = pools
+        .iter()
+        .map(|(name, pool)| (name.clone(), placed(site, name, pool)));
+    let mut book = Book {
+        pools: placed.collect(),
+        ..Book::default()
+    };
+    charge(site, &mut book);
+    book
+}
+
+/// As the pool controller does it.
+fn placed(site: &Site, name: &str, pool: &FloatingIPPool) -> Placed {
+    let ipam = &site.ipam;
+    let mirror = ipam.read(|ledger| site.mirror_in(ledger, name).cloned());
+    let choice = network::choice(site, name, pool, mirror.as_deref());
+    let usable = validate(raw(&pool.spec).as_ref()).is_ok();
+    let placed = Placed {
+        network: choice.network,
+        ignored_annotation: choice.ignored_annotation,
+        ..Placed::default()
+    };
+    let Some(mirror) = mirror else { return placed };
+    let facts = observe::facts(ipam, &mirror, |_| None);
+    let (entries, doubt) = facts
+        .map(|facts| (facts.entries, facts.doubt))
+        .unwrap_or_default();
+    let held: BTreeSet<_> = entries.into_iter().map(|(address, _)| address).collect();
+    let (present, overlap) = ipam.read(|ledger| {
+        let present = network_of(ledger, &mirror);
+        (present, overlap(site, ledger, &mirror))
+    });
+    // A pool that cannot be taken as written leaves its mirror where it is, and so does one with leases.
+    let present = present.filter(|_| !usable || !held.is_empty());
+    let network = present.unwrap_or_else(|| placed.network.clone());
+    Placed {
+        refused_move: (usable && network != placed.network).then_some(placed.network),
+        network,
+        mirrored: true,
+        doubt,
+        overlap,
+        held,
+        ..placed
+    }
+}
+
+fn network_of(ledger: &Ledger, mirror: &Pool) -> Option<Text> {
+    let network = ledger.network(mirror.spec.network);
+    network.map(|network| Text::clone(&network.name))
+}
+
+/// The pools of others, of fipd or of another cluster, that may give its addresses as well.
+fn overlap(site: &Site, ledger: &Ledger, mirror: &Pool) -> Option<String> {
+    let overlaps = ledger.overlaps(mirror.id, OVERLAPS);
+    let others = overlaps.iter().filter_map(|one| ledger.pool(one.pool));
+    let others = others.filter(|pool| !site.is_mirror(pool) && !pool.spec.closed);
+    let mut names: Vec<&str> = others.map(|pool| &*pool.spec.name).collect();
+    names.dedup();
+    names.truncate(TOLD);
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// What each project has, as the statuses of quotas are made of it.
+fn charge(site: &Site, book: &mut Book) {
+    let mut after: Option<(PoolId, Tenant)> = None;
+    loop {
+        let page = site.ipam.read(|ledger| {
+            let page = ledger.tenancies(None, after.clone(), PAGE).into_iter();
+            page.map(|one| {
+                let pool = ledger.pool(one.pool);
+                let network = pool.and_then(|pool| network_of(ledger, pool));
+                let name = pool.and_then(|pool| site.object_of(pool));
+                (name, network.unwrap_or_default(), one)
+            })
+            .collect::<Vec<_>>()
+        });
+        let whole = page.len() == PAGE;
+        for (name, network, one) in page {
+            if let Some(name) = name {
+                // Its object is gone or cannot be read, and it stays where it is.
+                let gone = || Placed {
+                    network,
+                    mirrored: true,
+                    ..Placed::default()
+                };
+                let placed = book.pools.entry(name).or_insert_with(gone);
+                let (used, limit) = (one.used, one.limit);
+                let project = one.tenant.0.to_string();
+                placed.charged.insert(project, Charge { used, limit });
+            }
+            after = Some((one.pool, one.tenant));
+        }
+        if !whole {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+
+    use fipd_core::{Adopt, Holder, LeaseKey, Request, System, Timestamp};
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        clock,
+        clusters::testing,
+        config::Config,
+        controller::{client::Remote, events::Events, store::Key},
+        ipam::Ipam,
+        systems::rancher_fip::{
+            adopt::{found::Found, holders, report::Report, rooms::Known, uses::Uses},
+            names::{self, KIND_SERVICE},
+            pool::Pools,
+            rancher::Data,
+        },
+    };
+
+    const RULES: &str = "[[network]]\nname = \"lab\"\nmatch = [{ pool = \"lab-*\" }]\n\
+        [[network]]\nname = \"wan\"\nmatch = [{ interface = \"eth9\" }]\n";
+
+    async fn unused(
+        _: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<kube::client::Body>, Infallible> {
+        std::future::pending().await
+    }
+
+    fn pools() -> BTreeMap<String, FloatingIPPool> {
+        let pool = |name: &str, interface: &str, network: Option<&str>| {
+            let notes = network.map(|network| json!({ "fipd.io/network": network }));
+            let range = json!({ "start": "10.0.0.10", "end": "10.0.0.19" });
+            let pool = serde_json::from_value(json!({
+                "metadata": { "name": name, "uid": name, "annotations": notes },
+                "spec": {
+                    "ipConfig": { "subnet": "10.0.0.0/24", "pool": range },
+                    "targetNetworkInterface": interface,
+                },
+            }));
+            (name.to_owned(), pool.expect("a pool"))
+        };
+        let all = [
+            pool("lab-a", "", None),
+            pool("named", "", Some("vip")),
+            pool("plain", "", None),
+            pool("wide", "eth9", None),
+        ];
+        all.into()
+    }
+
+    fn networks(book: &Book) -> Vec<(&str, &str)> {
+        let all = book.pools.iter();
+        all.map(|(name, placed)| (&**name, &*placed.network))
+            .collect()
+    }
+
+    /// What the report says of the quota `p-1` that limits the project in the pool `lab-a`.
+    fn said(book: Book, pools: BTreeMap<String, FloatingIPPool>) -> String {
+        let quota = serde_json::from_value(json!({
+            "metadata": { "name": "p-1" }, "spec": { "floatingIPQuota": { "lab-a": 5 } },
+            "status": { "fips": { "lab-a": { "used": 1 } } },
+        }));
+        let found = Found {
+            book,
+            pools,
+            quotas: [("p-1".to_owned(), quota.expect("a quota"))].into(),
+            ..Found::default()
+        };
+        let known = Known::of(&found);
+        let mut report = Report::default();
+        holders::judge(&found, &known, &Uses::of(&found, &known), &mut report);
+        report.findings.remove(0).says
+    }
+
+    #[tokio::test]
+    async fn pools_are_where_the_pool_controller_puts_them_and_leases_are_what_quotas_count() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let client = Client::new(tower::service_fn(unused), "default");
+        let config = Config::parse(RULES, Path::new("/")).expect("a configuration");
+        let session = testing::session_under(client, &ipam, config).await;
+        let site = Arc::new(Site::new(session, System::rancher_fip()));
+        let pools = pools();
+        let expected = [
+            ("lab-a", "lab"),
+            ("named", "vip"),
+            ("plain", "default"),
+            ("wide", "wan"),
+        ];
+        let before = async {
+            loop {
+                let book = read(&site, &pools);
+                if networks(&book) == expected {
+                    break book;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let before = tokio::time::timeout(Duration::from_secs(5), before).await;
+        let before = before.expect("the rules are known");
+        assert!(!before.is_mirrored("lab-a"));
+
+        let remote = Remote::new(site.session.client.clone());
+        let data = Data::new(site.id.clone(), remote, site.cancel());
+        for (name, pool) in &pools {
+            data.pools.set(&Key::new("", name), pool.clone());
+        }
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let controller = Pools::new(Arc::clone(&site), data, Arc::new(events));
+        assert!(controller.mirror_all().await.is_ok());
+        let book = read(&site, &pools);
+        assert_eq!(networks(&book), expected);
+        for (name, network) in expected {
+            let of = ipam.read(|ledger| {
+                let mirror = site.mirror_in(ledger, name).expect("a mirror");
+                ledger
+                    .network(mirror.spec.network)
+                    .map(|one| one.name.clone())
+            });
+            assert_eq!(of.as_deref(), Some(network), "{name}");
+        }
+
+        // Two Services have addresses that no FloatingIP shows.
+        let network = ipam.read(|ledger| ledger.network_by_name("lab").map(|one| one.id));
+        for last in [10, 11] {
+            let key = Key::new("shop", &format!("web-{last}"));
+            let adopt = Adopt {
+                key: LeaseKey {
+                    network: network.expect("a network"),
+                    address: [10, 0, 0, last].into(),
+                },
+                holder: Holder {
+                    identity: names::identity(&site.id, KIND_SERVICE, &key),
+                    instance: "u".into(),
+                },
+                tenant: Some(Tenant("p-1".into())),
+                since: Timestamp(1),
+                actor: "test".into(),
+            };
+            ipam.submit(Request::Adopt(adopt)).await.expect("adopted");
+        }
+        let book = read(&site, &pools);
+        assert_eq!(book.pools["lab-a"].held.len(), 2);
+        let mut moved = pools.clone();
+        let notes = &mut moved.get_mut("lab-a").expect("a pool").metadata.annotations;
+        *notes = Some([("fipd.io/network".to_owned(), "vip".to_owned())].into());
+        let placed = &read(&site, &moved).pools["lab-a"];
+        assert_eq!(&*placed.network, "lab", "its leases keep it");
+        assert_eq!(placed.refused_move.as_deref(), Some("vip"));
+        moved.remove("lab-a");
+        let placed = &read(&site, &moved).pools["lab-a"];
+        assert_eq!((&*placed.network, placed.mirrored), ("lab", true));
+        assert_eq!(
+            said(book, pools),
+            "2 of 5 in lab-a; its status says 1 of lab-a, 2 are there"
+        );
+    }
+}

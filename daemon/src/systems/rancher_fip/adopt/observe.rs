@@ -1,0 +1,124 @@
+//! Looks at a site: complete lists of what counts, and the originals' other objects as far as fipd may read them.
+
+mod leases;
+mod lists;
+mod programs;
+
+use fipd_core::Text;
+use fipd_crds::labels::API_SERVICE;
+use serde::de::DeserializeOwned;
+
+use self::{leases::tokens_over, lists::Lists};
+use super::{
+    AdoptError,
+    api_service::ApiService,
+    book,
+    found::{Duties, Found, Looked},
+    strangers,
+};
+use crate::{
+    clusters::ClusterSession,
+    config::RancherFipQuotas,
+    controller::client::{Remote, Target},
+    systems::rancher_fip::{
+        api_service::{self, plan::Door},
+        site_of,
+    },
+};
+
+/// Looks at everything.
+pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Found, AdoptError> {
+    session.verify_identity().await?;
+    let settings = &session.settings.rancher_fip;
+    let mut found = Found {
+        duties: duties(session, door),
+        ..Found::default()
+    };
+    let lists = Lists { session };
+    lists.fill(&mut found).await?;
+    let looks = Looks {
+        remote: Remote::new(session.client.clone()),
+        namespace: &settings.app_namespace,
+    };
+    found.secrets = Some(lists.secrets().await);
+    found.leases = looks.leases(session, me).await;
+    found.tokens_over = tokens_over(&found.leases, jiff::Timestamp::now());
+    found.webhook = looks.webhook().await.transpose();
+    let manager = &settings.cluster_manager;
+    found.deployments = Some(looks.deployments(manager.enabled).await);
+    looks.service(settings.api_service, door, &mut found).await;
+    found.guest_url = looks.guest_url(manager).await.transpose();
+    found.remains = looks.remains().await;
+    found.key = looks.key().await.transpose();
+    found.known_keys = session
+        .ipam
+        .read(|ledger| ledger.keys().map(|key| key.bytes.clone()).collect());
+    session.verify_identity().await?;
+    let site = site_of(session.clone());
+    let read = move || {
+        found.book = book::read(&site, &found.pools);
+        strangers::note(&site, &found.fips, &mut found.book);
+        found
+    };
+    // There may be thousands of pools.
+    let found = tokio::task::spawn_blocking(read).await;
+    found.map_err(AdoptError::Unmade)
+}
+
+fn duties(session: &ClusterSession, door: &Door) -> Duties {
+    let settings = &session.settings.rancher_fip;
+    Duties {
+        leader_elect: settings.leader_elect,
+        cluster_manager: settings.cluster_manager.enabled,
+        quotas_required: settings.quotas == RancherFipQuotas::Required,
+        app_namespace: Text::clone(&settings.app_namespace),
+        api_url: door
+            .url
+            .as_ref()
+            .map(|url| format!("{}/v1", url.trim_end_matches('/'))),
+        closed: door.closed().filter(|_| settings.api_service),
+    }
+}
+
+/// Looks at objects by their names.
+struct Looks<'a> {
+    remote: Remote,
+    /// The app namespace. Webhook and key of the originals are in their own whatever it is.
+    namespace: &'a str,
+}
+
+impl Looks<'_> {
+    /// What there is of the Service of the original API server, and where it is to lead.
+    async fn service(&self, kept: bool, door: &Door, found: &mut Found) {
+        if !kept {
+            let target = target("api/v1", "services", self.namespace, API_SERVICE);
+            let seen = self.get(&target).await;
+            found.service = Some(seen.map(|found| ApiService { found, want: None }));
+            return;
+        }
+        let look = api_service::look(&self.remote, self.namespace, door).await;
+        found.service = Some(look.map_err(|error| error.to_string()).map(|look| {
+            found.unseen_ingresses = look.unseen;
+            ApiService {
+                found: look.found,
+                want: Some(look.want),
+            }
+        }));
+        let strangers = api_service::strangers(&self.remote, self.namespace).await;
+        found.strangers = Some(strangers.map_err(|error| error.to_string()));
+    }
+
+    async fn get<K: DeserializeOwned>(&self, target: &Target) -> Looked<Option<K>> {
+        let found = self.remote.get(target).await;
+        found.map_err(|error| error.to_string())
+    }
+}
+
+fn target(api: &'static str, plural: &'static str, namespace: &str, name: &str) -> Target {
+    Target {
+        api,
+        plural,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}

@@ -1,0 +1,155 @@
+//! Orphans: what belongs to clusters and projects that are gone, and Secrets of projects without a quota.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    addresses::place,
+    found::Found,
+    report::{Action, By, Kind, Report, some},
+};
+use crate::{
+    controller::store::Key,
+    systems::rancher_fip::{floating_ip::observe::Fip, guests::orphan::left_by},
+};
+
+/// Where each project is.
+type Homes<'a> = BTreeMap<&'a str, Vec<&'a Key>>;
+
+/// Says what has no owner any more.
+pub fn judge(found: &Found, report: &mut Report) {
+    let mut homes = Homes::new();
+    for key in &found.projects {
+        homes.entry(&key.name).or_default().push(key);
+    }
+    let mut gone: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut haunted = Vec::new();
+    for (key, fip) in &found.fips {
+        match fip.cluster.as_deref() {
+            // No cluster at all says that the list is wrong rather than that all are gone.
+            Some(cluster)
+                if !found.clusters.is_empty() && !found.clusters.contains_key(cluster) =>
+            {
+                gone.entry(cluster).or_default().push(place(key));
+            }
+            Some(_) => {}
+            None if ghosts(key, fip, report) => haunted.push(key.clone()),
+            None => {}
+        }
+        project(found, &homes, key, fip, report);
+    }
+    for (cluster, names) in gone {
+        let says = format!("cluster {cluster} is gone; used by {}", some(&names));
+        report.wrong(Kind::Orphan, cluster, says);
+        let does = format!(
+            "takes {} FloatingIPs off it; they stay their projects'",
+            names.len()
+        );
+        report.change(By::Itself, format!("cluster {cluster}"), does);
+    }
+    if !haunted.is_empty() {
+        let names: Vec<String> = haunted.iter().map(place).collect();
+        let name = format!("FloatingIP {}", some(&names));
+        let does = "takes the labels of Services and group off";
+        report.act(name, does, Action::RemoveGhosts(haunted));
+    }
+    quotas(found, &homes, report);
+    secrets(found, &homes, report);
+}
+
+/// Whether labels name Services on an address that no cluster has.
+fn ghosts(key: &Key, fip: &Fip, report: &mut Report) -> bool {
+    let named = !fip.services.is_empty() || fip.group.is_some();
+    if !named || fip.holder.is_some() || fip.terminating {
+        return false;
+    }
+    let named = fip.services.iter();
+    let named = named.map(|one| format!("{}/{}", one.service_namespace, one.service_name));
+    let says = format!(
+        "no cluster has it, but its labels name {}",
+        match &*named.collect::<Vec<_>>() {
+            [] => "a group".to_owned(),
+            names => format!("Services: {}", some(names)),
+        }
+    );
+    report.wrong(Kind::Orphan, place(key), says);
+    true
+}
+
+fn project(found: &Found, homes: &Homes<'_>, key: &Key, fip: &Fip, report: &mut Report) {
+    let Some(project) = &fip.project else {
+        return;
+    };
+    let homes = homes.get(&*project.0).map_or(&[][..], |homes| homes);
+    if homes.is_empty() && !found.projects.is_empty() {
+        let says = format!(
+            "its project {} is gone; it is kept until somebody deletes it",
+            project.0
+        );
+        report.wrong(Kind::Orphan, place(key), says);
+    } else if !homes.is_empty() && !homes.iter().any(|home| home.namespace == key.namespace) {
+        let homes: Vec<String> = homes
+            .iter()
+            .map(|home| home.namespace.to_string())
+            .collect();
+        let says = format!("its project {} is in namespace {}", project.0, some(&homes));
+        report.wrong(Kind::Orphan, place(key), says);
+    } else if !found.has_quota(&project.0) {
+        let more = match found.duties.quotas_required {
+            true => "the project gets no more addresses",
+            false => "the project gets any number of addresses",
+        };
+        let says = format!(
+            "its project {} has no quota: it keeps its address, {more}",
+            project.0
+        );
+        report.wrong(Kind::Orphan, place(key), says);
+    }
+}
+
+fn quotas(found: &Found, homes: &Homes<'_>, report: &mut Report) {
+    for project in found.quotas.keys() {
+        if !found.projects.is_empty() && !homes.contains_key(&**project) {
+            report.wrong(
+                Kind::Orphan,
+                project,
+                "a quota of a project that Rancher does not have",
+            );
+        }
+    }
+}
+
+/// The sweep of Secrets deletes what nobody needs; what it leaves alone is said as well.
+fn secrets(found: &Found, homes: &Homes<'_>, report: &mut Report) {
+    let keys = match &found.secrets {
+        Some(Ok(keys)) => keys,
+        Some(Err(why)) => return report.unseen.push(format!("Secrets of projects: {why}")),
+        None => return,
+    };
+    let namespaces: BTreeSet<&str> = homes
+        .values()
+        .flatten()
+        .map(|home| &*home.namespace)
+        .collect();
+    let of_rancher = |name: &str| found.clusters.contains_key(name) || namespaces.contains(name);
+    for key in keys {
+        report.count("Secrets of projects", 1);
+        let Some(project) = left_by(&key.name, |project| found.has_quota(project)) else {
+            continue;
+        };
+        let mut says = format!("project {project} has no quota");
+        let ours = of_rancher(&key.namespace);
+        if !ours {
+            says += "; it stays, as its namespace is that of no cluster of Rancher";
+        }
+        report.wrong(Kind::Secret, place(key), says);
+        // No quota at all says that the list is wrong rather than that all are gone.
+        if ours && found.duties.cluster_manager && found.has_quotas() {
+            let name = format!("Secret {}", place(key));
+            report.change(
+                By::Itself,
+                name,
+                "deletes it, here and in the project's clusters",
+            );
+        }
+    }
+}

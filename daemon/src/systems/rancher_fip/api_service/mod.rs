@@ -1,0 +1,350 @@
+//! The in-cluster name of the original API server goes on to lead somewhere: its Service without a selector, and
+//! EndpointSlices with the addresses of this host.
+//!
+//! ```text
+//!  Ingress, NodePort, pods --> Service rancher-fip-api-server --> EndpointSlice --> this host: 8443 [api] listen,
+//!                                                                                  8080 a plain [[listener]]
+//! ```
+//!
+//! Where the URL of this host leads back to that Service, nothing is changed. Trouble is an Event of the Service and in the
+//! state of the cluster. Looked at again every ten seconds: what others change there is put right, and the addresses of a host name are those
+//! that it has by then.
+
+mod circle;
+pub mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_crds::labels::API_SERVICE;
+use k8s_openapi::api::{
+    core::v1::{Endpoints, ObjectReference, Service},
+    discovery::v1::EndpointSlice,
+    networking::v1::Ingress,
+};
+use tokio::task::JoinSet;
+
+use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
+use super::{RancherFip, Site, guests::apply::core};
+use crate::controller::{
+    Trouble,
+    client::{CallError, Patch, Remote, Target},
+    events::Events,
+};
+
+const AGAIN: Duration = Duration::from_secs(10);
+/// For the names of a host to be looked up.
+const LOOKUP: Duration = Duration::from_secs(5);
+const SLICES: &str = "apis/discovery.k8s.io/v1";
+
+/// What this is called where fipd tells of trouble.
+const PART: &str = "api-service";
+
+impl RancherFip {
+    /// Keeps the name leading here, where the configuration says so.
+    pub(super) fn keep_api_service(
+        &self,
+        site: &Arc<Site>,
+        events: &Arc<Events>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        if site.session.settings.rancher_fip.api_service {
+            let keeper = Keeper {
+                remote: Remote::new(site.session.client.clone()),
+                site: Arc::clone(site),
+                events: Arc::clone(events),
+                door: self.own.door(),
+            };
+            tasks.spawn(keeper.run());
+        }
+    }
+}
+
+struct Keeper {
+    site: Arc<Site>,
+    remote: Remote,
+    events: Arc<Events>,
+    door: Door,
+}
+
+impl Keeper {
+    /// Keeps Service and slices until the session ends.
+    async fn run(self) {
+        let cancel = self.site.cancel();
+        if let Some(listen) = self.door.closed() {
+            tracing::warn!(cluster = %self.site.name, service = API_SERVICE, "{}", plan::closed(listen));
+        }
+        loop {
+            self.look().await;
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+        self.site.session.troubled(PART, None);
+    }
+
+    async fn look(&self) {
+        let namespace = &*self.site.session.settings.rancher_fip.app_namespace;
+        let (found, kept) = pass(&self.remote, namespace, &self.door).await;
+        let wrong = match kept {
+            Ok(strangers) if strangers.is_empty() => None,
+            Ok(strangers) => {
+                let others = strangers.join(", ");
+                let says = format!("it leads also where others say: {others}");
+                Some(("LeadsElsewhere", says))
+            }
+            Err(Stop::Wrong(wrong)) => Some(("CannotLeadHere", wrong.to_string())),
+            Err(stop) => Some(("NotKept", stop.to_string())),
+        };
+        self.say(namespace, found.as_ref(), wrong);
+    }
+
+    /// Says it in the log and in the state of the cluster when it is news, and in Events of the Service once in a while.
+    fn say(&self, namespace: &str, found: Option<&Service>, wrong: Option<(&'static str, String)>) {
+        let why = wrong.as_ref().map(|(_, why)| why.as_str().into());
+        let news = self.site.session.troubled(PART, why);
+        let (cluster, service) = (&self.site.name, API_SERVICE);
+        let reference = reference(namespace, found);
+        match wrong {
+            Some((reason, why)) => {
+                if news {
+                    tracing::warn!(%cluster, service, namespace, "not as it should be: {why}");
+                }
+                self.events
+                    .warning(&reference, reason, format!("not as it should be: {why}"));
+            }
+            None if news => {
+                tracing::info!(%cluster, service, namespace, "kept");
+                self.events.normal(&reference, "LeadsHere", "leads to fipd");
+            }
+            None => {}
+        }
+    }
+}
+
+/// What Events are about.
+fn reference(namespace: &str, found: Option<&Service>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Service".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(API_SERVICE.to_owned()),
+        uid: found.and_then(|found| found.metadata.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Why it is not as it should be.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+    #[error(
+        "which Ingresses lead to it cannot be seen, and with them whether fipd's URL leads back to it: {0}"
+    )]
+    Unseen(String),
+}
+
+impl From<CallError> for Stop {
+    fn from(error: CallError) -> Self {
+        Self::Trouble(error.into())
+    }
+}
+
+/// What there is of the Service, and what is to become of it.
+pub struct Look {
+    pub found: Option<Service>,
+    pub want: Result<Want, Wrong>,
+    /// Why it could not be looked at which Ingresses lead there.
+    pub unseen: Option<String>,
+}
+
+/// Looks at the Service and at what leads there. Changes nothing.
+pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look, CallError> {
+    let found: Option<Service> = remote
+        .get(&core("services", namespace, API_SERVICE))
+        .await?;
+    if let Some(name) = found.as_ref().and_then(plan::external_name) {
+        let want = Err(Wrong::ExternalName(name.to_owned()));
+        let unseen = None;
+        return Ok(Look {
+            found,
+            want,
+            unseen,
+        });
+    }
+    let mut want = want(door).await;
+    let mut unseen = None;
+    if let (Ok((host, port)), Ok(wanted)) = (door.host(), &want) {
+        let all = Target {
+            api: "apis/networking.k8s.io/v1",
+            plural: "ingresses",
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        };
+        let listed = remote.list(&all, "").await;
+        let listed = listed.unwrap_or_else(|error| {
+            unseen = Some(error.to_string());
+            Vec::new()
+        });
+        let ingresses = listed.into_iter();
+        let ingresses: Vec<Ingress> = ingresses
+            .filter_map(|one| serde_json::from_value(one).ok())
+            .collect();
+        let there = (found.as_ref(), &*ingresses);
+        if let Some(how) = circle::circle(there, namespace, ((&host, port), &wanted.addresses)) {
+            want = Err(Wrong::Circle { host, how });
+        }
+    }
+    Ok(Look {
+        found,
+        want,
+        unseen,
+    })
+}
+
+/// The Service as it was found, and what others keep that leads the name somewhere else.
+async fn pass(
+    remote: &Remote,
+    namespace: &str,
+    door: &Door,
+) -> (Option<Service>, Result<Vec<String>, Stop>) {
+    match look(remote, namespace, door).await {
+        Err(error) => (None, Err(error.into())),
+        Ok(Look {
+            found,
+            want,
+            unseen,
+        }) => {
+            // What leads to an original goes on to do so until it is sure that there is no circle.
+            let original = |found: &Service| plan::selector(found).is_ok();
+            let original = found.as_ref().is_none_or(original);
+            let kept = match (want, &unseen) {
+                (Err(wrong), _) => Err(wrong.into()),
+                (Ok(_), Some(_)) if original => Ok(Vec::new()),
+                (Ok(want), _) => keep(remote, namespace, found.as_ref(), &want).await,
+            };
+            let kept = match unseen {
+                Some(why) => kept.and(Err(Stop::Unseen(why))),
+                None => kept,
+            };
+            (found, kept)
+        }
+    }
+}
+
+async fn keep(
+    remote: &Remote,
+    namespace: &str,
+    found: Option<&Service>,
+    want: &Want,
+) -> Result<Vec<String>, Stop> {
+    let target = core("services", namespace, API_SERVICE);
+    match found {
+        None => remote.create(&target, &plan::service(want)).await?,
+        Some(found) => {
+            if let Some(change) = plan::mend(found, want) {
+                remote.patch(&target, Patch::Merge, &change).await?;
+            }
+        }
+    }
+    let names = plan::port_names(found, want);
+    // First ours, so that the name leads somewhere all the time.
+    for (name, slice) in plan::slices(want, &names) {
+        let target = slice_at(namespace, &name);
+        match slice {
+            Some(slice) => remote.patch(&target, Patch::Apply, &slice).await?,
+            None => drop_slice(remote, &target, "fipd").await?,
+        }
+    }
+    Ok(sweep(remote, namespace).await?)
+}
+
+/// Where this host is, as `door` says it.
+async fn want(door: &Door) -> Result<Want, Wrong> {
+    let (host, port) = door.host()?;
+    let addresses: BTreeSet<IpAddr> = match host.parse() {
+        Ok(address) => BTreeSet::from([address]),
+        Err(_) => {
+            let found = tokio::net::lookup_host((&*host, port));
+            let found = tokio::time::timeout(LOOKUP, found).await;
+            let unknown = |why: String| Wrong::UnknownHost(host.clone(), why);
+            let found = found.map_err(|_| unknown("no answer in time".to_owned()))?;
+            let found = found.map_err(|error| unknown(error.to_string()))?;
+            found.map(|one| one.ip()).collect()
+        }
+    };
+    plan::want(&host, addresses, port, door.plain)
+}
+
+/// What there is beside what fipd keeps.
+async fn others(
+    remote: &Remote,
+    namespace: &str,
+) -> Result<(Vec<EndpointSlice>, Option<Endpoints>), CallError> {
+    let all = slice_at(namespace, "");
+    let label = format!("kubernetes.io/service-name={API_SERVICE}");
+    let listed = remote.list(&all, &label).await?.into_iter();
+    let slices = listed.filter_map(|slice| serde_json::from_value(slice).ok());
+    let slices = slices.collect();
+    let target = core("endpoints", namespace, API_SERVICE);
+    Ok((slices, remote.get(&target).await?))
+}
+
+/// What others keep that leads the name somewhere.
+pub async fn strangers(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
+    let (slices, endpoints) = others(remote, namespace).await?;
+    Ok(plan::strangers(&slices, endpoints.as_ref()))
+}
+
+/// Removes what the controllers of Kubernetes made for the Service while it had a selector: they let go of it as it was.
+/// What others made stays; it is named.
+async fn sweep(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
+    let (slices, endpoints) = others(remote, namespace).await?;
+    for slice in &slices {
+        let labels = slice.metadata.labels.as_ref();
+        let stock = labels
+            .and_then(|all| all.get(KEEPER))
+            .is_some_and(|by| by == STOCK_KEEPER);
+        if let (true, Some(name)) = (stock, &slice.metadata.name) {
+            drop_slice(remote, &slice_at(namespace, name), STOCK_KEEPER).await?;
+        }
+    }
+    let stock = endpoints.as_ref().filter(|found| plan::is_stock(found));
+    if let Some(uid) = stock.and_then(|found| found.metadata.uid.as_deref()) {
+        remote
+            .delete(&core("endpoints", namespace, API_SERVICE), uid)
+            .await?;
+    }
+    Ok(plan::strangers(&slices, endpoints.as_ref()))
+}
+
+/// Deletes a slice that `keeper` keeps.
+async fn drop_slice(remote: &Remote, target: &Target, keeper: &str) -> Result<(), CallError> {
+    let Some(found) = remote.get::<EndpointSlice>(target).await? else {
+        return Ok(());
+    };
+    let labels: BTreeMap<String, String> = found.metadata.labels.unwrap_or_default();
+    match found.metadata.uid {
+        Some(uid) if labels.get(KEEPER).is_some_and(|by| by == keeper) => {
+            remote.delete(target, &uid).await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn slice_at(namespace: &str, name: &str) -> Target {
+    Target {
+        api: SLICES,
+        plural: "endpointslices",
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}

@@ -1,0 +1,165 @@
+//! The end of a FloatingIP. An address that nobody uses is free before the finalizer goes; one that a Service shows stays with
+//! that Service, until no complete list of its cluster shows it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{Handover, Holder, Lease, Release, ReleaseScope, Request, Text};
+use fipd_crds::floating_ip::FloatingIP;
+use k8s_openapi::jiff;
+use kube::core::PartialObjectMeta;
+use serde_json::json;
+
+use super::{
+    FloatingIps, encode,
+    in_use::{self, Word},
+    observe::{self, Fip},
+    reference, status, target,
+    unassigned::Whereabouts,
+};
+use crate::{
+    controller::{
+        Trouble,
+        client::{CallError, Patch},
+        merge::{Says, diff, set},
+        queue::Next,
+        store::Key,
+    },
+    systems::rancher_fip::names::FINALIZER,
+};
+
+impl FloatingIps {
+    /// The object is being deleted: its leases are decided before its finalizer goes.
+    pub(super) async fn finalize(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+        self.wakes.wait(key, None);
+        if !fip.has_finalizer() {
+            return Ok(Next::Done);
+        }
+        for (from, lease) in self.own(key, &fip.uid) {
+            if let Some(to) = self.user(key, fip, lease.key.address).await? {
+                self.leave_to(key, fip, &lease, from, to).await?;
+            }
+        }
+        // A lease handed over before the object was seen names no instance.
+        for instance in [&fip.uid, &Text::from("")] {
+            self.release(self.holder(key, instance), "deleted").await?;
+        }
+        self.data
+            .remote
+            .drop_finalizer(&target(key), &fip.uid, &fip.finalizers, FINALIZER)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    /// The same for one that does not fit its schema: its labels still tell who uses the address.
+    pub(super) async fn finalize_malformed(&self, key: &Key) -> Result<Next, Trouble> {
+        let read = self.data.remote.get(&target(key)).await?;
+        let Some(object): Option<PartialObjectMeta<FloatingIP>> = read else {
+            return Ok(Next::Done);
+        };
+        let fip = observe::slim(FloatingIP {
+            metadata: object.metadata,
+            ..FloatingIP::default()
+        });
+        self.finalize(key, &fip).await
+    }
+
+    /// The leases that the object itself has.
+    fn own(&self, key: &Key, uid: &Text) -> Vec<(Holder, Arc<Lease>)> {
+        let identity = self.identity(key);
+        let leases = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
+        let own = |holder: &&Holder| {
+            holder.identity == identity && (holder.instance == *uid || holder.instance.is_empty())
+        };
+        let member = |lease: Arc<Lease>| {
+            let mut holders = lease.members.iter().map(|member| &member.holder);
+            let holder = holders.find(own).cloned();
+            holder.map(|holder| (holder, lease))
+        };
+        leases.into_iter().filter_map(member).collect()
+    }
+
+    /// Who uses an address of the object and keeps it.
+    async fn user(&self, key: &Key, fip: &Fip, address: IpAddr) -> Result<Option<Holder>, Trouble> {
+        let Some(called) = in_use::cluster(key, fip) else {
+            return Ok(None);
+        };
+        let word = match self.rancher.guest_called(called) {
+            Some((cluster, guest)) => {
+                let services = in_use::named(fip);
+                match guest.shows(address) {
+                    Some(service) => Word::Shows(service),
+                    // The list may be behind, and from before an outage.
+                    None => match guest.ask(&services, address).await {
+                        Ok(Some(service)) => Word::Shows(service),
+                        Ok(None) => Word::ShowsNowhere,
+                        Err(_) => Word::Silent(cluster),
+                    },
+                }
+            }
+            None if self.whereabouts(key, fip).await? == Whereabouts::Gone => Word::ShowsNowhere,
+            None => Word::Unconnected,
+        };
+        Ok(in_use::keeper(&self.site.id, key, fip, word))
+    }
+
+    async fn leave_to(
+        &self,
+        key: &Key,
+        fip: &Fip,
+        lease: &Lease,
+        from: Holder,
+        to: Holder,
+    ) -> Result<(), Trouble> {
+        let note = in_use::note(lease.key.address, fip, &to);
+        let request = Request::Handover(Handover {
+            from,
+            to,
+            keys: vec![lease.key],
+            actor: self.site.actor(),
+            reason: "its FloatingIP is deleted while a Service uses the address".into(),
+        });
+        self.site.ipam.submit(request).await?;
+        self.say_kept(key, fip, &note).await?;
+        self.events
+            .warning(&reference(key, &fip.uid), in_use::REASON, note);
+        Ok(())
+    }
+
+    /// For who follows the object to its end, or finds it kept by a finalizer of others.
+    async fn say_kept(&self, key: &Key, fip: &Fip, note: &str) -> Result<(), Trouble> {
+        let mut after = fip.status.clone();
+        let says = Says {
+            kind: status::READY,
+            status: false,
+            reason: in_use::REASON,
+            message: note.to_owned(),
+        };
+        let now = jiff::Timestamp::now();
+        set(&mut after.conditions, &says, fip.generation, now);
+        if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
+            let body = json!({ "metadata": { "uid": &*fip.uid }, "status": patch });
+            let remote = &self.data.remote;
+            let said = remote.patch_status(&target(key), Patch::Merge, &body).await;
+            match said {
+                // An object that does not fit its schema takes no condition either; the Event says it.
+                Ok(()) | Err(CallError::Rejected(..) | CallError::NotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn release(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
+        let scope = ReleaseScope::Holder(holder);
+        let request = Request::Release(Release {
+            scope,
+            actor: self.site.actor(),
+            reason: reason.into(),
+        });
+        self.site.ipam.submit(request).await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

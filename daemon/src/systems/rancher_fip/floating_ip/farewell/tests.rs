@@ -1,0 +1,240 @@
+use std::convert::Infallible;
+
+use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId, System, Tenant};
+use fipd_crds::floating_ip::ServiceRef as Assignee;
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    clock,
+    clusters::{adoption::Inventory, testing},
+    controller::{client::Remote, events::Events, queue::Queue},
+    ipam::Ipam,
+    systems::rancher_fip::{
+        Site,
+        clusters::RancherCluster,
+        floating_ip::adopt::FloatingIpInventory,
+        names::ServiceRef,
+        rancher::{Data, Rancher, Ranchers},
+        sample::{Shows, connect},
+    },
+};
+
+const ADDRESS: [u8; 4] = [10, 0, 0, 5];
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    ipam: Ipam,
+    rancher: Arc<Rancher>,
+    fips: Arc<FloatingIps>,
+    inventory: FloatingIpInventory,
+    patched: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+/// Answers `{}` to everything, says that no cluster `c-gone` is there, and notes what is patched.
+fn client(patched: &Arc<Mutex<Vec<(String, Value)>>>) -> Client {
+    let patched = Arc::clone(patched);
+    let serve = move |request: http::Request<Body>| {
+        let patched = Arc::clone(&patched);
+        async move {
+            use http_body_util::BodyExt as _;
+            let (head, body) = request.into_parts();
+            let path = head.uri.path().to_owned();
+            let gone = path.ends_with("/clusters/c-gone");
+            if head.method == http::Method::PATCH {
+                let bytes = body.collect().await.map(|body| body.to_bytes());
+                let body = serde_json::from_slice(&bytes.unwrap_or_default());
+                patched.lock().push((path, body.unwrap_or_default()));
+            }
+            let (code, text) = match gone {
+                true => (
+                    404,
+                    json!({ "status": "Failure", "code": 404, "reason": "NotFound", "message": "" }),
+                ),
+                false => (200, json!({ "metadata": {} })),
+            };
+            let answer = http::Response::builder().status(code);
+            let answer = answer.body(Body::from(text.to_string().into_bytes()));
+            Ok::<_, Infallible>(answer.expect("an answer"))
+        }
+    };
+    Client::new(tower::service_fn(serve), "default")
+}
+
+impl Bench {
+    /// Cluster X is Rancher; its FloatingIP `c-m-a/fip-abc12` has the address.
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let patched = Arc::default();
+        let client = client(&patched);
+        let session = testing::session(client.clone(), &ipam).await;
+        let site = Arc::new(Site::new(session, System::rancher_fip()));
+        let rancher = Ranchers::default().get("x");
+        let data = Data::new(site.id.clone(), Remote::new(client), site.cancel());
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let inventory = FloatingIpInventory::new(Arc::clone(&site), Arc::clone(&rancher));
+        let fips = FloatingIps::new(
+            site,
+            Arc::clone(&rancher),
+            data,
+            Arc::new(events),
+            Queue::new(),
+        );
+        let bench = Self {
+            _dir: dir,
+            ipam,
+            rancher,
+            fips,
+            inventory,
+            patched,
+        };
+        let adopt = Adopt {
+            key: place(),
+            holder: bench.fips.holder(&key(), &"f".into()),
+            tenant: Some(Tenant("p-1".into())),
+            since: fipd_core::Timestamp(1),
+            actor: "test".into(),
+        };
+        let adopted = bench.ipam.submit(Request::Adopt(adopt)).await;
+        adopted.expect("a lease");
+        bench
+    }
+
+    /// Deletes the object, which is for Service `shop/web` of this cluster.
+    async fn delete(&self, cluster: &str) {
+        let fip = Fip {
+            uid: "f".into(),
+            terminating: true,
+            finalizers: vec![FINALIZER.into()],
+            cluster: Some(cluster.into()),
+            services: vec![Assignee {
+                service_namespace: "shop".into(),
+                service_name: "web".into(),
+            }],
+            ..observe::slim(FloatingIP::default())
+        };
+        let next = self.fips.finalize(&key(), &fip).await;
+        assert_eq!(next.expect("an end"), Next::Done);
+    }
+
+    fn holder(&self) -> Option<String> {
+        let lease = self.ipam.read(|ledger| ledger.lease(place()).cloned())?;
+        let owner = lease.owner()?;
+        Some(format!("{} {}", owner.identity, owner.instance))
+    }
+
+    /// Whether our finalizer was taken off.
+    fn is_finalized(&self) -> bool {
+        let patched = self.patched.lock();
+        patched.iter().any(|(_, body)| body.is_array())
+    }
+}
+
+fn place() -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: ADDRESS.into(),
+    }
+}
+
+fn key() -> Key {
+    Key::new("c-m-a", "fip-abc12")
+}
+
+fn web() -> ServiceRef {
+    ServiceRef {
+        cluster: ClusterId("G".into()),
+        key: Key::new("shop", "web"),
+        uid: "w".into(),
+    }
+}
+
+const OWN: &str = "rancher-fip/G/Service/shop/web w";
+
+#[tokio::test]
+async fn deleting_a_floating_ip_leaves_its_address_to_the_service_that_shows_it() {
+    for fresh in [false, true] {
+        let bench = Bench::new().await;
+        let shown = Some(web());
+        let guest = match fresh {
+            true => Shows {
+                fresh: shown,
+                ..Shows::default()
+            },
+            false => Shows {
+                listed: shown,
+                ..Shows::default()
+            },
+        };
+        connect(&bench.rancher, "G", "c-m-g", guest);
+        bench.delete("c-m-g").await;
+        assert_eq!(bench.holder().as_deref(), Some(OWN));
+        assert!(bench.is_finalized());
+        let said = bench.patched.lock().iter().any(|(path, body)| {
+            path.ends_with("/status") && body.to_string().contains("10.0.0.5 stays with Service")
+        });
+        assert!(said, "the condition says who keeps it");
+        bench.delete("c-m-g").await;
+        assert_eq!(
+            bench.holder().as_deref(),
+            Some(OWN),
+            "after a crash in between"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_down_or_not_connected_keeps_the_addresses_of_its_services() {
+    let bench = Bench::new().await;
+    let silent = Shows {
+        silent: true,
+        ..Shows::default()
+    };
+    connect(&bench.rancher, "G", "c-m-g", silent);
+    bench.delete("c-m-g").await;
+    let kept = bench.holder();
+    assert_eq!(kept.as_deref(), Some("rancher-fip/G/Service/shop/web "));
+    assert!(bench.is_finalized(), "nothing waits for it");
+
+    let bench = Bench::new().await;
+    bench.delete("c-m-g").await;
+    let reported = "rancher-fip/X/Service/shop/web@c-m-g ";
+    assert_eq!(bench.holder().as_deref(), Some(reported));
+    assert!(bench.is_finalized());
+}
+
+#[tokio::test]
+async fn an_address_that_its_cluster_does_not_show_is_free() {
+    let bench = Bench::new().await;
+    connect(&bench.rancher, "G", "c-m-g", Shows::default());
+    bench.delete("c-m-g").await;
+    assert_eq!(bench.holder(), None);
+    assert!(bench.is_finalized());
+
+    let bench = Bench::new().await;
+    let clusters = &bench.fips.data.clusters;
+    clusters.set(&Key::new("", "c-m-b"), RancherCluster::default());
+    clusters.complete();
+    bench.fips.data.names.note(&"c-gone".into(), Some("gone"));
+    bench.delete("c-gone").await;
+    assert_eq!(bench.holder(), None, "Rancher has no such cluster any more");
+}
+
+#[tokio::test]
+async fn an_object_that_loses_its_finalizer_leaves_the_address_to_its_project_alone() {
+    let bench = Bench::new().await;
+    let gone = bench.fips.holder(&key(), &"f".into());
+    let shows = |project: &str| Shows {
+        listed: Some(web()),
+        project: Some(Tenant(project.into())),
+        ..Shows::default()
+    };
+    connect(&bench.rancher, "H", "c-m-h", shows("p-other"));
+    assert_eq!(bench.inventory.heir(&gone, place()), None);
+    connect(&bench.rancher, "G", "c-m-g", shows("p-1"));
+    assert_eq!(bench.inventory.heir(&gone, place()), Some(web().holder()));
+}

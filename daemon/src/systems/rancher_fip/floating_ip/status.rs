@@ -1,0 +1,261 @@
+//! The status of a FloatingIP.
+
+use std::net::IpAddr;
+
+use fipd_core::Lease;
+use fipd_crds::floating_ip::{Assigned, FloatingIPStatus, STATE_ALLOCATED, STATE_ERROR};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
+use sha2::{Digest, Sha256};
+
+use super::{observe::Fip, validate::Problem};
+use crate::controller::{
+    conflict::{CONFLICT, also_used, set_conflict},
+    merge::{Says, set, unset},
+};
+
+pub const READY: &str = "Ready";
+/// Reason of [`READY`]: the address is kept for the project. When that began is the time of the condition.
+pub const UNASSIGNED: &str = "IPUnassigned";
+/// The lease is still charged to the project that the object was of before.
+pub const CHARGED: &str = "ProjectCharged";
+
+/// What became of a FloatingIP.
+pub type Outcome = Result<Shown, Problem>;
+
+/// The lease that it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub address: IpAddr,
+    /// Who else was found using the address.
+    pub contenders: Vec<String>,
+    /// Why it is not charged to the project that the label names.
+    pub uncharged: Option<Problem>,
+}
+
+impl Shown {
+    pub fn of(lease: &Lease) -> Self {
+        Self {
+            address: lease.key.address,
+            contenders: lease
+                .contenders
+                .iter()
+                .map(|one| one.holder.identity.to_string())
+                .collect(),
+            uncharged: None,
+        }
+    }
+}
+
+/// The status to write.
+pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIPStatus {
+    let mut status = fip.status.clone();
+    let says = match outcome {
+        Ok(shown) => {
+            // An address that means the same keeps the text it has.
+            if status.ip_addr.parse() != Ok(shown.address) {
+                status.ip_addr = shown.address.to_string();
+            }
+            status.state = STATE_ALLOCATED.into();
+            status.assigned = assigned(fip);
+            ready(shown.address, status.assigned.is_some())
+        }
+        Err(problem) => {
+            status.state = STATE_ERROR.into();
+            Says {
+                kind: READY,
+                status: false,
+                reason: "AllocationFailed",
+                message: problem.message.clone(),
+            }
+        }
+    };
+    set_ready(&mut status.conditions, &says, fip.generation, now);
+    match outcome
+        .as_ref()
+        .ok()
+        .and_then(|shown| shown.uncharged.as_ref())
+    {
+        Some(problem) => {
+            let says = Says {
+                kind: CHARGED,
+                status: false,
+                reason: problem.reason,
+                message: problem.message.clone(),
+            };
+            set(&mut status.conditions, &says, fip.generation, now);
+        }
+        None => unset(&mut status.conditions, CHARGED),
+    }
+    set_conflict(
+        &mut status.conditions,
+        conflict(outcome),
+        fip.generation,
+        now,
+    );
+    status
+}
+
+/// Sets the condition; its time is also that of a change between assigned and unassigned, as in the originals' log.
+fn set_ready(
+    conditions: &mut Vec<Condition>,
+    says: &Says,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) {
+    let changed = |one: &&mut Condition| one.type_ == READY && one.reason != says.reason;
+    for one in conditions.iter_mut().filter(changed) {
+        one.status.clear();
+    }
+    set(conditions, says, generation, now);
+}
+
+/// What is to be said of others on the same address.
+pub fn conflict(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Ok(shown) => also_used(shown.address, &shown.contenders),
+        Err(problem) if problem.reason == CONFLICT => Some(problem.message.clone()),
+        Err(_) => None,
+    }
+}
+
+fn ready(address: IpAddr, assigned: bool) -> Says {
+    let (reason, message) = if assigned {
+        ("IPAssigned", format!("{address} is assigned"))
+    } else {
+        (
+            UNASSIGNED,
+            format!("{address} is kept for the project and used by no cluster"),
+        )
+    };
+    Says {
+        kind: READY,
+        status: true,
+        reason,
+        message,
+    }
+}
+
+/// Who uses the address; `None`: nobody.
+pub fn assigned(fip: &Fip) -> Option<Assigned> {
+    let cluster_name = fip.cluster.clone()?;
+    let before = fip.status.assigned.clone().unwrap_or_default();
+    let shared_key = match (&fip.group, before.shared_key.is_empty()) {
+        (None, _) => String::new(),
+        (Some(_), false) => before.shared_key,
+        (Some(_), true) => shared_key(&cluster_name, &fip.uid),
+    };
+    Some(Assigned {
+        cluster_name,
+        project_name: fip
+            .project
+            .as_ref()
+            .map(|project| project.0.to_string())
+            .unwrap_or_default(),
+        services: fip.services.clone(),
+        floating_ip_group: fip.group.clone().unwrap_or_default(),
+        shared_key,
+    })
+}
+
+/// `<cluster>-<12 letters and digits>`, the same for the same object.
+fn shared_key(cluster: &str, uid: &str) -> String {
+    let digest = Sha256::digest(format!("{cluster}/{uid}"));
+    let hex: String = digest
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{cluster}-{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::Tenant;
+    use fipd_crds::floating_ip::FloatingIP;
+
+    use super::*;
+    use crate::systems::rancher_fip::floating_ip::observe::slim;
+
+    fn now() -> jiff::Timestamp {
+        jiff::Timestamp::from_second(1_000).expect("a time")
+    }
+
+    fn shown(contenders: &[&str]) -> Outcome {
+        let contenders = contenders.iter().map(|one| (*one).to_owned()).collect();
+        Ok(Shown {
+            address: "10.0.0.5".parse().expect("v4"),
+            contenders,
+            uncharged: None,
+        })
+    }
+
+    fn fip() -> Fip {
+        let mut fip = slim(FloatingIP::default());
+        fip.project = Some(Tenant("p-1".into()));
+        fip
+    }
+
+    #[test]
+    fn assigned_while_a_cluster_has_it() {
+        let mut fip = fip();
+        let kept = desired(&fip, &shown(&[]), now());
+        assert_eq!(
+            (kept.ip_addr.as_str(), kept.state.as_str()),
+            ("10.0.0.5", STATE_ALLOCATED)
+        );
+        assert_eq!(kept.assigned, None);
+        assert_eq!(kept.conditions[0].reason, "IPUnassigned");
+        fip.cluster = Some("c-m-1".into());
+        fip.group = Some("web".into());
+        fip.status = kept;
+        let used = desired(&fip, &shown(&[]), now());
+        let assigned = used.assigned.clone().expect("assigned");
+        assert_eq!(
+            (
+                assigned.cluster_name.as_str(),
+                assigned.project_name.as_str()
+            ),
+            ("c-m-1", "p-1")
+        );
+        assert_eq!(assigned.shared_key.len(), "c-m-1-".len() + 12);
+        assert_eq!(used.conditions[0].reason, "IPAssigned");
+        fip.status = used.clone();
+        assert_eq!(
+            desired(&fip, &shown(&[]), now()),
+            used,
+            "nothing more to write"
+        );
+    }
+
+    #[test]
+    fn the_time_of_the_condition_is_that_of_the_change_to_unassigned() {
+        let at = |second| jiff::Timestamp::from_second(second).expect("a time");
+        let mut fip = fip();
+        fip.cluster = Some("c-m-1".into());
+        let since = |fip: &Fip| fip.status.conditions[0].last_transition_time.0;
+        fip.status = desired(&fip, &shown(&[]), at(10));
+        fip.status = desired(&fip, &shown(&[]), at(20));
+        assert_eq!(since(&fip), at(10));
+        fip.cluster = None;
+        fip.status = desired(&fip, &shown(&[]), at(30));
+        fip.status = desired(&fip, &shown(&[]), at(40));
+        assert_eq!(since(&fip), at(30));
+        assert_eq!(fip.status.conditions[0].reason, UNASSIGNED);
+    }
+
+    #[test]
+    fn an_error_ends_and_a_conflict_is_shown() {
+        let mut fip = fip();
+        let problem = Problem::new("PoolExhausted", "no free address", None);
+        fip.status = desired(&fip, &Err(problem), now());
+        assert_eq!(
+            (fip.status.state.as_str(), fip.status.ip_addr.as_str()),
+            (STATE_ERROR, "")
+        );
+        fip.status = desired(&fip, &shown(&["x/Service/a/b"]), now());
+        assert_eq!(fip.status.state, STATE_ALLOCATED);
+        assert_eq!(fip.status.conditions.len(), 2);
+        fip.status = desired(&fip, &shown(&[]), now());
+        assert_eq!(fip.status.conditions.len(), 1);
+    }
+}

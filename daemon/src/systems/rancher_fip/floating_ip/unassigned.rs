@@ -1,0 +1,287 @@
+//! FloatingIPs that no cluster has: those of a cluster that Rancher has no more, and those that go back to their pool
+//! after a time.
+
+use std::time::Duration;
+
+use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool, FloatingIPStatus};
+use k8s_openapi::jiff;
+
+use super::{FloatingIps, hand_back, observe::Fip, reference, status, target};
+use crate::{
+    clock,
+    controller::{
+        Trouble,
+        client::{Patch, Target},
+        queue::Next,
+        store::Key,
+    },
+    systems::rancher_fip::{names::RETURN_AFTER, rancher::annotation},
+};
+
+/// After which time an address of the pool goes back; `None`: never. Or what is wrong with the annotation.
+pub fn return_after(pool: &FloatingIPPool) -> Result<Option<Duration>, String> {
+    let Some(text) = annotation(pool, RETURN_AFTER) else {
+        return Ok(None);
+    };
+    let time = clock::duration(text);
+    time.map(Some).map_err(|allowed| {
+        format!("annotation {RETURN_AFTER}: {text:?}: {allowed}; unassigned addresses are kept")
+    })
+}
+
+/// How long an address still stays that stays `after` once nobody has it; `None`: somebody has it.
+fn stays(status: &FloatingIPStatus, after: Duration, now: jiff::Timestamp) -> Option<Duration> {
+    let ready = status
+        .conditions
+        .iter()
+        .rfind(|one| one.type_ == status::READY)?;
+    if ready.reason != status::UNASSIGNED {
+        return None;
+    }
+    let gone = now.duration_since(ready.last_transition_time.0);
+    // A clock that was set back counts as no time.
+    let gone = if gone.is_negative() {
+        Duration::ZERO
+    } else {
+        gone.unsigned_abs()
+    };
+    Some(after.saturating_sub(gone))
+}
+
+/// What is known of the cluster that has an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    /// As far as is known.
+    Here,
+    Gone,
+    /// It is not there, and never was; it is certain after this time.
+    Unsure(Duration),
+}
+
+impl FloatingIps {
+    /// A pool says something else than before: its unassigned addresses may stay for another time.
+    pub fn pool_changed(&self, pool: &Key) {
+        for (key, fip) in self.data.fips.all() {
+            if fip.cluster.is_none() && *fip.pool == *pool.name {
+                self.queue.add(key);
+            }
+        }
+    }
+
+    /// A cluster of Rancher appeared, changed or went.
+    pub fn cluster_changed(&self, cluster: &Key) {
+        if self.data.clusters.seen(cluster).is_some() {
+            return;
+        }
+        for (key, fip) in self.data.fips.all() {
+            if fip.cluster.as_deref() == Some(&*cluster.name) {
+                self.queue.add(key);
+            }
+        }
+    }
+
+    /// Whether the cluster that has the address is none of Rancher's any more: not in a complete list, which is not empty,
+    /// nor there by a fresh read. One that was not seen before has to be missing twice.
+    pub(super) async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
+        let clusters = &self.data.clusters;
+        let Some(cluster) = fip.cluster.as_deref().filter(|_| clusters.is_complete()) else {
+            return Ok(Whereabouts::Here);
+        };
+        let look = (key.clone(), cluster.to_owned());
+        if clusters.seen(&Key::new("", cluster)).is_some() || clusters.keys().is_empty() {
+            self.clusterless.forget(&look);
+            return Ok(Whereabouts::Here);
+        }
+        let target = Target {
+            api: "apis/management.cattle.io/v3",
+            plural: "clusters",
+            namespace: String::new(),
+            name: cluster.to_owned(),
+        };
+        let found = self.data.remote.get::<serde_json::Value>(&target).await?;
+        if found.is_some() {
+            self.clusterless.forget(&look);
+            return Ok(Whereabouts::Here);
+        }
+        if !self.data.names.was_known(cluster)
+            && let Some(left) = self.clusterless.missing(&look)
+        {
+            return Ok(Whereabouts::Unsure(left));
+        }
+        self.clusterless.forget(&look);
+        Ok(Whereabouts::Gone)
+    }
+
+    /// Serves an object as long as its cluster is there.
+    pub(super) async fn serve_its_cluster(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+        match self.whereabouts(key, fip).await? {
+            Whereabouts::Gone => self.unassign(key, fip).await,
+            Whereabouts::Here => self.serve(key, fip).await,
+            Whereabouts::Unsure(left) => {
+                self.queue.add_after(key.clone(), left);
+                self.serve(key, fip).await
+            }
+        }
+    }
+
+    /// Takes cluster, group and Services off the object; the address stays the project's.
+    async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+        let target = target(key);
+        let object = self.data.remote.get::<FloatingIP>(&target).await?;
+        let object = object.filter(|object| super::observe::cluster(object) == fip.cluster);
+        if let Some(patch) = object.and_then(|object| hand_back::unassigned(&object, &fip.uid)) {
+            let remote = &self.data.remote;
+            remote.patch(&target, Patch::Merge, &patch).await?;
+            let cluster = fip.cluster.as_deref().unwrap_or_default();
+            let note = format!(
+                "Rancher has no cluster {cluster} any more; the address is kept for the project"
+            );
+            self.events
+                .normal(&reference(key, &fip.uid), "ClusterGone", note);
+        }
+        Ok(Next::Done)
+    }
+
+    /// Gives an address back that nobody had for the time its pool says. `status` is what the object shows by now.
+    pub(super) async fn keep_for_a_while(
+        &self,
+        key: &Key,
+        fip: &Fip,
+        status: &FloatingIPStatus,
+    ) -> Result<Next, Trouble> {
+        if fip.cluster.is_some() {
+            return Ok(Next::Done);
+        }
+        let pool = self.data.pools.get(&Key::new("", &fip.pool));
+        let after = pool.and_then(|pool| return_after(&pool).ok().flatten());
+        let left = after.and_then(|after| stays(status, after, jiff::Timestamp::now()));
+        match left {
+            None => Ok(Next::Done),
+            Some(left) if left.is_zero() => {
+                let target = target(key);
+                // Somebody may be giving it to a cluster: only the object that was read is deleted.
+                let object = self.data.remote.get::<FloatingIP>(&target).await?;
+                let object = object.filter(|object| super::observe::cluster(object).is_none());
+                if let Some(version) = object.and_then(|object| object.metadata.resource_version) {
+                    let remote = &self.data.remote;
+                    remote.delete_version(&target, &fip.uid, &version).await?;
+                }
+                Ok(Next::Done)
+            }
+            Some(left) => Ok(Next::After(left)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+    use std::sync::Arc;
+
+    use fipd_core::System;
+
+    use super::*;
+    use crate::{
+        clusters::testing,
+        controller::{client::testing::canned, events::Events, queue::Queue},
+        ipam::Ipam,
+        systems::rancher_fip::{
+            Site,
+            clusters::RancherCluster,
+            rancher::{Data, Ranchers},
+        },
+    };
+
+    #[test]
+    fn the_time_counts_from_when_it_became_unassigned() {
+        let at = |second| jiff::Timestamp::from_second(second).expect("a time");
+        let status = |reason: &str| FloatingIPStatus {
+            conditions: vec![Condition {
+                type_: status::READY.into(),
+                status: "True".into(),
+                reason: reason.into(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(at(1_000)),
+            }],
+            ..FloatingIPStatus::default()
+        };
+        let left = |reason: &str, now| {
+            stays(&status(reason), Duration::from_secs(60), at(now)).map(|left| left.as_secs())
+        };
+        assert_eq!(left("IPUnassigned", 1_000), Some(60));
+        assert_eq!(left("IPUnassigned", 1_045), Some(15));
+        assert_eq!(left("IPUnassigned", 1_060), Some(0));
+        assert_eq!(left("IPUnassigned", 9_000), Some(0));
+        assert_eq!(
+            left("IPUnassigned", 900),
+            Some(60),
+            "the clock was set back"
+        );
+        assert_eq!(left("IPAssigned", 9_000), None);
+        assert_eq!(
+            stays(&FloatingIPStatus::default(), Duration::ZERO, at(1)),
+            None
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_rancher_never_had_is_not_gone_at_the_first_look() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let answers = [("GET", 404, ""), ("GET", 404, ""), ("GET", 200, "{}")];
+        let (remote, asked) = canned(&answers);
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let session = testing::session(client, &ipam).await;
+        let site = Arc::new(Site::new(session, System::rancher_fip()));
+        let data = Data::new(site.id.clone(), remote, site.cancel());
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let rancher = Ranchers::default().get("x");
+        let fips = FloatingIps::new(site, rancher, data, Arc::new(events), Queue::new());
+        let fip = Fip {
+            cluster: Some("c-1".into()),
+            ..super::super::observe::slim(FloatingIP::default())
+        };
+        let key = Key::new("c-2", "fip");
+        let look = async || fips.whereabouts(&key, &fip).await.expect("an answer");
+        assert_eq!(look().await, Whereabouts::Here, "nothing is listed yet");
+        let other = Key::new("", "c-2");
+        fips.data.clusters.set(&other, RancherCluster::default());
+        fips.data.clusters.complete();
+        let unsure = look().await;
+        assert!(
+            matches!(unsure, Whereabouts::Unsure(left) if left.as_secs() > 50),
+            "{unsure:?}"
+        );
+        fips.data.names.note(&"c-1".into(), Some("one"));
+        assert_eq!(look().await, Whereabouts::Gone, "it was there");
+        assert_eq!(look().await, Whereabouts::Here, "it is there");
+        assert_eq!(asked.lock().len(), 3);
+    }
+
+    async fn unused(
+        _: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<kube::client::Body>, std::convert::Infallible> {
+        std::future::pending().await
+    }
+
+    #[test]
+    fn the_annotation_is_read_strictly() {
+        let pool = |text: &str| {
+            let mut pool = FloatingIPPool::default();
+            pool.metadata.annotations = Some([(RETURN_AFTER.to_owned(), text.to_owned())].into());
+            return_after(&pool)
+        };
+        assert_eq!(pool("72h"), Ok(Some(Duration::from_secs(259_200))));
+        assert_eq!(return_after(&FloatingIPPool::default()), Ok(None));
+        for wrong in ["", "72", "1.5h", "-1h", "0h", "72 h", "h"] {
+            let said = pool(wrong).expect_err(wrong);
+            assert!(
+                said.contains(RETURN_AFTER) && said.contains("s, m, h or d"),
+                "{said}"
+            );
+        }
+    }
+}

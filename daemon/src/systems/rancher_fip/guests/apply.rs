@@ -1,0 +1,398 @@
+//! Writes what a guest is to have. Everything is read first, and only what differs is written: what the originals
+//! made keeps its form, and what fipd makes carries its mark.
+
+use std::collections::BTreeMap;
+
+use fipd_crds::labels::{
+    CA_KEY, CA_SECRET, FIELD_MANAGER, INTERFACE_MAPPINGS, LB_CONTROLLER, MANAGED_BY, PROJECT_NAME,
+    RESTARTED_AT, SECRET_API_URL, SECRET_CLIENT_SECRET, SECRET_CLUSTER, SECRET_LOAD_BALANCER_TYPE,
+    SECRET_POOL, SECRET_PROJECT, project_secret,
+};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{ConfigMap, Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    plan::{Access, Desired, Project},
+    rotate,
+};
+use crate::controller::{
+    Trouble,
+    client::{CallError, Patch, Remote, Target},
+};
+
+/// On a downstream namespace: its controller is to be restarted for the project label that was written.
+const RESTART_DUE: &str = "fipd.io/lb-controller-restart-due";
+
+type Texts = BTreeMap<String, String>;
+
+/// Writes all of it. `secrets` are the client secrets of the projects, in the order of `desired.access`.
+pub async fn guest(
+    remote: &Remote,
+    desired: &Desired,
+    secrets: &[String],
+    now: &str,
+) -> Result<(), CallError> {
+    let namespace = &*desired.namespace;
+    self::namespace(remote, namespace, desired.label.as_deref(), now).await?;
+    if let Some(mappings) = &desired.mappings {
+        config_map(remote, namespace, INTERFACE_MAPPINGS, mappings).await?;
+    }
+    if let Some(ca) = &desired.ca {
+        secret(remote, namespace, CA_SECRET, &ca_texts(ca)).await?;
+    }
+    for (access, client_secret) in desired.access.iter().zip(secrets) {
+        let name = project_secret(&access.project.id);
+        secret(remote, namespace, &name, &keys(access, client_secret)).await?;
+    }
+    Ok(())
+}
+
+/// Keeps what is in a namespace that is being left in step as long as somebody uses it; nothing is made there.
+pub async fn keep_up(
+    remote: &Remote,
+    namespace: &str,
+    desired: &Desired,
+    secrets: &[String],
+) -> Result<(), CallError> {
+    let ca = desired.ca.iter();
+    let ca = ca.map(|ca| (CA_SECRET.to_owned(), ca_texts(ca)));
+    let access = desired.access.iter().zip(secrets);
+    let access = access.map(|(access, secret)| {
+        let name = project_secret(&access.project.id);
+        (name, keys(access, secret))
+    });
+    if let Some(mappings) = &desired.mappings {
+        let target = core("configmaps", namespace, INTERFACE_MAPPINGS);
+        if let Some(found) = remote.get::<ConfigMap>(&target).await? {
+            update_map(remote, &target, &found, mappings).await?;
+        }
+    }
+    for (name, want) in ca.chain(access) {
+        let target = core("secrets", namespace, &name);
+        if let Some(found) = remote.get::<Secret>(&target).await? {
+            update(remote, &target, &found, &want).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The project's secret in Rancher: the one that is there, else a new one.
+pub async fn local(remote: &Remote, project: &Project) -> Result<String, Trouble> {
+    let name = project_secret(&project.id);
+    let target = core("secrets", &project.namespace, &name);
+    let found: Option<Secret> = remote.get(&target).await?;
+    let have = found.as_ref().map(texts).unwrap_or_default();
+    let kept = have
+        .get(SECRET_CLIENT_SECRET)
+        .filter(|text| !text.is_empty());
+    if let Some(kept) = kept {
+        if let Some(found) = &found {
+            rotate::expire(remote, project, found).await?;
+        }
+        return Ok(kept.clone());
+    }
+    let fresh = client_secret()?;
+    let want = Texts::from([
+        (SECRET_CLIENT_SECRET.to_owned(), fresh.clone()),
+        (SECRET_PROJECT.to_owned(), project.id.clone()),
+    ]);
+    // Somebody who made one meanwhile is a conflict: the next look finds it.
+    match found {
+        Some(found) => {
+            let change = json!({ "stringData": want });
+            put_unchanged(remote, &target, &found.metadata, change).await?
+        }
+        None => create(remote, &target, "Secret", json!({ "stringData": want })).await?,
+    }
+    tracing::info!(
+        project = project.id,
+        namespace = project.namespace,
+        "made the project's secret"
+    );
+    Ok(fresh)
+}
+
+/// 16 random bytes as hex.
+pub fn client_secret() -> Result<String, Trouble> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Trouble::internal(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn ca_texts(ca: &str) -> Texts {
+    Texts::from([(CA_KEY.to_owned(), ca.to_owned())])
+}
+
+fn keys(access: &Access, client_secret: &str) -> Texts {
+    let pairs = [
+        (SECRET_API_URL, &*access.api_url),
+        (SECRET_CLUSTER, &*access.cluster),
+        (SECRET_CLIENT_SECRET, client_secret),
+        (SECRET_PROJECT, &*access.project.id),
+        (SECRET_POOL, &*access.pool),
+        (SECRET_LOAD_BALANCER_TYPE, access.load_balancer.as_str()),
+    ];
+    let owned = pairs.into_iter();
+    owned
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// Makes the namespace with its label. Where the label changes, the controller there is restarted: it reads it
+/// only once.
+async fn namespace(
+    remote: &Remote,
+    name: &str,
+    label: Option<&str>,
+    now: &str,
+) -> Result<(), CallError> {
+    let target = core("namespaces", "", name);
+    let Some(found) = remote.get::<Namespace>(&target).await? else {
+        let mut labels = json!({});
+        if let Some(label) = label {
+            labels[PROJECT_NAME] = json!(label);
+        }
+        // Nothing runs in a namespace that was not there.
+        return create(
+            remote,
+            &target,
+            "Namespace",
+            json!({ "metadata": { "labels": labels } }),
+        )
+        .await;
+    };
+    let meta = &found.metadata;
+    let set = meta
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(PROJECT_NAME));
+    let mut due = has_annotation(meta, RESTART_DUE);
+    if let Some(label) = label.filter(|label| set.map(String::as_str) != Some(*label)) {
+        let change = json!({ "metadata": {
+            "labels": { PROJECT_NAME: label }, "annotations": { RESTART_DUE: "true" },
+        } });
+        put(remote, &target, meta, change).await?;
+        due = true;
+    }
+    if due {
+        restart(remote, name, now).await?;
+        let done = json!({ "metadata": { "annotations": { RESTART_DUE: null } } });
+        put(remote, &target, meta, done).await?;
+    }
+    Ok(())
+}
+
+async fn restart(remote: &Remote, namespace: &str, now: &str) -> Result<(), CallError> {
+    let target = Target {
+        api: "apis/apps/v1",
+        plural: "deployments",
+        namespace: namespace.to_owned(),
+        name: LB_CONTROLLER.to_owned(),
+    };
+    let change = json!({ "spec": { "template": { "metadata": {
+        "annotations": { RESTARTED_AT: now },
+    } } } });
+    match remote.patch(&target, Patch::Merge, &change).await {
+        Err(CallError::NotFound(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Makes the values of these keys so, and leaves others alone.
+async fn secret(
+    remote: &Remote,
+    namespace: &str,
+    name: &str,
+    want: &Texts,
+) -> Result<(), CallError> {
+    let target = core("secrets", namespace, name);
+    let Some(found) = remote.get::<Secret>(&target).await? else {
+        return create(remote, &target, "Secret", json!({ "stringData": want })).await;
+    };
+    update(remote, &target, &found, want).await
+}
+
+async fn update(
+    remote: &Remote,
+    target: &Target,
+    found: &Secret,
+    want: &Texts,
+) -> Result<(), CallError> {
+    match differing(&texts(found), want, false) {
+        Some(change) => {
+            let change = json!({ "stringData": change });
+            put(remote, target, &found.metadata, change).await
+        }
+        None => Ok(()),
+    }
+}
+
+/// Makes it hold exactly this.
+async fn config_map(
+    remote: &Remote,
+    namespace: &str,
+    name: &str,
+    want: &Texts,
+) -> Result<(), CallError> {
+    let target = core("configmaps", namespace, name);
+    let Some(found) = remote.get::<ConfigMap>(&target).await? else {
+        return create(remote, &target, "ConfigMap", json!({ "data": want })).await;
+    };
+    update_map(remote, &target, &found, want).await
+}
+
+async fn update_map(
+    remote: &Remote,
+    target: &Target,
+    found: &ConfigMap,
+    want: &Texts,
+) -> Result<(), CallError> {
+    let have = found.data.clone().unwrap_or_default();
+    match differing(&have, want, true) {
+        Some(change) => put(remote, target, &found.metadata, json!({ "data": change })).await,
+        None => Ok(()),
+    }
+}
+
+/// What is to be merged into `have`; with `exact` what is not wanted goes.
+pub fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Value> {
+    let mut change = Map::new();
+    for (key, value) in want {
+        if have.get(key) != Some(value) {
+            change.insert(key.clone(), json!(value));
+        }
+    }
+    if exact {
+        let gone = have.keys().filter(|key| !want.contains_key(*key));
+        change.extend(gone.map(|key| (key.clone(), Value::Null)));
+    }
+    (!change.is_empty()).then_some(Value::Object(change))
+}
+
+/// A Secret's values; those that are no text count as absent.
+pub fn texts(secret: &Secret) -> Texts {
+    let data = secret.data.iter().flatten();
+    let text = |(key, ByteString(bytes)): (&String, &ByteString)| {
+        let text = std::str::from_utf8(bytes).ok()?;
+        Some((key.clone(), text.to_owned()))
+    };
+    data.filter_map(text).collect()
+}
+
+/// Whether fipd made the object.
+pub fn is_ours(meta: &ObjectMeta) -> bool {
+    let labels = meta.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(MANAGED_BY))
+        .is_some_and(|manager| manager == FIELD_MANAGER)
+}
+
+fn has_annotation(meta: &ObjectMeta, key: &str) -> bool {
+    let annotations = meta.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(key))
+}
+
+/// Makes an object with fipd's mark.
+pub async fn create(
+    remote: &Remote,
+    target: &Target,
+    kind: &str,
+    mut body: Value,
+) -> Result<(), CallError> {
+    body["apiVersion"] = json!("v1");
+    body["kind"] = json!(kind);
+    body["metadata"]["name"] = json!(target.name);
+    body["metadata"]["labels"][MANAGED_BY] = json!(FIELD_MANAGER);
+    remote.create(target, &body).await
+}
+
+/// Changes the object that was read, and no other of its name.
+pub async fn put(
+    remote: &Remote,
+    target: &Target,
+    read: &ObjectMeta,
+    mut change: Value,
+) -> Result<(), CallError> {
+    change["metadata"]["uid"] = json!(read.uid);
+    remote.patch(target, Patch::Merge, &change).await
+}
+
+/// The same, but a conflict where anybody changed the object since it was read.
+pub async fn put_unchanged(
+    remote: &Remote,
+    target: &Target,
+    read: &ObjectMeta,
+    mut change: Value,
+) -> Result<(), CallError> {
+    change["metadata"]["resourceVersion"] = json!(read.resource_version);
+    put(remote, target, read, change).await
+}
+
+/// An object of the core API.
+pub fn core(plural: &'static str, namespace: &str, name: &str) -> Target {
+    Target {
+        api: "api/v1",
+        plural,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod order;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::client::testing::canned;
+
+    fn map(pairs: &[(&str, &str)]) -> Texts {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn only_differences_are_written_and_foreign_keys_go_only_where_the_data_is_to_be_exact() {
+        let (have, want) = (
+            map(&[("a", "1"), ("x", "9")]),
+            map(&[("a", "1"), ("b", "2")]),
+        );
+        assert_eq!(differing(&have, &want, false), Some(json!({ "b": "2" })));
+        assert_eq!(
+            differing(&have, &want, true),
+            Some(json!({ "b": "2", "x": null }))
+        );
+        assert_eq!(differing(&want, &want, true), None);
+        assert_eq!(
+            differing(&have, &Texts::new(), true),
+            Some(json!({ "a": null, "x": null }))
+        );
+    }
+
+    #[test]
+    fn a_client_secret_is_32_hex_digits_and_never_the_same() {
+        let (one, other) = (client_secret().unwrap(), client_secret().unwrap());
+        assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert_ne!(one, other);
+    }
+
+    #[tokio::test]
+    async fn two_that_give_a_project_its_secret_at_once_are_a_conflict() {
+        let project = Project {
+            id: "p-1".into(),
+            namespace: "c-1".into(),
+        };
+        let empty = r#"{ "metadata": { "uid": "u", "resourceVersion": "7" } }"#;
+        let (remote, asked) = canned(&[("GET", 200, empty), ("PATCH", 409, "changed")]);
+        let trouble = local(&remote, &project).await.unwrap_err();
+        assert!(matches!(trouble, Trouble::Call(CallError::Conflict(..))));
+        let body = asked.lock().pop().unwrap().body;
+        assert_eq!(
+            body["metadata"],
+            json!({ "uid": "u", "resourceVersion": "7" })
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Why the charts of a guest are not as they should be.
+
+use fipd_crds::labels::FLOATINGIP_CLEANUP;
+
+use super::{found::Mark, helm_chart::Settled};
+use crate::{
+    controller::client::CallError,
+    guests::{Phase, Says},
+    helm::HelmError,
+};
+
+const BUSY: &str = "ReleaseBusy";
+
+/// Reason and message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ChartError {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl ChartError {
+    pub fn of(release: &str, error: &HelmError) -> Self {
+        Self {
+            reason: error.reason(),
+            message: format!("chart {release:?}: {error}"),
+        }
+    }
+
+    pub fn unreadable(error: &CallError) -> Self {
+        Self {
+            reason: "ReleasesUnreadable",
+            message: format!("the releases in the cluster cannot be listed: {error}"),
+        }
+    }
+
+    /// The controller that fipd installed is not removed before they have let go.
+    pub fn services_hold(count: usize, first: &[String]) -> Self {
+        let more = if count > first.len() { ", ..." } else { "" };
+        Self {
+            reason: "ServicesHoldAddresses",
+            message: format!(
+                "{count} Services there have addresses ({}{more}), which the LB controller lets go of: delete them, or give them another load balancer and take the finalizer {FLOATINGIP_CLEANUP} off; charts are uninstalled once none has it",
+                first.join(", ")
+            ),
+        }
+    }
+
+    pub fn services_unreadable(error: &CallError) -> Self {
+        Self {
+            reason: "ServicesUnreadable",
+            message: format!(
+                "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed: {error}"
+            ),
+        }
+    }
+
+    /// Nothing is removed on what was read some time ago.
+    pub fn unconfirmed(error: &CallError) -> Self {
+        Self {
+            reason: "LabelUnreadable",
+            message: format!(
+                "no release is removed before the cluster's labels in Rancher are read again: {error}"
+            ),
+        }
+    }
+
+    pub fn changed() -> Self {
+        Self {
+            reason: "LabelChanged",
+            message: "the cluster's labels in Rancher changed meanwhile; no release is removed"
+                .to_owned(),
+        }
+    }
+
+    pub fn other_settings() -> Self {
+        Self {
+            reason: "SettingsChanged",
+            message: "the settings changed meanwhile; no release is removed".to_owned(),
+        }
+    }
+
+    /// Secrets and mappings come before the controller that reads them.
+    pub fn unprepared(namespace: &str) -> Self {
+        Self {
+            reason: BUSY,
+            message: format!(
+                "no release is removed before the namespace {namespace:?} has what its controller needs"
+            ),
+        }
+    }
+
+    /// A release of the other load balancer.
+    pub fn other_load_balancer(namespace: &str, name: &str) -> Self {
+        Self {
+            reason: "OtherLoadBalancer",
+            message: format!(
+                "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
+            ),
+        }
+    }
+
+    /// A release of the same, which is to be somewhere else.
+    pub fn elsewhere(mark: &Mark, wanted: &str) -> Self {
+        let Mark {
+            namespace, name, ..
+        } = mark;
+        Self {
+            reason: "ReleaseElsewhere",
+            message: format!(
+                "the release {name:?} in namespace {namespace:?} was not installed by fipd and is in the way of {wanted}: uninstall it, or let the settings name it as it is"
+            ),
+        }
+    }
+
+    /// Something goes on that ends soon.
+    pub fn is_busy(&self) -> bool {
+        self.reason == BUSY
+    }
+
+    /// Both of them; what ends soon by itself does not hide the other.
+    fn and(self, other: Self) -> Self {
+        if self.message == other.message {
+            return self;
+        }
+        let reason = match self.is_busy() {
+            true => other.reason,
+            false => self.reason,
+        };
+        Self {
+            reason,
+            message: format!("{}; {}", self.message, other.message),
+        }
+    }
+
+    pub fn says(&self) -> Says {
+        Says::new(Phase::Failed, self.reason, self.message.clone())
+    }
+}
+
+/// What became of two releases.
+pub(super) fn both(
+    one: Result<Settled, ChartError>,
+    other: Result<Settled, ChartError>,
+) -> Result<Settled, ChartError> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(one.and(other)),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        (Ok(Settled::Yes), Ok(Settled::Yes)) => Ok(Settled::Yes),
+        (Ok(_), Ok(_)) => Ok(Settled::NotYet),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_release_that_failed_is_told() {
+        let error = |reason, message: &str| {
+            let message = message.to_owned();
+            Err(ChartError { reason, message })
+        };
+        let (busy, failed) = (error("ReleaseBusy", "a"), error("UpgradeFailed", "b"));
+        let told = both(busy.clone(), failed.clone()).unwrap_err();
+        assert_eq!((told.reason, &*told.message), ("UpgradeFailed", "a; b"));
+        let told = both(failed.clone(), error("InstallFailed", "c")).unwrap_err();
+        assert_eq!((told.reason, &*told.message), ("UpgradeFailed", "b; c"));
+        assert_eq!(both(Ok(Settled::NotYet), failed.clone()), failed);
+        assert_eq!(both(failed.clone(), failed.clone()), failed);
+        let some = both(Ok(Settled::NotYet), Ok(Settled::Yes));
+        assert_eq!(some, Ok(Settled::NotYet));
+    }
+}

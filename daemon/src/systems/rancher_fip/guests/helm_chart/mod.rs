@@ -1,0 +1,443 @@
+//! The other engine for charts: HelmChart objects, which the helm-controller of RKE2 and K3s brings about.
+//!
+//! An object is fipd's by its label. It is written where it differs, the release and the object's Job tell how it stands,
+//! and to uninstall is to delete it. helm-controller upgrades a release that is there already, so that a release of the helm
+//! CLI is taken over by making the object; the other way round it is told to keep off before the object goes.
+
+mod crossing;
+mod hand_over;
+pub mod plan;
+mod standing;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use fipd_crds::{
+    helm_chart::{HelmChart, HelmChartSpec},
+    labels::{ADOPTED, FIELD_MANAGER, MANAGED_BY},
+};
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::{
+    apply,
+    chart_error::ChartError,
+    charts::Guest,
+    found::{Owner, newest, owner, revisions},
+};
+use crate::{
+    clock,
+    controller::client::{CallError, Remote, Target},
+    helm::{self, HelmError, Noted, Release as Wanted, SECRET_TYPE, Stored, Why},
+};
+use crossing::Keep;
+use plan::Whose;
+use standing::{Newest, Standing};
+
+/// Where helm-controllers look.
+const NAMESPACE: &str = "kube-system";
+
+/// The HelmCharts of a cluster; `None`: it has no such kind.
+pub struct HelmCharts(Option<Vec<HelmChart>>);
+
+/// The newest revision of a release, and the Secret that it is in.
+struct Revision {
+    name: String,
+    uid: String,
+    stored: Stored,
+}
+
+/// Whether there is more to be done soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Yes,
+    NotYet,
+}
+
+impl HelmCharts {
+    pub async fn list(remote: &Remote) -> Result<Self, CallError> {
+        let all = match remote.list(&target("", ""), "").await {
+            Ok(all) => all,
+            Err(CallError::NotFound(_)) => return Ok(Self(None)),
+            Err(error) => return Err(error),
+        };
+        let read = |object: Value| serde_json::from_value(object).ok();
+        Ok(Self(Some(all.into_iter().filter_map(read).collect())))
+    }
+
+    pub fn all(&self) -> &[HelmChart] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// The object of this name where helm-controllers look, whatever its release's namespace.
+    fn named(&self, name: &str) -> Option<&HelmChart> {
+        let named = |chart: &&HelmChart| {
+            chart.name_any() == name && chart.namespace().as_deref() == Some(NAMESPACE)
+        };
+        self.all().iter().find(named)
+    }
+
+    pub fn of(&self, namespace: &str, name: &str) -> Option<&HelmChart> {
+        plan::find(self.all(), namespace, name)
+    }
+
+    /// Whether a release can be brought by an object, as far as these say.
+    pub(super) fn check(&self, release: &Wanted) -> Result<(), ChartError> {
+        // Whatever the policy will be.
+        spec_of(release, "")?;
+        if self.0.is_none() {
+            return Err(ChartError {
+                reason: "NoHelmCharts",
+                message: "the cluster has no HelmChart kind (helm.cattle.io/v1), as RKE2 and K3s have it; the engine \"helm\" does without".to_owned(),
+            });
+        }
+        match self.named(&release.name) {
+            Some(taken) if plan::whose(taken) == Whose::Other => Err(foreign(taken)),
+            Some(_) | None => self.check_foreign(release),
+        }
+    }
+
+    /// Whether nobody else's object keeps the release.
+    pub(super) fn check_foreign(&self, release: &Wanted) -> Result<(), ChartError> {
+        match self.of(&release.namespace, &release.name) {
+            Some(chart) if plan::whose(chart) == Whose::Other => Err(foreign(chart)),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn check_chart(revision: Option<&Revision>, release: &Wanted) -> Result<(), ChartError> {
+    let refusal = revision.and_then(|one| helm::other_chart(&release.chart, &one.stored.observed));
+    match refusal {
+        Some(refusal) => Err(ChartError::of(&release.name, &HelmError::Refused(refusal))),
+        None => Ok(()),
+    }
+}
+
+impl Guest<'_> {
+    /// Brings a release to its chart, version and values.
+    pub(super) async fn bring_object(
+        &self,
+        charts: &HelmCharts,
+        release: &Wanted,
+    ) -> Result<Settled, ChartError> {
+        let target = self.place(&release.namespace, &release.name);
+        let version = Some(release.chart.version.to_string());
+        let outcome = self.try_bring_object(charts, release).await;
+        let noted = match &outcome {
+            Ok(Settled::Yes) => Noted::Done,
+            Ok(Settled::NotYet) => Noted::Running("helm-chart"),
+            Err(error) => Noted::Failed(error.reason, &error.message),
+        };
+        self.helm.noted(&target, version, noted, clock::now());
+        outcome
+    }
+
+    async fn try_bring_object(
+        &self,
+        charts: &HelmCharts,
+        release: &Wanted,
+    ) -> Result<Settled, ChartError> {
+        let name = &*release.name;
+        charts.check(release)?;
+        let revision = self.newest_revision(release).await?;
+        check_chart(revision.as_ref(), release)?;
+        match charts.of(&release.namespace, name) {
+            None => match charts.named(name) {
+                // One that fipd made for another namespace is removed before.
+                Some(taken) => Err(foreign(taken)),
+                None => self.make_object(release).await,
+            },
+            Some(chart) => self.keep_object(chart, release, revision.as_ref()).await,
+        }
+    }
+
+    async fn keep_object(
+        &self,
+        chart: &HelmChart,
+        release: &Wanted,
+        revision: Option<&Revision>,
+    ) -> Result<Settled, ChartError> {
+        let refused = |error: CallError| refused(&release.name, &error);
+        let turned = match crossing::keep(chart) {
+            Keep::Write => None,
+            Keep::Wait => return self.wait_uninstalled(chart, release),
+            Keep::Manage => Some(self.manage(chart, true).await),
+            Keep::DropFinalizer => Some(self.let_go(chart).await),
+        };
+        if let Some(turned) = turned {
+            return turned.map(|()| Settled::NotYet).map_err(refused);
+        }
+        let policy = match plan::is_policy_ours(chart) {
+            true => Some(self.policy().await.map_err(refused)?),
+            false => None,
+        };
+        let said = policy.unwrap_or(&chart.spec.failure_policy);
+        let change = plan::change(&chart.spec, &spec_of(release, said)?);
+        if let Some(change) = &change {
+            let target = target_of(chart);
+            let written = apply::put(self.remote, &target, &chart.metadata, change.clone());
+            written.await.map_err(refused)?;
+        }
+        let stored = revision.map(|revision| &revision.stored);
+        // The revisions of what another installed are not fipd's to remove.
+        let ours = plan::whose(chart) == Whose::Fipd;
+        let clears = ours && policy.is_some_and(|policy| plan::is_in_the_way(policy, stored));
+        if clears {
+            self.clear(release, revision).await.map_err(refused)?;
+        }
+        match (change, stored) {
+            (Some(_), _) => Ok(Settled::NotYet),
+            // Nobody finds out later why it failed.
+            (None, Some(stored))
+                if clears && helm::difference(release, &stored.observed).is_none() =>
+            {
+                Err(self.attempt_failed(chart, release, &standing::said(stored)))
+            }
+            (None, stored) => self.judge(chart, release, stored).await,
+        }
+    }
+
+    /// Somebody deleted the object, and it can be made anew only once helm-controller has let go of it.
+    fn wait_uninstalled(&self, chart: &HelmChart, release: &Wanted) -> Result<Settled, ChartError> {
+        let place = self.place(&release.namespace, &release.name);
+        let most = self.helm.deadline();
+        if self.helm.awaited(&place, release, clock::now()) < most {
+            return Ok(Settled::NotYet);
+        }
+        let seconds = most.as_secs();
+        let why = format!(
+            "somebody deleted it, and helm-controller has not uninstalled its release within {seconds} s: see Job {}",
+            hand_over::job(chart)
+        );
+        Err(failed(chart, &why))
+    }
+
+    /// How far helm-controller is with what the object says.
+    async fn judge(
+        &self,
+        chart: &HelmChart,
+        release: &Wanted,
+        stored: Option<&Stored>,
+    ) -> Result<Settled, ChartError> {
+        let name = &*release.name;
+        let job = self.job(chart).await;
+        let job = job.map_err(|error| refused(name, &error))?;
+        let newest = match stored {
+            None => None,
+            Some(stored) => Some(Newest {
+                stored,
+                as_wanted: match helm::difference(release, &stored.observed) {
+                    None => true,
+                    Some(Why::Values) => self
+                        .has_more_values(chart, job.as_ref())
+                        .await
+                        .map_err(|error| refused(name, &error))?,
+                    Some(_) => false,
+                },
+            }),
+        };
+        let standing = standing::standing(chart, job.as_ref(), newest);
+        let place = self.place(&release.namespace, name);
+        let awaited = self.helm.awaited(&place, release, clock::now());
+        let overdue = standing::overdue(&standing, awaited, self.helm.deadline());
+        match (standing, overdue) {
+            (Standing::Failed(why), _) => Err(self.attempt_failed(chart, release, &why)),
+            (_, Some(why)) => Err(failed(chart, &why)),
+            (Standing::Deployed, None) => Ok(Settled::Yes),
+            // The next attempt at the same hides nothing.
+            (Standing::Waiting | Standing::Running { .. } | Standing::Other { .. }, None) => {
+                let failure = self.helm.last_failure(&place, release, clock::now());
+                failure.map_or(Ok(Settled::NotYet), |why| Err(failed(chart, &why)))
+            }
+        }
+    }
+
+    /// It is told until an attempt succeeds, or something else is wanted.
+    fn attempt_failed(&self, chart: &HelmChart, release: &Wanted, why: &str) -> ChartError {
+        let place = self.place(&release.namespace, &release.name);
+        self.helm.attempt_failed(&place, release, why, clock::now());
+        failed(chart, why)
+    }
+
+    /// Whether an admin's HelmChartConfig adds values, so that those of the release need not be fipd's alone: then a Job
+    /// after fipd's last write has to do.
+    async fn has_more_values(
+        &self,
+        chart: &HelmChart,
+        job: Option<&Job>,
+    ) -> Result<bool, CallError> {
+        if !job.is_some_and(|job| standing::is_newer(job, chart)) {
+            return Ok(false);
+        }
+        let config = Target {
+            plural: "helmchartconfigs",
+            ..target_of(chart)
+        };
+        Ok(self.remote.get::<IgnoredAny>(&config).await?.is_some())
+    }
+
+    /// Whether no release of another chart is where this one is to be.
+    pub(super) async fn check_release(&self, release: &Wanted) -> Result<(), ChartError> {
+        let revision = self.newest_revision(release).await?;
+        check_chart(revision.as_ref(), release)
+    }
+
+    async fn newest_revision(&self, release: &Wanted) -> Result<Option<Revision>, ChartError> {
+        let all = revisions(self.remote, &release.namespace, &release.name).await;
+        let all = all.map_err(|error| ChartError::unreadable(&error))?;
+        let Some((name, _)) = newest(&all).and_then(plan::identity) else {
+            return Ok(None);
+        };
+        let target = apply::core("secrets", &release.namespace, name);
+        let secret: Option<Value> = self
+            .remote
+            .get(&target)
+            .await
+            .map_err(|error| ChartError::unreadable(&error))?;
+        let helms = |secret: &Value| secret.get("type") == Some(&json!(SECRET_TYPE));
+        let Some(secret) = secret.filter(helms) else {
+            return Err(ChartError {
+                reason: "ReleaseBusy",
+                message: format!("the release {:?} changed meanwhile", release.name),
+            });
+        };
+        let stored = Stored::read(&secret).map_err(|error| ChartError {
+            reason: "ReleasesUnreadable",
+            message: error.to_string(),
+        })?;
+        let (name, uid) = plan::identity(&secret).unwrap_or_default();
+        Ok(Some(Revision {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            stored,
+        }))
+    }
+
+    /// Removes a revision that failed, as `kubectl delete secret` does.
+    async fn clear(&self, release: &Wanted, revision: Option<&Revision>) -> Result<(), CallError> {
+        let Some(revision) = revision else {
+            return Ok(());
+        };
+        let (cluster, name) = (&self.name, &release.name);
+        let description = &revision.stored.description;
+        tracing::info!(%cluster, release = %name, secret = %revision.name, %description, "the revision failed, and is removed so that helm-controller tries again");
+        let secret = apply::core("secrets", &release.namespace, &revision.name);
+        self.remote.delete(&secret, &revision.uid).await
+    }
+
+    async fn policy(&self) -> Result<&'static str, CallError> {
+        let crd = Target {
+            api: "apis/apiextensions.k8s.io/v1",
+            plural: "customresourcedefinitions",
+            namespace: String::new(),
+            name: "helmcharts.helm.cattle.io".to_owned(),
+        };
+        match self.remote.get::<Value>(&crd).await {
+            Ok(crd) => Ok(plan::policy(crd.as_ref())),
+            // Whoever may not read it gets what every helm-controller knows.
+            Err(CallError::Rejected(..)) => Ok(plan::policy(None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make_object(&self, release: &Wanted) -> Result<Settled, ChartError> {
+        let (namespace, name) = (&*release.namespace, &*release.name);
+        let before = owner(self.remote, namespace, name).await;
+        let before = before.map_err(|error| ChartError::unreadable(&error))?;
+        let policy = self.policy().await;
+        let policy = policy.map_err(|error| refused(name, &error))?;
+        let mut labels = json!({ MANAGED_BY: FIELD_MANAGER });
+        if matches!(before, Some(Owner::Adopted | Owner::Other)) {
+            labels[ADOPTED] = json!("true");
+        }
+        let object = json!({
+            "apiVersion": "helm.cattle.io/v1", "kind": "HelmChart",
+            "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels },
+            "spec": spec_of(release, policy)?,
+        });
+        let made = self.remote.create(&target(NAMESPACE, name), &object).await;
+        made.map_err(|error| refused(name, &error))?;
+        tracing::info!(cluster = self.name, release = name, "made a HelmChart");
+        Ok(Settled::NotYet)
+    }
+
+    async fn job(&self, chart: &HelmChart) -> Result<Option<Job>, CallError> {
+        let name = chart.status.as_ref().map(|status| &status.job_name);
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let target = Target {
+            api: "apis/batch/v1",
+            plural: "jobs",
+            namespace: chart.namespace().unwrap_or_default(),
+            name: name.clone(),
+        };
+        self.remote.get(&target).await
+    }
+
+    pub(super) fn place(&self, namespace: &str, name: &str) -> helm::Target {
+        helm::Target {
+            cluster: self.name.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+fn spec_of(release: &Wanted, policy: &str) -> Result<HelmChartSpec, ChartError> {
+    plan::spec(release, policy).map_err(|why| ChartError {
+        reason: "ChartConfigInvalid",
+        message: format!("chart {:?}: {why}", release.name),
+    })
+}
+
+fn failed(chart: &HelmChart, why: &str) -> ChartError {
+    let (namespace, name) = (chart.namespace().unwrap_or_default(), chart.name_any());
+    let policy = &chart.spec.failure_policy;
+    ChartError {
+        reason: "HelmChartFailed",
+        message: format!("HelmChart {namespace}/{name}: {why} (failurePolicy: {policy})"),
+    }
+}
+
+fn foreign(chart: &HelmChart) -> ChartError {
+    let (namespace, name) = (chart.namespace().unwrap_or_default(), chart.name_any());
+    ChartError {
+        reason: "HelmChartForeign",
+        message: format!(
+            "HelmChart {namespace}/{name} was not made by fipd and keeps the release {name:?}: delete it, or give the chart another name"
+        ),
+    }
+}
+
+fn busy(chart: &HelmChart, what: &str) -> ChartError {
+    let (namespace, name) = (chart.namespace().unwrap_or_default(), chart.name_any());
+    ChartError {
+        reason: "ReleaseBusy",
+        message: format!("the release of HelmChart {namespace}/{name} {what}"),
+    }
+}
+
+fn refused(name: &str, error: &CallError) -> ChartError {
+    ChartError {
+        reason: "HelmChartNotWritten",
+        message: format!("chart {name:?}: {error}"),
+    }
+}
+
+fn target(namespace: &str, name: &str) -> Target {
+    Target {
+        api: "apis/helm.cattle.io/v1",
+        plural: "helmcharts",
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn target_of(chart: &HelmChart) -> Target {
+    target(&chart.namespace().unwrap_or_default(), &chart.name_any())
+}

@@ -1,0 +1,260 @@
+//! One release of a cluster with canned answers, step by step.
+
+use kube::core::ObjectMeta;
+use tokio_util::sync::CancellationToken;
+
+use super::{testing::crossed, *};
+use crate::helm::{OWNER, OWNER_LABEL};
+use crate::{
+    config,
+    controller::client::testing::{Asked, canned},
+    helm::{Helm, secret, testing::release},
+};
+
+type Answer = (&'static str, u16, &'static str);
+const GONE: Answer = ("GET", 404, "");
+const TAKEN: Answer = ("PATCH", 200, "{}");
+const DELETED: Answer = ("DELETE", 200, "{}");
+
+/// The Secrets of a release whose newest revision is the second.
+fn revisions() -> Answer {
+    let secret = secret(2, "deployed", ("purelb", "0.14.1"), &json!({}));
+    answer(&json!({ "items": [{ "metadata": secret["metadata"] }] }))
+}
+
+/// That revision.
+fn revision(status: &str, chart: &str, values: &Value) -> Answer {
+    answer(&secret(2, status, (chart, "0.14.1"), values))
+}
+
+fn answer(body: &Value) -> Answer {
+    ("GET", 200, body.to_string().leak())
+}
+
+/// What comes of it, and what was asked for it; every answer is used.
+async fn with<T>(answers: &[Answer], work: impl AsyncFnOnce(Guest<'_>) -> T) -> (T, Vec<Asked>) {
+    let dir = tempfile::tempdir().unwrap();
+    let helm = Helm::start(
+        &config::Helm::default(),
+        dir.path(),
+        CancellationToken::new(),
+    );
+    let (remote, asked) = canned(answers);
+    let guest = Guest {
+        id: "c-1".into(),
+        name: "rancher/c-1".into(),
+        kubeconfig: "",
+        remote: &remote,
+        helm: &helm,
+    };
+    let result = work(guest).await;
+    let asked = std::mem::take(&mut *asked.lock());
+    assert_eq!(asked.len(), answers.len());
+    (result, asked)
+}
+
+fn adopted(mut chart: HelmChart) -> HelmChart {
+    let labels = chart.metadata.labels.get_or_insert_default();
+    labels.insert(ADOPTED.to_owned(), "true".to_owned());
+    chart
+}
+
+fn held(mut chart: HelmChart) -> HelmChart {
+    chart.metadata.finalizers = Some(vec![crossing::FINALIZER.to_owned()]);
+    chart
+}
+
+async fn take_back(chart: HelmChart, answers: &[Answer]) -> Vec<Asked> {
+    let work = async |guest: Guest<'_>| guest.take_back(&chart).await;
+    let (result, asked) = with(answers, work).await;
+    assert_eq!(result.unwrap_err().reason, "ReleaseBusy");
+    asked
+}
+
+#[tokio::test]
+async fn a_release_is_taken_back_step_by_step_and_each_is_written_as_it_is_meant() {
+    let asked = take_back(held(crossed(false, false)), &[TAKEN]).await;
+    let off = json!({ "metadata": { "uid": "u", "annotations": { crossing::UNMANAGED: "true" } } });
+    assert_eq!(asked[0].body, off);
+
+    let answers = [revisions(), TAKEN, DELETED];
+    let asked = take_back(held(adopted(crossed(true, false))), &answers).await;
+    let mark =
+        json!({ "metadata": { "uid": "u-2", "labels": { OWNER_LABEL: OWNER, ADOPTED: "true" } } });
+    assert_eq!(asked[1].body, mark, "who took it over is known afterwards");
+    assert!(asked[1].path.ends_with("/sh.helm.release.v1.purelb.v2"));
+    assert_eq!(asked[2].body["preconditions"]["uid"], "u");
+
+    let answers = [revisions(), TAKEN, TAKEN];
+    let asked = take_back(held(crossed(true, true)), &answers).await;
+    let mark = json!({ "metadata": { "uid": "u-2", "labels": { OWNER_LABEL: OWNER } } });
+    assert_eq!(asked[1].body, mark);
+    assert_eq!(asked[2].body[2]["path"], "/metadata/finalizers/0");
+
+    take_back(held(crossed(false, true)), &[]).await;
+}
+
+async fn remove(
+    chart: Option<HelmChart>,
+    answers: &[Answer],
+) -> Result<Option<Owner>, &'static str> {
+    let charts = HelmCharts(Some(chart.into_iter().collect()));
+    let work = async |guest: Guest<'_>| guest.remove(&charts, "lb", "purelb").await;
+    let (result, _) = with(answers, work).await;
+    result.map_err(|error| error.reason)
+}
+
+/// What another installed stays, from wherever the hand-over of its object was cut off, and no object is left that
+/// helm-controller keeps off.
+#[tokio::test]
+async fn half_a_hand_over_of_what_was_taken_over_converges_when_its_cluster_is_left() {
+    let there = revisions();
+    let of = |off, deleted| Some(held(adopted(crossed(off, deleted))));
+    let stays = Ok(Some(Owner::Adopted));
+    assert_eq!(remove(of(false, false), &[]).await, stays);
+    let busy = Err("ReleaseBusy");
+    assert_eq!(
+        remove(of(true, false), &[there, TAKEN, DELETED]).await,
+        busy
+    );
+    assert_eq!(remove(of(true, true), &[there, TAKEN, TAKEN]).await, busy);
+    assert_eq!(
+        remove(of(false, true), &[]).await,
+        busy,
+        "it is uninstalled"
+    );
+    let mut marked = secret(2, "deployed", ("purelb", "0.14.1"), &json!({}));
+    marked["metadata"]["labels"][OWNER_LABEL] = json!(OWNER);
+    marked["metadata"]["labels"][ADOPTED] = json!("true");
+    let marked = answer(&json!({ "items": [marked] }));
+    assert_eq!(remove(None, &[marked]).await, stays);
+}
+
+async fn bring(
+    chart: Option<HelmChart>,
+    answers: &[Answer],
+) -> (Result<Settled, ChartError>, Vec<Asked>) {
+    let charts = HelmCharts(Some(chart.into_iter().collect()));
+    let wanted = release("https://x/charts");
+    let answers = &[&[revisions()], answers].concat();
+    with(answers, async |guest: Guest<'_>| {
+        guest.bring_object(&charts, &wanted).await
+    })
+    .await
+}
+
+/// fipd's, with what is wanted, and with a policy that fipd wrote.
+fn object(policy: &str) -> HelmChart {
+    let mut chart = testing::chart(&json!({ "jobName": "helm-install-purelb" }));
+    chart.spec = plan::spec(&release("https://x/charts"), policy).unwrap();
+    let managed = json!({ "managedFields": [{
+        "manager": "fipd", "operation": "Update", "time": "1970-01-01T00:00:10Z",
+        "fieldsV1": { "f:spec": { "f:failurePolicy": {} } },
+    }] });
+    let managed: ObjectMeta = serde_json::from_value(managed).unwrap();
+    chart.metadata.managed_fields = managed.managed_fields;
+    chart
+}
+
+#[tokio::test]
+async fn a_foreign_release_of_another_chart_is_left_alone() {
+    let other = revision("deployed", "metallb", &json!({}));
+    for chart in [None, Some(object("retry"))] {
+        let (result, _) = bring(chart, &[other]).await;
+        let error = result.unwrap_err();
+        assert_eq!(error.reason, "ReleaseForeign");
+        assert!(error.message.contains("\"metallb\""), "{}", error.message);
+    }
+}
+
+fn complete() -> Answer {
+    let job = testing::job(
+        11,
+        &json!({ "conditions": [{ "type": "Complete", "status": "True" }] }),
+    );
+    answer(&json!(job))
+}
+
+fn knows_retry() -> Answer {
+    let policy = json!({ "properties": { "failurePolicy": { "enum": ["abort", "retry"] } } });
+    let schema = json!({ "openAPIV3Schema": { "properties": { "spec": policy } } });
+    answer(&json!({ "spec": { "versions": [{ "name": "v1", "schema": schema }] } }))
+}
+
+#[tokio::test]
+async fn a_release_that_failed_is_told_though_its_job_succeeded() {
+    let failed = revision("failed", "purelb", &json!({ "a": 1 }));
+    let (result, _) = bring(Some(object("retry")), &[failed, knows_retry(), complete()]).await;
+    let error = result.unwrap_err();
+    assert_eq!(error.reason, "HelmChartFailed");
+    assert!(
+        error.message.contains("it is failed") && error.message.contains("retry"),
+        "{}",
+        error.message
+    );
+    let deployed = revision("deployed", "purelb", &json!({ "a": 1 }));
+    let answers = [deployed, knows_retry(), complete()];
+    let (result, _) = bring(Some(object("retry")), &answers).await;
+    assert_eq!(result, Ok(Settled::Yes));
+}
+
+#[tokio::test]
+async fn values_that_an_admin_adds_are_no_failure() {
+    let more = revision("deployed", "purelb", &json!({ "a": 2 }));
+    let config = answer(&json!({}));
+    let answers = [more, knows_retry(), complete(), config];
+    let (result, asked) = bring(Some(object("retry")), &answers).await;
+    assert_eq!(result, Ok(Settled::Yes));
+    let path = "/apis/helm.cattle.io/v1/namespaces/kube-system/helmchartconfigs/purelb";
+    assert_eq!(asked[4].path, path);
+    let answers = [more, knows_retry(), complete(), GONE];
+    let (result, _) = bring(Some(object("retry")), &answers).await;
+    assert_eq!(result, Ok(Settled::NotYet));
+}
+
+#[tokio::test]
+async fn why_it_failed_is_told_while_it_is_tried_again_until_it_succeeds() {
+    let failed = revision("failed", "purelb", &json!({ "a": 1 }));
+    let before = revision("deployed", "purelb", &json!({ "a": 0 }));
+    let deployed = revision("deployed", "purelb", &json!({ "a": 1 }));
+    let running = answer(&json!(testing::job(11, &json!({ "failed": 1 }))));
+    let unreadable = ("GET", 403, "no");
+    let first = [revisions(), failed, unreadable, DELETED];
+    let second = [revisions(), before, unreadable, running, GONE];
+    let third = [revisions(), deployed, unreadable, complete()];
+    let answers = [&first[..], &second, &third, &second].concat();
+    let charts = HelmCharts(Some(vec![object("abort")]));
+    let wanted = release("https://x/charts");
+    let (came, _) = with(&answers, async |guest: Guest<'_>| {
+        let mut came = Vec::new();
+        for _ in 0..4 {
+            came.push(guest.bring_object(&charts, &wanted).await);
+        }
+        came
+    })
+    .await;
+    let told = came[0].as_ref().unwrap_err();
+    assert!(told.message.contains("it is failed"), "{}", told.message);
+    assert_eq!(came[1].as_ref().unwrap_err(), told, "it is tried again");
+    assert_eq!(came[2..], [Ok(Settled::Yes), Ok(Settled::NotYet)]);
+}
+
+#[tokio::test]
+async fn a_failure_is_cleared_where_helm_controller_would_leave_it() {
+    let failed = revision("failed", "purelb", &json!({ "a": 0 }));
+    let running = answer(&json!(testing::job(11, &json!({ "failed": 1 }))));
+    let unreadable = ("GET", 403, "no");
+    let answers = [failed, unreadable, DELETED, running, GONE];
+    let (result, asked) = bring(Some(object("abort")), &answers).await;
+    assert_eq!(result, Ok(Settled::NotYet));
+    assert!(asked[3].path.ends_with("/sh.helm.release.v1.purelb.v2"));
+    assert_eq!(asked[3].body["preconditions"]["uid"], "u-2");
+    // What an admin set says what an admin wants.
+    let mut theirs = object("abort");
+    theirs.metadata.managed_fields = None;
+    let (result, _) = bring(Some(theirs), &[failed, running, GONE]).await;
+    assert_eq!(result, Ok(Settled::NotYet));
+    // The cluster got a helm-controller that knows better.
+    let (_, asked) = bring(Some(object("abort")), &[failed, knows_retry(), TAKEN]).await;
+    assert_eq!(asked[3].body["spec"]["failurePolicy"], "retry");
+}

@@ -1,0 +1,222 @@
+//! The cluster manager: keeps what the clusters that Rancher manages need to ask for addresses in step with Rancher.
+//!
+//! ```text
+//!  Rancher: Cluster, provisioning Cluster, HarvesterConfig,      Harvester: project of the machines' namespace
+//!           pools, quotas, projects, settings, CA                     |
+//!              \__________________ plan _____________________________/
+//!                                   |
+//!        guest: namespace and its label, CA, Secret per project, interface mappings, charts
+//! ```
+//!
+//! Each guest is a key of a queue of its own: one that does not answer delays no other. Everything is looked at
+//! again after a while, whether or not a watch told of a change.
+
+pub(super) mod apply;
+mod changes;
+mod chart_error;
+mod charts;
+mod found;
+mod helm_chart;
+mod home;
+mod known;
+mod lb_type;
+mod leave;
+mod moves;
+mod notes;
+mod observe;
+pub(super) mod orphan;
+mod own;
+mod plan;
+pub(super) mod quotas;
+mod reach;
+mod removal;
+mod rotate;
+mod serve;
+mod settings;
+mod status;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod trust;
+mod validate;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use self::{charts::ChartState, observe::Seen, plan::Wait, reach::Clients, removal::Removal};
+pub use self::{
+    known::COPY,
+    notes::{NOTES, Note},
+    own::Own,
+};
+use super::{Site, rancher::Data, second_look::SecondLook};
+use crate::{
+    controller::{
+        Trouble,
+        client::CallError,
+        events::Events,
+        queue::{self, Queue},
+        store::Key,
+    },
+    guests::{GuestBoard, Manager},
+    helm::Helm,
+    metrics::reconcile::counted,
+};
+
+/// Guests that are worked on at once. One that does not answer takes a place for ten seconds a minute at most.
+const AT_ONCE: usize = 64;
+const QUOTAS_AT_ONCE: usize = 16;
+/// After this time a guest is looked at again although nothing was seen to change.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// The cluster manager on one connection to Rancher.
+pub struct Guests {
+    site: Arc<Site>,
+    data: Arc<Data>,
+    events: Arc<Events>,
+    own: Own,
+    views: GuestBoard,
+    seen: Seen,
+    clients: Clients,
+    queue: Arc<Queue<Key>>,
+    quotas: Arc<Queue<Key>>,
+    charts: Arc<Queue<Key>>,
+    /// The namespace of each guest in which it has last been given everything.
+    prepared: Mutex<BTreeMap<String, String>>,
+    chart_states: Mutex<BTreeMap<String, ChartState>>,
+    removals: Mutex<BTreeMap<String, Removal>>,
+    chart_turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    helm: Option<Helm>,
+    /// What the ConfigMap said when it was last there.
+    said: Mutex<Option<Arc<BTreeMap<String, String>>>>,
+    /// Whoever changes a ConfigMap of fipd's own holds it.
+    writing: tokio::sync::Mutex<()>,
+    /// Guests whose label is missing.
+    unlabelled: SecondLook<String>,
+    /// Guests whose label for the load balancer is missing, while they have another than that means.
+    untyped: SecondLook<String>,
+}
+
+/// Why a guest is not done.
+enum Stop {
+    Wait(Wait),
+    Trouble(Trouble),
+}
+
+impl Stop {
+    fn text(&self) -> String {
+        match self {
+            Self::Wait(wait) => wait.to_string(),
+            Self::Trouble(trouble) => trouble.to_string(),
+        }
+    }
+}
+
+impl From<Wait> for Stop {
+    fn from(wait: Wait) -> Self {
+        Self::Wait(wait)
+    }
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<CallError> for Stop {
+    fn from(error: CallError) -> Self {
+        Self::Trouble(error.into())
+    }
+}
+
+impl Guests {
+    pub fn new(
+        site: Arc<Site>,
+        data: Arc<Data>,
+        events: Arc<Events>,
+        own: Own,
+        views: GuestBoard,
+        helm: Option<Helm>,
+    ) -> Arc<Self> {
+        let given = &site.session.settings.rancher_fip.cluster_manager;
+        let clients = Clients::new(given.insecure_skip_tls_verify);
+        Arc::new(Self {
+            site,
+            data,
+            events,
+            own,
+            views,
+            seen: Seen::new(),
+            clients,
+            queue: Queue::new(),
+            quotas: Queue::new(),
+            charts: Queue::new(),
+            chart_states: Mutex::default(),
+            removals: Mutex::default(),
+            prepared: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+            chart_turns: Mutex::default(),
+            helm,
+            said: Mutex::default(),
+            unlabelled: SecondLook::default(),
+            untyped: SecondLook::default(),
+        })
+    }
+
+    /// Watches and works until the session ends.
+    pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        let manager: Arc<dyn Manager> = Arc::<Self>::clone(self);
+        let manager = Arc::downgrade(&manager);
+        self.views.managed_by(&self.site.name, manager);
+        observe::watch(self, tasks);
+        tasks.spawn(Arc::clone(self).run());
+    }
+
+    async fn run(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        // A guest that is not wanted any more is known by the notes; a project by its quota. What is not listed yet would be
+        // taken from the guests.
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = async {
+                self.data.clusters.completed().await;
+                self.seen.maps.completed().await;
+                self.seen.quotas.completed().await;
+                self.seen.ca.completed().await;
+                self.data.pools.completed().await;
+                self.data.projects.completed().await;
+            } => {}
+        }
+        self.everything_changed();
+        let (all, quotas, charts) = (Arc::clone(&self), Arc::clone(&self), Arc::clone(&self));
+        let guests = queue::run(
+            Arc::clone(&self.queue),
+            AT_ONCE,
+            cancel.clone(),
+            counted(&self.site.system, "cluster", move |key| {
+                Arc::clone(&all).reconcile(key)
+            }),
+        );
+        let quotas = queue::run(
+            Arc::clone(&self.quotas),
+            QUOTAS_AT_ONCE,
+            cancel.clone(),
+            counted(&self.site.system, "quotasecrets", move |key| {
+                Arc::clone(&quotas).reconcile_quota(key)
+            }),
+        );
+        let charts = queue::run(
+            Arc::clone(&self.charts),
+            AT_ONCE,
+            cancel,
+            counted(&self.site.system, "charts", move |key| {
+                Arc::clone(&charts).reconcile_charts(key)
+            }),
+        );
+        let sweeps = Arc::clone(&self).keep_swept();
+        tokio::join!(guests, quotas, charts, sweeps);
+    }
+}

@@ -1,0 +1,74 @@
+//! What guests are told of fipd itself: its URL, and the CA of its certificate.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use crate::{controller::Trouble, foreign_file, systems::rancher_fip::api_service::plan::Door};
+
+/// What others are told of fipd itself.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// The URL by which others reach it.
+    pub url: Option<String>,
+    /// What its certificate is of where that is its own: TLS for these ends here.
+    pub names: BTreeSet<String>,
+    /// The CA that its certificate is of; `None` where the certificate is somebody else's.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate chain that it serves where that is somebody else's.
+    pub cert_file: Option<PathBuf>,
+    /// The port of a listener with the API for addresses that others reach without TLS.
+    pub plain: Option<u16>,
+    /// Where it listens.
+    pub listen: Option<SocketAddr>,
+}
+
+impl Own {
+    /// How others reach the API for addresses.
+    pub fn door(&self) -> Door {
+        Door {
+            url: self.url.clone(),
+            plain: self.plain,
+            listen: self.listen,
+        }
+    }
+
+    /// The CA of its certificate, PEM; empty where that is somebody else's.
+    ///
+    /// Where it cannot be read nothing may be written: a guest that is sent to fipd and does not trust it is cut off.
+    pub(super) async fn ca(&self) -> Result<String, Trouble> {
+        match &self.ca_file {
+            Some(file) => read(file).await,
+            None => Ok(String::new()),
+        }
+    }
+}
+
+async fn read(file: &Path) -> Result<String, Trouble> {
+    let unreadable = |why: String| Trouble::internal(format!("{}: {why}", file.display()));
+    let text = foreign_file::read_text(file, foreign_file::LONGEST).await;
+    let text = text.map_err(|error| unreadable(error.to_string()))?;
+    if text.trim().is_empty() {
+        return Err(unreadable("it is empty".to_owned()));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_ca_that_cannot_be_read_is_none_that_a_guest_is_told_to_do_without() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("ca.crt");
+        let said = read(&file).await.expect_err("it is not there").to_string();
+        assert!(said.contains("ca.crt"), "{said}");
+        std::fs::write(&file, "\n").expect("written");
+        assert!(read(&file).await.is_err());
+        std::fs::write(&file, "A\n").expect("written");
+        assert_eq!(read(&file).await.ok().as_deref(), Some("A\n"));
+    }
+}

@@ -1,0 +1,394 @@
+//! What a guest is to have, from everything that is known of it, or why that is not known yet.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fipd_crds::{
+    floating_ip::{FloatingIPPool, pool_name},
+    labels::{
+        APP_NAMESPACE, CONFIG_NAME, DEFAULT_NETWORK, HARVESTER_CLUSTER_ID_KEY, LOAD_BALANCER_TYPE,
+        METALLB, PROJECT_ID, PURELB,
+    },
+};
+
+use super::{
+    settings::{Release, Settings},
+    validate::{Hosting, Machine, Provisioned},
+};
+use crate::{
+    controller::store::Key,
+    systems::rancher_fip::{
+        clusters::{LoadBalancer, RancherCluster},
+        rancher::annotation,
+    },
+};
+
+/// Why a guest does not have everything yet. All of them are looked at again, whether or not somebody is seen to
+/// change something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wait {
+    #[error("there is no Secret {0} with a kubeconfig yet; Rancher makes it")]
+    NoKubeconfig(String),
+    #[error("{0}")]
+    BadKubeconfig(String),
+    #[error(
+        "Rancher's account may not read the cluster yet, which is so while it is deployed: {0}"
+    )]
+    StillDeploying(String),
+    #[error("the kubeconfig leads to Rancher's own cluster")]
+    WrongCluster,
+    #[error("the cluster does not answer: {0}")]
+    Unreachable(String),
+    #[error("Rancher has no provisioning.cattle.io Cluster for it yet")]
+    NoProvisioningCluster,
+    #[error(
+        "cloudCredentialSecretName = {0:?} of its provisioning.cattle.io Cluster is not NAMESPACE:NAME"
+    )]
+    BadCredentialName(String),
+    #[error("none of its machine pools has the control-plane role and a HarvesterConfig")]
+    NoControlPlanePool,
+    #[error("there is no HarvesterConfig {0} yet")]
+    NoMachineConfig(String),
+    #[error("HarvesterConfig {0} names no network")]
+    NoNetwork(String),
+    #[error(
+        "Secret {0} of its cloud credential does not exist or has no {HARVESTER_CLUSTER_ID_KEY}"
+    )]
+    NoCredential(String),
+    #[error("Rancher has no cluster {0}, which its cloud credential names as its Harvester")]
+    NoHarvester(String),
+    #[error("Harvester cluster {harvester}: {why}")]
+    Harvester { harvester: String, why: String },
+    #[error("namespace {0} of its machines does not exist in the Harvester cluster")]
+    NoMachineNamespace(String),
+    #[error(
+        "namespace {0} of its machines has no annotation {PROJECT_ID} in the Harvester cluster: move it into a project"
+    )]
+    NoProject(String),
+    #[error("Rancher has no project {0}")]
+    UnknownProject(String),
+    #[error("project {0} has no FloatingIPProjectQuota")]
+    NoQuota(String),
+    #[error("no project of the cluster has a FloatingIPProjectQuota")]
+    NoQuotas,
+    #[error(
+        "no FloatingIPPool with the annotation {DEFAULT_NETWORK}: \"true\" names the cluster as targetCluster"
+    )]
+    NoDefaultPool,
+    #[error("Rancher has no namespace {0}, where fipd notes which clusters it wrote to: make it")]
+    NoAppNamespace(String),
+    #[error(
+        "nobody said where guests find the API for addresses: set [api] advertise, or RancherFipApiServerURL in ConfigMap {APP_NAMESPACE}/{CONFIG_NAME}"
+    )]
+    NoApiUrl,
+    #[error(
+        "ConfigMap {0}/{CONFIG_NAME} is gone; what it said holds, and nothing moves: make it again, without keys where none of them is to hold, or write its keys into [cluster.rancher-fip.cluster-manager]"
+    )]
+    NoSettings(String),
+    #[error("its label changed meanwhile")]
+    LabelChanged,
+    #[error(
+        "label {LOAD_BALANCER_TYPE}: {said:?} is not known, and fipd installed {installed} there, which stays; allowed are {PURELB:?} and {METALLB:?}"
+    )]
+    LbTypeInvalid {
+        said: String,
+        installed: LoadBalancer,
+    },
+    #[error(
+        "the label {LOAD_BALANCER_TYPE} is gone, and fipd installed {installed} there; it is replaced by {} if the label still is gone in a minute. {:?} keeps it, {:?} replaces it at once",
+        installed.other(), installed.as_str(), installed.other().as_str()
+    )]
+    LbTypeGone { installed: LoadBalancer },
+    #[error("its charts are being uninstalled")]
+    ChartsLeaving,
+    #[error("{0}")]
+    Chart(String),
+}
+
+impl Wait {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoKubeconfig(_) => "NoKubeconfig",
+            Self::BadKubeconfig(_) => "BadKubeconfig",
+            Self::StillDeploying(_) => "StillDeploying",
+            Self::WrongCluster => "WrongCluster",
+            Self::Unreachable(_) => "Unreachable",
+            Self::NoProvisioningCluster => "NoProvisioningCluster",
+            Self::BadCredentialName(_) => "BadCredentialName",
+            Self::NoControlPlanePool => "NoControlPlanePool",
+            Self::NoMachineConfig(_) => "NoMachineConfig",
+            Self::NoNetwork(_) => "NoNetwork",
+            Self::NoCredential(_) => "NoCredential",
+            Self::NoHarvester(_) => "NoHarvester",
+            Self::Harvester { .. } => "HarvesterUnreachable",
+            Self::NoMachineNamespace(_) => "NoMachineNamespace",
+            Self::NoProject(_) => "NoProject",
+            Self::UnknownProject(_) => "UnknownProject",
+            Self::NoQuota(_) | Self::NoQuotas => "NoQuota",
+            Self::NoDefaultPool => "NoDefaultPool",
+            Self::NoAppNamespace(_) => "NoAppNamespace",
+            Self::NoApiUrl => "NoApiUrl",
+            Self::NoSettings(_) => "SettingsGone",
+            Self::LabelChanged => "LabelChanged",
+            Self::LbTypeInvalid { .. } => "LbTypeInvalid",
+            Self::LbTypeGone { .. } => "LbTypeGone",
+            Self::ChartsLeaving => "ChartsLeaving",
+            Self::Chart(_) => "ChartNotRemoved",
+        }
+    }
+
+    /// When it is looked at again at the latest. What is seen to change wakes it earlier, where there is a watch.
+    pub fn pause(&self) -> Duration {
+        let seconds = match self {
+            Self::Unreachable(_)
+            | Self::Harvester { .. }
+            | Self::Chart(_)
+            | Self::ChartsLeaving
+            | Self::LabelChanged
+            | Self::LbTypeGone { .. } => 30,
+            Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
+            // No watch tells of these.
+            Self::NoMachineNamespace(_) | Self::NoProject(_) | Self::NoAppNamespace(_) => 60,
+            Self::NoKubeconfig(_)
+            | Self::StillDeploying(_)
+            | Self::NoProvisioningCluster
+            | Self::BadCredentialName(_)
+            | Self::NoControlPlanePool
+            | Self::NoMachineConfig(_)
+            | Self::NoNetwork(_)
+            | Self::NoHarvester(_)
+            | Self::UnknownProject(_)
+            | Self::NoQuota(_)
+            | Self::NoQuotas
+            | Self::NoDefaultPool
+            | Self::NoApiUrl
+            | Self::NoSettings(_)
+            | Self::LbTypeInvalid { .. } => 120,
+        };
+        Duration::from_secs(seconds)
+    }
+}
+
+/// Where a guest runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    BareMetal,
+    Harvester {
+        /// Rancher's id and display name of the Harvester cluster.
+        id: String,
+        display_name: String,
+        /// The networks of the machines, in order; not empty.
+        networks: Vec<String>,
+        /// The project of the machines' namespace.
+        project: Result<String, Wait>,
+    },
+}
+
+/// A project of Rancher with the namespace it is in, which is the id of the cluster that owns it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Project {
+    pub id: String,
+    pub namespace: String,
+}
+
+/// What is known of a guest.
+pub struct Facts<'a> {
+    pub id: &'a str,
+    pub cluster: &'a RancherCluster,
+    pub home: &'a Result<Home, Wait>,
+    pub pools: &'a [(Key, Arc<FloatingIPPool>)],
+    pub projects: &'a [Project],
+    /// Whether the project has a quota that is there to stay.
+    pub has_quota: &'a dyn Fn(&str) -> bool,
+    pub settings: &'a Settings,
+    /// PEM.
+    pub ca: &'a str,
+}
+
+/// What a guest is to have, and why that is not all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub desired: Desired,
+    pub wait: Option<Wait>,
+}
+
+/// What a guest is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Desired {
+    pub namespace: String,
+    /// PEM; `None`: no Secret for it.
+    pub ca: Option<String>,
+    /// Real pool names to the interface of the nodes; `None`: not known yet.
+    pub mappings: Option<BTreeMap<String, String>>,
+    /// The project that the namespace is marked with.
+    pub label: Option<String>,
+    pub access: Vec<Access>,
+    pub releases: Vec<Release>,
+}
+
+/// The right of a guest to ask for addresses of a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub project: Project,
+    pub api_url: String,
+    /// Rancher's id of the guest.
+    pub cluster: String,
+    /// The pool of Services that name none.
+    pub pool: String,
+    pub load_balancer: LoadBalancer,
+}
+
+/// A guest on Harvester, as far as Rancher's own cluster says.
+pub struct OnHarvester<'a> {
+    /// Namespace and name of the cloud credential's Secret.
+    pub credential: &'a (String, String),
+    pub machine: &'a Machine,
+}
+
+/// Where a guest runs, as far as Rancher's own cluster says: what is left is to ask the Harvester cluster.
+pub fn hosted<'a>(
+    provisioned: Option<&'a Provisioned>,
+    machine: Option<&'a Machine>,
+) -> Result<Option<OnHarvester<'a>>, Wait> {
+    match provisioned.map(|provisioned| &provisioned.hosting) {
+        None => Err(Wait::NoProvisioningCluster),
+        Some(Hosting::BareMetal) => Ok(None),
+        Some(Hosting::Unclear(text)) => Err(Wait::BadCredentialName(text.clone())),
+        Some(Hosting::Harvester { machine: None, .. }) => Err(Wait::NoControlPlanePool),
+        Some(Hosting::Harvester {
+            credential,
+            machine: Some(name),
+        }) => match machine {
+            None => Err(Wait::NoMachineConfig(name.clone())),
+            Some(machine) if machine.networks.is_empty() => Err(Wait::NoNetwork(name.clone())),
+            Some(machine) => Ok(Some(OnHarvester {
+                credential,
+                machine,
+            })),
+        },
+    }
+}
+
+/// What the guest is to have.
+pub fn plan(facts: &Facts<'_>) -> Plan {
+    let Facts { settings, .. } = facts;
+    let mut desired = Desired {
+        namespace: settings.namespace.clone(),
+        ca: (!facts.ca.is_empty()).then(|| facts.ca.to_owned()),
+        mappings: None,
+        label: None,
+        access: vec![],
+        releases: settings.releases(facts.cluster.load_balancer),
+    };
+    let wait = match facts.home {
+        Err(wait) => Err(wait.clone()),
+        Ok(Home::BareMetal) => facts.on_bare_metal(&mut desired),
+        Ok(Home::Harvester {
+            id,
+            display_name,
+            networks,
+            project,
+        }) => facts.on_harvester(&mut desired, (id, display_name), networks, project),
+    };
+    Plan {
+        desired,
+        wait: wait.err(),
+    }
+}
+
+impl Facts<'_> {
+    fn on_bare_metal(&self, desired: &mut Desired) -> Result<(), Wait> {
+        let names = (self.id, &*self.cluster.display_name);
+        desired.mappings = Some(mappings(self.pools, names));
+        let owned = self.projects.iter();
+        let projects: Vec<&Project> = owned
+            .filter(|project| project.namespace == self.id && (self.has_quota)(&project.id))
+            .collect();
+        let mut ours = self.pools.iter().filter(|(_, pool)| targets(pool, names));
+        let default = ours.find(|(_, pool)| {
+            annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true")
+        });
+        let Some((pool, _)) = default else {
+            return Err(Wait::NoDefaultPool);
+        };
+        if projects.is_empty() {
+            return Err(Wait::NoQuotas);
+        }
+        for project in projects {
+            let access = self.access(project, pool.name.to_string())?;
+            desired.access.push(access);
+        }
+        Ok(())
+    }
+
+    fn on_harvester(
+        &self,
+        desired: &mut Desired,
+        harvester: (&str, &str),
+        networks: &[String],
+        project: &Result<String, Wait>,
+    ) -> Result<(), Wait> {
+        desired.mappings = Some(mappings(self.pools, harvester));
+        let id = project.clone()?;
+        let mut known = self.projects.iter().filter(|project| project.id == id);
+        let Some(project) = known.next() else {
+            return Err(Wait::UnknownProject(id));
+        };
+        desired.label = Some(id.clone());
+        if !(self.has_quota)(&id) {
+            return Err(Wait::NoQuota(id));
+        }
+        let pool = pool_of(self.pools, harvester, networks);
+        desired.access.push(self.access(project, pool)?);
+        Ok(())
+    }
+
+    fn access(&self, project: &Project, pool: String) -> Result<Access, Wait> {
+        let api_url = self.settings.api_url.clone().ok_or(Wait::NoApiUrl)?;
+        Ok(Access {
+            project: project.clone(),
+            api_url,
+            cluster: self.id.to_owned(),
+            pool,
+            load_balancer: self.cluster.load_balancer,
+        })
+    }
+}
+
+/// Whether the pool is for the cluster of this id and display name.
+fn targets(pool: &FloatingIPPool, (id, display_name): (&str, &str)) -> bool {
+    let target = &*pool.spec.target_cluster;
+    !target.is_empty() && (target == id || target == display_name)
+}
+
+fn mappings(pools: &[(Key, Arc<FloatingIPPool>)], names: (&str, &str)) -> BTreeMap<String, String> {
+    let ours = pools.iter().filter(|(_, pool)| targets(pool, names));
+    let entry = |(key, pool): &(Key, Arc<FloatingIPPool>)| {
+        let interface = pool.spec.target_network_interface.clone();
+        (key.name.to_string(), interface)
+    };
+    ours.map(entry).collect()
+}
+
+/// The pool of the first of the networks that has one, by its real name; without any the name that such a pool
+/// would have by convention.
+fn pool_of(
+    pools: &[(Key, Arc<FloatingIPPool>)],
+    (id, display_name): (&str, &str),
+    networks: &[String],
+) -> String {
+    let of = |network: &String| {
+        let conventional = pool_name(display_name, network);
+        let fits = pools.iter().filter(|(_, pool)| {
+            targets(pool, (id, display_name)) && pool.spec.target_network == *network
+        });
+        let names: Vec<String> = fits.map(|(key, _)| key.name.to_string()).collect();
+        let usual = names.iter().find(|name| **name == conventional);
+        usual.or(names.first()).cloned()
+    };
+    let first = networks.first().map_or("", String::as_str);
+    let found = networks.iter().find_map(of);
+    found.unwrap_or_else(|| pool_name(display_name, first))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! One guest: what it is to have is found out, written, and told.
+
+use std::sync::Arc;
+
+use fipd_crds::labels::{DISABLED, ENABLED, RANCHER_FIP};
+use k8s_openapi::jiff;
+
+use super::{
+    AGAIN, Guests, Stop, apply,
+    charts::Charts,
+    found::Found,
+    lb_type,
+    plan::{self, Facts, Plan, Wait},
+    status::{self, INSTALLING, reference},
+};
+use crate::{
+    clock,
+    controller::{
+        queue::Next,
+        store::{Key, Seen as Object},
+    },
+    guests::{News, Phase, Says},
+    systems::rancher_fip::clusters::{RancherCluster, Standing},
+};
+
+impl Guests {
+    pub(super) async fn reconcile(self: Arc<Self>, key: Key) -> Next {
+        let id = &*key.name;
+        match self.data.clusters.seen(&key) {
+            // It may mean anything: everything stays as it is.
+            Some(Object::Malformed(_)) => Next::Done,
+            None => self.gone(id).await,
+            Some(Object::Good(cluster)) => match cluster.standing() {
+                Standing::Guest => self.serve(id, &cluster).await,
+                Standing::Off => self.leave(id, &cluster, true).await,
+                Standing::Silent => self.leave(id, &cluster, false).await,
+                Standing::Unclear(value) => self.freeze(id, &cluster, value),
+            },
+        }
+    }
+
+    /// Nothing is changed there until somebody says what is meant.
+    fn freeze(&self, id: &str, cluster: &RancherCluster, value: &str) -> Next {
+        self.unlabelled.forget(&id.to_owned());
+        let text = format!(
+            "label {RANCHER_FIP}: {value:?} is not known; allowed are {ENABLED:?}, and {DISABLED:?} or no label; nothing is changed there until it is one of these"
+        );
+        let says = Says::new(Phase::Waiting, "LabelInvalid", text);
+        self.say(id, cluster, None, says);
+        Next::Done
+    }
+
+    async fn serve(&self, id: &str, cluster: &RancherCluster) -> Next {
+        self.unlabelled.forget(&id.to_owned());
+        let (says, plan, next) = match self.try_serve(id, cluster).await {
+            Ok(plan) => {
+                let charts = self.charts_of(id, &plan.desired.releases);
+                let says = status::says(plan.wait.as_ref(), charts);
+                let pause = plan.wait.as_ref().map_or(AGAIN, Wait::pause);
+                (says, Some(plan), Next::After(pause))
+            }
+            Err(Stop::Wait(wait)) => (status::waiting(&wait), None, Next::After(wait.pause())),
+            Err(Stop::Trouble(trouble)) => {
+                let next = trouble.next("Cluster", &Key::new("", id));
+                let says = Says::new(Phase::Failed, "WriteFailed", trouble.to_string());
+                (says, None, next)
+            }
+        };
+        self.say(id, cluster, plan.as_ref(), says);
+        next
+    }
+
+    /// Brings the guest in step with what is known of it.
+    async fn try_serve(&self, id: &str, cluster: &RancherCluster) -> Result<Plan, Stop> {
+        self.keep_said().await?;
+        let settings = self.settings_of(id);
+        let gone = || Wait::NoSettings(self.app_namespace().to_owned());
+        if settings.unknown {
+            return Err(gone().into());
+        }
+        let remote = self
+            .clients
+            .of(&self.data, id, &cluster.display_name)
+            .await?;
+        let marks = match lb_type::may_replace(cluster, &settings) {
+            true => Found::read(&remote).await?.marks,
+            false => Vec::new(),
+        };
+        let (cluster, held) = &self.typed(id, cluster, &settings, &marks).await?;
+        let home = match self.home(id, cluster).await {
+            Ok(home) => Ok(home),
+            Err(Stop::Wait(wait)) => Err(wait),
+            Err(stop) => return Err(stop),
+        };
+        let ca = self.ca(&settings).await?;
+        let mut plan = plan::plan(&Facts {
+            id,
+            cluster,
+            home: &home,
+            pools: &self.data.pools.all(),
+            projects: &self.projects(),
+            has_quota: &|project| self.seen.has_quota(project),
+            settings: &settings,
+            ca: &ca,
+        });
+        if settings.held && plan.wait.is_none() {
+            plan.wait = Some(gone());
+        }
+        if let Some(held) = held {
+            plan.wait = Some(held.clone());
+        }
+        let mut secrets = Vec::new();
+        for access in &plan.desired.access {
+            self.still_has_quota(&access.project.id)?;
+            secrets.push(apply::local(&self.data.remote, &access.project).await?);
+        }
+        self.note(id, &remote, &plan.desired).await?;
+        // Reading all that may have taken a while, and what is removed meanwhile must not come back.
+        for access in &plan.desired.access {
+            self.still_has_quota(&access.project.id)?;
+        }
+        let now = jiff::Timestamp::now().round(jiff::Unit::Second);
+        let now = now.map_or_else(|_| String::new(), |now| now.to_string());
+        apply::guest(&remote, &plan.desired, &secrets, &now).await?;
+        for before in self.noted(id).iter().flat_map(|note| &note.before) {
+            apply::keep_up(&remote, before, &plan.desired, &secrets).await?;
+        }
+        self.note_home(id, &home, &plan);
+        self.note_prepared(id, &plan);
+        self.charts.add(Key::new("", id));
+        let charts = self.charts_of(id, &plan.desired.releases);
+        if plan.wait.is_none() && charts == Charts::Done {
+            self.arrive(id, &remote, &settings).await?;
+        }
+        Ok(plan)
+    }
+
+    fn still_has_quota(&self, project: &str) -> Result<(), Wait> {
+        match self.seen.has_quota(project) {
+            true => Ok(()),
+            false => Err(Wait::NoQuota(project.to_owned())),
+        }
+    }
+
+    /// Releases may be removed for others in the guest's namespace, once all that these need is there. Where it moves from
+    /// none, what it waits for is the same before and after.
+    fn note_prepared(&self, id: &str, plan: &Plan) {
+        let moves = self.noted(id).is_some_and(|note| !note.before.is_empty());
+        let mut prepared = self.prepared.lock();
+        match plan.wait.is_some() && moves {
+            true => prepared.remove(id),
+            false => prepared.insert(id.to_owned(), plan.desired.namespace.clone()),
+        };
+    }
+
+    pub(super) fn say(&self, id: &str, cluster: &RancherCluster, plan: Option<&Plan>, says: Says) {
+        let (phase, reason, message) = (says.phase, says.reason, says.message.clone());
+        let news = News {
+            rancher: &self.site.name,
+            id,
+            display_name: &cluster.display_name,
+            load_balancer: cluster.load_balancer.as_str(),
+            says,
+            has: plan.map(status::described),
+        };
+        if !self.views.say(news, clock::now()) {
+            return;
+        }
+        tracing::info!(
+            cluster = id,
+            name = cluster.display_name,
+            phase = phase.as_str(),
+            reason,
+            why = message,
+            "guest"
+        );
+        let object = reference(id, cluster);
+        match phase {
+            Phase::Ready => self.events.normal(&object, "FloatingIPsReady", message),
+            Phase::Waiting if reason == INSTALLING => self.events.normal(&object, reason, message),
+            Phase::Leaving | Phase::Left => self.events.normal(&object, reason, message),
+            Phase::Waiting | Phase::Failed => self.events.warning(&object, reason, message),
+        }
+    }
+}

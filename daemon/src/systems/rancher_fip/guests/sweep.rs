@@ -1,0 +1,261 @@
+//! Secrets of projects without a quota, left behind while nobody looked: removed at start and every six hours. Where
+//! it is not certain that a quota is missing, nothing is.
+
+use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
+
+use fipd_crds::{floating_ip::FloatingIPProjectQuota, labels::PROJECT_SECRET_PREFIX};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::{Guests, Stop, apply, orphan::left_by, quotas};
+use crate::{
+    clusters::{CallError, adoption::complete_list},
+    controller::client::{CallError as RemoteError, Remote},
+    systems::rancher_fip::clusters::RancherCluster,
+};
+
+const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// A sweep that did not find out what it needs is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// A Secret with the name of a project's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    namespace: String,
+    name: String,
+    uid: String,
+    version: String,
+}
+
+impl Guests {
+    /// Sweeps until the session ends.
+    pub(super) async fn keep_swept(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            let pause = match self.sweep().await {
+                Ok(()) => PERIOD,
+                Err(why) => {
+                    tracing::warn!(
+                        why,
+                        "Secrets left behind were not looked for; it is tried again"
+                    );
+                    AGAIN
+                }
+            };
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Secrets are listed before quotas: one that is made meanwhile, with its quota, is in no list.
+    async fn sweep(&self) -> Result<(), String> {
+        let local = self.fresh_secrets().await.map_err(text)?;
+        let ours = |found: &Found| self.is_of_rancher(&found.namespace);
+        let local: Vec<Found> = local.into_iter().filter(ours).collect();
+        let guests = self.data.clusters.all().into_iter();
+        let guests = guests.filter(|(_, cluster)| cluster.is_guest());
+        let lists = guests.map(|(key, cluster)| async move {
+            let listed = self.secrets_of(&key.name, &cluster).await;
+            listed.map_err(|why| skipped(&key.name, &why)).ok()
+        });
+        let guests = futures::future::join_all(lists).await;
+        let quotas = self.fresh_quotas().await.map_err(text)?;
+        let rancher = &self.data.remote;
+        for found in orphans(local, &quotas)? {
+            remove(rancher, rancher, &found).await.map_err(text)?;
+        }
+        let sweeps = guests.into_iter().flatten().map(|(id, remote, found)| {
+            let quotas = &quotas;
+            async move {
+                if let Err(why) = remove_all(rancher, &remote, found, quotas).await {
+                    skipped(&id, &why);
+                }
+            }
+        });
+        futures::future::join_all(sweeps).await;
+        Ok(())
+    }
+
+    /// The Secrets of projects in a guest, and the way to it.
+    async fn secrets_of(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+    ) -> Result<(String, Remote, Vec<Found>), String> {
+        let remote = self.clients.of(&self.data, id, &cluster.display_name).await;
+        let remote = remote.map_err(|stop: Stop| stop.text())?;
+        let mut named = Vec::new();
+        for namespace in self.places_of(id) {
+            let all = apply::core("secrets", &namespace, "");
+            let listed = remote.list_meta(&all, "").await.map_err(text)?;
+            named.extend(listed.iter().filter_map(|object| found(&namespace, object)));
+        }
+        Ok((id.to_owned(), remote, named))
+    }
+
+    /// Projects are in the namespaces of their clusters, and so are their Secrets.
+    fn is_of_rancher(&self, namespace: &str) -> bool {
+        let cluster = self
+            .data
+            .clusters
+            .keys()
+            .iter()
+            .any(|key| *key.name == *namespace);
+        cluster
+            || self
+                .projects()
+                .iter()
+                .any(|project| project.namespace == namespace)
+    }
+
+    async fn fresh_quotas(&self) -> Result<BTreeSet<String>, CallError> {
+        let session = &self.site.session;
+        let api: Api<PartialObjectMeta<FloatingIPProjectQuota>> = Api::all(session.client.clone());
+        let keep = |quota: PartialObjectMeta<FloatingIPProjectQuota>| Some(quota.name_any());
+        let params = ListParams::default();
+        let listed = complete_list(session, &api, params, "list quotas", keep).await?;
+        session.verify_identity().await?;
+        Ok(listed.into_iter().collect())
+    }
+
+    async fn fresh_secrets(&self) -> Result<Vec<Found>, CallError> {
+        let session = &self.site.session;
+        let api: Api<PartialObjectMeta<Secret>> = Api::all(session.client.clone());
+        let keep = |secret: PartialObjectMeta<Secret>| {
+            let name = secret.name_any();
+            name.starts_with(PROJECT_SECRET_PREFIX).then(|| Found {
+                namespace: secret.namespace().unwrap_or_default(),
+                uid: secret.uid().unwrap_or_default(),
+                version: secret.resource_version().unwrap_or_default(),
+                name,
+            })
+        };
+        complete_list(session, &api, ListParams::default(), "list Secrets", keep).await
+    }
+}
+
+fn found(namespace: &str, object: &Value) -> Option<Found> {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+    Some(Found {
+        namespace: namespace.to_owned(),
+        name: text("/metadata/name")?.to_owned(),
+        uid: text("/metadata/uid")?.to_owned(),
+        version: text("/metadata/resourceVersion")?.to_owned(),
+    })
+}
+
+async fn remove_all(
+    rancher: &Remote,
+    guest: &Remote,
+    found: Vec<Found>,
+    quotas: &BTreeSet<String>,
+) -> Result<(), String> {
+    for found in orphans(found, quotas)? {
+        remove(rancher, guest, &found).await.map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Deletes the Secret that was listed, unless its project got a quota or somebody changed it since.
+async fn remove(rancher: &Remote, holder: &Remote, found: &Found) -> Result<(), RemoteError> {
+    let Some(project) = found.name.strip_prefix(PROJECT_SECRET_PREFIX) else {
+        return Ok(());
+    };
+    let quota = rancher.get::<IgnoredAny>(&quotas::target(project)).await?;
+    if quota.is_some() {
+        return Ok(());
+    }
+    let target = apply::core("secrets", &found.namespace, &found.name);
+    let removed = holder.delete_version(&target, &found.uid, &found.version);
+    match removed.await {
+        Err(RemoteError::Conflict(..)) => return Ok(()),
+        other => other?,
+    }
+    let (namespace, name) = (&*found.namespace, &*found.name);
+    tracing::info!(
+        namespace,
+        name,
+        "removed a Secret of a project without quota"
+    );
+    Ok(())
+}
+
+fn skipped(cluster: &str, why: &str) {
+    tracing::warn!(
+        cluster,
+        why,
+        "Secrets left behind there stay until the next sweep"
+    );
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// Those whose project has no quota. No quota at all says that the list is wrong rather than that all are gone.
+fn orphans(found: Vec<Found>, quotas: &BTreeSet<String>) -> Result<Vec<Found>, String> {
+    if quotas.is_empty() {
+        return Err("there is no FloatingIPProjectQuota at all".to_owned());
+    }
+    let has_quota = |project: &str| quotas.contains(project);
+    let is_orphan = |one: &Found| left_by(&one.name, has_quota).is_some();
+    Ok(found.into_iter().filter(is_orphan).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::controller::client::testing::canned;
+
+    #[test]
+    fn only_secrets_of_projects_without_quota_are_orphans_and_none_where_there_is_no_quota() {
+        let found = |name: &str| Found {
+            namespace: "c-1".into(),
+            name: name.into(),
+            uid: "u".into(),
+            version: "7".into(),
+        };
+        let all = [
+            "rancher-fip-config-p-1",
+            "rancher-fip-config-p-2",
+            "cacerts",
+            "rancher-fip-config-",
+        ];
+        let all: Vec<Found> = all.map(found).into();
+        let quotas = BTreeSet::from(["p-1".to_owned()]);
+        assert_eq!(
+            orphans(all.clone(), &quotas),
+            Ok(vec![found("rancher-fip-config-p-2")])
+        );
+        assert!(orphans(all, &BTreeSet::new()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_deleted_only_as_it_was_listed_and_while_there_is_no_quota() {
+        let found = Found {
+            namespace: "c-1".into(),
+            name: "rancher-fip-config-p-1".into(),
+            uid: "u".into(),
+            version: "7".into(),
+        };
+        let (remote, asked) = canned(&[("GET", 200, "{}")]);
+        remove(&remote, &remote, &found).await.unwrap();
+        assert_eq!(asked.lock().len(), 1, "a quota that came meanwhile");
+
+        let (remote, asked) = canned(&[("GET", 404, "{}"), ("DELETE", 200, "{}")]);
+        remove(&remote, &remote, &found).await.unwrap();
+        let body = asked.lock().pop().unwrap().body;
+        let only = json!({ "uid": "u", "resourceVersion": "7" });
+        assert_eq!(body["preconditions"], only);
+
+        let (remote, asked) = canned(&[("GET", 403, "{}")]);
+        remove(&remote, &remote, &found).await.unwrap_err();
+        assert_eq!(asked.lock().len(), 1, "nothing is deleted on a doubt");
+    }
+}

@@ -1,0 +1,56 @@
+//! Who serves the clusters of the family: fipd for as long as it holds the Leases of the original programs.
+
+use std::sync::Arc;
+
+use fipd_core::{System, Text};
+use fipd_crds::labels::{API_SERVER_LEASE, MANAGER_LEASE};
+
+use super::{RancherFip, downstream, management, site_of};
+use crate::{
+    clusters::ClusterSession,
+    controller::leader_election::{self, Wanted},
+};
+
+impl RancherFip {
+    /// Runs a management cluster for as long as this daemon is the one that leads there.
+    pub(super) async fn manage(&self, session: ClusterSession) {
+        let rancher = self.ranchers.get(&session.name);
+        let run = |session| management(site_of(session), self);
+        let settings = &session.settings.rancher_fip;
+        if !settings.leader_elect {
+            rancher.led_elsewhere(false);
+            return run(session).await;
+        }
+        let mut names = vec![MANAGER_LEASE.into(), API_SERVER_LEASE.into()];
+        // Otherwise the original cluster manager may go on.
+        let third = settings.cluster_manager.enabled;
+        names.extend(third.then(|| Text::clone(&settings.lease_lock_name)));
+        let wanted = Wanted {
+            namespace: Text::clone(&settings.lease_lock_namespace),
+            names,
+            me: Text::clone(&self.me),
+        };
+        let elsewhere = |elsewhere| rancher.led_elsewhere(elsewhere);
+        let system = System::rancher_fip();
+        leader_election::while_held(&session, &system, &wanted, elsewhere, run).await;
+    }
+
+    /// Runs a downstream cluster for as long as no other program leads in its management cluster.
+    pub(super) async fn serve(&self, session: ClusterSession) {
+        let Some(management) = session.management.clone() else {
+            tracing::error!(cluster = %session.name, "no management cluster is configured for this downstream cluster");
+            return session.cancel.cancelled().await;
+        };
+        let rancher = self.ranchers.get(&management);
+        let system = System::rancher_fip();
+        let waits = format!("waiting until fipd leads in cluster {management}");
+        session.waits_for(&system, Some(waits.into()));
+        tokio::select! {
+            () = session.cancel.cancelled() => {}
+            () = rancher.free() => {}
+        }
+        session.waits_for(&system, None);
+        let run = |session| downstream(site_of(session), Arc::clone(&rancher));
+        leader_election::run_until(&session, rancher.taken(), run).await;
+    }
+}

@@ -1,0 +1,388 @@
+//! The rancher-fip family: pools and FloatingIPs of a Rancher management cluster, and the Services of the
+//! clusters it manages.
+//!
+//! ```text
+//!  management cluster                                  downstream cluster
+//!  FloatingIPPool --> pool (mirror)                    Service --> lease --> its status
+//!  FloatingIP -----> lease --> its status                            |
+//!       ^------------------ shows the lease of a Service ------------/
+//! ```
+
+mod admit;
+pub mod adopt;
+pub mod api_service;
+mod cluster_names;
+pub mod clusters;
+pub mod floating_ip;
+pub mod guests;
+mod homes;
+mod lead;
+pub mod names;
+mod owners;
+pub mod pool;
+mod quota;
+pub mod rancher;
+pub mod requests;
+mod room;
+#[cfg(test)]
+mod sample;
+mod second_look;
+pub mod service;
+pub mod stock;
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_core::{System, Text};
+use fipd_crds::{floating_ip::FloatingIPProjectQuota, management::Cluster};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use tokio::task::JoinSet;
+
+use self::{
+    admit::Admits,
+    floating_ip::FloatingIps,
+    guests::Own,
+    pool::Pools,
+    quota::Quotas,
+    rancher::{Data, Listener, Rancher, Ranchers},
+    requests::Requests,
+    room::Room,
+    service::Services,
+};
+pub use crate::controller::site::Site;
+use crate::controller::{
+    client::Remote,
+    events::Events,
+    queue::{self, Queue},
+    store::Key,
+    tasks::{count, finish, listed, quiet, spawn, until},
+    waiters, webhook,
+};
+use crate::{
+    clusters::{ClusterSession, adoption},
+    config::RancherFipRole,
+    guests::GuestBoard,
+    helm::Helm,
+    ipam::Ipam,
+    metrics::reconcile::counted,
+};
+
+/// API of pools, quotas and FloatingIPs.
+pub const API: &str = "apis/rancher.k8s.binbash.org/v1beta2";
+
+/// The list of projects is waited for so long at most.
+const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Reconciles at once, by what users wait for.
+const SERVICES_AT_ONCE: usize = 32;
+const FLOATING_IPS_AT_ONCE: usize = 16;
+const POOLS_AT_ONCE: usize = 4;
+const QUOTAS_AT_ONCE: usize = 4;
+const FOLLOW_UPS_AT_ONCE: usize = 8;
+
+/// Starts the system on clusters. Knows all management clusters, so that downstream ones find theirs.
+#[derive(Clone, Default)]
+pub struct RancherFip {
+    pub(super) ranchers: Ranchers,
+    /// What this daemon calls itself in Leases.
+    me: Text,
+    own: Own,
+    guests: GuestBoard,
+    /// Without it no charts are installed.
+    helm: Option<Helm>,
+}
+
+impl RancherFip {
+    /// `own` is what guests are told of fipd, `guests` gets how they are doing.
+    pub fn new(me: Text, own: Own, guests: GuestBoard, helm: Option<Helm>) -> Self {
+        Self {
+            ranchers: Ranchers::default(),
+            me,
+            own,
+            guests,
+            helm,
+        }
+    }
+
+    /// What the stock LB controllers of all downstream clusters ask.
+    pub fn requests(&self, ipam: Ipam) -> Requests {
+        Requests::new(self.ranchers.clone(), ipam)
+    }
+
+    /// Runs the system on a cluster until the session ends.
+    pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let system = self.clone();
+        Box::pin(async move {
+            match session.settings.rancher_fip.role {
+                RancherFipRole::Management => system.manage(session).await,
+                RancherFipRole::Downstream => system.serve(session).await,
+            }
+        })
+    }
+}
+
+fn site_of(session: ClusterSession) -> Arc<Site> {
+    Arc::new(Site::new(session, System::rancher_fip()))
+}
+
+/// Pools and FloatingIPs.
+async fn management(site: Arc<Site>, all: &RancherFip) {
+    let rancher = all.ranchers.get(&site.name);
+    let cancel = site.cancel();
+    let client = site.session.client.clone();
+    let data = Data::new(site.id.clone(), Remote::new(client), cancel.clone());
+    let queue = Queue::<Key>::new();
+    let idle = Arc::clone(&queue);
+    let events = Arc::new(Events::start(
+        site.session.recorder.clone(),
+        cancel.clone(),
+        move || quiet(Arc::clone(&idle)),
+    ));
+    let pools = Pools::new(Arc::clone(&site), Arc::clone(&data), Arc::clone(&events));
+    let quotas = Quotas::new(
+        Arc::clone(&site),
+        Arc::clone(&rancher),
+        Arc::clone(&data),
+        Arc::clone(&events),
+    );
+    let fips = FloatingIps::new(
+        Arc::clone(&site),
+        Arc::clone(&rancher),
+        Arc::clone(&data),
+        Arc::clone(&events),
+        queue,
+    );
+    let guests = all.guests_of(&site, &data, &events);
+    count(&site, "FloatingIPPools", &data.pools);
+    count(&site, "FloatingIPs", &data.fips);
+    let mut tasks = JoinSet::new();
+    let room = Room {
+        site: &site,
+        rancher: &rancher,
+        data: &data,
+        fips: &fips,
+        board: &all.guests,
+        guests: guests.as_ref(),
+    };
+    room::watch_management(&room, &pools, &quotas, &mut tasks);
+    if let Some(guests) = &guests {
+        guests.start(&mut tasks);
+    }
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = async { data.pools.completed().await; data.fips.completed().await; } => {}
+    }
+    let known = listed::<Cluster, _>(&site, &data.clusters, "list Rancher's clusters").await
+        && listed::<FloatingIPProjectQuota, _>(&site, &data.quotas, "list project quotas").await;
+    if !known {
+        return;
+    }
+    // What is shown of a project is in its namespace. Who may not list projects gets that of the Service's cluster.
+    let _ = tokio::time::timeout(PROJECTS_WITHIN, data.projects.completed()).await;
+    let mirrored = "the pools are not mirrored yet";
+    let limited = "the quotas are not taken over yet";
+    if !until(&cancel, mirrored, || pools.mirror_all()).await
+        || !until(&cancel, limited, || quotas.limit_all()).await
+    {
+        return;
+    }
+    rancher.publish(Arc::clone(&data));
+    let inventory =
+        floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site), Arc::clone(&rancher));
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
+        return;
+    }
+    manage(&site, &data, (pools, quotas, fips), &mut tasks);
+    all.keep_api_service(&site, &events, &mut tasks);
+    // Before that nobody may be told of a condition that is not written yet.
+    let admits = Admits::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data));
+    tasks.spawn(Arc::clone(&admits).learn());
+    rancher.admit(admits);
+    let settings = &site.session.settings.rancher_fip.webhook;
+    webhook::keep(
+        &webhook::RANCHER_FIP,
+        settings,
+        &all.own,
+        &site,
+        &events,
+        &mut tasks,
+    );
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    finish(tasks).await;
+}
+
+fn manage(
+    site: &Arc<Site>,
+    data: &Data,
+    (pools, quotas, fips): (Arc<Pools>, Arc<Quotas>, Arc<FloatingIps>),
+    tasks: &mut JoinSet<()>,
+) {
+    data.fips
+        .keys()
+        .into_iter()
+        .for_each(|key| fips.queue.add(key));
+    let worker = Arc::clone(&pools);
+    tasks.spawn(queue::run(
+        Arc::clone(&pools.queue),
+        POOLS_AT_ONCE,
+        site.cancel(),
+        counted(&site.system, "floatingippool", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
+    ));
+    let worker = Arc::clone(&fips);
+    tasks.spawn(queue::run(
+        Arc::clone(&fips.queue),
+        FLOATING_IPS_AT_ONCE,
+        site.cancel(),
+        counted(&site.system, "floatingip", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
+    ));
+    let worker = Arc::clone(&quotas);
+    tasks.spawn(queue::run(
+        Arc::clone(&quotas.queue),
+        QUOTAS_AT_ONCE,
+        site.cancel(),
+        counted(&site.system, "floatingipprojectquota", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
+    ));
+    tasks.spawn(Arc::clone(&pools).follow_ranges());
+    tasks.spawn(Arc::clone(&fips).keep_track());
+    tasks.spawn(Arc::clone(&quotas).keep_track());
+    tasks.spawn(waiters::listen(
+        site.ipam.clone(),
+        site.cancel(),
+        move |ledger, news| {
+            pools.heard(ledger, news);
+            quotas.heard(ledger, news);
+            fips.heard(ledger, news);
+        },
+    ));
+}
+
+/// Services.
+async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
+    let cancel = site.cancel();
+    let client = site.session.client.clone();
+    let queue = Queue::<Key>::new();
+    let idle = Arc::clone(&queue);
+    let events = Arc::new(Events::start(
+        site.session.recorder.clone(),
+        cancel.clone(),
+        move || quiet(Arc::clone(&idle)),
+    ));
+    let services = Services::new(
+        Arc::clone(&site),
+        Arc::clone(&rancher),
+        Remote::new(client),
+        events,
+        queue,
+    );
+    count(&site, "Services of type LoadBalancer", &services.services);
+    let mut tasks = JoinSet::new();
+    let all = Arc::clone(&services);
+    let objects = Arc::clone(&services.services);
+    spawn(
+        &mut tasks,
+        &site,
+        objects,
+        service::observe::slim,
+        move |key| all.queue.add(key.clone()),
+    );
+    let all = Arc::clone(&services);
+    let objects = Arc::clone(&services.namespaces);
+    let slim = service::observe::slim_namespace;
+    spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| {
+        all.namespace_changed(key)
+    });
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = ready(&site, &rancher, &services) => {}
+    }
+    // Before they are found using what is kept for them.
+    services.claim_reported().await;
+    let inventory = service::adopt::ServiceInventory::new(Arc::clone(&services));
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
+        return;
+    }
+    let all = Arc::clone(&services);
+    let known = Arc::clone(&services);
+    rancher.listen(
+        site.id.clone(),
+        Listener {
+            services: Arc::clone(&services.after),
+            made_for: Arc::clone(&services.queue),
+            pools: Box::new(move || all.pools_changed()),
+            id: Box::new(move || known.rancher_cluster()),
+            guest: Arc::<Services>::clone(&services),
+        },
+    );
+    work(&site, &services, &mut tasks);
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    rancher.forget(&site.id);
+    finish(tasks).await;
+}
+
+/// Waits for complete lists, and for the pools if any network still waits for this cluster: without them it is
+/// not known which network an address in use belongs to.
+async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
+    services.services.completed().await;
+    services.namespaces.completed().await;
+    let adopted = site
+        .session
+        .networks(&site.system)
+        .into_iter()
+        .all(|network| {
+            site.ipam
+                .read(|ledger| ledger.truly_adopted(network, &site.id, &site.system))
+        });
+    if !adopted {
+        rancher.published().await;
+    }
+}
+
+fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
+    let cancel = site.cancel();
+    services
+        .services
+        .keys()
+        .into_iter()
+        .for_each(|key| services.queue.add(key));
+    let worker = Arc::clone(services);
+    tasks.spawn(queue::run(
+        Arc::clone(&services.queue),
+        SERVICES_AT_ONCE,
+        cancel.clone(),
+        counted(&site.system, "service", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
+    ));
+    let worker = Arc::clone(services);
+    tasks.spawn(queue::run(
+        Arc::clone(&services.after),
+        FOLLOW_UPS_AT_ONCE,
+        cancel.clone(),
+        counted(&site.system, "service-follow-up", move |key| {
+            Arc::clone(&worker).follow_up(key)
+        }),
+    ));
+    tasks.spawn(Arc::clone(services).keep_swept());
+    tasks.spawn(Arc::clone(services).keep_track());
+    let all = Arc::clone(services);
+    tasks.spawn(waiters::listen(
+        site.ipam.clone(),
+        cancel,
+        move |ledger, news| all.heard(ledger, news),
+    ));
+}
+
+#[cfg(test)]
+mod tests;

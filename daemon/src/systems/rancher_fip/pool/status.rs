@@ -1,0 +1,184 @@
+//! The status of a FloatingIPPool, exactly as the rancher-fip family reads it.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use fipd_core::{AddressSpec, Lease, Pool, PoolUsage};
+use fipd_crds::floating_ip::{EXCLUDED, PoolStatus, UNASSIGNED, allocated_text};
+use k8s_openapi::jiff;
+
+use crate::{
+    clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
+    controller::merge::{Says, remark, set, unset},
+};
+
+/// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
+pub const MOST_ENTRIES: usize = 10_000;
+
+/// `Ready`: whether the pool serves as it is written.
+pub const READY: &str = "Ready";
+/// Leases lie outside the pool's addresses.
+pub const OUT_OF_RANGE: &str = "OutOfRange";
+/// What [`OUT_OF_RANGE`] means, for an Event.
+pub const LEFT_OUT: &str =
+    "addresses in use lie outside the pool; they are kept until their holders give them back";
+/// Some addresses are not given until an admin says whether two networks are two.
+pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
+/// `status.allocated` does not list everything.
+pub const TRUNCATED: &str = "AllocatedTruncated";
+
+/// What the address book knows of a pool, as far as its status shows it.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub usage: PoolUsage,
+    /// Why some of its addresses are not given.
+    pub doubt: Option<String>,
+    /// What others may allocate of it.
+    pub shared: Option<String>,
+    /// Address and holder's text, ascending; up to one more than [`MOST_ENTRIES`].
+    pub entries: Vec<(IpAddr, String)>,
+}
+
+/// The value of `status.allocated` for a lease.
+pub fn entry(lease: &Lease, display_name: impl Fn(&str) -> Option<String>) -> String {
+    match &lease.tenant {
+        Some(project) => allocated_text(&project.0, display_name(&project.0).as_deref()),
+        None => UNASSIGNED.into(),
+    }
+}
+
+/// The status to write. `ready` is the verdict on the object; `facts` are missing while there is no mirror.
+pub fn desired(
+    before: &PoolStatus,
+    ready: &Says,
+    pool: Option<(&Pool, &Facts)>,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) -> PoolStatus {
+    let mut status = PoolStatus {
+        conditions: before.conditions.clone(),
+        ..PoolStatus::default()
+    };
+    set(&mut status.conditions, ready, generation, now);
+    let Some((pool, facts)) = pool else {
+        for kind in [OUT_OF_RANGE, NETWORK_AMBIGUOUS, SHARED_RANGE, TRUNCATED] {
+            unset(&mut status.conditions, kind);
+        }
+        return status;
+    };
+    let excluded = excluded(pool);
+    let truncated = excluded.len() + facts.entries.len() > MOST_ENTRIES;
+    let mut allocated: BTreeMap<IpAddr, String> = excluded
+        .into_iter()
+        .map(|address| (address, EXCLUDED.into()))
+        .collect();
+    // A lease on an excluded address (found in use) is shown as what it is.
+    allocated.extend(facts.entries.iter().cloned());
+    status.allocated = allocated
+        .into_iter()
+        .take(MOST_ENTRIES)
+        .map(|(address, text)| (address.to_string(), text))
+        .collect();
+    status.used = count(facts.usage.used.saturating_add(facts.usage.excluded));
+    status.available = count(facts.usage.free);
+    let out_of_range = (facts.usage.out_of_range > 0).then(|| {
+        format!(
+            "{} leases lie outside the pool's addresses; they are kept until their holders give them back",
+            facts.usage.out_of_range
+        )
+    });
+    let truncated = truncated.then(|| {
+        format!(
+            "status.allocated lists the first {MOST_ENTRIES} addresses; used and available are exact"
+        )
+    });
+    for (kind, reason, message) in [
+        (OUT_OF_RANGE, "LeasesKept", out_of_range),
+        (NETWORK_AMBIGUOUS, "SameAddresses", facts.doubt.clone()),
+        (SHARED_RANGE, OTHER_LOAD_BALANCER, facts.shared.clone()),
+        (TRUNCATED, "TooMany", truncated),
+    ] {
+        let kind = (kind, reason);
+        remark(&mut status.conditions, kind, message, generation, now);
+    }
+    status
+}
+
+/// The excluded addresses. A FloatingIPPool excludes single ones only.
+fn excluded(pool: &Pool) -> Vec<IpAddr> {
+    pool.spec
+        .exclusions
+        .iter()
+        .filter_map(|exclusion| match exclusion {
+            AddressSpec::Single(address) => Some(*address),
+            AddressSpec::Cidr(_) | AddressSpec::Range(..) => None,
+        })
+        .collect()
+}
+
+/// A count as the API can hold it.
+fn count(number: u128) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{PoolId, PoolSpec, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn doubts_and_shared_ranges_are_conditions_until_they_are_over() {
+        let pool = Pool {
+            id: PoolId(1),
+            spec: PoolSpec::own("p", vec!["10.0.0.0/29".parse().expect("a CIDR")]),
+            created: Timestamp(1),
+            generation: 1,
+        };
+        let usage = PoolUsage {
+            size: 4,
+            used: 0,
+            free: 4,
+            quarantined: 0,
+            excluded: 0,
+            reserved: 0,
+            withheld: 4,
+            out_of_range: 0,
+        };
+        let doubt = Some("4 addresses are not given".to_owned());
+        let mut facts = Facts {
+            usage,
+            doubt,
+            shared: Some("10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned()),
+            entries: Vec::new(),
+        };
+        let ready = Says {
+            kind: READY,
+            status: true,
+            reason: "Mirrored",
+            message: "the pool gives addresses".into(),
+        };
+        let now = jiff::Timestamp::from_second(1_000).expect("a time");
+        let shown = |before: &PoolStatus, facts: &Facts| {
+            desired(before, &ready, Some((&pool, facts)), Some(1), now)
+        };
+        let of = |status: &PoolStatus, kind: &str| {
+            let mut conditions = status.conditions.iter();
+            let found = conditions.find(|one| one.type_ == kind);
+            found.map(|one| (one.status.clone(), one.message.clone()))
+        };
+        let status = shown(&PoolStatus::default(), &facts);
+        let expected = |text: &str| Some(("True".to_owned(), text.to_owned()));
+        assert_eq!(
+            of(&status, NETWORK_AMBIGUOUS),
+            expected("4 addresses are not given")
+        );
+        let range = "10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c";
+        assert_eq!(of(&status, SHARED_RANGE), expected(range));
+        facts.doubt = None;
+        let status = shown(&status, &facts);
+        assert_eq!(of(&status, NETWORK_AMBIGUOUS), None);
+        assert_eq!(of(&status, SHARED_RANGE), expected(range));
+        facts.shared = None;
+        assert_eq!(of(&shown(&status, &facts), SHARED_RANGE), None);
+    }
+}

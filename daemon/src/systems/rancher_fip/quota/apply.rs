@@ -1,0 +1,308 @@
+//! Brings the limits of a quota object into the address book, and its finalizer and status into the object.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::{Lease, Pool, PoolId};
+use fipd_crds::{
+    floating_ip::{FloatingIPProjectQuota, UNASSIGNED},
+    labels::QUOTA_CLEANUP,
+};
+use k8s_openapi::jiff;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Quotas, observe, plan, reference,
+    status::{self, MOST_ENTRIES, PoolShown},
+    target, tenant, validate,
+};
+use crate::{
+    controller::{
+        Trouble,
+        client::Patch,
+        merge::{Says, change},
+        queue::Next,
+        store::Key,
+    },
+    systems::rancher_fip::{
+        floating_ip::observe::Fip,
+        names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+    },
+    validation::quota::Wanted,
+};
+
+/// What became of an object: its limits by pool with the names it has for them, and the verdict on it.
+struct Verdict {
+    limits: BTreeMap<PoolId, (String, u64)>,
+    says: Says,
+}
+
+impl Quotas {
+    /// Puts the limits of all objects into the address book and nothing else, for before anything is asked for.
+    pub async fn limit_all(&self) -> Result<(), Trouble> {
+        let others = self.data.other_pool_names();
+        let called = |name: &str| {
+            self.data
+                .pools_called_by(name, |name| others.get(name).cloned())
+        };
+        for (key, quota) in self.data.quotas.all() {
+            if quota.metadata.deletion_timestamp.is_none() {
+                self.limit(&key, &quota, called).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An object that is there to stay.
+    pub(super) async fn keep(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+    ) -> Result<Next, Trouble> {
+        let version = self.claim(key, quota).await?;
+        let called = |name: &str| self.data.pools_called(name);
+        let verdict = self.limit(key, quota, called).await?;
+        self.write_status(key, quota, &version, &verdict).await
+    }
+
+    /// Puts the finalizer on the object before any limit; the version that the object has then.
+    async fn claim(&self, key: &Key, quota: &FloatingIPProjectQuota) -> Result<String, Trouble> {
+        let meta = &quota.metadata;
+        let version = meta.resource_version.clone().unwrap_or_default();
+        let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+        if finalizers.iter().any(|one| one == QUOTA_CLEANUP) {
+            return Ok(version);
+        }
+        finalizers.push(QUOTA_CLEANUP.into());
+        // A merge patch replaces the whole list, so it must be the list that was read.
+        let patch = json!({ "metadata": {
+            "uid": meta.uid, "resourceVersion": version, "finalizers": finalizers,
+        } });
+        let remote = &self.data.remote;
+        let now: Value = remote
+            .patch_seen(&target(key), Patch::Merge, &patch)
+            .await?;
+        let version = now.pointer("/metadata/resourceVersion");
+        Ok(version
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned())
+    }
+
+    /// Puts the limits of an object into the address book; `called` are the real names of pools by what it calls them.
+    async fn limit(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+        called: impl Fn(&str) -> Vec<String> + Send,
+    ) -> Result<Verdict, Trouble> {
+        let limits = match validate::limits(&quota.spec.floating_ip_quota) {
+            Ok(limits) => limits,
+            Err(wrong) => {
+                let texts: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+                return Ok(self.refused(key, quota, "Invalid", texts.join("; ")));
+            }
+        };
+        let find = |name: &str| match self.mirror(name) {
+            Some(own) => vec![own],
+            None => {
+                let names = called(name).into_iter();
+                names.filter_map(|name| self.mirror(&name)).collect()
+            }
+        };
+        let wanted = validate::wanted(limits, find);
+        if let Some(message) = wanted.ambiguous() {
+            return Ok(self.refused(key, quota, "Invalid", message));
+        }
+        self.set_limits(key, &wanted.rows(&self.rows(key))).await?;
+        let says = self.says(key, quota, &wanted);
+        Ok(Verdict {
+            limits: wanted.limits,
+            says,
+        })
+    }
+
+    /// Makes these the project's only quotas in pools of the cluster.
+    pub(super) async fn set_limits(
+        &self,
+        key: &Key,
+        limits: &BTreeMap<PoolId, u64>,
+    ) -> Result<(), Trouble> {
+        let tenant = tenant(key);
+        let rows = self.rows(key);
+        let actor = self.site.actor();
+        for request in plan::changes(&tenant, limits, &rows, &actor) {
+            self.site.ipam.submit(request).await?;
+        }
+        Ok(())
+    }
+
+    /// The project's quotas in pools of the cluster, as the address book has them.
+    pub(super) fn rows(&self, key: &Key) -> BTreeMap<PoolId, u64> {
+        let all = observe::tenancies(&self.site.ipam, &tenant(key), |pool| {
+            self.site.is_mirror(pool)
+        });
+        all.into_iter()
+            .filter_map(|(pool, _, limit)| Some((pool.id, limit?)))
+            .collect()
+    }
+
+    fn mirror(&self, pool: &str) -> Option<PoolId> {
+        let ipam = &self.site.ipam;
+        ipam.read(|ledger| self.site.mirror_in(ledger, pool).map(|pool| pool.id))
+    }
+
+    /// Nothing of the object is taken; what it said last goes on.
+    fn refused(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+        reason: &'static str,
+        message: String,
+    ) -> Verdict {
+        let message = format!("{message}. Nothing of this object is applied; its last limits stay");
+        self.warn(key, quota, reason, &message);
+        let named = quota.spec.floating_ip_quota.keys();
+        let known = named.filter_map(|name| Some((self.mirror(name)?, name.clone())));
+        let rows = self.rows(key);
+        let limits = known.filter_map(|(pool, name)| Some((pool, (name, *rows.get(&pool)?))));
+        Verdict {
+            limits: limits.collect(),
+            says: Says {
+                kind: status::READY,
+                status: false,
+                reason,
+                message,
+            },
+        }
+    }
+
+    fn says(&self, key: &Key, quota: &FloatingIPProjectQuota, wanted: &Wanted) -> Says {
+        let Some(message) = wanted.unnamed() else {
+            return Says {
+                kind: status::READY,
+                status: true,
+                reason: "Applied",
+                message: "the limits count for the project".into(),
+            };
+        };
+        self.warn(key, quota, "PoolNotFound", &message);
+        Says {
+            kind: status::READY,
+            status: false,
+            reason: "PoolNotFound",
+            message,
+        }
+    }
+
+    fn warn(&self, key: &Key, quota: &FloatingIPProjectQuota, reason: &'static str, note: &str) {
+        let uid = quota.metadata.uid.as_deref().unwrap_or_default();
+        self.events.warning(&reference(key, uid), reason, note);
+    }
+
+    async fn write_status(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+        version: &str,
+        verdict: &Verdict,
+    ) -> Result<Next, Trouble> {
+        let pause = self.pause(key);
+        if !pause.is_zero() {
+            return Ok(Next::After(pause));
+        }
+        let shown = self.shown(key, &verdict.limits);
+        let before = quota.status.clone().unwrap_or_default();
+        let generation = quota.metadata.generation;
+        let now = jiff::Timestamp::now();
+        let after = status::desired(&before, &verdict.says, &shown, generation, now);
+        let patch =
+            change(&before, &after).map_err(|error| Trouble::internal(error.to_string()))?;
+        if let Some(patch) = patch {
+            let meta = json!({ "uid": quota.metadata.uid, "resourceVersion": version });
+            let body = json!({ "metadata": meta, "status": patch });
+            let remote = &self.data.remote;
+            remote
+                .patch_status(&target(key), Patch::Merge, &body)
+                .await?;
+            self.written.lock().insert(key.clone(), Instant::now());
+        }
+        Ok(Next::Done)
+    }
+
+    /// What the status shows: the pools that the quota names, and all others that the project holds something of.
+    fn shown(&self, key: &Key, limits: &BTreeMap<PoolId, (String, u64)>) -> Vec<PoolShown> {
+        let (ipam, tenant) = (&self.site.ipam, tenant(key));
+        let held = observe::tenancies(ipam, &tenant, |pool| self.site.is_mirror(pool));
+        let mut shown = Vec::new();
+        let mut unlimited = Vec::new();
+        for (pool, used, _) in held {
+            let (named, limit) = match limits.get(&pool.id) {
+                Some((name, limit)) => (Some(name.clone()), Some(*limit)),
+                None if used > 0 => (None, None),
+                None => continue,
+            };
+            if limit.is_none() {
+                unlimited.push(pool.id);
+            }
+            let own = self.site.object_of(&pool).unwrap_or_default();
+            shown.push(PoolShown {
+                family: self.family(&own, &pool),
+                name: named.unwrap_or(own),
+                limit,
+                held: observe::holdings(ipam, pool.id, &tenant, MOST_ENTRIES, |lease| {
+                    self.user(lease)
+                }),
+            });
+        }
+        self.note_unlimited(key, &unlimited);
+        shown
+    }
+
+    pub(super) fn note_unlimited(&self, key: &Key, pools: &[PoolId]) {
+        let mut unlimited = self.unlimited.lock();
+        unlimited.retain(|pool, keys| {
+            if !pools.contains(pool) {
+                keys.remove(key);
+            }
+            !keys.is_empty()
+        });
+        for pool in pools {
+            unlimited.entry(*pool).or_default().insert(key.clone());
+        }
+    }
+
+    /// The text of the pool object, or what its addresses are.
+    fn family(&self, name: &str, pool: &Pool) -> String {
+        let object = self.data.pools.get(&Key::new("", name));
+        let config = object
+            .as_ref()
+            .and_then(|pool| pool.spec.ip_config.as_ref());
+        let written = config.map(|config| config.family.clone());
+        let plain = || pool.spec.family().map(|family| family.to_string());
+        written
+            .filter(|text| !text.is_empty())
+            .or_else(plain)
+            .unwrap_or_default()
+    }
+
+    /// Rancher's id of the cluster that has the address.
+    fn user(&self, lease: &Lease) -> String {
+        let Some(identity) = lease.owner().map(|owner| &owner.identity) else {
+            return UNASSIGNED.into();
+        };
+        let key = names::key(identity);
+        let label = |fip: Arc<Fip>| fip.cluster.clone();
+        let user = match (&*identity.kind, &identity.cluster) {
+            (KIND_FLOATING_IP, _) => self.data.fips.get(&key).and_then(label),
+            (KIND_SERVICE, Some(cluster)) => {
+                let shown = self.data.fips_of(cluster, &key).into_iter();
+                let shown = shown.filter_map(|(_, fip)| label(fip)).next();
+                let id = shown.or_else(|| self.rancher.id_of(cluster));
+                Some(id.unwrap_or_else(|| cluster.to_string()))
+            }
+            _ => None,
+        };
+        user.unwrap_or_else(|| UNASSIGNED.into())
+    }
+}

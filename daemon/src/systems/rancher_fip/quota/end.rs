@@ -1,0 +1,255 @@
+//! The end of a quota object: the project's FloatingIPs go first, then its limits, then the finalizer. What Services use keeps
+//! it for a while only, and keeps its leases for good.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fipd_core::{Action, Timestamp};
+use fipd_crds::{
+    floating_ip::FloatingIPProjectQuota,
+    labels::{PROJECT_NAME, QUOTA_CLEANUP},
+};
+use k8s_openapi::jiff;
+use serde_json::json;
+
+use super::{KIND, Quotas, reference, status, target, tenant};
+use crate::{
+    clock,
+    controller::{
+        Trouble,
+        client::{CallError, Patch, Target},
+        merge::{Says, change, set},
+        queue::Next,
+        store::Key,
+    },
+    systems::rancher_fip::floating_ip::{self, observe::Fip},
+};
+
+/// It is looked again so often whether the FloatingIPs are gone.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The clusters of Services that use some are asked so often.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Reason of the condition and the Event where it waits no longer.
+const LEFT: &str = "AddressesKept";
+/// So many are named.
+const NAMED: usize = 5;
+
+/// A quota object that is being deleted.
+pub(super) struct Ending<'a> {
+    pub uid: &'a str,
+    pub finalizers: &'a [String],
+    pub since: Timestamp,
+}
+
+impl Ending<'_> {
+    pub fn has(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|one| one == finalizer)
+    }
+}
+
+impl Quotas {
+    pub(super) async fn end(
+        &self,
+        key: &Key,
+        ending: &Ending<'_>,
+        quota: Option<&FloatingIPProjectQuota>,
+    ) -> Result<Next, Trouble> {
+        if !ending.has(QUOTA_CLEANUP) {
+            return self.let_secrets_be(key, ending).await;
+        }
+        // Nothing new meanwhile.
+        let none = self.rows(key).into_keys().map(|pool| (pool, 0)).collect();
+        self.set_limits(key, &none).await?;
+        let left = self.fips_of(key);
+        for (fip_key, fip) in &left {
+            // What shows the lease of a Service goes with the Service.
+            if !fip.terminating && fip.holder.is_none() {
+                let target = floating_ip::target(fip_key);
+                let remote = &self.data.remote;
+                // It may have come to another project meanwhile.
+                match remote.delete_version(&target, &fip.uid, &fip.version).await {
+                    // One that somebody protects does not keep the others.
+                    Ok(()) | Err(CallError::Rejected(..)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        if !left.is_empty() || self.any_left(key).await? {
+            if let Some(next) = self.patience(ending.since, &left, clock::now()).await {
+                if let Some(quota) = quota {
+                    self.say(key, quota, "Deleting", waiting(&left)).await?;
+                }
+                return Ok(next);
+            }
+            self.leave_used(key, ending, quota, &left).await?;
+        }
+        self.set_limits(key, &BTreeMap::new()).await?;
+        let remote = &self.data.remote;
+        remote
+            .drop_finalizer(&target(key), ending.uid, ending.finalizers, QUOTA_CLEANUP)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    fn fips_of(&self, key: &Key) -> Vec<(Key, Arc<Fip>)> {
+        let project = Some(tenant(key));
+        let mut all = self.data.fips.all();
+        all.retain(|(_, fip)| fip.project == project);
+        all
+    }
+
+    /// Whether there is one of the project that the watch has not shown, or cannot.
+    async fn any_left(&self, key: &Key) -> Result<bool, Trouble> {
+        let all = Target {
+            api: super::API,
+            plural: "floatingips",
+            namespace: String::new(),
+            name: String::new(),
+        };
+        let label = format!("{PROJECT_NAME}={}", key.name);
+        Ok(!self.data.remote.list(&all, &label).await?.is_empty())
+    }
+
+    /// How long until the next look whether the FloatingIPs are gone; `None`: they are waited for no longer. Those that Services
+    /// use go in time only where a cluster that uses one answers and stays.
+    async fn patience(
+        &self,
+        since: Timestamp,
+        left: &[(Key, Arc<Fip>)],
+        now: Timestamp,
+    ) -> Option<Next> {
+        let wait = self.site.session.settings.rancher_fip.release_wait;
+        let rest = wait.left(since, now)?;
+        let is_used = |fip: &Fip| fip.holder.is_some() && !fip.terminating;
+        let (used, going): (Vec<_>, Vec<_>) = left.iter().partition(|(_, fip)| is_used(fip));
+        if !going.is_empty() || used.is_empty() {
+            return Some(Next::After(rest.min(LOOK_AGAIN)));
+        }
+        let answers = self.any_answers(used.iter().map(|(_, fip)| &**fip)).await;
+        answers.then(|| Next::After(rest.min(ASK_AGAIN)))
+    }
+
+    /// Whether one of the clusters whose Services use these answers and is not being deleted. Each is asked once.
+    async fn any_answers(&self, used: impl Iterator<Item = &Fip>) -> bool {
+        let mut clusters = BTreeMap::new();
+        for fip in used {
+            let called = fip.cluster.as_deref().unwrap_or_default();
+            let known = self.data.clusters.get(&Key::new("", called));
+            let stays = known.is_none_or(|cluster| !cluster.ending);
+            if let (Some(service), Some(address), true) = (&fip.holder, fip.recorded(), stays)
+                && let Some(guest) = self.rancher.guest(&service.cluster)
+            {
+                let ask = (guest, [service.key.clone()], address);
+                clusters.entry(&service.cluster).or_insert(ask);
+            }
+        }
+        let asked = clusters
+            .values()
+            .map(|(guest, services, address)| async move {
+                guest.ask(services, *address).await.is_ok()
+            });
+        futures::future::join_all(asked).await.contains(&true)
+    }
+
+    /// Says what outlives the quota.
+    async fn leave_used(
+        &self,
+        key: &Key,
+        ending: &Ending<'_>,
+        quota: Option<&FloatingIPProjectQuota>,
+        left: &[(Key, Arc<Fip>)],
+    ) -> Result<(), Trouble> {
+        let note = kept(left);
+        if let Some(quota) = quota {
+            self.say(key, quota, LEFT, note.clone()).await?;
+        }
+        let what = format!("{KIND} {}: {note}", key.name);
+        let actor = self.site.actor();
+        self.site
+            .ipam
+            .note(Action::ClusterChanged, what, actor)
+            .await?;
+        self.events.warning(&reference(key, ending.uid), LEFT, note);
+        Ok(())
+    }
+
+    async fn say(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+        reason: &'static str,
+        message: String,
+    ) -> Result<(), Trouble> {
+        let before = quota.status.clone().unwrap_or_default();
+        let mut after = before.clone();
+        let says = Says {
+            kind: status::READY,
+            status: false,
+            reason,
+            message,
+        };
+        let now = jiff::Timestamp::now();
+        set(&mut after.conditions, &says, quota.metadata.generation, now);
+        let patch =
+            change(&before, &after).map_err(|error| Trouble::internal(error.to_string()))?;
+        let Some(patch) = patch else {
+            return Ok(());
+        };
+        let body = json!({ "metadata": { "uid": quota.metadata.uid }, "status": patch });
+        let remote = &self.data.remote;
+        remote
+            .patch_status(&target(key), Patch::Merge, &body)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Some of the FloatingIPs by name, those that Services use or the others.
+fn named(left: &[(Key, Arc<Fip>)], used: bool) -> String {
+    let some = left.iter().filter(|(_, fip)| fip.holder.is_some() == used);
+    let names = some.map(|(key, _)| format!("{}/{}", key.namespace, key.name));
+    let names: Vec<String> = names.collect();
+    let rest = names.len().saturating_sub(NAMED);
+    let mut text = names
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if rest > 0 {
+        text.push_str(&format!(" and {rest} more"));
+    }
+    text
+}
+
+/// What outlives a quota that waits no longer.
+fn kept(left: &[(Key, Arc<Fip>)]) -> String {
+    let (others, used) = (named(left, false), named(left, true));
+    let mut text = "the quota goes before its FloatingIPs".to_owned();
+    if !used.is_empty() {
+        text.push_str(&format!(
+            "; Services keep the addresses of these until no complete list of their cluster shows them: {used}"
+        ));
+    }
+    if !others.is_empty() {
+        text.push_str(&format!("; still being deleted: {others}"));
+    }
+    text
+}
+
+/// What a quota that is being deleted waits for.
+fn waiting(left: &[(Key, Arc<Fip>)]) -> String {
+    let (kept, used) = (named(left, false), named(left, true));
+    let mut text = "the quota goes when the project has no FloatingIP left".to_owned();
+    if !kept.is_empty() {
+        text.push_str(&format!("; being deleted: {kept}"));
+    }
+    if !used.is_empty() {
+        text.push_str(&format!(
+            "; used by a Service, delete that or make it no load balancer: {used}"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Limits whose object is gone: an object that never got its finalizer, or lost it by force.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fipd_core::{PoolId, Tenant};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Quotas, target};
+use crate::{
+    config::RancherFipQuotas,
+    controller::{Trouble, queue::Next, store::Key},
+};
+
+/// Limits go when a second look so much later does not find their object either.
+const SECOND_LOOK: Duration = Duration::from_secs(60);
+/// Rows read from the ledger at once; a reader must not hold it for longer.
+const PAGE: usize = 1_000;
+
+impl Quotas {
+    /// Queues all objects, and all that only the ledger knows, whenever it is not known what changed.
+    pub async fn keep_track(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.lost_track.notified() => {}
+            }
+            self.all();
+            // Where no quota is required an admin may have set some by hand.
+            if self.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required {
+                self.queue_known().await;
+            }
+        }
+    }
+
+    /// Queues the projects that have quotas in pools of the cluster.
+    async fn queue_known(&self) {
+        let pools: Vec<PoolId> = self.site.ipam.read(|ledger| {
+            let ours = ledger.pools().filter(|pool| self.site.is_mirror(pool));
+            ours.map(|pool| pool.id).collect()
+        });
+        for pool in pools {
+            let mut after: Option<(PoolId, Tenant)> = None;
+            loop {
+                let ipam = &self.site.ipam;
+                let page = ipam.read(|ledger| ledger.quotas(None, Some(pool), after.clone(), PAGE));
+                for usage in &page {
+                    self.queue.add(Key::new("", &usage.quota.tenant.0));
+                }
+                after = page
+                    .last()
+                    .map(|last| (last.quota.pool, last.quota.tenant.clone()));
+                if page.len() < PAGE {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// There is no such object.
+    pub(super) async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
+        self.written.lock().remove(key);
+        self.note_unlimited(key, &[]);
+        if self.rows(key).is_empty() {
+            self.missing.lock().remove(key);
+            return Ok(Next::Done);
+        }
+        if self.data.remote.get::<Value>(&target(key)).await?.is_some() {
+            // The watch is behind.
+            self.missing.lock().remove(key);
+            return Ok(Next::After(SECOND_LOOK));
+        }
+        let first = Instant::now();
+        let since = *self.missing.lock().entry(key.clone()).or_insert(first);
+        let waited = since.elapsed();
+        if waited < SECOND_LOOK {
+            return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
+        }
+        self.missing.lock().remove(key);
+        self.set_limits(key, &BTreeMap::new()).await?;
+        Ok(Next::Done)
+    }
+}

@@ -1,0 +1,210 @@
+//! Who asks. The token alone says nothing: everybody gets one.
+
+use std::{sync::Arc, time::Instant};
+
+use fipd_core::{Text, Timestamp};
+use fipd_crds::labels::{
+    PREVIOUS_SECRET_UNTIL, SECRET_CLIENT_SECRET, SECRET_PREVIOUS, SECRET_PROJECT, project_secret,
+};
+use k8s_openapi::api::core::v1::Secret;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{Requests, failed, turn::Reading};
+use crate::{
+    clock::parse_rfc3339,
+    controller::{client::Target, store::Key},
+    fip_v1::{Asker, Claim, Denied},
+    systems::rancher_fip::rancher::Data,
+};
+
+/// How the client id of a cluster's controller begins.
+const CLIENT: &str = "client-";
+
+/// The cluster that the token was given to, if the body names no other.
+pub fn cluster_of(claim: &Claim) -> Option<&str> {
+    let of_token = claim.client.strip_prefix(CLIENT)?;
+    let named = claim.cluster.as_deref().unwrap_or(of_token);
+    (!of_token.is_empty() && named == of_token).then_some(of_token)
+}
+
+/// Whether the Secret is the project's, and the claim knows what is in it, or what was until a while ago. `now`: the wall clock,
+/// by which the Secret was written.
+pub fn opens(secret: &Secret, claim: &Claim, now: Timestamp) -> bool {
+    let value = |key: &str| {
+        let bytes = secret.data.as_ref()?.get(key)?;
+        Some(bytes.0.as_slice()).filter(|bytes| !bytes.is_empty())
+    };
+    let annotations = secret.metadata.annotations.as_ref();
+    let until = annotations.and_then(|all| parse_rfc3339(all.get(PREVIOUS_SECRET_UNTIL)?));
+    let before = until.filter(|until| *until > now);
+    let before = before.and_then(|_| value(SECRET_PREVIOUS));
+    let given = Sha256::digest(claim.secret.reveal().as_bytes());
+    // Of the digests, which have one length.
+    let same = |expected: &[u8]| bool::from(given.ct_eq(&Sha256::digest(expected)));
+    let accepted = [value(SECRET_CLIENT_SECRET), before];
+    value(SECRET_PROJECT) == Some(claim.project.as_bytes())
+        && accepted.into_iter().flatten().any(same)
+}
+
+impl Requests {
+    pub(super) async fn verified(&self, claim: &Claim) -> Result<Asker, Denied> {
+        let cluster = cluster_of(claim).ok_or_else(Denied::unauthorized)?;
+        let known = self.ranchers.leading();
+        let all_read = known.iter().all(|(_, data)| data.projects.is_complete());
+        let all_read = all_read && !known.is_empty() && self.ranchers.not_leading() == 0;
+        let mut compared = false;
+        for (management, data) in known {
+            if data.clusters.get(&Key::new("", cluster)).is_none() {
+                continue;
+            }
+            for namespace in data.namespaces_of(&claim.project) {
+                compared = true;
+                if self.admits(&data, claim, cluster, &namespace).await? {
+                    return Ok(Asker {
+                        management: Text::clone(&management),
+                        project: claim.project.clone(),
+                        namespace,
+                        cluster: cluster.to_owned(),
+                    });
+                }
+            }
+        }
+        // Where it is not known yet who asks, that is no guess.
+        if compared || all_read {
+            Err(Denied::unauthorized())
+        } else {
+            Err(Denied::elsewhere())
+        }
+    }
+
+    /// Whether the project in this namespace has this secret and this cluster.
+    async fn admits(
+        &self,
+        data: &Arc<Data>,
+        claim: &Claim,
+        cluster: &str,
+        namespace: &str,
+    ) -> Result<bool, Denied> {
+        let secret = self.secret(data, &claim.project, namespace).await?;
+        if !secret.is_some_and(|secret| opens(&secret, claim, self.ipam.wall())) {
+            return Ok(false);
+        }
+        if cluster == namespace {
+            return Ok(true);
+        }
+        if let Some(home) = data.homes.of(cluster) {
+            return Ok(home.harvester == namespace && home.project == claim.project);
+        }
+        if !data.homes.may_be_of(cluster, &claim.project) {
+            return Ok(false);
+        }
+        let host = self.guests.host_of(data, cluster).await;
+        let host = host.map_err(|error| failed(&error))?;
+        Ok(host.as_deref() == Some(namespace))
+    }
+
+    /// The project's Secret as it is. Calls that wait for one another share a reading that began after they did, also one
+    /// that failed.
+    async fn secret(
+        &self,
+        data: &Data,
+        project: &str,
+        namespace: &str,
+    ) -> Result<Option<Secret>, Denied> {
+        let target = Target {
+            api: "api/v1",
+            plural: "secrets",
+            namespace: namespace.to_owned(),
+            name: project_secret(project),
+        };
+        let key = (
+            Text::clone(&data.cluster.0),
+            format!("{namespace}/{project}"),
+        );
+        let mut turn = self.secrets.next(key).await;
+        let reading = match turn.take() {
+            Some(reading) => reading,
+            None => {
+                let at = Instant::now();
+                let what = data.remote.get(&target).await;
+                let what = what.map_err(|error| failed(&error));
+                Reading { at, what }
+            }
+        };
+        let secret = reading.what.clone();
+        turn.pass_on(reading);
+        secret
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+    use crate::fip_v1;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    fn claim(client: &str, cluster: Option<&str>) -> Claim {
+        Claim {
+            client: client.to_owned(),
+            project: "p-a".to_owned(),
+            secret: fip_v1::Secret::new(SECRET),
+            cluster: cluster.map(str::to_owned),
+        }
+    }
+
+    fn secret(project: &str, secret: &str) -> Secret {
+        let data = [("project", project), ("clientSecret", secret)];
+        let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+        Secret {
+            data: Some(
+                data.into_iter()
+                    .map(|(key, value)| (key.to_owned(), bytes(value)))
+                    .collect(),
+            ),
+            ..Secret::default()
+        }
+    }
+
+    #[test]
+    fn defect_27_the_cluster_in_the_body_is_that_of_the_token() {
+        let of = |client, cluster| cluster_of(&claim(client, cluster)).map(str::to_owned);
+        assert_eq!(of("client-c-m-a", Some("c-m-a")).as_deref(), Some("c-m-a"));
+        assert_eq!(of("client-c-m-a", None).as_deref(), Some("c-m-a"));
+        assert_eq!(of("client-c-m-a", Some("c-m-b")), None);
+        assert_eq!(of("client-c-m-a", Some("")), None);
+        assert_eq!(of("c-m-a", Some("c-m-a")), None);
+        assert_eq!(of("client-", Some("")), None);
+    }
+
+    #[test]
+    fn defect_26_the_secret_is_compared_whole_and_with_its_project() {
+        let asked = claim("client-c-m-a", None);
+        let opens = |secret: &Secret, claim: &Claim| opens(secret, claim, Timestamp(1_000));
+        assert!(opens(&secret("p-a", SECRET), &asked));
+        assert!(!opens(&secret("p-b", SECRET), &asked));
+        assert!(!opens(&secret("p-a", "0123456789abcdef"), &asked));
+        assert!(!opens(&Secret::default(), &asked));
+        let mut empty = asked;
+        empty.secret = fip_v1::Secret::default();
+        assert!(!opens(&secret("p-a", ""), &empty));
+    }
+
+    #[test]
+    fn the_secret_before_counts_for_a_while() {
+        let asked = claim("client-c-m-a", None);
+        let mut rotated = secret("p-a", "another");
+        let data = rotated.data.as_mut().unwrap();
+        let before = ByteString(SECRET.as_bytes().to_vec());
+        data.insert(SECRET_PREVIOUS.to_owned(), before);
+        assert!(!opens(&rotated, &asked, Timestamp(0)), "without an end");
+        let until = "1970-01-01T00:00:10Z".to_owned();
+        let annotations = [(PREVIOUS_SECRET_UNTIL.to_owned(), until)];
+        rotated.metadata.annotations = Some(annotations.into());
+        assert!(opens(&rotated, &asked, Timestamp(9_999)));
+        assert!(!opens(&rotated, &asked, Timestamp(10_000)));
+    }
+}

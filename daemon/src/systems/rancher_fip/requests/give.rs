@@ -1,0 +1,302 @@
+//! An address for a Service.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use fipd_core::{Answer, Holder, Pool, Request, System};
+use fipd_crds::floating_ip::FloatingIP;
+use http::StatusCode;
+use serde_json::json;
+
+use super::{
+    ProjectTurn, Requests, actor,
+    decide::{Ask, Decision, Known, TAKEN, Undo, decide, denied},
+    deny::No,
+    failed, holder, release,
+};
+use crate::{
+    controller::{
+        client::{CallError, MANAGER},
+        store::Key,
+    },
+    fip_v1::{Asker, Denied, Given, Wish},
+    ipam::IpamError,
+    systems::rancher_fip::{
+        floating_ip::{
+            self,
+            plan::{self, Plan},
+            status::{self, Shown},
+            validate,
+        },
+        names::{FINALIZER, MANAGED_BY},
+        rancher::Data,
+    },
+};
+
+impl Requests {
+    pub(super) async fn give(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        wish: &Wish,
+        turn: &mut ProjectTurn,
+    ) -> Result<Given, Denied> {
+        let pool = data.pool_called(&wish.pool).ok_or_else(|| {
+            denied(format!(
+                "floatingippool: there is no FloatingIPPool {:?}",
+                wish.pool
+            ))
+        })?;
+        let ask = Ask {
+            asker,
+            service: &wish.service,
+            pool: &pool,
+            network: self.network(data, &pool),
+            address: wish.address,
+            group: wish.group.as_deref(),
+        };
+        let mut taken = BTreeSet::new();
+        for _ in 0..super::TRIES {
+            let known = self.known(data, asker, turn).await?;
+            let called = |name: &str| known.what.iter().find(|one| *one.name == *name);
+            let (one, before) = match decide(&ask, &known.what, &taken) {
+                Decision::Refuse(denied) => {
+                    turn.pass_on(known);
+                    return Err(denied);
+                }
+                Decision::Has(name) => (called(&name).cloned(), None),
+                Decision::Attach(name) => match called(&name) {
+                    Some(one) => {
+                        let after = ask.labels(one.labels.clone());
+                        let now = self.relabel(data, asker, one, &after, &one.left).await?;
+                        (now, Some(one))
+                    }
+                    None => (None, None),
+                },
+                Decision::Create(name) => {
+                    let made = self.create(data, &ask, &name).await?;
+                    if made.is_none() {
+                        // Of ours it would be found when looking again.
+                        taken.insert(name);
+                    }
+                    (made, None)
+                }
+            };
+            if let Some(one) = one {
+                let given = self.answer(data, &ask, &one, before).await?;
+                turn.pass_on(known.with([one]));
+                return Ok(given);
+            }
+        }
+        Err(Denied::late())
+    }
+
+    /// Makes the object; `None`: there is one of its name.
+    async fn create(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        name: &str,
+    ) -> Result<Option<Known>, Denied> {
+        let mut labels = ask.labels(BTreeMap::new());
+        labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+        let mut spec = json!({ "floatingIPPool": ask.pool });
+        let mut finalizers = vec![FINALIZER];
+        if let Some(address) = ask.address {
+            spec["ipAddr"] = json!(address.to_string());
+            // With both, the object would say that it has the address.
+            finalizers.clear();
+        }
+        let key = Key::new(&ask.asker.namespace, name);
+        let object = json!({
+            "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIP",
+            "metadata": {
+                "name": name, "namespace": ask.asker.namespace, "labels": labels, "finalizers": finalizers,
+            },
+            "spec": spec,
+        });
+        let created: Result<FloatingIP, CallError> = data
+            .remote
+            .create_seen(&floating_ip::target(&key), &object)
+            .await;
+        match created {
+            Ok(object) => Ok(Some(self.look(data, ask.asker, object))),
+            Err(CallError::Conflict(..)) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Asks the address book for what the object has. `before`: what it was until it was given to the Service.
+    async fn answer(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        before: Option<&Known>,
+    ) -> Result<Given, Denied> {
+        let held = holder(data, ask.asker, one);
+        let address = match self.address(data, ask, one, &held).await {
+            Ok(address) => address,
+            Err(No { said, certain }) => {
+                let undo = ask.undo(one, before.is_some(), certain);
+                self.undo(data, ask, one, before, undo).await;
+                return Err(said);
+            }
+        };
+        let pool = data.pools.get(&Key::new("", &one.fip.pool));
+        let subnet = pool.and_then(|pool| Some(pool.spec.ip_config.as_ref()?.subnet.clone()));
+        let subnet = subnet.ok_or_else(no_subnet)?;
+        let assigned = status::assigned(&one.fip).unwrap_or_default();
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok(Given {
+            address,
+            subnet,
+            group: some(assigned.floating_ip_group),
+            shared_key: some(assigned.shared_key),
+        })
+    }
+
+    /// Takes an object back that was made in vain, or from the Service to which it was given in vain.
+    pub(super) async fn undo(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        before: Option<&Known>,
+        undo: Undo,
+    ) {
+        let done = match (undo, before) {
+            (Undo::Delete, _) => {
+                let target = floating_ip::target(&ask.asker.key(&one.name));
+                let deleted = data.remote.delete(&target, &one.fip.uid).await;
+                deleted.map_err(|error| failed(&error))
+            }
+            (Undo::Restore, Some(before)) => self.restore(data, ask, one, before).await,
+            (Undo::Nothing, _) | (Undo::Restore, None) => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, name = &*one.name, "a FloatingIP that was refused an address stays as it is and waits");
+        }
+    }
+
+    /// Makes the object what it was `before`; where somebody changed it since, takes this Service off alone.
+    async fn restore(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        before: &Known,
+    ) -> Result<(), Denied> {
+        let (asker, left) = (ask.asker, &before.left);
+        let restored = self.relabel(data, asker, one, &before.labels, left);
+        if restored.await?.is_some() {
+            return Ok(());
+        }
+        for _ in 0..super::TRIES {
+            let known = self.read(data, asker).await?;
+            let still = known.iter().find(|known| {
+                known.fip.uid == one.fip.uid
+                    && known.is_of(&asker.cluster)
+                    && known.names(ask.service)
+            });
+            let Some(still) = still else {
+                return Ok(());
+            };
+            let after = release::without(still.labels.clone(), ask.service);
+            let now = self.relabel(data, asker, still, &after, &still.left);
+            if now.await?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Denied::late())
+    }
+
+    async fn address(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        holder: &Holder,
+    ) -> Result<IpAddr, No> {
+        if !data.leads() {
+            return Err(Denied::elsewhere().into());
+        }
+        if one.fip.holder.is_some() {
+            // It shows the lease of a Service that fipd itself serves.
+            return Ok(one.address.ok_or_else(Denied::late)?);
+        }
+        let wish = validate::wish(&one.fip).map_err(|problem| denied(problem.message))?;
+        let others = self
+            .ranchers
+            .get(&ask.asker.management)
+            .others(one.fip.cluster.as_deref());
+        let actor = actor(ask.asker);
+        let planned = self.ipam.read(|ledger| {
+            let pool = ledger.mirror(&System::rancher_fip(), &data.cluster, &one.fip.pool)?;
+            let is_for = |user: &_| floating_ip::is_for(&one.fip, user, &others);
+            let plan = plan::own(ledger, holder, &one.fip, &wish, pool, &actor, &is_for);
+            Some((plan, Pool::clone(pool)))
+        });
+        let (plan, pool) = planned.ok_or_else(no_subnet)?;
+        match plan {
+            // Whom it is charged to is the object's own business.
+            Plan::Show(shown) | Plan::Charge(shown, _) => Ok(shown.address),
+            Plan::Problem(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
+            // A Service that fipd itself serves takes it over.
+            Plan::Leave | Plan::Delete | Plan::HandBack => {
+                Ok(one.address.ok_or_else(Denied::late)?)
+            }
+            Plan::Ask(request) => {
+                let request = no_place(*request, ask.made(one));
+                self.submit(request, holder, &pool).await
+            }
+        }
+    }
+
+    async fn submit(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<IpAddr, No> {
+        let refused = match self.ipam.submit(request).await {
+            Ok(Answer::Granted { leases, .. }) => leases.first().map(|lease| Shown::of(lease)),
+            Ok(Answer::Adopted { lease }) => Some(Shown::of(&lease)),
+            Ok(Answer::HandedOver { leases }) => {
+                let key = leases.first().ok_or_else(Denied::late)?;
+                return Ok(key.address);
+            }
+            Ok(Answer::Contended { .. }) => None,
+            Ok(other) => {
+                tracing::error!(?other, "the address book answered another question");
+                return Err(Denied::late().into());
+            }
+            Err(IpamError::Refused(refusal)) => {
+                // It has another address than the one now asked for, and keeps it.
+                let leases = self.ipam.read(|ledger| ledger.leases_of(&holder.identity));
+                let mut here = leases
+                    .iter()
+                    .filter(|lease| lease.key.network == pool.spec.network);
+                match here.next() {
+                    Some(lease) => Some(Shown::of(lease)),
+                    None => return Err(No::from(&IpamError::Refused(refusal))),
+                }
+            }
+            Err(error) => return Err(No::from(&error)),
+        };
+        let taken = || Denied::new(StatusCode::CONFLICT, TAKEN);
+        Ok(refused.map(|shown| shown.address).ok_or_else(taken)?)
+    }
+}
+
+/// An object that goes when it is refused must not keep a place in the queue.
+fn no_place(mut request: Request, goes: bool) -> Request {
+    if let Request::Allocate(allocate) = &mut request
+        && goes
+    {
+        allocate.waiting_since = None;
+    }
+    request
+}
+
+fn no_subnet() -> Denied {
+    let message = "failed to get floatingippool subnet";
+    Denied::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}

@@ -1,0 +1,378 @@
+//! What the stock LB controller of a downstream cluster asks for through [`crate::api::fip_v1`].
+//!
+//! ```text
+//!  claim --authorize--> asker --known (fresh list)--> decide --> create | attach --> address book --> answer
+//! ```
+//!
+//! The objects are read after each call was made, under a lock of the project: no step waits for a watch. Calls that wait for
+//! their turn share one reading. The address book is asked here, for the object as its holder, so that the answer is durable;
+//! the FloatingIP controller only shows it.
+
+mod authorize;
+mod decide;
+mod deny;
+mod figures;
+mod give;
+mod guests;
+mod list;
+mod release;
+mod turn;
+
+use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc, time::Instant};
+
+use fipd_core::{Action, Holder, NetworkId, System, Text};
+use fipd_crds::{
+    floating_ip::FloatingIP,
+    labels::{RELEASED_BY, services},
+};
+use futures::future::BoxFuture;
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+
+use super::{
+    floating_ip::{self, observe},
+    names::{self, KIND_FLOATING_IP, PROJECT},
+    rancher::{Data, Ranchers},
+};
+use crate::{
+    controller::{
+        client::{CallError, Patch},
+        store::Key,
+    },
+    fip_v1::{Asker, Claim, Denied, Farewell, FloatingIps, Given, PoolFigures, Row, Wish},
+    ipam::Ipam,
+};
+use decide::Known;
+use guests::Guests;
+use turn::{Reading, Turn, TurnKey, Turns};
+
+/// How often a change that somebody else made meanwhile is answered by looking again.
+const TRIES: usize = 5;
+
+/// The right to change what a project has.
+type ProjectTurn = Turn<Vec<Known>>;
+
+/// Decides for all management clusters.
+#[derive(Clone)]
+pub struct Requests {
+    ranchers: Ranchers,
+    ipam: Ipam,
+    /// One call of a project at a time, with its FloatingIPs.
+    turns: Turns<Vec<Known>>,
+    /// Reads of a project's Secret.
+    secrets: Turns<Result<Option<Secret>, Denied>>,
+    guests: Arc<Guests>,
+}
+
+impl Requests {
+    pub fn new(ranchers: Ranchers, ipam: Ipam) -> Self {
+        Self {
+            ranchers,
+            ipam,
+            turns: Turns::default(),
+            secrets: Turns::default(),
+            guests: Arc::default(),
+        }
+    }
+
+    fn data(&self, asker: &Asker) -> Result<Arc<Data>, Denied> {
+        let data = self.ranchers.get(&asker.management).data();
+        data.filter(|data| data.leads())
+            .ok_or_else(Denied::elsewhere)
+    }
+
+    /// Decides in the project's turn, to the end though nobody may wait for it: what was written in vain is taken back
+    /// before the next has its turn.
+    async fn decided<T, F>(
+        &self,
+        asker: &Asker,
+        call: impl FnOnce(Arc<Data>, ProjectTurn) -> F + Send,
+    ) -> Result<T, Denied>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Denied>> + Send + 'static,
+    {
+        let data = self.data(asker)?;
+        let turn = while_leading(&data, async { Ok(self.turns.next(asker.turn()).await) }).await?;
+        let (call, whose) = (call(Arc::clone(&data), turn), asker.clone());
+        let (tell, told) = oneshot::channel();
+        tokio::spawn(async move {
+            let said = call.await;
+            if let Err(said) = tell.send(said) {
+                let why = said.err().map(|denied| denied.message);
+                let Asker {
+                    project, cluster, ..
+                } = whose;
+                tracing::warn!(
+                    project,
+                    cluster,
+                    why,
+                    "an LB controller was not told in time what was decided"
+                );
+            }
+        });
+        let told = async { told.await.unwrap_or_else(|_| Err(Denied::late())) };
+        while_leading(&data, told).await
+    }
+
+    /// The project's FloatingIPs, as they are or as they were when the call that has its turn was made.
+    async fn known(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        turn: &mut ProjectTurn,
+    ) -> Result<Reading<Vec<Known>>, Denied> {
+        if let Some(mut reading) = turn.take() {
+            for one in &mut reading.what {
+                self.consult(data, asker, one);
+            }
+            return Ok(reading);
+        }
+        let at = Instant::now();
+        let what = self.read(data, asker).await?;
+        Ok(Reading { at, what })
+    }
+
+    /// The project's FloatingIPs as they are.
+    async fn read(&self, data: &Data, asker: &Asker) -> Result<Vec<Known>, Denied> {
+        if !data.leads() {
+            return Err(Denied::elsewhere());
+        }
+        let all = floating_ip::target(&asker.key(""));
+        let label = format!("{PROJECT}%3D{}", asker.project);
+        let keep = |object| {
+            let object = serde_json::from_value::<FloatingIP>(object).ok()?;
+            Some(self.look(data, asker, object))
+        };
+        let objects = data.remote.list_kept(&all, &label, keep).await;
+        objects.map_err(|error| failed(&error))
+    }
+
+    fn look(&self, data: &Data, asker: &Asker, object: FloatingIP) -> Known {
+        let name: Text = object.metadata.name.clone().unwrap_or_default().into();
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        let left = object.annotations().get(RELEASED_BY).cloned();
+        let mut known = Known {
+            name,
+            labels,
+            fip: observe::slim(object),
+            network: None,
+            address: None,
+            held: false,
+            contended: false,
+            left: left.unwrap_or_default(),
+        };
+        self.consult(data, asker, &mut known);
+        known
+    }
+
+    /// What the address book says of the object.
+    fn consult(&self, data: &Data, asker: &Asker, known: &mut Known) {
+        let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&known.name));
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+        let lease = leases.first();
+        let held = lease.map(|lease| lease.key.address);
+        known.address = held.or_else(|| known.fip.shown());
+        known.held = held.is_some();
+        known.contended = lease.is_some_and(|lease| !lease.contenders.is_empty());
+        known.network = self.network(data, &known.fip.pool);
+    }
+
+    /// The network of a pool, once it is mirrored.
+    fn network(&self, data: &Data, pool: &str) -> Option<NetworkId> {
+        self.ipam.read(|ledger| {
+            let pool = ledger.mirror(&System::rancher_fip(), &data.cluster, pool)?;
+            Some(pool.spec.network)
+        })
+    }
+
+    /// Gives an object these labels, and the note who left it; `None`: somebody changed it since it was read.
+    async fn relabel(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        one: &Known,
+        after: &BTreeMap<String, String>,
+        left: &str,
+    ) -> Result<Option<Known>, Denied> {
+        let gone = one.labels.keys().filter(|key| !after.contains_key(*key));
+        let new = after
+            .iter()
+            .filter(|(key, value)| one.labels.get(*key) != Some(value));
+        let labels: Map<String, Value> = gone
+            .map(|key| (key.clone(), Value::Null))
+            .chain(new.map(|(key, value)| (key.clone(), json!(value))))
+            .collect();
+        let mut patch = json!({ "metadata": {
+            "uid": &*one.fip.uid, "resourceVersion": one.fip.version, "labels": labels,
+        } });
+        if left != one.left {
+            patch["metadata"]["annotations"] = json!({ RELEASED_BY: left });
+        }
+        let target = floating_ip::target(&asker.key(&one.name));
+        let patched = data.remote.patch_seen(&target, Patch::Merge, &patch).await;
+        match patched {
+            Ok(object) => {
+                let now = self.look(data, asker, object);
+                self.note(data, asker, &now).await;
+                Ok(Some(now))
+            }
+            Err(CallError::Conflict(..) | CallError::NotFound(_)) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Has it in the audit log who uses an object now.
+    async fn note(&self, data: &Data, asker: &Asker, one: &Known) {
+        let users = services(&one.labels).into_iter();
+        let users: Vec<String> = users
+            .map(|user| format!("{}/{}", user.namespace, user.name))
+            .collect();
+        let users = match &*users {
+            [] => "no Service".to_owned(),
+            users => format!("Services {} of {}", users.join(", "), asker.cluster),
+        };
+        let address = one.address.map(|address| format!(" ({address})"));
+        let what = format!(
+            "{}: FloatingIP {}/{}{} is used by {users}",
+            data.cluster.0,
+            asker.namespace,
+            one.name,
+            address.unwrap_or_default()
+        );
+        let noted = (self.ipam).note(Action::ServicesChanged, what, actor(asker));
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, name = &*one.name, "who uses a FloatingIP is not in the audit log");
+        }
+    }
+}
+
+impl Reading<Vec<Known>> {
+    /// With what this call made of some.
+    fn with(mut self, changed: impl IntoIterator<Item = Known>) -> Self {
+        for one in changed {
+            self.what.retain(|other| other.name != one.name);
+            self.what.push(one);
+        }
+        self
+    }
+}
+
+impl FloatingIps for Requests {
+    fn authorize<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Asker, Denied>> {
+        Box::pin(self.verified(claim))
+    }
+
+    fn request<'a>(
+        &'a self,
+        asker: &'a Asker,
+        wish: &'a Wish,
+    ) -> BoxFuture<'a, Result<Given, Denied>> {
+        let (all, whose, wish) = (self.clone(), asker.clone(), wish.clone());
+        Box::pin(self.decided(asker, |data, mut turn| async move {
+            all.give(&data, &whose, &wish, &mut turn).await
+        }))
+    }
+
+    fn release<'a>(
+        &'a self,
+        asker: &'a Asker,
+        farewell: &'a Farewell,
+    ) -> BoxFuture<'a, Result<(), Denied>> {
+        let (all, whose, farewell) = (self.clone(), asker.clone(), farewell.clone());
+        Box::pin(self.decided(asker, |data, mut turn| async move {
+            all.let_go(&data, &whose, &farewell, &mut turn).await
+        }))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        asker: &'a Asker,
+        address: IpAddr,
+    ) -> BoxFuture<'a, Result<(), Denied>> {
+        let (all, whose) = (self.clone(), asker.clone());
+        Box::pin(self.decided(asker, move |data, mut turn| async move {
+            all.give_back(&data, &whose, address, &mut turn).await
+        }))
+    }
+
+    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
+        Box::pin(async move {
+            let data = self.data(asker)?;
+            let known = while_leading(&data, self.read(&data, asker)).await?;
+            Ok(list::rows(asker, &known))
+        })
+    }
+
+    fn figures(&self) -> Result<BTreeMap<String, PoolFigures>, Denied> {
+        let all = self.ranchers.leading();
+        if all.is_empty() {
+            return Err(Denied::elsewhere());
+        }
+        let pools = all.iter();
+        Ok(pools
+            .flat_map(|(_, data)| figures::of(&self.ipam, data))
+            .collect())
+    }
+
+    fn not_leading(&self) -> usize {
+        self.ranchers.not_leading()
+    }
+}
+
+impl Asker {
+    fn key(&self, name: &str) -> Key {
+        Key::new(&self.namespace, name)
+    }
+
+    fn turn(&self) -> TurnKey {
+        (Text::clone(&self.management), self.project.clone())
+    }
+}
+
+/// The holder of what the object has.
+fn holder(data: &Data, asker: &Asker, one: &Known) -> Holder {
+    let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&one.name));
+    Holder {
+        identity,
+        instance: Text::clone(&one.fip.uid),
+    }
+}
+
+/// Who asks, for the audit log.
+fn actor(asker: &Asker) -> Text {
+    format!("fip-v1:{}/{}", asker.project, asker.cluster).into()
+}
+
+/// An API server did not do what it was asked. What a webhook denied the client must hear; the rest is for the log.
+fn failed(error: &CallError) -> Denied {
+    tracing::warn!(%error, "a request of an LB controller failed in the management cluster");
+    match error {
+        CallError::Unavailable(..) => Denied::late(),
+        CallError::Rejected(_, why) if why.contains("denied the request") => {
+            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+        }
+        CallError::NotFound(_) | CallError::Conflict(..) | CallError::Rejected(..) => {
+            let message = "the management cluster did not do it; the log of fipd says why";
+            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+    }
+}
+
+/// Waits no longer when somebody else may lead there. What is committed by then is found when the client asks again.
+async fn while_leading<T>(
+    data: &Data,
+    call: impl Future<Output = Result<T, Denied>>,
+) -> Result<T, Denied> {
+    tokio::select! {
+        biased;
+        () = data.deposed() => Err(Denied::elsewhere()),
+        said = call => said,
+    }
+}
+
+#[cfg(test)]
+mod tests;

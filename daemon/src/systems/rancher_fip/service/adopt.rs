@@ -1,0 +1,218 @@
+//! The addresses that Services show, taken into the address book before anything new is given.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool, Text};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::{Api, Resource as _, api::ListParams};
+
+use super::{
+    Services,
+    fresh::{self, keeps},
+    observe::{self, Projects, Svc},
+    target, validate,
+};
+use crate::{
+    clusters::{
+        CallError,
+        absence::Presence,
+        adoption::{Inventory, Sighting, complete_list},
+        lenient::Lenient,
+    },
+    controller::store::Key,
+    systems::rancher_fip::{
+        Site,
+        names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
+        rancher::Guest as _,
+    },
+};
+
+/// What a downstream cluster has of Services.
+pub struct ServiceInventory {
+    site: Arc<Site>,
+    services: Arc<Services>,
+}
+
+impl ServiceInventory {
+    pub fn new(services: Arc<Services>) -> Self {
+        let site = Arc::clone(&services.site);
+        Self { site, services }
+    }
+
+    async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
+        let session = &self.site.session;
+        let api: Api<Lenient<Namespace>> = Api::all(session.client.clone());
+        let what = "list namespaces";
+        let keep = |namespace: Lenient<Namespace>| {
+            let meta = namespace.0.ok()?.metadata;
+            let projects = observe::projects(&meta);
+            Some((meta.name.unwrap_or_default(), projects))
+        };
+        let projects = complete_list(session, &api, ListParams::default(), what, keep).await?;
+        let projects: BTreeMap<String, Projects> = projects.into_iter().collect();
+        let api: Api<Lenient<Service>> = Api::all(session.client.clone());
+        let what = "list Services";
+        let keep = |service: Lenient<Service>| {
+            let key = Key::of(service.meta());
+            let (svc, kept) = match service.0 {
+                Ok(service) => {
+                    let svc = observe::all(service);
+                    let kept = self.keeps(&key, &svc);
+                    (svc, kept)
+                }
+                Err(invalid) => {
+                    let svc = Svc {
+                        uid: invalid.metadata.uid.unwrap_or_default().into(),
+                        ..Svc::default()
+                    };
+                    (svc, true)
+                }
+            };
+            kept.then(|| self.sighting(&key, &svc, &projects))
+        };
+        complete_list(session, &api, ListParams::default(), what, keep).await
+    }
+
+    /// An owner of leases counts as gone where another that is not served has its name.
+    fn keeps(&self, key: &Key, svc: &Svc) -> bool {
+        let identity = names::identity(&self.site.id, KIND_SERVICE, key);
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
+        let class_less = self.site.session.settings.rancher_fip.class_less;
+        held.is_empty() || keeps(svc, class_less, &identity, &held)
+    }
+
+    async fn presence(&self, identity: &Identity) -> Presence {
+        let found = fresh::read(&self.services.remote, &target(&names::key(identity))).await;
+        let class_less = self.site.session.settings.rancher_fip.class_less;
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
+        match found {
+            Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
+            Ok(_) => Presence::Gone,
+            Err(_) => Presence::Unknown,
+        }
+    }
+
+    fn sighting(&self, key: &Key, svc: &Svc, projects: &BTreeMap<String, Projects>) -> Sighting {
+        let settings = &self.site.session.settings.rancher_fip;
+        let (app, own) = (
+            projects.get(&*settings.app_namespace),
+            projects.get(&*key.namespace),
+        );
+        let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
+        let cluster = self.services.rancher_cluster();
+        Sighting {
+            holder: Holder {
+                identity: names::identity(&self.site.id, KIND_SERVICE, key),
+                instance: Text::clone(&svc.uid),
+            },
+            tenant: project.map(|project| project.tenant),
+            uses: self.uses(cluster.as_deref(), key, svc),
+            since: svc.created,
+        }
+    }
+
+    /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
+    fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
+        let class_less = self.site.session.settings.rancher_fip.class_less;
+        if !validate::is_ours(
+            &Svc {
+                terminating: false,
+                ..svc.clone()
+            },
+            class_less,
+            false,
+        ) && !svc.is_marked()
+        {
+            return Vec::new();
+        }
+        let shown: BTreeSet<IpAddr> = svc.addresses().into_iter().collect();
+        shown
+            .into_iter()
+            .filter_map(|address| {
+                self.site
+                    .ipam
+                    .read(|ledger| self.place(ledger, cluster, key, svc, address))
+            })
+            .collect()
+    }
+
+    fn place(
+        &self,
+        ledger: &Ledger,
+        cluster: Option<&str>,
+        key: &Key,
+        svc: &Svc,
+        address: IpAddr,
+    ) -> Option<LeaseKey> {
+        let place = LeaseKey {
+            network: self.network(ledger, svc, address),
+            address,
+        };
+        let adopted = ledger.truly_adopted(place.network, &self.site.id, &self.site.system);
+        let of_its_fip = self.keeps_for(cluster, key, address);
+        (!adopted && !of_its_fip).then_some(place)
+    }
+
+    /// Whether a FloatingIP that another program made for this Service has the address; it is adopted for that, and
+    /// the Service takes it over. Where it is not known what Rancher calls the cluster, the Service's name decides.
+    fn keeps_for(&self, cluster: Option<&str>, service: &Key, address: IpAddr) -> bool {
+        let Some(data) = self.services.rancher.data() else {
+            return false;
+        };
+        let made = match cluster {
+            Some(cluster) => data.stock.made_for(cluster, service),
+            None => data.stock.made_for_any(service),
+        };
+        let mut fips = made.iter().filter_map(|key| data.fips.get(key));
+        fips.any(|fip| fip.recorded() == Some(address) && (!fip.terminating || fip.has_finalizer()))
+    }
+
+    /// The network of an address: of the pool the Service names, else of the mirror that has the address, else
+    /// the default one.
+    fn network(&self, ledger: &Ledger, svc: &Svc, address: IpAddr) -> NetworkId {
+        let named = svc.mark(STATIC_NETWORK);
+        let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
+            Origin::Mirror { cluster, .. } => self
+                .services
+                .rancher
+                .data()
+                .is_none_or(|data| data.cluster == *cluster),
+            Origin::Own => false,
+        };
+        let is_named = |pool: &Arc<Pool>| super::pools::object(pool) == named;
+        let mut having = ledger.pools_on_link(address);
+        having.retain(of_rancher);
+        having.sort_by_key(|pool| !is_named(pool));
+        having
+            .first()
+            .map_or(NetworkId::DEFAULT, |pool| pool.spec.network)
+    }
+}
+
+impl Inventory for ServiceInventory {
+    fn kinds(&self) -> BTreeSet<&'static str> {
+        BTreeSet::from([KIND_SERVICE])
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        Box::pin(self.sightings())
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
+        Box::pin(self.presence(identity))
+    }
+
+    /// Another Service that shows the address comes first: they shared it under a FloatingIP that is gone.
+    fn heir(&self, holder: &Holder, key: LeaseKey) -> Option<Holder> {
+        let gone = ServiceRef::of(holder)?;
+        let user = self.services.shows(key.address);
+        let user = user.filter(|user| user.key != gone.key);
+        user.map(|user| user.holder())
+            .or_else(|| self.services.heir(&gone, key))
+    }
+}

@@ -1,0 +1,371 @@
+//! Makes and deletes the objects by which MetalLB or PureLB announces, and takes over those of the original.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::Text;
+use serde_json::{Value, json};
+
+use super::{
+    Services, announce,
+    announce::{ADVERTISEMENT, GROUP, KINDS, Kind, POOL},
+    farewell::identify,
+    observe::Svc,
+    originals::{self, Place, Users, Whose},
+    pools, reference,
+};
+use crate::{
+    config::Announce,
+    controller::{
+        Trouble,
+        client::{CallError, MANAGER, Patch, Target},
+        store::Key,
+    },
+    systems::rancher_fip::names::{FOR_SERVICE, KIND_SERVICE, MANAGED_BY, ServiceRef},
+};
+
+/// Between two searches for announcer's objects that nobody needs.
+const SWEEP: Duration = Duration::from_secs(600);
+
+impl Services {
+    pub(super) async fn announce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+        let mode = self.settings.announce;
+        match mode {
+            Announce::None | Announce::KubeVip => return Ok(()),
+            Announce::Metallb | Announce::Purelb => {}
+        }
+        let addresses = self.addresses(service, svc);
+        let wanted = (Text::clone(&service.uid), addresses);
+        if self.announced.lock().get(&service.key) == Some(&wanted) {
+            return Ok(());
+        }
+        let (_, addresses) = &wanted;
+        let mut made = self.make(service, addresses).await;
+        if let Err(CallError::Rejected(..)) = made
+            // Without the right to look around, what was refused is what there is to say.
+            && self
+                .clear(Some((&service.key, addresses)))
+                .await
+                .unwrap_or(false)
+        {
+            made = self.make(service, addresses).await;
+        }
+        let kept = match made {
+            Ok(kept) => kept,
+            Err(error) => {
+                let note = format!("the address is not announced yet: {error}; it is tried again");
+                let about = reference(&service.key, &service.uid);
+                self.events.warning(&about, "AnnounceFailed", note);
+                return Err(error.into());
+            }
+        };
+        let label = format!("{FOR_SERVICE}%3D{}", service.uid);
+        self.clean(&label, |kind, key, _| {
+            kind.of == mode && kept.contains(&*key.name)
+        })
+        .await?;
+        self.announced.lock().insert(service.key.clone(), wanted);
+        Ok(())
+    }
+
+    /// Applies the objects for these addresses; their names.
+    async fn make(
+        &self,
+        service: &ServiceRef,
+        addresses: &[announce::Address],
+    ) -> Result<BTreeSet<String>, CallError> {
+        let (mode, namespace) = (self.settings.announce, &*self.settings.app_namespace);
+        let mut named = addresses.to_vec();
+        if mode == Announce::Metallb {
+            for (one, wanted) in named.iter_mut().zip(addresses) {
+                one.name = self.pool_name(&service.key, wanted, addresses).await?;
+            }
+        } else if let Some(first) = named.first() {
+            self.must_not_be_others(GROUP, &service.key, first).await?;
+            let mut all = addresses.iter();
+            if all.any(|one| self.may_be_in_the_way(&service.key, one.address)) {
+                self.clear(Some((&service.key, addresses))).await?;
+            }
+        }
+        for (target, body) in announce::objects(mode, service, namespace, &named) {
+            self.apply(namespace, &target, &body).await?;
+        }
+        Ok(named.into_iter().map(|one| one.name).collect())
+    }
+
+    /// The name of the pool of an address: that of the object there is, where it is ours or the original's.
+    async fn pool_name(
+        &self,
+        service: &Key,
+        one: &announce::Address,
+        all: &[announce::Address],
+    ) -> Result<String, CallError> {
+        let place = place(service, one);
+        let own = self.whose(POOL, &place, &place.name()).await?;
+        let legacy = match own {
+            Whose::Ours => Whose::Nobodys,
+            Whose::Nobodys | Whose::Originals | Whose::Others => {
+                self.whose(POOL, &place, &place.legacy()).await?
+            }
+        };
+        if self.may_be_in_the_way(service, one.address) {
+            self.clear(Some((service, all))).await?;
+        }
+        let name = originals::choose(&place, own, legacy);
+        let name = name.ok_or_else(|| self.others(POOL, &one.name))?;
+        let named = announce::Address {
+            name: name.clone(),
+            ..one.clone()
+        };
+        self.must_not_be_others(ADVERTISEMENT, service, &named)
+            .await?;
+        Ok(name)
+    }
+
+    async fn must_not_be_others(
+        &self,
+        kind: Kind,
+        service: &Key,
+        one: &announce::Address,
+    ) -> Result<(), CallError> {
+        match self.whose(kind, &place(service, one), &one.name).await? {
+            Whose::Others => Err(self.others(kind, &one.name)),
+            Whose::Nobodys | Whose::Ours | Whose::Originals => Ok(()),
+        }
+    }
+
+    async fn whose(&self, kind: Kind, place: &Place<'_>, name: &str) -> Result<Whose, CallError> {
+        let target = kind.target(&self.settings.app_namespace, name);
+        let object: Option<Value> = self.remote.get(&target).await?;
+        Ok(place.whose(kind, object.as_ref()))
+    }
+
+    fn others(&self, kind: Kind, name: &str) -> CallError {
+        let target = kind.target(&self.settings.app_namespace, name);
+        let why = "this object was made neither by fipd nor by rancher-fip: delete or rename it";
+        CallError::Rejected(target.to_string(), why.to_owned())
+    }
+
+    /// Whether the original has an object for this address under another Service's name, as far as is known.
+    fn may_be_in_the_way(&self, service: &Key, address: IpAddr) -> bool {
+        let known = self.originals.lock();
+        let Some(names) = known.as_ref().map(|known| known.get(&address)) else {
+            return true;
+        };
+        let place = Place { service, address };
+        let own = [place.name(), place.legacy()];
+        names.is_some_and(|names| names.iter().any(|name| !own.contains(name)))
+    }
+
+    /// Deletes what the original left for addresses that our Services have, and `user` even if its Service is not seen to
+    /// show them yet; whether there was anything.
+    async fn clear(&self, user: Option<(&Key, &[announce::Address])>) -> Result<bool, CallError> {
+        let (mode, namespace) = (self.settings.announce, &*self.settings.app_namespace);
+        let (mut any, mut known) = (false, BTreeMap::<IpAddr, Vec<String>>::new());
+        for kind in [POOL, GROUP].into_iter().filter(|kind| kind.of == mode) {
+            let objects = match self.remote.list(&kind.target(namespace, ""), "").await {
+                Ok(objects) => objects,
+                Err(CallError::NotFound(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            for (address, name) in originals::names(kind, &objects) {
+                known.entry(address).or_default().push(name.to_owned());
+            }
+            for (key, uid) in originals::in_the_way(kind, &objects, &self.users(user)) {
+                any = true;
+                tracing::info!(kind = kind.name, name = %key.name, "deleted; the original left it for an address of ours");
+                let target = kind.target(namespace, &key.name);
+                self.remote.delete(&target, &uid).await?;
+                if kind == POOL {
+                    let target = ADVERTISEMENT.target(namespace, &key.name);
+                    self.delete_if(&target, originals::is_advertisement).await?;
+                }
+            }
+        }
+        *self.originals.lock() = Some(known);
+        Ok(any)
+    }
+
+    fn users(&self, user: Option<(&Key, &[announce::Address])>) -> Users {
+        let services = self.services.all();
+        let mut users = originals::users(services.iter().map(|(key, svc)| (key, &**svc)));
+        if let Some((key, addresses)) = user {
+            for one in addresses {
+                let shown = users.entry(one.address).or_default();
+                shown.retain(|(other, _)| other != key);
+                shown.push((key.clone(), true));
+            }
+        }
+        users
+    }
+
+    /// Deletes what the original made for a Service that goes before its objects were taken over.
+    pub(super) async fn delete_originals(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+    ) -> Result<(), CallError> {
+        if !svc.is_marked() {
+            return Ok(());
+        }
+        let mode = self.settings.announce;
+        let addresses: BTreeSet<_> = svc.addresses().into_iter().collect();
+        for address in addresses {
+            let place = Place {
+                service: &service.key,
+                address,
+            };
+            for kind in KINDS.into_iter().filter(|kind| kind.of == mode) {
+                for name in [place.name(), place.legacy()] {
+                    let target = kind.target(&self.settings.app_namespace, &name);
+                    let is_originals = |object: &Value| {
+                        place.whose(kind, Some(object)) == Whose::Originals
+                            && originals::is_for(kind, object, svc, &name)
+                    };
+                    match self.delete_if(&target, is_originals).await {
+                        // Without the right to see them, the Service goes all the same.
+                        Ok(()) | Err(CallError::Rejected(..)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_if(
+        &self,
+        target: &Target,
+        test: impl Fn(&Value) -> bool,
+    ) -> Result<(), CallError> {
+        let object: Option<Value> = self.remote.get(target).await?;
+        match object.filter(test).as_ref().and_then(identify) {
+            Some((_, uid)) => self.remote.delete(target, &uid).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Applies an object; the first one makes the namespace.
+    async fn apply(&self, namespace: &str, target: &Target, body: &Value) -> Result<(), CallError> {
+        match self.remote.patch(target, Patch::Apply, body).await {
+            Err(CallError::NotFound(_)) => {}
+            result => return result,
+        }
+        let own = Target {
+            api: "api/v1",
+            plural: "namespaces",
+            namespace: String::new(),
+            name: namespace.into(),
+        };
+        if self.remote.get::<Value>(&own).await?.is_none() {
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+            self.remote.patch(&own, Patch::Apply, &object).await?;
+        }
+        self.remote.patch(target, Patch::Apply, body).await
+    }
+
+    fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
+        let data = self.rancher.data();
+        let mut held = self.held(service);
+        let place = |text: &IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
+        held.sort_by_key(|lease| place(&lease.key.address).unwrap_or(usize::MAX));
+        let first = held.first().map(|lease| lease.key.address);
+        let group = first
+            .filter(|_| self.settings.announce == Announce::Purelb)
+            .map(|first| originals::group_name(svc, &service.key, first));
+        held.iter()
+            .map(|lease| {
+                let pool = self
+                    .site
+                    .ipam
+                    .read(|ledger| ledger.pool(lease.pool?).cloned());
+                let object = pool.as_ref().and_then(|pool| pools::object(pool));
+                let interface = data.as_ref().zip(object).and_then(|(data, object)| {
+                    let pool = data.pools.get(&Key::new("", object))?;
+                    Some(pool.spec.target_network_interface.clone()).filter(|name| !name.is_empty())
+                });
+                let address = lease.key.address;
+                let own = || fipd_crds::labels::pool_object(address);
+                announce::Address {
+                    address,
+                    name: group.clone().unwrap_or_else(own),
+                    subnet: pool.as_ref().and_then(|pool| pool.spec.subnet),
+                    interface,
+                }
+            })
+            .collect()
+    }
+
+    /// Deletes announcer's objects of ours that no Service needs: left by a former setting, or by a Service
+    /// that went while fipd was not there. Then what the original left beside ours.
+    pub async fn sweep(&self) -> Result<(), Trouble> {
+        let mode = self.settings.announce;
+        let live: BTreeSet<String> = self
+            .services
+            .all()
+            .iter()
+            .map(|(_, svc)| svc.uid.to_string())
+            .collect();
+        let label = format!("{MANAGED_BY}%3D{MANAGER},{FOR_SERVICE}");
+        self.clean(&label, |kind, _, uid| kind.of == mode && live.contains(uid))
+            .await?;
+        self.clear(None).await?;
+        Ok(())
+    }
+
+    /// Deletes the objects with a label that are not to be kept. A kind that is not installed has none.
+    async fn clean(
+        &self,
+        label: &str,
+        keep: impl Fn(&Kind, &Key, &str) -> bool,
+    ) -> Result<(), Trouble> {
+        for kind in &KINDS {
+            let objects = match self.remote.list(&kind.target("", ""), label).await {
+                Ok(objects) => objects,
+                Err(CallError::NotFound(_)) => continue,
+                // Without rights to them we have made none.
+                Err(CallError::Rejected(..)) if kind.of != self.settings.announce => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for object in objects {
+                let uid = object
+                    .pointer("/metadata/labels")
+                    .and_then(|labels| labels.get(FOR_SERVICE));
+                let uid = uid.and_then(Value::as_str).unwrap_or("");
+                if let Some((key, own)) = identify(&object)
+                    && !keep(kind, &key, uid)
+                {
+                    self.remote
+                        .delete(&kind.target(&key.namespace, &key.name), &own)
+                        .await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sweeps now and then until cancelled.
+    pub async fn keep_swept(self: Arc<Self>) {
+        let cancel = self.site.session.cancel.clone();
+        loop {
+            if let Err(trouble) = self.sweep().await {
+                trouble.next(KIND_SERVICE, &Key::new("", "announcer's objects"));
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(SWEEP) => {}
+            }
+        }
+    }
+}
+
+fn place<'a>(service: &'a Key, one: &announce::Address) -> Place<'a> {
+    Place {
+        service,
+        address: one.address,
+    }
+}

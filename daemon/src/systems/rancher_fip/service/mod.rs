@@ -1,0 +1,343 @@
+//! Service load balancers in direct mode: nothing is installed in the downstream cluster.
+//!
+//! The path a user waits for: the decision and its commit, and one patch of the Service that marks it (with the
+//! finalizer) and shows the address. What follows is done at leisure: announcer's objects, Events, and the FloatingIP
+//! in Rancher, which shows the lease but never holds it while the Service lives. A Service that goes leaves its
+//! lease to its FloatingIP, whose deletion frees it, so that nothing here waits for Rancher.
+
+pub mod adopt;
+mod aftercare;
+pub mod announce;
+mod announcer;
+pub mod apply;
+mod cluster_id;
+mod farewell;
+mod fresh;
+mod guest;
+mod leases;
+pub mod object;
+pub mod observe;
+mod originals;
+pub mod plan;
+mod pools;
+mod status;
+mod takeover;
+pub mod validate;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use fipd_core::{Lease, Ledger, Text};
+use k8s_openapi::api::core::v1::ObjectReference;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    Site,
+    floating_ip::validate::Problem,
+    names::{self, KIND_SERVICE, ServiceRef},
+    rancher::Rancher,
+};
+use crate::{
+    config::RancherFip,
+    controller::{
+        Trouble,
+        client::{Remote, Target},
+        events::Events,
+        queue::{Next, Queue},
+        store::{Key, Objects, Seen},
+        waiters::{News, Wakes},
+    },
+};
+use observe::{Projects, Svc};
+
+/// The controller of all Services of a downstream cluster.
+pub struct Services {
+    site: Arc<Site>,
+    settings: RancherFip,
+    rancher: Arc<Rancher>,
+    remote: Remote,
+    events: Arc<Events>,
+    pub services: Arc<Objects<Svc>>,
+    pub namespaces: Arc<Objects<Projects>>,
+    wakes: Wakes,
+    /// What users wait for.
+    pub queue: Arc<Queue<Key>>,
+    /// What follows when nobody waits.
+    pub after: Arc<Queue<Key>>,
+    /// Announcer's objects as last applied, by Service.
+    announced: Mutex<BTreeMap<Key, (Text, Vec<announce::Address>)>>,
+    /// Announcer's objects of the original by address, as of the last look.
+    originals: Mutex<Option<BTreeMap<IpAddr, Vec<String>>>>,
+    /// The status of each Service as last written, and when.
+    shown: Mutex<BTreeMap<Key, Written>>,
+    /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
+    unwritten: Mutex<BTreeSet<Text>>,
+    /// Told when everything may be different.
+    lost_track: Notify,
+}
+
+/// The instance, its addresses and when they were written.
+type Written = (Text, Vec<IpAddr>, Instant);
+
+impl Services {
+    pub fn new(
+        site: Arc<Site>,
+        rancher: Arc<Rancher>,
+        remote: Remote,
+        events: Arc<Events>,
+        queue: Arc<Queue<Key>>,
+    ) -> Arc<Self> {
+        let wakes = Wakes::new(site.system.clone(), site.id.clone(), KIND_SERVICE);
+        let settings = site.session.settings.rancher_fip.clone();
+        Arc::new(Self {
+            site,
+            settings,
+            rancher,
+            remote,
+            events,
+            services: Objects::new(),
+            namespaces: Objects::new(),
+            wakes,
+            queue,
+            after: Queue::new(),
+            announced: Mutex::new(BTreeMap::new()),
+            originals: Mutex::new(None),
+            shown: Mutex::new(BTreeMap::new()),
+            unwritten: Mutex::new(BTreeSet::new()),
+            lost_track: Notify::new(),
+        })
+    }
+
+    /// Queues the Services that a change of the ledger concerns.
+    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
+        for key in self.wakes.woken(ledger, news) {
+            self.queue.add(key);
+        }
+        if matches!(news, News::Everything) {
+            self.lost_track.notify_one();
+        }
+    }
+
+    /// Queues all Services, also those that only the ledger knows, whenever it is not known what changed.
+    pub async fn keep_track(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.lost_track.notified() => {}
+            }
+            let mut keys = self.site.owners(KIND_SERVICE, |_| true).await;
+            keys.extend(self.services.keys());
+            keys.into_iter().for_each(|key| self.queue.add(key));
+        }
+    }
+
+    /// A namespace changed: its Services may have a project now, or all may where it is the app namespace.
+    pub fn namespace_changed(&self, key: &Key) {
+        let keys = if *key.name == *self.settings.app_namespace {
+            self.services.keys()
+        } else {
+            self.services.keys_in(&key.name)
+        };
+        keys.into_iter().for_each(|key| self.queue.add(key));
+    }
+
+    /// Pools or defaults changed in Rancher, or it is back.
+    pub fn pools_changed(&self) {
+        for key in self.services.keys() {
+            self.after.add(key.clone());
+            self.queue.add(key);
+        }
+    }
+
+    /// Brings one Service up to date.
+    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
+        match self.try_reconcile(&key).await {
+            Ok(next) => next,
+            Err(trouble) => trouble.next(KIND_SERVICE, &key),
+        }
+    }
+
+    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
+        let svc = match self.services.seen(key) {
+            Some(Seen::Good(svc)) => svc,
+            Some(Seen::Malformed(object)) => {
+                let note = format!(
+                    "the object does not fit its schema ({}); it is left as it is",
+                    object.error
+                );
+                self.events
+                    .warning(&reference(key, &object.uid), "Malformed", note);
+                return Ok(Next::Done);
+            }
+            None => return self.unseen(key).await,
+        };
+        let service = self.service(key, &svc.uid);
+        let held = self.held(&service);
+        if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
+            self.serve(&service, &svc, held).await
+        } else if uses_unserved(&svc, &held) {
+            Ok(Next::Done)
+        } else if !held.is_empty() || self.is_left_over(&svc) {
+            self.let_go(&service, &svc, &held).await
+        } else {
+            self.forget(key);
+            Ok(Next::Done)
+        }
+    }
+
+    /// Whether a Service that is not ours (any more) still carries what we wrote.
+    fn is_left_over(&self, svc: &Svc) -> bool {
+        let by_class = match svc.class.as_deref() {
+            Some(class) => class == names::CLASS,
+            None => self.settings.class_less,
+        };
+        svc.is_marked() || (svc.terminating && svc.has_finalizer() && by_class)
+    }
+
+    async fn serve(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: Vec<Arc<Lease>>,
+    ) -> Result<Next, Trouble> {
+        let problem = match self.fulfil(service, svc, held).await? {
+            Ok(problem) => problem,
+            Err(mut problem) => {
+                self.serve_on(service, svc).await?;
+                problem.cause = problem.cause.or_else(|| self.still_shown(service, svc));
+                Some(problem)
+            }
+        };
+        match problem {
+            Some(problem) => Ok(self.wait(service, problem)),
+            None => {
+                self.waits_for(&service.key, None);
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// Gives the Service what it wishes; what it still lacks. `Err`: the wish is not understood or its pool is
+    /// not there, and nothing was done.
+    async fn fulfil(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: Vec<Arc<Lease>>,
+    ) -> Result<Result<Option<Problem>, Problem>, Trouble> {
+        let wish = match validate::wish(svc) {
+            Ok(wish) => wish,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let named = match wish.pool.as_ref().map(|_| self.pools(&wish)).transpose() {
+            Ok(named) => named,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let held = match self
+            .take_over(service, svc, &wish, named.as_ref(), held)
+            .await?
+        {
+            Ok(held) => held,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let held = plan::shown_first(held, &svc.addresses());
+        let mut found = plan::compare(&wish, &held, named.as_ref());
+        self.renew(service, svc, &found.kept).await?;
+        let mut problem = self.contended(service);
+        if !found.missing.is_empty() && problem.is_none() {
+            let (granted, trouble) = self.allocate(service, svc, &wish, &found, named).await?;
+            found.kept.extend(granted);
+            problem = trouble;
+        }
+        if plan::suffices(&wish, &found.kept) {
+            self.show(service, svc, &plan::ordered(&wish, &found.kept))
+                .await?;
+            self.give_back(service, svc, &wish, &found).await?;
+            self.warn_of_contenders(service, &found.kept);
+        } else {
+            self.serve_on(service, svc).await?;
+        }
+        Ok(Ok(problem))
+    }
+
+    /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
+    async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+        let held = plan::shown_first(self.held(service), &svc.addresses());
+        if held.is_empty() {
+            return self.hide_anothers(service, svc).await;
+        }
+        let wish = validate::any(svc);
+        let kept = plan::compare(&wish, &held, None).kept;
+        self.renew(service, svc, &kept).await?;
+        if plan::suffices(&wish, &kept) {
+            self.show(service, svc, &plan::ordered(&wish, &kept))
+                .await?;
+            self.warn_of_contenders(service, &kept);
+        }
+        Ok(())
+    }
+
+    /// The Service is gone or not ours: it waits for nothing.
+    fn forget(&self, key: &Key) {
+        self.wakes.wait(key, None);
+        self.announced.lock().remove(key);
+        self.shown.lock().remove(key);
+        let identity = names::identity(&self.site.id, KIND_SERVICE, key);
+        self.site.ipam.forget_waiter(&identity);
+    }
+
+    fn service(&self, key: &Key, uid: &Text) -> ServiceRef {
+        ServiceRef {
+            cluster: self.site.id.clone(),
+            key: key.clone(),
+            uid: Text::clone(uid),
+        }
+    }
+
+    fn project(&self, namespace: &str) -> Result<validate::Project, Problem> {
+        let app = self
+            .namespaces
+            .get(&Key::new("", &self.settings.app_namespace));
+        let own = self.namespaces.get(&Key::new("", namespace));
+        validate::project(
+            self.settings.project.as_deref(),
+            app.as_deref(),
+            own.as_deref(),
+            namespace,
+        )
+    }
+}
+
+/// Whether another program serves a Service and shows in it an address that is kept for it: the FloatingIP was deleted. Complete
+/// lists tell when that ends.
+fn uses_unserved(svc: &Svc, held: &[Arc<Lease>]) -> bool {
+    !svc.is_marked() && !svc.terminating && fresh::shows_one(svc, held)
+}
+
+fn reference(key: &Key, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some(KIND_SERVICE.into()),
+        namespace: Some(key.namespace.to_string()),
+        name: Some(key.name.to_string()),
+        uid: Some(uid.into()),
+        ..ObjectReference::default()
+    }
+}
+
+fn target(key: &Key) -> Target {
+    Target {
+        api: "api/v1",
+        plural: "services",
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Which pools a Service is served from.
+
+use std::sync::Arc;
+
+use fipd_core::{AddressSpec, ClusterId, Family, Ledger, Pool, System, Text};
+use ipnet::IpNet;
+
+use super::{
+    Services,
+    plan::{Match, PoolsByFamily},
+    validate::Wish,
+};
+use crate::{
+    controller::{store::Key, waiters::Cause},
+    systems::rancher_fip::{
+        floating_ip::validate::{Problem, unknown_pool},
+        names::{DEFAULT_NETWORK, STATIC_NETWORK},
+        rancher::{Data, NoDefault},
+    },
+};
+
+impl Services {
+    /// The pool that is named or the default, and its partner of the other family.
+    pub(super) fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Problem> {
+        let data = self.rancher.data();
+        let (field, name) = self.base_name(wish, data.as_deref())?;
+        let management = self.management();
+        let base = self.pool(management.as_ref(), data.as_deref(), &name);
+        let base = base.ok_or_else(|| unknown_pool(&field, &name))?;
+        let mut pools = PoolsByFamily::new();
+        let partner = data
+            .as_deref()
+            .zip(object(&base))
+            .and_then(|(data, object)| {
+                let partner = data.partner(object)?;
+                self.pool(management.as_ref(), Some(data), &partner)
+            });
+        for pool in partner.into_iter().chain([base]) {
+            if let Some(family) = family(&pool) {
+                pools.insert(family, pool);
+            }
+        }
+        Ok(pools)
+    }
+
+    /// The management cluster's identity, even while it cannot be reached.
+    pub(super) fn management(&self) -> Option<ClusterId> {
+        if let Some(data) = self.rancher.data() {
+            return Some(data.cluster.clone());
+        }
+        let name = self.site.session.management.as_deref()?;
+        self.site
+            .ipam
+            .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
+    }
+
+    fn base_name(&self, wish: &Wish, data: Option<&Data>) -> Result<(String, String), Problem> {
+        if let Some(name) = &wish.pool {
+            return Ok((format!("annotation {STATIC_NETWORK}"), name.clone()));
+        }
+        if let Some(name) = &self.settings.default_pool {
+            return Ok((
+                "`default-pool` in fipd's configuration".into(),
+                name.to_string(),
+            ));
+        }
+        let Some(data) = data else {
+            let message = "no pool is known: the management cluster has not been reached since the start; name one by `default-pool` in fipd's configuration to be independent of it";
+            return Err(Problem::new("PoolNotFound", message, Some(Cause::Pools)));
+        };
+        let mut names: Vec<Text> = self.site.session.names.clone();
+        names.extend(self.settings.cluster_id.clone());
+        names.extend(data.clusters_called(&names));
+        let message = match data.default_pool(&names) {
+            Ok(name) => return Ok((DEFAULT_NETWORK.into(), name)),
+            Err(NoDefault::None) => format!(
+                "no FloatingIPPool has spec.targetCluster {}; make one, or name one by annotation {STATIC_NETWORK} or `default-pool` in fipd's configuration",
+                names.join(" or ")
+            ),
+            Err(NoDefault::Several(pools)) => format!(
+                "several FloatingIPPools could be meant ({}): mark one with annotation {DEFAULT_NETWORK}: \"true\", or name one by annotation {STATIC_NETWORK}",
+                pools.join(", ")
+            ),
+        };
+        Err(Problem::new("PoolNotFound", message, Some(Cause::Pools)))
+    }
+
+    /// A pool as users call it: a mirror of the management cluster by its object's name or by the computed
+    /// one, else a pool of fipd's own. The mirror is closed only after its object was seen to be gone.
+    fn pool(
+        &self,
+        management: Option<&ClusterId>,
+        data: Option<&Data>,
+        name: &str,
+    ) -> Option<Arc<Pool>> {
+        let real = data
+            .and_then(|data| data.pool_called(name))
+            .unwrap_or_else(|| name.to_owned());
+        self.site
+            .ipam
+            .read(|ledger| find(ledger, management, &real))
+            .filter(|pool| !pool.spec.closed && !is_gone(pool, data))
+    }
+}
+
+fn find(ledger: &Ledger, management: Option<&ClusterId>, name: &str) -> Option<Arc<Pool>> {
+    let mirror =
+        management.and_then(|cluster| ledger.mirror(&System::rancher_fip(), cluster, name));
+    let own = || {
+        ledger
+            .find_pool(name)
+            .ok()
+            .filter(|pool| object(pool).is_none())
+    };
+    mirror.or_else(own).cloned()
+}
+
+/// Whether a pool of the management cluster is known to have no object any more.
+fn is_gone(pool: &Pool, data: Option<&Data>) -> bool {
+    let object = object(pool).zip(data);
+    object.is_some_and(|(name, data)| data.pools.seen(&Key::new("", name)).is_none())
+}
+
+/// The missing families that have a pool; a problem if one that must be served has none.
+pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<Family>, Problem> {
+    let (with, without): (Vec<Family>, Vec<Family>) = found
+        .missing
+        .iter()
+        .copied()
+        .partition(|family| pools.contains_key(family));
+    let nothing = with.is_empty() && found.kept.is_empty();
+    match without.first() {
+        Some(family) if !wish.second_optional || nothing => {
+            let family = match family {
+                Family::V4 => "IPv4",
+                Family::V6 => "IPv6",
+            };
+            let message = format!(
+                "no pool for {family}: the pool of this Service is of the other family and names no partner by annotation {}",
+                crate::systems::rancher_fip::names::PARTNER_POOL
+            );
+            Err(Problem::new("PoolNotFound", message, Some(Cause::Pools)))
+        }
+        Some(_) | None => Ok(with),
+    }
+}
+
+/// The object that a mirror follows.
+pub fn object(pool: &Pool) -> Option<&str> {
+    match &pool.spec.origin {
+        fipd_core::Origin::Mirror { object, .. } => Some(object),
+        fipd_core::Origin::Own => None,
+    }
+}
+
+fn family(pool: &Pool) -> Option<Family> {
+    let v4 = match pool.spec.addresses.first()? {
+        AddressSpec::Cidr(net) => matches!(net, IpNet::V4(_)),
+        AddressSpec::Single(address) | AddressSpec::Range(address, _) => address.is_ipv4(),
+    };
+    Some(if v4 { Family::V4 } else { Family::V6 })
+}

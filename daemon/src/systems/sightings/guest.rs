@@ -1,0 +1,77 @@
+//! For whom owners have addresses.
+
+use std::sync::Arc;
+
+use fipd_core::{ClusterId, Identity, Text, sighting::HeldFor};
+
+use crate::{
+    clusters::ClusterSession,
+    systems::rancher_fip::{
+        names::{self, KIND_FLOATING_IP},
+        rancher::{Data, Ranchers},
+    },
+};
+
+/// How Rancher calls the cluster that it runs in.
+const LOCAL: &str = "local";
+
+/// A cluster as FloatingIPs of its management cluster name it.
+pub struct Guest {
+    cluster: ClusterId,
+    names: Vec<Text>,
+    managed: bool,
+    rancher: Option<Arc<Data>>,
+}
+
+impl Guest {
+    pub fn of(session: &ClusterSession, ranchers: &Ranchers) -> Self {
+        let management = session.management.as_ref();
+        let rancher = management.and_then(|name| ranchers.get(name).data());
+        let mut names = session.names.clone();
+        names.extend(session.settings.rancher_fip.cluster_id.clone());
+        if management == Some(&session.name) {
+            names.push(LOCAL.into());
+        }
+        if let Some(data) = &rancher {
+            names.extend(data.clusters_called(&names));
+        }
+        Self {
+            cluster: session.id.clone(),
+            names,
+            managed: management.is_some(),
+            rancher,
+        }
+    }
+
+    /// For whom the owner has its addresses: an object for the cluster that it lives in, a FloatingIP for the one that it names.
+    /// While Rancher has not been listed, or does not list the FloatingIP, and where that names no cluster, it is not known.
+    pub fn held_for(&self, identity: &Identity) -> HeldFor {
+        let is_here = identity.cluster.as_ref() == Some(&self.cluster);
+        let perhaps = |perhaps| match perhaps {
+            true => HeldFor::Unknown,
+            false => HeldFor::Another,
+        };
+        if *identity.kind != *KIND_FLOATING_IP {
+            return match is_here {
+                true => HeldFor::This,
+                false => HeldFor::Another,
+            };
+        }
+        let Some(data) = &self.rancher else {
+            return perhaps(is_here || self.managed);
+        };
+        if identity.cluster.as_ref() != Some(&data.cluster) {
+            return perhaps(is_here);
+        }
+        let Some(fip) = data.fips.get(&names::key(identity)) else {
+            return HeldFor::Unknown;
+        };
+        let Some(cluster) = &fip.cluster else {
+            return perhaps(is_here);
+        };
+        match self.names.iter().any(|name| **name == **cluster) {
+            true => HeldFor::This,
+            false => HeldFor::Another,
+        }
+    }
+}
