@@ -74,7 +74,7 @@ fn claims(bytes: &[u8]) {
             cluster: &cluster,
             cluster_name: "east",
             object: "lab",
-            uid: &object.uid,
+            uid: &object.meta.uid,
         };
         if let Ok(spec) = pool::validate::spec(&source, &object.spec, NetworkId::DEFAULT) {
             let _ = ledger.preview_pool(None, &spec);

@@ -395,7 +395,7 @@ impl Remote {
 }
 
 impl Target {
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let Self {
             api,
             plural,

@@ -2,10 +2,14 @@
 
 pub mod client;
 pub mod conflict;
+pub mod context;
 pub mod events;
+pub mod kind;
 pub mod leader_election;
 pub mod merge;
+pub mod meta;
 pub mod queue;
+pub mod reconcile;
 pub mod site;
 pub mod store;
 pub mod tasks;

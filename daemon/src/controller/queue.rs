@@ -84,7 +84,7 @@ impl<K: Ord + Clone> Queue<K> {
         state.ready.is_empty() && state.working.is_empty()
     }
 
-    fn take(&self) -> Result<K, Option<Instant>> {
+    pub(super) fn take(&self) -> Result<K, Option<Instant>> {
         let mut state = self.state.lock();
         state.ripen(Instant::now());
         match state.ready.pop_front() {

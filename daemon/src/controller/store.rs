@@ -8,19 +8,22 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Text, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use fipd_core::Text;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Resource, runtime::watcher};
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{
-    self,
-    lenient::Lenient,
-    memory::{Charge, Memory, OverBudget, weight},
-    watch::Watch,
+use crate::{
+    clusters::{
+        self,
+        lenient::Lenient,
+        memory::{Charge, Memory, OverBudget, weight},
+        watch::Watch,
+    },
+    controller::meta::Meta,
 };
 
 /// Namespace (empty for cluster-scoped objects) and name.
@@ -41,11 +44,8 @@ pub enum Seen<T> {
 /// What can be said of an object that does not fit its schema.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed {
-    pub uid: String,
+    pub meta: Meta,
     pub error: String,
-    /// Since when it is being deleted.
-    pub deleted: Option<Timestamp>,
-    pub finalizers: Vec<String>,
 }
 
 /// The store of one kind. Cheap to share.
@@ -54,6 +54,19 @@ pub struct Objects<T> {
     /// What the objects weigh, charged to the memory of the cluster they are followed on.
     charge: Mutex<Charge>,
     complete: watch::Sender<bool>,
+}
+
+/// Reason of the Event of an object that does not fit its schema.
+pub const MALFORMED: &str = "Malformed";
+
+impl Malformed {
+    /// What the Event says.
+    pub fn note(&self) -> String {
+        format!(
+            "the object does not fit its schema ({}); what was in force stays",
+            self.error
+        )
+    }
 }
 
 impl Key {
@@ -70,14 +83,6 @@ impl Key {
             meta.name.as_deref().unwrap_or(""),
         )
     }
-}
-
-/// The time an object was made.
-pub fn created(time: Option<&Time>) -> Timestamp {
-    Timestamp(
-        time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok())
-            .unwrap_or_default(),
-    )
 }
 
 impl<T> Clone for Seen<T> {
@@ -196,7 +201,7 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 
     /// Whether something changed; nothing where there is no memory for it.
-    fn put(&self, key: &Key, seen: Option<Seen<T>>) -> Result<bool, OverBudget> {
+    pub(super) fn put(&self, key: &Key, seen: Option<Seen<T>>) -> Result<bool, OverBudget> {
         let mut map = self.map.write();
         if map.get(key) == seen.as_ref() {
             return Ok(false);
@@ -383,10 +388,8 @@ fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option
     match object.0 {
         Ok(object) => slim(object).map(|object| Seen::Good(Arc::new(object))),
         Err(invalid) => Some(Seen::Malformed(Arc::new(Malformed {
-            uid: invalid.metadata.uid.unwrap_or_default(),
+            meta: Meta::of(&invalid.metadata),
             error: invalid.error,
-            deleted: (invalid.metadata.deletion_timestamp.as_ref()).map(|at| created(Some(at))),
-            finalizers: invalid.metadata.finalizers.unwrap_or_default(),
         }))),
     }
 }

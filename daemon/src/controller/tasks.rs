@@ -16,8 +16,10 @@ use super::{
     queue::{Queue, backoff},
     site::Site,
 };
-use crate::clusters::lenient::Lenient;
-use crate::controller::store::{Key, Objects, follow};
+use crate::{
+    clusters::lenient::Lenient,
+    controller::store::{Key, Objects, follow},
+};
 
 /// Follows a kind of the cluster.
 pub fn spawn<K, T>(
@@ -49,6 +51,15 @@ where
     let objects = Arc::downgrade(objects);
     let count = move || objects.upgrade()?.count();
     site.session.counts(&site.system, kind, count);
+}
+
+/// Calls `then` whenever load balancers in clusters allocate from other ranges.
+pub fn follow_ranges(site: &Site, then: impl Fn() + Send + 'static, tasks: &mut JoinSet<()>) {
+    let (clusters, cancel) = (site.session.clusters.clone(), site.cancel());
+    tasks.spawn(async move {
+        let follow = clusters.follow_ranges(then);
+        let _ = cancel.run_until_cancelled(follow).await;
+    });
 }
 
 /// Waits until nobody waits in `queue`, for a while at most.

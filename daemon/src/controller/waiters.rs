@@ -15,8 +15,7 @@ use fipd_core::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::store::Key;
-use crate::ipam::Ipam;
+use crate::{controller::store::Key, ipam::Ipam};
 
 /// What an object waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

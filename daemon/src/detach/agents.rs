@@ -2,35 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use fipd_crds::ip_rule::{MANAGED_BY, OPERATOR};
+use fipd_crds::ip_rule::{AGENT_WORKLOAD, MANAGED_BY, OPERATOR};
 use serde_json::{Value, json};
 
-use super::{
-    Does, Found, Step,
-    kinds::{Past, RULES},
-};
+use super::{Does, Found, Step, kinds::Past};
 use crate::{
-    controller::client::{CallError, MANAGER, Remote, Target},
-    systems::ip_rule::agent::target,
+    controller::{
+        client::{CallError, MANAGER, Remote, Target},
+        kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, Kind, SERVICE_ACCOUNT},
+    },
+    systems::ip_rule::names::AGENT,
 };
 
 /// In the order in which they go: pods first, their rights last.
-const NAMESPACED: [(&str, &str, &str); 3] = [
-    ("apis/apps/v1", "daemonsets", "DaemonSet"),
-    ("api/v1", "configmaps", "ConfigMap"),
-    ("api/v1", "serviceaccounts", "ServiceAccount"),
-];
-const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
+const NAMESPACED: [Kind; 3] = [DAEMON_SET, CONFIG_MAP, SERVICE_ACCOUNT];
 
 /// Everything of Agents that fipd has made.
 pub(super) async fn steps(remote: &Remote, past: &Past) -> Found {
     let mut found = Found::default();
-    let all = Target {
-        api: RULES,
-        plural: "agents",
-        namespace: String::new(),
-        name: String::new(),
-    };
+    let all = AGENT.all();
     let agents = match remote.list_meta(&all, "").await {
         Ok(agents) => agents,
         Err(error) => {
@@ -49,21 +39,19 @@ pub(super) async fn steps(remote: &Remote, past: &Past) -> Found {
         .map(|agent| text(agent, "/metadata/namespace"))
         .collect();
     for namespace in places {
-        for (api, plural, one) in NAMESPACED {
-            let target = target(api, plural, &namespace);
+        for kind in NAMESPACED {
             let owned = |object: &Value| is_of(object, &owners);
-            look(remote, past, &mut found, (target, one), owned).await;
+            look(remote, past, &mut found, (kind, &namespace), owned).await;
         }
     }
     // It stays when its Agent is gone, and grants nothing then: only with Agents does it count that it cannot be seen.
-    let target = target(RBAC, "clusterrolebindings", "");
     let none = Past {
         systems: BTreeSet::new(),
         ..past.clone()
     };
     let past = if owners.is_empty() { &none } else { past };
-    let one = "ClusterRoleBinding";
-    look(remote, past, &mut found, (target, one), is_labelled).await;
+    let binding = (CLUSTER_ROLE_BINDING, "");
+    look(remote, past, &mut found, binding, is_labelled).await;
     found
 }
 
@@ -71,18 +59,19 @@ async fn look(
     remote: &Remote,
     past: &Past,
     found: &mut Found,
-    (target, one): (Target, &str),
+    (kind, namespace): (Kind, &str),
     of_agent: impl Fn(&Value) -> bool,
 ) {
+    let target = kind.named(namespace, AGENT_WORKLOAD);
     let object: Result<Option<Value>, CallError> = remote.get(&target).await;
     match object {
         Ok(object) => {
             let object = object.filter(|object| is_applied(object) && of_agent(object));
             found
                 .steps
-                .extend(object.map(|object| delete(&object, target, one)));
+                .extend(object.map(|object| delete(&object, target, kind.kind)));
         }
-        Err(error) => found.missed(one, &error, past.rules()),
+        Err(error) => found.missed(kind.kind, &error, past.rules()),
     }
 }
 

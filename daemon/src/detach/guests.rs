@@ -13,7 +13,10 @@ use super::{
     namespaces, object,
 };
 use crate::{
-    controller::client::{CallError, Remote, Target},
+    controller::{
+        client::{CallError, Remote, Target},
+        kind::CONFIG_MAP,
+    },
     systems::rancher_fip::guests::{COPY, NOTES, Note},
 };
 
@@ -70,12 +73,7 @@ async fn by_name(remote: &Remote, past: &Past, found: &mut Found) -> Vec<Value> 
 }
 
 fn notes(namespace: &str) -> Target {
-    Target {
-        api: "api/v1",
-        plural: "configmaps",
-        namespace: namespace.to_owned(),
-        name: NOTES.to_owned(),
-    }
+    CONFIG_MAP.named(namespace, NOTES)
 }
 
 /// The Secrets of projects, which are in the namespaces of their clusters. They lose fipd's mark and stay: they are the projects',
@@ -85,14 +83,14 @@ pub(super) async fn secrets(remote: &Remote, past: &Past) -> Found {
     if !past.manages() {
         return found;
     }
-    let all = PROJECT_SECRETS.at("", "");
+    let all = PROJECT_SECRETS.kind.all();
     match remote.list_meta(&all, &mark()).await {
         Ok(items) => {
             let items = items.iter().filter(|item| is_of_project(item));
             let steps = items.flat_map(|item| object::steps(&PROJECT_SECRETS, item));
             found.steps.extend(steps);
         }
-        Err(error) => found.missed(PROJECT_SECRETS.one, &error, past.manages_guests()),
+        Err(error) => found.missed(PROJECT_SECRETS.kind.kind, &error, past.manages_guests()),
     }
     found
 }

@@ -4,18 +4,16 @@ use serde_json::Value;
 
 use super::{
     Found,
-    kinds::{Kind, Named},
+    kinds::{Leftover, Named},
     object,
 };
 use crate::{
     clusters::{ClusterSession, identity::secret as identity_secret},
-    controller::client::Remote,
+    controller::{client::Remote, kind::SECRET},
 };
 
-const SECRET: Kind = Kind {
-    api: "api/v1",
-    plural: "secrets",
-    one: "Secret",
+const SECRETS: Leftover = Leftover {
+    kind: SECRET,
     in_app: false,
     own: true,
     listed: None,
@@ -32,16 +30,16 @@ pub(super) async fn steps(session: &ClusterSession, remote: &Remote) -> Found {
     let Some(namespace) = session.identity_namespace() else {
         return found;
     };
-    let target = SECRET.at(namespace, identity_secret::NAME);
+    let target = SECRET.named(namespace, identity_secret::NAME);
     let object: Result<Option<Value>, _> = remote.get(&target).await;
     match object {
         Ok(object) => {
             let steps = object
                 .iter()
-                .flat_map(|object| object::steps(&SECRET, object));
+                .flat_map(|object| object::steps(&SECRETS, object));
             found.steps.extend(steps);
         }
-        Err(error) => found.missed(SECRET.one, &error, true),
+        Err(error) => found.missed(SECRET.kind, &error, true),
     }
     found
 }

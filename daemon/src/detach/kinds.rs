@@ -8,10 +8,20 @@ use fipd_crds::labels::{API_SERVICE, INTERFACE_MAPPINGS};
 use crate::{
     config::{Announce, ClusterSettings, RancherFipRole, Webhook},
     controller::{
-        client::Target,
+        kind::{
+            CONFIG_MAP, ENDPOINT_SLICE, Kind, SECRET, SERVICE, VALIDATING_WEBHOOK_CONFIGURATION,
+        },
         webhook::{IP_RULE_VALIDATOR, RANCHER_FIP_VALIDATOR},
     },
-    systems::rancher_fip::guests::{COPY, NOTES},
+    systems::{
+        claims::names::{CLAIM, NAMESPACED_POOL, POOL},
+        ip_rule::names::{CONFIG, RULE},
+        rancher_fip::{
+            guests::{COPY, NOTES, helm_chart::HELM_CHART},
+            kinds::{FLOATING_IP, POOL as FLOATING_IP_POOL, QUOTA},
+            service::announce,
+        },
+    },
 };
 
 /// What fipd did in a cluster, as far as it is known.
@@ -30,10 +40,8 @@ pub struct Past {
 type Wrote = fn(&Past) -> bool;
 
 /// A kind in which fipd leaves something.
-pub struct Kind {
-    pub api: &'static str,
-    pub plural: &'static str,
-    pub one: &'static str,
+pub struct Leftover {
+    pub kind: Kind,
     /// Only where the family's programs are: elsewhere fipd writes none, and reads none.
     pub in_app: bool,
     /// Those with fipd's label are its own, and go.
@@ -50,17 +58,6 @@ pub struct Named {
     /// Where the family's programs are; else they are cluster-scoped.
     pub in_app: bool,
     pub wrote: Wrote,
-}
-
-impl Kind {
-    pub fn at(&self, namespace: &str, name: &str) -> Target {
-        Target {
-            api: self.api,
-            plural: self.plural,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
 }
 
 impl Past {
@@ -127,11 +124,9 @@ fn kept(webhook: &Webhook) -> bool {
     webhook.enabled != Some(false)
 }
 
-const fn kind(api: &'static str, plural: &'static str, one: &'static str, listed: Wrote) -> Kind {
-    Kind {
-        api,
-        plural,
-        one,
+const fn of(kind: Kind, listed: Wrote) -> Leftover {
+    Leftover {
+        kind,
         in_app: false,
         own: false,
         listed: Some(listed),
@@ -143,11 +138,9 @@ const fn kind(api: &'static str, plural: &'static str, one: &'static str, listed
     }
 }
 
-const fn validator(names: &'static [&'static str], wrote: Wrote) -> Kind {
-    Kind {
-        api: "apis/admissionregistration.k8s.io/v1",
-        plural: "validatingwebhookconfigurations",
-        one: "ValidatingWebhookConfiguration",
+const fn validator(names: &'static [&'static str], wrote: Wrote) -> Leftover {
+    Leftover {
+        kind: VALIDATING_WEBHOOK_CONFIGURATION,
         in_app: false,
         own: true,
         listed: None,
@@ -159,81 +152,53 @@ const fn validator(names: &'static [&'static str], wrote: Wrote) -> Kind {
     }
 }
 
-const FIP: &str = "apis/rancher.k8s.binbash.org/v1beta2";
-const FIPD: &str = "apis/fipd.io/v1alpha1";
-/// Of ip-rule.
-pub const RULES: &str = "apis/api.operator.brtrm.dev/v1alpha1";
-const METALLB: &str = "apis/metallb.io/v1beta1";
-
 /// In the namespaces of clusters of Rancher.
-pub static PROJECT_SECRETS: Kind = kind("api/v1", "secrets", "Secret", Past::manages_guests);
+pub static PROJECT_SECRETS: Leftover = of(SECRET, Past::manages_guests);
 
 /// In the order in which they are left: who waits for something comes before it.
-pub static KINDS: [Kind; 18] = [
+pub static LEFTOVERS: [Leftover; 18] = [
     validator(&[RANCHER_FIP_VALIDATOR], |past| {
         past.manages() && kept(&past.settings.rancher_fip.webhook)
     }),
     validator(&[IP_RULE_VALIDATOR], |past| {
         past.rules() && kept(&past.settings.ip_rule.webhook)
     }),
-    Kind {
+    Leftover {
         named: Named {
             names: &[API_SERVICE],
             in_app: true,
             wrote: Past::leads_api_service,
         },
-        ..kind("api/v1", "services", "Service", Past::serves)
+        ..of(SERVICE, Past::serves)
     },
-    kind(FIP, "floatingips", "FloatingIP", Past::manages),
-    kind(
-        FIP,
-        "floatingipprojectquotas",
-        "FloatingIPProjectQuota",
-        Past::manages,
-    ),
-    kind(FIP, "floatingippools", "FloatingIPPool", Past::manages),
-    kind(FIPD, "addressclaims", "AddressClaim", Past::claims),
-    kind(FIPD, "namespacedpools", "NamespacedPool", |past| {
+    of(FLOATING_IP, Past::manages),
+    of(QUOTA, Past::manages),
+    of(FLOATING_IP_POOL, Past::manages),
+    of(CLAIM, Past::claims),
+    of(NAMESPACED_POOL, |past| {
         past.claims() && past.settings.claims.pool_objects
     }),
-    Kind {
+    Leftover {
         own: true,
-        ..kind(FIPD, "pools", "Pool", Past::claims)
+        ..of(POOL, Past::claims)
     },
-    kind(RULES, "iprules", "IPRule", Past::rules),
-    kind(RULES, "ipruleconfigs", "IPRuleConfig", Past::rules),
-    kind(METALLB, "ipaddresspools", "IPAddressPool", |past| {
+    of(RULE, Past::rules),
+    of(CONFIG, Past::rules),
+    of(announce::POOL, |past| past.announces(Announce::Metallb)),
+    of(announce::ADVERTISEMENT, |past| {
         past.announces(Announce::Metallb)
     }),
-    kind(METALLB, "l2advertisements", "L2Advertisement", |past| {
-        past.announces(Announce::Metallb)
-    }),
-    kind(
-        "apis/purelb.io/v1",
-        "servicegroups",
-        "ServiceGroup",
-        |past| past.announces(Announce::Purelb),
-    ),
-    Kind {
+    of(announce::GROUP, |past| past.announces(Announce::Purelb)),
+    Leftover {
         own: true,
         in_app: true,
-        ..kind(
-            "apis/discovery.k8s.io/v1",
-            "endpointslices",
-            "EndpointSlice",
-            Past::leads_api_service,
-        )
+        ..of(ENDPOINT_SLICE, Past::leads_api_service)
     },
-    Kind {
+    Leftover {
         own: true,
-        ..kind(
-            "apis/helm.cattle.io/v1",
-            "helmcharts",
-            "HelmChart",
-            |past| past.guest,
-        )
+        ..of(HELM_CHART, |past| past.guest)
     },
-    Kind {
+    Leftover {
         own: true,
         in_app: true,
         named: Named {
@@ -241,13 +206,11 @@ pub static KINDS: [Kind; 18] = [
             in_app: true,
             wrote: |past| past.guest || past.manages_guests(),
         },
-        ..kind("api/v1", "configmaps", "ConfigMap", Past::manages_guests)
+        ..of(CONFIG_MAP, Past::manages_guests)
     },
-    Kind {
+    Leftover {
         own: true,
         in_app: true,
-        ..kind("api/v1", "secrets", "Secret", |past| {
-            past.guest || past.manages_guests()
-        })
+        ..of(SECRET, |past| past.guest || past.manages_guests())
     },
 ];

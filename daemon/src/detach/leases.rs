@@ -5,7 +5,10 @@ use fipd_crds::labels::{API_SERVER_LEASE, MANAGER_LEASE};
 use serde_json::Value;
 
 use super::{Does, Found, Step, kinds::Past};
-use crate::controller::client::{Remote, Target};
+use crate::controller::{
+    client::{Remote, Target},
+    kind::LEASE,
+};
 
 /// Those whose holder is `me`.
 pub(super) async fn steps(remote: &Remote, past: &Past, me: &str) -> Found {
@@ -22,12 +25,7 @@ pub(super) async fn steps(remote: &Remote, past: &Past, me: &str) -> Found {
 /// Where they are, and whether fipd takes them.
 fn places(past: &Past) -> Vec<(Target, bool)> {
     let (family, rules) = (&past.settings.rancher_fip, &past.settings.ip_rule);
-    let at = |namespace: &Text, name: &str| Target {
-        api: "apis/coordination.k8s.io/v1",
-        plural: "leases",
-        namespace: namespace.to_string(),
-        name: name.to_owned(),
-    };
+    let at = |namespace: &Text, name: &str| LEASE.named(namespace, name);
     let of_family = [MANAGER_LEASE, API_SERVER_LEASE, &*family.lease_lock_name];
     let of_family = of_family.into_iter();
     let mut all: Vec<_> = of_family

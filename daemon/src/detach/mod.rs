@@ -19,9 +19,12 @@ use fipd_crds::labels::APP_NAMESPACE;
 use serde_json::{Value, json};
 
 pub use self::kinds::Past;
-use self::kinds::{KINDS, Kind};
-use crate::controller::client::{CallError, Patch, Remote, Target};
-use crate::{clusters::ClusterSession, ipam::IpamError};
+use self::kinds::{LEFTOVERS, Leftover};
+use crate::{
+    clusters::ClusterSession,
+    controller::client::{CallError, Patch, Remote, Target},
+    ipam::IpamError,
+};
 
 /// One thing that is done in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +134,7 @@ pub async fn leave(
     // Their pods write marks as long as they run.
     let found = agents::steps(&remote, past).await;
     run(session, &remote, found, actor, &mut report).await?;
-    for kind in &KINDS {
+    for kind in &LEFTOVERS {
         let mut found = steps_of(&remote, past, kind).await;
         found.steps.retain(|step| !noted.needs(step));
         run(session, &remote, found, actor, &mut report).await?;
@@ -208,7 +211,7 @@ async fn apply(remote: &Remote, step: &Step) -> Result<(), CallError> {
 }
 
 /// Everything of a kind that is to be done: of a list, and of the objects that fipd knows by name where it may not list.
-async fn steps_of(remote: &Remote, past: &Past, kind: &Kind) -> Found {
+async fn steps_of(remote: &Remote, past: &Past, kind: &Leftover) -> Found {
     let mut found = Found::default();
     if !list(remote, past, kind, &mut found).await {
         ask(remote, past, kind, &mut found).await;
@@ -217,31 +220,36 @@ async fn steps_of(remote: &Remote, past: &Past, kind: &Kind) -> Found {
 }
 
 /// Whether all could be listed.
-async fn list(remote: &Remote, past: &Past, kind: &Kind, found: &mut Found) -> bool {
+async fn list(remote: &Remote, past: &Past, kind: &Leftover, found: &mut Found) -> bool {
     let Some(wrote) = kind.listed else {
         return false;
     };
     let mut whole = true;
     for namespace in namespaces(past, kind.in_app) {
-        match remote.list_meta(&kind.at(&namespace, ""), "").await {
+        match remote.list_meta(&kind.kind.named(&namespace, ""), "").await {
             Ok(items) => {
                 let steps = items.iter().flat_map(|item| object::steps(kind, item));
                 found.steps.extend(steps);
             }
             Err(error) => {
                 whole = false;
-                found.missed(kind.one, &error, wrote(past) && past.writes_in(&namespace));
+                found.missed(
+                    kind.kind.kind,
+                    &error,
+                    wrote(past) && past.writes_in(&namespace),
+                );
             }
         }
     }
     whole
 }
 
-async fn ask(remote: &Remote, past: &Past, kind: &Kind, found: &mut Found) {
+async fn ask(remote: &Remote, past: &Past, kind: &Leftover, found: &mut Found) {
     let named = &kind.named;
     for namespace in namespaces(past, named.in_app) {
         for name in named.names {
-            let object: Result<Option<Value>, _> = remote.get(&kind.at(&namespace, name)).await;
+            let object: Result<Option<Value>, _> =
+                remote.get(&kind.kind.named(&namespace, name)).await;
             match object {
                 Ok(object) => {
                     let steps = object.iter().flat_map(|object| object::steps(kind, object));
@@ -249,7 +257,7 @@ async fn ask(remote: &Remote, past: &Past, kind: &Kind, found: &mut Found) {
                 }
                 Err(error) => {
                     let wrote = (named.wrote)(past) && past.writes_in(&namespace);
-                    found.missed(kind.one, &error, wrote);
+                    found.missed(kind.kind.kind, &error, wrote);
                 }
             }
         }

@@ -9,13 +9,10 @@ use fipd_crds::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Does, Step, kinds::Kind};
-use crate::{
-    controller::client::Target,
-    systems::rancher_fip::{
-        api_service::plan::{PORTS_BEFORE as PORTS, TAKEN_OFF as SELECTOR},
-        names::FOR_SERVICE,
-    },
+use super::{Does, Step, kinds::Leftover};
+use crate::systems::rancher_fip::{
+    api_service::plan::{PORTS_BEFORE as PORTS, TAKEN_OFF as SELECTOR},
+    names::FOR_SERVICE,
 };
 
 /// Finalizers that only fipd takes off, where nobody else runs.
@@ -34,21 +31,16 @@ const LABELS: [&str; 2] = [FOR_SERVICE, ADOPTED];
 const ANNOTATIONS: [&str; 5] = [HOLDER, RELEASED_BY, SELECTOR, PORTS, ip_rule::ABSENT_SINCE];
 
 /// What is to be done to one object.
-pub(super) fn steps(kind: &Kind, object: &Value) -> Vec<Step> {
+pub(super) fn steps(kind: &Leftover, object: &Value) -> Vec<Step> {
     let meta = object.get("metadata").cloned().unwrap_or_default();
     let text = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or_default();
-    let target = Target {
-        api: kind.api,
-        plural: kind.plural,
-        namespace: text("namespace").to_owned(),
-        name: text("name").to_owned(),
-    };
+    let target = kind.kind.named(text("namespace"), text("name"));
     let place = match text("namespace") {
         "" => text("name").to_owned(),
         namespace => format!("{namespace}/{}", text("name")),
     };
     let step = |does| Step {
-        object: format!("{} {place}", kind.one),
+        object: format!("{} {place}", kind.kind.kind),
         does,
         target: target.clone(),
         uid: text("uid").to_owned(),
@@ -118,10 +110,13 @@ fn marks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detach::kinds::KINDS;
+    use crate::detach::kinds::LEFTOVERS;
 
     fn of(plural: &str, metadata: Value) -> Vec<String> {
-        let kind = KINDS.iter().find(|kind| kind.plural == plural).unwrap();
+        let kind = LEFTOVERS
+            .iter()
+            .find(|kind| kind.kind.plural == plural)
+            .unwrap();
         let steps = steps(kind, &json!({ "metadata": metadata }));
         let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
         steps.iter().map(text).collect()
@@ -196,7 +191,10 @@ mod tests {
         let annotations = json!({ SELECTOR: "{\"app\":\"api\"}", PORTS: "[{\"port\":8443}]" });
         let object =
             json!({ "metadata": { "namespace": "m", "name": "s", "annotations": annotations } });
-        let kind = KINDS.iter().find(|kind| kind.plural == "services").unwrap();
+        let kind = LEFTOVERS
+            .iter()
+            .find(|kind| kind.kind.plural == "services")
+            .unwrap();
         let steps = steps(kind, &object);
         let [
             Step {

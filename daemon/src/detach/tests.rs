@@ -37,7 +37,7 @@ fn server(
 async fn all(remote: &Remote, past: &Past) -> (Vec<String>, Vec<String>) {
     let mut found = agents::steps(remote, past).await;
     let (mut steps, mut unseen) = (Vec::new(), Vec::new());
-    for kind in &KINDS {
+    for kind in &LEFTOVERS {
         steps.append(&mut found.steps);
         unseen.append(&mut found.unseen);
         found = steps_of(remote, past, kind).await;
@@ -189,7 +189,9 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
     let path = "/api/v1/namespaces/rancher-fip-manager/configmaps/fipd-guests";
     let mut past = past(System::rancher_fip());
     past.settings.rancher_fip.cluster_manager.enabled = true;
-    let maps = KINDS.iter().find(|kind| kind.plural == "configmaps");
+    let maps = LEFTOVERS
+        .iter()
+        .find(|kind| kind.kind.plural == "configmaps");
     let maps = maps.unwrap();
     let look = async |past: &Past, data: Value| {
         let map = json!({ "metadata": {
@@ -268,7 +270,9 @@ async fn notes_are_read_where_they_would_go_although_the_settings_say_nothing_of
         noted.left
     );
     assert_eq!(noted.unseen, Vec::<String>::new());
-    let kind = KINDS.iter().find(|kind| kind.plural == "configmaps");
+    let kind = LEFTOVERS
+        .iter()
+        .find(|kind| kind.kind.plural == "configmaps");
     let steps = steps_of(&remote, &past, kind.unwrap()).await.steps;
     assert_eq!(steps.len(), 2, "{steps:?}");
     assert!(steps.iter().all(|step| noted.needs(step)), "{steps:?}");

@@ -9,7 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::record::{Next, Observed, RENEW, RETRY, Record, next};
-use crate::controller::client::{CallError, Patch, Remote, Target};
+use crate::controller::{
+    client::{CallError, Patch, Remote, Target},
+    kind::{LEASE, NAMESPACE},
+};
 
 /// For one call: a second one must fit in before the lease counts as lost.
 const CALL: Duration = Duration::from_secs(4);
@@ -47,12 +50,7 @@ pub struct Keeper {
 
 impl Keeper {
     pub fn new(remote: Remote, namespace: &str, name: &str, me: &Text) -> Self {
-        let target = Target {
-            api: "apis/coordination.k8s.io/v1",
-            plural: "leases",
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
+        let target = LEASE.named(namespace, name);
         Self {
             remote,
             target,
@@ -219,12 +217,7 @@ impl Keeper {
     }
 
     async fn make_namespace(&self) -> Result<(), CallError> {
-        let target = Target {
-            api: "api/v1",
-            plural: "namespaces",
-            namespace: String::new(),
-            name: self.target.namespace.clone(),
-        };
+        let target = NAMESPACE.named("", &self.target.namespace);
         let body: Value = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": target.name },
         });

@@ -20,8 +20,7 @@ use self::{
     keeper::{Keeper, Loss, Waits},
     record::RETRY,
 };
-use crate::clusters::ClusterSession;
-use crate::controller::client::Remote;
+use crate::{clusters::ClusterSession, controller::client::Remote};
 
 /// For what was begun to end before others may take the lease: less than lies between the holder's deadline and theirs.
 const LAST_WORDS: Duration = Duration::from_secs(4);

@@ -8,7 +8,6 @@ mod proof;
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use fipd_crds::labels::WEBHOOK_CONFIGURATION;
-use k8s_openapi::api::core::v1::ObjectReference;
 use rustls::{RootCertStore, pki_types::UnixTime};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
@@ -18,7 +17,6 @@ pub use self::plan::{Asks, IP_RULE, IP_RULE_VALIDATOR, RANCHER_FIP, RANCHER_FIP_
 use self::plan::{Step, Wanted, certificates, is_so, original, repair, step};
 use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
-use crate::systems::rancher_fip::guests::Own;
 use crate::{
     admission::proof::Proof,
     api::tls::host_of,
@@ -26,8 +24,11 @@ use crate::{
     controller::{
         client::{CallError, Patch, Remote, Target},
         events::Events,
+        kind::{Kind, VALIDATING_WEBHOOK_CONFIGURATION},
+        store::Key,
     },
     foreign_file,
+    systems::rancher_fip::guests::Own,
 };
 
 /// How often it is looked at: a CA that is published is known to the API server by then.
@@ -141,8 +142,11 @@ impl Keeper {
             return;
         };
         tracing::warn!(cluster = %self.site.name, "{what}");
-        self.events
-            .warning(&reference(self.asks.name, None), "WebhookNotInForce", what);
+        self.events.warning(
+            &VALIDATING_WEBHOOK_CONFIGURATION.reference(&Key::new("", self.asks.name), ""),
+            "WebhookNotInForce",
+            what,
+        );
     }
 
     /// Says it once.
@@ -159,7 +163,10 @@ impl Keeper {
             self.user = whoami(&self.remote).await.ok().flatten();
         }
         let wanted = self.wanted().await?;
-        let found: Option<Value> = self.remote.get(&target(self.asks.name)).await?;
+        let found: Option<Value> = self
+            .remote
+            .get(&VALIDATING_WEBHOOK_CONFIGURATION.named("", self.asks.name))
+            .await?;
         match step(wanted.as_ref(), found.as_ref()) {
             Step::Nothing => {
                 if let Some(wanted) = &wanted {
@@ -167,7 +174,12 @@ impl Keeper {
                 }
             }
             Step::Delete(uid) => {
-                self.remote.delete(&target(self.asks.name), &uid).await?;
+                self.remote
+                    .delete(
+                        &VALIDATING_WEBHOOK_CONFIGURATION.named("", self.asks.name),
+                        &uid,
+                    )
+                    .await?;
                 tracing::info!(cluster = %self.site.name, name = self.asks.name, "removed the admission webhook");
             }
             Step::Apply(object) => {
@@ -188,7 +200,7 @@ impl Keeper {
     }
 
     async fn apply(&self, object: &Value) -> Result<(), CallError> {
-        let target = target(self.asks.name);
+        let target = VALIDATING_WEBHOOK_CONFIGURATION.named("", self.asks.name);
         let now: Value = self
             .remote
             .patch_seen(&target, Patch::Apply, object)
@@ -285,7 +297,11 @@ impl Keeper {
 
     /// Says that the original's configuration is still there, if it may be in the way.
     async fn look_at_original(&mut self) -> Result<(), CallError> {
-        let found = match self.remote.get(&target(WEBHOOK_CONFIGURATION)).await {
+        let found = match self
+            .remote
+            .get(&VALIDATING_WEBHOOK_CONFIGURATION.named("", WEBHOOK_CONFIGURATION))
+            .await
+        {
             Ok(found) => found,
             // Who may not look is not told of it.
             Err(CallError::Rejected(..)) => None,
@@ -297,7 +313,10 @@ impl Keeper {
             return Ok(());
         };
         let uid = found.pointer("/metadata/uid").and_then(Value::as_str);
-        let reference = reference(WEBHOOK_CONFIGURATION, uid);
+        let reference = VALIDATING_WEBHOOK_CONFIGURATION.reference(
+            &Key::new("", WEBHOOK_CONFIGURATION),
+            uid.unwrap_or_default(),
+        );
         self.events
             .warning(&reference, "OriginalWebhook", text.clone());
         self.say(text);
@@ -310,45 +329,24 @@ async fn read(file: &Path) -> Result<Vec<u8>, Failed> {
     read.map_err(|error| Failed::Ca(format!("{}: {error}", file.display())))
 }
 
+const SELF_SUBJECT_REVIEW: Kind = Kind::cluster(
+    "apis/authentication.k8s.io/v1",
+    "selfsubjectreviews",
+    "SelfSubjectReview",
+);
+/// Rancher's.
+const SETTING: Kind = Kind::cluster("apis/management.cattle.io/v3", "settings", "Setting");
+
 /// What the API server calls fipd.
 pub async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
-    let who = Target {
-        api: "apis/authentication.k8s.io/v1",
-        plural: "selfsubjectreviews",
-        namespace: String::new(),
-        name: String::new(),
-    };
-    let kind = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let who = SELF_SUBJECT_REVIEW.all();
+    let kind = json!({ "apiVersion": SELF_SUBJECT_REVIEW.api_version(), "kind": SELF_SUBJECT_REVIEW.kind });
     let review: Value = remote.create_seen(&who, &kind).await?;
     let user = review.pointer("/status/userInfo/username");
     Ok(user.and_then(Value::as_str).map(str::to_owned))
 }
 
-fn reference(name: &str, uid: Option<&str>) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("admissionregistration.k8s.io/v1".to_owned()),
-        kind: Some("ValidatingWebhookConfiguration".to_owned()),
-        name: Some(name.to_owned()),
-        uid: uid.map(str::to_owned),
-        ..ObjectReference::default()
-    }
-}
-
 /// The setting of Rancher with the CAs of its site.
 fn cacerts() -> Target {
-    Target {
-        api: "apis/management.cattle.io/v3",
-        plural: "settings",
-        namespace: String::new(),
-        name: "cacerts".to_owned(),
-    }
-}
-
-fn target(name: &str) -> Target {
-    Target {
-        api: "apis/admissionregistration.k8s.io/v1",
-        plural: "validatingwebhookconfigurations",
-        namespace: String::new(),
-        name: name.to_owned(),
-    }
+    SETTING.named("", "cacerts")
 }

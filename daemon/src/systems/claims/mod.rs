@@ -24,33 +24,27 @@ use fipd_crds::fipd_io::{self, AddressClaim};
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
-use crate::controller::{
-    client::Remote,
-    events::Events,
-    queue::{self, Queue},
-    site::Site,
-    store::{Key, Objects},
-    tasks::{count, finish, quiet, spawn},
-    waiters::{self, News},
-};
 use crate::{
     clusters::{ClusterSession, adoption},
-    metrics::reconcile::counted,
+    controller::{
+        client::Remote,
+        context::Context,
+        events::Events,
+        queue::Queue,
+        reconcile,
+        reconcile::Controller,
+        site::Site,
+        store::{Key, Objects},
+        tasks::{count, finish, follow_ranges, quiet, spawn},
+    },
+    systems::claims::names::{CLAIM, NAMESPACED_POOL, POOL},
 };
 use claim::Claims;
 use pool::{
     Pools,
-    kind::Kind,
     observe::{self, Object},
     source::{self, Sources},
 };
-
-/// API of all own kinds.
-pub const API: &str = "apis/fipd.io/v1alpha1";
-
-/// Reconciles at once.
-const CLAIMS_AT_ONCE: usize = 16;
-const POOLS_AT_ONCE: usize = 4;
 
 /// Runs the system on a cluster until the session ends.
 pub fn run(session: ClusterSession) -> BoxFuture<'static, ()> {
@@ -74,17 +68,18 @@ async fn serve(site: Arc<Site>) {
         tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
     }
     pools(&site, &remote, &events, &mut tasks);
-    let claims = Claims::new(Arc::clone(&site), remote, events, queue);
-    let all = Arc::clone(&claims);
+    let context = Context::new(CLAIM, Arc::clone(&site), remote, events, Objects::new());
+    let claims = Claims::new(context.with_queue(queue));
+    let objects = &claims.context().objects;
     let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
-    count(&site, "AddressClaims", &claims.objects);
-    let objects = Arc::clone(&claims.objects);
-    spawn(&mut tasks, &site, objects, slim, move |key| {
-        all.queue.add(key.clone());
+    count(&site, "AddressClaims", objects);
+    let all = Arc::clone(&claims);
+    spawn(&mut tasks, &site, Arc::clone(objects), slim, move |key| {
+        all.context().queue.add(key.clone());
     });
     tokio::select! {
         () = cancel.cancelled() => return,
-        () = claims.objects.completed() => {}
+        () = objects.completed() => {}
     }
     let inventory = claim::adopt::ClaimInventory::new(Arc::clone(&site));
     if adoption::first(&site.session, &site.system, &inventory)
@@ -93,104 +88,46 @@ async fn serve(site: Arc<Site>) {
     {
         return;
     }
-    let worker = Arc::clone(&claims);
-    tasks.spawn(queue::run(
-        Arc::clone(&claims.queue),
-        CLAIMS_AT_ONCE,
-        cancel.clone(),
-        counted(&site.system, "addressclaim", move |key| {
-            Arc::clone(&worker).reconcile(key)
-        }),
-    ));
-    tasks.spawn(waiters::listen(
-        site.ipam.clone(),
-        cancel.clone(),
-        move |ledger, news| claims.heard(ledger, news),
-    ));
+    reconcile::follow_and_work(&claims, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }
 
 /// Pool objects, in both directions. A cluster whose pools cannot be listed has its claims served all the same.
 fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut JoinSet<()>) {
-    let mirrors = Pools::new(Arc::clone(site), remote.clone(), Arc::clone(events));
-    let objects = Arc::clone(&mirrors.objects);
-    let sources = |kind, objects: &Arc<Objects<Object>>| {
+    let context = |kind, objects: &Arc<Objects<Object>>| {
         let (site, remote, events) = (Arc::clone(site), remote.clone(), Arc::clone(events));
-        Sources::new(site, remote, events, kind, Arc::clone(objects))
+        Context::new(kind, site, remote, events, Arc::clone(objects))
     };
-    let own = Objects::new();
-    let cluster = sources(Kind::Pool, &objects);
-    let namespaced = sources(Kind::Namespaced, &own);
-    let (mirror, source) = (Arc::clone(&mirrors.queue), Arc::clone(&cluster.queue));
+    let (objects, own) = (Objects::new(), Objects::new());
+    let mirrors = Pools::new(context(POOL, &objects));
+    let cluster = Sources::new(context(POOL, &objects));
+    let namespaced = Sources::new(context(NAMESPACED_POOL, &own));
+    let (mirror, source) = (Arc::clone(&mirrors), Arc::clone(&cluster));
     let slim = |pool: fipd_io::Pool| Some(observe::slim(pool));
-    spawn(tasks, site, Arc::clone(&objects), slim, move |key| {
-        mirror.add(key.clone());
-        source.add(key.clone());
+    spawn(tasks, site, objects, slim, move |key| {
+        mirror.context().queue.add(key.clone());
+        source.context().queue.add(key.clone());
     });
-    let (heard, worker) = (Arc::clone(&mirrors), Arc::clone(&mirrors));
-    let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
-    let work = move |key| Arc::clone(&worker).reconcile(key);
-    let queue = Arc::clone(&mirrors.queue);
-    keep(site, &objects, queue, hear, work, tasks);
-    follow_ranges(site, move || mirrors.queue_all(), tasks);
-    follow_source(site, cluster, objects, tasks);
+    follow_pools(&mirrors, tasks);
+    follow_pools(&cluster, tasks);
     // Switched off, it may still have finalizers to take off; its role may have gone, which then shows in the log.
     let made = |ledger: &Ledger| ledger.pools().any(|pool| namespaced.key_of(pool).is_some());
     if !site.session.settings.claims.pool_objects && !site.ipam.read(made) {
         return;
     }
-    let queue = Arc::clone(&namespaced.queue);
+    let source = Arc::clone(&namespaced);
     let slim = |pool: fipd_io::NamespacedPool| Some(observe::slim_namespaced(pool));
-    spawn(tasks, site, Arc::clone(&own), slim, move |key| {
-        queue.add(key.clone());
+    spawn(tasks, site, own, slim, move |key| {
+        source.context().queue.add(key.clone());
     });
-    follow_source(site, namespaced, own, tasks);
+    follow_pools(&namespaced, tasks);
 }
 
-/// Works on the objects of one kind as sources of pools.
-fn follow_source(
-    site: &Arc<Site>,
-    all: Arc<Sources>,
-    objects: Arc<Objects<Object>>,
-    tasks: &mut JoinSet<()>,
-) {
-    let (heard, worker) = (Arc::clone(&all), Arc::clone(&all));
-    let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
-    let work = move |key| Arc::clone(&worker).reconcile(key);
-    keep(site, &objects, Arc::clone(&all.queue), hear, work, tasks);
-    follow_ranges(site, move || all.queue_all(), tasks);
-}
-
-/// Calls `then` whenever load balancers in clusters draw from other ranges.
-fn follow_ranges(site: &Arc<Site>, then: impl Fn() + Send + 'static, tasks: &mut JoinSet<()>) {
-    let (clusters, cancel) = (site.session.clusters.clone(), site.cancel());
-    tasks.spawn(async move {
-        let follow = clusters.follow_ranges(then);
-        let _ = cancel.run_until_cancelled(follow).await;
-    });
-}
-
-/// Works on a queue once the objects are known.
-fn keep<W, F>(
-    site: &Arc<Site>,
-    objects: &Arc<Objects<Object>>,
-    queue: Arc<Queue<Key>>,
-    hear: impl Fn(&Ledger, &News<'_>) + Send + 'static,
-    work: W,
-    tasks: &mut JoinSet<()>,
-) where
-    W: Fn(Key) -> F + Send + 'static,
-    F: Future<Output = queue::Next> + Send + 'static,
-{
-    let (cancel, objects) = (site.cancel(), Arc::clone(objects));
-    let work = counted(&site.system, "pool", work);
-    tasks.spawn(waiters::listen(site.ipam.clone(), cancel.clone(), hear));
-    tasks.spawn(async move {
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            () = objects.completed() => {}
-        }
-        queue::run(queue, POOLS_AT_ONCE, cancel, work).await;
-    });
+/// Works on objects that show a pool: what other load balancers allocate from is shown as well.
+fn follow_pools<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
+    reconcile::follow_and_work(controller, tasks);
+    let all = Arc::clone(controller);
+    let site = &controller.context().site;
+    follow_ranges(site, move || all.context().queue_every_status(), tasks);
 }

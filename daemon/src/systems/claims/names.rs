@@ -2,18 +2,24 @@
 
 use fipd_core::{ClusterId, Identity, System, Tenant, Text};
 
-use crate::controller::store::Key;
+use crate::controller::{kind::Kind, store::Key};
 
+use fipd_crds::fipd_io;
 pub use fipd_crds::labels::{CLAIM_CLEANUP as FINALIZER, POOL_CLEANUP as POOL_FINALIZER};
 
-pub const KIND_CLAIM: &str = "AddressClaim";
+const API: &str = "apis/fipd.io/v1alpha1";
+
+pub const CLAIM: Kind = Kind::namespaced(API, "addressclaims", "AddressClaim");
+pub const POOL: Kind = Kind::cluster(API, "pools", fipd_io::POOL);
+pub const NAMESPACED_POOL: Kind =
+    Kind::namespaced(API, "namespacedpools", fipd_io::NAMESPACED_POOL);
 
 /// The identity of a claim.
 pub fn identity(cluster: &ClusterId, key: &Key) -> Identity {
     Identity {
         system: System::claims(),
         cluster: Some(cluster.clone()),
-        kind: KIND_CLAIM.into(),
+        kind: CLAIM.kind.into(),
         namespace: Text::clone(&key.namespace),
         name: Text::clone(&key.name),
         interface: "".into(),

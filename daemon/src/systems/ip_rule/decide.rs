@@ -194,7 +194,7 @@ impl Decider {
         };
         // One that is being deleted holds nothing: what came of it goes first.
         let malformed = self.rules.malformed().into_iter();
-        let malformed = malformed.filter(|(_, object)| object.deleted.is_none());
+        let malformed = malformed.filter(|(_, object)| object.meta.deleted.is_none());
         Known {
             rules,
             malformed: malformed.map(|(key, _)| key.name).collect(),

@@ -38,18 +38,18 @@ use tokio_util::sync::CancellationToken;
 pub use self::node::{WISHES, wisher};
 use self::{agent::Agents, decide::Decider, host::Host, node::NodePart};
 use super::rancher_fip::guests::Own;
-use crate::controller::{
-    client::Remote,
-    events::Events,
-    leader_election::{self, Wanted},
-    queue::{self, Queue},
-    site::Site,
-    store::{Key, follow},
-    tasks::{count, finish, quiet, spawn},
-    webhook,
-};
 use crate::{
     clusters::ClusterSession,
+    controller::{
+        client::Remote,
+        events::Events,
+        leader_election::{self, Wanted},
+        queue::{self, Queue},
+        site::Site,
+        store::{Key, follow},
+        tasks::{count, finish, quiet, spawn},
+        webhook,
+    },
     metrics::{ip_rule as figures, reconcile::counted},
     nodes::NodeBoard,
     rules::RuleBoard,

@@ -2,18 +2,15 @@
 
 use std::net::IpAddr;
 
+use crate::controller::kind::Kind;
 use fipd_crds::ip_rule::{CONFIG_PREFIX, IPRuleConfigSpec, PRESENT};
-use k8s_openapi::api::core::v1::ObjectReference;
 use sha2::{Digest as _, Sha256};
 
-use crate::controller::client::Target;
+const API: &str = "apis/api.operator.brtrm.dev/v1alpha1";
 
-/// API of all three kinds.
-pub const API: &str = "apis/api.operator.brtrm.dev/v1alpha1";
-pub const API_VERSION: &str = "api.operator.brtrm.dev/v1alpha1";
-pub const RULE: &str = "IPRule";
-pub const CONFIG: &str = "IPRuleConfig";
-pub const AGENT: &str = "Agent";
+pub const RULE: Kind = Kind::cluster(API, "iprules", "IPRule");
+pub const CONFIG: Kind = Kind::cluster(API, "ipruleconfigs", "IPRuleConfig");
+pub const AGENT: Kind = Kind::namespaced(API, "agents", "Agent");
 
 /// The image of the original's agent, whatever registry it is kept in: it tags no rule.
 const ORIGINAL_IMAGE: &str = "iprule-agent";
@@ -77,39 +74,6 @@ pub fn of_node(prefix: &str, node: &str) -> String {
 
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub fn rule_target(name: &str) -> Target {
-    target("iprules", "", name)
-}
-
-pub fn config_target(name: &str) -> Target {
-    target("ipruleconfigs", "", name)
-}
-
-pub fn agent_target(namespace: &str, name: &str) -> Target {
-    target("agents", namespace, name)
-}
-
-fn target(plural: &'static str, namespace: &str, name: &str) -> Target {
-    Target {
-        api: API,
-        plural,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
-}
-
-/// For Events.
-pub fn reference(kind: &str, namespace: &str, name: &str, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(API_VERSION.into()),
-        kind: Some(kind.into()),
-        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
-        name: Some(name.into()),
-        uid: Some(uid.into()),
-        ..ObjectReference::default()
-    }
 }
 
 #[cfg(test)]

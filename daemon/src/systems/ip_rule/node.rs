@@ -36,7 +36,7 @@ use self::{
 use super::{
     agent::standing::winner,
     gather,
-    names::{CONFIG, config_target},
+    names::CONFIG,
     observe::{self, Agent, Config, Machine, Node, Rule},
 };
 use crate::{
@@ -378,7 +378,7 @@ impl NodePart {
         };
         match self
             .remote
-            .patch_seen::<IPRuleConfig>(&config_target(&key.name), patch, &body)
+            .patch_seen::<IPRuleConfig>(&CONFIG.target(&key), patch, &body)
             .await
         {
             Ok(after) => {
@@ -392,7 +392,7 @@ impl NodePart {
             Err(CallError::Rejected(..)) if patch == Patch::Json => {
                 Next::After(Duration::from_secs(5))
             }
-            Err(error) => Trouble::from(error).next(CONFIG, &key),
+            Err(error) => Trouble::from(error).next(CONFIG.kind, &key),
         }
     }
 }

@@ -17,7 +17,7 @@ use k8s_openapi::{
 };
 
 use super::names::of_node;
-use crate::controller::store::created;
+use crate::controller::meta::created;
 
 /// Start of the annotations that are the operator's.
 const OPERATORS: &str = "iprule.operator.brtrm.dev/";

@@ -18,7 +18,7 @@ use fipd_crds::ip_rule::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    names::{API_VERSION, CONFIG, RULE, of_node, spec_hash},
+    names::{CONFIG, RULE, of_node, spec_hash},
     observe::{Config, Node},
     plan::Wanted,
 };
@@ -190,7 +190,7 @@ pub fn step(
 
 fn object(name: &str, wanted: &Wanted) -> Value {
     json!({
-        "apiVersion": API_VERSION, "kind": CONFIG,
+        "apiVersion": CONFIG.api_version(), "kind": CONFIG.kind,
         "metadata": {
             "name": name, "labels": { MANAGED_BY: OPERATOR }, "finalizers": [CONFIG_FINALIZER],
             "annotations": { SPEC_HASH: spec_hash(&wanted.spec) }, "ownerReferences": owners(wanted),
@@ -201,7 +201,7 @@ fn object(name: &str, wanted: &Wanted) -> Value {
 
 fn owners(wanted: &Wanted) -> Value {
     let owner = &wanted.owner;
-    json!([{ "apiVersion": API_VERSION, "kind": RULE, "name": owner.name, "uid": owner.uid, "controller": true }])
+    json!([{ "apiVersion": RULE.api_version(), "kind": RULE.kind, "name": owner.name, "uid": owner.uid, "controller": true }])
 }
 
 /// What nobody may have changed meanwhile.

@@ -20,11 +20,7 @@ use super::{
 use crate::{
     admission::{Management, Managements, NewPool},
     config::RancherFipQuotas,
-    controller::{
-        client::{CallError, Target},
-        store::Key,
-        webhook::whoami,
-    },
+    controller::{client::CallError, kind::NAMESPACE, store::Key, webhook::whoami},
 };
 
 /// How long until the API server is asked again that did not answer.
@@ -128,12 +124,7 @@ impl Management for Admits {
     }
 
     fn is_ending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, bool> {
-        let target = Target {
-            api: "api/v1",
-            plural: "namespaces",
-            namespace: String::new(),
-            name: namespace.to_owned(),
-        };
+        let target = NAMESPACE.named("", namespace);
         Box::pin(async move {
             let read = self.data.remote.get(&target);
             let found: Result<Option<PartialObjectMeta<Namespace>>, _> = read.await;

@@ -16,6 +16,7 @@ pub mod clusters;
 pub mod floating_ip;
 pub mod guests;
 mod homes;
+pub mod kinds;
 mod lead;
 pub mod names;
 mod owners;
@@ -42,6 +43,7 @@ use self::{
     admit::Admits,
     floating_ip::FloatingIps,
     guests::Own,
+    kinds::{FLOATING_IP, POOL, QUOTA},
     pool::Pools,
     quota::Quotas,
     rancher::{Data, Listener, Rancher, Ranchers},
@@ -50,34 +52,30 @@ use self::{
     service::Services,
 };
 pub use crate::controller::site::Site;
-use crate::controller::{
-    client::Remote,
-    events::Events,
-    queue::{self, Queue},
-    store::Key,
-    tasks::{count, finish, listed, quiet, spawn, until},
-    waiters, webhook,
-};
 use crate::{
     clusters::{ClusterSession, adoption},
     config::RancherFipRole,
+    controller::{
+        client::Remote,
+        events::Events,
+        queue::{self, Queue},
+        reconcile,
+        reconcile::Controller,
+        store::Key,
+        tasks::{count, finish, follow_ranges, listed, quiet, spawn, until},
+        waiters, webhook,
+    },
     guests::GuestBoard,
     helm::Helm,
     ipam::Ipam,
     metrics::reconcile::counted,
 };
 
-/// API of pools, quotas and FloatingIPs.
-pub const API: &str = "apis/rancher.k8s.binbash.org/v1beta2";
-
 /// The list of projects is waited for so long at most.
 const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Reconciles at once, by what users wait for.
 const SERVICES_AT_ONCE: usize = 32;
-const FLOATING_IPS_AT_ONCE: usize = 16;
-const POOLS_AT_ONCE: usize = 4;
-const QUOTAS_AT_ONCE: usize = 4;
 const FOLLOW_UPS_AT_ONCE: usize = 8;
 
 /// Starts the system on clusters. Knows all management clusters, so that downstream ones find theirs.
@@ -138,19 +136,17 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         cancel.clone(),
         move || quiet(Arc::clone(&idle)),
     ));
-    let pools = Pools::new(Arc::clone(&site), Arc::clone(&data), Arc::clone(&events));
-    let quotas = Quotas::new(
-        Arc::clone(&site),
-        Arc::clone(&rancher),
+    let pools = Pools::new(
+        data.context(POOL, &site, &events, &data.pools),
         Arc::clone(&data),
-        Arc::clone(&events),
     );
+    let quotas = data.context(QUOTA, &site, &events, &data.quotas);
+    let quotas = Quotas::new(quotas, Arc::clone(&rancher), Arc::clone(&data));
+    let fips = data.context(FLOATING_IP, &site, &events, &data.fips);
     let fips = FloatingIps::new(
-        Arc::clone(&site),
+        fips.with_queue(queue),
         Arc::clone(&rancher),
         Arc::clone(&data),
-        Arc::clone(&events),
-        queue,
     );
     let guests = all.guests_of(&site, &data, &events);
     count(&site, "FloatingIPPools", &data.pools);
@@ -195,7 +191,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     {
         return;
     }
-    manage(&site, &data, (pools, quotas, fips), &mut tasks);
+    manage(&site, (pools, quotas, fips), &mut tasks);
     all.keep_api_service(&site, &events, &mut tasks);
     // Before that nobody may be told of a condition that is not written yet.
     let admits = Admits::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data));
@@ -216,51 +212,24 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
 
 fn manage(
     site: &Arc<Site>,
-    data: &Data,
     (pools, quotas, fips): (Arc<Pools>, Arc<Quotas>, Arc<FloatingIps>),
     tasks: &mut JoinSet<()>,
 ) {
-    data.fips
-        .keys()
-        .into_iter()
-        .for_each(|key| fips.queue.add(key));
-    let worker = Arc::clone(&pools);
-    tasks.spawn(queue::run(
-        Arc::clone(&pools.queue),
-        POOLS_AT_ONCE,
-        site.cancel(),
-        counted(&site.system, "floatingippool", move |key| {
-            Arc::clone(&worker).reconcile(key)
-        }),
-    ));
-    let worker = Arc::clone(&fips);
-    tasks.spawn(queue::run(
-        Arc::clone(&fips.queue),
-        FLOATING_IPS_AT_ONCE,
-        site.cancel(),
-        counted(&site.system, "floatingip", move |key| {
-            Arc::clone(&worker).reconcile(key)
-        }),
-    ));
-    let worker = Arc::clone(&quotas);
-    tasks.spawn(queue::run(
-        Arc::clone(&quotas.queue),
-        QUOTAS_AT_ONCE,
-        site.cancel(),
-        counted(&site.system, "floatingipprojectquota", move |key| {
-            Arc::clone(&worker).reconcile(key)
-        }),
-    ));
-    tasks.spawn(Arc::clone(&pools).follow_ranges());
+    fips.context().queue_all();
+    reconcile::work(&pools, tasks);
+    reconcile::work(&fips, tasks);
+    reconcile::work(&quotas, tasks);
+    let all = Arc::clone(&pools);
+    follow_ranges(site, move || all.context().queue_all(), tasks);
     tasks.spawn(Arc::clone(&fips).keep_track());
     tasks.spawn(Arc::clone(&quotas).keep_track());
     tasks.spawn(waiters::listen(
         site.ipam.clone(),
         site.cancel(),
         move |ledger, news| {
-            pools.heard(ledger, news);
-            quotas.heard(ledger, news);
-            fips.heard(ledger, news);
+            pools.affected(ledger, news);
+            quotas.affected(ledger, news);
+            fips.affected(ledger, news);
         },
     ));
 }

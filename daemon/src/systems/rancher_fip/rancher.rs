@@ -6,6 +6,7 @@ mod pool_names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -30,7 +31,11 @@ use super::{
 use crate::controller::{
     Trouble,
     client::Remote,
+    context::Context,
+    events::Events,
+    kind::Kind,
     queue::Queue,
+    site::Site,
     store::{Key, Objects},
 };
 
@@ -249,6 +254,18 @@ impl Data {
             stock: Stock::default(),
             over,
         })
+    }
+
+    /// What a controller has for these objects.
+    pub fn context<V: PartialEq + Debug>(
+        &self,
+        kind: Kind,
+        site: &Arc<Site>,
+        events: &Arc<Events>,
+        objects: &Arc<Objects<V>>,
+    ) -> Context<V> {
+        let (site, events) = (Arc::clone(site), Arc::clone(events));
+        Context::new(kind, site, self.remote.clone(), events, Arc::clone(objects))
     }
 
     /// Whether this daemon decides there, and by this connection.

@@ -19,7 +19,7 @@ use super::{
     rancher::{Data, Rancher},
 };
 use crate::{
-    controller::{events::Events, tasks::spawn},
+    controller::{events::Events, reconcile::Controller, tasks::spawn},
     guests::GuestBoard,
 };
 
@@ -73,7 +73,7 @@ pub fn watch_management(
         site, data, fips, ..
     } = room;
     let (queue, link, all, kept) = (
-        Arc::clone(&pools.queue),
+        Arc::clone(&pools.context().queue),
         Arc::clone(room.rancher),
         Arc::clone(data),
         Arc::clone(fips),
@@ -94,7 +94,7 @@ pub fn watch_management(
             }
         },
     );
-    let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
+    let (queue, all) = (Arc::clone(&pools.context().queue), Arc::clone(data));
     let slim = |quota: FloatingIPProjectQuota| Some(quota::observe::slim(quota));
     let (changed, named) = (Arc::clone(quotas), room.names_projects());
     spawn(tasks, site, Arc::clone(&data.quotas), slim, move |key| {

@@ -87,13 +87,8 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     );
     let quiet = || std::future::ready(());
     let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
-    let fips = FloatingIps::new(
-        Arc::clone(&site),
-        Arc::clone(&rancher),
-        Arc::clone(&data),
-        Arc::new(events),
-        Queue::new(),
-    );
+    let context = data.context(FLOATING_IP, &site, &Arc::new(events), &data.fips);
+    let fips = FloatingIps::new(context, Arc::clone(&rancher), Arc::clone(&data));
     let assignee = fipd_crds::floating_ip::ServiceRef {
         service_namespace: "ns".into(),
         service_name: "web".into(),
@@ -106,7 +101,7 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     let fip = Key::new("c-abcde", "fip-abc12");
     data.stock.note(&fip, Some(&stock));
     let (sender, mut woken) = tokio::sync::mpsc::unbounded_channel();
-    let queue = Arc::clone(&fips.queue);
+    let queue = Arc::clone(&fips.context().queue);
     let mut tasks = JoinSet::new();
     tasks.spawn(queue::run(queue, 1, site.cancel(), move |key| {
         let sent = sender.send(key);

@@ -12,7 +12,10 @@ use serde_json::Value;
 
 use crate::{
     clusters::{ClusterSession, backoff::jittered, ranges::ForeignRange},
-    controller::client::{CallError, MANAGER, Remote, Target},
+    controller::{
+        client::{CallError, MANAGER, Remote, Target},
+        kind::{CONFIG_MAP, Kind},
+    },
     systems::rancher_fip::names::MANAGED_BY,
 };
 
@@ -27,41 +30,34 @@ const RIGHTS: &str = "shared-ranges-rights";
 
 /// A kind whose objects are ranges.
 struct Source {
-    api: &'static str,
-    group: &'static str,
-    plural: &'static str,
-    kind: &'static str,
+    kind: Kind,
     /// The texts that name ranges.
     texts: fn(&Value) -> Vec<String>,
 }
 
 const SOURCES: [Source; 4] = [
     Source {
-        api: "apis/metallb.io/v1beta1",
-        group: "metallb.io",
-        plural: "ipaddresspools",
-        kind: "IPAddressPool",
+        kind: Kind::namespaced("apis/metallb.io/v1beta1", "ipaddresspools", "IPAddressPool"),
         texts: metallb,
     },
     Source {
-        api: "apis/cilium.io/v2",
-        group: "cilium.io",
-        plural: "ciliumloadbalancerippools",
-        kind: "CiliumLoadBalancerIPPool",
+        kind: Kind::cluster(
+            "apis/cilium.io/v2",
+            "ciliumloadbalancerippools",
+            "CiliumLoadBalancerIPPool",
+        ),
         texts: cilium,
     },
     Source {
-        api: "apis/cilium.io/v2alpha1",
-        group: "cilium.io",
-        plural: "ciliumloadbalancerippools",
-        kind: "CiliumLoadBalancerIPPool",
+        kind: Kind::cluster(
+            "apis/cilium.io/v2alpha1",
+            "ciliumloadbalancerippools",
+            "CiliumLoadBalancerIPPool",
+        ),
         texts: cilium,
     },
     Source {
-        api: "apis/purelb.io/v1",
-        group: "purelb.io",
-        plural: "servicegroups",
-        kind: "ServiceGroup",
+        kind: Kind::namespaced("apis/purelb.io/v1", "servicegroups", "ServiceGroup"),
         texts: purelb,
     },
 ];
@@ -98,7 +94,8 @@ async fn read(session: &ClusterSession, remote: &Remote) -> Result<Vec<ForeignRa
                 Ok(listed) => ranges.extend(listed),
                 Err(CallError::Rejected(..)) => missing.push(format!(
                     "apiGroups: [{}], resources: [{}], verbs: [list]",
-                    source.group, source.plural
+                    source.kind.group(),
+                    source.kind.plural
                 )),
                 Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error),
@@ -130,10 +127,8 @@ async fn read(session: &ClusterSession, remote: &Remote) -> Result<Vec<ForeignRa
 /// Whether the API server has the kind. Everybody may ask that; who may not list it learns nothing by trying.
 async fn is_served(remote: &Remote, source: &Source) -> Result<bool, CallError> {
     let target = Target {
-        api: source.api,
         plural: "",
-        namespace: String::new(),
-        name: String::new(),
+        ..source.kind.all()
     };
     let found: Option<Value> = match remote.get(&target).await {
         Err(CallError::Rejected(..)) => None,
@@ -143,16 +138,11 @@ async fn is_served(remote: &Remote, source: &Source) -> Result<bool, CallError> 
         .as_ref()
         .and_then(|found| found["resources"].as_array());
     let mut kinds = kinds.into_iter().flatten();
-    Ok(kinds.any(|kind| kind["name"] == source.plural))
+    Ok(kinds.any(|kind| kind["name"] == source.kind.plural))
 }
 
 async fn list(remote: &Remote, source: &Source) -> Result<Vec<ForeignRange>, CallError> {
-    let target = Target {
-        api: source.api,
-        plural: source.plural,
-        namespace: String::new(),
-        name: String::new(),
-    };
+    let target = source.kind.all();
     let count = AtomicUsize::new(0);
     let keep = |object: Value| {
         // What fipd made for an announcer.
@@ -160,7 +150,7 @@ async fn list(remote: &Remote, source: &Source) -> Result<Vec<ForeignRange>, Cal
         if ours || count.load(Ordering::Relaxed) >= MOST {
             return None;
         }
-        let ranges = ranges_of(source.kind, &object, &(source.texts)(&object));
+        let ranges = ranges_of(source.kind.kind, &object, &(source.texts)(&object));
         count.fetch_add(ranges.len(), Ordering::Relaxed);
         Some(ranges)
     };
@@ -169,12 +159,7 @@ async fn list(remote: &Remote, source: &Source) -> Result<Vec<ForeignRange>, Cal
 
 /// What kube-vip's cloud provider allocates from.
 async fn kube_vip(remote: &Remote) -> Result<Vec<ForeignRange>, CallError> {
-    let target = Target {
-        api: "api/v1",
-        plural: "configmaps",
-        namespace: "kube-system".to_owned(),
-        name: "kubevip".to_owned(),
-    };
+    let target = CONFIG_MAP.named("kube-system", "kubevip");
     let object: Option<Value> = remote.get(&target).await?;
     let ranges = |object: &Value| ranges_of("ConfigMap", object, &kube_vip_texts(object));
     Ok(object.as_ref().map(ranges).unwrap_or_default())

@@ -10,10 +10,7 @@ use fipd_crds::fipd_io::AddressClaim;
 use futures::future::BoxFuture;
 use kube::{Api, api::ListParams};
 
-use super::{
-    observe::{self, Claim},
-    target,
-};
+use super::observe::{self, Claim};
 use crate::{
     clusters::{
         CallError,
@@ -23,7 +20,7 @@ use crate::{
     },
     config::PoolFacts,
     controller::{client::Remote, site::Site, store::Key},
-    systems::claims::names::{self, KIND_CLAIM},
+    systems::claims::names::{self, CLAIM, FINALIZER},
 };
 
 /// What a cluster has of claims.
@@ -90,7 +87,7 @@ impl ClaimInventory {
 
     fn sighting(&self, key: &Key, claim: &Claim, network: NetworkId) -> Sighting {
         let used = claim.recorded().filter(|_| {
-            let over = claim.terminating && !claim.has_finalizer();
+            let over = claim.meta.deleted.is_some() && !claim.meta.has_finalizer(FINALIZER);
             let (id, system) = (&self.site.id, &self.site.system);
             let adopted = |ledger: &fipd_core::Ledger| ledger.truly_adopted(network, id, system);
             !over && !self.site.ipam.read(adopted)
@@ -98,14 +95,14 @@ impl ClaimInventory {
         Sighting {
             holder: Holder {
                 identity: names::identity(&self.site.id, key),
-                instance: Text::clone(&claim.uid),
+                instance: Text::clone(&claim.meta.uid),
             },
             tenant: Some(names::tenant(&self.site.name, &key.namespace)),
             uses: used
                 .map(|address| LeaseKey { network, address })
                 .into_iter()
                 .collect(),
-            since: claim.created,
+            since: claim.meta.created,
         }
     }
 }
@@ -121,7 +118,7 @@ fn understood(object: Lenient<AddressClaim>) -> (Key, Claim) {
 
 impl Inventory for ClaimInventory {
     fn kinds(&self) -> BTreeSet<&'static str> {
-        BTreeSet::from([KIND_CLAIM])
+        BTreeSet::from([CLAIM.kind])
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
@@ -129,6 +126,10 @@ impl Inventory for ClaimInventory {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        Box::pin(async move { self.remote.presence(&target(&names::key(identity))).await })
+        Box::pin(async move {
+            self.remote
+                .presence(&CLAIM.target(&names::key(identity)))
+                .await
+        })
     }
 }

@@ -79,13 +79,13 @@ pub fn desired(claim: &Claim, outcome: &Outcome, now: jiff::Timestamp) -> Addres
     set(
         &mut status.conditions,
         &ready(outcome),
-        claim.generation,
+        claim.meta.generation,
         now,
     );
     set_conflict(
         &mut status.conditions,
         conflict(outcome),
-        claim.generation,
+        claim.meta.generation,
         now,
     );
     status

@@ -1,37 +1,15 @@
-//! The two kinds of pools as objects, and how the ledger calls an object of them.
+//! How the ledger calls an object of the two kinds of pools.
 
-use fipd_crds::fipd_io::{NAMESPACED_POOL, POOL};
+use crate::{
+    controller::{kind::Kind, store::Key},
+    systems::claims::names::{NAMESPACED_POOL, POOL},
+};
 
-use crate::controller::store::Key;
-
-/// Of a cluster, or of one of its namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Pool,
-    Namespaced,
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pool => POOL,
-            Self::Namespaced => NAMESPACED_POOL,
-        }
-    }
-
-    pub fn plural(self) -> &'static str {
-        match self {
-            Self::Pool => "pools",
-            Self::Namespaced => "namespacedpools",
-        }
-    }
-
-    /// The object that the ledger calls so.
-    pub fn of(object: &str) -> (Self, Key) {
-        match object.split_once('/') {
-            None => (Self::Pool, Key::new("", object)),
-            Some((namespace, name)) => (Self::Namespaced, Key::new(namespace, name)),
-        }
+/// The object that the ledger calls so.
+pub fn of_name(object: &str) -> (Kind, Key) {
+    match object.split_once('/') {
+        None => (POOL, Key::new("", object)),
+        Some((namespace, name)) => (NAMESPACED_POOL, Key::new(namespace, name)),
     }
 }
 

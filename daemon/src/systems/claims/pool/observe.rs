@@ -1,6 +1,6 @@
 //! What is kept of a Pool object, and what the ledger knows of a pool.
 
-use fipd_core::{Pool, PoolUsage, Text, Timestamp};
+use fipd_core::{Pool, PoolUsage};
 use fipd_crds::{
     fipd_io::{self, PoolSpec, PoolStatus},
     labels::{FIELD_MANAGER, MANAGED_BY},
@@ -9,24 +9,25 @@ use fipd_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
-    clusters::ClusterSession, controller::store::created, systems::claims::names::POOL_FINALIZER,
+    clusters::ClusterSession,
+    controller::meta::{Meta, View},
+    systems::claims::names::POOL_FINALIZER,
 };
 
 /// A Pool object, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    pub uid: Text,
-    pub version: String,
-    pub finalizers: Vec<String>,
-    pub generation: Option<i64>,
-    pub created: Timestamp,
-    pub terminating: bool,
-    /// When its deletion was asked for, where it is terminating.
-    pub deleted: Timestamp,
+    pub meta: Meta,
     /// Written by fipd, which alone says what is in it.
     pub ours: bool,
     pub spec: PoolSpec,
     pub status: PoolStatus,
+}
+
+impl View for Object {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
 }
 
 /// Keeps what matters of the object.
@@ -40,19 +41,13 @@ pub fn slim_namespaced(object: fipd_io::NamespacedPool) -> Object {
 }
 
 fn slim_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> Object {
-    let labels = meta.labels.unwrap_or_default();
-    let finalizers = meta.finalizers.unwrap_or_default();
-    // Labels are copied from object to object; what is mirrored is somebody else's, whatever its labels say.
-    let mirrored = finalizers.iter().any(|one| one == POOL_FINALIZER);
+    let labels = meta.labels.as_ref();
+    let managed = labels.and_then(|labels| labels.get(MANAGED_BY));
+    let meta = Meta::of(&meta);
     Object {
-        uid: meta.uid.unwrap_or_default().into(),
-        version: meta.resource_version.unwrap_or_default(),
-        generation: meta.generation,
-        created: created(meta.creation_timestamp.as_ref()),
-        terminating: meta.deletion_timestamp.is_some(),
-        deleted: created(meta.deletion_timestamp.as_ref()),
-        ours: !mirrored && labels.get(MANAGED_BY).is_some_and(|by| by == FIELD_MANAGER),
-        finalizers,
+        // Labels are copied from object to object; what is mirrored is somebody else's, whatever its labels say.
+        ours: !meta.has_finalizer(POOL_FINALIZER) && managed.is_some_and(|by| by == FIELD_MANAGER),
+        meta,
         spec,
         status: status.unwrap_or_default(),
     }

@@ -40,12 +40,12 @@ pub fn plan(object: Option<&Object>, wanted: &Wanted, since: Timestamp) -> Plan 
         (None, Wanted::Offered(pool, network)) => Plan::Create(Box::new(desired(pool, network))),
         (None, Wanted::Withdrawn | Wanted::Unknown) => Plan::Leave,
         (Some(object), Wanted::Offered(..)) if !object.ours => Plan::NameTaken,
-        (Some(object), _) if !object.ours || object.terminating => Plan::Leave,
+        (Some(object), _) if !object.ours || object.meta.deleted.is_some() => Plan::Leave,
         (Some(_), Wanted::Offered(pool, network)) => Plan::Keep(Box::new(desired(pool, network))),
         (Some(_), Wanted::Withdrawn) => Plan::Delete,
         // Objects carry whole seconds.
         (Some(object), Wanted::Unknown) => {
-            if object.created.0 / 1_000 > since.0 / 1_000 {
+            if object.meta.created.0 / 1_000 > since.0 / 1_000 {
                 Plan::Delete
             } else {
                 Plan::Orphan
@@ -123,7 +123,7 @@ mod tests {
     fn only_what_is_ours_is_touched_and_only_what_was_known_is_deleted() {
         let offered = Wanted::Offered(pool(), "default".into());
         let mut object = slim(fipd_io::Pool::default());
-        object.created = Timestamp(9_000);
+        object.meta.created = Timestamp(9_000);
         let known = Timestamp(5_000);
         assert!(matches!(plan(None, &offered, known), Plan::Create(_)));
         assert_eq!(plan(None, &Wanted::Unknown, known), Plan::Leave);
@@ -141,7 +141,7 @@ mod tests {
             Plan::Orphan,
             "it is from another store"
         );
-        object.terminating = true;
+        object.meta.deleted = Some(Timestamp(10_000));
         assert_eq!(plan(Some(&object), &offered, known), Plan::Leave);
         assert_eq!(plan(Some(&object), &Wanted::Withdrawn, known), Plan::Leave);
     }

@@ -9,17 +9,14 @@
 
 mod leave;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use fipd_core::{Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request};
-use k8s_openapi::{api::core::v1::ObjectReference, jiff};
-use parking_lot::Mutex;
-use serde_json::json;
-use tokio::time::Instant;
+use fipd_core::{Ledger, Pool, PoolEdit, PoolSpec, Refusal, Request};
+use k8s_openapi::jiff;
 
 use super::{
-    STATUS_PAUSE,
-    kind::{Kind, object_name},
+    POOLS_AT_ONCE,
+    kind::{object_name, of_name},
     observe::{self, Object},
     status::{self, not_ready},
     validate::{self, Source},
@@ -28,146 +25,118 @@ use crate::{
     config::PoolFacts,
     controller::{
         Trouble,
-        client::{Patch, Remote, Target},
-        events::Events,
-        merge::{Says, change},
-        queue::{Next, Queue},
-        site::Site,
-        store::{Key, Objects, Seen},
+        context::Context,
+        merge::Says,
+        meta::Meta,
+        queue::Next,
+        reconcile::Controller,
+        store::{Key, Malformed},
         waiters::News,
     },
     ipam::IpamError,
-    systems::claims::{API, names::POOL_FINALIZER},
+    systems::claims::names::{POOL, POOL_FINALIZER},
 };
 
-use leave::Ending;
 pub use leave::close_all;
 
 /// The controller of the objects of one kind.
 pub struct Sources {
-    site: Arc<Site>,
-    remote: Remote,
-    events: Arc<Events>,
-    kind: Kind,
-    objects: Arc<Objects<Object>>,
-    pub queue: Arc<Queue<Key>>,
-    written: Mutex<BTreeMap<Key, Instant>>,
+    context: Context<Object>,
 }
 
-impl Sources {
-    pub fn new(
-        site: Arc<Site>,
-        remote: Remote,
-        events: Arc<Events>,
-        kind: Kind,
-        objects: Arc<Objects<Object>>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            site,
-            remote,
-            events,
-            kind,
-            objects,
-            queue: Queue::new(),
-            written: Mutex::default(),
-        })
+impl Controller for Sources {
+    type View = Object;
+
+    const METRIC: &'static str = "pool";
+    const WORKERS: usize = POOLS_AT_ONCE;
+
+    fn context(&self) -> &Context<Object> {
+        &self.context
     }
 
-    /// Queues the objects whose pool a change of the ledger concerns.
-    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
+    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
         match news {
             News::Everything => {
                 let keys = ledger.pools().filter_map(|pool| self.key_of(pool));
-                let keys = keys.chain(self.objects.keys());
-                keys.for_each(|key| self.queue_soon(key));
+                let keys = keys.chain(self.context.objects.keys());
+                keys.for_each(|key| self.context.queue_status(key));
             }
             News::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
                 let pools = touched.filter_map(|id| ledger.pool(*id));
                 let keys = pools.filter_map(|pool| self.key_of(pool));
-                keys.for_each(|key| self.queue_soon(key));
+                keys.for_each(|key| self.context.queue_status(key));
                 if changes.iter().any(|change| change.other) {
-                    self.queue_all();
+                    self.context.queue_every_status();
                 }
             }
         }
     }
 
-    /// Queues all objects.
-    pub fn queue_all(&self) {
-        let keys = self.objects.keys().into_iter();
-        keys.for_each(|key| self.queue_soon(key));
+    async fn reconcile(&self, key: &Key, object: Option<Arc<Object>>) -> Result<Next, Trouble> {
+        let Some(object) = object else {
+            self.context.forget(key);
+            self.withdraw(key).await?;
+            return Ok(Next::Done);
+        };
+        if self.is_own(&object) {
+            return Ok(Next::Done);
+        }
+        if self.is_off() {
+            return self.disown(key, &object.meta, Some(&object)).await;
+        }
+        let says = match self.mirror(key, &object).await {
+            Ok(says) => says,
+            Err(Refused::Says(says)) => Some(says),
+            Err(Refused::Trouble(trouble)) => return Err(trouble),
+        };
+        self.show(key, &object, says).await
+    }
+
+    async fn release(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        object: Option<Arc<Object>>,
+    ) -> Result<Next, Trouble> {
+        if object.as_deref().is_some_and(|object| self.is_own(object)) {
+            return Ok(Next::Done);
+        }
+        match self.is_off() {
+            true => self.disown(key, meta, None).await,
+            false => self.finalize(key, meta, object.as_deref()).await,
+        }
+    }
+
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
+        if self.is_off() {
+            return self.disown(key, &object.meta, None).await;
+        }
+        self.context.warn_malformed(key, object);
+        Ok(Next::Done)
+    }
+}
+
+impl Sources {
+    pub fn new(context: Context<Object>) -> Arc<Self> {
+        Arc::new(Self { context })
     }
 
     /// The object that a pool follows, if it is one of these.
     pub fn key_of(&self, pool: &Pool) -> Option<Key> {
-        let Origin::Mirror {
-            system,
-            cluster,
-            object,
-            ..
-        } = &pool.spec.origin
-        else {
-            return None;
-        };
-        let ours = *system == self.site.system && *cluster == self.site.id;
-        let (kind, key) = Kind::of(object);
-        (ours && kind == self.kind).then_some(key)
+        let object = self.context.site.object_of(pool)?;
+        let (kind, key) = of_name(&object);
+        (kind == self.context.kind).then_some(key)
     }
 
-    fn queue_soon(&self, key: Key) {
-        let pause = self.pause(&key);
-        if pause.is_zero() {
-            self.queue.add(key);
-        } else {
-            self.queue.add_after(key, pause);
-        }
+    /// The objects of the cluster are not to make pools.
+    fn is_off(&self) -> bool {
+        !self.context.site.session.settings.claims.pool_objects
     }
 
-    /// Brings the pool and the status of one object up to date.
-    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
-        match self.try_reconcile(&key).await {
-            Ok(next) => next,
-            Err(trouble) => trouble.next(self.kind.name(), &key),
-        }
-    }
-
-    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
-        let seen = self.objects.seen(key);
-        if !self.site.session.settings.claims.pool_objects {
-            return self.disown(key, seen).await;
-        }
-        match seen {
-            None => {
-                self.written.lock().remove(key);
-                self.withdraw(key).await?;
-                Ok(Next::Done)
-            }
-            Some(Seen::Malformed(object)) if object.deleted.is_some() => {
-                self.finalize(key, &Ending::malformed(&object)).await
-            }
-            Some(Seen::Malformed(object)) => {
-                let note = format!(
-                    "the object does not fit its schema ({}); its last good state stays",
-                    object.error
-                );
-                let reference = self.reference(key, &object.uid);
-                self.events.warning(&reference, "Malformed", note);
-                Ok(Next::Done)
-            }
-            Some(Seen::Good(object)) if object.ours && self.kind == Kind::Pool => Ok(Next::Done),
-            Some(Seen::Good(object)) if object.terminating => {
-                self.finalize(key, &Ending::of(&object)).await
-            }
-            Some(Seen::Good(object)) => {
-                let says = match self.mirror(key, &object).await {
-                    Ok(says) => says,
-                    Err(Refused::Says(says)) => Some(says),
-                    Err(Refused::Trouble(trouble)) => return Err(trouble),
-                };
-                self.show(key, &object, says).await
-            }
-        }
+    /// Whether fipd wrote the object for a pool of its own.
+    fn is_own(&self, object: &Object) -> bool {
+        object.ours && self.context.kind == POOL
     }
 
     /// Makes the pool what the object says. Answers what is to be said beside.
@@ -175,17 +144,20 @@ impl Sources {
         let hidden = |ledger: &Ledger| {
             let own = ledger.find_pool(&key.name).ok();
             own.is_some_and(|pool| {
-                pool.spec.name == key.name && self.site.session.settings.claims.offers(pool)
+                pool.spec.name == key.name && self.context.site.session.settings.claims.offers(pool)
             })
         };
-        if self.kind == Kind::Pool && self.existing(key).is_none() && self.site.ipam.read(hidden) {
+        if self.context.kind == POOL
+            && self.existing(key).is_none()
+            && self.context.site.ipam.read(hidden)
+        {
             let message =
                 "fipd has a pool of this name for this cluster; give this one another name";
             return Err(Refused::Says(not_ready("NameTaken", message)));
         }
         let facts = PoolFacts {
-            cluster: &self.site.session.names,
-            system: &self.site.system,
+            cluster: &self.context.site.session.names,
+            system: &self.context.site.system,
             namespace: Some(&*key.namespace).filter(|namespace| !namespace.is_empty()),
             interface: None,
             vlan: None,
@@ -194,6 +166,7 @@ impl Sources {
         };
         let existing = self.existing(key);
         let network = self
+            .context
             .site
             .session
             .network_of_mirror(&facts, existing.as_deref())
@@ -201,10 +174,10 @@ impl Sources {
         let (network, choice) =
             network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
         let source = Source {
-            cluster: &self.site.id,
-            cluster_name: &self.site.name,
+            cluster: &self.context.site.id,
+            cluster_name: &self.context.site.name,
             object: &object_name(key),
-            uid: &object.uid,
+            uid: &object.meta.uid,
         };
         let wanted = validate::spec(&source, &object.spec, network)
             .map_err(|wrong| Refused::Says(not_ready("Invalid", wrong)))?;
@@ -212,9 +185,13 @@ impl Sources {
             network_by_default: choice.is_default_for(existing.as_deref()),
             ..wanted
         };
-        self.protect(key, object).await?;
+        // The finalizer comes before the pool.
+        let add = self
+            .context
+            .add_finalizer(key, &object.meta, POOL_FINALIZER);
+        add.await.map_err(Refused::Trouble)?;
         if let Some(request) = self.change(key, wanted) {
-            match self.site.ipam.submit(request).await {
+            match self.context.site.ipam.submit(request).await {
                 Ok(_) => {}
                 Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
                     return Err(Refused::Says(not_ready("Invalid", refusal.to_string())));
@@ -224,7 +201,7 @@ impl Sources {
         }
         let doubt = self.existing(key).and_then(|pool| {
             let doubt = |ledger: &Ledger| ledger.ambiguity(pool.id);
-            self.site.ipam.read(doubt)
+            self.context.site.ipam.read(doubt)
         });
         if let Some(message) = doubt {
             return Err(Refused::Says(not_ready("NetworkAmbiguous", message)));
@@ -240,7 +217,7 @@ impl Sources {
 
     /// The request that makes the pool so; never one that leaves a lease outside.
     fn change(&self, key: &Key, wanted: PoolSpec) -> Option<Request> {
-        let actor = self.site.actor();
+        let actor = self.context.site.actor();
         match self.existing(key) {
             None => Some(Request::CreatePool {
                 spec: wanted,
@@ -259,37 +236,17 @@ impl Sources {
         }
     }
 
-    /// The finalizer comes before the pool.
-    async fn protect(&self, key: &Key, object: &Object) -> Result<(), Refused> {
-        if object.finalizers.iter().any(|one| one == POOL_FINALIZER) {
-            return Ok(());
-        }
-        // A merge patch replaces the whole list, so it must be the list that was read.
-        let mut finalizers = object.finalizers.clone();
-        finalizers.push(POOL_FINALIZER.into());
-        let patch = json!({ "metadata": {
-            "uid": &*object.uid, "resourceVersion": object.version, "finalizers": finalizers,
-        } });
-        let done = self
-            .remote
-            .patch(&self.target(key), Patch::Merge, &patch)
-            .await;
-        done.map_err(|error| Refused::Trouble(error.into()))
-    }
-
     async fn show(&self, key: &Key, object: &Object, says: Option<Says>) -> Result<Next, Trouble> {
         if let Some(says) = says.as_ref().filter(|says| !says.status) {
-            let reference = self.reference(key, &object.uid);
-            self.events
-                .warning(&reference, says.reason, says.message.clone());
+            self.context
+                .warn(key, &object.meta.uid, says.reason, says.message.clone());
         }
-        let pause = self.pause(key);
-        if !pause.is_zero() {
-            return Ok(Next::After(pause));
+        if let Some(rest) = self.context.status_rests(key) {
+            return Ok(rest);
         }
         let now = jiff::Timestamp::now();
         let shown = self.existing(key).and_then(|pool| {
-            let facts = observe::facts(&self.site.session, &pool)?;
+            let facts = observe::facts(&self.context.site.session, &pool)?;
             let says = says.as_ref().filter(|says| !says.status || facts.gives());
             Some(status::shown(object, &pool.spec.name, &facts, says, now))
         });
@@ -298,51 +255,17 @@ impl Sources {
             (None, Some(says)) => status::without_pool(object, says, now),
             (None, None) => return Ok(Next::Retry),
         };
-        let patch =
-            change(&object.status, &after).map_err(|error| Trouble::internal(error.to_string()))?;
-        if let Some(patch) = patch {
-            self.written.lock().insert(key.clone(), Instant::now());
-            let body = json!({ "metadata": { "uid": &*object.uid }, "status": patch });
-            self.remote
-                .patch_status(&self.target(key), Patch::Merge, &body)
-                .await?;
-        }
-        Ok(Next::Done)
+        let write = (&object.status, &after);
+        let write = self.context.write_status(key, &object.meta.uid, write);
+        write.await.map(|()| Next::Done)
     }
 
     fn existing(&self, key: &Key) -> Option<Arc<Pool>> {
         let object = object_name(key);
-        self.site
+        self.context
+            .site
             .ipam
-            .read(|ledger| self.site.mirror_in(ledger, &object).cloned())
-    }
-
-    /// How long the status of a pool must rest.
-    fn pause(&self, key: &Key) -> Duration {
-        let written = self.written.lock().get(key).copied();
-        written.map_or(Duration::ZERO, |at| {
-            STATUS_PAUSE.saturating_sub(at.elapsed())
-        })
-    }
-
-    fn reference(&self, key: &Key, uid: &str) -> ObjectReference {
-        ObjectReference {
-            api_version: Some("fipd.io/v1alpha1".into()),
-            kind: Some(self.kind.name().into()),
-            namespace: Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
-            name: Some(key.name.to_string()),
-            uid: Some(uid.into()),
-            ..ObjectReference::default()
-        }
-    }
-
-    fn target(&self, key: &Key) -> Target {
-        Target {
-            api: API,
-            plural: self.kind.plural(),
-            namespace: key.namespace.to_string(),
-            name: key.name.to_string(),
-        }
+            .read(|ledger| self.context.site.mirror_in(ledger, &object).cloned())
     }
 }
 

@@ -30,9 +30,15 @@ pub fn shown(
         conditions: object.status.conditions.clone(),
     };
     let ready = says.cloned().unwrap_or_else(|| ready(facts));
-    set(&mut status.conditions, &ready, object.generation, now);
+    set(&mut status.conditions, &ready, object.meta.generation, now);
     let (kind, shared) = ((SHARED_RANGE, OTHER_LOAD_BALANCER), facts.shared.clone());
-    remark(&mut status.conditions, kind, shared, object.generation, now);
+    remark(
+        &mut status.conditions,
+        kind,
+        shared,
+        object.meta.generation,
+        now,
+    );
     status
 }
 
@@ -40,7 +46,7 @@ pub fn shown(
 pub fn without_pool(object: &Object, says: &Says, now: jiff::Timestamp) -> PoolStatus {
     let mut status = object.status.clone();
     unset(&mut status.conditions, SHARED_RANGE);
-    set(&mut status.conditions, says, object.generation, now);
+    set(&mut status.conditions, says, object.meta.generation, now);
     status
 }
 

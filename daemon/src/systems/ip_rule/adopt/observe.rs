@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt as _, api::ListParams, core::ObjectMeta};
 use super::{super::names::is_original, AdoptError, Found, LeaseSeen, Program};
 use crate::{
     clusters::{CallError, ClusterSession, adoption::complete_list},
-    controller::client::{Remote, Target},
+    controller::{client::Remote, kind::LEASE},
     rules::RuleBoard,
 };
 
@@ -96,12 +96,7 @@ fn shown<K: kube::Resource>(kind: &str, one: &K) -> String {
 
 async fn lease(session: &ClusterSession, me: &Text) -> LeaseSeen {
     let settings = &session.settings.ip_rule;
-    let target = Target {
-        api: "apis/coordination.k8s.io/v1",
-        plural: "leases",
-        namespace: settings.lease_lock_namespace.to_string(),
-        name: settings.lease_lock_name.to_string(),
-    };
+    let target = LEASE.named(&settings.lease_lock_namespace, &settings.lease_lock_name);
     let remote = Remote::new(session.client.clone());
     let first = match remote.get::<Lease>(&target).await {
         Ok(first) => held(first, me),

@@ -19,14 +19,15 @@ use self::{
     workload::{Workload, has},
 };
 use super::{
-    names::{AGENT, agent_target, is_original, reference},
+    names::{AGENT, is_original},
     observe::{self, Agent},
 };
 use crate::{
     controller::{
         Trouble,
-        client::{Patch, Remote, Target},
+        client::{Patch, Remote},
         events::Events,
+        kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, SERVICE_ACCOUNT},
         merge::change,
         queue::{self, Next, Queue},
         site::Site,
@@ -145,7 +146,7 @@ impl Agents {
     async fn reconcile(self: Arc<Self>, key: Key) -> Next {
         match self.try_reconcile(&key).await {
             Ok(next) => next,
-            Err(trouble) => trouble.next(AGENT, &key),
+            Err(trouble) => trouble.next(AGENT.kind, &key),
         }
     }
 
@@ -171,7 +172,7 @@ impl Agents {
             Err(trouble) => (Some(Obstacle::of(&trouble)), Some(trouble)),
         };
         if let Some(Obstacle { reason, text }) = &obstacle {
-            let object = reference(AGENT, &key.namespace, &key.name, &agent.meta.uid);
+            let object = AGENT.reference(key, &agent.meta.uid);
             self.events.warning(&object, reason, text.clone());
         }
         let after = status::desired(
@@ -190,7 +191,7 @@ impl Agents {
             change(&agent.status, after).map_err(|error| Trouble::internal(error.to_string()))?;
         if let Some(patch) = patch {
             let body = json!({ "metadata": { "uid": &*agent.meta.uid }, "status": patch });
-            let place = agent_target(&key.namespace, &key.name);
+            let place = AGENT.target(key);
             let after: RawAgent = self
                 .remote
                 .patch_status_seen(&place, Patch::Merge, &body)
@@ -203,7 +204,7 @@ impl Agents {
 
     async fn stop(&self, key: &Key, running: Option<&Running>) -> Result<(), Trouble> {
         if let Some(running) = running {
-            let set = target("apis/apps/v1", "daemonsets", &key.namespace);
+            let set = DAEMON_SET.named(&key.namespace, AGENT_WORKLOAD);
             self.remote.delete(&set, &running.uid).await?;
         }
         Ok(())
@@ -228,15 +229,20 @@ impl Agents {
             return Ok(None);
         }
         let namespace = &key.namespace;
-        let rbac = "apis/rbac.authorization.k8s.io/v1";
         for (target, object) in [
             (
-                target("api/v1", "serviceaccounts", namespace),
+                SERVICE_ACCOUNT.named(namespace, AGENT_WORKLOAD),
                 workload.account(),
             ),
-            (target(rbac, "clusterrolebindings", ""), workload.binding()),
-            (target("api/v1", "configmaps", namespace), workload.config()),
-            (target("apis/apps/v1", "daemonsets", namespace), wanted),
+            (
+                CLUSTER_ROLE_BINDING.named("", AGENT_WORKLOAD),
+                workload.binding(),
+            ),
+            (
+                CONFIG_MAP.named(namespace, AGENT_WORKLOAD),
+                workload.config(),
+            ),
+            (DAEMON_SET.named(namespace, AGENT_WORKLOAD), wanted),
         ] {
             self.remote.patch(&target, Patch::Apply, &object).await?;
         }
@@ -288,16 +294,6 @@ fn image(own: &str, told: Option<String>) -> Result<String, Obstacle> {
             text: format!("spec.image is empty, and {missing}: nothing is run"),
         }),
         (own, _) => Ok(own.to_owned()),
-    }
-}
-
-/// All that it runs with has one name.
-pub(crate) fn target(api: &'static str, plural: &'static str, namespace: &str) -> Target {
-    Target {
-        api,
-        plural,
-        namespace: namespace.to_owned(),
-        name: AGENT_WORKLOAD.to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     controller::store::Key,
-    systems::ip_rule::names::{AGENT, API_VERSION, hex},
+    systems::ip_rule::names::{AGENT, hex},
 };
 
 /// How many bytes of the hash are shown.
@@ -64,7 +64,7 @@ impl Workload {
             "name": AGENT_WORKLOAD, "namespace": self.agent.namespace,
             "labels": { "app": AGENT_WORKLOAD, "app.kubernetes.io/name": OPERATOR, MANAGED_BY: OPERATOR },
             "ownerReferences": [{
-                "apiVersion": API_VERSION, "kind": AGENT, "name": self.agent.name, "uid": self.uid, "controller": true,
+                "apiVersion": AGENT.api_version(), "kind": AGENT.kind, "name": self.agent.name, "uid": self.uid, "controller": true,
             }],
         })
     }

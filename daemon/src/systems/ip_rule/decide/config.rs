@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         agent::standing::active,
-        names::{CONFIG, RULE, config_target, reference, rule_target},
+        names::{CONFIG, RULE},
         observe::{self, Config},
         status,
         step::{Patience, Scope, Step, named, step},
@@ -40,7 +40,7 @@ impl Decider {
     pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
         match self.try_reconcile(&key).await {
             Ok(next) => next,
-            Err(trouble) => trouble.next(CONFIG, &key),
+            Err(trouble) => trouble.next(CONFIG.kind, &key),
         }
     }
 
@@ -87,7 +87,7 @@ impl Decider {
     }
 
     async fn apply(&self, key: &Key, step: Step, found: Option<&Config>) -> Result<Next, Trouble> {
-        let target = config_target(&key.name);
+        let target = CONFIG.target(key);
         let written = match (step, found) {
             (Step::Create(object), _) => {
                 let made: IPRuleConfig = self.remote.create_seen(&target, &object).await?;
@@ -163,7 +163,7 @@ impl Decider {
         let (Some(owner), false) = (config.owner(), unheard.is_empty()) else {
             return;
         };
-        let reference = reference(RULE, "", &owner.name, &owner.uid);
+        let reference = RULE.reference(&Key::new("", &owner.name), &owner.uid);
         let note = status::unheard(&config.meta.name, unheard, self.patience().silent);
         tracing::warn!(name = &*config.meta.name, nodes = ?named(unheard), "{note}");
         self.events.warning(&reference, "NodeSilent", note);
@@ -173,7 +173,7 @@ impl Decider {
         let meta = &found.meta;
         self.remote
             .drop_finalizer(
-                &config_target(&key.name),
+                &CONFIG.target(key),
                 &meta.uid,
                 &meta.finalizers,
                 CONFIG_FINALIZER,
@@ -197,7 +197,7 @@ impl Decider {
         if self.rules.seen(&Key::new("", &owner.name)).is_some() {
             return Ok(());
         }
-        let there: Option<IPRule> = self.remote.get(&rule_target(&owner.name)).await?;
+        let there: Option<IPRule> = self.remote.get(&RULE.named("", &owner.name)).await?;
         let same = there.is_some_and(|rule| rule.metadata.uid.as_deref() == Some(&*owner.uid));
         match same {
             true => Err(Trouble::internal(format!(
@@ -212,7 +212,7 @@ impl Decider {
     pub async fn show(self: Arc<Self>, key: Key) -> Next {
         match self.try_show(&key).await {
             Ok(()) => Next::Done,
-            Err(trouble) => trouble.next(CONFIG, &key),
+            Err(trouble) => trouble.next(CONFIG.kind, &key),
         }
     }
 
@@ -240,7 +240,7 @@ impl Decider {
             let body = json!({ "metadata": { "uid": &*config.meta.uid }, "status": patch });
             let after: IPRuleConfig = self
                 .remote
-                .patch_status_seen(&config_target(&key.name), Patch::Merge, &body)
+                .patch_status_seen(&CONFIG.target(key), Patch::Merge, &body)
                 .await?;
             self.configs
                 .update(key, observe::config(after), Config::is_after);

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        names::{RULE, reference, rule_target},
+        names::RULE,
         observe::{self, Config, Rule},
         plan::Told,
         status,
@@ -21,7 +21,7 @@ use crate::{
         client::Patch,
         merge::change,
         queue::Next,
-        store::{Key, Seen},
+        store::{Key, MALFORMED, Seen},
     },
     validation::ip_rule::warnings,
 };
@@ -34,7 +34,7 @@ impl Decider {
         let patch = json!({ "metadata": {
             "uid": &*rule.meta.uid, "resourceVersion": rule.meta.version, "finalizers": finalizers,
         } });
-        let target = rule_target(&rule.meta.name);
+        let target = RULE.named("", &rule.meta.name);
         let after: IPRule = self
             .remote
             .patch_seen(&target, Patch::Merge, &patch)
@@ -51,7 +51,7 @@ impl Decider {
     pub async fn reconcile_rule(self: Arc<Self>, key: Key) -> Next {
         match self.try_rule(&key).await {
             Ok(()) => Next::Done,
-            Err(trouble) => trouble.next(RULE, &key),
+            Err(trouble) => trouble.next(RULE.kind, &key),
         }
     }
 
@@ -59,16 +59,14 @@ impl Decider {
         let rule = match self.rules.seen(key) {
             None => return Ok(()),
             // Its schema says nothing about how it goes.
-            Some(Seen::Malformed(object)) if object.deleted.is_some() => {
-                return self.end_rule(key, &object.uid, &object.finalizers).await;
+            Some(Seen::Malformed(object)) if object.meta.deleted.is_some() => {
+                return self
+                    .end_rule(key, &object.meta.uid, &object.meta.finalizers)
+                    .await;
             }
             Some(Seen::Malformed(object)) => {
-                let reference = reference(RULE, "", &key.name, &object.uid);
-                let note = format!(
-                    "the object does not fit its schema ({}); what it had stays as it was",
-                    object.error
-                );
-                self.events.warning(&reference, "Malformed", note);
+                let reference = RULE.reference(key, &object.meta.uid);
+                self.events.warning(&reference, MALFORMED, object.note());
                 return Ok(());
             }
             Some(Seen::Good(rule)) => rule,
@@ -90,7 +88,7 @@ impl Decider {
             let body = json!({ "metadata": { "uid": &*rule.meta.uid }, "status": patch });
             let after: IPRule = self
                 .remote
-                .patch_status_seen(&rule_target(&key.name), Patch::Merge, &body)
+                .patch_status_seen(&RULE.target(key), Patch::Merge, &body)
                 .await?;
             self.rules.update(key, observe::rule(after), Rule::is_after);
         }
@@ -111,7 +109,7 @@ impl Decider {
         if counts || configs.iter().any(|(_, config)| mine(config)) {
             return Ok(());
         }
-        let target = rule_target(&key.name);
+        let target = RULE.target(key);
         self.remote
             .drop_finalizer(&target, uid, finalizers, RULE_FINALIZER)
             .await?;
@@ -119,7 +117,7 @@ impl Decider {
     }
 
     fn tell(&self, rule: &Rule, told: &Told) {
-        let reference = reference(RULE, "", &rule.meta.name, &rule.meta.uid);
+        let reference = RULE.reference(&Key::new("", &rule.meta.name), &rule.meta.uid);
         match told {
             Told::Wrong(wrong) => {
                 self.events

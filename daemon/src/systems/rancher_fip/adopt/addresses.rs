@@ -23,7 +23,7 @@ pub fn judge(found: &Found, known: &Known<'_>, report: &mut Report) {
         if !wrongs.is_empty() {
             report.wrong(Kind::Address, &name, wrongs.join("; "));
         }
-        if fip.status.state == STATE_ERROR && !fip.terminating {
+        if fip.status.state == STATE_ERROR && fip.meta.deleted.is_none() {
             let does = "tries again; it gets an address once pool and quota have one";
             report.change(By::Itself, format!("FloatingIP {name}"), does);
         }
@@ -40,7 +40,7 @@ pub fn judge(found: &Found, known: &Known<'_>, report: &mut Report) {
 fn count(fip: &Fip, report: &mut Report) {
     report.count("FloatingIPs", 1);
     let state = match (fip.shown(), &fip.cluster) {
-        _ if fip.terminating => "being deleted",
+        _ if fip.meta.deleted.is_some() => "being deleted",
         (None, _) if fip.status.state == STATE_ERROR => "in state Error",
         (None, _) => "without an address",
         (Some(_), Some(_)) => "assigned",
@@ -72,7 +72,7 @@ fn wrongs(found: &Found, known: &Known<'_>, fip: &Fip) -> Vec<String> {
             let says = format!("{address} is none that pool {} gives; it is kept", fip.pool);
             wrongs.push(says);
         }
-        (None, _) if wrongs.is_empty() && !fip.terminating => {
+        (None, _) if wrongs.is_empty() && fip.meta.deleted.is_none() => {
             wrongs.push("it has no address yet".to_owned());
         }
         _ => {}
@@ -85,7 +85,7 @@ fn conflicts(found: &Found, report: &mut Report) {
     let mut users: BTreeMap<(&str, IpAddr), Vec<&Key>> = BTreeMap::new();
     for (key, fip) in &found.fips {
         let network = found.book.network(&fip.pool);
-        if let Some(address) = fip.shown().filter(|_| !fip.terminating) {
+        if let Some(address) = fip.shown().filter(|_| fip.meta.deleted.is_none()) {
             users.entry((network, address)).or_default().push(key);
         }
     }

@@ -13,11 +13,13 @@ use super::{
 use crate::{
     clusters::ClusterSession,
     controller::{
-        client::{CallError, Patch, Remote, Target},
+        client::{CallError, Patch, Remote},
+        kind::VALIDATING_WEBHOOK_CONFIGURATION,
         store::Key,
     },
     systems::rancher_fip::{
-        floating_ip::{self, observe, without_users},
+        floating_ip::{observe, without_users},
+        kinds::FLOATING_IP,
         names::HOLDER,
     },
 };
@@ -88,12 +90,7 @@ impl Log<'_> {
 }
 
 async fn remove_webhook(log: &Log<'_>, name: &str, uid: &str, version: &str) -> Result<(), String> {
-    let target = Target {
-        api: "apis/admissionregistration.k8s.io/v1",
-        plural: "validatingwebhookconfigurations",
-        namespace: String::new(),
-        name: WEBHOOK_CONFIGURATION.to_owned(),
-    };
+    let target = VALIDATING_WEBHOOK_CONFIGURATION.named("", WEBHOOK_CONFIGURATION);
     log.begin(&format!("{name}: is being deleted")).await?;
     let removed = log.remote().delete_version(&target, uid, version).await;
     let removed = removed.map_err(|error| error.to_string());
@@ -223,7 +220,7 @@ async fn remove_ghost(remote: &Remote, key: &Key) -> Result<bool, String> {
 }
 
 async fn try_remove_ghost(remote: &Remote, key: &Key) -> Result<bool, CallError> {
-    let target = floating_ip::target(key);
+    let target = FLOATING_IP.target(key);
     let found = remote.get::<FloatingIP>(&target).await?;
     let is_free = |object: &FloatingIP| {
         let notes = object.metadata.annotations.as_ref();

@@ -233,7 +233,13 @@ mod tests {
         }
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
-        let controller = Pools::new(Arc::clone(&site), data, Arc::new(events));
+        let context = data.context(
+            crate::systems::rancher_fip::kinds::POOL,
+            &site,
+            &Arc::new(events),
+            &data.pools,
+        );
+        let controller = Pools::new(context, data);
         assert!(controller.mirror_all().await.is_ok());
         let book = read(&site, &pools);
         assert_eq!(networks(&book), expected);

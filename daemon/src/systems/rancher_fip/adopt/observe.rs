@@ -19,7 +19,10 @@ use super::{
 use crate::{
     clusters::ClusterSession,
     config::RancherFipQuotas,
-    controller::client::{Remote, Target},
+    controller::{
+        client::{Remote, Target},
+        kind::SERVICE,
+    },
     systems::rancher_fip::{
         api_service::{self, plan::Door},
         site_of,
@@ -91,7 +94,7 @@ impl Looks<'_> {
     /// What there is of the Service of the original API server, and where it is to lead.
     async fn service(&self, kept: bool, door: &Door, found: &mut Found) {
         if !kept {
-            let target = target("api/v1", "services", self.namespace, API_SERVICE);
+            let target = SERVICE.named(self.namespace, API_SERVICE);
             let seen = self.get(&target).await;
             found.service = Some(seen.map(|found| ApiService { found, want: None }));
             return;
@@ -111,14 +114,5 @@ impl Looks<'_> {
     async fn get<K: DeserializeOwned>(&self, target: &Target) -> Looked<Option<K>> {
         let found = self.remote.get(target).await;
         found.map_err(|error| error.to_string())
-    }
-}
-
-fn target(api: &'static str, plural: &'static str, namespace: &str, name: &str) -> Target {
-    Target {
-        api,
-        plural,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
     }
 }

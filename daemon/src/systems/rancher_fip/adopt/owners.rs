@@ -59,7 +59,7 @@ pub fn judge(found: &Found, report: &mut Report) {
 /// Whether labels name Services on an address that no cluster has.
 fn ghosts(key: &Key, fip: &Fip, report: &mut Report) -> bool {
     let named = !fip.services.is_empty() || fip.group.is_some();
-    if !named || fip.holder.is_some() || fip.terminating {
+    if !named || fip.holder.is_some() || fip.meta.deleted.is_some() {
         return false;
     }
     let named = fip.services.iter();

@@ -24,7 +24,7 @@ pub fn note(site: &Site, fips: &BTreeMap<Key, Fip>, book: &mut Book) {
     for some in all.chunks(ROWS) {
         let leases = site.ipam.read(|ledger| {
             let lease = |(key, fip): &(&Key, &Fip)| {
-                let address = fip.shown().filter(|_| !fip.terminating)?;
+                let address = fip.shown().filter(|_| fip.meta.deleted.is_none())?;
                 let network = ledger.network_by_name(book.network(&fip.pool))?.id;
                 let lease = ledger.lease(LeaseKey { network, address })?;
                 let used = lease.state != LeaseState::Quarantined;

@@ -235,7 +235,8 @@ fn quotas_are_compared_with_what_the_quota_controller_will_write() {
         fip(&mut found, name, address, json!({}));
     }
     let key = Key::new("c-1", "d");
-    found.fips.get_mut(&key).expect("it is there").terminating = true;
+    let fip = found.fips.get_mut(&key).expect("it is there");
+    fip.meta.deleted = Some(fipd_core::Timestamp(1));
     says(
         &mut found,
         "p-1",

@@ -34,7 +34,7 @@ impl<'a> Uses<'a> {
     fn take_in(&mut self, found: &'a Found, known: &Known<'a>) {
         let mut fresh: BTreeMap<(&str, IpAddr), Option<&str>> = BTreeMap::new();
         for (key, fip) in &found.fips {
-            let shown = fip.shown().filter(|_| !fip.terminating);
+            let shown = fip.shown().filter(|_| fip.meta.deleted.is_none());
             if let Some(address) = shown.filter(|_| !found.book.taken.contains(key)) {
                 let project = fip.project.as_ref().map(|project| &*project.0);
                 let place = (found.book.network(&fip.pool), address);

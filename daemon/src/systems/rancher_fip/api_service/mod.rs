@@ -22,24 +22,25 @@ use std::{
 
 use fipd_crds::labels::API_SERVICE;
 use k8s_openapi::api::{
-    core::v1::{Endpoints, ObjectReference, Service},
+    core::v1::{Endpoints, Service},
     discovery::v1::EndpointSlice,
     networking::v1::Ingress,
 };
 use tokio::task::JoinSet;
 
 use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
-use super::{RancherFip, Site, guests::apply::core};
+use super::{RancherFip, Site};
 use crate::controller::{
     Trouble,
     client::{CallError, Patch, Remote, Target},
     events::Events,
+    kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
+    store::Key,
 };
 
 const AGAIN: Duration = Duration::from_secs(10);
 /// For the names of a host to be looked up.
 const LOOKUP: Duration = Duration::from_secs(5);
-const SLICES: &str = "apis/discovery.k8s.io/v1";
 
 /// What this is called where fipd tells of trouble.
 const PART: &str = "api-service";
@@ -109,7 +110,9 @@ impl Keeper {
         let why = wrong.as_ref().map(|(_, why)| why.as_str().into());
         let news = self.site.session.troubled(PART, why);
         let (cluster, service) = (&self.site.name, API_SERVICE);
-        let reference = reference(namespace, found);
+        let uid = found.and_then(|found| found.metadata.uid.as_deref());
+        let uid = uid.unwrap_or_default();
+        let reference = SERVICE.reference(&Key::new(namespace, API_SERVICE), uid);
         match wrong {
             Some((reason, why)) => {
                 if news {
@@ -124,18 +127,6 @@ impl Keeper {
             }
             None => {}
         }
-    }
-}
-
-/// What Events are about.
-fn reference(namespace: &str, found: Option<&Service>) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Service".to_owned()),
-        namespace: Some(namespace.to_owned()),
-        name: Some(API_SERVICE.to_owned()),
-        uid: found.and_then(|found| found.metadata.uid.clone()),
-        ..ObjectReference::default()
     }
 }
 
@@ -168,9 +159,7 @@ pub struct Look {
 
 /// Looks at the Service and at what leads there. Changes nothing.
 pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look, CallError> {
-    let found: Option<Service> = remote
-        .get(&core("services", namespace, API_SERVICE))
-        .await?;
+    let found: Option<Service> = remote.get(&SERVICE.named(namespace, API_SERVICE)).await?;
     if let Some(name) = found.as_ref().and_then(plan::external_name) {
         let want = Err(Wrong::ExternalName(name.to_owned()));
         let unseen = None;
@@ -183,12 +172,7 @@ pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look,
     let mut want = want(door).await;
     let mut unseen = None;
     if let (Ok((host, port)), Ok(wanted)) = (door.host(), &want) {
-        let all = Target {
-            api: "apis/networking.k8s.io/v1",
-            plural: "ingresses",
-            namespace: namespace.to_owned(),
-            name: String::new(),
-        };
+        let all = INGRESS.all_in(namespace);
         let listed = remote.list(&all, "").await;
         let listed = listed.unwrap_or_else(|error| {
             unseen = Some(error.to_string());
@@ -246,7 +230,7 @@ async fn keep(
     found: Option<&Service>,
     want: &Want,
 ) -> Result<Vec<String>, Stop> {
-    let target = core("services", namespace, API_SERVICE);
+    let target = SERVICE.named(namespace, API_SERVICE);
     match found {
         None => remote.create(&target, &plan::service(want)).await?,
         Some(found) => {
@@ -258,7 +242,7 @@ async fn keep(
     let names = plan::port_names(found, want);
     // First ours, so that the name leads somewhere all the time.
     for (name, slice) in plan::slices(want, &names) {
-        let target = slice_at(namespace, &name);
+        let target = ENDPOINT_SLICE.named(namespace, &name);
         match slice {
             Some(slice) => remote.patch(&target, Patch::Apply, &slice).await?,
             None => drop_slice(remote, &target, "fipd").await?,
@@ -289,12 +273,12 @@ async fn others(
     remote: &Remote,
     namespace: &str,
 ) -> Result<(Vec<EndpointSlice>, Option<Endpoints>), CallError> {
-    let all = slice_at(namespace, "");
+    let all = ENDPOINT_SLICE.named(namespace, "");
     let label = format!("kubernetes.io/service-name={API_SERVICE}");
     let listed = remote.list(&all, &label).await?.into_iter();
     let slices = listed.filter_map(|slice| serde_json::from_value(slice).ok());
     let slices = slices.collect();
-    let target = core("endpoints", namespace, API_SERVICE);
+    let target = ENDPOINTS.named(namespace, API_SERVICE);
     Ok((slices, remote.get(&target).await?))
 }
 
@@ -314,13 +298,13 @@ async fn sweep(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallErro
             .and_then(|all| all.get(KEEPER))
             .is_some_and(|by| by == STOCK_KEEPER);
         if let (true, Some(name)) = (stock, &slice.metadata.name) {
-            drop_slice(remote, &slice_at(namespace, name), STOCK_KEEPER).await?;
+            drop_slice(remote, &ENDPOINT_SLICE.named(namespace, name), STOCK_KEEPER).await?;
         }
     }
     let stock = endpoints.as_ref().filter(|found| plan::is_stock(found));
     if let Some(uid) = stock.and_then(|found| found.metadata.uid.as_deref()) {
         remote
-            .delete(&core("endpoints", namespace, API_SERVICE), uid)
+            .delete(&ENDPOINTS.named(namespace, API_SERVICE), uid)
             .await?;
     }
     Ok(plan::strangers(&slices, endpoints.as_ref()))
@@ -337,14 +321,5 @@ async fn drop_slice(remote: &Remote, target: &Target, keeper: &str) -> Result<()
             remote.delete(target, &uid).await
         }
         Some(_) | None => Ok(()),
-    }
-}
-
-fn slice_at(namespace: &str, name: &str) -> Target {
-    Target {
-        api: SLICES,
-        plural: "endpointslices",
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
     }
 }

@@ -7,10 +7,7 @@ use fipd_crds::floating_ip::FloatingIP;
 use futures::future::BoxFuture;
 use kube::{Api, api::ListParams};
 
-use super::{
-    observe::{self, Fip},
-    target,
-};
+use super::observe::{self, Fip};
 use crate::{
     clusters::{
         CallError,
@@ -21,6 +18,7 @@ use crate::{
     controller::{client::Remote, store::Key},
     systems::rancher_fip::{
         Site,
+        kinds::FLOATING_IP,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
         rancher::Rancher,
     },
@@ -75,11 +73,11 @@ impl FloatingIpInventory {
         let own = |uses| Sighting {
             holder: Holder {
                 identity: identity.clone(),
-                instance: Text::clone(&fip.uid),
+                instance: Text::clone(&fip.meta.uid),
             },
             tenant: fip.project.clone(),
             uses,
-            since: fip.created,
+            since: fip.meta.created,
         };
         match &fip.holder {
             None => vec![own(used.into_iter().collect())],
@@ -97,7 +95,7 @@ impl FloatingIpInventory {
     /// The address in use, if its network still waits for this cluster and its Service does not have it.
     fn used(&self, ledger: &Ledger, own: &Identity, fip: &Fip) -> Option<LeaseKey> {
         let address = fip.shown()?;
-        if fip.terminating && !fip.has_finalizer() {
+        if fip.meta.deleted.is_some() && !fip.has_finalizer() {
             return None;
         }
         let pool = self.site.mirror_in(ledger, &fip.pool);
@@ -129,7 +127,11 @@ impl Inventory for FloatingIpInventory {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        Box::pin(async move { self.remote.presence(&target(&names::key(identity))).await })
+        Box::pin(async move {
+            self.remote
+                .presence(&FLOATING_IP.target(&names::key(identity)))
+                .await
+        })
     }
 
     /// An object that went without its finalizer leaves its lease to the Service of its project that shows the address.

@@ -13,7 +13,7 @@ use super::{
     FloatingIps, encode,
     in_use::{self, Word},
     observe::{self, Fip},
-    reference, status, target,
+    status,
     unassigned::Whereabouts,
 };
 use crate::{
@@ -24,35 +24,35 @@ use crate::{
         queue::Next,
         store::Key,
     },
-    systems::rancher_fip::names::FINALIZER,
+    systems::rancher_fip::{kinds::FLOATING_IP, names::FINALIZER},
 };
 
 impl FloatingIps {
     /// The object is being deleted: its leases are decided before its finalizer goes.
     pub(super) async fn finalize(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
-        self.wakes.wait(key, None);
+        self.context.waiters.wait(key, None);
         if !fip.has_finalizer() {
             return Ok(Next::Done);
         }
-        for (from, lease) in self.own(key, &fip.uid) {
+        for (from, lease) in self.own(key, &fip.meta.uid) {
             if let Some(to) = self.user(key, fip, lease.key.address).await? {
                 self.leave_to(key, fip, &lease, from, to).await?;
             }
         }
         // A lease handed over before the object was seen names no instance.
-        for instance in [&fip.uid, &Text::from("")] {
-            self.release(self.holder(key, instance), "deleted").await?;
+        for instance in [&fip.meta.uid, &Text::from("")] {
+            self.give_back(self.context.holder(key, instance), "deleted")
+                .await?;
         }
-        self.data
-            .remote
-            .drop_finalizer(&target(key), &fip.uid, &fip.finalizers, FINALIZER)
+        self.context
+            .drop_finalizer(key, &fip.meta, FINALIZER)
             .await?;
         Ok(Next::Done)
     }
 
     /// The same for one that does not fit its schema: its labels still tell who uses the address.
     pub(super) async fn finalize_malformed(&self, key: &Key) -> Result<Next, Trouble> {
-        let read = self.data.remote.get(&target(key)).await?;
+        let read = self.data.remote.get(&FLOATING_IP.target(key)).await?;
         let Some(object): Option<PartialObjectMeta<FloatingIP>> = read else {
             return Ok(Next::Done);
         };
@@ -65,8 +65,12 @@ impl FloatingIps {
 
     /// The leases that the object itself has.
     fn own(&self, key: &Key, uid: &Text) -> Vec<(Holder, Arc<Lease>)> {
-        let identity = self.identity(key);
-        let leases = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
+        let identity = self.context.identity(key);
+        let leases = self
+            .context
+            .site
+            .ipam
+            .read(|ledger| ledger.leases_of(&identity));
         let own = |holder: &&Holder| {
             holder.identity == identity && (holder.instance == *uid || holder.instance.is_empty())
         };
@@ -99,7 +103,7 @@ impl FloatingIps {
             None if self.whereabouts(key, fip).await? == Whereabouts::Gone => Word::ShowsNowhere,
             None => Word::Unconnected,
         };
-        Ok(in_use::keeper(&self.site.id, key, fip, word))
+        Ok(in_use::keeper(&self.context.site.id, key, fip, word))
     }
 
     async fn leave_to(
@@ -115,13 +119,12 @@ impl FloatingIps {
             from,
             to,
             keys: vec![lease.key],
-            actor: self.site.actor(),
+            actor: self.context.site.actor(),
             reason: "its FloatingIP is deleted while a Service uses the address".into(),
         });
-        self.site.ipam.submit(request).await?;
+        self.context.site.ipam.submit(request).await?;
         self.say_kept(key, fip, &note).await?;
-        self.events
-            .warning(&reference(key, &fip.uid), in_use::REASON, note);
+        self.context.warn(key, &fip.meta.uid, in_use::REASON, note);
         Ok(())
     }
 
@@ -135,11 +138,13 @@ impl FloatingIps {
             message: note.to_owned(),
         };
         let now = jiff::Timestamp::now();
-        set(&mut after.conditions, &says, fip.generation, now);
+        set(&mut after.conditions, &says, fip.meta.generation, now);
         if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
-            let body = json!({ "metadata": { "uid": &*fip.uid }, "status": patch });
+            let body = json!({ "metadata": { "uid": &*fip.meta.uid }, "status": patch });
             let remote = &self.data.remote;
-            let said = remote.patch_status(&target(key), Patch::Merge, &body).await;
+            let said = remote
+                .patch_status(&FLOATING_IP.target(key), Patch::Merge, &body)
+                .await;
             match said {
                 // An object that does not fit its schema takes no condition either; the Event says it.
                 Ok(()) | Err(CallError::Rejected(..) | CallError::NotFound(_)) => {}
@@ -149,14 +154,14 @@ impl FloatingIps {
         Ok(())
     }
 
-    pub(super) async fn release(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
+    pub(super) async fn give_back(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
         let scope = ReleaseScope::Holder(holder);
         let request = Request::Release(Release {
             scope,
-            actor: self.site.actor(),
+            actor: self.context.site.actor(),
             reason: reason.into(),
         });
-        self.site.ipam.submit(request).await?;
+        self.context.site.ipam.submit(request).await?;
         Ok(())
     }
 }

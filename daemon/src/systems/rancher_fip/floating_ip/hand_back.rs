@@ -5,7 +5,7 @@ use fipd_core::{LeaseKey, Text};
 use fipd_crds::floating_ip::FloatingIP;
 use serde_json::{Map, Value, json};
 
-use super::{FloatingIps, observe::Fip, plan, target};
+use super::{FloatingIps, observe::Fip, plan};
 use crate::{
     controller::{
         Trouble,
@@ -13,7 +13,10 @@ use crate::{
         queue::Next,
         store::Key,
     },
-    systems::rancher_fip::names::{CLUSTER, GROUP, HOLDER, MANAGED_BY, SERVICE_PREFIX},
+    systems::rancher_fip::{
+        kinds::FLOATING_IP,
+        names::{CLUSTER, GROUP, HOLDER, MANAGED_BY, SERVICE_PREFIX},
+    },
 };
 
 impl FloatingIps {
@@ -22,15 +25,20 @@ impl FloatingIps {
         if let (Ok((_, pool)), Some(address)) = (self.understood(fip), fip.recorded()) {
             let network = pool.spec.network;
             let place = LeaseKey { network, address };
-            if self.site.ipam.read(|ledger| ledger.lease(place).is_none()) {
-                let holder = self.holder(key, &fip.uid);
-                let adopt = plan::adopt(place, holder, fip, &self.site.actor());
-                self.site.ipam.submit(adopt).await?;
+            if self
+                .context
+                .site
+                .ipam
+                .read(|ledger| ledger.lease(place).is_none())
+            {
+                let holder = self.context.holder(key, &fip.meta.uid);
+                let adopt = plan::adopt(place, holder, fip, &self.context.site.actor());
+                self.context.site.ipam.submit(adopt).await?;
             }
         }
-        let target = target(key);
+        let target = FLOATING_IP.target(key);
         let object = self.data.remote.get::<FloatingIP>(&target).await?;
-        if let Some(patch) = object.and_then(|object| unassigned(&object, &fip.uid)) {
+        if let Some(patch) = object.and_then(|object| unassigned(&object, &fip.meta.uid)) {
             self.data
                 .remote
                 .patch(&target, Patch::Merge, &patch)

@@ -17,7 +17,7 @@ impl FloatingIps {
         request: Request,
         pool: &Pool,
     ) -> Result<Shown, Trouble> {
-        match self.site.ipam.submit(request).await {
+        match self.context.site.ipam.submit(request).await {
             Ok(_) => Ok(shown),
             Err(IpamError::Refused(refusal)) => {
                 let mut problem = validate::refused(&refusal, pool.spec.network);
@@ -38,7 +38,7 @@ impl FloatingIps {
         holder: &Holder,
         pool: &Pool,
     ) -> Result<Outcome, Trouble> {
-        match self.site.ipam.submit(request).await {
+        match self.context.site.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => match leases.first() {
                 Some(lease) => Ok(Ok(Shown::of(lease))),
                 None => Err(Trouble::internal("an allocation without lease")),
@@ -47,6 +47,7 @@ impl FloatingIps {
             Ok(Answer::HandedOver { leases }) => {
                 let key = leases.first().copied();
                 let lease = self
+                    .context
                     .site
                     .ipam
                     .read(|ledger| ledger.lease(key?).map(|lease| Shown::of(lease)));
@@ -60,6 +61,7 @@ impl FloatingIps {
                 // It has another address than the one now asked for, and keeps it.
                 let network = pool.spec.network;
                 let held = self
+                    .context
                     .site
                     .ipam
                     .read(|ledger| ledger.leases_of(&holder.identity));

@@ -25,31 +25,26 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{ClusterId, Holder, Identity, Ledger, Pool, System, Text};
+use fipd_core::{ClusterId, Identity, Ledger, Pool, System};
 use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
-use k8s_openapi::{api::core::v1::ObjectReference, jiff};
-use kube::Resource;
+use k8s_openapi::jiff;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    API, Site,
-    names::{self, FINALIZER, KIND_FLOATING_IP, KIND_SERVICE, ServiceRef},
+    names::{self, FINALIZER, KIND_SERVICE, ServiceRef},
     rancher::{Data, Rancher},
     second_look::SecondLook,
 };
-use crate::controller::{
-    Trouble,
-    client::{Patch, Target},
-    conflict::CONFLICT,
-    events::Events,
-    merge::diff,
-    queue::{Next, Queue},
-    store::{Key, Malformed, Seen},
-    waiters::{News, Wakes},
+use crate::{
+    controller::{
+        Trouble, client::Patch, conflict::CONFLICT, context::Context, merge::diff, meta::Meta,
+        queue::Next, reconcile::Controller, store::Key, waiters::News,
+    },
+    systems::rancher_fip::kinds::FLOATING_IP,
+    validation::floating_ip as rules,
 };
-use crate::validation::floating_ip as rules;
 use observe::Fip;
 use plan::Plan;
 use status::{Outcome, Shown};
@@ -58,12 +53,9 @@ use written::Written;
 
 /// The controller of all FloatingIPs of a management cluster.
 pub struct FloatingIps {
-    site: Arc<Site>,
+    context: Context<Fip>,
     rancher: Arc<Rancher>,
     data: Arc<Data>,
-    events: Arc<Events>,
-    wakes: Wakes,
-    pub queue: Arc<Queue<Key>>,
     /// The Service that each object was last seen to show.
     shows: Mutex<BTreeMap<Key, ServiceRef>>,
     written: Mutex<Written>,
@@ -75,22 +67,72 @@ pub struct FloatingIps {
     lost_track: Notify,
 }
 
+impl Controller for FloatingIps {
+    type View = Fip;
+
+    const METRIC: &'static str = "floatingip";
+    const WORKERS: usize = 16;
+
+    fn context(&self) -> &Context<Fip> {
+        &self.context
+    }
+
+    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
+        for key in self.context.waiters.woken(ledger, news) {
+            self.context.queue.add(key);
+        }
+        match news {
+            News::Everything => self.lost_track.notify_one(),
+            News::Changes(changes) => {
+                let services = changes
+                    .iter()
+                    .flat_map(|change| change.identities.iter())
+                    .filter_map(service_key);
+                for (cluster, service) in services {
+                    for (key, _) in self.data.fips_of(cluster, &service) {
+                        self.context.queue.add(key);
+                    }
+                    let made = match self.rancher.id_of(cluster) {
+                        Some(id) => self.data.stock.made_for(&id, &service),
+                        None => self.data.stock.made_for_any(&service),
+                    };
+                    made.into_iter().for_each(|key| self.context.queue.add(key));
+                }
+            }
+        }
+    }
+
+    async fn reconcile(&self, key: &Key, fip: Option<Arc<Fip>>) -> Result<Next, Trouble> {
+        let Some(fip) = fip else {
+            self.written.lock().forget(key);
+            return self.gone(key).await;
+        };
+        self.missing.lock().remove(key);
+        let now = Instant::now();
+        if let Some(rest) = self.written.lock().ahead(key, &fip.meta.version, now) {
+            return Ok(Next::After(rest));
+        }
+        match &fip.holder {
+            Some(service) => self.show_service(key, &fip, service).await,
+            None => self.serve_its_cluster(key, &fip).await,
+        }
+    }
+
+    async fn release(&self, key: &Key, _: &Meta, fip: Option<Arc<Fip>>) -> Result<Next, Trouble> {
+        self.missing.lock().remove(key);
+        match fip {
+            Some(fip) => self.finalize(key, &fip).await,
+            None => self.finalize_malformed(key).await,
+        }
+    }
+}
+
 impl FloatingIps {
-    pub fn new(
-        site: Arc<Site>,
-        rancher: Arc<Rancher>,
-        data: Arc<Data>,
-        events: Arc<Events>,
-        queue: Arc<Queue<Key>>,
-    ) -> Arc<Self> {
-        let wakes = Wakes::new(site.system.clone(), site.id.clone(), KIND_FLOATING_IP);
+    pub fn new(context: Context<Fip>, rancher: Arc<Rancher>, data: Arc<Data>) -> Arc<Self> {
         Arc::new(Self {
-            site,
+            context,
             rancher,
             data,
-            events,
-            wakes,
-            queue,
             shows: Mutex::new(BTreeMap::new()),
             written: Mutex::default(),
             missing: Mutex::new(BTreeMap::new()),
@@ -117,66 +159,7 @@ impl FloatingIps {
             self.rancher.fip_changed(service);
         }
         self.rancher.stock_changed(&users);
-        self.queue.add(key.clone());
-    }
-
-    /// Queues the objects that a change of the ledger concerns.
-    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
-        for key in self.wakes.woken(ledger, news) {
-            self.queue.add(key);
-        }
-        match news {
-            News::Everything => self.lost_track.notify_one(),
-            News::Changes(changes) => {
-                let services = changes
-                    .iter()
-                    .flat_map(|change| change.identities.iter())
-                    .filter_map(service_key);
-                for (cluster, service) in services {
-                    for (key, _) in self.data.fips_of(cluster, &service) {
-                        self.queue.add(key);
-                    }
-                    let made = match self.rancher.id_of(cluster) {
-                        Some(id) => self.data.stock.made_for(&id, &service),
-                        None => self.data.stock.made_for_any(&service),
-                    };
-                    made.into_iter().for_each(|key| self.queue.add(key));
-                }
-            }
-        }
-    }
-
-    /// Brings one object up to date.
-    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
-        match self.try_reconcile(&key).await {
-            Ok(next) => next,
-            Err(trouble) => trouble.next(KIND_FLOATING_IP, &key),
-        }
-    }
-
-    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
-        let seen = self.data.fips.seen(key);
-        if seen.is_some() {
-            self.missing.lock().remove(key);
-        }
-        match seen {
-            None => {
-                self.written.lock().forget(key);
-                self.gone(key).await
-            }
-            Some(Seen::Malformed(object)) => self.malformed(key, &object).await,
-            Some(Seen::Good(fip)) if fip.terminating => self.finalize(key, &fip).await,
-            Some(Seen::Good(fip)) => {
-                let now = Instant::now();
-                if let Some(rest) = self.written.lock().ahead(key, &fip.version, now) {
-                    return Ok(Next::After(rest));
-                }
-                match &fip.holder {
-                    Some(service) => self.show_service(key, &fip, service).await,
-                    None => self.serve_its_cluster(key, &fip).await,
-                }
-            }
-        }
+        self.context.queue.add(key.clone());
     }
 
     /// Serves an object that holds its address itself.
@@ -185,10 +168,10 @@ impl FloatingIps {
             Ok(understood) => understood,
             Err(problem) => return self.show(key, fip, Err(problem)).await,
         };
-        let holder = self.holder(key, &fip.uid);
-        let actor = self.site.actor();
+        let holder = self.context.holder(key, &fip.meta.uid);
+        let actor = self.context.site.actor();
         let others = self.rancher.others(fip.cluster.as_deref());
-        let plan = self.site.ipam.read(|ledger| {
+        let plan = self.context.site.ipam.read(|ledger| {
             plan::own(ledger, &holder, fip, &wish, &pool, &actor, &|user| {
                 is_for(fip, user, &others)
             })
@@ -206,9 +189,10 @@ impl FloatingIps {
     fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Problem> {
         let wish = validate::wish(fip)?;
         let pool = self
+            .context
             .site
             .ipam
-            .read(|ledger| self.site.mirror_in(ledger, &fip.pool).cloned());
+            .read(|ledger| self.context.site.mirror_in(ledger, &fip.pool).cloned());
         let pool = pool.ok_or_else(|| validate::unknown_pool("spec.floatingIPPool", &fip.pool))?;
         Ok((wish, pool))
     }
@@ -220,8 +204,9 @@ impl FloatingIps {
         fip: &Fip,
         service: &ServiceRef,
     ) -> Result<Next, Trouble> {
-        let own = self.identity(key);
+        let own = self.context.identity(key);
         match self
+            .context
             .site
             .ipam
             .read(|ledger| plan::view(ledger, &own, service, fip))
@@ -229,7 +214,10 @@ impl FloatingIps {
             Plan::Show(shown) => self.show(key, fip, Ok(shown)).await,
             Plan::Problem(problem) => self.show(key, fip, Err(problem)).await,
             Plan::Delete => {
-                self.data.remote.delete(&target(key), &fip.uid).await?;
+                self.data
+                    .remote
+                    .delete(&FLOATING_IP.target(key), &fip.meta.uid)
+                    .await?;
                 Ok(Next::Done)
             }
             Plan::HandBack => self.hand_back(key, fip).await,
@@ -244,8 +232,11 @@ impl FloatingIps {
             Err(problem) => Some(problem),
         };
         let cause = problem.and_then(|problem| problem.cause.clone());
-        if self.wakes.wait(key, cause.clone()) {
-            self.site.ipam.forget_waiter(&self.identity(key));
+        if self.context.waiters.wait(key, cause.clone()) {
+            self.context
+                .site
+                .ipam
+                .forget_waiter(&self.context.identity(key));
         }
         let claimed = match &outcome {
             Ok(shown) => self.claim(key, fip, shown).await?,
@@ -255,8 +246,8 @@ impl FloatingIps {
         let fip = claimed.as_ref().unwrap_or(fip);
         let after = status::desired(fip, &outcome, jiff::Timestamp::now());
         if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
-            let body = json!({ "metadata": { "uid": &*fip.uid }, "status": patch });
-            let (remote, target) = (&self.data.remote, target(key));
+            let body = json!({ "metadata": { "uid": &*fip.meta.uid }, "status": patch });
+            let (remote, target) = (&self.data.remote, FLOATING_IP.target(key));
             let now = remote.patch_status_seen::<Value>(&target, Patch::Merge, &body);
             let now = now.await?;
             let version = now.pointer("/metadata/resourceVersion");
@@ -279,22 +270,24 @@ impl FloatingIps {
             return Ok(None);
         };
         self.tell_kept(key, fip, shown);
-        let (remote, target) = (&self.data.remote, target(key));
+        let (remote, target) = (&self.data.remote, FLOATING_IP.target(key));
         let now: FloatingIP = remote.patch_seen(&target, Patch::Merge, &patch).await?;
         let now = observe::slim(now);
-        self.written.lock().note(key, &now.version, Instant::now());
+        self.written
+            .lock()
+            .note(key, &now.meta.version, Instant::now());
         Ok(Some(now))
     }
 
     fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {
-        let reference = reference(key, &fip.uid);
+        let reference = FLOATING_IP.reference(key, &fip.meta.uid);
         if let Some(message) = status::conflict(outcome) {
-            self.events.warning(&reference, CONFLICT, message);
+            self.context.events.warning(&reference, CONFLICT, message);
             return;
         }
         match outcome {
             Ok(shown) if fip.status.ip_addr.is_empty() => {
-                self.events.normal(
+                self.context.events.normal(
                     &reference,
                     "Allocated",
                     format!("{} is allocated", shown.address),
@@ -308,7 +301,8 @@ impl FloatingIps {
                 ..
             })
             | Err(problem) => {
-                self.events
+                self.context
+                    .events
                     .warning(&reference, problem.reason, problem.message.clone())
             }
         }
@@ -322,47 +316,21 @@ impl FloatingIps {
                 "spec.ipAddr: {:?} is not allowed: the object has {} and keeps it; delete it and make another",
                 fip.wanted, shown.address
             );
-            self.events
-                .warning(&reference(key, &fip.uid), "AddressKept", note);
-        }
-    }
-
-    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
-        let uid: Text = object.uid.as_str().into();
-        if object.deleted.is_some() {
-            return self.finalize_malformed(key).await;
-        }
-        let note = format!(
-            "the object does not fit its schema ({}); it is left as it is",
-            object.error
-        );
-        self.events
-            .warning(&reference(key, &uid), "Malformed", note);
-        Ok(Next::Done)
-    }
-
-    fn identity(&self, key: &Key) -> Identity {
-        names::identity(&self.site.id, KIND_FLOATING_IP, key)
-    }
-
-    fn holder(&self, key: &Key, uid: &Text) -> Holder {
-        Holder {
-            identity: self.identity(key),
-            instance: Text::clone(uid),
+            self.context.warn(key, &fip.meta.uid, "AddressKept", note);
         }
     }
 }
 
 /// The patch that makes the address the object's own: finalizer first, or at least at once with the address.
 fn claim(fip: &Fip, shown: &Shown) -> Option<Value> {
-    let mut metadata = json!({ "uid": &*fip.uid });
+    let mut metadata = json!({ "uid": &*fip.meta.uid });
     let mut patch = json!({});
     if !fip.has_finalizer() {
         // A merge patch replaces the whole list, so it must be the list that was read.
-        let mut finalizers = fip.finalizers.clone();
+        let mut finalizers = fip.meta.finalizers.clone();
         finalizers.push(FINALIZER.into());
         metadata["finalizers"] = json!(finalizers);
-        metadata["resourceVersion"] = json!(fip.version);
+        metadata["resourceVersion"] = json!(fip.meta.version);
         patch["metadata"] = metadata.clone();
     }
     if fip.wanted.parse() != Ok(shown.address) {
@@ -393,27 +361,6 @@ fn service_key(identity: &Identity) -> Option<(&ClusterId, Key)> {
     Some((identity.cluster.as_ref()?, names::key(identity)))
 }
 
-fn reference(key: &Key, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(FloatingIP::api_version(&()).into_owned()),
-        kind: Some(KIND_FLOATING_IP.into()),
-        namespace: Some(key.namespace.to_string()),
-        name: Some(key.name.to_string()),
-        uid: Some(uid.into()),
-        ..ObjectReference::default()
-    }
-}
-
 fn encode(status: &impl serde::Serialize) -> Result<Value, Trouble> {
     serde_json::to_value(status).map_err(|error| Trouble::internal(error.to_string()))
-}
-
-/// The object in the API.
-pub fn target(key: &Key) -> Target {
-    Target {
-        api: API,
-        plural: "floatingips",
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-    }
 }

@@ -2,26 +2,24 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use fipd_core::{Tenant, Text, Timestamp};
+use fipd_core::Tenant;
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPStatus, STATE_ERROR, ServiceRef as Assignee},
     labels::services,
 };
 
 use crate::{
-    controller::store::{Key, created},
+    controller::{
+        meta::{Meta, View},
+        store::Key,
+    },
     systems::rancher_fip::names::{CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef},
 };
 
 /// A FloatingIP, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fip {
-    pub uid: Text,
-    pub version: String,
-    pub generation: Option<i64>,
-    pub created: Timestamp,
-    pub terminating: bool,
-    pub finalizers: Vec<String>,
+    pub meta: Meta,
     /// Label of the project; empty counts as absent.
     pub project: Option<Tenant>,
     /// Label of the Rancher cluster that uses it; absent while it is only kept for the project.
@@ -39,7 +37,7 @@ pub struct Fip {
 
 /// Keeps what matters of the object.
 pub fn slim(object: FloatingIP) -> Fip {
-    let meta = object.metadata;
+    let (own, meta) = (Meta::of(&object.metadata), object.metadata);
     let labels = meta.labels.unwrap_or_default();
     let label = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
     let holder = meta
@@ -47,12 +45,7 @@ pub fn slim(object: FloatingIP) -> Fip {
         .as_ref()
         .and_then(|annotations| annotations.get(HOLDER));
     Fip {
-        uid: meta.uid.unwrap_or_default().into(),
-        version: meta.resource_version.unwrap_or_default(),
-        generation: meta.generation,
-        created: created(meta.creation_timestamp.as_ref()),
-        terminating: meta.deletion_timestamp.is_some(),
-        finalizers: meta.finalizers.unwrap_or_default(),
+        meta: own,
         project: label(PROJECT).map(|project| Tenant(project.into())),
         cluster: label(CLUSTER),
         group: label(GROUP),
@@ -85,9 +78,15 @@ fn assignees(labels: &BTreeMap<String, String>) -> Vec<Assignee> {
     found
 }
 
+impl View for Fip {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
 impl Fip {
     pub fn has_finalizer(&self) -> bool {
-        self.finalizers.iter().any(|one| one == FINALIZER)
+        self.meta.has_finalizer(FINALIZER)
     }
 
     /// Whether it is also for another Service than this one. Labels may be left of Services that are gone: `lives`
@@ -124,7 +123,7 @@ mod tests {
         assert_eq!(fip.shown(), None);
         fip.wanted = "10.0.0.5".into();
         assert_eq!(fip.shown(), None, "it may only be a wish");
-        fip.finalizers.push(FINALIZER.into());
+        fip.meta.finalizers.push(FINALIZER.into());
         assert_eq!(fip.shown(), "10.0.0.5".parse().ok());
         fip.status.state = STATE_ERROR.into();
         assert_eq!(fip.shown(), None, "the wish was refused");

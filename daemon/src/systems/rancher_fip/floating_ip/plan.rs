@@ -82,7 +82,7 @@ pub fn own(
             address: wish.address,
             count: 1,
         }],
-        waiting_since: Some(fip.created),
+        waiting_since: Some(fip.meta.created),
         by_admin: false,
         share: None,
         probe: false,
@@ -185,7 +185,7 @@ pub fn adopt(key: LeaseKey, holder: Holder, fip: &Fip, actor: &Text) -> Request 
         key,
         holder,
         tenant: fip.project.clone(),
-        since: fip.created,
+        since: fip.meta.created,
         actor: Text::clone(actor),
     })
 }

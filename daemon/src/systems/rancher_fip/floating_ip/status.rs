@@ -69,7 +69,7 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
             }
         }
     };
-    set_ready(&mut status.conditions, &says, fip.generation, now);
+    set_ready(&mut status.conditions, &says, fip.meta.generation, now);
     match outcome
         .as_ref()
         .ok()
@@ -82,14 +82,14 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
                 reason: problem.reason,
                 message: problem.message.clone(),
             };
-            set(&mut status.conditions, &says, fip.generation, now);
+            set(&mut status.conditions, &says, fip.meta.generation, now);
         }
         None => unset(&mut status.conditions, CHARGED),
     }
     set_conflict(
         &mut status.conditions,
         conflict(outcome),
-        fip.generation,
+        fip.meta.generation,
         now,
     );
     status
@@ -142,7 +142,7 @@ pub fn assigned(fip: &Fip) -> Option<Assigned> {
     let shared_key = match (&fip.group, before.shared_key.is_empty()) {
         (None, _) => String::new(),
         (Some(_), false) => before.shared_key,
-        (Some(_), true) => shared_key(&cluster_name, &fip.uid),
+        (Some(_), true) => shared_key(&cluster_name, &fip.meta.uid),
     };
     Some(Assigned {
         cluster_name,

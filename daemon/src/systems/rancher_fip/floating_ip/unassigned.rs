@@ -6,16 +6,15 @@ use std::time::Duration;
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool, FloatingIPStatus};
 use k8s_openapi::jiff;
 
-use super::{FloatingIps, hand_back, observe::Fip, reference, status, target};
+use super::{FloatingIps, hand_back, observe::Fip, status};
 use crate::{
     clock,
-    controller::{
-        Trouble,
-        client::{Patch, Target},
-        queue::Next,
-        store::Key,
+    controller::{Trouble, client::Patch, queue::Next, store::Key},
+    systems::rancher_fip::{
+        kinds::{CLUSTER, FLOATING_IP},
+        names::RETURN_AFTER,
+        rancher::annotation,
     },
-    systems::rancher_fip::{names::RETURN_AFTER, rancher::annotation},
 };
 
 /// After which time an address of the pool goes back; `None`: never. Or what is wrong with the annotation.
@@ -63,7 +62,7 @@ impl FloatingIps {
     pub fn pool_changed(&self, pool: &Key) {
         for (key, fip) in self.data.fips.all() {
             if fip.cluster.is_none() && *fip.pool == *pool.name {
-                self.queue.add(key);
+                self.context.queue.add(key);
             }
         }
     }
@@ -75,7 +74,7 @@ impl FloatingIps {
         }
         for (key, fip) in self.data.fips.all() {
             if fip.cluster.as_deref() == Some(&*cluster.name) {
-                self.queue.add(key);
+                self.context.queue.add(key);
             }
         }
     }
@@ -92,12 +91,7 @@ impl FloatingIps {
             self.clusterless.forget(&look);
             return Ok(Whereabouts::Here);
         }
-        let target = Target {
-            api: "apis/management.cattle.io/v3",
-            plural: "clusters",
-            namespace: String::new(),
-            name: cluster.to_owned(),
-        };
+        let target = CLUSTER.named("", cluster);
         let found = self.data.remote.get::<serde_json::Value>(&target).await?;
         if found.is_some() {
             self.clusterless.forget(&look);
@@ -118,7 +112,7 @@ impl FloatingIps {
             Whereabouts::Gone => self.unassign(key, fip).await,
             Whereabouts::Here => self.serve(key, fip).await,
             Whereabouts::Unsure(left) => {
-                self.queue.add_after(key.clone(), left);
+                self.context.queue.add_after(key.clone(), left);
                 self.serve(key, fip).await
             }
         }
@@ -126,18 +120,18 @@ impl FloatingIps {
 
     /// Takes cluster, group and Services off the object; the address stays the project's.
     async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
-        let target = target(key);
+        let target = FLOATING_IP.target(key);
         let object = self.data.remote.get::<FloatingIP>(&target).await?;
         let object = object.filter(|object| super::observe::cluster(object) == fip.cluster);
-        if let Some(patch) = object.and_then(|object| hand_back::unassigned(&object, &fip.uid)) {
+        if let Some(patch) = object.and_then(|object| hand_back::unassigned(&object, &fip.meta.uid))
+        {
             let remote = &self.data.remote;
             remote.patch(&target, Patch::Merge, &patch).await?;
             let cluster = fip.cluster.as_deref().unwrap_or_default();
             let note = format!(
                 "Rancher has no cluster {cluster} any more; the address is kept for the project"
             );
-            self.events
-                .normal(&reference(key, &fip.uid), "ClusterGone", note);
+            self.context.note(key, &fip.meta.uid, "ClusterGone", note);
         }
         Ok(Next::Done)
     }
@@ -158,13 +152,15 @@ impl FloatingIps {
         match left {
             None => Ok(Next::Done),
             Some(left) if left.is_zero() => {
-                let target = target(key);
+                let target = FLOATING_IP.target(key);
                 // Somebody may be giving it to a cluster: only the object that was read is deleted.
                 let object = self.data.remote.get::<FloatingIP>(&target).await?;
                 let object = object.filter(|object| super::observe::cluster(object).is_none());
                 if let Some(version) = object.and_then(|object| object.metadata.resource_version) {
                     let remote = &self.data.remote;
-                    remote.delete_version(&target, &fip.uid, &version).await?;
+                    remote
+                        .delete_version(&target, &fip.meta.uid, &version)
+                        .await?;
                 }
                 Ok(Next::Done)
             }
@@ -184,7 +180,7 @@ mod tests {
     use super::*;
     use crate::{
         clusters::testing,
-        controller::{client::testing::canned, events::Events, queue::Queue},
+        controller::{client::testing::canned, events::Events},
         ipam::Ipam,
         systems::rancher_fip::{
             Site,
@@ -239,7 +235,8 @@ mod tests {
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let rancher = Ranchers::default().get("x");
-        let fips = FloatingIps::new(site, rancher, data, Arc::new(events), Queue::new());
+        let context = data.context(FLOATING_IP, &site, &Arc::new(events), &data.fips);
+        let fips = FloatingIps::new(context, rancher, data);
         let fip = Fip {
             cluster: Some("c-1".into()),
             ..super::super::observe::slim(FloatingIP::default())

@@ -6,10 +6,10 @@ use fipd_core::Holder;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{FloatingIps, target};
+use super::FloatingIps;
 use crate::{
     controller::{Trouble, queue::Next, store::Key},
-    systems::rancher_fip::names::KIND_FLOATING_IP,
+    systems::rancher_fip::{kinds::FLOATING_IP, names::KIND_FLOATING_IP},
 };
 
 /// A lease whose FloatingIP was never seen is given back when a second look so much later finds none either.
@@ -18,32 +18,32 @@ const SECOND_LOOK: Duration = Duration::from_secs(60);
 impl FloatingIps {
     /// Queues all objects, and all that only the ledger knows, whenever it is not known what changed.
     pub async fn keep_track(self: Arc<Self>) {
-        let cancel = self.site.cancel();
+        let cancel = self.context.site.cancel();
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = self.lost_track.notified() => {}
                 () = self.rancher.came.notified() => {
                     // Whether an object was made for a Service of that cluster may be known only now.
-                    self.data.stock.all().into_iter().for_each(|key| self.queue.add(key));
+                    self.data.stock.all().into_iter().for_each(|key| self.context.queue.add(key));
                     continue;
                 }
             }
             // A Service may have left a lease to an object that was never written.
             let unnamed = |holder: &Holder| holder.instance.is_empty();
-            let mut keys = self.site.owners(KIND_FLOATING_IP, unnamed).await;
+            let mut keys = self.context.site.owners(KIND_FLOATING_IP, unnamed).await;
             keys.extend(self.data.fips.keys());
-            keys.into_iter().for_each(|key| self.queue.add(key));
+            keys.into_iter().for_each(|key| self.context.queue.add(key));
         }
     }
 
     /// There is no such object. A lease that a Service left to one that was never written is given back once a
     /// second look finds none either; all other leases wait for the sweep of the cluster.
     pub(super) async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
-        self.wakes.wait(key, None);
-        let identity = self.identity(key);
-        self.site.ipam.forget_waiter(&identity);
-        let unseen = self.site.ipam.read(|ledger| {
+        self.context.waiters.wait(key, None);
+        let identity = self.context.identity(key);
+        self.context.site.ipam.forget_waiter(&identity);
+        let unseen = self.context.site.ipam.read(|ledger| {
             let leases = ledger.leases_of(&identity);
             leases.iter().any(|lease| {
                 lease
@@ -55,7 +55,13 @@ impl FloatingIps {
             self.missing.lock().remove(key);
             return Ok(Next::Done);
         }
-        if self.data.remote.get::<Value>(&target(key)).await?.is_some() {
+        if self
+            .data
+            .remote
+            .get::<Value>(&FLOATING_IP.target(key))
+            .await?
+            .is_some()
+        {
             // The watch is behind.
             self.missing.lock().remove(key);
             return Ok(Next::After(SECOND_LOOK));
@@ -70,7 +76,7 @@ impl FloatingIps {
             return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
         }
         self.missing.lock().remove(key);
-        self.release(
+        self.give_back(
             Holder {
                 identity,
                 instance: "".into(),

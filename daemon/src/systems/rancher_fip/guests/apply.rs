@@ -22,6 +22,7 @@ use super::{
 use crate::controller::{
     Trouble,
     client::{CallError, Patch, Remote, Target},
+    kind::{CONFIG_MAP, DEPLOYMENT, NAMESPACE, SECRET},
 };
 
 /// On a downstream namespace: its controller is to be restarted for the project label that was written.
@@ -66,13 +67,13 @@ pub async fn keep_up(
         (name, keys(access, secret))
     });
     if let Some(mappings) = &desired.mappings {
-        let target = core("configmaps", namespace, INTERFACE_MAPPINGS);
+        let target = CONFIG_MAP.named(namespace, INTERFACE_MAPPINGS);
         if let Some(found) = remote.get::<ConfigMap>(&target).await? {
             update_map(remote, &target, &found, mappings).await?;
         }
     }
     for (name, want) in ca.chain(access) {
-        let target = core("secrets", namespace, &name);
+        let target = SECRET.named(namespace, &name);
         if let Some(found) = remote.get::<Secret>(&target).await? {
             update(remote, &target, &found, &want).await?;
         }
@@ -83,7 +84,7 @@ pub async fn keep_up(
 /// The project's secret in Rancher: the one that is there, else a new one.
 pub async fn local(remote: &Remote, project: &Project) -> Result<String, Trouble> {
     let name = project_secret(&project.id);
-    let target = core("secrets", &project.namespace, &name);
+    let target = SECRET.named(&project.namespace, &name);
     let found: Option<Secret> = remote.get(&target).await?;
     let have = found.as_ref().map(texts).unwrap_or_default();
     let kept = have
@@ -150,7 +151,7 @@ async fn namespace(
     label: Option<&str>,
     now: &str,
 ) -> Result<(), CallError> {
-    let target = core("namespaces", "", name);
+    let target = NAMESPACE.named("", name);
     let Some(found) = remote.get::<Namespace>(&target).await? else {
         let mut labels = json!({});
         if let Some(label) = label {
@@ -187,12 +188,7 @@ async fn namespace(
 }
 
 async fn restart(remote: &Remote, namespace: &str, now: &str) -> Result<(), CallError> {
-    let target = Target {
-        api: "apis/apps/v1",
-        plural: "deployments",
-        namespace: namespace.to_owned(),
-        name: LB_CONTROLLER.to_owned(),
-    };
+    let target = DEPLOYMENT.named(namespace, LB_CONTROLLER);
     let change = json!({ "spec": { "template": { "metadata": {
         "annotations": { RESTARTED_AT: now },
     } } } });
@@ -209,7 +205,7 @@ async fn secret(
     name: &str,
     want: &Texts,
 ) -> Result<(), CallError> {
-    let target = core("secrets", namespace, name);
+    let target = SECRET.named(namespace, name);
     let Some(found) = remote.get::<Secret>(&target).await? else {
         return create(remote, &target, "Secret", json!({ "stringData": want })).await;
     };
@@ -238,7 +234,7 @@ async fn config_map(
     name: &str,
     want: &Texts,
 ) -> Result<(), CallError> {
-    let target = core("configmaps", namespace, name);
+    let target = CONFIG_MAP.named(namespace, name);
     let Some(found) = remote.get::<ConfigMap>(&target).await? else {
         return create(remote, &target, "ConfigMap", json!({ "data": want })).await;
     };
@@ -330,16 +326,6 @@ pub async fn put_unchanged(
 ) -> Result<(), CallError> {
     change["metadata"]["resourceVersion"] = json!(read.resource_version);
     put(remote, target, read, change).await
-}
-
-/// An object of the core API.
-pub fn core(plural: &'static str, namespace: &str, name: &str) -> Target {
-    Target {
-        api: "api/v1",
-        plural,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -7,15 +7,15 @@ use fipd_crds::{helm_chart::HelmChart, labels::ADOPTED};
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::{
-    apply,
-    helm_chart::{
-        HelmCharts,
-        plan::{Whose, whose},
-    },
+use super::helm_chart::{
+    HelmCharts,
+    plan::{Whose, whose},
 };
 use crate::{
-    controller::client::{CallError, Remote},
+    controller::{
+        client::{CallError, Remote},
+        kind::SECRET,
+    },
     helm::{OWNER, OWNER_LABEL},
 };
 
@@ -46,7 +46,7 @@ pub(super) struct Found {
 impl Found {
     pub async fn read(remote: &Remote) -> Result<Self, CallError> {
         let charts = HelmCharts::list(remote).await?;
-        let all = apply::core("secrets", "", "");
+        let all = SECRET.named("", "");
         let marked = format!("owner=helm,{OWNER_LABEL}={OWNER}");
         let revisions = remote.list_meta(&all, &marked).await?;
         Ok(Self {
@@ -124,7 +124,7 @@ pub(super) async fn revisions(
     namespace: &str,
     name: &str,
 ) -> Result<Vec<Value>, CallError> {
-    let all = apply::core("secrets", namespace, "");
+    let all = SECRET.named(namespace, "");
     let named = format!("owner=helm,name={name}");
     remote.list_meta(&all, &named).await
 }
@@ -134,7 +134,7 @@ pub(super) async fn release_names(
     remote: &Remote,
     namespace: &str,
 ) -> Result<BTreeSet<String>, CallError> {
-    let all = apply::core("secrets", namespace, "");
+    let all = SECRET.named(namespace, "");
     let revisions = remote.list_meta(&all, "owner=helm").await?;
     let there = revisions
         .iter()

@@ -9,7 +9,10 @@ use super::{
     validate::{self, Machine},
 };
 use crate::{
-    controller::store::Key,
+    controller::{
+        kind::{NAMESPACE, SECRET},
+        store::Key,
+    },
     systems::rancher_fip::{clusters::RancherCluster, homes},
 };
 
@@ -70,7 +73,7 @@ impl Guests {
 
     /// Rancher's id of the Harvester cluster that a cloud credential is for.
     async fn harvester(&self, (namespace, name): &(String, String)) -> Result<String, Stop> {
-        let target = apply::core("secrets", namespace, name);
+        let target = SECRET.named(namespace, name);
         let secret: Option<Secret> = self.data.remote.get(&target).await?;
         let mut texts = secret.as_ref().map(apply::texts).unwrap_or_default();
         let id = texts.remove(HARVESTER_CLUSTER_ID_KEY);
@@ -88,7 +91,7 @@ impl Guests {
             Err(Stop::Wait(wait)) => return Err(unreachable(wait.to_string()).into()),
             Err(stop) => return Err(stop),
         };
-        let target = apply::core("namespaces", "", &machine.namespace);
+        let target = NAMESPACE.named("", &machine.namespace);
         let namespace: Option<Namespace> = match remote.get(&target).await {
             Ok(namespace) => namespace,
             Err(error) => return Err(unreachable(error.to_string()).into()),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::ClusterManager,
-    controller::{client::CallError, store::Key},
+    controller::{client::CallError, kind::CONFIG_MAP, store::Key},
 };
 
 /// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
@@ -63,7 +63,7 @@ impl Guests {
 
     /// Whether a fresh read of the ConfigMap says what is known of it.
     pub(super) async fn still_said(&self) -> Result<bool, CallError> {
-        let target = apply::core("configmaps", self.app_namespace(), CONFIG_NAME);
+        let target = CONFIG_MAP.named(self.app_namespace(), CONFIG_NAME);
         let found: Option<ConfigMap> = self.data.remote.get(&target).await?;
         let said = found.map(|map| map.data.unwrap_or_default());
         Ok(said.as_ref() == self.map(CONFIG_NAME).as_deref())
@@ -77,7 +77,7 @@ impl Guests {
         change: impl FnOnce(&Texts) -> Option<Texts>,
     ) -> Result<(), Stop> {
         let _turn = self.writing.lock().await;
-        let target = apply::core("configmaps", self.app_namespace(), name);
+        let target = CONFIG_MAP.named(self.app_namespace(), name);
         let remote = &self.data.remote;
         let found: Option<ConfigMap> = remote.get(&target).await?;
         let have = found.as_ref().and_then(|map| map.data.clone());

@@ -25,13 +25,15 @@ use super::{
 };
 use crate::{
     controller::{
-        client::{CallError, Remote, Target},
+        client::{CallError, Remote},
+        kind::{CONFIG_MAP, NAMESPACE, SECRET},
         queue::Next,
         store::Key,
     },
     guests::{Phase, Says},
     systems::rancher_fip::{
         clusters::{RancherCluster, Standing},
+        kinds::CLUSTER,
         second_look::APART,
     },
 };
@@ -214,12 +216,7 @@ impl Guests {
         &self,
         id: &str,
     ) -> Result<Option<RancherCluster>, CallError> {
-        let target = Target {
-            api: "apis/management.cattle.io/v3",
-            plural: "clusters",
-            namespace: String::new(),
-            name: id.to_owned(),
-        };
+        let target = CLUSTER.named("", id);
         let found = self.data.remote.get::<Cluster>(&target).await?;
         Ok(found.map(RancherCluster::slim))
     }
@@ -227,27 +224,27 @@ impl Guests {
 
 /// Removes what carries fipd's mark in the namespace of a guest.
 async fn clear(remote: &Remote, namespace: &str) -> Result<(), CallError> {
-    let all = apply::core("secrets", namespace, "");
+    let all = SECRET.named(namespace, "");
     let marked = format!("{MANAGED_BY}={FIELD_MANAGER}");
     for object in remote.list(&all, &marked).await? {
         let meta = object.get("metadata").cloned().unwrap_or_default();
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap_or_default();
         let name = meta.name.clone().unwrap_or_default();
         if name == CA_SECRET || name.starts_with(PROJECT_SECRET_PREFIX) {
-            let target = apply::core("secrets", namespace, &name);
+            let target = SECRET.named(namespace, &name);
             remote
                 .delete(&target, &meta.uid.unwrap_or_default())
                 .await?;
         }
     }
-    let target = apply::core("configmaps", namespace, INTERFACE_MAPPINGS);
+    let target = CONFIG_MAP.named(namespace, INTERFACE_MAPPINGS);
     if let Some(map) = remote.get::<ConfigMap>(&target).await?
         && apply::is_ours(&map.metadata)
     {
         let uid = map.metadata.uid.unwrap_or_default();
         remote.delete(&target, &uid).await?;
     }
-    let target = apply::core("namespaces", "", namespace);
+    let target = NAMESPACE.named("", namespace);
     if let Some(found) = remote.get::<Namespace>(&target).await?
         && apply::is_ours(&found.metadata)
     {

@@ -16,7 +16,7 @@ mod changes;
 mod chart_error;
 mod charts;
 mod found;
-mod helm_chart;
+pub mod helm_chart;
 mod home;
 mod known;
 mod lb_type;

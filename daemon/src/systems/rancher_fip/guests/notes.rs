@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_crds::labels::PROJECT_SECRET_PREFIX;
 use serde_json::Value;
 
-use super::{Guests, Stop, apply, plan::Desired};
-use crate::controller::client::{CallError, Remote};
+use super::{Guests, Stop, plan::Desired};
+use crate::controller::{
+    client::{CallError, Remote},
+    kind::SECRET,
+};
 
 /// ConfigMap in the app namespace: a note by Rancher's id of each guest.
 pub const NOTES: &str = "fipd-guests";
@@ -179,7 +182,7 @@ impl Guests {
 
 /// Projects that have a Secret in a namespace of a guest.
 async fn projects_in(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
-    let all = apply::core("secrets", namespace, "");
+    let all = SECRET.named(namespace, "");
     let listed = remote.list_meta(&all, "").await?;
     let project = |secret: &Value| {
         let name = secret.pointer("/metadata/name")?.as_str()?;

@@ -26,7 +26,8 @@ use super::{
 use crate::{
     clusters::{self, lenient::Lenient, watch::Watch},
     controller::{
-        store::{Key, Objects, created, follow},
+        meta::created,
+        store::{Key, Objects, follow},
         tasks::spawn,
     },
     systems::rancher_fip::Site,

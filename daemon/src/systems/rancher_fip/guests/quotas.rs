@@ -7,21 +7,16 @@ use fipd_crds::{
     floating_ip::FloatingIPProjectQuota,
     labels::{SECRET_CLEANUP, project_secret},
 };
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use kube::{Api, Resource as _, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde_json::json;
 
 use super::{Guests, Stop, apply, notes::Note, observe::Quota};
 use crate::{
     clock,
     clusters::adoption::complete_list,
-    controller::{
-        Trouble,
-        client::{Patch, Target},
-        queue::Next,
-        store::Key,
-    },
-    systems::rancher_fip::{API, clusters::RancherCluster},
+    controller::{Trouble, client::Patch, kind::SECRET, queue::Next, store::Key},
+    systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA},
 };
 
 /// Removal is tried again after this time.
@@ -60,7 +55,7 @@ impl Guests {
     }
 
     async fn add_finalizer(&self, project: &str) -> Result<(), Trouble> {
-        let (remote, target) = (&self.data.remote, target(project));
+        let (remote, target) = (&self.data.remote, QUOTA.named("", project));
         let Some(quota) = remote.get::<FloatingIPProjectQuota>(&target).await? else {
             return Ok(());
         };
@@ -99,10 +94,13 @@ impl Guests {
                 return Ok(Next::After(AGAIN));
             }
             let note = format!("left behind after {} s of trying: {why}", wait.0.as_secs());
-            self.events
-                .warning(&reference(project, quota), "SecretsLeftBehind", note);
+            self.events.warning(
+                &QUOTA.reference(&Key::new("", project), &quota.uid),
+                "SecretsLeftBehind",
+                note,
+            );
         }
-        let (remote, target) = (&self.data.remote, target(project));
+        let (remote, target) = (&self.data.remote, QUOTA.named("", project));
         remote
             .drop_finalizer(&target, &quota.uid, &quota.finalizers, SECRET_CLEANUP)
             .await?;
@@ -132,7 +130,7 @@ impl Guests {
             return Err(failed.join("; "));
         }
         for (namespace, uid) in local {
-            let secret = apply::core("secrets", &namespace, &project_secret(project));
+            let secret = SECRET.named(&namespace, &project_secret(project));
             let removed = self.data.remote.delete(&secret, &uid).await;
             removed.map_err(|error| error.to_string())?;
         }
@@ -163,7 +161,7 @@ impl Guests {
             .of(&self.data, id, &cluster.display_name)
             .await?;
         for namespace in self.places_of(id) {
-            let target = apply::core("secrets", &namespace, &project_secret(project));
+            let target = SECRET.named(&namespace, &project_secret(project));
             if let Some(secret) = remote.get::<Secret>(&target).await? {
                 let uid = secret.metadata.uid.unwrap_or_default();
                 remote.delete(&target, &uid).await?;
@@ -184,25 +182,6 @@ fn may_have(id: &str, project: &str, note: Option<&Note>, local: &[(String, Stri
     match note {
         Some(note) => note.may_have(project),
         None => local.iter().any(|(namespace, _)| namespace == id),
-    }
-}
-
-pub(super) fn target(project: &str) -> Target {
-    Target {
-        api: API,
-        plural: "floatingipprojectquotas",
-        namespace: String::new(),
-        name: project.to_owned(),
-    }
-}
-
-fn reference(project: &str, quota: &Quota) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(FloatingIPProjectQuota::api_version(&()).into_owned()),
-        kind: Some(FloatingIPProjectQuota::kind(&()).into_owned()),
-        name: Some(project.to_owned()),
-        uid: Some(quota.uid.clone()),
-        ..ObjectReference::default()
     }
 }
 

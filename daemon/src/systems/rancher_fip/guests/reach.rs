@@ -6,14 +6,13 @@ use fipd_crds::labels::{FLEET_NAMESPACE, KUBECONFIG_KEY, KUBECONFIG_SUFFIX};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use parking_lot::Mutex;
 
-use super::{
-    Stop,
-    apply::{core, texts},
-    plan::Wait,
-};
+use super::{Stop, apply::texts, plan::Wait};
 use crate::{
     clusters,
-    controller::client::{CallError, Remote},
+    controller::{
+        client::{CallError, Remote},
+        kind::{NAMESPACE, SECRET},
+    },
     systems::rancher_fip::rancher::Data,
 };
 
@@ -57,7 +56,7 @@ impl Clients {
             }
         };
         let answers: Result<Option<Namespace>, _> =
-            remote.get(&core("namespaces", "", "kube-system")).await;
+            remote.get(&NAMESPACE.named("", "kube-system")).await;
         match answers {
             Ok(Some(namespace))
                 if namespace.metadata.uid.as_deref() == Some(&*rancher.cluster.0) =>
@@ -104,7 +103,7 @@ async fn kubeconfig(rancher: &Data, id: &str, display: &str) -> Result<(String, 
         if !fipd_crds::names::is_object_name(&name) {
             continue;
         }
-        let target = core("secrets", FLEET_NAMESPACE, &name);
+        let target = SECRET.named(FLEET_NAMESPACE, &name);
         let Some(secret) = rancher.remote.get::<Secret>(&target).await? else {
             continue;
         };

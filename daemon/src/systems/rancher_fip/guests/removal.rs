@@ -5,7 +5,7 @@ use fipd_crds::labels::FLOATINGIP_CLEANUP;
 use serde_json::{Value, json};
 
 use super::{
-    Guests, apply,
+    Guests,
     chart_error::{ChartError, both},
     charts::{FAILED, Guest, UNDER_WAY},
     found::{Found, Mark, Owner},
@@ -13,7 +13,7 @@ use super::{
     plan::Wait,
 };
 use crate::{
-    controller::{client::Remote, queue::Next, store::Key},
+    controller::{client::Remote, kind::SERVICE, queue::Next, store::Key},
     guests::helm_name,
 };
 
@@ -140,7 +140,7 @@ const TOLD: usize = 3;
 
 /// Whether no Service waits for the controller to let go of its address.
 async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
-    let services = remote.list_meta(&apply::core("services", "", ""), "").await;
+    let services = remote.list_meta(&SERVICE.named("", ""), "").await;
     let services = services.map_err(|error| ChartError::services_unreadable(&error))?;
     let holding: Vec<String> = services.iter().filter_map(holding).collect();
     match holding.is_empty() {

@@ -15,6 +15,7 @@ use super::{Guests, apply, plan::Project};
 use crate::{
     controller::{
         client::{CallError, Remote},
+        kind::SECRET,
         store::Key,
     },
     guests::{Manager, RotateError, Rotated},
@@ -55,7 +56,7 @@ impl Manager for Guests {
 
 /// Gives a project a new secret; until when the one before is accepted.
 async fn renew(remote: &Remote, project: &Project) -> Result<String, RotateError> {
-    let target = apply::core("secrets", &project.namespace, &project_secret(&project.id));
+    let target = SECRET.named(&project.namespace, &project_secret(&project.id));
     let found: Option<Secret> = remote.get(&target).await.map_err(failed)?;
     let missing = || RotateError::NoSecret(project.id.clone());
     let found = found.ok_or_else(missing)?;
@@ -95,7 +96,7 @@ pub(super) async fn expire(
     if !is_over(until, jiff::Timestamp::now()) {
         return Ok(());
     }
-    let target = apply::core("secrets", &project.namespace, &project_secret(&project.id));
+    let target = SECRET.named(&project.namespace, &project_secret(&project.id));
     let change = json!({
         "metadata": { "annotations": { PREVIOUS_SECRET_UNTIL: null } },
         "data": { SECRET_PREVIOUS: null },

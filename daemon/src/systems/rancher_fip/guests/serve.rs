@@ -11,7 +11,7 @@ use super::{
     found::Found,
     lb_type,
     plan::{self, Facts, Plan, Wait},
-    status::{self, INSTALLING, reference},
+    status::{self, INSTALLING},
 };
 use crate::{
     clock,
@@ -20,7 +20,10 @@ use crate::{
         store::{Key, Seen as Object},
     },
     guests::{News, Phase, Says},
-    systems::rancher_fip::clusters::{RancherCluster, Standing},
+    systems::rancher_fip::{
+        clusters::{RancherCluster, Standing},
+        kinds::CLUSTER,
+    },
 };
 
 impl Guests {
@@ -174,7 +177,7 @@ impl Guests {
             why = message,
             "guest"
         );
-        let object = reference(id, cluster);
+        let object = CLUSTER.reference(&Key::new("", id), &cluster.uid);
         match phase {
             Phase::Ready => self.events.normal(&object, "FloatingIPsReady", message),
             Phase::Waiting if reason == INSTALLING => self.events.normal(&object, reason, message),

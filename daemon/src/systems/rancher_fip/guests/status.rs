@@ -1,16 +1,11 @@
 //! What is said of a guest.
 
-use k8s_openapi::api::core::v1::ObjectReference;
-
 use super::{
     charts::Charts,
     plan::{Plan, Wait},
     settings::Release,
 };
-use crate::{
-    guests::{Has, Phase, ReleaseView, Says},
-    systems::rancher_fip::clusters::RancherCluster,
-};
+use crate::guests::{Has, Phase, ReleaseView, Says};
 
 /// The reason while charts are on their way.
 pub(super) const INSTALLING: &str = "ChartsInstalling";
@@ -60,17 +55,6 @@ fn installing(what: &str) -> Says {
 
 pub(super) fn waiting(wait: &Wait) -> Says {
     Says::new(Phase::Waiting, wait.reason(), wait.to_string())
-}
-
-/// What Events are about.
-pub fn reference(id: &str, cluster: &RancherCluster) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("management.cattle.io/v3".into()),
-        kind: Some("Cluster".into()),
-        name: Some(id.to_owned()),
-        uid: Some(cluster.uid.clone()),
-        ..ObjectReference::default()
-    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,14 @@ use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Guests, Stop, apply, orphan::left_by, quotas};
+use super::{Guests, Stop, orphan::left_by};
 use crate::{
     clusters::{CallError, adoption::complete_list},
-    controller::client::{CallError as RemoteError, Remote},
-    systems::rancher_fip::clusters::RancherCluster,
+    controller::{
+        client::{CallError as RemoteError, Remote},
+        kind::SECRET,
+    },
+    systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA},
 };
 
 const PERIOD: Duration = Duration::from_secs(6 * 3600);
@@ -90,7 +93,7 @@ impl Guests {
         let remote = remote.map_err(|stop: Stop| stop.text())?;
         let mut named = Vec::new();
         for namespace in self.places_of(id) {
-            let all = apply::core("secrets", &namespace, "");
+            let all = SECRET.named(&namespace, "");
             let listed = remote.list_meta(&all, "").await.map_err(text)?;
             named.extend(listed.iter().filter_map(|object| found(&namespace, object)));
         }
@@ -165,11 +168,11 @@ async fn remove(rancher: &Remote, holder: &Remote, found: &Found) -> Result<(), 
     let Some(project) = found.name.strip_prefix(PROJECT_SECRET_PREFIX) else {
         return Ok(());
     };
-    let quota = rancher.get::<IgnoredAny>(&quotas::target(project)).await?;
+    let quota = rancher.get::<IgnoredAny>(&QUOTA.named("", project)).await?;
     if quota.is_some() {
         return Ok(());
     }
-    let target = apply::core("secrets", &found.namespace, &found.name);
+    let target = SECRET.named(&found.namespace, &found.name);
     let removed = holder.delete_version(&target, &found.uid, &found.version);
     match removed.await {
         Err(RemoteError::Conflict(..)) => return Ok(()),

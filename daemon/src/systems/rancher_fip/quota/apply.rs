@@ -8,22 +8,14 @@ use fipd_crds::{
     labels::QUOTA_CLEANUP,
 };
 use k8s_openapi::jiff;
-use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{
-    Quotas, observe, plan, reference,
+    Quotas, observe, plan,
     status::{self, MOST_ENTRIES, PoolShown},
-    target, tenant, validate,
+    tenant, validate,
 };
 use crate::{
-    controller::{
-        Trouble,
-        client::Patch,
-        merge::{Says, change},
-        queue::Next,
-        store::Key,
-    },
+    controller::{Trouble, merge::Says, meta::View, queue::Next, store::Key},
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
@@ -59,34 +51,13 @@ impl Quotas {
         key: &Key,
         quota: &FloatingIPProjectQuota,
     ) -> Result<Next, Trouble> {
-        let version = self.claim(key, quota).await?;
+        // The finalizer comes before any limit.
+        let meta = quota.meta();
+        let add = self.context.add_finalizer(key, &meta, QUOTA_CLEANUP);
+        add.await?;
         let called = |name: &str| self.data.pools_called(name);
         let verdict = self.limit(key, quota, called).await?;
-        self.write_status(key, quota, &version, &verdict).await
-    }
-
-    /// Puts the finalizer on the object before any limit; the version that the object has then.
-    async fn claim(&self, key: &Key, quota: &FloatingIPProjectQuota) -> Result<String, Trouble> {
-        let meta = &quota.metadata;
-        let version = meta.resource_version.clone().unwrap_or_default();
-        let mut finalizers = meta.finalizers.clone().unwrap_or_default();
-        if finalizers.iter().any(|one| one == QUOTA_CLEANUP) {
-            return Ok(version);
-        }
-        finalizers.push(QUOTA_CLEANUP.into());
-        // A merge patch replaces the whole list, so it must be the list that was read.
-        let patch = json!({ "metadata": {
-            "uid": meta.uid, "resourceVersion": version, "finalizers": finalizers,
-        } });
-        let remote = &self.data.remote;
-        let now: Value = remote
-            .patch_seen(&target(key), Patch::Merge, &patch)
-            .await?;
-        let version = now.pointer("/metadata/resourceVersion");
-        Ok(version
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned())
+        self.write_status(key, quota, &verdict).await
     }
 
     /// Puts the limits of an object into the address book; `called` are the real names of pools by what it calls them.
@@ -130,17 +101,17 @@ impl Quotas {
     ) -> Result<(), Trouble> {
         let tenant = tenant(key);
         let rows = self.rows(key);
-        let actor = self.site.actor();
+        let actor = self.context.site.actor();
         for request in plan::changes(&tenant, limits, &rows, &actor) {
-            self.site.ipam.submit(request).await?;
+            self.context.site.ipam.submit(request).await?;
         }
         Ok(())
     }
 
     /// The project's quotas in pools of the cluster, as the address book has them.
     pub(super) fn rows(&self, key: &Key) -> BTreeMap<PoolId, u64> {
-        let all = observe::tenancies(&self.site.ipam, &tenant(key), |pool| {
-            self.site.is_mirror(pool)
+        let all = observe::tenancies(&self.context.site.ipam, &tenant(key), |pool| {
+            self.context.site.is_mirror(pool)
         });
         all.into_iter()
             .filter_map(|(pool, _, limit)| Some((pool.id, limit?)))
@@ -148,8 +119,13 @@ impl Quotas {
     }
 
     fn mirror(&self, pool: &str) -> Option<PoolId> {
-        let ipam = &self.site.ipam;
-        ipam.read(|ledger| self.site.mirror_in(ledger, pool).map(|pool| pool.id))
+        let ipam = &self.context.site.ipam;
+        ipam.read(|ledger| {
+            self.context
+                .site
+                .mirror_in(ledger, pool)
+                .map(|pool| pool.id)
+        })
     }
 
     /// Nothing of the object is taken; what it said last goes on.
@@ -197,43 +173,32 @@ impl Quotas {
 
     fn warn(&self, key: &Key, quota: &FloatingIPProjectQuota, reason: &'static str, note: &str) {
         let uid = quota.metadata.uid.as_deref().unwrap_or_default();
-        self.events.warning(&reference(key, uid), reason, note);
+        self.context.warn(key, uid, reason, note);
     }
 
     async fn write_status(
         &self,
         key: &Key,
         quota: &FloatingIPProjectQuota,
-        version: &str,
         verdict: &Verdict,
     ) -> Result<Next, Trouble> {
-        let pause = self.pause(key);
-        if !pause.is_zero() {
-            return Ok(Next::After(pause));
+        if let Some(rest) = self.context.status_rests(key) {
+            return Ok(rest);
         }
         let shown = self.shown(key, &verdict.limits);
         let before = quota.status.clone().unwrap_or_default();
         let generation = quota.metadata.generation;
         let now = jiff::Timestamp::now();
         let after = status::desired(&before, &verdict.says, &shown, generation, now);
-        let patch =
-            change(&before, &after).map_err(|error| Trouble::internal(error.to_string()))?;
-        if let Some(patch) = patch {
-            let meta = json!({ "uid": quota.metadata.uid, "resourceVersion": version });
-            let body = json!({ "metadata": meta, "status": patch });
-            let remote = &self.data.remote;
-            remote
-                .patch_status(&target(key), Patch::Merge, &body)
-                .await?;
-            self.written.lock().insert(key.clone(), Instant::now());
-        }
-        Ok(Next::Done)
+        let uid = quota.metadata.uid.as_deref().unwrap_or_default();
+        let write = self.context.write_status(key, uid, (&before, &after));
+        write.await.map(|()| Next::Done)
     }
 
     /// What the status shows: the pools that the quota names, and all others that the project holds something of.
     fn shown(&self, key: &Key, limits: &BTreeMap<PoolId, (String, u64)>) -> Vec<PoolShown> {
-        let (ipam, tenant) = (&self.site.ipam, tenant(key));
-        let held = observe::tenancies(ipam, &tenant, |pool| self.site.is_mirror(pool));
+        let (ipam, tenant) = (&self.context.site.ipam, tenant(key));
+        let held = observe::tenancies(ipam, &tenant, |pool| self.context.site.is_mirror(pool));
         let mut shown = Vec::new();
         let mut unlimited = Vec::new();
         for (pool, used, _) in held {
@@ -245,7 +210,7 @@ impl Quotas {
             if limit.is_none() {
                 unlimited.push(pool.id);
             }
-            let own = self.site.object_of(&pool).unwrap_or_default();
+            let own = self.context.site.object_of(&pool).unwrap_or_default();
             shown.push(PoolShown {
                 family: self.family(&own, &pool),
                 name: named.unwrap_or(own),

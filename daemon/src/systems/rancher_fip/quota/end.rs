@@ -9,19 +9,19 @@ use fipd_crds::{
     labels::{PROJECT_NAME, QUOTA_CLEANUP},
 };
 use k8s_openapi::jiff;
-use serde_json::json;
 
-use super::{KIND, Quotas, reference, status, target, tenant};
+use super::{Quotas, status, tenant};
 use crate::{
     clock,
     controller::{
         Trouble,
-        client::{CallError, Patch, Target},
-        merge::{Says, change, set},
+        client::CallError,
+        merge::{Says, set},
+        meta::Meta,
         queue::Next,
         store::Key,
     },
-    systems::rancher_fip::floating_ip::{self, observe::Fip},
+    systems::rancher_fip::{floating_ip::observe::Fip, kinds::FLOATING_IP},
 };
 
 /// It is looked again so often whether the FloatingIPs are gone.
@@ -33,28 +33,15 @@ const LEFT: &str = "AddressesKept";
 /// So many are named.
 const NAMED: usize = 5;
 
-/// A quota object that is being deleted.
-pub(super) struct Ending<'a> {
-    pub uid: &'a str,
-    pub finalizers: &'a [String],
-    pub since: Timestamp,
-}
-
-impl Ending<'_> {
-    pub fn has(&self, finalizer: &str) -> bool {
-        self.finalizers.iter().any(|one| one == finalizer)
-    }
-}
-
 impl Quotas {
     pub(super) async fn end(
         &self,
         key: &Key,
-        ending: &Ending<'_>,
+        meta: &Meta,
         quota: Option<&FloatingIPProjectQuota>,
     ) -> Result<Next, Trouble> {
-        if !ending.has(QUOTA_CLEANUP) {
-            return self.let_secrets_be(key, ending).await;
+        if !meta.has_finalizer(QUOTA_CLEANUP) {
+            return self.let_secrets_be(key, meta).await;
         }
         // Nothing new meanwhile.
         let none = self.rows(key).into_keys().map(|pool| (pool, 0)).collect();
@@ -62,11 +49,14 @@ impl Quotas {
         let left = self.fips_of(key);
         for (fip_key, fip) in &left {
             // What shows the lease of a Service goes with the Service.
-            if !fip.terminating && fip.holder.is_none() {
-                let target = floating_ip::target(fip_key);
+            if fip.meta.deleted.is_none() && fip.holder.is_none() {
+                let target = FLOATING_IP.target(fip_key);
                 let remote = &self.data.remote;
                 // It may have come to another project meanwhile.
-                match remote.delete_version(&target, &fip.uid, &fip.version).await {
+                match remote
+                    .delete_version(&target, &fip.meta.uid, &fip.meta.version)
+                    .await
+                {
                     // One that somebody protects does not keep the others.
                     Ok(()) | Err(CallError::Rejected(..)) => {}
                     Err(error) => return Err(error.into()),
@@ -74,18 +64,20 @@ impl Quotas {
             }
         }
         if !left.is_empty() || self.any_left(key).await? {
-            if let Some(next) = self.patience(ending.since, &left, clock::now()).await {
+            if let Some(next) = self
+                .patience(meta.deleted.unwrap_or_default(), &left, clock::now())
+                .await
+            {
                 if let Some(quota) = quota {
                     self.say(key, quota, "Deleting", waiting(&left)).await?;
                 }
                 return Ok(next);
             }
-            self.leave_used(key, ending, quota, &left).await?;
+            self.leave_used(key, meta, quota, &left).await?;
         }
         self.set_limits(key, &BTreeMap::new()).await?;
-        let remote = &self.data.remote;
-        remote
-            .drop_finalizer(&target(key), ending.uid, ending.finalizers, QUOTA_CLEANUP)
+        self.context
+            .drop_finalizer(key, meta, QUOTA_CLEANUP)
             .await?;
         Ok(Next::Done)
     }
@@ -99,12 +91,7 @@ impl Quotas {
 
     /// Whether there is one of the project that the watch has not shown, or cannot.
     async fn any_left(&self, key: &Key) -> Result<bool, Trouble> {
-        let all = Target {
-            api: super::API,
-            plural: "floatingips",
-            namespace: String::new(),
-            name: String::new(),
-        };
+        let all = FLOATING_IP.all();
         let label = format!("{PROJECT_NAME}={}", key.name);
         Ok(!self.data.remote.list(&all, &label).await?.is_empty())
     }
@@ -117,9 +104,9 @@ impl Quotas {
         left: &[(Key, Arc<Fip>)],
         now: Timestamp,
     ) -> Option<Next> {
-        let wait = self.site.session.settings.rancher_fip.release_wait;
+        let wait = self.context.site.session.settings.rancher_fip.release_wait;
         let rest = wait.left(since, now)?;
-        let is_used = |fip: &Fip| fip.holder.is_some() && !fip.terminating;
+        let is_used = |fip: &Fip| fip.holder.is_some() && fip.meta.deleted.is_none();
         let (used, going): (Vec<_>, Vec<_>) = left.iter().partition(|(_, fip)| is_used(fip));
         if !going.is_empty() || used.is_empty() {
             return Some(Next::After(rest.min(LOOK_AGAIN)));
@@ -154,7 +141,7 @@ impl Quotas {
     async fn leave_used(
         &self,
         key: &Key,
-        ending: &Ending<'_>,
+        meta: &Meta,
         quota: Option<&FloatingIPProjectQuota>,
         left: &[(Key, Arc<Fip>)],
     ) -> Result<(), Trouble> {
@@ -162,13 +149,14 @@ impl Quotas {
         if let Some(quota) = quota {
             self.say(key, quota, LEFT, note.clone()).await?;
         }
-        let what = format!("{KIND} {}: {note}", key.name);
-        let actor = self.site.actor();
-        self.site
+        let what = format!("{} {}: {note}", self.context.kind.kind, key.name);
+        let actor = self.context.site.actor();
+        self.context
+            .site
             .ipam
             .note(Action::ClusterChanged, what, actor)
             .await?;
-        self.events.warning(&reference(key, ending.uid), LEFT, note);
+        self.context.warn(key, &meta.uid, LEFT, note);
         Ok(())
     }
 
@@ -189,17 +177,8 @@ impl Quotas {
         };
         let now = jiff::Timestamp::now();
         set(&mut after.conditions, &says, quota.metadata.generation, now);
-        let patch =
-            change(&before, &after).map_err(|error| Trouble::internal(error.to_string()))?;
-        let Some(patch) = patch else {
-            return Ok(());
-        };
-        let body = json!({ "metadata": { "uid": quota.metadata.uid }, "status": patch });
-        let remote = &self.data.remote;
-        remote
-            .patch_status(&target(key), Patch::Merge, &body)
-            .await?;
-        Ok(())
+        let uid = quota.metadata.uid.as_deref().unwrap_or_default();
+        self.context.write_status(key, uid, (&before, &after)).await
     }
 }
 

@@ -5,32 +5,30 @@ use std::time::Duration;
 
 use fipd_crds::labels::SECRET_CLEANUP;
 
-use super::{Quotas, end::Ending, reference, target};
+use super::Quotas;
 use crate::{
     clock,
-    controller::{Trouble, client::Remote, queue::Next, store::Key},
+    controller::{Trouble, client::Remote, meta::Meta, queue::Next, store::Key},
+    systems::rancher_fip::kinds::QUOTA,
 };
 
 impl Quotas {
     /// Where the cluster manager is off, its finalizer goes after the time that it would have had.
-    pub(super) async fn let_secrets_be(
-        &self,
-        key: &Key,
-        ending: &Ending<'_>,
-    ) -> Result<Next, Trouble> {
-        let settings = &self.site.session.settings.rancher_fip;
-        if settings.cluster_manager.enabled || !ending.has(SECRET_CLEANUP) {
+    pub(super) async fn let_secrets_be(&self, key: &Key, meta: &Meta) -> Result<Next, Trouble> {
+        let settings = &self.context.site.session.settings.rancher_fip;
+        if settings.cluster_manager.enabled || !meta.has_finalizer(SECRET_CLEANUP) {
             return Ok(Next::Done);
         }
-        let rest = settings.release_wait.left(ending.since, clock::now());
-        let next = drop_late(&self.data.remote, key, ending, rest).await?;
+        let rest = settings
+            .release_wait
+            .left(meta.deleted.unwrap_or_default(), clock::now());
+        let next = drop_late(&self.context.remote, key, meta, rest).await?;
         if next == Next::Done {
             let note = format!(
                 "the cluster manager is switched off: Secrets rancher-fip-config-{} that are left in clusters stay",
                 key.name
             );
-            self.events
-                .warning(&reference(key, ending.uid), "SecretsLeftBehind", note);
+            self.context.warn(key, &meta.uid, "SecretsLeftBehind", note);
         }
         Ok(next)
     }
@@ -39,15 +37,15 @@ impl Quotas {
 async fn drop_late(
     remote: &Remote,
     key: &Key,
-    ending: &Ending<'_>,
+    meta: &Meta,
     rest: Option<Duration>,
 ) -> Result<Next, Trouble> {
     if let Some(rest) = rest {
         return Ok(Next::After(rest));
     }
-    remote
-        .drop_finalizer(&target(key), ending.uid, ending.finalizers, SECRET_CLEANUP)
-        .await?;
+    let (target, finalizers) = (QUOTA.target(key), &meta.finalizers);
+    let drop = remote.drop_finalizer(&target, &meta.uid, finalizers, SECRET_CLEANUP);
+    drop.await?;
     Ok(Next::Done)
 }
 
@@ -61,19 +59,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_quota_does_not_wait_for_ever_for_a_cluster_manager_that_is_off() {
-        let finalizers = ["other".to_owned(), SECRET_CLEANUP.to_owned()];
-        let ending = Ending {
-            uid: "u",
-            finalizers: &finalizers,
-            since: Timestamp(1_000_000),
+        let since = Timestamp(1_000_000);
+        let meta = Meta {
+            uid: "u".into(),
+            finalizers: vec!["other".to_owned(), SECRET_CLEANUP.to_owned()],
+            deleted: Some(since),
+            ..Meta::default()
         };
         let key = Key::new("", "p-1");
-        let rest = |now| ReleaseWait::default().left(ending.since, Timestamp(now));
+        let rest = |now| ReleaseWait::default().left(since, Timestamp(now));
         let (remote, _) = canned(&[]);
-        let early = drop_late(&remote, &key, &ending, rest(1_590_000)).await;
+        let early = drop_late(&remote, &key, &meta, rest(1_590_000)).await;
         assert_eq!(early.unwrap(), Next::After(Duration::from_secs(10)));
         let (remote, asked) = canned(&[("PATCH", 200, "{}")]);
-        let late = drop_late(&remote, &key, &ending, rest(1_600_000)).await;
+        let late = drop_late(&remote, &key, &meta, rest(1_600_000)).await;
         assert_eq!(late.unwrap(), Next::Done);
         let body = asked.lock().pop().unwrap().body;
         let test =

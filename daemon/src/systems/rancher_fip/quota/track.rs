@@ -6,10 +6,11 @@ use fipd_core::{PoolId, Tenant};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Quotas, target};
+use super::Quotas;
 use crate::{
     config::RancherFipQuotas,
     controller::{Trouble, queue::Next, store::Key},
+    systems::rancher_fip::kinds::QUOTA,
 };
 
 /// Limits go when a second look so much later does not find their object either.
@@ -20,15 +21,15 @@ const PAGE: usize = 1_000;
 impl Quotas {
     /// Queues all objects, and all that only the ledger knows, whenever it is not known what changed.
     pub async fn keep_track(self: Arc<Self>) {
-        let cancel = self.site.cancel();
+        let cancel = self.context.site.cancel();
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = self.lost_track.notified() => {}
             }
-            self.all();
+            self.context.queue_all();
             // Where no quota is required an admin may have set some by hand.
-            if self.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required {
+            if self.context.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required {
                 self.queue_known().await;
             }
         }
@@ -36,17 +37,19 @@ impl Quotas {
 
     /// Queues the projects that have quotas in pools of the cluster.
     async fn queue_known(&self) {
-        let pools: Vec<PoolId> = self.site.ipam.read(|ledger| {
-            let ours = ledger.pools().filter(|pool| self.site.is_mirror(pool));
+        let pools: Vec<PoolId> = self.context.site.ipam.read(|ledger| {
+            let ours = ledger
+                .pools()
+                .filter(|pool| self.context.site.is_mirror(pool));
             ours.map(|pool| pool.id).collect()
         });
         for pool in pools {
             let mut after: Option<(PoolId, Tenant)> = None;
             loop {
-                let ipam = &self.site.ipam;
+                let ipam = &self.context.site.ipam;
                 let page = ipam.read(|ledger| ledger.quotas(None, Some(pool), after.clone(), PAGE));
                 for usage in &page {
-                    self.queue.add(Key::new("", &usage.quota.tenant.0));
+                    self.context.queue.add(Key::new("", &usage.quota.tenant.0));
                 }
                 after = page
                     .last()
@@ -61,13 +64,19 @@ impl Quotas {
 
     /// There is no such object.
     pub(super) async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
-        self.written.lock().remove(key);
+        self.context.forget(key);
         self.note_unlimited(key, &[]);
         if self.rows(key).is_empty() {
             self.missing.lock().remove(key);
             return Ok(Next::Done);
         }
-        if self.data.remote.get::<Value>(&target(key)).await?.is_some() {
+        if self
+            .data
+            .remote
+            .get::<Value>(&QUOTA.target(key))
+            .await?
+            .is_some()
+        {
             // The watch is behind.
             self.missing.lock().remove(key);
             return Ok(Next::After(SECOND_LOOK));

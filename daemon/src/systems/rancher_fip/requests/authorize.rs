@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use super::{Requests, failed, turn::Reading};
 use crate::{
     clock::parse_rfc3339,
-    controller::{client::Target, store::Key},
+    controller::{kind::SECRET, store::Key},
     fip_v1::{Asker, Claim, Denied},
     systems::rancher_fip::rancher::Data,
 };
@@ -112,12 +112,7 @@ impl Requests {
         project: &str,
         namespace: &str,
     ) -> Result<Option<Secret>, Denied> {
-        let target = Target {
-            api: "api/v1",
-            plural: "secrets",
-            namespace: namespace.to_owned(),
-            name: project_secret(project),
-        };
+        let target = SECRET.named(namespace, &project_secret(project));
         let key = (
             Text::clone(&data.cluster.0),
             format!("{namespace}/{project}"),

@@ -261,7 +261,7 @@ pub fn denied(why: impl std::fmt::Display) -> Denied {
 }
 
 fn living(known: &[Known]) -> impl Iterator<Item = &Known> {
-    known.iter().filter(|one| !one.fip.terminating)
+    known.iter().filter(|one| one.fip.meta.deleted.is_none())
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::{
             status::{self, Shown},
             validate,
         },
+        kinds::FLOATING_IP,
         names::{FINALIZER, MANAGED_BY},
         rancher::Data,
     },
@@ -119,7 +120,7 @@ impl Requests {
         });
         let created: Result<FloatingIP, CallError> = data
             .remote
-            .create_seen(&floating_ip::target(&key), &object)
+            .create_seen(&FLOATING_IP.target(&key), &object)
             .await;
         match created {
             Ok(object) => Ok(Some(self.look(data, ask.asker, object))),
@@ -169,8 +170,8 @@ impl Requests {
     ) {
         let done = match (undo, before) {
             (Undo::Delete, _) => {
-                let target = floating_ip::target(&ask.asker.key(&one.name));
-                let deleted = data.remote.delete(&target, &one.fip.uid).await;
+                let target = FLOATING_IP.target(&ask.asker.key(&one.name));
+                let deleted = data.remote.delete(&target, &one.fip.meta.uid).await;
                 deleted.map_err(|error| failed(&error))
             }
             (Undo::Restore, Some(before)) => self.restore(data, ask, one, before).await,
@@ -197,7 +198,7 @@ impl Requests {
         for _ in 0..super::TRIES {
             let known = self.read(data, asker).await?;
             let still = known.iter().find(|known| {
-                known.fip.uid == one.fip.uid
+                known.fip.meta.uid == one.fip.meta.uid
                     && known.is_of(&asker.cluster)
                     && known.names(ask.service)
             });

@@ -14,11 +14,8 @@ use k8s_openapi::api::core::v1::Secret;
 use parking_lot::Mutex;
 
 use crate::{
-    controller::{
-        client::{CallError, Target},
-        store::Key,
-    },
-    systems::rancher_fip::rancher::Data,
+    controller::{client::CallError, kind::SECRET, store::Key},
+    systems::rancher_fip::{kinds::PROVISIONED_CLUSTER, rancher::Data},
 };
 
 /// What was found counts so long: a guest does not move.
@@ -68,12 +65,7 @@ async fn read(data: &Data, cluster: &str) -> Result<Option<String>, CallError> {
         .into_iter()
         .filter(|name| !name.is_empty())
     {
-        let target = Target {
-            api: "apis/provisioning.cattle.io/v1",
-            plural: "clusters",
-            namespace: FLEET_NAMESPACE.to_owned(),
-            name: name.to_owned(),
-        };
+        let target = PROVISIONED_CLUSTER.named(FLEET_NAMESPACE, name);
         let Some(found) = data.remote.get::<Cluster>(&target).await? else {
             continue;
         };
@@ -83,12 +75,7 @@ async fn read(data: &Data, cluster: &str) -> Result<Option<String>, CallError> {
         let Some((namespace, name)) = found.cloud_credential() else {
             return Ok(None);
         };
-        let target = Target {
-            api: "api/v1",
-            plural: "secrets",
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
+        let target = SECRET.named(namespace, name);
         let secret = data.remote.get::<Secret>(&target).await?;
         return Ok(secret.as_ref().and_then(host));
     }

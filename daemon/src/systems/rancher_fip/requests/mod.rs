@@ -33,7 +33,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::{
-    floating_ip::{self, observe},
+    floating_ip::observe,
     names::{self, KIND_FLOATING_IP, PROJECT},
     rancher::{Data, Ranchers},
 };
@@ -44,6 +44,7 @@ use crate::{
     },
     fip_v1::{Asker, Claim, Denied, Farewell, FloatingIps, Given, PoolFigures, Row, Wish},
     ipam::Ipam,
+    systems::rancher_fip::kinds::FLOATING_IP,
 };
 use decide::Known;
 use guests::Guests;
@@ -141,7 +142,7 @@ impl Requests {
         if !data.leads() {
             return Err(Denied::elsewhere());
         }
-        let all = floating_ip::target(&asker.key(""));
+        let all = FLOATING_IP.target(&asker.key(""));
         let label = format!("{PROJECT}%3D{}", asker.project);
         let keep = |object| {
             let object = serde_json::from_value::<FloatingIP>(object).ok()?;
@@ -207,12 +208,12 @@ impl Requests {
             .chain(new.map(|(key, value)| (key.clone(), json!(value))))
             .collect();
         let mut patch = json!({ "metadata": {
-            "uid": &*one.fip.uid, "resourceVersion": one.fip.version, "labels": labels,
+            "uid": &*one.fip.meta.uid, "resourceVersion": one.fip.meta.version, "labels": labels,
         } });
         if left != one.left {
             patch["metadata"]["annotations"] = json!({ RELEASED_BY: left });
         }
-        let target = floating_ip::target(&asker.key(&one.name));
+        let target = FLOATING_IP.target(&asker.key(&one.name));
         let patched = data.remote.patch_seen(&target, Patch::Merge, &patch).await;
         match patched {
             Ok(object) => {
@@ -338,7 +339,7 @@ fn holder(data: &Data, asker: &Asker, one: &Known) -> Holder {
     let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&one.name));
     Holder {
         identity,
-        instance: Text::clone(&one.fip.uid),
+        instance: Text::clone(&one.fip.meta.uid),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     controller::{client::CallError, store::Key},
     fip_v1::{Asker, Denied, Farewell, Service},
     systems::rancher_fip::{
-        floating_ip,
+        kinds::FLOATING_IP,
         names::{self, CLUSTER, GROUP},
         rancher::Data,
     },
@@ -79,11 +79,11 @@ pub fn unused<'a>(asker: &Asker, known: &'a [Known], address: IpAddr) -> Result<
         project.is_some_and(|project| *project.0 == *asker.project)
     };
     let at = known.iter().filter(own).filter(|one| one.is_at(address));
-    let Some(one) = at.clone().min_by_key(|one| one.fip.terminating) else {
+    let Some(one) = at.clone().min_by_key(|one| one.fip.meta.deleted.is_some()) else {
         let message = "no floatingip found to delete";
         return Err(Denied::new(StatusCode::NOT_FOUND, message));
     };
-    let living = at.filter(|one| !one.fip.terminating);
+    let living = at.filter(|one| one.fip.meta.deleted.is_none());
     let pools: BTreeSet<&str> = living.map(|one| one.fip.pool.as_str()).collect();
     if pools.len() > 1 {
         let pools: Vec<&str> = pools.into_iter().collect();
@@ -212,9 +212,9 @@ impl Requests {
         for _ in 0..super::TRIES {
             let known = self.known(data, asker, turn).await?;
             let one = unused(asker, &known.what, address)?;
-            let target = floating_ip::target(&asker.key(&one.name));
+            let target = FLOATING_IP.target(&asker.key(&one.name));
             // Somebody may have assigned it meanwhile.
-            let (uid, version) = (&one.fip.uid, &one.fip.version);
+            let (uid, version) = (&one.fip.meta.uid, &one.fip.meta.version);
             match data.remote.delete_version(&target, uid, version).await {
                 Ok(()) => return self.free(data, asker, one).await,
                 Err(CallError::Conflict(..)) => {}
@@ -368,9 +368,9 @@ mod tests {
         let refused = unused(&asker(), &all, address).unwrap_err();
         assert_eq!(refused.code, StatusCode::CONFLICT);
         assert!(refused.message.contains("net, other"), "{refused}");
-        all[0].fip.terminating = true;
+        all[0].fip.meta.deleted = Some(fipd_core::Timestamp(1));
         assert_eq!(*unused(&asker(), &all, address).unwrap().name, *"fip-2");
-        all[0].fip.terminating = false;
+        all[0].fip.meta.deleted = None;
         all[1].address = None;
         assert_eq!(*unused(&asker(), &all, address).unwrap().name, *"fip-1");
     }

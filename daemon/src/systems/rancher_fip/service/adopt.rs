@@ -15,7 +15,7 @@ use super::{
     Services,
     fresh::{self, keeps},
     observe::{self, Projects, Svc},
-    target, validate,
+    validate,
 };
 use crate::{
     clusters::{
@@ -24,7 +24,7 @@ use crate::{
         adoption::{Inventory, Sighting, complete_list},
         lenient::Lenient,
     },
-    controller::store::Key,
+    controller::{kind::SERVICE, store::Key},
     systems::rancher_fip::{
         Site,
         names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
@@ -87,7 +87,11 @@ impl ServiceInventory {
     }
 
     async fn presence(&self, identity: &Identity) -> Presence {
-        let found = fresh::read(&self.services.remote, &target(&names::key(identity))).await;
+        let found = fresh::read(
+            &self.services.remote,
+            &SERVICE.target(&names::key(identity)),
+        )
+        .await;
         let class_less = self.site.session.settings.rancher_fip.class_less;
         let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
         match found {
@@ -169,7 +173,9 @@ impl ServiceInventory {
             None => data.stock.made_for_any(service),
         };
         let mut fips = made.iter().filter_map(|key| data.fips.get(key));
-        fips.any(|fip| fip.recorded() == Some(address) && (!fip.terminating || fip.has_finalizer()))
+        fips.any(|fip| {
+            fip.recorded() == Some(address) && (fip.meta.deleted.is_none() || fip.has_finalizer())
+        })
     }
 
     /// The network of an address: of the pool the Service names, else of the mirror that has the address, else

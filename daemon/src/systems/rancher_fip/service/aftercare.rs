@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Services, object, validate};
 use crate::{
     controller::{Trouble, client::Patch, queue::Next, store::Key},
-    systems::rancher_fip::{floating_ip, names::ServiceRef},
+    systems::rancher_fip::{kinds::FLOATING_IP, names::ServiceRef},
 };
 
 /// How long what follows gives way to Services that wait.
@@ -70,12 +70,12 @@ impl Services {
             // One that is being deleted must be gone before it can come again; its end brings us back.
             if known
                 .as_ref()
-                .is_some_and(|fip| fip.terminating || wanted.is_met(fip))
+                .is_some_and(|fip| fip.meta.deleted.is_some() || wanted.is_met(fip))
             {
                 continue;
             }
             self.unwritten.lock().remove(&service.uid);
-            let target = floating_ip::target(&wanted.key);
+            let target = FLOATING_IP.target(&wanted.key);
             data.remote
                 .patch(&target, Patch::Apply, &wanted.body())
                 .await?;

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::observe::Svc;
 use crate::{
     config::Announce,
-    controller::client::{MANAGER, Target},
+    controller::{
+        client::{MANAGER, Target},
+        kind::Kind,
+    },
     systems::rancher_fip::names::{
         FOR_SERVICE, MANAGED_BY, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, ServiceRef,
     },
@@ -27,46 +30,23 @@ pub struct Address {
     pub interface: Option<String>,
 }
 
-/// A kind of object that fipd makes for announcers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    pub api: &'static str,
-    pub plural: &'static str,
-    pub name: &'static str,
-    /// Who reads it.
-    pub of: Announce,
-}
-
-pub const POOL: Kind = Kind {
-    api: "apis/metallb.io/v1beta1",
-    plural: "ipaddresspools",
-    name: "IPAddressPool",
-    of: Announce::Metallb,
-};
-pub const ADVERTISEMENT: Kind = Kind {
-    api: "apis/metallb.io/v1beta1",
-    plural: "l2advertisements",
-    name: "L2Advertisement",
-    of: Announce::Metallb,
-};
-pub const GROUP: Kind = Kind {
-    api: "apis/purelb.io/v1",
-    plural: "servicegroups",
-    name: "ServiceGroup",
-    of: Announce::Purelb,
-};
+pub const POOL: Kind =
+    Kind::namespaced("apis/metallb.io/v1beta1", "ipaddresspools", "IPAddressPool");
+pub const ADVERTISEMENT: Kind = Kind::namespaced(
+    "apis/metallb.io/v1beta1",
+    "l2advertisements",
+    "L2Advertisement",
+);
+pub const GROUP: Kind = Kind::namespaced("apis/purelb.io/v1", "servicegroups", "ServiceGroup");
 
 /// All kinds, whoever announces: what a former setting left behind is found by them.
 pub const KINDS: [Kind; 3] = [POOL, ADVERTISEMENT, GROUP];
 
-impl Kind {
-    pub fn target(&self, namespace: &str, name: &str) -> Target {
-        Target {
-            api: self.api,
-            plural: self.plural,
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+/// Who reads the objects of a kind.
+pub fn reader(kind: Kind) -> Announce {
+    match kind == GROUP {
+        true => Announce::Purelb,
+        false => Announce::Metallb,
     }
 }
 
@@ -144,8 +124,8 @@ fn object(
     spec: &Value,
 ) -> (Target, Value) {
     let body = json!({
-        "apiVersion": kind.api.trim_start_matches("apis/"),
-        "kind": kind.name,
+        "apiVersion": kind.api_version(),
+        "kind": kind.kind,
         "metadata": {
             "namespace": namespace,
             "name": name,
@@ -153,7 +133,7 @@ fn object(
         },
         "spec": spec,
     });
-    (kind.target(namespace, name), body)
+    (kind.named(namespace, name), body)
 }
 
 /// The address as a CIDR of its own.

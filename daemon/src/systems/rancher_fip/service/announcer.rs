@@ -12,20 +12,24 @@ use serde_json::{Value, json};
 
 use super::{
     Services, announce,
-    announce::{ADVERTISEMENT, GROUP, KINDS, Kind, POOL},
+    announce::{ADVERTISEMENT, GROUP, KINDS, POOL},
     farewell::identify,
     observe::Svc,
     originals::{self, Place, Users, Whose},
-    pools, reference,
+    pools,
 };
 use crate::{
     config::Announce,
     controller::{
         Trouble,
         client::{CallError, MANAGER, Patch, Target},
+        kind::{Kind, NAMESPACE, SERVICE},
         store::Key,
     },
-    systems::rancher_fip::names::{FOR_SERVICE, KIND_SERVICE, MANAGED_BY, ServiceRef},
+    systems::rancher_fip::{
+        names::{FOR_SERVICE, KIND_SERVICE, MANAGED_BY, ServiceRef},
+        service::announce::reader,
+    },
 };
 
 /// Between two searches for announcer's objects that nobody needs.
@@ -58,14 +62,14 @@ impl Services {
             Ok(kept) => kept,
             Err(error) => {
                 let note = format!("the address is not announced yet: {error}; it is tried again");
-                let about = reference(&service.key, &service.uid);
+                let about = SERVICE.reference(&service.key, &service.uid);
                 self.events.warning(&about, "AnnounceFailed", note);
                 return Err(error.into());
             }
         };
         let label = format!("{FOR_SERVICE}%3D{}", service.uid);
         self.clean(&label, |kind, key, _| {
-            kind.of == mode && kept.contains(&*key.name)
+            reader(*kind) == mode && kept.contains(&*key.name)
         })
         .await?;
         self.announced.lock().insert(service.key.clone(), wanted);
@@ -139,13 +143,13 @@ impl Services {
     }
 
     async fn whose(&self, kind: Kind, place: &Place<'_>, name: &str) -> Result<Whose, CallError> {
-        let target = kind.target(&self.settings.app_namespace, name);
+        let target = kind.named(&self.settings.app_namespace, name);
         let object: Option<Value> = self.remote.get(&target).await?;
         Ok(place.whose(kind, object.as_ref()))
     }
 
     fn others(&self, kind: Kind, name: &str) -> CallError {
-        let target = kind.target(&self.settings.app_namespace, name);
+        let target = kind.named(&self.settings.app_namespace, name);
         let why = "this object was made neither by fipd nor by rancher-fip: delete or rename it";
         CallError::Rejected(target.to_string(), why.to_owned())
     }
@@ -166,8 +170,11 @@ impl Services {
     async fn clear(&self, user: Option<(&Key, &[announce::Address])>) -> Result<bool, CallError> {
         let (mode, namespace) = (self.settings.announce, &*self.settings.app_namespace);
         let (mut any, mut known) = (false, BTreeMap::<IpAddr, Vec<String>>::new());
-        for kind in [POOL, GROUP].into_iter().filter(|kind| kind.of == mode) {
-            let objects = match self.remote.list(&kind.target(namespace, ""), "").await {
+        for kind in [POOL, GROUP]
+            .into_iter()
+            .filter(|kind| reader(*kind) == mode)
+        {
+            let objects = match self.remote.list(&kind.all_in(namespace), "").await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 Err(error) => return Err(error),
@@ -177,11 +184,11 @@ impl Services {
             }
             for (key, uid) in originals::in_the_way(kind, &objects, &self.users(user)) {
                 any = true;
-                tracing::info!(kind = kind.name, name = %key.name, "deleted; the original left it for an address of ours");
-                let target = kind.target(namespace, &key.name);
+                tracing::info!(kind = kind.kind, name = %key.name, "deleted; the original left it for an address of ours");
+                let target = kind.named(namespace, &key.name);
                 self.remote.delete(&target, &uid).await?;
                 if kind == POOL {
-                    let target = ADVERTISEMENT.target(namespace, &key.name);
+                    let target = ADVERTISEMENT.named(namespace, &key.name);
                     self.delete_if(&target, originals::is_advertisement).await?;
                 }
             }
@@ -219,9 +226,9 @@ impl Services {
                 service: &service.key,
                 address,
             };
-            for kind in KINDS.into_iter().filter(|kind| kind.of == mode) {
+            for kind in KINDS.into_iter().filter(|kind| reader(*kind) == mode) {
                 for name in [place.name(), place.legacy()] {
-                    let target = kind.target(&self.settings.app_namespace, &name);
+                    let target = kind.named(&self.settings.app_namespace, &name);
                     let is_originals = |object: &Value| {
                         place.whose(kind, Some(object)) == Whose::Originals
                             && originals::is_for(kind, object, svc, &name)
@@ -255,14 +262,9 @@ impl Services {
             Err(CallError::NotFound(_)) => {}
             result => return result,
         }
-        let own = Target {
-            api: "api/v1",
-            plural: "namespaces",
-            namespace: String::new(),
-            name: namespace.into(),
-        };
+        let own = NAMESPACE.named("", namespace);
         if self.remote.get::<Value>(&own).await?.is_none() {
-            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+            let object = json!({ "apiVersion": NAMESPACE.api_version(), "kind": NAMESPACE.kind, "metadata": { "name": namespace } });
             self.remote.patch(&own, Patch::Apply, &object).await?;
         }
         self.remote.patch(target, Patch::Apply, body).await
@@ -311,8 +313,10 @@ impl Services {
             .map(|(_, svc)| svc.uid.to_string())
             .collect();
         let label = format!("{MANAGED_BY}%3D{MANAGER},{FOR_SERVICE}");
-        self.clean(&label, |kind, _, uid| kind.of == mode && live.contains(uid))
-            .await?;
+        self.clean(&label, |kind, _, uid| {
+            reader(*kind) == mode && live.contains(uid)
+        })
+        .await?;
         self.clear(None).await?;
         Ok(())
     }
@@ -324,11 +328,11 @@ impl Services {
         keep: impl Fn(&Kind, &Key, &str) -> bool,
     ) -> Result<(), Trouble> {
         for kind in &KINDS {
-            let objects = match self.remote.list(&kind.target("", ""), label).await {
+            let objects = match self.remote.list(&kind.all(), label).await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 // Without rights to them we have made none.
-                Err(CallError::Rejected(..)) if kind.of != self.settings.announce => continue,
+                Err(CallError::Rejected(..)) if reader(*kind) != self.settings.announce => continue,
                 Err(error) => return Err(error.into()),
             };
             for object in objects {
@@ -340,7 +344,7 @@ impl Services {
                     && !keep(kind, &key, uid)
                 {
                     self.remote
-                        .delete(&kind.target(&key.namespace, &key.name), &own)
+                        .delete(&kind.named(&key.namespace, &key.name), &own)
                         .await?;
                 }
             }

@@ -10,9 +10,7 @@ use super::{
     Services, announce, apply, object,
     observe::Svc,
     plan::Match,
-    reference,
     status::BEHIND,
-    target,
     validate::{self, Wish},
 };
 use crate::{
@@ -20,6 +18,7 @@ use crate::{
     controller::{
         Trouble,
         client::{CallError, Patch},
+        kind::{Kind, SERVICE},
         queue::Next,
         store::Key,
     },
@@ -27,6 +26,7 @@ use crate::{
         names::{self, FINALIZER, FLOATING_IP, FOR_SERVICE, HOLDER, KIND_FLOATING_IP, ServiceRef},
         pool::validate::family_of,
         rancher::Data,
+        service::announce::reader,
     },
 };
 
@@ -97,12 +97,17 @@ impl Services {
         self.shown.lock().remove(&service.key);
         if lives_on && let Some(patch) = apply::disclaim(svc) {
             self.remote
-                .patch(&target(&service.key), Patch::Strategic, &patch)
+                .patch(&SERVICE.target(&service.key), Patch::Strategic, &patch)
                 .await?;
             return Ok(Next::Done);
         }
         self.remote
-            .drop_finalizer(&target(&service.key), &svc.uid, &svc.finalizers, FINALIZER)
+            .drop_finalizer(
+                &SERVICE.target(&service.key),
+                &svc.uid,
+                &svc.finalizers,
+                FINALIZER,
+            )
             .await?;
         Ok(Next::Done)
     }
@@ -141,7 +146,7 @@ impl Services {
         self.end(service, svc, &held).await?;
         self.shown.lock().remove(&service.key);
         if let Some(patch) = apply::disclaim(svc) {
-            let target = target(&service.key);
+            let target = SERVICE.target(&service.key);
             match self.remote.patch(&target, Patch::Strategic, &patch).await {
                 Ok(()) | Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -160,7 +165,7 @@ impl Services {
         let Some(patch) = apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) else {
             return Ok(());
         };
-        let target = target(&service.key);
+        let target = SERVICE.target(&service.key);
         let hidden = self
             .remote
             .patch_status(&target, Patch::Strategic, &patch)
@@ -291,7 +296,7 @@ impl Services {
         let fip = data.as_ref().and_then(|data| data.fips.get(&wanted.key));
         Some(Holder {
             identity: names::identity(&management, KIND_FLOATING_IP, &wanted.key),
-            instance: fip.map_or_else(|| "".into(), |fip| Text::clone(&fip.uid)),
+            instance: fip.map_or_else(|| "".into(), |fip| Text::clone(&fip.meta.uid)),
         })
     }
 
@@ -305,7 +310,7 @@ impl Services {
             Announce::None | Announce::KubeVip => return Ok(()),
             Announce::Metallb | Announce::Purelb => {}
         }
-        for kind in announce::KINDS.iter().filter(|kind| kind.of == mode) {
+        for kind in announce::KINDS.iter().filter(|kind| reader(**kind) == mode) {
             match self.delete_objects(kind, &service.uid).await {
                 // The announcer is not installed (any more).
                 Ok(()) | Err(CallError::NotFound(_)) => {}
@@ -323,24 +328,24 @@ impl Services {
         Ok(())
     }
 
-    async fn delete_objects(&self, kind: &announce::Kind, uid: &str) -> Result<(), CallError> {
+    async fn delete_objects(&self, kind: &Kind, uid: &str) -> Result<(), CallError> {
         let label = format!("{FOR_SERVICE}%3D{uid}");
-        for object in self.remote.list(&kind.target("", ""), &label).await? {
+        for object in self.remote.list(&kind.all(), &label).await? {
             if let Some((key, uid)) = identify(&object) {
-                let target = kind.target(&key.namespace, &key.name);
+                let target = kind.named(&key.namespace, &key.name);
                 self.remote.delete(&target, &uid).await?;
             }
         }
         Ok(())
     }
 
-    fn warn_of_left(&self, service: &ServiceRef, kind: &announce::Kind, why: &str) {
+    fn warn_of_left(&self, service: &ServiceRef, kind: &Kind, why: &str) {
         let note = format!(
             "{} objects with label {FOR_SERVICE}={} may be left: {why}; delete them, or give fipd the right to",
-            kind.name, service.uid
+            kind.kind, service.uid
         );
         self.events.warning(
-            &reference(&service.key, &service.uid),
+            &SERVICE.reference(&service.key, &service.uid),
             "AnnouncementLeft",
             note,
         );
@@ -360,7 +365,7 @@ fn recorded(
         .find(|(_, fip)| fip.recorded() == Some(address))?;
     Some(Holder {
         identity: names::identity(management, KIND_FLOATING_IP, &key),
-        instance: Text::clone(&fip.uid),
+        instance: Text::clone(&fip.meta.uid),
     })
 }
 

@@ -11,13 +11,13 @@ use super::{
     Services,
     observe::{self, Svc},
     status::BEHIND,
-    target,
     validate::{self, Wish},
 };
 use crate::{
     controller::{
         Trouble,
         client::{CallError, Remote, Target},
+        kind::SERVICE,
         store::Key,
     },
     systems::rancher_fip::names::ServiceRef,
@@ -61,7 +61,7 @@ pub fn has_one(uid: &Text, identity: &Identity, held: &[Arc<Lease>]) -> bool {
 impl Services {
     /// The Service as this cluster has it.
     pub(super) async fn fresh(&self, key: &Key) -> Result<Option<Svc>, Trouble> {
-        let target = target(key);
+        let target = SERVICE.target(key);
         let svc = read(&self.remote, &target).await?;
         let verified = self.site.session.verify_identity().await;
         verified.map_err(|error| CallError::Unavailable(target.to_string(), error.to_string()))?;

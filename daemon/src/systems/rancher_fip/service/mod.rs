@@ -31,7 +31,6 @@ use std::{
 };
 
 use fipd_core::{Lease, Ledger, Text};
-use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
@@ -45,10 +44,11 @@ use crate::{
     config::RancherFip,
     controller::{
         Trouble,
-        client::{Remote, Target},
+        client::Remote,
         events::Events,
+        kind::SERVICE,
         queue::{Next, Queue},
-        store::{Key, Objects, Seen},
+        store::{Key, MALFORMED, Objects, Seen},
         waiters::{News, Wakes},
     },
 };
@@ -166,12 +166,8 @@ impl Services {
         let svc = match self.services.seen(key) {
             Some(Seen::Good(svc)) => svc,
             Some(Seen::Malformed(object)) => {
-                let note = format!(
-                    "the object does not fit its schema ({}); it is left as it is",
-                    object.error
-                );
-                self.events
-                    .warning(&reference(key, &object.uid), "Malformed", note);
+                let reference = SERVICE.reference(key, &object.meta.uid);
+                self.events.warning(&reference, MALFORMED, object.note());
                 return Ok(Next::Done);
             }
             None => return self.unseen(key).await,
@@ -317,26 +313,6 @@ impl Services {
 /// lists tell when that ends.
 fn uses_unserved(svc: &Svc, held: &[Arc<Lease>]) -> bool {
     !svc.is_marked() && !svc.terminating && fresh::shows_one(svc, held)
-}
-
-fn reference(key: &Key, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".into()),
-        kind: Some(KIND_SERVICE.into()),
-        namespace: Some(key.namespace.to_string()),
-        name: Some(key.name.to_string()),
-        uid: Some(uid.into()),
-        ..ObjectReference::default()
-    }
-}
-
-fn target(key: &Key) -> Target {
-    Target {
-        api: "api/v1",
-        plural: "services",
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-    }
 }
 
 #[cfg(test)]

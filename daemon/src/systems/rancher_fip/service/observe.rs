@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::core::ObjectMeta;
 
 use crate::{
-    controller::store::created,
+    controller::meta::created,
     systems::rancher_fip::names::{
         FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PROJECT, PURELB_GROUP, RANCHER_PROJECT,
         SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, STATIC_IP, STATIC_NETWORK,

@@ -16,12 +16,12 @@ use fipd_crds::labels::{
 use serde_json::{Value, json};
 
 use super::{
-    announce::{ADVERTISEMENT, GROUP, Kind, POOL},
+    announce::{ADVERTISEMENT, GROUP, POOL},
     farewell::identify,
     observe::Svc,
 };
 use crate::{
-    controller::{client::MANAGER, store::Key},
+    controller::{client::MANAGER, kind::Kind, store::Key},
     systems::rancher_fip::names::{
         MANAGED_BY, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL,
     },

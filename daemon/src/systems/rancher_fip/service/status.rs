@@ -8,11 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Services, announce, apply, observe::Svc, reference, target};
+use super::{Services, announce, apply, observe::Svc};
 use crate::{
     controller::{
         Trouble,
         client::{CallError, Patch},
+        kind::SERVICE,
         queue::Next,
         store::Key,
         waiters::Cause,
@@ -73,7 +74,7 @@ impl Services {
     }
 
     async fn claim(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
-        let target = target(&service.key);
+        let target = SERVICE.target(&service.key);
         self.remote.patch(&target, Patch::Strategic, patch).await
     }
 
@@ -85,8 +86,11 @@ impl Services {
                 "nobody announces {} on the network: {why}",
                 addresses.join(" and ")
             );
-            self.events
-                .warning(&reference(&service.key, &service.uid), "NotAnnounced", note);
+            self.events.warning(
+                &SERVICE.reference(&service.key, &service.uid),
+                "NotAnnounced",
+                note,
+            );
         }
     }
 
@@ -98,7 +102,7 @@ impl Services {
         addresses: &[IpAddr],
         patch: &Value,
     ) -> Result<bool, Trouble> {
-        let target = target(&service.key);
+        let target = SERVICE.target(&service.key);
         let written: Written = self
             .remote
             .patch_status_seen(&target, Patch::Strategic, patch)
@@ -121,7 +125,7 @@ impl Services {
             .read(|ledger| shows_anothers(ledger, svc, &identity));
         if anothers && let Some(patch) = apply::show(svc, &[]) {
             self.remote
-                .patch_status(&target(&service.key), Patch::Strategic, &patch)
+                .patch_status(&SERVICE.target(&service.key), Patch::Strategic, &patch)
                 .await?;
         }
         Ok(())
@@ -130,7 +134,7 @@ impl Services {
     fn say_shown(&self, service: &ServiceRef, addresses: &[IpAddr]) {
         let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         self.events.normal(
-            &reference(&service.key, &service.uid),
+            &SERVICE.reference(&service.key, &service.uid),
             "AddressAssigned",
             format!("{} assigned", list.join(", ")),
         );
@@ -139,7 +143,7 @@ impl Services {
     pub(super) fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
         self.waits_for(&service.key, problem.cause.clone());
         self.events.warning(
-            &reference(&service.key, &service.uid),
+            &SERVICE.reference(&service.key, &service.uid),
             problem.reason,
             problem.message,
         );
@@ -209,7 +213,7 @@ impl Services {
                 others.join(", ")
             );
             self.events.warning(
-                &reference(&service.key, &service.uid),
+                &SERVICE.reference(&service.key, &service.uid),
                 "AddressConflict",
                 note,
             );

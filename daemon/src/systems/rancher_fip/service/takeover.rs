@@ -115,7 +115,7 @@ pub fn requests(
     let mut missing = plan::compare(look.wish, look.held, look.named).missing;
     fips.sort_by_key(|(_, fip)| !fip.recorded().is_some_and(|one| look.shown.contains(&one)));
     let mut requests = Vec::new();
-    for (key, fip) in fips.iter().filter(|(_, fip)| !fip.terminating) {
+    for (key, fip) in fips.iter().filter(|(_, fip)| fip.meta.deleted.is_none()) {
         let pool = ledger.mirror(&System::rancher_fip(), look.management, &fip.pool);
         let (Some(address), Some(pool)) = (fip.recorded(), pool) else {
             continue;
@@ -126,7 +126,7 @@ pub fn requests(
         };
         let own = Holder {
             identity: names::identity(look.management, KIND_FLOATING_IP, key),
-            instance: Text::clone(&fip.uid),
+            instance: Text::clone(&fip.meta.uid),
         };
         let lease = ledger.lease(place);
         if lease.is_some_and(|lease| lease.held_by(&look.service.holder().identity)) {
@@ -202,7 +202,7 @@ fn adopt(look: &Look<'_>, fip: &Fip, key: LeaseKey) -> Request {
         key,
         holder: look.service.holder(),
         tenant: fip.project.clone(),
-        since: fip.created,
+        since: fip.meta.created,
         actor: Text::clone(&look.actor),
     })
 }
@@ -294,7 +294,7 @@ mod tests {
 
     fn fip(name: &str, address: &str, services: &[&str]) -> (Key, Arc<Fip>) {
         let mut fip = slim(FloatingIP::default());
-        fip.uid = "f".into();
+        fip.meta.uid = "f".into();
         fip.pool = "net".into();
         fip.project = Some(Tenant("p".into()));
         fip.status.ip_addr = address.into();

@@ -412,7 +412,10 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
     assert_eq!(heir(), fip(&ours, ""), "not seen yet");
     let taken_over = Key::new("c-abcde", "fip-abc12");
     let object = floating_ip::observe::Fip {
-        uid: "f".into(),
+        meta: crate::controller::meta::Meta {
+            uid: "f".into(),
+            ..Default::default()
+        },
         holder: Some(service.clone()),
         wanted: "10.7.0.1".into(),
         ..floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default())

@@ -2,22 +2,14 @@
 
 use std::sync::Arc;
 
-use fipd_core::{
-    Action, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request, Text, Timestamp,
-};
+use fipd_core::{Action, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request};
 
 use super::{super::kind::object_name, POOL_FINALIZER, Sources};
 use crate::{
     clock,
-    controller::{
-        Trouble,
-        merge::Says,
-        queue::Next,
-        site::Site,
-        store::{Key, Malformed, Seen},
-    },
+    controller::{Trouble, merge::Says, meta::Meta, queue::Next, site::Site, store::Key},
     ipam::IpamError,
-    systems::claims::pool::{kind::Kind, observe::Object, status::not_ready},
+    systems::claims::pool::{observe::Object, status::not_ready},
 };
 
 /// Why the pools of all objects are closed.
@@ -25,72 +17,25 @@ const OFF: &str = "pool-objects is off for this cluster";
 /// Holders that a condition names.
 const NAMED: usize = 5;
 
-/// An object that is being deleted.
-pub(super) struct Ending<'a> {
-    uid: &'a str,
-    finalizers: &'a [String],
-    since: Timestamp,
-    /// Where it fits its schema.
-    object: Option<&'a Object>,
-}
-
-impl<'a> Ending<'a> {
-    pub fn of(object: &'a Object) -> Self {
-        Self {
-            uid: &object.uid,
-            finalizers: &object.finalizers,
-            since: object.deleted,
-            object: Some(object),
-        }
-    }
-
-    pub fn malformed(object: &'a Malformed) -> Self {
-        Self {
-            uid: &object.uid,
-            finalizers: &object.finalizers,
-            since: object.deleted.unwrap_or_default(),
-            object: None,
-        }
-    }
-}
-
 impl Sources {
     /// `pool-objects` is off: nothing of fipd stays in the object.
     pub(super) async fn disown(
         &self,
         key: &Key,
-        seen: Option<Seen<Object>>,
+        meta: &Meta,
+        object: Option<&Object>,
     ) -> Result<Next, Trouble> {
-        let (uid, finalizers, object) = match seen {
-            None => {
-                self.written.lock().remove(key);
-                self.withdraw(key).await?;
-                return Ok(Next::Done);
-            }
-            Some(Seen::Malformed(object)) => {
-                (object.uid.as_str().into(), object.finalizers.clone(), None)
-            }
-            Some(Seen::Good(object)) if object.ours && self.kind == Kind::Pool => {
-                return Ok(Next::Done);
-            }
-            Some(Seen::Good(object)) => {
-                let shown = (!object.terminating).then(|| Arc::clone(&object));
-                (Text::clone(&object.uid), object.finalizers.clone(), shown)
-            }
-        };
         let pool = self.existing(key);
         if let Some(pool) = &pool {
-            close(&self.site, pool, OFF).await?;
+            close(&self.context.site, pool, OFF).await?;
         }
-        let target = self.target(key);
-        let drop = self
-            .remote
-            .drop_finalizer(&target, &uid, &finalizers, POOL_FINALIZER);
-        drop.await?;
+        self.context
+            .drop_finalizer(key, meta, POOL_FINALIZER)
+            .await?;
         match object.filter(|_| pool.is_some()) {
             Some(object) => {
                 let says = not_ready("Off", format!("{OFF}; addresses in use stay"));
-                self.show(key, &object, Some(says)).await
+                self.show(key, object, Some(says)).await
             }
             None => Ok(Next::Done),
         }
@@ -98,20 +43,21 @@ impl Sources {
 
     /// The object is being deleted. It goes with its pool, or before it where addresses are in use for too long; their leases
     /// stay, and the pool is removed with the last one.
-    pub(super) async fn finalize(&self, key: &Key, ending: &Ending<'_>) -> Result<Next, Trouble> {
-        if !ending.finalizers.iter().any(|one| one == POOL_FINALIZER) {
+    pub(super) async fn finalize(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        object: Option<&Object>,
+    ) -> Result<Next, Trouble> {
+        if !meta.has_finalizer(POOL_FINALIZER) {
             return Ok(Next::Done);
         }
         if let Some(pool) = self.withdraw(key).await? {
-            let says = self.site.ipam.read(|ledger| in_use(ledger, &pool));
-            let rest = self
-                .site
-                .session
-                .settings
-                .claims
-                .release_wait
-                .left(ending.since, clock::now());
-            let shown = match ending.object {
+            let site = &self.context.site;
+            let says = site.ipam.read(|ledger| in_use(ledger, &pool));
+            let wait = site.session.settings.claims.release_wait;
+            let rest = wait.left(meta.deleted.unwrap_or_default(), clock::now());
+            let shown = match object {
                 Some(object) => self.show(key, object, Some(says.clone())).await?,
                 None => Next::Done,
             };
@@ -121,29 +67,28 @@ impl Sources {
                     Next::Done | Next::Retry => Next::After(rest),
                 });
             }
-            self.leave_used(key, ending, &says).await?;
+            self.leave_used(key, meta, &says).await?;
         }
-        let target = self.target(key);
-        self.remote
-            .drop_finalizer(&target, ending.uid, ending.finalizers, POOL_FINALIZER)
+        self.context
+            .drop_finalizer(key, meta, POOL_FINALIZER)
             .await?;
         Ok(Next::Done)
     }
 
     /// Says what outlives the object.
-    async fn leave_used(&self, key: &Key, ending: &Ending<'_>, says: &Says) -> Result<(), Trouble> {
+    async fn leave_used(&self, key: &Key, meta: &Meta, says: &Says) -> Result<(), Trouble> {
         let note = format!(
             "the object goes before its pool, which is closed and is removed with its last lease: {}",
             says.message
         );
-        let what = format!("{} {}: {note}", self.kind.name(), object_name(key));
-        let actor = self.site.actor();
-        self.site
+        let what = format!("{} {}: {note}", self.context.kind.kind, object_name(key));
+        let actor = self.context.site.actor();
+        self.context
+            .site
             .ipam
             .note(Action::ClusterChanged, what, actor)
             .await?;
-        let reference = self.reference(key, ending.uid);
-        self.events.warning(&reference, "AddressesKept", note);
+        self.context.warn(key, &meta.uid, "AddressesKept", note);
         Ok(())
     }
 
@@ -154,14 +99,14 @@ impl Sources {
         };
         let delete = Request::DeletePool {
             pool: pool.id,
-            actor: self.site.actor(),
+            actor: self.context.site.actor(),
         };
-        match self.site.ipam.submit(delete).await {
+        match self.context.site.ipam.submit(delete).await {
             Ok(_) | Err(IpamError::Refused(Refusal::UnknownPool(_))) => return Ok(None),
             Err(IpamError::Refused(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        close(&self.site, &pool, "its object is deleted").await?;
+        close(&self.context.site, &pool, "its object is deleted").await?;
         Ok(Some(pool))
     }
 }

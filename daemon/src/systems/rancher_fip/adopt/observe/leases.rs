@@ -4,10 +4,10 @@ use fipd_core::{SigningKey, Text};
 use fipd_crds::labels::{API_SERVER_LEASE, MANAGER_LEASE};
 use k8s_openapi::api::coordination::v1::Lease;
 
-use super::{Looks, target};
+use super::Looks;
 use crate::{
     clusters::ClusterSession,
-    controller::client,
+    controller::{client, kind::LEASE},
     systems::rancher_fip::adopt::found::{BETWEEN_LOOKS, LOOKS_ALONE, LeaseSeen, LeaseState},
 };
 
@@ -25,7 +25,7 @@ impl Looks<'_> {
         let mut seen = Vec::new();
         let mut others = Vec::new();
         for (name, rival) in names {
-            let target = target("apis/coordination.k8s.io/v1", "leases", namespace, name);
+            let target = LEASE.named(namespace, name);
             let first = self.remote.get::<Lease>(&target).await;
             let state = first_look(first, me);
             if let LeaseState::Held { .. } = &state {

@@ -14,9 +14,10 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 
-use super::{Looks, target};
+use super::Looks;
 use crate::{
     config::ClusterManager,
+    controller::kind::{CONFIG_MAP, DEPLOYMENT, SECRET, VALIDATING_WEBHOOK_CONFIGURATION},
     systems::rancher_fip::adopt::{
         found::{DeploymentSeen, Looked, Webhook},
         guest_url::{self, GuestUrl},
@@ -27,16 +28,14 @@ use crate::{
 
 impl Looks<'_> {
     pub async fn webhook(&self) -> Looked<Option<Webhook>> {
-        let api = "apis/admissionregistration.k8s.io/v1";
-        let plural = "validatingwebhookconfigurations";
-        let target = target(api, plural, "", WEBHOOK_CONFIGURATION);
+        let target = VALIDATING_WEBHOOK_CONFIGURATION.named("", WEBHOOK_CONFIGURATION);
         let found: Option<ValidatingWebhookConfiguration> = self.get(&target).await?;
         Ok(found.map(|found| webhook(&found)))
     }
 
     /// Where guests are sent: by the ConfigMap, or by fipd's configuration where it is the cluster manager.
     pub async fn guest_url(&self, given: &ClusterManager) -> Looked<Option<GuestUrl>> {
-        let target = target("api/v1", "configmaps", self.namespace, CONFIG_NAME);
+        let target = CONFIG_MAP.named(self.namespace, CONFIG_NAME);
         let found: Option<ConfigMap> = match self.get(&target).await {
             Ok(found) => found,
             Err(why) => return Err(format!("ConfigMap {}/{CONFIG_NAME}: {why}", self.namespace)),
@@ -56,7 +55,7 @@ impl Looks<'_> {
             } else {
                 self.namespace
             };
-            let target = target("apis/apps/v1", "deployments", namespace, name);
+            let target = DEPLOYMENT.named(namespace, name);
             let found: Option<Deployment> = self.get(&target).await?;
             let replicas = found.map(|found| found.spec.replicas.unwrap_or(1));
             all.extend(replicas.map(|replicas| DeploymentSeen {
@@ -71,7 +70,7 @@ impl Looks<'_> {
 
     /// The certificate of the original webhook, which nothing needs any more. Its CertificateSigningRequest goes by itself.
     pub async fn remains(&self) -> Vec<Looked<String>> {
-        let target = target("api/v1", "secrets", APP_NAMESPACE, WEBHOOK_TLS_SECRET);
+        let target = SECRET.named(APP_NAMESPACE, WEBHOOK_TLS_SECRET);
         let shown = format!("Secret {APP_NAMESPACE}/{WEBHOOK_TLS_SECRET}");
         let found: Looked<Option<Secret>> = self.get(&target).await;
         let found = found.map(|found| found.map(|_| shown));
@@ -80,7 +79,7 @@ impl Looks<'_> {
 
     /// The key that signs the original's tokens, as it is in its Secret.
     pub async fn key(&self) -> Looked<Option<Result<KeyBytes, key::WrongKey>>> {
-        let target = target("api/v1", "secrets", APP_NAMESPACE, JWT_SECRET);
+        let target = SECRET.named(APP_NAMESPACE, JWT_SECRET);
         let found: Option<Secret> = self.get(&target).await?;
         Ok(found.map(|found| {
             let data = found.data.unwrap_or_default();

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     clock,
     clusters::{adoption::Inventory, testing},
-    controller::{client::Remote, events::Events, queue::Queue},
+    controller::{client::Remote, events::Events, meta::Meta},
     ipam::Ipam,
     systems::rancher_fip::{
         Site,
@@ -77,13 +77,8 @@ impl Bench {
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let inventory = FloatingIpInventory::new(Arc::clone(&site), Arc::clone(&rancher));
-        let fips = FloatingIps::new(
-            site,
-            Arc::clone(&rancher),
-            data,
-            Arc::new(events),
-            Queue::new(),
-        );
+        let context = data.context(FLOATING_IP, &site, &Arc::new(events), &data.fips);
+        let fips = FloatingIps::new(context, Arc::clone(&rancher), data);
         let bench = Self {
             _dir: dir,
             ipam,
@@ -94,7 +89,7 @@ impl Bench {
         };
         let adopt = Adopt {
             key: place(),
-            holder: bench.fips.holder(&key(), &"f".into()),
+            holder: bench.fips.context.holder(&key(), &"f".into()),
             tenant: Some(Tenant("p-1".into())),
             since: fipd_core::Timestamp(1),
             actor: "test".into(),
@@ -107,9 +102,12 @@ impl Bench {
     /// Deletes the object, which is for Service `shop/web` of this cluster.
     async fn delete(&self, cluster: &str) {
         let fip = Fip {
-            uid: "f".into(),
-            terminating: true,
-            finalizers: vec![FINALIZER.into()],
+            meta: Meta {
+                uid: "f".into(),
+                deleted: Some(fipd_core::Timestamp(1)),
+                finalizers: vec![FINALIZER.into()],
+                ..Meta::default()
+            },
             cluster: Some(cluster.into()),
             services: vec![Assignee {
                 service_namespace: "shop".into(),
@@ -227,7 +225,7 @@ async fn an_address_that_its_cluster_does_not_show_is_free() {
 #[tokio::test]
 async fn an_object_that_loses_its_finalizer_leaves_the_address_to_its_project_alone() {
     let bench = Bench::new().await;
-    let gone = bench.fips.holder(&key(), &"f".into());
+    let gone = bench.fips.context.holder(&key(), &"f".into());
     let shows = |project: &str| Shows {
         listed: Some(web()),
         project: Some(Tenant(project.into())),

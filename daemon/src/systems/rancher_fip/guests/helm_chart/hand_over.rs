@@ -12,7 +12,10 @@ use super::{
     refused, target_of,
 };
 use crate::{
-    controller::client::{CallError, Patch},
+    controller::{
+        client::{CallError, Patch},
+        kind::SECRET,
+    },
     helm::{HelmError, OWNER, OWNER_LABEL},
     systems::rancher_fip::guests::{
         apply,
@@ -86,7 +89,7 @@ impl Guest<'_> {
             // helm-controller keeps off, and somebody uninstalled it: nothing is left to be anybody's.
             return Ok(());
         };
-        let secret = apply::core("secrets", namespace, secret);
+        let secret = SECRET.named(namespace, secret);
         let mark = json!({ "metadata": { "uid": uid, "labels": labels } });
         self.remote.patch(&secret, Patch::Merge, &mark).await
     }

@@ -30,12 +30,20 @@ use super::{
 };
 use crate::{
     clock,
-    controller::client::{CallError, Remote, Target},
+    controller::{
+        client::{CallError, Remote, Target},
+        kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
+    },
     helm::{self, HelmError, Noted, Release as Wanted, SECRET_TYPE, Stored, Why},
 };
 use crossing::Keep;
 use plan::Whose;
 use standing::{Newest, Standing};
+
+const API: &str = "apis/helm.cattle.io/v1";
+
+pub const HELM_CHART: Kind = Kind::namespaced(API, "helmcharts", "HelmChart");
+const HELM_CHART_CONFIG: Kind = Kind::namespaced(API, "helmchartconfigs", "HelmChartConfig");
 
 /// Where helm-controllers look.
 const NAMESPACE: &str = "kube-system";
@@ -59,7 +67,7 @@ pub enum Settled {
 
 impl HelmCharts {
     pub async fn list(remote: &Remote) -> Result<Self, CallError> {
-        let all = match remote.list(&target("", ""), "").await {
+        let all = match remote.list(&HELM_CHART.all(), "").await {
             Ok(all) => all,
             Err(CallError::NotFound(_)) => return Ok(Self(None)),
             Err(error) => return Err(error),
@@ -273,10 +281,8 @@ impl Guest<'_> {
         if !job.is_some_and(|job| standing::is_newer(job, chart)) {
             return Ok(false);
         }
-        let config = Target {
-            plural: "helmchartconfigs",
-            ..target_of(chart)
-        };
+        let config =
+            HELM_CHART_CONFIG.named(&chart.namespace().unwrap_or_default(), &chart.name_any());
         Ok(self.remote.get::<IgnoredAny>(&config).await?.is_some())
     }
 
@@ -292,7 +298,7 @@ impl Guest<'_> {
         let Some((name, _)) = newest(&all).and_then(plan::identity) else {
             return Ok(None);
         };
-        let target = apply::core("secrets", &release.namespace, name);
+        let target = SECRET.named(&release.namespace, name);
         let secret: Option<Value> = self
             .remote
             .get(&target)
@@ -325,17 +331,12 @@ impl Guest<'_> {
         let (cluster, name) = (&self.name, &release.name);
         let description = &revision.stored.description;
         tracing::info!(%cluster, release = %name, secret = %revision.name, %description, "the revision failed, and is removed so that helm-controller tries again");
-        let secret = apply::core("secrets", &release.namespace, &revision.name);
+        let secret = SECRET.named(&release.namespace, &revision.name);
         self.remote.delete(&secret, &revision.uid).await
     }
 
     async fn policy(&self) -> Result<&'static str, CallError> {
-        let crd = Target {
-            api: "apis/apiextensions.k8s.io/v1",
-            plural: "customresourcedefinitions",
-            namespace: String::new(),
-            name: "helmcharts.helm.cattle.io".to_owned(),
-        };
+        let crd = CUSTOM_RESOURCE_DEFINITION.named("", "helmcharts.helm.cattle.io");
         match self.remote.get::<Value>(&crd).await {
             Ok(crd) => Ok(plan::policy(crd.as_ref())),
             // Whoever may not read it gets what every helm-controller knows.
@@ -359,7 +360,10 @@ impl Guest<'_> {
             "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels },
             "spec": spec_of(release, policy)?,
         });
-        let made = self.remote.create(&target(NAMESPACE, name), &object).await;
+        let made = self
+            .remote
+            .create(&HELM_CHART.named(NAMESPACE, name), &object)
+            .await;
         made.map_err(|error| refused(name, &error))?;
         tracing::info!(cluster = self.name, release = name, "made a HelmChart");
         Ok(Settled::NotYet)
@@ -370,12 +374,7 @@ impl Guest<'_> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(None);
         };
-        let target = Target {
-            api: "apis/batch/v1",
-            plural: "jobs",
-            namespace: chart.namespace().unwrap_or_default(),
-            name: name.clone(),
-        };
+        let target = JOB.named(&chart.namespace().unwrap_or_default(), name);
         self.remote.get(&target).await
     }
 
@@ -429,15 +428,6 @@ fn refused(name: &str, error: &CallError) -> ChartError {
     }
 }
 
-fn target(namespace: &str, name: &str) -> Target {
-    Target {
-        api: "apis/helm.cattle.io/v1",
-        plural: "helmcharts",
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
-}
-
 fn target_of(chart: &HelmChart) -> Target {
-    target(&chart.namespace().unwrap_or_default(), &chart.name_any())
+    HELM_CHART.named(&chart.namespace().unwrap_or_default(), &chart.name_any())
 }

@@ -10,7 +10,7 @@ use fipd_crds::helm_chart::HelmChart;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 
 use crate::{
-    controller::{client::MANAGER, store::created},
+    controller::{client::MANAGER, meta::created},
     helm::{Phase, Stored},
 };
 

@@ -4,11 +4,10 @@ use kube::core::ObjectMeta;
 use tokio_util::sync::CancellationToken;
 
 use super::{testing::crossed, *};
-use crate::helm::{OWNER, OWNER_LABEL};
 use crate::{
     config,
     controller::client::testing::{Asked, canned},
-    helm::{Helm, secret, testing::release},
+    helm::{Helm, OWNER, OWNER_LABEL, secret, testing::release},
 };
 
 type Answer = (&'static str, u16, &'static str);

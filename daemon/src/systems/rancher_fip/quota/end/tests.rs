@@ -10,6 +10,7 @@ use crate::{
         Site,
         clusters::RancherCluster,
         floating_ip::observe::slim,
+        kinds::QUOTA,
         names::ServiceRef,
         rancher::{Data, Rancher, Ranchers},
         sample::{Shows, connect},
@@ -37,7 +38,8 @@ impl Bench {
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let rancher = Ranchers::default().get("x");
-        let quotas = Quotas::new(site, Arc::clone(&rancher), data, Arc::new(events));
+        let context = data.context(QUOTA, &site, &Arc::new(events), &data.quotas);
+        let quotas = Quotas::new(context, Arc::clone(&rancher), data);
         Self {
             _dir: dir,
             rancher,
@@ -127,17 +129,14 @@ async fn a_quota_does_not_wait_for_a_cluster_that_is_down_or_gone() {
 #[tokio::test]
 async fn what_outlives_a_quota_is_in_the_audit_log() {
     let bench = Bench::new().await;
-    let finalizers = [QUOTA_CLEANUP.to_owned()];
-    let ending = Ending {
-        uid: "u",
-        finalizers: &finalizers,
-        since: Timestamp(SINCE),
+    let meta = Meta {
+        uid: "u".into(),
+        finalizers: vec![QUOTA_CLEANUP.to_owned()],
+        deleted: Some(Timestamp(SINCE)),
+        ..Meta::default()
     };
     let key = Key::new("", "p-1");
-    let left = bench
-        .quotas
-        .leave_used(&key, &ending, None, &[used()])
-        .await;
+    let left = bench.quotas.leave_used(&key, &meta, None, &[used()]).await;
     left.expect("a note");
     let page = bench.ipam.reader().audit_page(None, 10);
     let text = format!("{page:?}");

@@ -150,7 +150,7 @@ fn defect_06_an_unused_address_of_another_pool_is_not_taken() {
     let (code, text) = message(decided(&fixed, std::slice::from_ref(&kept)));
     assert!(code == 500 && text.contains("denied the request") && text.contains("in pool net"));
     let mut going = kept.clone();
-    going.fip.terminating = true;
+    going.fip.meta.deleted = Some(fipd_core::Timestamp(1));
     let mut waits = kept;
     // It shows an address, but the address book has given it none.
     waits.held = false;

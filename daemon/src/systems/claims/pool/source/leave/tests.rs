@@ -1,12 +1,13 @@
 use std::time::Duration;
 
-use fipd_core::{AddressSpec, Adopt, Holder, LeaseKey, NetworkId, System};
+use fipd_core::{AddressSpec, Adopt, Holder, LeaseKey, NetworkId, System, Timestamp};
 
 use super::*;
 use crate::{
     clusters::testing,
-    controller::{client::testing::canned, events::Events, store::Objects},
+    controller::{client::testing::canned, context::Context, events::Events, store::Objects},
     ipam::Ipam,
+    systems::claims::names::NAMESPACED_POOL,
 };
 
 async fn unused(
@@ -58,17 +59,18 @@ async fn a_pool_object_goes_after_ten_minutes_and_its_leases_stay() {
     let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
     let (remote, asked) = canned(&[("PATCH", 200, "{}")]);
     let (events, objects) = (Arc::new(events), Objects::new());
-    let sources = Sources::new(site, remote, events, Kind::Namespaced, objects);
+    let context = Context::new(NAMESPACED_POOL, site, remote, events, objects);
+    let sources = Sources::new(context);
     let key = Key::new("one", "mine");
     let end = async |seconds: u64| {
         let since = clock::now().0.saturating_sub(seconds * 1000);
-        let object = Malformed {
-            uid: "u".to_owned(),
-            error: String::new(),
+        let meta = Meta {
+            uid: "u".into(),
             deleted: Some(Timestamp(since)),
             finalizers: vec![POOL_FINALIZER.to_owned()],
+            ..Meta::default()
         };
-        let next = sources.finalize(&key, &Ending::malformed(&object)).await;
+        let next = sources.finalize(&key, &meta, None).await;
         next.expect("an answer")
     };
     let next = end(590).await;

@@ -1,0 +1,200 @@
+//! What every controller has for the objects of its kind.
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+
+use fipd_core::{Holder, Identity, Text};
+use k8s_openapi::api::core::v1::ObjectReference;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Trouble,
+    client::{Patch, Remote},
+    events::Events,
+    kind::Kind,
+    merge::change,
+    meta::Meta,
+    queue::{Next, Queue},
+    site::Site,
+    store::{Key, MALFORMED, Malformed, Objects},
+    waiters::Wakes,
+};
+
+/// The status of an object is written at most once in this time; the latest wins.
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
+
+/// The objects of one kind of a cluster, and the means to work on them.
+pub struct Context<V> {
+    pub kind: Kind,
+    pub site: Arc<Site>,
+    pub remote: Remote,
+    pub events: Arc<Events>,
+    pub objects: Arc<Objects<V>>,
+    pub queue: Arc<Queue<Key>>,
+    /// Objects that wait for a change of the address book.
+    pub waiters: Wakes,
+    /// When the status of each object was written last.
+    written: Mutex<BTreeMap<Key, Instant>>,
+}
+
+impl<V: PartialEq + Debug> Context<V> {
+    pub fn new(
+        kind: Kind,
+        site: Arc<Site>,
+        remote: Remote,
+        events: Arc<Events>,
+        objects: Arc<Objects<V>>,
+    ) -> Self {
+        Self {
+            kind,
+            waiters: Wakes::new(site.system.clone(), site.id.clone(), kind.kind),
+            site,
+            remote,
+            events,
+            objects,
+            queue: Queue::new(),
+            written: Mutex::default(),
+        }
+    }
+
+    /// Queues by an existing queue.
+    #[must_use]
+    pub fn with_queue(self, queue: Arc<Queue<Key>>) -> Self {
+        Self { queue, ..self }
+    }
+
+    /// Queues all objects.
+    pub fn queue_all(&self) {
+        let keys = self.objects.keys().into_iter();
+        keys.for_each(|key| self.queue.add(key));
+    }
+
+    /// Queues an object whose status may have to change, once it may be written again.
+    pub fn queue_status(&self, key: Key) {
+        let pause = self.status_pause(&key);
+        if pause.is_zero() {
+            self.queue.add(key);
+        } else {
+            self.queue.add_after(key, pause);
+        }
+    }
+
+    /// The same for all objects.
+    pub fn queue_every_status(&self) {
+        let keys = self.objects.keys().into_iter();
+        keys.for_each(|key| self.queue_status(key));
+    }
+
+    /// What to do first where the status must still rest.
+    pub fn status_rests(&self, key: &Key) -> Option<Next> {
+        let pause = self.status_pause(key);
+        (!pause.is_zero()).then_some(Next::After(pause))
+    }
+
+    /// How long the status of an object must rest.
+    fn status_pause(&self, key: &Key) -> Duration {
+        let written = self.written.lock().get(key).copied();
+        written.map_or(Duration::ZERO, |at| {
+            STATUS_PAUSE.saturating_sub(at.elapsed())
+        })
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, key: &Key) {
+        self.written.lock().remove(key);
+    }
+
+    /// Who the object is in the address book.
+    pub fn identity(&self, key: &Key) -> Identity {
+        Identity {
+            system: self.site.system.clone(),
+            cluster: Some(self.site.id.clone()),
+            kind: self.kind.kind.into(),
+            namespace: Text::clone(&key.namespace),
+            name: Text::clone(&key.name),
+            interface: "".into(),
+        }
+    }
+
+    /// The same of the object with this UID.
+    pub fn holder(&self, key: &Key, uid: &Text) -> Holder {
+        Holder {
+            identity: self.identity(key),
+            instance: Text::clone(uid),
+        }
+    }
+
+    /// What Events of the object are about.
+    pub fn reference(&self, key: &Key, uid: &str) -> ObjectReference {
+        self.kind.reference(key, uid)
+    }
+
+    pub fn warn(&self, key: &Key, uid: &str, reason: &'static str, note: impl Into<String>) {
+        self.events.warning(&self.reference(key, uid), reason, note);
+    }
+
+    pub fn note(&self, key: &Key, uid: &str, reason: &'static str, note: impl Into<String>) {
+        self.events.normal(&self.reference(key, uid), reason, note);
+    }
+
+    /// Says of an object that it does not fit its schema.
+    pub fn warn_malformed(&self, key: &Key, object: &Malformed) {
+        self.warn(key, &object.meta.uid, MALFORMED, object.note());
+    }
+
+    /// Adds the finalizer, where the object has it not; the object as it is then.
+    pub async fn add_finalizer(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        finalizer: &str,
+    ) -> Result<Option<Value>, Trouble> {
+        if meta.has_finalizer(finalizer) {
+            return Ok(None);
+        }
+        // A merge patch replaces the whole list, so it must be the list that was read.
+        let mut finalizers = meta.finalizers.clone();
+        finalizers.push(finalizer.to_owned());
+        let patch = json!({ "metadata": {
+            "uid": &*meta.uid, "resourceVersion": meta.version, "finalizers": finalizers,
+        } });
+        let target = self.kind.target(key);
+        let now = self.remote.patch_seen(&target, Patch::Merge, &patch);
+        Ok(Some(now.await?))
+    }
+
+    /// Takes the finalizer off the object with this UID.
+    pub async fn drop_finalizer(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        finalizer: &str,
+    ) -> Result<(), Trouble> {
+        let target = self.kind.target(key);
+        let (uid, finalizers) = (&meta.uid, &meta.finalizers);
+        let drop = self
+            .remote
+            .drop_finalizer(&target, uid, finalizers, finalizer);
+        Ok(drop.await?)
+    }
+
+    /// Writes what differs of the status.
+    pub async fn write_status<S: Serialize>(
+        &self,
+        key: &Key,
+        uid: &str,
+        (before, after): (&S, &S),
+    ) -> Result<(), Trouble> {
+        let patch = change(before, after).map_err(|error| Trouble::internal(error.to_string()))?;
+        let Some(patch) = patch else {
+            return Ok(());
+        };
+        self.written.lock().insert(key.clone(), Instant::now());
+        let body = json!({ "metadata": { "uid": uid }, "status": patch });
+        let target = self.kind.target(key);
+        let write = self.remote.patch_status(&target, Patch::Merge, &body);
+        Ok(write.await?)
+    }
+}

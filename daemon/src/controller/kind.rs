@@ -1,0 +1,151 @@
+//! A kind of objects as the API server names it, and the objects of it.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::{client::Target, store::Key};
+
+/// A kind in one version of its API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// `api/v1` or `apis/GROUP/VERSION`.
+    pub api: &'static str,
+    pub plural: &'static str,
+    pub kind: &'static str,
+    pub namespaced: bool,
+}
+
+pub const ENDPOINTS: Kind = Kind::namespaced("api/v1", "endpoints", "Endpoints");
+pub const CONFIG_MAP: Kind = Kind::namespaced("api/v1", "configmaps", "ConfigMap");
+pub const NAMESPACE: Kind = Kind::cluster("api/v1", "namespaces", "Namespace");
+pub const SECRET: Kind = Kind::namespaced("api/v1", "secrets", "Secret");
+pub const SERVICE: Kind = Kind::namespaced("api/v1", "services", "Service");
+pub const SERVICE_ACCOUNT: Kind = Kind::namespaced("api/v1", "serviceaccounts", "ServiceAccount");
+pub const DAEMON_SET: Kind = Kind::namespaced("apis/apps/v1", "daemonsets", "DaemonSet");
+pub const DEPLOYMENT: Kind = Kind::namespaced("apis/apps/v1", "deployments", "Deployment");
+pub const JOB: Kind = Kind::namespaced("apis/batch/v1", "jobs", "Job");
+pub const LEASE: Kind = Kind::namespaced("apis/coordination.k8s.io/v1", "leases", "Lease");
+pub const ENDPOINT_SLICE: Kind = Kind::namespaced(
+    "apis/discovery.k8s.io/v1",
+    "endpointslices",
+    "EndpointSlice",
+);
+pub const INGRESS: Kind = Kind::namespaced("apis/networking.k8s.io/v1", "ingresses", "Ingress");
+pub const CLUSTER_ROLE_BINDING: Kind = Kind::cluster(
+    "apis/rbac.authorization.k8s.io/v1",
+    "clusterrolebindings",
+    "ClusterRoleBinding",
+);
+pub const CUSTOM_RESOURCE_DEFINITION: Kind = Kind::cluster(
+    "apis/apiextensions.k8s.io/v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+);
+pub const VALIDATING_WEBHOOK_CONFIGURATION: Kind = Kind::cluster(
+    "apis/admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+);
+
+impl Kind {
+    pub const fn cluster(api: &'static str, plural: &'static str, kind: &'static str) -> Self {
+        Self {
+            api,
+            plural,
+            kind,
+            namespaced: false,
+        }
+    }
+
+    pub const fn namespaced(api: &'static str, plural: &'static str, kind: &'static str) -> Self {
+        Self {
+            namespaced: true,
+            ..Self::cluster(api, plural, kind)
+        }
+    }
+
+    /// `v1` or `GROUP/VERSION`.
+    pub fn api_version(self) -> &'static str {
+        let (_, version) = self.api.split_once('/').unwrap_or_default();
+        version
+    }
+
+    /// The API group; empty for the core one.
+    pub fn group(self) -> &'static str {
+        let (group, _) = self.api_version().split_once('/').unwrap_or_default();
+        group
+    }
+
+    /// The object with this key.
+    pub fn target(self, key: &Key) -> Target {
+        self.named(&key.namespace, &key.name)
+    }
+
+    /// The object of this name; `namespace` is empty for cluster-scoped kinds.
+    pub fn named(self, namespace: &str, name: &str) -> Target {
+        Target {
+            api: self.api,
+            plural: self.plural,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// All objects of a namespace.
+    pub fn all_in(self, namespace: &str) -> Target {
+        self.named(namespace, "")
+    }
+
+    /// All objects of the cluster.
+    pub fn all(self) -> Target {
+        self.named("", "")
+    }
+
+    /// What Events of the object are about.
+    pub fn reference(self, key: &Key, uid: &str) -> ObjectReference {
+        let namespace = Some(key.namespace.to_string());
+        ObjectReference {
+            api_version: Some(self.api_version().to_owned()),
+            kind: Some(self.kind.to_owned()),
+            namespace: namespace.filter(|namespace| !namespace.is_empty()),
+            name: Some(key.name.to_string()),
+            uid: Some(uid.to_owned()).filter(|uid| !uid.is_empty()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_name_the_version_of_the_api() {
+        let object = SECRET.reference(&Key::new("ns", "a"), "u");
+        assert_eq!(object.api_version.as_deref(), Some("v1"));
+        assert_eq!(object.namespace.as_deref(), Some("ns"));
+        let object = CLUSTER_ROLE_BINDING.reference(&Key::new("", "a"), "");
+        let version = object.api_version.as_deref();
+        assert_eq!(version, Some("rbac.authorization.k8s.io/v1"));
+        assert_eq!((object.namespace, object.uid), (None, None));
+        assert_eq!(SECRET.group(), "");
+        assert_eq!(LEASE.group(), "coordination.k8s.io");
+    }
+
+    #[test]
+    fn a_target_is_one_object_or_all_of_a_namespace_or_of_the_cluster() {
+        let paths = [
+            LEASE.target(&Key::new("ns", "a")).path(),
+            LEASE.all_in("ns").path(),
+            LEASE.all().path(),
+        ];
+        let leases = "/apis/coordination.k8s.io/v1";
+        assert_eq!(
+            paths,
+            [
+                format!("{leases}/namespaces/ns/leases/a"),
+                format!("{leases}/namespaces/ns/leases"),
+                format!("{leases}/leases"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! What the API server keeps beside every object, as far as controllers use it.
+
+use std::fmt::Debug;
+
+use fipd_core::{Text, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+/// The metadata of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    pub uid: Text,
+    pub version: String,
+    pub generation: Option<i64>,
+    pub created: Timestamp,
+    /// Since when it is being deleted.
+    pub deleted: Option<Timestamp>,
+    pub finalizers: Vec<String>,
+}
+
+impl Meta {
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self {
+            uid: meta.uid.as_deref().unwrap_or_default().into(),
+            version: meta.resource_version.clone().unwrap_or_default(),
+            generation: meta.generation,
+            created: created(meta.creation_timestamp.as_ref()),
+            deleted: (meta.deletion_timestamp.as_ref()).map(|at| created(Some(at))),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+        }
+    }
+
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|one| one == finalizer)
+    }
+}
+
+/// What a controller keeps of its objects.
+pub trait View: PartialEq + Debug + Send + Sync + 'static {
+    fn meta(&self) -> Meta;
+}
+
+/// The time an object was made.
+pub fn created(time: Option<&Time>) -> Timestamp {
+    Timestamp(
+        time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok())
+            .unwrap_or_default(),
+    )
+}

@@ -1,0 +1,275 @@
+//! The loop of a controller: from the objects of a kind and changes of the address book to one reconcile of each object.
+
+use std::sync::Arc;
+
+use fipd_core::Ledger;
+use tokio::task::JoinSet;
+
+use super::{
+    Trouble,
+    context::Context,
+    meta::{Meta, View},
+    queue::{self, Next},
+    store::{Key, Malformed, Seen},
+    waiters::{self, News},
+};
+use crate::metrics::reconcile::counted;
+
+/// What brings the objects of one kind of a cluster up to date.
+pub trait Controller: Send + Sync + 'static {
+    type View: View;
+
+    /// The label `controller` of `fipd_reconcile_*`.
+    const METRIC: &'static str;
+    /// Reconciles at once.
+    const WORKERS: usize;
+
+    fn context(&self) -> &Context<Self::View>;
+
+    /// Queues the objects that a change of the address book concerns.
+    fn affected(&self, ledger: &Ledger, news: &News<'_>);
+
+    /// Brings an object up to date; `None`: there is no such object, or no longer.
+    fn reconcile(
+        &self,
+        key: &Key,
+        object: Option<Arc<Self::View>>,
+    ) -> impl Future<Output = Result<Next, Trouble>> + Send;
+
+    /// The object is being deleted; `object` is `None` where it does not fit its schema.
+    fn release(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        object: Option<Arc<Self::View>>,
+    ) -> impl Future<Output = Result<Next, Trouble>> + Send;
+
+    /// The object does not fit its schema, and is not being deleted.
+    fn malformed(
+        &self,
+        key: &Key,
+        object: &Malformed,
+    ) -> impl Future<Output = Result<Next, Trouble>> + Send {
+        self.context().warn_malformed(key, object);
+        std::future::ready(Ok(Next::Done))
+    }
+}
+
+/// Works on the queue, once the objects are known, until the session ends.
+pub fn work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
+    let context = controller.context();
+    let (queue, objects) = (Arc::clone(&context.queue), Arc::clone(&context.objects));
+    let (cancel, worker) = (context.site.cancel(), Arc::clone(controller));
+    let step = counted(&context.site.system, C::METRIC, move |key| {
+        one(Arc::clone(&worker), key)
+    });
+    tasks.spawn(async move {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = objects.completed() => {}
+        }
+        queue::run(queue, C::WORKERS, cancel, step).await;
+    });
+}
+
+/// The same, and queues what changes of the address book concern.
+pub fn follow_and_work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
+    let (site, follower) = (&controller.context().site, Arc::clone(controller));
+    tasks.spawn(waiters::listen(
+        site.ipam.clone(),
+        site.cancel(),
+        move |ledger, news| follower.affected(ledger, news),
+    ));
+    work(controller, tasks);
+}
+
+async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
+    let context = controller.context();
+    let done = match context.objects.seen(&key) {
+        None => controller.reconcile(&key, None).await,
+        Some(Seen::Malformed(object)) if object.meta.deleted.is_some() => {
+            controller.release(&key, &object.meta, None).await
+        }
+        Some(Seen::Malformed(object)) => controller.malformed(&key, &object).await,
+        Some(Seen::Good(object)) => {
+            let meta = object.meta();
+            match meta.deleted {
+                Some(_) => controller.release(&key, &meta, Some(object)).await,
+                None => controller.reconcile(&key, Some(object)).await,
+            }
+        }
+    };
+    done.unwrap_or_else(|trouble| trouble.next(context.kind.kind, &key))
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{System, Timestamp};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{
+        clock,
+        clusters::testing,
+        controller::{
+            client::testing::canned, events::Events, kind::SECRET, site::Site, store::Objects,
+        },
+        ipam::Ipam,
+    };
+
+    #[derive(Debug, PartialEq)]
+    struct Thing(Meta);
+
+    impl View for Thing {
+        fn meta(&self) -> Meta {
+            self.0.clone()
+        }
+    }
+
+    /// Notes what it is asked for.
+    struct Notes {
+        context: Context<Thing>,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Controller for Notes {
+        type View = Thing;
+
+        const METRIC: &'static str = "thing";
+        const WORKERS: usize = 1;
+
+        fn context(&self) -> &Context<Thing> {
+            &self.context
+        }
+
+        fn affected(&self, _: &Ledger, _: &News<'_>) {}
+
+        async fn reconcile(&self, key: &Key, thing: Option<Arc<Thing>>) -> Result<Next, Trouble> {
+            let there = thing.is_some();
+            self.asked
+                .lock()
+                .push(format!("reconcile {} {there}", key.name));
+            Ok(Next::Done)
+        }
+
+        async fn release(
+            &self,
+            key: &Key,
+            meta: &Meta,
+            thing: Option<Arc<Thing>>,
+        ) -> Result<Next, Trouble> {
+            let (uid, there) = (&meta.uid, thing.is_some());
+            self.asked
+                .lock()
+                .push(format!("release {} {uid} {there}", key.name));
+            Err(Trouble::internal("a defect"))
+        }
+    }
+
+    async fn unused(
+        _: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<kube::client::Body>, std::convert::Infallible> {
+        std::future::pending().await
+    }
+
+    #[tokio::test]
+    async fn objects_that_are_deleted_are_released_and_malformed_ones_stay() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let session = testing::session(client, &ipam).await;
+        let site = Arc::new(Site::new(session, System::claims()));
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let (remote, _) = canned(&[]);
+        let context = Context::new(SECRET, site, remote, Arc::new(events), Objects::new());
+        let notes = Arc::new(Notes {
+            context,
+            asked: Mutex::default(),
+        });
+        let meta = |deleted: bool| Meta {
+            uid: "u".into(),
+            deleted: deleted.then_some(Timestamp(1)),
+            ..Meta::default()
+        };
+        let objects = &notes.context.objects;
+        let malformed = |deleted| {
+            let error = "no object".to_owned();
+            let meta = meta(deleted);
+            Seen::Malformed(Arc::new(Malformed { meta, error }))
+        };
+        let key = |name: &str| Key::new("ns", name);
+        objects.set(&key("good"), Thing(meta(false)));
+        objects.set(&key("ending"), Thing(meta(true)));
+        for (name, deleted) in [("bad", false), ("bad-ending", true)] {
+            let put = objects.put(&key(name), Some(malformed(deleted)));
+            assert!(put.expect("memory"));
+        }
+        let mut all = Vec::new();
+        for name in ["gone", "good", "ending", "bad", "bad-ending"] {
+            all.push(one(Arc::clone(&notes), key(name)).await);
+        }
+        assert_eq!(
+            all,
+            [Next::Done, Next::Done, Next::Retry, Next::Done, Next::Retry]
+        );
+        assert_eq!(
+            *notes.asked.lock(),
+            [
+                "reconcile gone false",
+                "reconcile good true",
+                "release ending u true",
+                "release bad-ending u false",
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_is_written_once_in_a_second_and_the_finalizer_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let session = testing::session(client, &ipam).await;
+        let site = Arc::new(Site::new(session, System::claims()));
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let (remote, asked) = canned(&[("PATCH", 200, "{}"), ("PATCH", 200, "{}")]);
+        let objects = Objects::<Thing>::new();
+        let context = Context::new(SECRET, site, remote, Arc::new(events), objects);
+        let key = Key::new("ns", "a");
+        assert_eq!(context.status_rests(&key), None);
+        for _ in 0..2 {
+            let write = context.write_status(&key, "u", (&[1], &[1]));
+            write.await.expect("nothing to write");
+        }
+        assert!(asked.lock().is_empty() && context.status_rests(&key).is_none());
+        let write = context.write_status(&key, "u", (&[1], &[2]));
+        write.await.expect("an answer");
+        assert!(matches!(context.status_rests(&key), Some(Next::After(_))));
+        context.queue_status(key.clone());
+        assert!(matches!(context.queue.take(), Err(Some(_))), "not yet");
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        assert_eq!(context.status_rests(&key), None);
+        let mut meta = Meta {
+            uid: "u".into(),
+            version: "7".into(),
+            finalizers: vec!["other".into()],
+            ..Meta::default()
+        };
+        let add = context.add_finalizer(&key, &meta, "ours");
+        assert!(add.await.expect("an answer").is_some());
+        meta.finalizers.push("ours".into());
+        let add = context.add_finalizer(&key, &meta, "ours");
+        assert!(add.await.expect("an answer").is_none());
+        let bodies: Vec<_> = asked.lock().iter().map(|one| one.body.clone()).collect();
+        assert_eq!(
+            bodies,
+            [
+                serde_json::json!({ "metadata": { "uid": "u" }, "status": [2] }),
+                serde_json::json!({ "metadata": {
+                    "uid": "u", "resourceVersion": "7", "finalizers": ["other", "ours"],
+                } }),
+            ]
+        );
+    }
+}
