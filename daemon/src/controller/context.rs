@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 use fipd_core::{Holder, Identity, Text};
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
@@ -145,12 +148,12 @@ impl<V: PartialEq + Debug> Context<V> {
     }
 
     /// Adds the finalizer, where the object has it not; the object as it is then.
-    pub async fn add_finalizer(
+    pub async fn add_finalizer<T: DeserializeOwned>(
         &self,
         key: &Key,
         meta: &Meta,
         finalizer: &str,
-    ) -> Result<Option<Value>, Trouble> {
+    ) -> Result<Option<T>, Trouble> {
         if meta.has_finalizer(finalizer) {
             return Ok(None);
         }
@@ -185,16 +188,27 @@ impl<V: PartialEq + Debug> Context<V> {
         &self,
         key: &Key,
         uid: &str,
-        (before, after): (&S, &S),
+        change: (&S, &S),
     ) -> Result<(), Trouble> {
+        let write = self.write_status_seen::<S, IgnoredAny>(key, uid, change);
+        write.await.map(drop)
+    }
+
+    /// The same; the object as it is then, where anything differed.
+    pub async fn write_status_seen<S: Serialize, T: DeserializeOwned>(
+        &self,
+        key: &Key,
+        uid: &str,
+        (before, after): (&S, &S),
+    ) -> Result<Option<T>, Trouble> {
         let patch = change(before, after).map_err(|error| Trouble::internal(error.to_string()))?;
         let Some(patch) = patch else {
-            return Ok(());
+            return Ok(None);
         };
         self.written.lock().insert(key.clone(), Instant::now());
         let body = json!({ "metadata": { "uid": uid }, "status": patch });
         let target = self.kind.target(key);
-        let write = self.remote.patch_status(&target, Patch::Merge, &body);
-        Ok(write.await?)
+        let write = self.remote.patch_status_seen(&target, Patch::Merge, &body);
+        Ok(Some(write.await?))
     }
 }

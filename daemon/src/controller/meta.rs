@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 /// The metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
+    pub name: Text,
     pub uid: Text,
     pub version: String,
     pub generation: Option<i64>,
@@ -20,6 +21,7 @@ pub struct Meta {
 impl Meta {
     pub fn of(meta: &ObjectMeta) -> Self {
         Self {
+            name: meta.name.as_deref().unwrap_or_default().into(),
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             version: meta.resource_version.clone().unwrap_or_default(),
             generation: meta.generation,
@@ -27,6 +29,17 @@ impl Meta {
             deleted: (meta.deletion_timestamp.as_ref()).map(|at| created(Some(at))),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
         }
+    }
+
+    /// Whether this is later than `other`, which was there when it was written: another object of the name, or a higher
+    /// version, which API servers count up.
+    pub fn is_after(&self, other: &Self) -> bool {
+        let number = |meta: &Self| meta.version.parse::<u64>().ok();
+        self.uid != other.uid || number(self) > number(other)
+    }
+
+    pub fn is_terminating(&self) -> bool {
+        self.deleted.is_some()
     }
 
     pub fn has_finalizer(&self, finalizer: &str) -> bool {

@@ -29,6 +29,11 @@ pub trait Controller: Send + Sync + 'static {
     /// Queues the objects that a change of the address book concerns.
     fn affected(&self, ledger: &Ledger, news: &News<'_>);
 
+    /// Waits until all is known that decides about an object.
+    fn completed(&self) -> impl Future<Output = ()> + Send {
+        self.context().objects.completed()
+    }
+
     /// Brings an object up to date; `None`: there is no such object, or no longer.
     fn reconcile(
         &self,
@@ -58,15 +63,15 @@ pub trait Controller: Send + Sync + 'static {
 /// Works on the queue, once the objects are known, until the session ends.
 pub fn work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
     let context = controller.context();
-    let (queue, objects) = (Arc::clone(&context.queue), Arc::clone(&context.objects));
-    let (cancel, worker) = (context.site.cancel(), Arc::clone(controller));
+    let (queue, cancel) = (Arc::clone(&context.queue), context.site.cancel());
+    let (worker, waiting) = (Arc::clone(controller), Arc::clone(controller));
     let step = counted(&context.site.system, C::METRIC, move |key| {
         one(Arc::clone(&worker), key)
     });
     tasks.spawn(async move {
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = objects.completed() => {}
+            () = waiting.completed() => {}
         }
         queue::run(queue, C::WORKERS, cancel, step).await;
     });
@@ -256,10 +261,10 @@ mod tests {
             finalizers: vec!["other".into()],
             ..Meta::default()
         };
-        let add = context.add_finalizer(&key, &meta, "ours");
+        let add = context.add_finalizer::<serde_json::Value>(&key, &meta, "ours");
         assert!(add.await.expect("an answer").is_some());
         meta.finalizers.push("ours".into());
-        let add = context.add_finalizer(&key, &meta, "ours");
+        let add = context.add_finalizer::<serde_json::Value>(&key, &meta, "ours");
         assert!(add.await.expect("an answer").is_none());
         let bodies: Vec<_> = asked.lock().iter().map(|one| one.body.clone()).collect();
         assert_eq!(

@@ -34,13 +34,14 @@ pub async fn run() -> Result<Vec<Figure>> {
             *best = adopt(&mut scenario, mode).await?.min(*best);
         }
     }
+    // What the second list costs beside the same build without it. Beside a build that knew no sightings the budget is 1.2.
     let [floor, ours] = best.map(|best| best.as_secs_f64());
     Ok(vec![Figure::cost_ratio(
         "adopt-10k-services",
         "s",
         ours,
         floor,
-        1.2,
+        1.4,
     )])
 }
 

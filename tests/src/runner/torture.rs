@@ -12,11 +12,12 @@ use crate::say::say;
 use crate::{toolchain, versions};
 
 /// How much more than in `verify` the tests are to do.
-const MORE: [(&str, &str); 9] = [
+const MORE: [(&str, &str); 10] = [
     ("FIPD_KILL_ROUNDS", "100"),
     ("FIPD_FLIP_ROUNDS", "1000"),
     ("FIPD_CUT_ROUNDS", "60"),
     ("FIPD_FULL_ROUNDS", "60"),
+    ("FIPD_RESTORE_ROUNDS", "60"),
     ("FIPD_SOAK_SECONDS", "600"),
     ("FIPD_FUZZ_SECONDS", "600"),
     // The version that `verify` does not take.
@@ -38,7 +39,7 @@ pub struct Arguments {
     /// How long to go on; a step that has begun is finished
     #[arg(long, value_name = "N", default_value_t = 60)]
     minutes: u64,
-    /// Only this part: `properties`, `store`, `load`, `pages`, `fuzz` or a file of tests/e2e; can be given several times
+    /// Only this part: `properties`, `store`, `daemon`, `load`, `pages`, `fuzz` or a file of tests/e2e; can be given several times
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
 }
@@ -54,6 +55,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let first = [
         Part::Properties,
         Part::Store,
+        Part::Daemon,
         Part::Load,
         Part::Pages,
         Part::Fuzz,
@@ -104,8 +106,10 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
 enum Part<'a> {
     /// The property tests with many more histories than in `verify`.
     Properties,
-    /// Flipped bits, power cuts, full disks and killed restores of the store, over and over.
+    /// Flipped bits, power cuts and full disks, over and over.
     Store,
+    /// The program as a process: restores that are killed, among others.
+    Daemon,
     /// Many pages, streams and allocations at once, of a release build.
     Load,
     /// Tables of 100,000 rows and more, each within its budget.
@@ -133,6 +137,7 @@ impl Part<'_> {
         match self {
             Self::Properties => "properties",
             Self::Store => "store",
+            Self::Daemon => "daemon",
             Self::Load => "load",
             Self::Pages => "pages",
             Self::Fuzz => "fuzz",
@@ -144,6 +149,7 @@ impl Part<'_> {
         match self {
             Self::Properties => more(&["test", "--package", "fipd-core", "--lib", "--tests"]).await,
             Self::Store => more(&["test", "--package", "fipd", "--lib", "store::"]).await,
+            Self::Daemon => more(&["test", "--package", "fipd", "--test", "daemon"]).await,
             Self::Load => counted(Step::cargo(&["bench-peers", "load"])).await,
             Self::Pages => counted(Step::cargo(&["bench-peers", "page"])).await,
             Self::Fuzz => fuzz().await,

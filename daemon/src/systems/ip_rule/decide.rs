@@ -3,6 +3,8 @@
 mod config;
 mod rule;
 
+pub use self::{config::Configs, rule::Rules};
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::Text;
@@ -11,6 +13,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     gather,
+    names::{CONFIG, RULE},
     observe::{Agent, Config, Machine, Node, Rule, Slice, Svc},
     plan::{Known, Outlook, outlook, wants_endpoints},
     step::{is_overgrown, is_so},
@@ -19,6 +22,7 @@ use crate::{
     controller::{
         Trouble,
         client::Remote,
+        context::Context,
         events::Events,
         queue::{Next, Queue},
         site::Site,
@@ -37,18 +41,14 @@ const LOOK_FOR_PODS: Duration = Duration::from_millis(200);
 /// The deciding part for a cluster.
 pub struct Decider {
     pub(super) site: Arc<Site>,
-    pub(super) remote: Remote,
-    pub(super) events: Arc<Events>,
-    pub rules: Arc<Objects<Rule>>,
-    pub configs: Arc<Objects<Config>>,
+    pub rules: Context<Rule>,
+    pub configs: Context<Config>,
     pub services: Arc<Objects<Svc>>,
     pub slices: Arc<Objects<Slice>>,
     pub nodes: Arc<Objects<Node>>,
     pub agents: Arc<Objects<Agent>>,
     /// One key: all of it.
     pub all: Arc<Queue<Key>>,
-    pub rule_queue: Arc<Queue<Key>>,
-    pub config_queue: Arc<Queue<Key>>,
     pub status_queue: Arc<Queue<Key>>,
     /// Whether the pods behind Services are to be followed.
     pub needs_slices: watch::Sender<bool>,
@@ -73,19 +73,18 @@ impl Decider {
         events: Arc<Events>,
         config_queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
+        let (own, client, all) = (Arc::clone(&site), remote.clone(), Arc::clone(&events));
+        let rules = Context::new(RULE, own, client, all, Objects::new());
+        let configs = Context::new(CONFIG, Arc::clone(&site), remote, events, Objects::new());
         Arc::new(Self {
             site,
-            remote,
-            events,
-            rules: Objects::new(),
-            configs: Objects::new(),
+            rules,
+            configs: configs.with_queue(config_queue),
             services: Objects::new(),
             slices: Objects::new(),
             nodes: Objects::new(),
             agents: Objects::new(),
             all: Queue::new(),
-            rule_queue: Queue::new(),
-            config_queue,
             status_queue: Queue::new(),
             needs_slices: watch::Sender::new(false),
             outlook: Mutex::default(),
@@ -103,25 +102,30 @@ impl Decider {
 
     /// An IPRuleConfig changed, or went.
     pub fn config_changed(&self, key: &Key) {
-        self.config_queue.add(key.clone());
+        self.configs.queue.add(key.clone());
         self.status_queue.add_after(key.clone(), SHOW_AFTER);
-        if self.configs.seen(key).is_none() {
+        if self.configs.objects.seen(key).is_none() {
             // It may have been the last one that an IPRule waits for.
-            let rules = self.rules.all().into_iter();
-            let ending = rules.filter(|(_, rule)| rule.meta.terminating);
+            let rules = self.rules.objects.all().into_iter();
+            let ending = rules.filter(|(_, rule)| rule.meta.is_terminating());
             let ending = ending.map(|(key, _)| key);
-            let malformed = self.rules.malformed().into_iter().map(|(key, _)| key);
+            let malformed = self
+                .rules
+                .objects
+                .malformed()
+                .into_iter()
+                .map(|(key, _)| key);
             ending
                 .chain(malformed)
-                .for_each(|key| self.rule_queue.add(key));
+                .for_each(|key| self.rules.queue.add(key));
         }
     }
 
     /// Nodes came, went or turned, or what nodes are in scope did.
     pub fn nodes_changed(&self) {
-        for (key, config) in self.configs.all() {
+        for (key, config) in self.configs.objects.all() {
             if !config.is_present() {
-                self.config_queue.add(key.clone());
+                self.configs.queue.add(key.clone());
             }
             self.status_queue.add_after(key, SHOW_AFTER);
         }
@@ -129,8 +133,8 @@ impl Decider {
 
     /// Waits until all lists are complete: what is not in an incomplete one may be there.
     pub async fn completed(&self) {
-        self.rules.completed().await;
-        self.configs.completed().await;
+        self.rules.objects.completed().await;
+        self.configs.objects.completed().await;
         self.services.completed().await;
         self.nodes.completed().await;
         self.agents.completed().await;
@@ -145,7 +149,13 @@ impl Decider {
     }
 
     async fn try_look(&self) -> Result<Next, Trouble> {
-        let rules: Vec<Arc<Rule>> = self.rules.all().into_iter().map(|(_, rule)| rule).collect();
+        let rules: Vec<Arc<Rule>> = self
+            .rules
+            .objects
+            .all()
+            .into_iter()
+            .map(|(_, rule)| rule)
+            .collect();
         let needs = wants_endpoints(&rules);
         self.needs_slices
             .send_if_modified(|now| std::mem::replace(now, needs) != needs);
@@ -156,7 +166,7 @@ impl Decider {
         let mut failed = None;
         for rule in rules
             .iter()
-            .filter(|rule| !rule.is_protected() && !rule.meta.terminating)
+            .filter(|rule| !rule.is_protected() && !rule.meta.is_terminating())
         {
             // Before there is anything to remove.
             if let Err(trouble) = self.protect(rule).await {
@@ -193,7 +203,7 @@ impl Decider {
             false => Some(Vec::new()),
         };
         // One that is being deleted holds nothing: what came of it goes first.
-        let malformed = self.rules.malformed().into_iter();
+        let malformed = self.rules.objects.malformed().into_iter();
         let malformed = malformed.filter(|(_, object)| object.meta.deleted.is_none());
         Known {
             rules,
@@ -209,20 +219,21 @@ impl Decider {
             let key = Key::new("", name);
             let so = self
                 .configs
+                .objects
                 .get(&key)
                 .is_some_and(|found| is_so(&found, wanted));
             if !so {
-                self.config_queue.add(key);
+                self.configs.queue.add(key);
             }
         }
         let nodes = self.nodes.keys().len();
-        for (key, config) in self.configs.all() {
+        for (key, config) in self.configs.objects.all() {
             if is_overgrown(&config, nodes) || !now.wanted.contains_key(&key.name) {
-                self.config_queue.add(key);
+                self.configs.queue.add(key);
             }
         }
-        for key in self.rules.keys() {
-            self.rule_queue.add(key);
+        for key in self.rules.objects.keys() {
+            self.rules.queue.add(key);
         }
         if before.is_some_and(|before| before.nodes != now.nodes) {
             self.nodes_changed();
@@ -230,7 +241,7 @@ impl Decider {
     }
 
     fn count(&self, outlook: &Outlook) {
-        let configs = self.configs.all();
+        let configs = self.configs.objects.all();
         let absent = configs
             .iter()
             .filter(|(_, config)| config.is_ours() && !config.is_present());

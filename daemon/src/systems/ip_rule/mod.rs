@@ -36,7 +36,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::node::{WISHES, wisher};
-use self::{agent::Agents, decide::Decider, host::Host, node::NodePart};
+use self::{
+    agent::Agents,
+    decide::{Configs, Decider, Rules},
+    host::Host,
+    node::NodePart,
+};
 use super::rancher_fip::guests::Own;
 use crate::{
     clusters::ClusterSession,
@@ -45,6 +50,7 @@ use crate::{
         events::Events,
         leader_election::{self, Wanted},
         queue::{self, Queue},
+        reconcile,
         site::Site,
         store::{Key, follow},
         tasks::{count, finish, quiet, spawn},
@@ -56,9 +62,7 @@ use crate::{
 };
 
 /// Reconciles at once.
-const CONFIGS_AT_ONCE: usize = 16;
 const STATUS_AT_ONCE: usize = 4;
-const RULES_AT_ONCE: usize = 4;
 /// Between losing the leadership and trying to have it again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -197,8 +201,8 @@ async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
     ));
     let decider = Decider::new(Arc::clone(&site), remote, Arc::clone(&events), queue);
     nodes.tell(&site.name, &decider);
-    count(&site, "IPRules", &decider.rules);
-    count(&site, "IPRuleConfigs", &decider.configs);
+    count(&site, "IPRules", &decider.rules.objects);
+    count(&site, "IPRuleConfigs", &decider.configs.objects);
     let mut tasks = JoinSet::new();
     let agents = Agents::start(&site, &events, &decider.agents, &mut tasks);
     watch(&site, &decider, &agents, &mut tasks);
@@ -218,16 +222,22 @@ async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
 fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(decider);
     let slim = |one: IPRule| Some(observe::rule(one));
-    spawn(tasks, site, Arc::clone(&decider.rules), slim, move |key| {
-        all.rule_queue.add(key.clone());
-        all.changed();
-    });
+    spawn(
+        tasks,
+        site,
+        Arc::clone(&decider.rules.objects),
+        slim,
+        move |key| {
+            all.rules.queue.add(key.clone());
+            all.changed();
+        },
+    );
     let all = Arc::clone(decider);
     let slim = |one: IPRuleConfig| Some(observe::config(one));
     spawn(
         tasks,
         site,
-        Arc::clone(&decider.configs),
+        Arc::clone(&decider.configs.objects),
         slim,
         move |key| all.config_changed(key),
     );
@@ -278,31 +288,12 @@ fn work(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
         cancel.clone(),
         look,
     ));
-    let worker = Arc::clone(decider);
-    let reconcile = counted(system, "ipruleconfig", move |key| {
-        Arc::clone(&worker).reconcile(key)
-    });
-    let queue = Arc::clone(&decider.config_queue);
-    tasks.spawn(queue::run(
-        queue,
-        CONFIGS_AT_ONCE,
-        cancel.clone(),
-        reconcile,
-    ));
+    reconcile::work(&Arc::new(Configs(Arc::clone(decider))), tasks);
     let worker = Arc::clone(decider);
     let show = counted(system, "ipruleconfig-status", move |key| {
         Arc::clone(&worker).show(key)
     });
     let queue = Arc::clone(&decider.status_queue);
     tasks.spawn(queue::run(queue, STATUS_AT_ONCE, cancel.clone(), show));
-    let worker = Arc::clone(decider);
-    let rule = counted(system, "iprule", move |key| {
-        Arc::clone(&worker).reconcile_rule(key)
-    });
-    tasks.spawn(queue::run(
-        Arc::clone(&decider.rule_queue),
-        RULES_AT_ONCE,
-        cancel,
-        rule,
-    ));
+    reconcile::work(&Arc::new(Rules(Arc::clone(decider))), tasks);
 }

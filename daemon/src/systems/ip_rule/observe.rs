@@ -13,25 +13,14 @@ use k8s_openapi::{
         core::v1::{Node as RawNode, Service},
         discovery::v1::EndpointSlice,
     },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 
 use super::names::of_node;
-use crate::controller::meta::created;
+use crate::controller::meta::{Meta, View, created};
 
 /// Start of the annotations that are the operator's.
 const OPERATORS: &str = "iprule.operator.brtrm.dev/";
-
-/// What all kinds have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
-    pub name: Text,
-    pub uid: Text,
-    pub version: String,
-    pub generation: Option<i64>,
-    pub terminating: bool,
-    pub finalizers: Vec<String>,
-}
 
 /// An IPRule.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,7 +118,7 @@ impl Rule {
     }
 
     pub fn is_protected(&self) -> bool {
-        self.meta.has(RULE_FINALIZER)
+        self.meta.has_finalizer(RULE_FINALIZER)
     }
 }
 
@@ -144,7 +133,7 @@ impl Config {
     }
 
     pub fn is_protected(&self) -> bool {
-        self.meta.has(CONFIG_FINALIZER)
+        self.meta.has_finalizer(CONFIG_FINALIZER)
     }
 
     pub fn is_present(&self) -> bool {
@@ -170,33 +159,27 @@ impl Config {
     }
 }
 
-impl Meta {
-    fn of(meta: ObjectMeta) -> Self {
-        Self {
-            name: meta.name.unwrap_or_default().into(),
-            uid: meta.uid.unwrap_or_default().into(),
-            version: meta.resource_version.unwrap_or_default(),
-            generation: meta.generation,
-            terminating: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.unwrap_or_default(),
-        }
+impl View for Rule {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
     }
+}
 
-    /// Whether this is later than `other`, which was there when it was written: another object of the name, or a higher
-    /// version, which API servers count up.
-    pub fn is_after(&self, other: &Self) -> bool {
-        let number = |meta: &Self| meta.version.parse::<u64>().ok();
-        self.uid != other.uid || number(self) > number(other)
+impl View for Config {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
     }
+}
 
-    pub fn has(&self, finalizer: &str) -> bool {
-        self.finalizers.iter().any(|one| one == finalizer)
+impl View for Agent {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
     }
 }
 
 pub fn rule(object: IPRule) -> Rule {
     Rule {
-        meta: Meta::of(object.metadata),
+        meta: Meta::of(&object.metadata),
         spec: object.spec,
         status: object.status.unwrap_or_default(),
     }
@@ -216,7 +199,7 @@ pub fn config(object: IPRuleConfig) -> Config {
             .filter(|(key, _)| ours.iter().any(|prefix| key.starts_with(prefix)))
             .collect(),
         owners: owners.into_iter().map(owner).collect(),
-        meta: Meta::of(meta),
+        meta: Meta::of(&meta),
         spec: object.spec,
         status: object.status.unwrap_or_default(),
     }
@@ -308,7 +291,7 @@ pub fn node(object: RawNode) -> Node {
 
 pub fn agent(object: RawAgent) -> Agent {
     Agent {
-        meta: Meta::of(object.metadata),
+        meta: Meta::of(&object.metadata),
         spec: object.spec,
         status: object.status.unwrap_or_default(),
     }

@@ -81,7 +81,7 @@ impl Outlook {
 
 /// Whether any IPRule needs to know the pods behind Services.
 pub fn wants_endpoints(rules: &[Arc<Rule>]) -> bool {
-    let all = rules.iter().filter(|rule| !rule.meta.terminating);
+    let all = rules.iter().filter(|rule| !rule.meta.is_terminating());
     let mut sources = all.filter_map(|rule| read(&rule.spec).ok().map(|valid| valid.source));
     sources.any(|source| source == SourceMode::Endpoints)
 }
@@ -98,7 +98,11 @@ pub fn outlook(known: &Known) -> Outlook {
             outlook.nodes.insert(Text::clone(&rule.meta.name), nodes);
         }
     }
-    for rule in known.rules.iter().filter(|rule| !rule.meta.terminating) {
+    for rule in known
+        .rules
+        .iter()
+        .filter(|rule| !rule.meta.is_terminating())
+    {
         let name = Text::clone(&rule.meta.name);
         match read(&rule.spec) {
             Ok(one) if one.source == SourceMode::Endpoints && known.slices.is_none() => {
@@ -355,7 +359,7 @@ pub(super) mod tests {
             "going",
             json!({ "cidr": "203.0.113.0/24", "table": 100, "nodeSelectorLabel": "lb=true" }),
         ));
-        going.meta.terminating = true;
+        going.meta.deleted = Some(fipd_core::Timestamp(1));
         let wrong = json!({ "cidr": "203.0.113.0/24", "table": 0, "nodeSelectorLabel": "lb=true" });
         let odd = json!({ "cidr": "203.0.113.0/24", "table": 1, "nodeSelectorLabel": "a in (b)" });
         let known = Known {

@@ -149,7 +149,7 @@ pub fn is_so(found: &Config, wanted: &Wanted) -> bool {
         && owned
         && found.labelled
         && found.is_protected()
-        && !found.meta.terminating
+        && !found.meta.is_terminating()
         && hash.is_some_and(|hash| *hash == spec_hash(&wanted.spec))
         && !found.annotations.contains_key(ABSENT_SINCE)
         && found.of_nodes(CLEANUP_PREFIX).next().is_none()
@@ -167,11 +167,13 @@ pub fn step(
     match (wanted, found) {
         (None, None) => Step::Nothing,
         (Some(wanted), None) => Step::Create(object(name, wanted)),
-        (Some(_), Some(found)) if found.meta.terminating => Step::LetGo,
+        (Some(_), Some(found)) if found.meta.is_terminating() => Step::LetGo,
         (Some(wanted), Some(found)) if is_so(found, wanted) => tidy(found, scope),
         (Some(wanted), Some(found)) => Step::Repair(repair(found, wanted, scope)),
         (None, Some(found)) if !found.is_ours() => Step::Nothing,
-        (None, Some(found)) if held && found.spec.state != ABSENT && !found.meta.terminating => {
+        (None, Some(found))
+            if held && found.spec.state != ABSENT && !found.meta.is_terminating() =>
+        {
             Step::Nothing
         }
         (None, Some(found)) => match retire(found, scope, now) {
@@ -211,7 +213,7 @@ fn guarded(found: &Config) -> Map<String, Value> {
 }
 
 fn finalizers(found: &Config) -> Option<Value> {
-    let add = !found.is_protected() && !found.meta.terminating;
+    let add = !found.is_protected() && !found.meta.is_terminating();
     let mut all = found.meta.finalizers.clone();
     all.push(CONFIG_FINALIZER.to_owned());
     add.then(|| json!(all))

@@ -31,6 +31,7 @@ use crate::{
 use observe::Claim;
 use plan::{Asker, Plan};
 use pools::{Place, Wish};
+use serde::de::IgnoredAny;
 use status::{Outcome, Shown};
 
 /// The controller of all claims of a cluster.
@@ -182,7 +183,9 @@ impl Claims {
     /// The finalizer comes before the address, so that no claim goes without giving back. Taken off by hand, it comes
     /// back.
     async fn protect(&self, key: &Key, claim: &Claim) -> Result<(), Trouble> {
-        let add = self.context.add_finalizer(key, &claim.meta, FINALIZER);
+        let add = self
+            .context
+            .add_finalizer::<IgnoredAny>(key, &claim.meta, FINALIZER);
         add.await.map(drop)
     }
 

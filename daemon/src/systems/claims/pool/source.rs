@@ -38,6 +38,7 @@ use crate::{
 };
 
 pub use leave::close_all;
+use serde::de::IgnoredAny;
 
 /// The controller of the objects of one kind.
 pub struct Sources {
@@ -188,7 +189,7 @@ impl Sources {
         // The finalizer comes before the pool.
         let add = self
             .context
-            .add_finalizer(key, &object.meta, POOL_FINALIZER);
+            .add_finalizer::<IgnoredAny>(key, &object.meta, POOL_FINALIZER);
         add.await.map_err(Refused::Trouble)?;
         if let Some(request) = self.change(key, wanted) {
             match self.context.site.ipam.submit(request).await {

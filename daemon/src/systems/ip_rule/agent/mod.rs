@@ -6,7 +6,7 @@ mod workload;
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::Text;
+use fipd_core::{Ledger, Text};
 use fipd_crds::ip_rule::{AGENT_WORKLOAD, Agent as RawAgent, AgentStatus};
 use k8s_openapi::{api::apps::v1::DaemonSet, jiff};
 use kube::{Api, runtime::watcher};
@@ -22,18 +22,19 @@ use super::{
     names::{AGENT, is_original},
     observe::{self, Agent},
 };
-use crate::{
-    controller::{
-        Trouble,
-        client::{Patch, Remote},
-        events::Events,
-        kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, SERVICE_ACCOUNT},
-        merge::change,
-        queue::{self, Next, Queue},
-        site::Site,
-        store::{Key, Objects, follow_some},
-    },
-    metrics::reconcile::counted,
+use crate::controller::{
+    Trouble,
+    client::{Patch, Remote},
+    context::Context,
+    events::Events,
+    kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, SERVICE_ACCOUNT},
+    meta::Meta,
+    queue::Next,
+    reconcile,
+    reconcile::Controller,
+    site::Site,
+    store::{Key, Objects, follow_some},
+    waiters::News,
 };
 
 /// What an Agent runs with is not watched, but for its DaemonSet: it is written again after this time.
@@ -60,13 +61,9 @@ pub struct Running {
 
 /// The controller of the Agents of a cluster.
 pub struct Agents {
-    site: Arc<Site>,
-    remote: Remote,
-    events: Arc<Events>,
     /// Those of others, too: the deciding part looks at them as well.
-    all: Arc<Objects<Agent>>,
+    context: Context<Agent>,
     running: Arc<Objects<Running>>,
-    queue: Arc<Queue<Key>>,
     /// The Agent for which all was written last, and when.
     written: Mutex<Option<(Text, Instant)>>,
 }
@@ -88,6 +85,36 @@ fn slim(set: DaemonSet) -> Option<Running> {
     })
 }
 
+impl Controller for Agents {
+    type View = Agent;
+
+    const METRIC: &'static str = "agent";
+    const WORKERS: usize = 1;
+
+    fn context(&self) -> &Context<Agent> {
+        &self.context
+    }
+
+    fn affected(&self, _: &Ledger, _: &News<'_>) {}
+
+    async fn completed(&self) {
+        self.running.completed().await;
+        self.context.objects.completed().await;
+    }
+
+    async fn reconcile(&self, key: &Key, agent: Option<Arc<Agent>>) -> Result<Next, Trouble> {
+        match agent {
+            Some(agent) => self.bring(key, &agent).await,
+            None => Ok(Next::Done),
+        }
+    }
+
+    /// What it runs goes with it by its owner reference.
+    async fn release(&self, _: &Key, _: &Meta, _: Option<Arc<Agent>>) -> Result<Next, Trouble> {
+        Ok(Next::Done)
+    }
+}
+
 impl Agents {
     pub fn start(
         site: &Arc<Site>,
@@ -96,12 +123,14 @@ impl Agents {
         tasks: &mut JoinSet<()>,
     ) -> Arc<Self> {
         let agents = Arc::new(Self {
-            site: Arc::clone(site),
-            remote: Remote::new(site.session.client.clone()),
-            events: Arc::clone(events),
-            all: Arc::clone(all),
+            context: Context::new(
+                AGENT,
+                Arc::clone(site),
+                Remote::new(site.session.client.clone()),
+                Arc::clone(events),
+                Arc::clone(all),
+            ),
             running: Objects::new(),
-            queue: Queue::new(),
             written: Mutex::default(),
         });
         let api: Api<_> = Api::all(site.session.client.clone());
@@ -116,51 +145,28 @@ impl Agents {
                 Arc::clone(&followed.running),
                 slim,
                 changed,
-                followed.site.memory(),
+                followed.context.site.memory(),
                 cancel,
             )
             .await;
         });
-        let (worker, waiting, cancel) = (Arc::clone(&agents), Arc::clone(&agents), site.cancel());
-        let work = counted(&site.system, "agent", move |key| {
-            Arc::clone(&worker).reconcile(key)
-        });
-        tasks.spawn(async move {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = async { waiting.running.completed().await; waiting.all.completed().await; } => {}
-            }
-            queue::run(Arc::clone(&waiting.queue), 1, cancel, work).await;
-        });
+        reconcile::work(&agents, tasks);
         agents
     }
 
     /// One Agent or its DaemonSet changed: what any of them is to say may be something else.
     pub fn changed(&self) {
-        self.all
-            .keys()
-            .into_iter()
-            .for_each(|key| self.queue.add(key));
+        self.context.queue_all();
     }
 
-    async fn reconcile(self: Arc<Self>, key: Key) -> Next {
-        match self.try_reconcile(&key).await {
-            Ok(next) => next,
-            Err(trouble) => trouble.next(AGENT.kind, &key),
-        }
-    }
-
-    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
-        let all = self.all.all();
-        let Some(agent) = self.all.get(key).filter(|agent| !agent.meta.terminating) else {
-            return Ok(Next::Done);
-        };
+    async fn bring(&self, key: &Key, agent: &Agent) -> Result<Next, Trouble> {
+        let all = self.context.objects.all();
         let standing = standing(key, &all);
         let mine = Key::new(&key.namespace, AGENT_WORKLOAD);
         let running = self.running.get(&mine);
         let running = running.filter(|running| running.owner.as_ref() == Some(&agent.meta.uid));
         let done = match standing {
-            Standing::Active => self.run(key, &agent).await,
+            Standing::Active => self.run(key, agent).await,
             // Two would program one node: the DaemonSet of one that was active goes.
             Standing::Inactive(_) | Standing::InvalidName => {
                 self.stop(key, running.as_deref()).await.map(|()| None)
@@ -173,31 +179,28 @@ impl Agents {
         };
         if let Some(Obstacle { reason, text }) = &obstacle {
             let object = AGENT.reference(key, &agent.meta.uid);
-            self.events.warning(&object, reason, text.clone());
+            self.context.events.warning(&object, reason, text.clone());
         }
         let after = status::desired(
-            &agent,
+            agent,
             &standing,
             running.as_deref(),
             obstacle.as_ref(),
             jiff::Timestamp::now(),
         );
-        self.show(key, &agent, &after).await?;
+        self.show(key, agent, &after).await?;
         trouble.map_or(Ok(Next::After(AGAIN)), Err)
     }
 
     async fn show(&self, key: &Key, agent: &Agent, after: &AgentStatus) -> Result<(), Trouble> {
-        let patch =
-            change(&agent.status, after).map_err(|error| Trouble::internal(error.to_string()))?;
-        if let Some(patch) = patch {
-            let body = json!({ "metadata": { "uid": &*agent.meta.uid }, "status": patch });
-            let place = AGENT.target(key);
-            let after: RawAgent = self
-                .remote
-                .patch_status_seen(&place, Patch::Merge, &body)
-                .await?;
+        let (uid, change) = (&agent.meta.uid, (&agent.status, after));
+        let write = self
+            .context
+            .write_status_seen::<_, RawAgent>(key, uid, change);
+        if let Some(after) = write.await? {
             let later = |one: &Agent, other: &Agent| one.meta.is_after(&other.meta);
-            self.all.update(key, observe::agent(after), later);
+            let agents = &self.context.objects;
+            agents.update(key, observe::agent(after), later);
         }
         Ok(())
     }
@@ -205,14 +208,14 @@ impl Agents {
     async fn stop(&self, key: &Key, running: Option<&Running>) -> Result<(), Trouble> {
         if let Some(running) = running {
             let set = DAEMON_SET.named(&key.namespace, AGENT_WORKLOAD);
-            self.remote.delete(&set, &running.uid).await?;
+            self.context.remote.delete(&set, &running.uid).await?;
         }
         Ok(())
     }
 
     /// Has the pods of an Agent run; answers why they do not.
     async fn run(&self, key: &Key, agent: &Agent) -> Result<Option<Obstacle>, Trouble> {
-        let told = self.site.session.settings.ip_rule.agent_image();
+        let told = self.context.site.session.settings.ip_rule.agent_image();
         let image = match image(&agent.spec.image, told) {
             Ok(image) => image,
             Err(obstacle) => return Ok(Some(obstacle)),
@@ -220,7 +223,7 @@ impl Agents {
         let workload = Workload {
             agent: key.clone(),
             uid: agent.meta.uid.to_string(),
-            cluster: self.site.name.to_string(),
+            cluster: self.context.site.name.to_string(),
             image,
             spec: agent.spec.clone(),
         };
@@ -244,7 +247,10 @@ impl Agents {
             ),
             (DAEMON_SET.named(namespace, AGENT_WORKLOAD), wanted),
         ] {
-            self.remote.patch(&target, Patch::Apply, &object).await?;
+            self.context
+                .remote
+                .patch(&target, Patch::Apply, &object)
+                .await?;
         }
         *self.written.lock() = Some((Text::clone(&agent.meta.uid), Instant::now()));
         Ok(None)

@@ -34,7 +34,7 @@ pub fn standing(key: &Key, all: &[(Key, Arc<Agent>)]) -> Standing {
 pub fn winner(all: &[(Key, Arc<Agent>)]) -> Option<&(Key, Arc<Agent>)> {
     let candidates = all
         .iter()
-        .filter(|(key, agent)| is_agent_name(&key.name) && !agent.meta.terminating);
+        .filter(|(key, agent)| is_agent_name(&key.name) && !agent.meta.is_terminating());
     candidates.min_by_key(|(key, _)| (&key.name, &key.namespace))
 }
 

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::Text;
+use fipd_core::{Ledger, Text};
 use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRule, IPRuleConfig};
 use k8s_openapi::jiff;
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
@@ -21,11 +20,8 @@ use super::{
 use crate::{
     clock,
     controller::{
-        Trouble,
-        client::Patch,
-        merge::change,
-        queue::Next,
-        store::{Key, Seen},
+        Trouble, client::Patch, context::Context, meta::Meta, queue::Next, reconcile::Controller,
+        store::Key, waiters::News,
     },
     metrics::ip_rule as figures,
 };
@@ -35,30 +31,44 @@ const BELIEVED: Duration = Duration::from_secs(10);
 /// Nodes that do not answer are looked at so often at the least.
 const WAIT: Duration = Duration::from_secs(30);
 
-impl Decider {
-    /// Brings one IPRuleConfig up to date.
-    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
-        match self.try_reconcile(&key).await {
-            Ok(next) => next,
-            Err(trouble) => trouble.next(CONFIG.kind, &key),
-        }
+/// The controller of the IPRuleConfigs, one by one.
+pub struct Configs(pub Arc<Decider>);
+
+impl Controller for Configs {
+    type View = Config;
+
+    const METRIC: &'static str = "ipruleconfig";
+    const WORKERS: usize = 16;
+
+    fn context(&self) -> &Context<Config> {
+        &self.0.configs
     }
 
-    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
+    fn affected(&self, _: &Ledger, _: &News<'_>) {}
+
+    async fn reconcile(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, Trouble> {
+        self.0.bring(key, found).await
+    }
+
+    /// It goes once no node has its rule.
+    async fn release(
+        &self,
+        key: &Key,
+        _: &Meta,
+        found: Option<Arc<Config>>,
+    ) -> Result<Next, Trouble> {
+        match found {
+            Some(found) => self.0.bring(key, Some(found)).await,
+            None => Ok(Next::Done),
+        }
+    }
+}
+
+impl Decider {
+    /// Brings one IPRuleConfig to what is wanted.
+    async fn bring(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, Trouble> {
         let Some(outlook) = self.outlook.lock().clone() else {
             return Ok(Next::Done);
-        };
-        let found = match self.configs.seen(key) {
-            Some(Seen::Malformed(object)) => {
-                tracing::warn!(
-                    name = &*key.name,
-                    error = object.error,
-                    "an IPRuleConfig does not fit its schema; it is left as it is"
-                );
-                return Ok(Next::Done);
-            }
-            Some(Seen::Good(found)) => Some(found),
-            None => None,
         };
         let owner = found.as_ref().and_then(|found| found.owner());
         let held = owner.is_some_and(|owner| outlook.held.contains(&owner.name));
@@ -81,7 +91,7 @@ impl Decider {
         );
         let next = self.apply(key, step, found.as_deref()).await?;
         if let Some(owner) = owner {
-            self.rule_queue.add(Key::new("", &owner.name));
+            self.rules.queue.add(Key::new("", &owner.name));
         }
         Ok(next)
     }
@@ -90,10 +100,10 @@ impl Decider {
         let target = CONFIG.target(key);
         let written = match (step, found) {
             (Step::Create(object), _) => {
-                let made: IPRuleConfig = self.remote.create_seen(&target, &object).await?;
+                let made: IPRuleConfig = self.configs.remote.create_seen(&target, &object).await?;
                 figures::created();
-                if self.configs.seen(key).is_none() {
-                    self.configs.set(key, observe::config(made.clone()));
+                if self.configs.objects.seen(key).is_none() {
+                    self.configs.objects.set(key, observe::config(made.clone()));
                 }
                 made
             }
@@ -129,8 +139,11 @@ impl Decider {
             }
             (Step::Delete(unheard), Some(found)) => {
                 let (uid, version) = (&found.meta.uid, &found.meta.version);
-                if !found.meta.terminating {
-                    self.remote.delete_version(&target, uid, version).await?;
+                if !found.meta.is_terminating() {
+                    self.configs
+                        .remote
+                        .delete_version(&target, uid, version)
+                        .await?;
                 }
                 self.let_go(key, found).await?;
                 self.tell_unheard(found, &unheard);
@@ -145,8 +158,9 @@ impl Decider {
             }
         };
         self.configs
+            .objects
             .update(key, observe::config(written), Config::is_after);
-        self.config_queue.add(key.clone());
+        self.configs.queue.add(key.clone());
         Ok(Next::Done)
     }
 
@@ -166,20 +180,14 @@ impl Decider {
         let reference = RULE.reference(&Key::new("", &owner.name), &owner.uid);
         let note = status::unheard(&config.meta.name, unheard, self.patience().silent);
         tracing::warn!(name = &*config.meta.name, nodes = ?named(unheard), "{note}");
-        self.events.warning(&reference, "NodeSilent", note);
+        self.configs.events.warning(&reference, "NodeSilent", note);
     }
 
     async fn let_go(&self, key: &Key, found: &Config) -> Result<(), Trouble> {
-        let meta = &found.meta;
-        self.remote
-            .drop_finalizer(
-                &CONFIG.target(key),
-                &meta.uid,
-                &meta.finalizers,
-                CONFIG_FINALIZER,
-            )
-            .await?;
-        Ok(())
+        let configs = &self.configs;
+        configs
+            .drop_finalizer(key, &found.meta, CONFIG_FINALIZER)
+            .await
     }
 
     /// That no wrong list makes rules go: the cluster must be the one that it was, and an IPRule that is in no list must
@@ -194,10 +202,19 @@ impl Decider {
         let Some(owner) = config.owner() else {
             return Ok(());
         };
-        if self.rules.seen(&Key::new("", &owner.name)).is_some() {
+        if self
+            .rules
+            .objects
+            .seen(&Key::new("", &owner.name))
+            .is_some()
+        {
             return Ok(());
         }
-        let there: Option<IPRule> = self.remote.get(&RULE.named("", &owner.name)).await?;
+        let there: Option<IPRule> = self
+            .configs
+            .remote
+            .get(&RULE.named("", &owner.name))
+            .await?;
         let same = there.is_some_and(|rule| rule.metadata.uid.as_deref() == Some(&*owner.uid));
         match same {
             true => Err(Trouble::internal(format!(
@@ -217,11 +234,12 @@ impl Decider {
     }
 
     async fn try_show(&self, key: &Key) -> Result<(), Trouble> {
-        let (Some(outlook), Some(config)) = (self.outlook.lock().clone(), self.configs.get(key))
+        let (Some(outlook), Some(config)) =
+            (self.outlook.lock().clone(), self.configs.objects.get(key))
         else {
             return Ok(());
         };
-        if !config.is_ours() || config.meta.terminating {
+        if !config.is_ours() || config.meta.is_terminating() {
             return Ok(());
         }
         let nodes = self.node_map();
@@ -234,16 +252,13 @@ impl Decider {
             patience: Patience::default(),
         };
         let after = status::of_config(&config, &scope, jiff::Timestamp::now());
-        let patch =
-            change(&config.status, &after).map_err(|error| Trouble::internal(error.to_string()))?;
-        if let Some(patch) = patch {
-            let body = json!({ "metadata": { "uid": &*config.meta.uid }, "status": patch });
-            let after: IPRuleConfig = self
-                .remote
-                .patch_status_seen(&CONFIG.target(key), Patch::Merge, &body)
-                .await?;
-            self.configs
-                .update(key, observe::config(after), Config::is_after);
+        let (uid, change) = (&config.meta.uid, (&config.status, &after));
+        let write = self
+            .configs
+            .write_status_seen::<_, IPRuleConfig>(key, uid, change);
+        if let Some(after) = write.await? {
+            let configs = &self.configs.objects;
+            configs.update(key, observe::config(after), Config::is_after);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub fn news(config: &Config, node: &str, said: &Said, reached: &Reached) -> Opti
         return None;
     }
     match config.is_present() {
-        true if config.meta.terminating => None,
+        true if config.meta.is_terminating() => None,
         true => applied(config, node, said, reached),
         false => cleaned(config, node, said, reached),
     }

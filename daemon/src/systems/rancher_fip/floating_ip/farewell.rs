@@ -7,10 +7,9 @@ use fipd_core::{Handover, Holder, Lease, Release, ReleaseScope, Request, Text};
 use fipd_crds::floating_ip::FloatingIP;
 use k8s_openapi::jiff;
 use kube::core::PartialObjectMeta;
-use serde_json::json;
 
 use super::{
-    FloatingIps, encode,
+    FloatingIps,
     in_use::{self, Word},
     observe::{self, Fip},
     status,
@@ -19,8 +18,8 @@ use super::{
 use crate::{
     controller::{
         Trouble,
-        client::{CallError, Patch},
-        merge::{Says, diff, set},
+        client::CallError,
+        merge::{Says, set},
         queue::Next,
         store::Key,
     },
@@ -139,19 +138,13 @@ impl FloatingIps {
         };
         let now = jiff::Timestamp::now();
         set(&mut after.conditions, &says, fip.meta.generation, now);
-        if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
-            let body = json!({ "metadata": { "uid": &*fip.meta.uid }, "status": patch });
-            let remote = &self.data.remote;
-            let said = remote
-                .patch_status(&FLOATING_IP.target(key), Patch::Merge, &body)
-                .await;
-            match said {
-                // An object that does not fit its schema takes no condition either; the Event says it.
-                Ok(()) | Err(CallError::Rejected(..) | CallError::NotFound(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+        let change = (&fip.status, &after);
+        let write = self.context.write_status(key, &fip.meta.uid, change);
+        match write.await {
+            // An object that does not fit its schema takes no condition either; the Event says it.
+            Err(Trouble::Call(CallError::Rejected(..) | CallError::NotFound(_))) => Ok(()),
+            written => written,
         }
-        Ok(())
     }
 
     pub(super) async fn give_back(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {

@@ -39,8 +39,8 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble, client::Patch, conflict::CONFLICT, context::Context, merge::diff, meta::Meta,
-        queue::Next, reconcile::Controller, store::Key, waiters::News,
+        Trouble, client::Patch, conflict::CONFLICT, context::Context, meta::Meta, queue::Next,
+        reconcile::Controller, store::Key, waiters::News,
     },
     systems::rancher_fip::kinds::FLOATING_IP,
     validation::floating_ip as rules,
@@ -245,11 +245,9 @@ impl FloatingIps {
         // Its status is about the generation that it has by then.
         let fip = claimed.as_ref().unwrap_or(fip);
         let after = status::desired(fip, &outcome, jiff::Timestamp::now());
-        if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
-            let body = json!({ "metadata": { "uid": &*fip.meta.uid }, "status": patch });
-            let (remote, target) = (&self.data.remote, FLOATING_IP.target(key));
-            let now = remote.patch_status_seen::<Value>(&target, Patch::Merge, &body);
-            let now = now.await?;
+        let (uid, change) = (&fip.meta.uid, (&fip.status, &after));
+        let write = self.context.write_status_seen::<_, Value>(key, uid, change);
+        if let Some(now) = write.await? {
             let version = now.pointer("/metadata/resourceVersion");
             let version = version.and_then(Value::as_str).unwrap_or_default();
             self.written.lock().note(key, version, Instant::now());
@@ -359,8 +357,4 @@ fn service_key(identity: &Identity) -> Option<(&ClusterId, Key)> {
         return None;
     }
     Some((identity.cluster.as_ref()?, names::key(identity)))
-}
-
-fn encode(status: &impl serde::Serialize) -> Result<Value, Trouble> {
-    serde_json::to_value(status).map_err(|error| Trouble::internal(error.to_string()))
 }

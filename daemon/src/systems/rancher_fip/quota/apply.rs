@@ -22,6 +22,7 @@ use crate::{
     },
     validation::quota::Wanted,
 };
+use serde::de::IgnoredAny;
 
 /// What became of an object: its limits by pool with the names it has for them, and the verdict on it.
 struct Verdict {
@@ -53,7 +54,9 @@ impl Quotas {
     ) -> Result<Next, Trouble> {
         // The finalizer comes before any limit.
         let meta = quota.meta();
-        let add = self.context.add_finalizer(key, &meta, QUOTA_CLEANUP);
+        let add = self
+            .context
+            .add_finalizer::<IgnoredAny>(key, &meta, QUOTA_CLEANUP);
         add.await?;
         let called = |name: &str| self.data.pools_called(name);
         let verdict = self.limit(key, quota, called).await?;
