@@ -342,8 +342,9 @@ where
             Err(error) => {
                 let smaller = params.limit.zip(error.exceeded());
                 let smaller = smaller.and_then(|(page, exceeded)| exceeded.smaller_page(page));
+                let noted = matches!(error, CallError::Api { .. });
                 params.limit = Some(smaller.ok_or(error)?);
-                refused = session.memory.trouble();
+                refused = noted.then(|| session.memory.trouble()).flatten();
                 continue;
             }
         };

@@ -79,7 +79,8 @@ where
             Some(Ok(Event::InitApply(_) | Event::Apply(_) | Event::Delete(_))) => {}
             Some(Err(error)) => {
                 let page = self.config.page_size.unwrap_or(PAGE);
-                let exceeded = Unbounded::of(error);
+                // A watch that was under way goes on from where it was.
+                let exceeded = self.listing.and_then(|_| Unbounded::of(error));
                 match exceeded.and_then(|exceeded| exceeded.smaller_page(page)) {
                     Some(page) => self.by_pages_of(page),
                     // A list that failed begins with another Init, after kube's pause.

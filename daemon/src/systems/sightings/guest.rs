@@ -44,7 +44,8 @@ impl Guest {
     }
 
     /// For whom the owner has its addresses: an object for the cluster that it lives in, a FloatingIP for the one that it names.
-    /// While Rancher has not been listed, or does not list the FloatingIP, and where that names no cluster, it is not known.
+    /// While Rancher has not been listed it is not known; where it does not list the FloatingIP, and where that names no cluster,
+    /// not in its own cluster.
     pub fn held_for(&self, identity: &Identity) -> HeldFor {
         let is_here = identity.cluster.as_ref() == Some(&self.cluster);
         let perhaps = |perhaps| match perhaps {
@@ -64,7 +65,7 @@ impl Guest {
             return perhaps(is_here);
         }
         let Some(fip) = data.fips.get(&names::key(identity)) else {
-            return HeldFor::Unknown;
+            return perhaps(is_here);
         };
         let Some(cluster) = &fip.cluster else {
             return perhaps(is_here);
