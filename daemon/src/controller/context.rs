@@ -105,7 +105,7 @@ impl<V: PartialEq + Debug> Context<V> {
     }
 
     /// Forgets an object that is gone.
-    pub fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &Key) {
         self.written.lock().remove(key);
     }
 
@@ -205,10 +205,11 @@ impl<V: PartialEq + Debug> Context<V> {
         let Some(patch) = patch else {
             return Ok(None);
         };
-        self.written.lock().insert(key.clone(), Instant::now());
         let body = json!({ "metadata": { "uid": uid }, "status": patch });
         let target = self.kind.target(key);
         let write = self.remote.patch_status_seen(&target, Patch::Merge, &body);
-        Ok(Some(write.await?))
+        let now = write.await?;
+        self.written.lock().insert(key.clone(), Instant::now());
+        Ok(Some(now))
     }
 }

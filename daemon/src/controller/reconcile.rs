@@ -91,7 +91,10 @@ pub fn follow_and_work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<(
 async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
     let context = controller.context();
     let done = match context.objects.seen(&key) {
-        None => controller.reconcile(&key, None).await,
+        None => {
+            context.forget(&key);
+            controller.reconcile(&key, None).await
+        }
         Some(Seen::Malformed(object)) if object.meta.deleted.is_some() => {
             controller.release(&key, &object.meta, None).await
         }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clusters::{
         self,
+        answers::Unbounded,
         lenient::Lenient,
         memory::{Charge, Memory, OverBudget, weight},
         watch::Watch,
@@ -315,7 +316,7 @@ pub async fn follow_some<K, T>(
                 }
             },
             Err(error) => {
-                refused = memory.trouble();
+                refused = Unbounded::of(&error).and_then(|_| memory.trouble());
                 clusters::explain(&error)
             }
         };

@@ -28,8 +28,15 @@ use serde_json::json;
 
 use crate::{
     controller::{
-        Trouble, client::Patch, context::Context, merge::change, meta::Meta, queue::Next,
-        reconcile::Controller, store::Key, waiters::News,
+        Trouble,
+        client::Patch,
+        context::Context,
+        merge::change,
+        meta::Meta,
+        queue::Next,
+        reconcile::Controller,
+        store::{Key, Malformed},
+        waiters::News,
     },
     systems::claims::names::POOL,
 };
@@ -136,9 +143,13 @@ impl Controller for Pools {
     ) -> Result<Next, Trouble> {
         match object {
             Some(object) => self.reconcile(key, Some(object)).await,
-            // Whose it is cannot be told.
             None => Ok(Next::Done),
         }
+    }
+
+    /// Whose it is cannot be told.
+    async fn malformed(&self, _: &Key, _: &Malformed) -> Result<Next, Trouble> {
+        Ok(Next::Done)
     }
 }
 

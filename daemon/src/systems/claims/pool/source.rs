@@ -76,7 +76,6 @@ impl Controller for Sources {
 
     async fn reconcile(&self, key: &Key, object: Option<Arc<Object>>) -> Result<Next, Trouble> {
         let Some(object) = object else {
-            self.context.forget(key);
             self.withdraw(key).await?;
             return Ok(Next::Done);
         };

@@ -109,6 +109,7 @@ impl Decider {
             }
             (Step::Repair(patch), _) => {
                 let made = self
+                    .configs
                     .remote
                     .patch_seen(&target, Patch::Merge, &patch)
                     .await?;
@@ -118,6 +119,7 @@ impl Decider {
             (Step::Retire(patch), Some(found)) => {
                 self.trusted(found).await?;
                 let made = self
+                    .configs
                     .remote
                     .patch_seen(&target, Patch::Merge, &patch)
                     .await?;

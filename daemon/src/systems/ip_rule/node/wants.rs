@@ -264,9 +264,9 @@ pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::systems::ip_rule::{
-        observe::{Meta, Owner},
-        plan::tests::rule,
+    use crate::{
+        controller::meta::Meta,
+        systems::ip_rule::{observe::Owner, plan::tests::rule},
     };
 
     const GRACE: Duration = Duration::from_secs(2);

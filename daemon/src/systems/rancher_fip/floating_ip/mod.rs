@@ -39,8 +39,15 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble, client::Patch, conflict::CONFLICT, context::Context, meta::Meta, queue::Next,
-        reconcile::Controller, store::Key, waiters::News,
+        Trouble,
+        client::Patch,
+        conflict::CONFLICT,
+        context::Context,
+        meta::Meta,
+        queue::Next,
+        reconcile::Controller,
+        store::{Key, Malformed},
+        waiters::News,
     },
     systems::rancher_fip::kinds::FLOATING_IP,
     validation::floating_ip as rules,
@@ -124,6 +131,12 @@ impl Controller for FloatingIps {
             Some(fip) => self.finalize(key, &fip).await,
             None => self.finalize_malformed(key).await,
         }
+    }
+
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
+        self.missing.lock().remove(key);
+        self.context.warn_malformed(key, object);
+        Ok(Next::Done)
     }
 }
 

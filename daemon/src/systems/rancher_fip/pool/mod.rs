@@ -164,7 +164,6 @@ impl Pools {
     }
 
     async fn remove(&self, key: &Key) -> Result<Next, Trouble> {
-        self.context.forget(key);
         let Some(pool) = self.existing(key) else {
             return Ok(Next::Done);
         };

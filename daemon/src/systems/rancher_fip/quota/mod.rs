@@ -30,7 +30,7 @@ use crate::{
         meta::{Meta, View},
         queue::Next,
         reconcile::Controller,
-        store::Key,
+        store::{Key, Malformed},
         waiters::News,
     },
     validation::quota as validate,
@@ -65,6 +65,11 @@ impl Controller for Quotas {
 
     fn context(&self) -> &Context<FloatingIPProjectQuota> {
         &self.context
+    }
+
+    /// They were waited for before, where there is such a kind.
+    fn completed(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
     }
 
     fn affected(&self, ledger: &Ledger, news: &News<'_>) {
@@ -112,6 +117,12 @@ impl Controller for Quotas {
     ) -> Result<Next, Trouble> {
         self.missing.lock().remove(key);
         self.end(key, meta, quota.as_deref()).await
+    }
+
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
+        self.missing.lock().remove(key);
+        self.context.warn_malformed(key, object);
+        Ok(Next::Done)
     }
 }
 

@@ -8,7 +8,7 @@ use fipd_crds::floating_ip::FloatingIPProjectQuota;
 use super::status::PoolUse;
 use crate::ipam::Ipam;
 
-/// What is kept of a quota object. Its version stays: the status is written against it.
+/// What is kept of a quota object.
 pub fn slim(mut quota: FloatingIPProjectQuota) -> FloatingIPProjectQuota {
     quota.metadata.managed_fields = None;
     if let Some(annotations) = &mut quota.metadata.annotations {

@@ -64,7 +64,6 @@ impl Quotas {
 
     /// There is no such object.
     pub(super) async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
-        self.context.forget(key);
         self.note_unlimited(key, &[]);
         if self.rows(key).is_empty() {
             self.missing.lock().remove(key);

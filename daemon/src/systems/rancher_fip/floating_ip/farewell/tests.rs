@@ -4,7 +4,7 @@ use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId, System, Tenant};
 use fipd_crds::floating_ip::ServiceRef as Assignee;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
