@@ -2,10 +2,10 @@
 
 mod agent;
 mod certificate;
-mod doors;
+mod config_reloader;
 mod host;
-mod keeper;
 mod listen_file;
+mod listeners;
 
 use std::{
     io,
@@ -55,8 +55,8 @@ use crate::{
     systems::{Runner, rancher_fip::guests::Own},
     webhooks::Webhooks,
 };
-use doors::Doors;
-use keeper::{Keeper, Parts};
+use config_reloader::{Keeper, Parts};
+use listeners::Doors;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{clock, config, ipam::Ipam, store::BackupError};
 
 mod drill;
-mod lent;
+mod temporary;
 
 pub use drill::Drill;
-pub use lent::Lent;
+pub use temporary::Lent;
 
 /// After the start: it has other things to do first.
 const FIRST: Duration = Duration::from_secs(300);

@@ -43,14 +43,14 @@ use crate::{
 };
 
 mod committer;
+mod liveness;
 mod mailbox;
 mod planner;
-mod pulse;
 mod time;
 
+use liveness::Beats;
+pub use liveness::Pulse;
 use mailbox::{Mailbox, Waiting};
-use pulse::Beats;
-pub use pulse::Pulse;
 pub use time::{FAR_AHEAD, HELD_BACK, TimeStatus};
 
 /// Requests that may wait at once; one more waits outside.

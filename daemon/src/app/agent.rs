@@ -19,10 +19,8 @@ use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    AppError, Signals, Tasks, doors::open_sockets, drain, host, keeper::Keeper, start_clusters,
-    tell,
-};
+use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
+use crate::app::{config_reloader::Keeper, listeners::open_sockets};
 use crate::{
     api::{
         self,

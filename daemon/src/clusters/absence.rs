@@ -3,7 +3,7 @@
 //! Pure: time is an argument (milliseconds of any clock that never runs backwards). An owner counts as gone when two
 //! complete lists at least a minute apart did not have it and a fresh read between them did not find it. And a
 //! list can be wrong as a whole: more than `max(5, 5 %)` of the leases that a list could release, within an hour
-//! ([`super::window`]), are released only once an admin said so, and then only what the admin's word was about.
+//! ([`super::release_budget`]), are released only once an admin said so, and then only what the admin's word was about.
 
 use std::collections::{BTreeMap, BTreeSet};
 

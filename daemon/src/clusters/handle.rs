@@ -17,12 +17,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClusterSession, ClusterView, DiscoveryView, HeldBack, SystemRunner, Trust,
     absence::Confirmation,
-    claims::Standing,
-    hand::Upload,
     identity::Proofs,
-    kept::{Kept, Said},
     registry::{Event, Events, Registry},
     show,
+};
+use crate::clusters::{
+    admin::Upload,
+    identity_conflicts::Standing,
+    registrations::{Kept, Said},
 };
 use crate::{
     config::{Config, NetworkChoice, NetworkRules, PoolFacts},

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{Actor, Adoption, Answer, ClusterId, Release, ReleaseScope, Request, System, Text};
 
-use super::{ClustersError, registry::Registry, settle::Standings};
+use super::{ClustersError, registry::Registry};
+use crate::clusters::converge::Standings;
 use crate::{
     config::{SightingMode, served},
     ipam::IpamError,

@@ -17,19 +17,19 @@
 //! rule of [`absence`].
 
 pub mod absence;
+mod adhoc_client;
+mod admin;
 pub mod adoption;
 pub mod answers;
 pub(crate) mod backoff;
-mod claims;
 mod connect;
+mod converge;
 mod credentials;
 mod discovery;
 mod files;
-mod given;
-mod hand;
 mod handle;
 pub(crate) mod identity;
-mod kept;
+mod identity_conflicts;
 pub(crate) mod kubeconfig;
 mod leave;
 pub mod lenient;
@@ -37,10 +37,11 @@ mod link;
 pub mod memory;
 mod plugin;
 pub mod ranges;
+mod registrations;
 mod registry;
+mod release_budget;
 mod session;
 mod sessions;
-mod settle;
 mod show;
 pub mod sightings;
 mod sites;
@@ -48,17 +49,16 @@ mod sweep;
 mod transport;
 mod view;
 pub mod watch;
-mod window;
 
+pub use adhoc_client::{NoClient, client_of, client_with};
+pub use admin::Upload;
 pub(crate) use connect::{explain, short};
 #[cfg(test)]
 pub(crate) use credentials::CredentialError;
 pub use files::WatchedFile;
-pub use given::{NoClient, client_of, client_with};
-pub use hand::Upload;
 pub use handle::{Clusters, ClustersError, Hold, Options};
-pub use kept::Said;
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
+pub use registrations::Said;
 #[cfg(test)]
 pub(crate) use session::testing;
 pub use session::{CallError, ClusterSession, SystemRunner};

@@ -1,5 +1,5 @@
 //! The one task that knows all clusters: takes news from links, discovery and the configuration, and keeps
-//! sessions, names and expectations as they should be ([`super::settle`]).
+//! sessions, names and expectations as they should be ([`super::converge`]).
 //!
 //! It waits for the store but never for a cluster.
 
@@ -20,14 +20,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClusterState, Clusters, ClustersError, SystemRunner, Trust,
     discovery::Discovered,
-    hand::Upload,
     identity::{Proofs, Reached, secret::Order},
-    kept::Kept,
     link::{Link, News, Up},
     session::ClusterSession,
     sites::{self, SiteSpec, Way},
-    window::Windows,
 };
+use crate::clusters::{admin::Upload, registrations::Kept, release_budget::Windows};
 use crate::{config::Config, ipam::Ipam};
 
 /// Looks over everything this often even if nothing happens.

@@ -22,8 +22,8 @@ use super::{
     memory::Memory,
     ranges::ForeignRange,
     sightings::ConfirmedSightings,
-    window::Windows,
 };
+use crate::clusters::release_budget::Windows;
 use crate::{
     config::{ClusterSettings, NetworkChoice, PoolFacts},
     ipam::Ipam,

@@ -15,9 +15,9 @@ use super::{
     link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
     session::{ClusterSession, SessionShared, Shows},
-    settle::{Leads, networks_of},
     sites::{SiteSpec, Way},
 };
+use crate::clusters::converge::{Leads, networks_of};
 use crate::config::{Awaited, SightingMode};
 
 impl Registry {

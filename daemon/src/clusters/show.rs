@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_core::{ClusterId, System, Text};
 
 use super::{
-    ClusterState, ClusterView, Found,
-    claims::{Doubt, Standing},
-    connect,
+    ClusterState, ClusterView, Found, connect,
     identity::Verdict,
     registry::{LinkState, Registry, Site},
-    settle::Standings,
     sites::SiteSpec,
+};
+use crate::clusters::{
+    converge::Standings,
+    identity_conflicts::{Doubt, Standing},
 };
 use crate::config::RancherFipRole;
 

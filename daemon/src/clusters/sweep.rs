@@ -20,8 +20,8 @@ use super::{
     absence::{Absences, Withheld},
     adoption::{self, Held, Inventory},
     backoff::jittered,
-    window::{self, Window},
 };
+use crate::clusters::release_budget::{self, Window};
 use crate::ipam::IpamError;
 
 /// Between two lists when nothing asks for one earlier.
@@ -247,8 +247,8 @@ impl<'a> Sweep<'a> {
         confirmed_by: Option<&Actor>,
     ) -> Vec<Request> {
         let (actor, reason) = match confirmed_by {
-            Some(admin) => (admin.clone(), window::CONFIRMED),
-            None => (self.session.actor(self.system), window::REASON),
+            Some(admin) => (admin.clone(), release_budget::CONFIRMED),
+            None => (self.session.actor(self.system), release_budget::REASON),
         };
         let mut by_heir: BTreeMap<Option<Holder>, Vec<LeaseKey>> = BTreeMap::new();
         for key in keys {

@@ -13,17 +13,17 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Trouble,
+    ReconcileError,
     client::{Patch, Remote},
     events::Events,
     kind::Kind,
-    merge::change,
     meta::Meta,
     queue::{Next, Queue},
     site::Site,
     store::{Key, MALFORMED, Malformed, Objects},
-    waiters::Wakes,
+    waiters::Waiters,
 };
+use crate::controller::merge_patch::change;
 
 /// The status of an object is written at most once in this time; the latest wins.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct Context<V> {
     pub objects: Arc<Objects<V>>,
     pub queue: Arc<Queue<Key>>,
     /// Objects that wait for a change of the address book.
-    pub waiters: Wakes,
+    pub waiters: Waiters,
     /// When the status of each object was written last.
     written: Mutex<BTreeMap<Key, Instant>>,
 }
@@ -52,7 +52,7 @@ impl<V: PartialEq + Debug> Context<V> {
     ) -> Self {
         Self {
             kind,
-            waiters: Wakes::new(site.system.clone(), site.id.clone(), kind.kind),
+            waiters: Waiters::new(site.system.clone(), site.id.clone(), kind.kind),
             site,
             remote,
             events,
@@ -153,7 +153,7 @@ impl<V: PartialEq + Debug> Context<V> {
         key: &Key,
         meta: &Meta,
         finalizer: &str,
-    ) -> Result<Option<T>, Trouble> {
+    ) -> Result<Option<T>, ReconcileError> {
         if meta.has_finalizer(finalizer) {
             return Ok(None);
         }
@@ -174,7 +174,7 @@ impl<V: PartialEq + Debug> Context<V> {
         key: &Key,
         meta: &Meta,
         finalizer: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let target = self.kind.target(key);
         let (uid, finalizers) = (&meta.uid, &meta.finalizers);
         let drop = self
@@ -189,7 +189,7 @@ impl<V: PartialEq + Debug> Context<V> {
         key: &Key,
         uid: &str,
         change: (&S, &S),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let write = self.write_status_seen::<S, IgnoredAny>(key, uid, change);
         write.await.map(drop)
     }
@@ -200,8 +200,9 @@ impl<V: PartialEq + Debug> Context<V> {
         key: &Key,
         uid: &str,
         (before, after): (&S, &S),
-    ) -> Result<Option<T>, Trouble> {
-        let patch = change(before, after).map_err(|error| Trouble::internal(error.to_string()))?;
+    ) -> Result<Option<T>, ReconcileError> {
+        let patch =
+            change(before, after).map_err(|error| ReconcileError::internal(error.to_string()))?;
         let Some(patch) = patch else {
             return Ok(None);
         };

@@ -1,12 +1,13 @@
 //! The machine that every controller runs on.
 
 pub mod client;
-pub mod conflict;
+pub mod conditions;
+pub mod confirm_absence;
 pub mod context;
 pub mod events;
 pub mod kind;
 pub mod leader_election;
-pub mod merge;
+pub mod merge_patch;
 pub mod meta;
 pub mod queue;
 pub mod reconcile;
@@ -32,7 +33,7 @@ const REJECTED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Why a reconcile did not end.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum ReconcileError {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
@@ -42,7 +43,7 @@ pub enum Trouble {
     Internal(String),
 }
 
-impl Trouble {
+impl ReconcileError {
     pub fn internal(what: impl Into<String>) -> Self {
         Self::Internal(what.into())
     }

@@ -6,12 +6,12 @@ use fipd_core::Ledger;
 use tokio::task::JoinSet;
 
 use super::{
-    Trouble,
+    ReconcileError,
     context::Context,
     meta::{Meta, View},
     queue::{self, Next},
-    store::{Key, Malformed, Seen},
-    waiters::{self, News},
+    store::{Key, Malformed, Observed},
+    waiters::{self, LedgerEvent},
 };
 use crate::metrics::reconcile::counted;
 
@@ -27,7 +27,7 @@ pub trait Controller: Send + Sync + 'static {
     fn context(&self) -> &Context<Self::View>;
 
     /// Queues the objects that a change of the address book concerns.
-    fn affected(&self, ledger: &Ledger, news: &News<'_>);
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>);
 
     /// Waits until all is known that decides about an object.
     fn completed(&self) -> impl Future<Output = ()> + Send {
@@ -39,7 +39,7 @@ pub trait Controller: Send + Sync + 'static {
         &self,
         key: &Key,
         object: Option<Arc<Self::View>>,
-    ) -> impl Future<Output = Result<Next, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
 
     /// The object is being deleted; `object` is `None` where it does not fit its schema.
     fn release(
@@ -47,14 +47,14 @@ pub trait Controller: Send + Sync + 'static {
         key: &Key,
         meta: &Meta,
         object: Option<Arc<Self::View>>,
-    ) -> impl Future<Output = Result<Next, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
 
     /// The object does not fit its schema, and is not being deleted.
     fn malformed(
         &self,
         key: &Key,
         object: &Malformed,
-    ) -> impl Future<Output = Result<Next, Trouble>> + Send {
+    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send {
         self.context().warn_malformed(key, object);
         std::future::ready(Ok(Next::Done))
     }
@@ -83,7 +83,7 @@ pub fn follow_and_work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<(
     tasks.spawn(waiters::listen(
         site.ipam.clone(),
         site.cancel(),
-        move |ledger, news| follower.affected(ledger, news),
+        move |ledger, event| follower.affected(ledger, event),
     ));
     work(controller, tasks);
 }
@@ -95,11 +95,11 @@ async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
             context.forget(&key);
             controller.reconcile(&key, None).await
         }
-        Some(Seen::Malformed(object)) if object.meta.deleted.is_some() => {
+        Some(Observed::Malformed(object)) if object.meta.deleted.is_some() => {
             controller.release(&key, &object.meta, None).await
         }
-        Some(Seen::Malformed(object)) => controller.malformed(&key, &object).await,
-        Some(Seen::Good(object)) => {
+        Some(Observed::Malformed(object)) => controller.malformed(&key, &object).await,
+        Some(Observed::Parsed(object)) => {
             let meta = object.meta();
             match meta.deleted {
                 Some(_) => controller.release(&key, &meta, Some(object)).await,
@@ -150,9 +150,13 @@ mod tests {
             &self.context
         }
 
-        fn affected(&self, _: &Ledger, _: &News<'_>) {}
+        fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
-        async fn reconcile(&self, key: &Key, thing: Option<Arc<Thing>>) -> Result<Next, Trouble> {
+        async fn reconcile(
+            &self,
+            key: &Key,
+            thing: Option<Arc<Thing>>,
+        ) -> Result<Next, ReconcileError> {
             let there = thing.is_some();
             self.asked
                 .lock()
@@ -165,12 +169,12 @@ mod tests {
             key: &Key,
             meta: &Meta,
             thing: Option<Arc<Thing>>,
-        ) -> Result<Next, Trouble> {
+        ) -> Result<Next, ReconcileError> {
             let (uid, there) = (&meta.uid, thing.is_some());
             self.asked
                 .lock()
                 .push(format!("release {} {uid} {there}", key.name));
-            Err(Trouble::internal("a defect"))
+            Err(ReconcileError::internal("a defect"))
         }
     }
 
@@ -204,7 +208,7 @@ mod tests {
         let malformed = |deleted| {
             let error = "no object".to_owned();
             let meta = meta(deleted);
-            Seen::Malformed(Arc::new(Malformed { meta, error }))
+            Observed::Malformed(Arc::new(Malformed { meta, error }))
         };
         let key = |name: &str| Key::new("ns", name);
         objects.set(&key("good"), Thing(meta(false)));

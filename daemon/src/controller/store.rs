@@ -36,8 +36,8 @@ pub struct Key {
 
 /// An object as it is known.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Seen<T> {
-    Good(Arc<T>),
+pub enum Observed<T> {
+    Parsed(Arc<T>),
     /// It does not fit its own schema.
     Malformed(Arc<Malformed>),
 }
@@ -51,7 +51,7 @@ pub struct Malformed {
 
 /// The store of one kind. Cheap to share.
 pub struct Objects<T> {
-    map: RwLock<BTreeMap<Key, Seen<T>>>,
+    map: RwLock<BTreeMap<Key, Observed<T>>>,
     /// What the objects weigh, charged to the memory of the cluster they are followed on.
     charge: Mutex<Charge>,
     complete: watch::Sender<bool>,
@@ -86,10 +86,10 @@ impl Key {
     }
 }
 
-impl<T> Clone for Seen<T> {
+impl<T> Clone for Observed<T> {
     fn clone(&self) -> Self {
         match self {
-            Self::Good(object) => Self::Good(Arc::clone(object)),
+            Self::Parsed(object) => Self::Parsed(Arc::clone(object)),
             Self::Malformed(object) => Self::Malformed(Arc::clone(object)),
         }
     }
@@ -104,15 +104,15 @@ impl<T: PartialEq + Debug> Objects<T> {
         })
     }
 
-    pub fn seen(&self, key: &Key) -> Option<Seen<T>> {
+    pub fn seen(&self, key: &Key) -> Option<Observed<T>> {
         self.map.read().get(key).cloned()
     }
 
     /// The object, if it is there and well-formed.
     pub fn get(&self, key: &Key) -> Option<Arc<T>> {
         match self.map.read().get(key) {
-            Some(Seen::Good(object)) => Some(Arc::clone(object)),
-            Some(Seen::Malformed(_)) | None => None,
+            Some(Observed::Parsed(object)) => Some(Arc::clone(object)),
+            Some(Observed::Malformed(_)) | None => None,
         }
     }
 
@@ -121,8 +121,8 @@ impl<T: PartialEq + Debug> Objects<T> {
         let map = self.map.read();
         map.iter()
             .filter_map(|(key, seen)| match seen {
-                Seen::Good(object) => Some((key.clone(), Arc::clone(object))),
-                Seen::Malformed(_) => None,
+                Observed::Parsed(object) => Some((key.clone(), Arc::clone(object))),
+                Observed::Malformed(_) => None,
             })
             .collect()
     }
@@ -143,8 +143,8 @@ impl<T: PartialEq + Debug> Objects<T> {
         let map = self.map.read();
         map.iter()
             .filter_map(|(key, seen)| match seen {
-                Seen::Malformed(object) => Some((key.clone(), Arc::clone(object))),
-                Seen::Good(_) => None,
+                Observed::Malformed(object) => Some((key.clone(), Arc::clone(object))),
+                Observed::Parsed(_) => None,
             })
             .collect()
     }
@@ -182,7 +182,7 @@ impl<T: PartialEq + Debug> Objects<T> {
     /// Who wrote the object need not wait for the watch.
     pub fn set(&self, key: &Key, object: T) {
         // Where there is no memory the watch reports that.
-        let _ = self.put(key, Some(Seen::Good(Arc::new(object))));
+        let _ = self.put(key, Some(Observed::Parsed(Arc::new(object))));
     }
 
     /// The same of what was there before: where the watch told meanwhile that it is gone, or of a later one, that counts.
@@ -190,9 +190,9 @@ impl<T: PartialEq + Debug> Objects<T> {
         let mut map = self.map.write();
         match map.get(key) {
             None => {}
-            Some(Seen::Good(before)) if is_later(before, &object) => {}
+            Some(Observed::Parsed(before)) if is_later(before, &object) => {}
             // Where there is no memory the watch reports that.
-            Some(_) => drop(self.replace(&mut map, key, Some(Seen::Good(Arc::new(object))))),
+            Some(_) => drop(self.replace(&mut map, key, Some(Observed::Parsed(Arc::new(object))))),
         }
     }
 
@@ -202,7 +202,7 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 
     /// Whether something changed; nothing where there is no memory for it.
-    pub(super) fn put(&self, key: &Key, seen: Option<Seen<T>>) -> Result<bool, OverBudget> {
+    pub(super) fn put(&self, key: &Key, seen: Option<Observed<T>>) -> Result<bool, OverBudget> {
         let mut map = self.map.write();
         if map.get(key) == seen.as_ref() {
             return Ok(false);
@@ -213,11 +213,11 @@ impl<T: PartialEq + Debug> Objects<T> {
 
     fn replace(
         &self,
-        map: &mut BTreeMap<Key, Seen<T>>,
+        map: &mut BTreeMap<Key, Observed<T>>,
         key: &Key,
-        seen: Option<Seen<T>>,
+        seen: Option<Observed<T>>,
     ) -> Result<(), OverBudget> {
-        let weight = |seen: Option<&Seen<T>>| seen.map_or(0, |seen| weight_of(key, seen));
+        let weight = |seen: Option<&Observed<T>>| seen.map_or(0, |seen| weight_of(key, seen));
         let (before, after) = (weight(map.get(key)), weight(seen.as_ref()));
         self.charge.lock().change(before, after)?;
         match seen {
@@ -243,7 +243,7 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 }
 
-fn weight_of<T: Debug>(key: &Key, seen: &Seen<T>) -> usize {
+fn weight_of<T: Debug>(key: &Key, seen: &Observed<T>) -> usize {
     2 * weight(key) + weight(seen)
 }
 
@@ -371,7 +371,7 @@ where
         Ok(())
     }
 
-    fn put(&self, key: &Key, seen: Option<Seen<T>>) -> Result<(), OverBudget> {
+    fn put(&self, key: &Key, seen: Option<Observed<T>>) -> Result<(), OverBudget> {
         if self.objects.put(key, seen)? {
             (self.changed)(key);
         }
@@ -385,10 +385,10 @@ where
     }
 }
 
-fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option<Seen<T>> {
+fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option<Observed<T>> {
     match object.0 {
-        Ok(object) => slim(object).map(|object| Seen::Good(Arc::new(object))),
-        Err(invalid) => Some(Seen::Malformed(Arc::new(Malformed {
+        Ok(object) => slim(object).map(|object| Observed::Parsed(Arc::new(object))),
+        Err(invalid) => Some(Observed::Malformed(Arc::new(Malformed {
             meta: Meta::of(&invalid.metadata),
             error: invalid.error,
         }))),
@@ -399,8 +399,8 @@ fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option
 mod tests {
     use super::*;
 
-    fn good(value: u8) -> Option<Seen<u8>> {
-        Some(Seen::Good(Arc::new(value)))
+    fn good(value: u8) -> Option<Observed<u8>> {
+        Some(Observed::Parsed(Arc::new(value)))
     }
 
     #[test]
@@ -445,7 +445,7 @@ mod tests {
         let objects = Objects::new();
         objects.charge_to(&memory).unwrap();
         let key = Key::new("ns", "a");
-        let text = |length: usize| Some(Seen::Good(Arc::new("x".repeat(length))));
+        let text = |length: usize| Some(Observed::Parsed(Arc::new("x".repeat(length))));
         objects.put(&key, text(6 << 20)).unwrap();
         // Another hog has all that can be borrowed.
         let mut charges = Vec::new();

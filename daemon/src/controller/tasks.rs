@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Trouble,
+    ReconcileError,
     queue::{Queue, backoff},
     site::Site,
 };
@@ -112,7 +112,7 @@ where
 /// Tries until it is done; `false`: the session is over.
 pub async fn until<F>(cancel: &CancellationToken, what: &str, attempt: impl Fn() -> F) -> bool
 where
-    F: Future<Output = Result<(), Trouble>>,
+    F: Future<Output = Result<(), ReconcileError>>,
 {
     let mut failures = 0;
     while let Err(trouble) = attempt().await {

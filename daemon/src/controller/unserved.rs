@@ -1,12 +1,13 @@
 //! Why an object cannot be served, and what it waits for.
 
-use fipd_core::{NetworkId, Refusal};
+use fipd_core::{Lease, NetworkId, Refusal};
 
+use super::conditions::CONFLICT;
 use crate::controller::waiters::{self, Cause};
 
 /// Why an object is not served, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct Unserved {
     /// Reason of the Event.
     pub reason: &'static str,
     pub message: String,
@@ -14,7 +15,7 @@ pub struct Problem {
     pub cause: Option<Cause>,
 }
 
-impl Problem {
+impl Unserved {
     pub fn new(reason: &'static str, message: impl Into<String>, cause: Option<Cause>) -> Self {
         Self {
             reason,
@@ -25,7 +26,7 @@ impl Problem {
 }
 
 /// The ledger said no.
-pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
+pub fn refused(refusal: &Refusal, network: NetworkId) -> Unserved {
     let reason = match refusal {
         Refusal::Exhausted { .. } | Refusal::NoneGives { .. } => "PoolExhausted",
         Refusal::QuotaExceeded { .. } => "QuotaExceeded",
@@ -57,9 +58,21 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::Invalid { .. }
         | Refusal::Pool(_) => "AllocationFailed",
     };
-    Problem::new(
+    Unserved::new(
         reason,
         refusal.to_string(),
         waiters::cause(refusal, network),
     )
+}
+
+/// Another holds the address that the object uses.
+pub fn contended(lease: &Lease) -> Unserved {
+    let owner = lease
+        .owner()
+        .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
+    let message = format!(
+        "{} is held by {owner}; this one gets it when that is released, end one of the two uses",
+        lease.key.address
+    );
+    Unserved::new(CONFLICT, message, Some(Cause::Address(lease.key)))
 }

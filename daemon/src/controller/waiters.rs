@@ -47,7 +47,7 @@ impl Cause {
 }
 
 /// The objects of one controller that wait.
-pub struct Wakes {
+pub struct Waiters {
     system: System,
     cluster: ClusterId,
     kind: &'static str,
@@ -62,13 +62,13 @@ struct State {
 }
 
 /// What happened to the ledger since the last look.
-pub enum News<'a> {
+pub enum LedgerEvent<'a> {
     Changes(&'a [Arc<Change>]),
     /// Too much to tell; everything may be different.
     Everything,
 }
 
-impl Wakes {
+impl Waiters {
     /// For the objects of `kind` of a system of this cluster.
     pub fn new(system: System, cluster: ClusterId, kind: &'static str) -> Self {
         Self {
@@ -103,23 +103,23 @@ impl Wakes {
     }
 
     /// The objects to look at again.
-    pub fn woken(&self, ledger: &Ledger, news: &News<'_>) -> BTreeSet<Key> {
-        self.heard(ledger, news).0
+    pub fn woken(&self, ledger: &Ledger, event: &LedgerEvent<'_>) -> BTreeSet<Key> {
+        self.affected(ledger, event).0
     }
 
     /// The objects to look at again, and whether a pool is new, gone or has another specification than before.
-    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) -> (BTreeSet<Key>, bool) {
+    pub fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) -> (BTreeSet<Key>, bool) {
         let mut state = self.state.lock();
         let (mut keys, mut edited) = (BTreeSet::new(), true);
-        match news {
-            News::Everything => {
+        match event {
+            LedgerEvent::Everything => {
                 keys.extend(state.causes.keys().cloned());
                 state.generations = ledger
                     .pools()
                     .map(|pool| (pool.id, pool.generation))
                     .collect();
             }
-            News::Changes(changes) => {
+            LedgerEvent::Changes(changes) => {
                 let pools: BTreeSet<PoolId> = changes
                     .iter()
                     .flat_map(|change| change.pools.iter().copied())
@@ -263,16 +263,16 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     }
 }
 
-/// Calls `heard` with what changes in the ledger until cancelled; first with [`News::Everything`].
+/// Calls `on_change` with what changes in the ledger until cancelled; first with [`LedgerEvent::Everything`].
 pub async fn listen(
     ipam: Ipam,
     cancel: CancellationToken,
-    mut heard: impl FnMut(&Ledger, &News<'_>),
+    mut on_change: impl FnMut(&Ledger, &LedgerEvent<'_>),
 ) {
     let mut revisions = ipam.revisions();
     revisions.borrow_and_update();
     let mut last = ipam.read(|ledger| {
-        heard(ledger, &News::Everything);
+        on_change(ledger, &LedgerEvent::Everything);
         ledger.revision()
     });
     loop {
@@ -283,8 +283,8 @@ pub async fn listen(
         last = ipam.read(|ledger| {
             match ledger.changes_since(last) {
                 Ok(changes) if changes.is_empty() => {}
-                Ok(changes) => heard(ledger, &News::Changes(&changes)),
-                Err(_) => heard(ledger, &News::Everything),
+                Ok(changes) => on_change(ledger, &LedgerEvent::Changes(&changes)),
+                Err(_) => on_change(ledger, &LedgerEvent::Everything),
             }
             ledger.revision()
         });

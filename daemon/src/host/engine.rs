@@ -9,10 +9,8 @@ use fipd_core::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Options, fights::Fights, journal::Wishes, lock::LockError, notes::Notes, session::Session,
-    socket::Trouble, unkept::Unkept,
-};
+use super::{Options, journal::Wishes, lock::LockError, session::Session, socket::Trouble};
+use crate::host::{contention::Fights, journal_writer::Notes, rejected_echo::Unkept};
 use crate::{
     clusters::backoff::Backoff,
     rules::{CommandError, Drift, EngineState, Ordered, RuleBoard, View},

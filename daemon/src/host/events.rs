@@ -6,10 +6,10 @@ use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket, protocols}
 use nix::libc::{RTM_DELLINK, RTM_DELRULE, RTM_NEWLINK, RTM_NEWRULE};
 
 use super::{
-    answer::{Said, answers},
     message,
     socket::{BUFFER, Requests, widen},
 };
+use crate::host::netlink_reply::{Said, answers};
 
 /// Room for some ten thousand changes that are not read yet.
 const NEWS_ROOM: usize = 8 << 20;

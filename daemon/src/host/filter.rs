@@ -12,10 +12,8 @@ use netlink_sys::{AsyncSocketExt as _, TokioSocket};
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use super::{
-    news,
-    nft::{self, Found, Index, TABLE, Table},
-};
+use super::nft::{self, Found, Index, TABLE, Table};
+use crate::host::nft_events;
 
 /// It takes a second for a hundred thousand sources.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -102,7 +100,7 @@ impl Filter {
 
     /// The sources in our table of the last run of fipd, so that they are kept while it is not known what is wanted.
     pub async fn start(&mut self) -> Result<Index, FilterError> {
-        self.events = news::listen()
+        self.events = nft_events::listen()
             .inspect_err(|error| {
                 tracing::warn!(%error, "changes of the packet filter by others are noticed late");
             })
@@ -238,7 +236,7 @@ impl Filter {
         loop {
             self.buffer.clear();
             let touched = match events.recv(&mut self.buffer).await {
-                Ok(()) => news::by_others(&self.buffer, &self.runs),
+                Ok(()) => nft_events::by_others(&self.buffer, &self.runs),
                 Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => true,
                 Err(error) => {
                     tracing::warn!(%error, "changes of the packet filter cannot be heard");
@@ -275,18 +273,18 @@ impl Filter {
         let Some(events) = self.events.as_mut().filter(|_| many) else {
             return self.run(commands).await.map(|()| true);
         };
-        let before = news::generation().await;
+        let before = nft_events::generation().await;
         // Where it goes on hearing it is slower, that is all.
-        let paused = news::pause(events);
+        let paused = nft_events::pause(events);
         let done = self.run(commands).await;
         if let (Some(events), Ok(())) = (&mut self.events, paused)
-            && let Err(error) = news::resume(events)
+            && let Err(error) = nft_events::resume(events)
         {
             tracing::warn!(%error, "changes of the packet filter by others are noticed late");
             self.events = None;
         }
         done?;
-        let after = news::generation().await;
+        let after = nft_events::generation().await;
         Ok(before.is_ok_and(|before| after.is_ok_and(|after| after == before.wrapping_add(1))))
     }
 

@@ -10,29 +10,29 @@
 //! something changed, rather than keep a copy of it up to date, which could only ever be wrong. It never fails: what keeps
 //! it from working is a state on the board, and is tried again.
 
-mod answer;
 mod apply;
 mod command;
+mod contention;
 mod converge;
 mod engine;
 mod events;
-mod fights;
 mod filter;
 mod finish;
 mod journal;
+mod journal_writer;
 mod kernel;
 mod links;
 mod lock;
 mod message;
-mod news;
+mod netlink_reply;
 mod nft;
-mod notes;
+mod nft_events;
 mod outcome;
 mod preflight;
+mod rejected_echo;
 mod removal;
 mod session;
 mod socket;
-mod unkept;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 

@@ -23,10 +23,8 @@ use fipd_core::{
     host::{KernelRule, Rule},
 };
 
-use super::{
-    answer::{Said, Unreadable, answers},
-    message,
-};
+use super::message;
+use crate::host::netlink_reply::{Said, Unreadable, answers};
 
 /// The kernel answers at once; a list of a hundred thousand rules takes it 100 ms.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -18,10 +18,10 @@ use super::{
         adoption::Sighting,
         answers::Bounded,
         session::testing,
-        window::Windows,
     },
     *,
 };
+use crate::clusters::release_budget::Windows;
 use crate::{clock, ipam::Ipam};
 
 /// A cluster that knows nothing but its own identity, X.
@@ -221,7 +221,10 @@ async fn what_an_admin_confirmed_is_audited_under_the_admin() {
     assert_eq!(session.shared.held_back.borrow().len(), 0);
     let rows = ipam.reader().audit_page(None, 6).unwrap();
     for (_, row) in rows {
-        assert_eq!((&*row.actor, &*row.detail), ("user:ada", window::CONFIRMED));
+        assert_eq!(
+            (&*row.actor, &*row.detail),
+            ("user:ada", release_budget::CONFIRMED)
+        );
     }
     let window = windows.of(&session.id, &ipam).await.unwrap();
     assert_eq!(window.lock().await.spent(windows.now()), Some(0));

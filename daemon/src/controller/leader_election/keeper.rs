@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::record::{Next, Observed, RENEW, RETRY, Record, next};
+use super::record::{Next, ObservedLease, RENEW, RETRY, Record, next};
 use crate::controller::{
     client::{CallError, Patch, Remote, Target},
     kind::{LEASE, NAMESPACE},
@@ -40,7 +40,7 @@ pub struct Keeper {
     remote: Remote,
     target: Target,
     me: Text,
-    observed: Observed,
+    observed: ObservedLease,
     /// Of the object that `observed` is of.
     version: Option<String>,
     /// When the last write that succeeded began.
@@ -55,7 +55,7 @@ impl Keeper {
             remote,
             target,
             me: Text::clone(me),
-            observed: Observed::default(),
+            observed: ObservedLease::default(),
             version: None,
             renewed: None,
             epoch: Instant::now(),

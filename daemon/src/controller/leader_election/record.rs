@@ -27,7 +27,7 @@ pub struct Record {
 
 /// The record as last seen, and since when it has been so by this host's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedLease {
     /// `None`: the Lease does not exist.
     pub record: Option<Record>,
     pub since: Duration,
@@ -99,7 +99,7 @@ impl Record {
     }
 }
 
-impl Observed {
+impl ObservedLease {
     /// Notes what a look at `now` has shown.
     pub fn see(&mut self, record: Option<Record>, now: Duration) {
         if self.record != record {
@@ -109,7 +109,7 @@ impl Observed {
 }
 
 /// What `me` does at `now`, having renewed the lease at `renewed` if it holds it. Both are of the clock of `observed`.
-pub fn next(observed: &Observed, me: &str, renewed: Option<Duration>, now: Duration) -> Next {
+pub fn next(observed: &ObservedLease, me: &str, renewed: Option<Duration>, now: Duration) -> Next {
     if renewed.is_some_and(|renewed| now >= renewed + RENEW) {
         return Next::Lost;
     }
@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    fn seen(record: Option<Record>, since: Duration) -> Observed {
-        Observed { record, since }
+    fn seen(record: Option<Record>, since: Duration) -> ObservedLease {
+        ObservedLease { record, since }
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn another_holder_is_waited_for_by_the_own_clock() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedLease::default();
         // The holder's clock is years behind: that says nothing.
         observed.see(Some(held_by("b", 1)), secs(100));
         assert_eq!(next(&observed, "a", None, secs(100)), Next::Wait(secs(115)));

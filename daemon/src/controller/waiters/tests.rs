@@ -62,7 +62,7 @@ fn network() -> Request {
 async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     let dir = tempfile::tempdir().expect("a directory");
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
-    let wakes = Wakes::new(System::rancher_fip(), ClusterId("X".into()), "FloatingIP");
+    let wakes = Waiters::new(System::rancher_fip(), ClusterId("X".into()), "FloatingIP");
     for (name, cause) in [
         ("pools", Cause::Pools),
         ("networks", Cause::Networks),
@@ -78,7 +78,7 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     let cancel = CancellationToken::new();
     let (sender, mut woken) = mpsc::unbounded_channel();
     let listener = listen(ipam.clone(), cancel.clone(), move |ledger, news| {
-        sender.send(wakes.heard(ledger, news)).expect("a reader");
+        sender.send(wakes.affected(ledger, news)).expect("a reader");
     });
     let script = async {
         let mut next = async || {

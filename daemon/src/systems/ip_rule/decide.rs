@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::Remote,
         context::Context,
         events::Events,
@@ -148,7 +148,7 @@ impl Decider {
         }
     }
 
-    async fn try_look(&self) -> Result<Next, Trouble> {
+    async fn try_look(&self) -> Result<Next, ReconcileError> {
         let rules: Vec<Arc<Rule>> = self
             .rules
             .objects

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::{CallError, Patch, Remote},
         queue::{self, Next, Queue},
         site::Site,
@@ -392,7 +392,7 @@ impl NodePart {
             Err(CallError::Rejected(..)) if patch == Patch::Json => {
                 Next::After(Duration::from_secs(5))
             }
-            Err(error) => Trouble::from(error).next(CONFIG.kind, &key),
+            Err(error) => ReconcileError::from(error).next(CONFIG.kind, &key),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     step::{Scope, named},
 };
 use crate::{
-    controller::merge::{Says, remark, set},
+    controller::conditions::{ConditionUpdate, remark, set},
     validation::{Wrong, ip_rule::warnings},
 };
 
@@ -119,8 +119,8 @@ pub fn unheard(config: &str, nodes: &[Text], silent: Duration) -> String {
     )
 }
 
-fn says(status: bool, reason: &'static str, message: String) -> Says {
-    Says {
+fn says(status: bool, reason: &'static str, message: String) -> ConditionUpdate {
+    ConditionUpdate {
         kind: READY,
         status,
         reason,
@@ -157,7 +157,7 @@ pub fn of_config(config: &Config, scope: &Scope<'_>, now: jiff::Timestamp) -> IP
             "nodes remove the rule; the object goes when each has confirmed or is gone".to_owned(),
         ),
     };
-    let says = Says {
+    let says = ConditionUpdate {
         kind: APPLIED,
         status: is,
         reason,

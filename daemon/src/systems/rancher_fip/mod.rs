@@ -8,28 +8,27 @@
 //!       ^------------------ shows the lease of a Service ------------/
 //! ```
 
-mod admit;
+mod admission;
 pub mod adopt;
 pub mod api_service;
 mod cluster_names;
 pub mod clusters;
 pub mod floating_ip;
+mod guest_hosts;
 pub mod guests;
-mod homes;
 pub mod kinds;
-mod lead;
+mod leadership;
 pub mod names;
 mod owners;
 pub mod pool;
 mod quota;
 pub mod rancher;
 pub mod requests;
-mod room;
 #[cfg(test)]
 mod sample;
-mod second_look;
 pub mod service;
 pub mod stock;
+mod watches;
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,7 +39,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use tokio::task::JoinSet;
 
 use self::{
-    admit::Admits,
     floating_ip::FloatingIps,
     guests::Own,
     kinds::{FLOATING_IP, POOL, QUOTA},
@@ -48,10 +46,10 @@ use self::{
     quota::Quotas,
     rancher::{Data, Listener, Rancher, Ranchers},
     requests::Requests,
-    room::Room,
     service::Services,
 };
 pub use crate::controller::site::Site;
+use crate::systems::rancher_fip::{admission::Admits, watches::Room};
 use crate::{
     clusters::{ClusterSession, adoption},
     config::RancherFipRole,
@@ -160,7 +158,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         board: &all.guests,
         guests: guests.as_ref(),
     };
-    room::watch_management(&room, &pools, &quotas, &mut tasks);
+    watches::watch_management(&room, &pools, &quotas, &mut tasks);
     if let Some(guests) = &guests {
         guests.start(&mut tasks);
     }
@@ -349,7 +347,7 @@ fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
     tasks.spawn(waiters::listen(
         site.ipam.clone(),
         cancel,
-        move |ledger, news| all.heard(ledger, news),
+        move |ledger, news| all.affected(ledger, news),
     ));
 }
 

@@ -20,16 +20,14 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    admit::Admits,
     cluster_names::ClusterNames,
     clusters::RancherCluster,
     floating_ip::observe::Fip,
-    homes::Homes,
     names::ServiceRef,
     stock::{Stock, User},
 };
 use crate::controller::{
-    Trouble,
+    ReconcileError,
     client::Remote,
     context::Context,
     events::Events,
@@ -38,6 +36,7 @@ use crate::controller::{
     site::Site,
     store::{Key, Objects},
 };
+use crate::systems::rancher_fip::{admission::Admits, guest_hosts::Homes};
 
 pub use all::Ranchers;
 pub use pool_names::{NoDefault, annotation};
@@ -110,7 +109,7 @@ pub trait Guest: Send + Sync {
         &'a self,
         services: &'a [Key],
         address: IpAddr,
-    ) -> BoxFuture<'a, Result<Option<ServiceRef>, Trouble>>;
+    ) -> BoxFuture<'a, Result<Option<ServiceRef>, ReconcileError>>;
 }
 
 impl Rancher {

@@ -12,7 +12,7 @@ use super::{
     names::ServiceRef,
     rancher::{Guest, Listener, Rancher},
 };
-use crate::controller::{Trouble, client::CallError, queue::Queue, store::Key};
+use crate::controller::{ReconcileError, client::CallError, queue::Queue, store::Key};
 
 /// A cluster with one Service at most that shows every address.
 #[derive(Clone, Default)]
@@ -39,7 +39,7 @@ impl Guest for Shows {
         &'a self,
         _: &'a [Key],
         _: IpAddr,
-    ) -> BoxFuture<'a, Result<Option<ServiceRef>, Trouble>> {
+    ) -> BoxFuture<'a, Result<Option<ServiceRef>, ReconcileError>> {
         let why = || CallError::Unavailable("services web".into(), "no answer".into());
         let answer = if self.silent {
             Err(why().into())

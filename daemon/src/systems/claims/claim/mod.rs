@@ -16,15 +16,15 @@ use super::names::{self, FINALIZER};
 use crate::{
     config::PoolFacts,
     controller::{
-        Trouble,
-        conflict::CONFLICT,
+        ReconcileError,
+        conditions::CONFLICT,
         context::Context,
         meta::Meta,
         queue::Next,
         reconcile::Controller,
         store::Key,
-        unserved::{Problem, refused},
-        waiters::News,
+        unserved::{Unserved, contended, refused},
+        waiters::LedgerEvent,
     },
     ipam::IpamError,
 };
@@ -50,8 +50,8 @@ impl Controller for Claims {
     }
 
     /// An edit of a pool may change what any claim shows.
-    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
-        let (woken, edited) = self.context.waiters.heard(ledger, news);
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        let (woken, edited) = self.context.waiters.affected(ledger, event);
         for key in woken {
             self.context.queue.add(key);
         }
@@ -60,7 +60,11 @@ impl Controller for Claims {
         }
     }
 
-    async fn reconcile(&self, key: &Key, claim: Option<Arc<Claim>>) -> Result<Next, Trouble> {
+    async fn reconcile(
+        &self,
+        key: &Key,
+        claim: Option<Arc<Claim>>,
+    ) -> Result<Next, ReconcileError> {
         match claim {
             Some(claim) => self.serve(key, &claim).await,
             None => Ok(self.gone(key)),
@@ -73,7 +77,7 @@ impl Controller for Claims {
         key: &Key,
         meta: &Meta,
         _: Option<Arc<Claim>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         self.context.waiters.wait(key, None);
         if !meta.has_finalizer(FINALIZER) {
             return Ok(Next::Done);
@@ -109,7 +113,7 @@ impl Claims {
         Next::Done
     }
 
-    async fn serve(&self, key: &Key, claim: &Claim) -> Result<Next, Trouble> {
+    async fn serve(&self, key: &Key, claim: &Claim) -> Result<Next, ReconcileError> {
         let asker = Asker {
             holder: self.context.holder(key, &claim.meta.uid),
             tenant: names::tenant(&self.context.site.name, &key.namespace),
@@ -140,7 +144,7 @@ impl Claims {
                 self.protect(key, claim).await?;
                 Ok(shown)
             }
-            Plan::Problem(problem) => Err(problem),
+            Plan::Unserved(problem) => Err(problem),
             Plan::Ask(request) => {
                 self.protect(key, claim).await?;
                 self.ask(*request, network.unwrap_or(NetworkId::DEFAULT))
@@ -151,7 +155,7 @@ impl Claims {
     }
 
     /// A network gives to this cluster only once it has adopted it: it must know that it waits for it.
-    async fn expected(&self, wish: &Wish) -> Result<(), Trouble> {
+    async fn expected(&self, wish: &Wish) -> Result<(), ReconcileError> {
         let network = wish.pool.spec.network;
         let session = &self.context.site.session;
         if session
@@ -177,27 +181,27 @@ impl Claims {
         let found = session.network_of(&facts).await;
         found
             .map(drop)
-            .map_err(|error| Trouble::internal(error.to_string()))
+            .map_err(|error| ReconcileError::internal(error.to_string()))
     }
 
     /// The finalizer comes before the address, so that no claim goes without giving back. Taken off by hand, it comes
     /// back.
-    async fn protect(&self, key: &Key, claim: &Claim) -> Result<(), Trouble> {
+    async fn protect(&self, key: &Key, claim: &Claim) -> Result<(), ReconcileError> {
         let add = self
             .context
             .add_finalizer::<IgnoredAny>(key, &claim.meta, FINALIZER);
         add.await.map(drop)
     }
 
-    async fn ask(&self, request: Request, network: NetworkId) -> Result<Outcome, Trouble> {
+    async fn ask(&self, request: Request, network: NetworkId) -> Result<Outcome, ReconcileError> {
         let lease = match self.context.site.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => leases
                 .into_iter()
                 .next()
-                .ok_or_else(|| Trouble::internal("an allocation without lease"))?,
+                .ok_or_else(|| ReconcileError::internal("an allocation without lease"))?,
             Ok(Answer::Adopted { lease }) => lease,
-            Ok(Answer::Contended { lease }) => return Ok(Err(plan::contended(&lease))),
-            Ok(other) => return Err(Trouble::unexpected(&other)),
+            Ok(Answer::Contended { lease }) => return Ok(Err(contended(&lease))),
+            Ok(other) => return Err(ReconcileError::unexpected(&other)),
             Err(IpamError::Refused(refusal)) => return Ok(Err(refused(&refusal, network))),
             Err(error) => return Err(error.into()),
         };
@@ -209,7 +213,12 @@ impl Claims {
     }
 
     /// Writes the status, once for each change.
-    async fn show(&self, key: &Key, claim: &Claim, outcome: Outcome) -> Result<Next, Trouble> {
+    async fn show(
+        &self,
+        key: &Key,
+        claim: &Claim,
+        outcome: Outcome,
+    ) -> Result<Next, ReconcileError> {
         let cause = outcome
             .as_ref()
             .err()
@@ -241,7 +250,7 @@ impl Claims {
                 self.context.note(key, uid, "Allocated", note);
             }
             Ok(_) => {}
-            Err(Problem {
+            Err(Unserved {
                 reason, message, ..
             }) => self.context.warn(key, uid, reason, message.clone()),
         }

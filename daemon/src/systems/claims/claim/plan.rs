@@ -1,13 +1,11 @@
 //! What to ask the address book for a claim, and what it already says.
 
-use std::sync::Arc;
-
 use fipd_core::{
-    Adopt, Allocate, Holder, Lease, LeaseState, Ledger, Request, Tenant, Text, Timestamp, Want,
+    Adopt, Allocate, Holder, LeaseState, Ledger, Request, Tenant, Text, Timestamp, Want,
 };
 
 use super::{pools::Wish, status::Shown};
-use crate::controller::{unserved::Problem, waiters::Cause};
+use crate::controller::unserved::{Unserved, contended};
 
 /// What is to be done about a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +13,7 @@ pub enum Plan {
     /// All is decided.
     Show(Shown),
     Ask(Box<Request>),
-    Problem(Problem),
+    Unserved(Unserved),
 }
 
 /// Who asks.
@@ -28,7 +26,7 @@ pub struct Asker {
 }
 
 /// What a claim has goes before what it asks for: neither its status nor an edit of a pool takes an address away.
-pub fn plan(ledger: &Ledger, asker: &Asker, wish: Result<Wish, Problem>) -> Plan {
+pub fn plan(ledger: &Ledger, asker: &Asker, wish: Result<Wish, Unserved>) -> Plan {
     let identity = &asker.holder.identity;
     let leases = ledger.leases_of(identity);
     if let Some(lease) = leases
@@ -52,10 +50,10 @@ pub fn plan(ledger: &Ledger, asker: &Asker, wish: Result<Wish, Problem>) -> Plan
         })));
     }
     if let Some(lease) = ledger.contentions_of(identity).first() {
-        return Plan::Problem(contended(lease));
+        return Plan::Unserved(contended(lease));
     }
     match wish {
-        Err(problem) => Plan::Problem(problem),
+        Err(problem) => Plan::Unserved(problem),
         Ok(wish) => Plan::Ask(Box::new(allocate(asker, &wish))),
     }
 }
@@ -77,29 +75,20 @@ fn allocate(asker: &Asker, wish: &Wish) -> Request {
     })
 }
 
-/// Reason of a claim whose address another holds.
-pub const CONTENDED: &str = "Contended";
-
-/// Another holds the address that the claim uses.
-pub fn contended(lease: &Arc<Lease>) -> Problem {
-    let owner = lease
-        .owner()
-        .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
-    let message = format!(
-        "{} is held by {owner}; this claim gets it when that is released, end one of the two uses",
-        lease.key.address
-    );
-    Problem::new(CONTENDED, message, Some(Cause::Address(lease.key)))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use fipd_core::{
-        AddressSpec, ClusterId, Contender, LeaseKey, Member, NetworkId, Op, Pool, PoolId, PoolSpec,
+        AddressSpec, ClusterId, Contender, Lease, LeaseKey, Member, NetworkId, Op, Pool, PoolId,
+        PoolSpec,
     };
 
     use super::*;
-    use crate::{controller::store::Key, systems::claims::names};
+    use crate::{
+        controller::{conditions::CONFLICT, store::Key, waiters::Cause},
+        systems::claims::names,
+    };
 
     fn asker(name: &str, uid: &str) -> Asker {
         let key = Key::new("ns", name);
@@ -160,7 +149,7 @@ mod tests {
     fn asked(plan: &Plan) -> &'static str {
         match plan {
             Plan::Show(_) => "show",
-            Plan::Problem(problem) => problem.reason,
+            Plan::Unserved(problem) => problem.reason,
             Plan::Ask(request) if matches!(**request, Request::Allocate(_)) => "allocate",
             Plan::Ask(request) if matches!(**request, Request::Adopt(_)) => "adopt",
             Plan::Ask(request) => panic!("{request:?}"),
@@ -177,7 +166,7 @@ mod tests {
                 address: None,
             })
         };
-        let gone = || Err(Problem::new("PoolNotFound", "", Some(Cause::Pools)));
+        let gone = || Err(Unserved::new("PoolNotFound", "", Some(Cause::Pools)));
         let one = asker("one", "u");
         assert_eq!(asked(&plan(&ledger, &one, wish())), "allocate");
         assert_eq!(asked(&plan(&ledger, &one, gone())), "PoolNotFound");
@@ -197,7 +186,7 @@ mod tests {
             Some("10.0.0.1".into())
         );
         assert_eq!(shown.contenders.len(), 1);
-        assert_eq!(asked(&plan(&ledger, &two, wish())), CONTENDED);
+        assert_eq!(asked(&plan(&ledger, &two, wish())), CONFLICT);
         assert_eq!(
             asked(&plan(&ledger, &asker("one", "next"), wish())),
             "adopt"

@@ -7,7 +7,7 @@ use fipd_crds::fipd_io::{AddressClaimSpec, NAMESPACED_POOL, POOL, PoolRef};
 
 use crate::{
     config,
-    controller::{unserved::Problem, waiters::Cause},
+    controller::{unserved::Unserved, waiters::Cause},
 };
 
 /// What a claim asks for.
@@ -26,26 +26,30 @@ pub struct Place<'a> {
 }
 
 /// Reads a claim's wish.
-pub fn wish(ledger: &Ledger, place: &Place<'_>, spec: &AddressClaimSpec) -> Result<Wish, Problem> {
+pub fn wish(ledger: &Ledger, place: &Place<'_>, spec: &AddressClaimSpec) -> Result<Wish, Unserved> {
     let address = match spec.address.as_str() {
         "" => None,
         text => Some(text.parse().map_err(|_| {
             let message =
                 format!("spec.address: {text:?} is no IP address; make the claim anew without it");
-            Problem::new("Invalid", message, None)
+            Unserved::new("Invalid", message, None)
         })?),
     };
     let pool = find(ledger, place, spec.pool_ref.as_ref())?;
     Ok(Wish { pool, address })
 }
 
-fn find(ledger: &Ledger, place: &Place<'_>, named: Option<&PoolRef>) -> Result<Arc<Pool>, Problem> {
+fn find(
+    ledger: &Ledger,
+    place: &Place<'_>,
+    named: Option<&PoolRef>,
+) -> Result<Arc<Pool>, Unserved> {
     let (kind, name) = match (named, &place.settings.default_pool) {
         (Some(named), _) => (named.kind.as_str(), named.name.as_str()),
         (None, Some(default)) => (POOL, &**default),
         (None, None) => {
             let message = "spec.poolRef is missing, and fipd's configuration names no default-pool for this cluster";
-            return Err(Problem::new("Invalid", message, None));
+            return Err(Unserved::new("Invalid", message, None));
         }
     };
     let object = match kind {
@@ -55,7 +59,7 @@ fn find(ledger: &Ledger, place: &Place<'_>, named: Option<&PoolRef>) -> Result<A
             let message = format!(
                 "spec.poolRef.kind: {other:?} is unknown; allowed are {POOL:?} and {NAMESPACED_POOL:?}"
             );
-            return Err(Problem::new("Invalid", message, None));
+            return Err(Unserved::new("Invalid", message, None));
         }
     };
     let mirror = ledger.mirror(&System::claims(), place.cluster, &object);
@@ -71,7 +75,7 @@ fn find(ledger: &Ledger, place: &Place<'_>, named: Option<&PoolRef>) -> Result<A
         let message = format!(
             "spec.poolRef: there is no {kind} {name:?} for this claim; it is tried again when one appears"
         );
-        Problem::new("PoolNotFound", message, Some(Cause::Pools))
+        Unserved::new("PoolNotFound", message, Some(Cause::Pools))
     })
 }
 

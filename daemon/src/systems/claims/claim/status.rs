@@ -6,20 +6,19 @@ use fipd_core::{Lease, Ledger, Timestamp};
 use fipd_crds::fipd_io::AddressClaimStatus;
 use k8s_openapi::jiff;
 
-use super::{observe::Claim, plan::CONTENDED};
+use super::observe::Claim;
 use crate::{
     clock,
     controller::{
-        conflict::{also_used, set_conflict},
-        merge::{Says, set},
-        unserved::Problem,
+        conditions::{CONFLICT, ConditionUpdate, also_used, set, set_conflict},
+        unserved::Unserved,
     },
 };
 
 pub const READY: &str = "Ready";
 
 /// What became of a claim.
-pub type Outcome = Result<Shown, Problem>;
+pub type Outcome = Result<Shown, Unserved>;
 
 /// The lease that it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,25 +94,25 @@ pub fn desired(claim: &Claim, outcome: &Outcome, now: jiff::Timestamp) -> Addres
 pub fn conflict(outcome: &Outcome) -> Option<String> {
     match outcome {
         Ok(shown) => also_used(shown.address, &shown.contenders),
-        Err(problem) if problem.reason == CONTENDED => Some(problem.message.clone()),
+        Err(problem) if problem.reason == CONFLICT => Some(problem.message.clone()),
         Err(_) => None,
     }
 }
 
 /// Whether the address in the status may be in use all the same: it is not known yet, or another holds it too.
-fn stays(problem: &Problem) -> bool {
-    [CONTENDED, "WaitingForAdoption", "RestoreHold"].contains(&problem.reason)
+fn stays(problem: &Unserved) -> bool {
+    [CONFLICT, "WaitingForAdoption", "RestoreHold"].contains(&problem.reason)
 }
 
-fn ready(outcome: &Outcome) -> Says {
+fn ready(outcome: &Outcome) -> ConditionUpdate {
     match outcome {
-        Ok(shown) => Says {
+        Ok(shown) => ConditionUpdate {
             kind: READY,
             status: true,
             reason: "Allocated",
             message: format!("{} is the claim's", shown.address),
         },
-        Err(problem) => Says {
+        Err(problem) => ConditionUpdate {
             kind: READY,
             status: false,
             reason: problem.reason,
@@ -156,10 +155,10 @@ mod tests {
             claim.status,
             "nothing more to write"
         );
-        let err = |reason| Err(Problem::new(reason, "", None));
+        let err = |reason| Err(Unserved::new(reason, "", None));
         for (reason, address, conditions) in [
             ("WaitingForAdoption", "10.0.0.5", 1),
-            (CONTENDED, "10.0.0.5", 2),
+            (CONFLICT, "10.0.0.5", 2),
             ("PoolExhausted", "", 1),
         ] {
             let status = desired(&claim, &err(reason), now());

@@ -28,15 +28,15 @@ use serde_json::json;
 
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::Patch,
         context::Context,
-        merge::change,
+        merge_patch::change,
         meta::Meta,
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        waiters::News,
+        waiters::LedgerEvent,
     },
     systems::claims::names::POOL,
 };
@@ -67,11 +67,11 @@ impl Controller for Pools {
         &self.context
     }
 
-    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
         let mut names = self.names.lock();
         let mut queue = |name: &Text| self.context.queue_status(Key::new("", name));
-        match news {
-            News::Everything => {
+        match event {
+            LedgerEvent::Everything => {
                 let now = ledger.pools().filter(|pool| is_own(pool));
                 let now: BTreeMap<PoolId, Text> = now
                     .map(|pool| (pool.id, Text::clone(&pool.spec.name)))
@@ -83,7 +83,7 @@ impl Controller for Pools {
                 names.values().for_each(&mut queue);
                 self.context.queue_every_status();
             }
-            News::Changes(changes) => {
+            LedgerEvent::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
                 for id in touched.collect::<BTreeSet<_>>() {
                     let now = ledger.pool(*id).filter(|pool| is_own(pool));
@@ -104,7 +104,11 @@ impl Controller for Pools {
         }
     }
 
-    async fn reconcile(&self, key: &Key, object: Option<Arc<Object>>) -> Result<Next, Trouble> {
+    async fn reconcile(
+        &self,
+        key: &Key,
+        object: Option<Arc<Object>>,
+    ) -> Result<Next, ReconcileError> {
         let site = &self.context.site;
         let (wanted, since) = site.ipam.read(|ledger| {
             (
@@ -140,7 +144,7 @@ impl Controller for Pools {
         key: &Key,
         _: &Meta,
         object: Option<Arc<Object>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         match object {
             Some(object) => self.reconcile(key, Some(object)).await,
             None => Ok(Next::Done),
@@ -148,7 +152,7 @@ impl Controller for Pools {
     }
 
     /// Whose it is cannot be told.
-    async fn malformed(&self, _: &Key, _: &Malformed) -> Result<Next, Trouble> {
+    async fn malformed(&self, _: &Key, _: &Malformed) -> Result<Next, ReconcileError> {
         Ok(Next::Done)
     }
 }
@@ -193,7 +197,7 @@ impl Pools {
         }
     }
 
-    async fn create(&self, key: &Key, spec: &PoolSpec) -> Result<Next, Trouble> {
+    async fn create(&self, key: &Key, spec: &PoolSpec) -> Result<Next, ReconcileError> {
         let object = json!({
             "apiVersion": POOL.api_version(), "kind": POOL.kind, "spec": spec,
             "metadata": { "name": &*key.name, "labels": { MANAGED_BY: FIELD_MANAGER } },
@@ -205,7 +209,12 @@ impl Pools {
         Ok(Next::Done)
     }
 
-    async fn keep(&self, key: &Key, object: &Object, spec: &PoolSpec) -> Result<Next, Trouble> {
+    async fn keep(
+        &self,
+        key: &Key,
+        object: &Object,
+        spec: &PoolSpec,
+    ) -> Result<Next, ReconcileError> {
         let patch = change(&object.spec, spec).map_err(internal)?;
         if let Some(patch) = patch {
             let body = json!({ "metadata": { "uid": &*object.meta.uid }, "spec": patch });
@@ -234,7 +243,7 @@ impl Pools {
         key: &Key,
         object: &Object,
         status: &PoolStatus,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         let change = (&object.status, status);
         let write = self.context.write_status(key, &object.meta.uid, change);
         write.await.map(|()| Next::Done)
@@ -253,6 +262,6 @@ fn is_own(pool: &Pool) -> bool {
     matches!(pool.spec.origin, Origin::Own)
 }
 
-fn internal(error: serde_json::Error) -> Trouble {
-    Trouble::internal(error.to_string())
+fn internal(error: serde_json::Error) -> ReconcileError {
+    ReconcileError::internal(error.to_string())
 }

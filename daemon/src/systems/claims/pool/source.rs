@@ -24,14 +24,14 @@ use super::{
 use crate::{
     config::PoolFacts,
     controller::{
-        Trouble,
+        ReconcileError,
+        conditions::ConditionUpdate,
         context::Context,
-        merge::Says,
         meta::Meta,
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        waiters::News,
+        waiters::LedgerEvent,
     },
     ipam::IpamError,
     systems::claims::names::{POOL, POOL_FINALIZER},
@@ -55,14 +55,14 @@ impl Controller for Sources {
         &self.context
     }
 
-    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
-        match news {
-            News::Everything => {
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        match event {
+            LedgerEvent::Everything => {
                 let keys = ledger.pools().filter_map(|pool| self.key_of(pool));
                 let keys = keys.chain(self.context.objects.keys());
                 keys.for_each(|key| self.context.queue_status(key));
             }
-            News::Changes(changes) => {
+            LedgerEvent::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
                 let pools = touched.filter_map(|id| ledger.pool(*id));
                 let keys = pools.filter_map(|pool| self.key_of(pool));
@@ -74,7 +74,11 @@ impl Controller for Sources {
         }
     }
 
-    async fn reconcile(&self, key: &Key, object: Option<Arc<Object>>) -> Result<Next, Trouble> {
+    async fn reconcile(
+        &self,
+        key: &Key,
+        object: Option<Arc<Object>>,
+    ) -> Result<Next, ReconcileError> {
         let Some(object) = object else {
             self.withdraw(key).await?;
             return Ok(Next::Done);
@@ -87,8 +91,8 @@ impl Controller for Sources {
         }
         let says = match self.mirror(key, &object).await {
             Ok(says) => says,
-            Err(Refused::Says(says)) => Some(says),
-            Err(Refused::Trouble(trouble)) => return Err(trouble),
+            Err(Refused::ConditionUpdate(says)) => Some(says),
+            Err(Refused::Reconcile(trouble)) => return Err(trouble),
         };
         self.show(key, &object, says).await
     }
@@ -98,7 +102,7 @@ impl Controller for Sources {
         key: &Key,
         meta: &Meta,
         object: Option<Arc<Object>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if object.as_deref().is_some_and(|object| self.is_own(object)) {
             return Ok(Next::Done);
         }
@@ -108,7 +112,7 @@ impl Controller for Sources {
         }
     }
 
-    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, ReconcileError> {
         if self.is_off() {
             return self.disown(key, &object.meta, None).await;
         }
@@ -140,7 +144,7 @@ impl Sources {
     }
 
     /// Makes the pool what the object says. Answers what is to be said beside.
-    async fn mirror(&self, key: &Key, object: &Object) -> Result<Option<Says>, Refused> {
+    async fn mirror(&self, key: &Key, object: &Object) -> Result<Option<ConditionUpdate>, Refused> {
         let hidden = |ledger: &Ledger| {
             let own = ledger.find_pool(&key.name).ok();
             own.is_some_and(|pool| {
@@ -153,7 +157,7 @@ impl Sources {
         {
             let message =
                 "fipd has a pool of this name for this cluster; give this one another name";
-            return Err(Refused::Says(not_ready("NameTaken", message)));
+            return Err(Refused::ConditionUpdate(not_ready("NameTaken", message)));
         }
         let facts = PoolFacts {
             cluster: &self.context.site.session.names,
@@ -171,8 +175,8 @@ impl Sources {
             .session
             .network_of_mirror(&facts, existing.as_deref())
             .await;
-        let (network, choice) =
-            network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
+        let (network, choice) = network
+            .map_err(|error| Refused::Reconcile(ReconcileError::internal(error.to_string())))?;
         let source = Source {
             cluster: &self.context.site.id,
             cluster_name: &self.context.site.name,
@@ -180,7 +184,7 @@ impl Sources {
             uid: &object.meta.uid,
         };
         let wanted = validate::spec(&source, &object.spec, network)
-            .map_err(|wrong| Refused::Says(not_ready("Invalid", wrong)))?;
+            .map_err(|wrong| Refused::ConditionUpdate(not_ready("Invalid", wrong)))?;
         let wanted = PoolSpec {
             network_by_default: choice.is_default_for(existing.as_deref()),
             ..wanted
@@ -189,14 +193,17 @@ impl Sources {
         let add = self
             .context
             .add_finalizer::<IgnoredAny>(key, &object.meta, POOL_FINALIZER);
-        add.await.map_err(Refused::Trouble)?;
+        add.await.map_err(Refused::Reconcile)?;
         if let Some(request) = self.change(key, wanted) {
             match self.context.site.ipam.submit(request).await {
                 Ok(_) => {}
                 Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
-                    return Err(Refused::Says(not_ready("Invalid", refusal.to_string())));
+                    return Err(Refused::ConditionUpdate(not_ready(
+                        "Invalid",
+                        refusal.to_string(),
+                    )));
                 }
-                Err(error) => return Err(Refused::Trouble(error.into())),
+                Err(error) => return Err(Refused::Reconcile(error.into())),
             }
         }
         let doubt = self.existing(key).and_then(|pool| {
@@ -204,10 +211,13 @@ impl Sources {
             self.context.site.ipam.read(doubt)
         });
         if let Some(message) = doubt {
-            return Err(Refused::Says(not_ready("NetworkAmbiguous", message)));
+            return Err(Refused::ConditionUpdate(not_ready(
+                "NetworkAmbiguous",
+                message,
+            )));
         }
         let remark = choice.ignored_annotation;
-        Ok(remark.map(|message| Says {
+        Ok(remark.map(|message| ConditionUpdate {
             kind: status::READY,
             status: true,
             reason: "Mirrored",
@@ -236,7 +246,12 @@ impl Sources {
         }
     }
 
-    async fn show(&self, key: &Key, object: &Object, says: Option<Says>) -> Result<Next, Trouble> {
+    async fn show(
+        &self,
+        key: &Key,
+        object: &Object,
+        says: Option<ConditionUpdate>,
+    ) -> Result<Next, ReconcileError> {
         if let Some(says) = says.as_ref().filter(|says| !says.status) {
             self.context
                 .warn(key, &object.meta.uid, says.reason, says.message.clone());
@@ -272,6 +287,6 @@ impl Sources {
 /// Why a pool is not what its object says.
 enum Refused {
     /// The object is at fault.
-    Says(Says),
-    Trouble(Trouble),
+    ConditionUpdate(ConditionUpdate),
+    Reconcile(ReconcileError),
 }

@@ -6,7 +6,7 @@ use k8s_openapi::jiff;
 use super::observe::{Facts, Object};
 use crate::{
     clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
-    controller::merge::{Says, remark, set, unset},
+    controller::conditions::{ConditionUpdate, remark, set, unset},
 };
 
 pub const READY: &str = "Ready";
@@ -16,7 +16,7 @@ pub fn shown(
     object: &Object,
     name: &str,
     facts: &Facts,
-    says: Option<&Says>,
+    says: Option<&ConditionUpdate>,
     now: jiff::Timestamp,
 ) -> PoolStatus {
     let usage = &facts.usage;
@@ -43,7 +43,7 @@ pub fn shown(
 }
 
 /// The status to write for one that has no pool.
-pub fn without_pool(object: &Object, says: &Says, now: jiff::Timestamp) -> PoolStatus {
+pub fn without_pool(object: &Object, says: &ConditionUpdate, now: jiff::Timestamp) -> PoolStatus {
     let mut status = object.status.clone();
     unset(&mut status.conditions, SHARED_RANGE);
     set(&mut status.conditions, says, object.meta.generation, now);
@@ -51,14 +51,14 @@ pub fn without_pool(object: &Object, says: &Says, now: jiff::Timestamp) -> PoolS
 }
 
 /// What is said of one of ours whose pool is not known.
-pub fn orphan() -> Says {
+pub fn orphan() -> ConditionUpdate {
     let message = "fipd has no pool of this name and did not delete one; make or import it again, or delete this object";
     not_ready("Unknown", message)
 }
 
 /// Why a pool gives nothing.
-pub fn not_ready(reason: &'static str, message: impl Into<String>) -> Says {
-    Says {
+pub fn not_ready(reason: &'static str, message: impl Into<String>) -> ConditionUpdate {
+    ConditionUpdate {
         kind: READY,
         status: false,
         reason,
@@ -66,7 +66,7 @@ pub fn not_ready(reason: &'static str, message: impl Into<String>) -> Says {
     }
 }
 
-fn ready(facts: &Facts) -> Says {
+fn ready(facts: &Facts) -> ConditionUpdate {
     let (status, reason, message) = if !facts.waiting.is_empty() {
         let message = format!(
             "no new address is given until what is in use is known; waiting for {}",
@@ -82,7 +82,7 @@ fn ready(facts: &Facts) -> Says {
     } else {
         (true, "Mirrored", "the pool gives addresses".into())
     };
-    Says {
+    ConditionUpdate {
         kind: READY,
         status,
         reason,

@@ -23,7 +23,7 @@ use super::{
     observe::{self, Agent},
 };
 use crate::controller::{
-    Trouble,
+    ReconcileError,
     client::{Patch, Remote},
     context::Context,
     events::Events,
@@ -34,7 +34,7 @@ use crate::controller::{
     reconcile::Controller,
     site::Site,
     store::{Key, Objects, follow_some},
-    waiters::News,
+    waiters::LedgerEvent,
 };
 
 /// What an Agent runs with is not watched, but for its DaemonSet: it is written again after this time.
@@ -95,14 +95,18 @@ impl Controller for Agents {
         &self.context
     }
 
-    fn affected(&self, _: &Ledger, _: &News<'_>) {}
+    fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
     async fn completed(&self) {
         self.running.completed().await;
         self.context.objects.completed().await;
     }
 
-    async fn reconcile(&self, key: &Key, agent: Option<Arc<Agent>>) -> Result<Next, Trouble> {
+    async fn reconcile(
+        &self,
+        key: &Key,
+        agent: Option<Arc<Agent>>,
+    ) -> Result<Next, ReconcileError> {
         match agent {
             Some(agent) => self.bring(key, &agent).await,
             None => Ok(Next::Done),
@@ -110,7 +114,12 @@ impl Controller for Agents {
     }
 
     /// What it runs goes with it by its owner reference.
-    async fn release(&self, _: &Key, _: &Meta, _: Option<Arc<Agent>>) -> Result<Next, Trouble> {
+    async fn release(
+        &self,
+        _: &Key,
+        _: &Meta,
+        _: Option<Arc<Agent>>,
+    ) -> Result<Next, ReconcileError> {
         Ok(Next::Done)
     }
 }
@@ -159,7 +168,7 @@ impl Agents {
         self.context.queue_all();
     }
 
-    async fn bring(&self, key: &Key, agent: &Agent) -> Result<Next, Trouble> {
+    async fn bring(&self, key: &Key, agent: &Agent) -> Result<Next, ReconcileError> {
         let all = self.context.objects.all();
         let standing = standing(key, &all);
         let mine = Key::new(&key.namespace, AGENT_WORKLOAD);
@@ -192,7 +201,12 @@ impl Agents {
         trouble.map_or(Ok(Next::After(AGAIN)), Err)
     }
 
-    async fn show(&self, key: &Key, agent: &Agent, after: &AgentStatus) -> Result<(), Trouble> {
+    async fn show(
+        &self,
+        key: &Key,
+        agent: &Agent,
+        after: &AgentStatus,
+    ) -> Result<(), ReconcileError> {
         let (uid, change) = (&agent.meta.uid, (&agent.status, after));
         let write = self
             .context
@@ -205,7 +219,7 @@ impl Agents {
         Ok(())
     }
 
-    async fn stop(&self, key: &Key, running: Option<&Running>) -> Result<(), Trouble> {
+    async fn stop(&self, key: &Key, running: Option<&Running>) -> Result<(), ReconcileError> {
         if let Some(running) = running {
             let set = DAEMON_SET.named(&key.namespace, AGENT_WORKLOAD);
             self.context.remote.delete(&set, &running.uid).await?;
@@ -214,7 +228,7 @@ impl Agents {
     }
 
     /// Has the pods of an Agent run; answers why they do not.
-    async fn run(&self, key: &Key, agent: &Agent) -> Result<Option<Obstacle>, Trouble> {
+    async fn run(&self, key: &Key, agent: &Agent) -> Result<Option<Obstacle>, ReconcileError> {
         let told = self.context.site.session.settings.ip_rule.agent_image();
         let image = match image(&agent.spec.image, told) {
             Ok(image) => image,
@@ -275,7 +289,7 @@ impl Agents {
 }
 
 impl Obstacle {
-    fn of(trouble: &Trouble) -> Self {
+    fn of(trouble: &ReconcileError) -> Self {
         Self {
             reason: "NotApplied",
             text: format!("{trouble}; it is tried again"),

@@ -5,7 +5,7 @@ use k8s_openapi::jiff;
 
 use super::{Obstacle, Running, standing::Standing};
 use crate::{
-    controller::merge::{Says, set},
+    controller::conditions::{ConditionUpdate, set},
     systems::ip_rule::observe::Agent,
 };
 
@@ -53,7 +53,7 @@ pub fn desired(
             format!("{ready} of {desired} pods are ready"),
         ),
     };
-    let says = Says {
+    let says = ConditionUpdate {
         kind: "Ready",
         status: is,
         reason,

@@ -20,8 +20,8 @@ use super::{
 use crate::{
     clock,
     controller::{
-        Trouble, client::Patch, context::Context, meta::Meta, queue::Next, reconcile::Controller,
-        store::Key, waiters::News,
+        ReconcileError, client::Patch, context::Context, meta::Meta, queue::Next,
+        reconcile::Controller, store::Key, waiters::LedgerEvent,
     },
     metrics::ip_rule as figures,
 };
@@ -44,9 +44,13 @@ impl Controller for Configs {
         &self.0.configs
     }
 
-    fn affected(&self, _: &Ledger, _: &News<'_>) {}
+    fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
-    async fn reconcile(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, Trouble> {
+    async fn reconcile(
+        &self,
+        key: &Key,
+        found: Option<Arc<Config>>,
+    ) -> Result<Next, ReconcileError> {
         self.0.bring(key, found).await
     }
 
@@ -56,7 +60,7 @@ impl Controller for Configs {
         key: &Key,
         _: &Meta,
         found: Option<Arc<Config>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         match found {
             Some(found) => self.0.bring(key, Some(found)).await,
             None => Ok(Next::Done),
@@ -66,7 +70,7 @@ impl Controller for Configs {
 
 impl Decider {
     /// Brings one IPRuleConfig to what is wanted.
-    async fn bring(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, Trouble> {
+    async fn bring(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, ReconcileError> {
         let Some(outlook) = self.outlook.lock().clone() else {
             return Ok(Next::Done);
         };
@@ -96,7 +100,12 @@ impl Decider {
         Ok(next)
     }
 
-    async fn apply(&self, key: &Key, step: Step, found: Option<&Config>) -> Result<Next, Trouble> {
+    async fn apply(
+        &self,
+        key: &Key,
+        step: Step,
+        found: Option<&Config>,
+    ) -> Result<Next, ReconcileError> {
         let target = CONFIG.target(key);
         let written = match (step, found) {
             (Step::Create(object), _) => {
@@ -185,7 +194,7 @@ impl Decider {
         self.configs.events.warning(&reference, "NodeSilent", note);
     }
 
-    async fn let_go(&self, key: &Key, found: &Config) -> Result<(), Trouble> {
+    async fn let_go(&self, key: &Key, found: &Config) -> Result<(), ReconcileError> {
         let configs = &self.configs;
         configs
             .drop_finalizer(key, &found.meta, CONFIG_FINALIZER)
@@ -194,11 +203,11 @@ impl Decider {
 
     /// That no wrong list makes rules go: the cluster must be the one that it was, and an IPRule that is in no list must
     /// not be there.
-    async fn trusted(&self, config: &Config) -> Result<(), Trouble> {
+    async fn trusted(&self, config: &Config) -> Result<(), ReconcileError> {
         let verified = *self.verified.lock();
         if verified.is_none_or(|at| at.elapsed() > BELIEVED) {
             let verified = self.site.session.verify_identity().await;
-            verified.map_err(|error| Trouble::internal(error.to_string()))?;
+            verified.map_err(|error| ReconcileError::internal(error.to_string()))?;
             *self.verified.lock() = Some(Instant::now());
         }
         let Some(owner) = config.owner() else {
@@ -219,7 +228,7 @@ impl Decider {
             .await?;
         let same = there.is_some_and(|rule| rule.metadata.uid.as_deref() == Some(&*owner.uid));
         match same {
-            true => Err(Trouble::internal(format!(
+            true => Err(ReconcileError::internal(format!(
                 "IPRule {} is there and was in no list",
                 owner.name
             ))),
@@ -235,7 +244,7 @@ impl Decider {
         }
     }
 
-    async fn try_show(&self, key: &Key) -> Result<(), Trouble> {
+    async fn try_show(&self, key: &Key) -> Result<(), ReconcileError> {
         let (Some(outlook), Some(config)) =
             (self.outlook.lock().clone(), self.configs.objects.get(key))
         else {

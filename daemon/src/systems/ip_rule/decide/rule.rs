@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble, context::Context, meta::Meta, queue::Next, reconcile::Controller, store::Key,
-        waiters::News,
+        ReconcileError, context::Context, meta::Meta, queue::Next, reconcile::Controller,
+        store::Key, waiters::LedgerEvent,
     },
     validation::ip_rule::warnings,
 };
@@ -36,22 +36,27 @@ impl Controller for Rules {
         &self.0.rules
     }
 
-    fn affected(&self, _: &Ledger, _: &News<'_>) {}
+    fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
-    async fn reconcile(&self, key: &Key, rule: Option<Arc<Rule>>) -> Result<Next, Trouble> {
+    async fn reconcile(&self, key: &Key, rule: Option<Arc<Rule>>) -> Result<Next, ReconcileError> {
         if let Some(rule) = rule {
             self.0.show_rule(key, &rule).await?;
         }
         Ok(Next::Done)
     }
 
-    async fn release(&self, key: &Key, meta: &Meta, _: Option<Arc<Rule>>) -> Result<Next, Trouble> {
+    async fn release(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        _: Option<Arc<Rule>>,
+    ) -> Result<Next, ReconcileError> {
         self.0.end_rule(key, meta).await.map(|()| Next::Done)
     }
 }
 
 impl Decider {
-    pub(super) async fn protect(&self, rule: &Rule) -> Result<(), Trouble> {
+    pub(super) async fn protect(&self, rule: &Rule) -> Result<(), ReconcileError> {
         let key = Key::new("", &rule.meta.name);
         let add = self
             .rules
@@ -64,7 +69,7 @@ impl Decider {
     }
 
     /// Brings the status of one IPRule up to date.
-    async fn show_rule(&self, key: &Key, rule: &Rule) -> Result<(), Trouble> {
+    async fn show_rule(&self, key: &Key, rule: &Rule) -> Result<(), ReconcileError> {
         let Some(outlook) = self.outlook.lock().clone() else {
             return Ok(());
         };
@@ -83,7 +88,7 @@ impl Decider {
     }
 
     /// Its finalizer goes after its last IPRuleConfig, and that after its last rule on a node.
-    async fn end_rule(&self, key: &Key, meta: &Meta) -> Result<(), Trouble> {
+    async fn end_rule(&self, key: &Key, meta: &Meta) -> Result<(), ReconcileError> {
         let mine = |config: &Config| config.owners.iter().any(|owner| owner.uid == meta.uid);
         let configs = self.configs.objects.all();
         // Until the next look at all, IPRuleConfigs may still be made of it.

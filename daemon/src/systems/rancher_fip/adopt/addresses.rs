@@ -7,8 +7,8 @@ use fipd_crds::floating_ip::STATE_ERROR;
 use super::{
     found::Found,
     report::{By, Kind, Report, some},
-    rooms::Known,
 };
+use crate::systems::rancher_fip::adopt::pool_ranges::Known;
 use crate::{
     controller::store::Key,
     systems::rancher_fip::{floating_ip::observe::Fip, names::PROJECT},

@@ -10,9 +10,9 @@ use fipd_crds::{
 use super::{
     found::Found,
     report::{By, Kind, Report, parts},
-    rooms::Known,
     uses::Uses,
 };
+use crate::systems::rancher_fip::adopt::pool_ranges::Known;
 use crate::validation::quota::{Wanted, limits, wanted};
 
 /// Says how each quota is.

@@ -9,30 +9,28 @@
 mod addresses;
 mod api_service;
 mod apply;
-mod book;
+mod foreign;
 pub mod found;
 mod guest_url;
 mod holders;
 mod key;
+mod ledger_view;
 mod leftovers;
+mod lock;
 mod observe;
 mod owners;
+mod pool_ranges;
 mod pools;
 pub mod report;
-mod rooms;
-mod strangers;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod uses;
 
 use fipd_core::{Actor, System, Text};
 
-use self::{
-    report::{Report, State},
-    turns::Turns,
-};
+use self::report::{Report, State};
 use super::{RancherFip, api_service::plan::Door};
+use crate::systems::rancher_fip::adopt::lock::Turns;
 use crate::{
     clusters::{CallError, ClusterSession},
     config::RancherFipRole,

@@ -12,10 +12,9 @@ use self::{leases::tokens_over, lists::Lists};
 use super::{
     AdoptError,
     api_service::ApiService,
-    book,
     found::{Duties, Found, Looked},
-    strangers,
 };
+use crate::systems::rancher_fip::adopt::{foreign, ledger_view};
 use crate::{
     clusters::ClusterSession,
     config::RancherFipQuotas,
@@ -59,8 +58,8 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
     session.verify_identity().await?;
     let site = site_of(session.clone());
     let read = move || {
-        found.book = book::read(&site, &found.pools);
-        strangers::note(&site, &found.fips, &mut found.book);
+        found.book = ledger_view::read(&site, &found.pools);
+        foreign::note(&site, &found.fips, &mut found.book);
         found
     };
     // There may be thousands of pools.

@@ -10,9 +10,9 @@ use fipd_crds::floating_ip::{EXCLUDED, FloatingIPPool};
 use super::{
     found::{Found, Placed},
     report::{By, Kind, Report, more, some},
-    rooms::{Known, Overlap},
     uses::Uses,
 };
+use crate::systems::rancher_fip::adopt::pool_ranges::{Known, Overlap};
 use crate::{
     config::DEFAULT_NETWORK,
     validation::pool::{raw, validate},

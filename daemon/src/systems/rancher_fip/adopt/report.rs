@@ -6,7 +6,8 @@ use fipd_core::KeyBytes;
 
 use crate::controller::store::Key;
 
-use super::{addresses, found::Found, holders, leftovers, owners, pools, rooms::Known, uses::Uses};
+use super::{addresses, found::Found, holders, leftovers, owners, pools, uses::Uses};
+use crate::systems::rancher_fip::adopt::pool_ranges::Known;
 
 /// What is found, and what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::{
     net::IpAddr,
 };
 
-use super::{found::Found, rooms::Known};
+use super::found::Found;
+use crate::systems::rancher_fip::adopt::pool_ranges::Known;
 
 /// What the statuses of pools and quotas are made of.
 pub struct Uses<'a> {

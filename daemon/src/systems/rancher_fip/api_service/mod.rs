@@ -6,7 +6,7 @@
 //!                                                                                  8080 a plain [[listener]]
 //! ```
 //!
-//! Where the URL of this host leads back to that Service, nothing is changed. Trouble is an Event of the Service and in the
+//! Where the URL of this host leads back to that Service, nothing is changed. ReconcileError is an Event of the Service and in the
 //! state of the cluster. Looked at again every ten seconds: what others change there is put right, and the addresses of a host name are those
 //! that it has by then.
 
@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
 use super::{RancherFip, Site};
 use crate::controller::{
-    Trouble,
+    ReconcileError,
     client::{CallError, Patch, Remote, Target},
     events::Events,
     kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
@@ -136,7 +136,7 @@ enum Stop {
     #[error(transparent)]
     Wrong(#[from] Wrong),
     #[error(transparent)]
-    Trouble(#[from] Trouble),
+    Reconcile(#[from] ReconcileError),
     #[error(
         "which Ingresses lead to it cannot be seen, and with them whether fipd's URL leads back to it: {0}"
     )]
@@ -145,7 +145,7 @@ enum Stop {
 
 impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
-        Self::Trouble(error.into())
+        Self::Reconcile(error.into())
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{FloatingIps, observe::Fip, plan};
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::{MANAGER, Patch},
         queue::Next,
         store::Key,
@@ -21,7 +21,7 @@ use crate::{
 
 impl FloatingIps {
     /// Gives the object its lease back where the Service lost it without a word, then takes the Service off it.
-    pub(super) async fn hand_back(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+    pub(super) async fn hand_back(&self, key: &Key, fip: &Fip) -> Result<Next, ReconcileError> {
         if let (Ok((_, pool)), Some(address)) = (self.understood(fip), fip.recorded()) {
             let network = pool.spec.network;
             let place = LeaseKey { network, address };

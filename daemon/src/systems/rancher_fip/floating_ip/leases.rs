@@ -3,11 +3,14 @@
 use fipd_core::{Answer, Holder, Pool, Request};
 
 use super::{
-    FloatingIps, plan,
+    FloatingIps,
     status::{Outcome, Shown},
     validate,
 };
-use crate::{controller::Trouble, ipam::IpamError};
+use crate::{
+    controller::{ReconcileError, unserved::contended},
+    ipam::IpamError,
+};
 
 impl FloatingIps {
     /// Charges another project; what it may not be charged with stays as it is.
@@ -16,7 +19,7 @@ impl FloatingIps {
         shown: Shown,
         request: Request,
         pool: &Pool,
-    ) -> Result<Shown, Trouble> {
+    ) -> Result<Shown, ReconcileError> {
         match self.context.site.ipam.submit(request).await {
             Ok(_) => Ok(shown),
             Err(IpamError::Refused(refusal)) => {
@@ -37,11 +40,11 @@ impl FloatingIps {
         request: Request,
         holder: &Holder,
         pool: &Pool,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Outcome, ReconcileError> {
         match self.context.site.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => match leases.first() {
                 Some(lease) => Ok(Ok(Shown::of(lease))),
-                None => Err(Trouble::internal("an allocation without lease")),
+                None => Err(ReconcileError::internal("an allocation without lease")),
             },
             Ok(Answer::Adopted { lease }) => Ok(Ok(Shown::of(&lease))),
             Ok(Answer::HandedOver { leases }) => {
@@ -53,10 +56,10 @@ impl FloatingIps {
                     .read(|ledger| ledger.lease(key?).map(|lease| Shown::of(lease)));
                 lease
                     .map(Ok)
-                    .ok_or_else(|| Trouble::internal("the lease changed hands meanwhile"))
+                    .ok_or_else(|| ReconcileError::internal("the lease changed hands meanwhile"))
             }
-            Ok(Answer::Contended { lease }) => Ok(Err(plan::contended(&lease))),
-            Ok(other) => Err(Trouble::unexpected(&other)),
+            Ok(Answer::Contended { lease }) => Ok(Err(contended(&lease))),
+            Ok(other) => Err(ReconcileError::unexpected(&other)),
             Err(IpamError::Refused(refusal)) => {
                 // It has another address than the one now asked for, and keeps it.
                 let network = pool.spec.network;

@@ -5,12 +5,12 @@
 //! program made and fipd took over stays, with the lease. No error is final: whatever an object waits for wakes it.
 
 pub mod adopt;
-mod farewell;
 mod hand_back;
 mod in_use;
 mod leases;
 pub mod observe;
 pub mod plan;
+mod release;
 pub mod status;
 mod unassigned;
 mod unseen;
@@ -35,19 +35,19 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     names::{self, FINALIZER, KIND_SERVICE, ServiceRef},
     rancher::{Data, Rancher},
-    second_look::SecondLook,
 };
+use crate::controller::confirm_absence::AbsenceCheck;
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::Patch,
-        conflict::CONFLICT,
+        conditions::CONFLICT,
         context::Context,
         meta::Meta,
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        waiters::News,
+        waiters::LedgerEvent,
     },
     systems::rancher_fip::kinds::FLOATING_IP,
     validation::floating_ip as rules,
@@ -55,7 +55,7 @@ use crate::{
 use observe::Fip;
 use plan::Plan;
 use status::{Outcome, Shown};
-use validate::Problem;
+use validate::Unserved;
 use written::Written;
 
 /// The controller of all FloatingIPs of a management cluster.
@@ -67,9 +67,9 @@ pub struct FloatingIps {
     shows: Mutex<BTreeMap<Key, ServiceRef>>,
     written: Mutex<Written>,
     /// When an object that has a lease was first found missing.
-    missing: Mutex<BTreeMap<Key, Instant>>,
+    missing: AbsenceCheck<Key>,
     /// Objects with a cluster that Rancher never had.
-    clusterless: SecondLook<(Key, String)>,
+    clusterless: AbsenceCheck<(Key, String)>,
     /// Told when everything may be different.
     lost_track: Notify,
 }
@@ -84,13 +84,13 @@ impl Controller for FloatingIps {
         &self.context
     }
 
-    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
-        for key in self.context.waiters.woken(ledger, news) {
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        for key in self.context.waiters.woken(ledger, event) {
             self.context.queue.add(key);
         }
-        match news {
-            News::Everything => self.lost_track.notify_one(),
-            News::Changes(changes) => {
+        match event {
+            LedgerEvent::Everything => self.lost_track.notify_one(),
+            LedgerEvent::Changes(changes) => {
                 let services = changes
                     .iter()
                     .flat_map(|change| change.identities.iter())
@@ -109,12 +109,12 @@ impl Controller for FloatingIps {
         }
     }
 
-    async fn reconcile(&self, key: &Key, fip: Option<Arc<Fip>>) -> Result<Next, Trouble> {
+    async fn reconcile(&self, key: &Key, fip: Option<Arc<Fip>>) -> Result<Next, ReconcileError> {
         let Some(fip) = fip else {
             self.written.lock().forget(key);
             return self.gone(key).await;
         };
-        self.missing.lock().remove(key);
+        self.missing.forget(key);
         let now = Instant::now();
         if let Some(rest) = self.written.lock().ahead(key, &fip.meta.version, now) {
             return Ok(Next::After(rest));
@@ -125,16 +125,21 @@ impl Controller for FloatingIps {
         }
     }
 
-    async fn release(&self, key: &Key, _: &Meta, fip: Option<Arc<Fip>>) -> Result<Next, Trouble> {
-        self.missing.lock().remove(key);
+    async fn release(
+        &self,
+        key: &Key,
+        _: &Meta,
+        fip: Option<Arc<Fip>>,
+    ) -> Result<Next, ReconcileError> {
+        self.missing.forget(key);
         match fip {
             Some(fip) => self.finalize(key, &fip).await,
             None => self.finalize_malformed(key).await,
         }
     }
 
-    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
-        self.missing.lock().remove(key);
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, ReconcileError> {
+        self.missing.forget(key);
         self.context.warn_malformed(key, object);
         Ok(Next::Done)
     }
@@ -148,8 +153,8 @@ impl FloatingIps {
             data,
             shows: Mutex::new(BTreeMap::new()),
             written: Mutex::default(),
-            missing: Mutex::new(BTreeMap::new()),
-            clusterless: SecondLook::default(),
+            missing: AbsenceCheck::default(),
+            clusterless: AbsenceCheck::default(),
             lost_track: Notify::new(),
         })
     }
@@ -176,7 +181,7 @@ impl FloatingIps {
     }
 
     /// Serves an object that holds its address itself.
-    async fn serve(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+    async fn serve(&self, key: &Key, fip: &Fip) -> Result<Next, ReconcileError> {
         let (wish, pool) = match self.understood(fip) {
             Ok(understood) => understood,
             Err(problem) => return self.show(key, fip, Err(problem)).await,
@@ -191,7 +196,7 @@ impl FloatingIps {
         });
         let outcome = match plan {
             Plan::Show(shown) => Ok(shown),
-            Plan::Problem(problem) => Err(problem),
+            Plan::Unserved(problem) => Err(problem),
             Plan::Charge(shown, request) => Ok(self.charge(shown, *request, &pool).await?),
             Plan::Delete | Plan::HandBack | Plan::Leave => return Ok(Next::Done),
             Plan::Ask(request) => self.ask(*request, &holder, &pool).await?,
@@ -199,7 +204,7 @@ impl FloatingIps {
         self.show(key, fip, outcome).await
     }
 
-    fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Problem> {
+    fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Unserved> {
         let wish = validate::wish(fip)?;
         let pool = self
             .context
@@ -216,7 +221,7 @@ impl FloatingIps {
         key: &Key,
         fip: &Fip,
         service: &ServiceRef,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         let own = self.context.identity(key);
         match self
             .context
@@ -225,7 +230,7 @@ impl FloatingIps {
             .read(|ledger| plan::view(ledger, &own, service, fip))
         {
             Plan::Show(shown) => self.show(key, fip, Ok(shown)).await,
-            Plan::Problem(problem) => self.show(key, fip, Err(problem)).await,
+            Plan::Unserved(problem) => self.show(key, fip, Err(problem)).await,
             Plan::Delete => {
                 self.data
                     .remote
@@ -239,7 +244,7 @@ impl FloatingIps {
     }
 
     /// Writes finalizer and address into the object, then its status.
-    async fn show(&self, key: &Key, fip: &Fip, outcome: Outcome) -> Result<Next, Trouble> {
+    async fn show(&self, key: &Key, fip: &Fip, outcome: Outcome) -> Result<Next, ReconcileError> {
         let problem = match &outcome {
             Ok(shown) => shown.uncharged.as_ref(),
             Err(problem) => Some(problem),
@@ -276,7 +281,12 @@ impl FloatingIps {
     }
 
     /// Writes finalizer and address into the object where it has not both; what it is then.
-    async fn claim(&self, key: &Key, fip: &Fip, shown: &Shown) -> Result<Option<Fip>, Trouble> {
+    async fn claim(
+        &self,
+        key: &Key,
+        fip: &Fip,
+        shown: &Shown,
+    ) -> Result<Option<Fip>, ReconcileError> {
         let Some(patch) = claim(fip, shown) else {
             return Ok(None);
         };

@@ -7,14 +7,10 @@ use fipd_core::{
     Request, Text, Transfer, Want,
 };
 
-use super::{
-    in_use,
-    observe::Fip,
-    status::Shown,
-    validate::{Problem, Wish},
-};
+use super::{in_use, observe::Fip, status::Shown, validate::Wish};
+use crate::controller::unserved::Unserved;
 use crate::{
-    controller::{conflict::CONFLICT, waiters::Cause},
+    controller::unserved::contended,
     systems::rancher_fip::names::{self, ServiceRef},
 };
 
@@ -26,7 +22,7 @@ pub enum Plan {
     /// The same, but for the project that is charged.
     Charge(Shown, Box<Request>),
     Ask(Box<Request>),
-    Problem(Problem),
+    Unserved(Unserved),
     /// The object shows the lease of a Service that has given it up.
     Delete,
     /// The same, but the object was there before: it keeps the address.
@@ -70,7 +66,7 @@ pub fn own(
             Some(lease) if lease.owner().is_some_and(|owner| is_for(&owner.identity)) => {
                 Plan::Leave
             }
-            Some(lease) if contends(lease, &holder.identity) => Plan::Problem(contended(lease)),
+            Some(lease) if contends(lease, &holder.identity) => Plan::Unserved(contended(lease)),
             Some(_) | None => Plan::Ask(Box::new(adopt(key, holder.clone(), fip, actor))),
         };
     }
@@ -165,7 +161,7 @@ pub fn view(ledger: &Ledger, own: &Identity, service: &ServiceRef, fip: &Fip) ->
     }
     let contentions = ledger.contentions_of(&holder.identity);
     if let Some(lease) = contentions.iter().find(has) {
-        return Plan::Problem(contended(lease));
+        return Plan::Unserved(contended(lease));
     }
     let same_family = |lease: &&Arc<Lease>| {
         address.is_some_and(|one| one.is_ipv4() == lease.key.address.is_ipv4())
@@ -188,18 +184,6 @@ pub fn adopt(key: LeaseKey, holder: Holder, fip: &Fip, actor: &Text) -> Request 
         since: fip.meta.created,
         actor: Text::clone(actor),
     })
-}
-
-/// Another holds the address.
-pub fn contended(lease: &Lease) -> Problem {
-    let owner = lease
-        .owner()
-        .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
-    let message = format!(
-        "{} is held by {owner}; this one gets it when that is released, end one of the two uses",
-        lease.key.address
-    );
-    Problem::new(CONFLICT, message, Some(Cause::Address(lease.key)))
 }
 
 fn contends(lease: &Lease, identity: &Identity) -> bool {

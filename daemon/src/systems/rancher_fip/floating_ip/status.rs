@@ -7,11 +7,11 @@ use fipd_crds::floating_ip::{Assigned, FloatingIPStatus, STATE_ALLOCATED, STATE_
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use sha2::{Digest, Sha256};
 
-use super::{observe::Fip, validate::Problem};
-use crate::controller::{
-    conflict::{CONFLICT, also_used, set_conflict},
-    merge::{Says, set, unset},
+use super::observe::Fip;
+use crate::controller::conditions::{
+    CONFLICT, ConditionUpdate, also_used, set, set_conflict, unset,
 };
+use crate::controller::unserved::Unserved;
 
 pub const READY: &str = "Ready";
 /// Reason of [`READY`]: the address is kept for the project. When that began is the time of the condition.
@@ -20,7 +20,7 @@ pub const UNASSIGNED: &str = "IPUnassigned";
 pub const CHARGED: &str = "ProjectCharged";
 
 /// What became of a FloatingIP.
-pub type Outcome = Result<Shown, Problem>;
+pub type Outcome = Result<Shown, Unserved>;
 
 /// The lease that it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Shown {
     /// Who else was found using the address.
     pub contenders: Vec<String>,
     /// Why it is not charged to the project that the label names.
-    pub uncharged: Option<Problem>,
+    pub uncharged: Option<Unserved>,
 }
 
 impl Shown {
@@ -61,7 +61,7 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
         }
         Err(problem) => {
             status.state = STATE_ERROR.into();
-            Says {
+            ConditionUpdate {
                 kind: READY,
                 status: false,
                 reason: "AllocationFailed",
@@ -76,7 +76,7 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
         .and_then(|shown| shown.uncharged.as_ref())
     {
         Some(problem) => {
-            let says = Says {
+            let says = ConditionUpdate {
                 kind: CHARGED,
                 status: false,
                 reason: problem.reason,
@@ -98,7 +98,7 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
 /// Sets the condition; its time is also that of a change between assigned and unassigned, as in the originals' log.
 fn set_ready(
     conditions: &mut Vec<Condition>,
-    says: &Says,
+    says: &ConditionUpdate,
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) {
@@ -118,7 +118,7 @@ pub fn conflict(outcome: &Outcome) -> Option<String> {
     }
 }
 
-fn ready(address: IpAddr, assigned: bool) -> Says {
+fn ready(address: IpAddr, assigned: bool) -> ConditionUpdate {
     let (reason, message) = if assigned {
         ("IPAssigned", format!("{address} is assigned"))
     } else {
@@ -127,7 +127,7 @@ fn ready(address: IpAddr, assigned: bool) -> Says {
             format!("{address} is kept for the project and used by no cluster"),
         )
     };
-    Says {
+    ConditionUpdate {
         kind: READY,
         status: true,
         reason,
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn an_error_ends_and_a_conflict_is_shown() {
         let mut fip = fip();
-        let problem = Problem::new("PoolExhausted", "no free address", None);
+        let problem = Unserved::new("PoolExhausted", "no free address", None);
         fip.status = desired(&fip, &Err(problem), now());
         assert_eq!(
             (fip.status.state.as_str(), fip.status.ip_addr.as_str()),

@@ -9,7 +9,7 @@ use k8s_openapi::jiff;
 use super::{FloatingIps, hand_back, observe::Fip, status};
 use crate::{
     clock,
-    controller::{Trouble, client::Patch, queue::Next, store::Key},
+    controller::{ReconcileError, client::Patch, queue::Next, store::Key},
     systems::rancher_fip::{
         kinds::{CLUSTER, FLOATING_IP},
         names::RETURN_AFTER,
@@ -81,7 +81,11 @@ impl FloatingIps {
 
     /// Whether the cluster that has the address is none of Rancher's any more: not in a complete list, which is not empty,
     /// nor there by a fresh read. One that was not seen before has to be missing twice.
-    pub(super) async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
+    pub(super) async fn whereabouts(
+        &self,
+        key: &Key,
+        fip: &Fip,
+    ) -> Result<Whereabouts, ReconcileError> {
         let clusters = &self.data.clusters;
         let Some(cluster) = fip.cluster.as_deref().filter(|_| clusters.is_complete()) else {
             return Ok(Whereabouts::Here);
@@ -107,7 +111,11 @@ impl FloatingIps {
     }
 
     /// Serves an object as long as its cluster is there.
-    pub(super) async fn serve_its_cluster(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+    pub(super) async fn serve_its_cluster(
+        &self,
+        key: &Key,
+        fip: &Fip,
+    ) -> Result<Next, ReconcileError> {
         match self.whereabouts(key, fip).await? {
             Whereabouts::Gone => self.unassign(key, fip).await,
             Whereabouts::Here => self.serve(key, fip).await,
@@ -119,7 +127,7 @@ impl FloatingIps {
     }
 
     /// Takes cluster, group and Services off the object; the address stays the project's.
-    async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+    async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, ReconcileError> {
         let target = FLOATING_IP.target(key);
         let object = self.data.remote.get::<FloatingIP>(&target).await?;
         let object = object.filter(|object| super::observe::cluster(object) == fip.cluster);
@@ -142,7 +150,7 @@ impl FloatingIps {
         key: &Key,
         fip: &Fip,
         status: &FloatingIPStatus,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if fip.cluster.is_some() {
             return Ok(Next::Done);
         }

@@ -1,19 +1,15 @@
 //! FloatingIPs that only the ledger knows: a Service left a lease to an object that was never written.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fipd_core::Holder;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::FloatingIps;
 use crate::{
-    controller::{Trouble, queue::Next, store::Key},
+    controller::{ReconcileError, confirm_absence::RECHECK_AFTER, queue::Next, store::Key},
     systems::rancher_fip::{kinds::FLOATING_IP, names::KIND_FLOATING_IP},
 };
-
-/// A lease whose FloatingIP was never seen is given back when a second look so much later finds none either.
-const SECOND_LOOK: Duration = Duration::from_secs(60);
 
 impl FloatingIps {
     /// Queues all objects, and all that only the ledger knows, whenever it is not known what changed.
@@ -39,7 +35,7 @@ impl FloatingIps {
 
     /// There is no such object. A lease that a Service left to one that was never written is given back once a
     /// second look finds none either; all other leases wait for the sweep of the cluster.
-    pub(super) async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
+    pub(super) async fn gone(&self, key: &Key) -> Result<Next, ReconcileError> {
         self.context.waiters.wait(key, None);
         let identity = self.context.identity(key);
         self.context.site.ipam.forget_waiter(&identity);
@@ -52,7 +48,7 @@ impl FloatingIps {
             })
         });
         if !unseen {
-            self.missing.lock().remove(key);
+            self.missing.forget(key);
             return Ok(Next::Done);
         }
         if self
@@ -63,19 +59,13 @@ impl FloatingIps {
             .is_some()
         {
             // The watch is behind.
-            self.missing.lock().remove(key);
-            return Ok(Next::After(SECOND_LOOK));
+            self.missing.forget(key);
+            return Ok(Next::After(RECHECK_AFTER));
         }
-        let since = *self
-            .missing
-            .lock()
-            .entry(key.clone())
-            .or_insert_with(Instant::now);
-        let waited = since.elapsed();
-        if waited < SECOND_LOOK {
-            return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
+        if let Some(rest) = self.missing.missing(key) {
+            return Ok(Next::After(rest));
         }
-        self.missing.lock().remove(key);
+        self.missing.forget(key);
         self.give_back(
             Holder {
                 identity,

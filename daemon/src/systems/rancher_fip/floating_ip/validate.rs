@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fipd_core::Tenant;
 
 use super::observe::Fip;
-pub use crate::controller::unserved::{Problem, refused};
+pub use crate::controller::unserved::{Unserved, refused};
 use crate::{
     controller::waiters::Cause,
     validation::{Wrong, floating_ip as rules},
@@ -19,7 +19,7 @@ pub struct Wish {
 }
 
 /// Reads the wish. The address that the status shows goes before the one of the spec.
-pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
+pub fn wish(fip: &Fip) -> Result<Wish, Unserved> {
     let project = fip.project.as_ref().map(|project| &*project.0);
     let project = rules::project(project).map_err(|wrong| invalid("MissingProject", &wrong))?;
     rules::pool(&fip.pool).map_err(|wrong| invalid("Invalid", &wrong))?;
@@ -30,15 +30,15 @@ pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
     Ok(Wish { project, address })
 }
 
-fn invalid(reason: &'static str, wrong: &Wrong) -> Problem {
-    Problem::new(reason, wrong.to_string(), None)
+fn invalid(reason: &'static str, wrong: &Wrong) -> Unserved {
+    Unserved::new(reason, wrong.to_string(), None)
 }
 
 /// The pool does not exist (yet).
-pub fn unknown_pool(field: &str, pool: &str) -> Problem {
+pub fn unknown_pool(field: &str, pool: &str) -> Unserved {
     let message =
         format!("{field}: no usable FloatingIPPool {pool:?}; it is tried again when one appears");
-    Problem::new("PoolNotFound", message, Some(Cause::Pools))
+    Unserved::new("PoolNotFound", message, Some(Cause::Pools))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::{
     rotate,
 };
 use crate::controller::{
-    Trouble,
+    ReconcileError,
     client::{CallError, Patch, Remote, Target},
     kind::{CONFIG_MAP, DEPLOYMENT, NAMESPACE, SECRET},
 };
@@ -82,7 +82,7 @@ pub async fn keep_up(
 }
 
 /// The project's secret in Rancher: the one that is there, else a new one.
-pub async fn local(remote: &Remote, project: &Project) -> Result<String, Trouble> {
+pub async fn local(remote: &Remote, project: &Project) -> Result<String, ReconcileError> {
     let name = project_secret(&project.id);
     let target = SECRET.named(&project.namespace, &name);
     let found: Option<Secret> = remote.get(&target).await?;
@@ -118,9 +118,9 @@ pub async fn local(remote: &Remote, project: &Project) -> Result<String, Trouble
 }
 
 /// 16 random bytes as hex.
-pub fn client_secret() -> Result<String, Trouble> {
+pub fn client_secret() -> Result<String, ReconcileError> {
     let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Trouble::internal(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| ReconcileError::internal(error.to_string()))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -374,7 +374,10 @@ mod tests {
         let empty = r#"{ "metadata": { "uid": "u", "resourceVersion": "7" } }"#;
         let (remote, asked) = canned(&[("GET", 200, empty), ("PATCH", 409, "changed")]);
         let trouble = local(&remote, &project).await.unwrap_err();
-        assert!(matches!(trouble, Trouble::Call(CallError::Conflict(..))));
+        assert!(matches!(
+            trouble,
+            ReconcileError::Call(CallError::Conflict(..))
+        ));
         let body = asked.lock().pop().unwrap().body;
         assert_eq!(
             body["metadata"],

@@ -21,7 +21,7 @@ use crate::{
     controller::{
         client::Remote,
         queue::Next,
-        store::{Key, Seen as Object},
+        store::{Key, Observed as Object},
     },
     guests::helm_name,
     helm::{Access, Helm, Keys, Noted, Release as Wanted},
@@ -147,7 +147,7 @@ impl Guests {
         // Nothing is installed behind the back of who leaves the guest.
         let holds = turn.lock().await;
         let (next, news) = match self.data.clusters.seen(&key) {
-            Some(Object::Good(cluster)) if cluster.is_guest() => {
+            Some(Object::Parsed(cluster)) if cluster.is_guest() => {
                 self.look_after_charts(id, &cluster).await
             }
             Some(_) | None => self.uninstall_charts(&key).await,

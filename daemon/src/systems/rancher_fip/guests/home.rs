@@ -13,7 +13,7 @@ use crate::{
         kind::{NAMESPACE, SECRET},
         store::Key,
     },
-    systems::rancher_fip::{clusters::RancherCluster, homes},
+    systems::rancher_fip::{clusters::RancherCluster, guest_hosts},
 };
 
 impl Guests {
@@ -30,7 +30,9 @@ impl Guests {
                 let mut given = plan.desired.access.iter();
                 if given.any(|access| access.project.id == *project) {
                     let (harvester, project) = (harvester.clone(), project.clone());
-                    self.data.homes.set(id, homes::Home { harvester, project });
+                    self.data
+                        .homes
+                        .set(id, guest_hosts::Home { harvester, project });
                 }
             }
             Ok(Home::Harvester {

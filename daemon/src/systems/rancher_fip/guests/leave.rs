@@ -26,6 +26,7 @@ use super::{
 use crate::{
     controller::{
         client::{CallError, Remote},
+        confirm_absence::RECHECK_AFTER,
         kind::{CONFIG_MAP, NAMESPACE, SECRET},
         queue::Next,
         store::Key,
@@ -34,7 +35,6 @@ use crate::{
     systems::rancher_fip::{
         clusters::{RancherCluster, Standing},
         kinds::CLUSTER,
-        second_look::APART,
     },
 };
 
@@ -51,7 +51,7 @@ impl Guests {
                 Ok(None) => {}
                 Ok(Some(_)) => {
                     self.unlabelled.forget(&key);
-                    return Next::After(APART);
+                    return Next::After(RECHECK_AFTER);
                 }
                 Err(error) => {
                     tracing::warn!(cluster = id, %error, "it is not known yet whether the cluster is gone; it is tried again");
@@ -112,7 +112,7 @@ impl Guests {
                 let why = stop.text();
                 let next = match stop {
                     Stop::Wait(wait) => Next::After(wait.pause()),
-                    Stop::Trouble(trouble) => trouble.next("Cluster", &Key::new("", id)),
+                    Stop::Reconcile(trouble) => trouble.next("Cluster", &Key::new("", id)),
                 };
                 let text = format!(
                     "it is switched off, but what fipd made there is not removed yet: {why}"

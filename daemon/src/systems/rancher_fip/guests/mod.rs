@@ -51,10 +51,11 @@ pub use self::{
     notes::{NOTES, Note},
     own::Own,
 };
-use super::{Site, rancher::Data, second_look::SecondLook};
+use super::{Site, rancher::Data};
+use crate::controller::confirm_absence::AbsenceCheck;
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::CallError,
         events::Events,
         queue::{self, Queue},
@@ -94,22 +95,22 @@ pub struct Guests {
     /// Whoever changes a ConfigMap of fipd's own holds it.
     writing: tokio::sync::Mutex<()>,
     /// Guests whose label is missing.
-    unlabelled: SecondLook<String>,
+    unlabelled: AbsenceCheck<String>,
     /// Guests whose label for the load balancer is missing, while they have another than that means.
-    untyped: SecondLook<String>,
+    untyped: AbsenceCheck<String>,
 }
 
 /// Why a guest is not done.
 enum Stop {
     Wait(Wait),
-    Trouble(Trouble),
+    Reconcile(ReconcileError),
 }
 
 impl Stop {
     fn text(&self) -> String {
         match self {
             Self::Wait(wait) => wait.to_string(),
-            Self::Trouble(trouble) => trouble.to_string(),
+            Self::Reconcile(trouble) => trouble.to_string(),
         }
     }
 }
@@ -120,15 +121,15 @@ impl From<Wait> for Stop {
     }
 }
 
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<ReconcileError> for Stop {
+    fn from(trouble: ReconcileError) -> Self {
+        Self::Reconcile(trouble)
     }
 }
 
 impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
-        Self::Trouble(error.into())
+        Self::Reconcile(error.into())
     }
 }
 
@@ -161,8 +162,8 @@ impl Guests {
             chart_turns: Mutex::default(),
             helm,
             said: Mutex::default(),
-            unlabelled: SecondLook::default(),
-            untyped: SecondLook::default(),
+            unlabelled: AbsenceCheck::default(),
+            untyped: AbsenceCheck::default(),
         })
     }
 

@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{controller::Trouble, foreign_file, systems::rancher_fip::api_service::plan::Door};
+use crate::{
+    controller::ReconcileError, foreign_file, systems::rancher_fip::api_service::plan::Door,
+};
 
 /// What others are told of fipd itself.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +40,7 @@ impl Own {
     /// The CA of its certificate, PEM; empty where that is somebody else's.
     ///
     /// Where it cannot be read nothing may be written: a guest that is sent to fipd and does not trust it is cut off.
-    pub(super) async fn ca(&self) -> Result<String, Trouble> {
+    pub(super) async fn ca(&self) -> Result<String, ReconcileError> {
         match &self.ca_file {
             Some(file) => read(file).await,
             None => Ok(String::new()),
@@ -46,8 +48,8 @@ impl Own {
     }
 }
 
-async fn read(file: &Path) -> Result<String, Trouble> {
-    let unreadable = |why: String| Trouble::internal(format!("{}: {why}", file.display()));
+async fn read(file: &Path) -> Result<String, ReconcileError> {
+    let unreadable = |why: String| ReconcileError::internal(format!("{}: {why}", file.display()));
     let text = foreign_file::read_text(file, foreign_file::LONGEST).await;
     let text = text.map_err(|error| unreadable(error.to_string()))?;
     if text.trim().is_empty() {

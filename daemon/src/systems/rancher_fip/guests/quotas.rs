@@ -15,7 +15,7 @@ use super::{Guests, Stop, apply, notes::Note, observe::Quota};
 use crate::{
     clock,
     clusters::adoption::complete_list,
-    controller::{Trouble, client::Patch, kind::SECRET, queue::Next, store::Key},
+    controller::{ReconcileError, client::Patch, kind::SECRET, queue::Next, store::Key},
     systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA},
 };
 
@@ -40,7 +40,7 @@ impl Guests {
     }
 
     /// The project's Secret in Rancher comes with the quota where the guests of a Harvester cluster use it.
-    async fn keep_quota(&self, project: &str, quota: &Quota) -> Result<(), Trouble> {
+    async fn keep_quota(&self, project: &str, quota: &Quota) -> Result<(), ReconcileError> {
         if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
             self.add_finalizer(project).await?;
         }
@@ -54,7 +54,7 @@ impl Guests {
         Ok(())
     }
 
-    async fn add_finalizer(&self, project: &str) -> Result<(), Trouble> {
+    async fn add_finalizer(&self, project: &str) -> Result<(), ReconcileError> {
         let (remote, target) = (&self.data.remote, QUOTA.named("", project));
         let Some(quota) = remote.get::<FloatingIPProjectQuota>(&target).await? else {
             return Ok(());
@@ -79,7 +79,7 @@ impl Guests {
         project: &str,
         quota: &Quota,
         since: Timestamp,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
             return Ok(Next::Done);
         }

@@ -17,7 +17,7 @@ use crate::{
     clock,
     controller::{
         queue::Next,
-        store::{Key, Seen as Object},
+        store::{Key, Observed as Object},
     },
     guests::{News, Phase, Says},
     systems::rancher_fip::{
@@ -33,7 +33,7 @@ impl Guests {
             // It may mean anything: everything stays as it is.
             Some(Object::Malformed(_)) => Next::Done,
             None => self.gone(id).await,
-            Some(Object::Good(cluster)) => match cluster.standing() {
+            Some(Object::Parsed(cluster)) => match cluster.standing() {
                 Standing::Guest => self.serve(id, &cluster).await,
                 Standing::Off => self.leave(id, &cluster, true).await,
                 Standing::Silent => self.leave(id, &cluster, false).await,
@@ -63,7 +63,7 @@ impl Guests {
                 (says, Some(plan), Next::After(pause))
             }
             Err(Stop::Wait(wait)) => (status::waiting(&wait), None, Next::After(wait.pause())),
-            Err(Stop::Trouble(trouble)) => {
+            Err(Stop::Reconcile(trouble)) => {
                 let next = trouble.next("Cluster", &Key::new("", id));
                 let says = Says::new(Phase::Failed, "WriteFailed", trouble.to_string());
                 (says, None, next)

@@ -13,13 +13,11 @@ use crate::{
     config,
     controller::{
         client::{Remote, testing::canned},
+        confirm_absence::RECHECK_AFTER,
         queue::Next,
     },
     ipam::Ipam,
-    systems::rancher_fip::{
-        clusters::{LoadBalancer, RancherCluster},
-        second_look::APART,
-    },
+    systems::rancher_fip::clusters::{LoadBalancer, RancherCluster},
 };
 
 /// A cluster manager, without watches and turns.
@@ -196,13 +194,13 @@ async fn the_note_of_a_cluster_goes_only_when_it_is_gone_twice() {
     let bench = Bench::new(rancher).await;
     bench.map("fipd-guests", &[("c-1", "rancher-fip-manager")]);
     tokio::time::pause();
-    let waits = Next::After(APART);
+    let waits = Next::After(RECHECK_AFTER);
     assert_eq!(bench.guests.gone("c-1").await, waits);
     assert_eq!(asked.lock().len(), 0);
-    tokio::time::advance(APART).await;
+    tokio::time::advance(RECHECK_AFTER).await;
     assert_eq!(bench.guests.gone("c-1").await, waits, "a fresh read has it");
     assert_eq!(bench.guests.gone("c-1").await, waits);
-    tokio::time::advance(APART).await;
+    tokio::time::advance(RECHECK_AFTER).await;
     assert_eq!(bench.guests.gone("c-1").await, Next::Done);
     let body = asked.lock().pop().unwrap().body;
     assert_eq!(body["data"], json!({ "c-1": null }));

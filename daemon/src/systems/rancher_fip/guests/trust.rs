@@ -5,12 +5,12 @@ use fipd_crds::labels::CA_SECRET;
 use super::{Guests, own::Own, settings::Settings};
 use crate::{
     api::tls::host_of,
-    controller::{Trouble, store::Key},
+    controller::{ReconcileError, store::Key},
 };
 
 impl Guests {
     /// What guests with these settings trust, PEM.
-    pub(super) async fn ca(&self, settings: &Settings) -> Result<String, Trouble> {
+    pub(super) async fn ca(&self, settings: &Settings) -> Result<String, ReconcileError> {
         let site = self.seen.ca.get(&Key::new(self.app_namespace(), CA_SECRET));
         let own = self.own.ca().await?;
         let asked = settings.api_url.as_deref();

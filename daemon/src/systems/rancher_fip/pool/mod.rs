@@ -21,14 +21,14 @@ use super::{floating_ip, rancher::Data};
 use crate::{
     config::RancherFipQuotas,
     controller::{
-        Trouble,
+        ReconcileError,
+        conditions::ConditionUpdate,
         context::Context,
-        merge::Says,
         meta::{Meta, View},
         queue::Next,
         reconcile::Controller,
         store::Key,
-        waiters::News,
+        waiters::LedgerEvent,
     },
     ipam::{Ipam, IpamError},
     validation::{Wrong, mirror},
@@ -56,16 +56,16 @@ impl Controller for Pools {
         &self.context
     }
 
-    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
         let queue = |pool: &Pool| {
             let object = self.context.site.object_of(pool);
             if let Some(object) = object {
                 self.context.queue_status(Key::new("", &object));
             }
         };
-        match news {
-            News::Everything => ledger.pools().for_each(|pool| queue(pool)),
-            News::Changes(changes) => {
+        match event {
+            LedgerEvent::Everything => ledger.pools().for_each(|pool| queue(pool)),
+            LedgerEvent::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
                 let touched: BTreeSet<_> = touched.copied().collect();
                 let pools = touched.into_iter().filter_map(|id| ledger.pool(id));
@@ -81,14 +81,14 @@ impl Controller for Pools {
         &self,
         key: &Key,
         object: Option<Arc<FloatingIPPool>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         let Some(object) = object else {
             return self.remove(key).await;
         };
         let verdict = match self.mirror(key, &object).await {
             Ok(ignored) => Ok(ignored),
-            Err(Refused::Trouble(trouble)) => return Err(trouble),
-            Err(Refused::Says(says)) => Err(says),
+            Err(Refused::Reconcile(trouble)) => return Err(trouble),
+            Err(Refused::ConditionUpdate(says)) => Err(says),
         };
         self.write_status(key, &object, verdict).await
     }
@@ -99,7 +99,7 @@ impl Controller for Pools {
         key: &Key,
         _: &Meta,
         object: Option<Arc<FloatingIPPool>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         match object {
             Some(object) => self.reconcile(key, Some(object)).await,
             None => Ok(Next::Done),
@@ -113,9 +113,10 @@ impl Pools {
     }
 
     /// Makes the mirrors only, for before anything is adopted: addresses are in a network by their pool.
-    pub async fn mirror_all(&self) -> Result<(), Trouble> {
+    pub async fn mirror_all(&self) -> Result<(), ReconcileError> {
         for (key, object) in self.data.pools.all() {
-            if let (_, Err(Refused::Trouble(trouble))) = (&key, self.mirror(&key, &object).await) {
+            if let (_, Err(Refused::Reconcile(trouble))) = (&key, self.mirror(&key, &object).await)
+            {
                 return Err(trouble);
             }
         }
@@ -135,8 +136,8 @@ impl Pools {
             .session
             .network_of_mirror(&facts, existing.as_deref())
             .await;
-        let (network, choice) =
-            network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
+        let (network, choice) = network
+            .map_err(|error| Refused::Reconcile(ReconcileError::internal(error.to_string())))?;
         let settings = &self.context.site.session.settings.rancher_fip;
         let source = mirror::Source {
             cluster: &self.context.site.id,
@@ -159,11 +160,11 @@ impl Pools {
             Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
                 Err(invalid(refusal.to_string()))
             }
-            Err(error) => Err(Refused::Trouble(error.into())),
+            Err(error) => Err(Refused::Reconcile(error.into())),
         }
     }
 
-    async fn remove(&self, key: &Key) -> Result<Next, Trouble> {
+    async fn remove(&self, key: &Key) -> Result<Next, ReconcileError> {
         let Some(pool) = self.existing(key) else {
             return Ok(Next::Done);
         };
@@ -182,8 +183,8 @@ impl Pools {
         &self,
         key: &Key,
         object: &FloatingIPPool,
-        verdict: Result<Option<String>, Says>,
-    ) -> Result<Next, Trouble> {
+        verdict: Result<Option<String>, ConditionUpdate>,
+    ) -> Result<Next, ReconcileError> {
         let says = match verdict {
             Err(says) => {
                 self.context.events.warning(
@@ -228,7 +229,7 @@ impl Pools {
         Some(remark.map_or_else(|| wrong.clone(), |remark| format!("{remark}; {wrong}")))
     }
 
-    /// Says what the pool's addresses mean to others, as the admission webhook does where it is asked.
+    /// ConditionUpdate what the pool's addresses mean to others, as the admission webhook does where it is asked.
     fn warn_of_addresses(&self, key: &Key, object: &FloatingIPPool) {
         let Some(pool) = self.existing(key) else {
             return;
@@ -252,7 +253,7 @@ impl Pools {
     }
 
     /// The verdict on a pool that is mirrored.
-    fn ready(&self, key: &Key, remark: Option<String>) -> Says {
+    fn ready(&self, key: &Key, remark: Option<String>) -> ConditionUpdate {
         let holds = self.existing(key).map(|pool| {
             self.context
                 .site
@@ -262,7 +263,7 @@ impl Pools {
         let holds = holds.unwrap_or_default();
         if holds.is_empty() {
             let message = remark.unwrap_or_else(|| "the pool gives addresses".into());
-            return Says {
+            return ConditionUpdate {
                 kind: status::READY,
                 status: true,
                 reason: "Mirrored",
@@ -274,7 +275,7 @@ impl Pools {
             "no new address is given until what is in use is known; waiting for {}",
             names.join(", ")
         );
-        Says {
+        ConditionUpdate {
             kind: status::READY,
             status: false,
             reason: "WaitingForAdoption",
@@ -293,12 +294,12 @@ impl Pools {
 /// Why a mirror is not what the object says.
 enum Refused {
     /// The object is at fault.
-    Says(Says),
-    Trouble(Trouble),
+    ConditionUpdate(ConditionUpdate),
+    Reconcile(ReconcileError),
 }
 
 fn invalid(message: String) -> Refused {
-    Refused::Says(Says {
+    Refused::ConditionUpdate(ConditionUpdate {
         kind: status::READY,
         status: false,
         reason: "Invalid",

@@ -8,7 +8,7 @@ use k8s_openapi::jiff;
 
 use crate::{
     clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
-    controller::merge::{Says, remark, set, unset},
+    controller::conditions::{ConditionUpdate, remark, set, unset},
 };
 
 /// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
@@ -49,7 +49,7 @@ pub fn entry(lease: &Lease, display_name: impl Fn(&str) -> Option<String>) -> St
 /// The status to write. `ready` is the verdict on the object; `facts` are missing while there is no mirror.
 pub fn desired(
     before: &PoolStatus,
-    ready: &Says,
+    ready: &ConditionUpdate,
     pool: Option<(&Pool, &Facts)>,
     generation: Option<i64>,
     now: jiff::Timestamp,
@@ -151,7 +151,7 @@ mod tests {
             shared: Some("10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned()),
             entries: Vec::new(),
         };
-        let ready = Says {
+        let ready = ConditionUpdate {
             kind: READY,
             status: true,
             reason: "Mirrored",

@@ -15,7 +15,9 @@ use super::{
     tenant, validate,
 };
 use crate::{
-    controller::{Trouble, merge::Says, meta::View, queue::Next, store::Key},
+    controller::{
+        ReconcileError, conditions::ConditionUpdate, meta::View, queue::Next, store::Key,
+    },
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
@@ -27,12 +29,12 @@ use serde::de::IgnoredAny;
 /// What became of an object: its limits by pool with the names it has for them, and the verdict on it.
 struct Verdict {
     limits: BTreeMap<PoolId, (String, u64)>,
-    says: Says,
+    says: ConditionUpdate,
 }
 
 impl Quotas {
     /// Puts the limits of all objects into the address book and nothing else, for before anything is asked for.
-    pub async fn limit_all(&self) -> Result<(), Trouble> {
+    pub async fn limit_all(&self) -> Result<(), ReconcileError> {
         let others = self.data.other_pool_names();
         let called = |name: &str| {
             self.data
@@ -51,7 +53,7 @@ impl Quotas {
         &self,
         key: &Key,
         quota: &FloatingIPProjectQuota,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         // The finalizer comes before any limit.
         let meta = quota.meta();
         let add = self
@@ -69,7 +71,7 @@ impl Quotas {
         key: &Key,
         quota: &FloatingIPProjectQuota,
         called: impl Fn(&str) -> Vec<String> + Send,
-    ) -> Result<Verdict, Trouble> {
+    ) -> Result<Verdict, ReconcileError> {
         let limits = match validate::limits(&quota.spec.floating_ip_quota) {
             Ok(limits) => limits,
             Err(wrong) => {
@@ -101,7 +103,7 @@ impl Quotas {
         &self,
         key: &Key,
         limits: &BTreeMap<PoolId, u64>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let tenant = tenant(key);
         let rows = self.rows(key);
         let actor = self.context.site.actor();
@@ -147,7 +149,7 @@ impl Quotas {
         let limits = known.filter_map(|(pool, name)| Some((pool, (name, *rows.get(&pool)?))));
         Verdict {
             limits: limits.collect(),
-            says: Says {
+            says: ConditionUpdate {
                 kind: status::READY,
                 status: false,
                 reason,
@@ -156,9 +158,9 @@ impl Quotas {
         }
     }
 
-    fn says(&self, key: &Key, quota: &FloatingIPProjectQuota, wanted: &Wanted) -> Says {
+    fn says(&self, key: &Key, quota: &FloatingIPProjectQuota, wanted: &Wanted) -> ConditionUpdate {
         let Some(message) = wanted.unnamed() else {
-            return Says {
+            return ConditionUpdate {
                 kind: status::READY,
                 status: true,
                 reason: "Applied",
@@ -166,7 +168,7 @@ impl Quotas {
             };
         };
         self.warn(key, quota, "PoolNotFound", &message);
-        Says {
+        ConditionUpdate {
             kind: status::READY,
             status: false,
             reason: "PoolNotFound",
@@ -184,7 +186,7 @@ impl Quotas {
         key: &Key,
         quota: &FloatingIPProjectQuota,
         verdict: &Verdict,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if let Some(rest) = self.context.status_rests(key) {
             return Ok(rest);
         }

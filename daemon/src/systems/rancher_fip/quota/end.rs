@@ -14,9 +14,9 @@ use super::{Quotas, status, tenant};
 use crate::{
     clock,
     controller::{
-        Trouble,
+        ReconcileError,
         client::CallError,
-        merge::{Says, set},
+        conditions::{ConditionUpdate, set},
         meta::Meta,
         queue::Next,
         store::Key,
@@ -39,7 +39,7 @@ impl Quotas {
         key: &Key,
         meta: &Meta,
         quota: Option<&FloatingIPProjectQuota>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if !meta.has_finalizer(QUOTA_CLEANUP) {
             return self.let_secrets_be(key, meta).await;
         }
@@ -90,7 +90,7 @@ impl Quotas {
     }
 
     /// Whether there is one of the project that the watch has not shown, or cannot.
-    async fn any_left(&self, key: &Key) -> Result<bool, Trouble> {
+    async fn any_left(&self, key: &Key) -> Result<bool, ReconcileError> {
         let all = FLOATING_IP.all();
         let label = format!("{PROJECT_NAME}={}", key.name);
         Ok(!self.data.remote.list(&all, &label).await?.is_empty())
@@ -137,14 +137,14 @@ impl Quotas {
         futures::future::join_all(asked).await.contains(&true)
     }
 
-    /// Says what outlives the quota.
+    /// ConditionUpdate what outlives the quota.
     async fn leave_used(
         &self,
         key: &Key,
         meta: &Meta,
         quota: Option<&FloatingIPProjectQuota>,
         left: &[(Key, Arc<Fip>)],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let note = kept(left);
         if let Some(quota) = quota {
             self.say(key, quota, LEFT, note.clone()).await?;
@@ -166,10 +166,10 @@ impl Quotas {
         quota: &FloatingIPProjectQuota,
         reason: &'static str,
         message: String,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let before = quota.status.clone().unwrap_or_default();
         let mut after = before.clone();
-        let says = Says {
+        let says = ConditionUpdate {
             kind: status::READY,
             status: false,
             reason,

@@ -8,13 +8,17 @@ use fipd_crds::labels::SECRET_CLEANUP;
 use super::Quotas;
 use crate::{
     clock,
-    controller::{Trouble, client::Remote, meta::Meta, queue::Next, store::Key},
+    controller::{ReconcileError, client::Remote, meta::Meta, queue::Next, store::Key},
     systems::rancher_fip::kinds::QUOTA,
 };
 
 impl Quotas {
     /// Where the cluster manager is off, its finalizer goes after the time that it would have had.
-    pub(super) async fn let_secrets_be(&self, key: &Key, meta: &Meta) -> Result<Next, Trouble> {
+    pub(super) async fn let_secrets_be(
+        &self,
+        key: &Key,
+        meta: &Meta,
+    ) -> Result<Next, ReconcileError> {
         let settings = &self.context.site.session.settings.rancher_fip;
         if settings.cluster_manager.enabled || !meta.has_finalizer(SECRET_CLEANUP) {
             return Ok(Next::Done);
@@ -39,7 +43,7 @@ async fn drop_late(
     key: &Key,
     meta: &Meta,
     rest: Option<Duration>,
-) -> Result<Next, Trouble> {
+) -> Result<Next, ReconcileError> {
     if let Some(rest) = rest {
         return Ok(Next::After(rest));
     }

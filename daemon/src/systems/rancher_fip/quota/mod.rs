@@ -20,18 +20,19 @@ use std::{
 use fipd_core::{Ledger, PoolId, Tenant, Text};
 use fipd_crds::floating_ip::FloatingIPProjectQuota;
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 
 use super::rancher::{Data, Rancher};
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
+        confirm_absence::AbsenceCheck,
         context::Context,
         meta::{Meta, View},
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        waiters::News,
+        waiters::LedgerEvent,
     },
     validation::quota as validate,
 };
@@ -46,7 +47,7 @@ pub struct Quotas {
     /// Projects that hold something of a pool without a quota there.
     unlimited: Mutex<BTreeMap<PoolId, BTreeSet<Key>>>,
     /// When an object that has left limits behind was first found missing.
-    missing: Mutex<BTreeMap<Key, Instant>>,
+    missing: AbsenceCheck<Key>,
     /// Told when everything may be different.
     lost_track: Notify,
 }
@@ -72,9 +73,9 @@ impl Controller for Quotas {
         std::future::ready(())
     }
 
-    fn affected(&self, ledger: &Ledger, news: &News<'_>) {
-        let (_, edited) = self.context.waiters.heard(ledger, news);
-        let News::Changes(changes) = news else {
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        let (_, edited) = self.context.waiters.affected(ledger, event);
+        let LedgerEvent::Changes(changes) = event else {
             return self.lost_track.notify_one();
         };
         if edited {
@@ -99,10 +100,10 @@ impl Controller for Quotas {
         &self,
         key: &Key,
         quota: Option<Arc<FloatingIPProjectQuota>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         match quota {
             Some(quota) => {
-                self.missing.lock().remove(key);
+                self.missing.forget(key);
                 self.keep(key, &quota).await
             }
             None => self.gone(key).await,
@@ -114,13 +115,13 @@ impl Controller for Quotas {
         key: &Key,
         meta: &Meta,
         quota: Option<Arc<FloatingIPProjectQuota>>,
-    ) -> Result<Next, Trouble> {
-        self.missing.lock().remove(key);
+    ) -> Result<Next, ReconcileError> {
+        self.missing.forget(key);
         self.end(key, meta, quota.as_deref()).await
     }
 
-    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
-        self.missing.lock().remove(key);
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, ReconcileError> {
+        self.missing.forget(key);
         self.context.warn_malformed(key, object);
         Ok(Next::Done)
     }
@@ -138,7 +139,7 @@ impl Quotas {
             data,
             called: Mutex::new(BTreeMap::new()),
             unlimited: Mutex::new(BTreeMap::new()),
-            missing: Mutex::new(BTreeMap::new()),
+            missing: AbsenceCheck::default(),
             lost_track: Notify::new(),
         })
     }

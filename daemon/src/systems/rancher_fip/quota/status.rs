@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use fipd_crds::floating_ip::{QuotaStatus, QuotaUsage};
 use k8s_openapi::jiff;
 
-use crate::controller::merge::{Says, remark, set};
+use crate::controller::conditions::{ConditionUpdate, remark, set};
 
 /// The most addresses of one pool that are listed; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 5_000;
@@ -41,7 +41,7 @@ pub struct PoolShown {
 /// The status to write. `ready` is the verdict on the object.
 pub fn desired(
     before: &QuotaStatus,
-    ready: &Says,
+    ready: &ConditionUpdate,
     pools: &[PoolShown],
     generation: Option<i64>,
     now: jiff::Timestamp,
@@ -108,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    fn ready() -> Says {
-        Says {
+    fn ready() -> ConditionUpdate {
+        ConditionUpdate {
             kind: READY,
             status: true,
             reason: "Applied",

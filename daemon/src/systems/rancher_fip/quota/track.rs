@@ -1,20 +1,17 @@
 //! Limits whose object is gone: an object that never got its finalizer, or lost it by force.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{PoolId, Tenant};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::Quotas;
 use crate::{
     config::RancherFipQuotas,
-    controller::{Trouble, queue::Next, store::Key},
+    controller::{ReconcileError, confirm_absence::RECHECK_AFTER, queue::Next, store::Key},
     systems::rancher_fip::kinds::QUOTA,
 };
 
-/// Limits go when a second look so much later does not find their object either.
-const SECOND_LOOK: Duration = Duration::from_secs(60);
 /// Rows read from the ledger at once; a reader must not hold it for longer.
 const PAGE: usize = 1_000;
 
@@ -63,10 +60,10 @@ impl Quotas {
     }
 
     /// There is no such object.
-    pub(super) async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
+    pub(super) async fn gone(&self, key: &Key) -> Result<Next, ReconcileError> {
         self.note_unlimited(key, &[]);
         if self.rows(key).is_empty() {
-            self.missing.lock().remove(key);
+            self.missing.forget(key);
             return Ok(Next::Done);
         }
         if self
@@ -77,16 +74,13 @@ impl Quotas {
             .is_some()
         {
             // The watch is behind.
-            self.missing.lock().remove(key);
-            return Ok(Next::After(SECOND_LOOK));
+            self.missing.forget(key);
+            return Ok(Next::After(RECHECK_AFTER));
         }
-        let first = Instant::now();
-        let since = *self.missing.lock().entry(key.clone()).or_insert(first);
-        let waited = since.elapsed();
-        if waited < SECOND_LOOK {
-            return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
+        if let Some(rest) = self.missing.missing(key) {
+            return Ok(Next::After(rest));
         }
-        self.missing.lock().remove(key);
+        self.missing.forget(key);
         self.set_limits(key, &BTreeMap::new()).await?;
         Ok(Next::Done)
     }

@@ -9,7 +9,7 @@ use fipd_core::Text;
 use parking_lot::Mutex;
 
 use super::{Data, Rancher};
-use crate::systems::rancher_fip::admit::Admits;
+use crate::systems::rancher_fip::admission::Admits;
 
 /// All management clusters by configured name.
 #[derive(Clone, Default)]

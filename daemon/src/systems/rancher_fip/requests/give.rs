@@ -244,7 +244,7 @@ impl Requests {
         match plan {
             // Whom it is charged to is the object's own business.
             Plan::Show(shown) | Plan::Charge(shown, _) => Ok(shown.address),
-            Plan::Problem(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
+            Plan::Unserved(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
             // A Service that fipd itself serves takes it over.
             Plan::Leave | Plan::Delete | Plan::HandBack => {
                 Ok(one.address.ok_or_else(Denied::late)?)

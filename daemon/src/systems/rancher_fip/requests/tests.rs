@@ -15,7 +15,7 @@ use super::{
 use crate::{
     controller::client::{Remote, testing::canned},
     fip_v1::Service,
-    systems::rancher_fip::{clusters::RancherCluster, homes::Home},
+    systems::rancher_fip::{clusters::RancherCluster, guest_hosts::Home},
 };
 
 fn rejected(why: &str) -> CallError {

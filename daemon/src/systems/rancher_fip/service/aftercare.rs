@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Services, object, validate};
 use crate::{
-    controller::{Trouble, client::Patch, queue::Next, store::Key},
+    controller::{ReconcileError, client::Patch, queue::Next, store::Key},
     systems::rancher_fip::{kinds::FLOATING_IP, names::ServiceRef},
 };
 
@@ -33,7 +33,7 @@ impl Services {
         }
     }
 
-    async fn try_follow_up(&self, key: &Key) -> Result<(), Trouble> {
+    async fn try_follow_up(&self, key: &Key) -> Result<(), ReconcileError> {
         let Some(svc) = self.services.get(key) else {
             return Ok(());
         };
@@ -49,7 +49,7 @@ impl Services {
     }
 
     /// Writes the FloatingIPs that show the Service's leases.
-    async fn write_objects(&self, service: &ServiceRef) -> Result<(), Trouble> {
+    async fn write_objects(&self, service: &ServiceRef) -> Result<(), ReconcileError> {
         let (Some(data), Some(cluster)) = (self.rancher.data(), self.rancher_cluster()) else {
             return Ok(());
         };

@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use super::{
     Services, announce,
     announce::{ADVERTISEMENT, GROUP, KINDS, POOL},
-    farewell::identify,
     observe::Svc,
     originals::{self, Place, Users, Whose},
     pools,
 };
+use crate::systems::rancher_fip::service::release::identify;
 use crate::{
     config::Announce,
     controller::{
-        Trouble,
+        ReconcileError,
         client::{CallError, MANAGER, Patch, Target},
         kind::{Kind, NAMESPACE, SERVICE},
         store::Key,
@@ -36,7 +36,11 @@ use crate::{
 const SWEEP: Duration = Duration::from_secs(600);
 
 impl Services {
-    pub(super) async fn announce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+    pub(super) async fn announce(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+    ) -> Result<(), ReconcileError> {
         let mode = self.settings.announce;
         match mode {
             Announce::None | Announce::KubeVip => return Ok(()),
@@ -304,7 +308,7 @@ impl Services {
 
     /// Deletes announcer's objects of ours that no Service needs: left by a former setting, or by a Service
     /// that went while fipd was not there. Then what the original left beside ours.
-    pub async fn sweep(&self) -> Result<(), Trouble> {
+    pub async fn sweep(&self) -> Result<(), ReconcileError> {
         let mode = self.settings.announce;
         let live: BTreeSet<String> = self
             .services
@@ -326,7 +330,7 @@ impl Services {
         &self,
         label: &str,
         keep: impl Fn(&Kind, &Key, &str) -> bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         for kind in &KINDS {
             let objects = match self.remote.list(&kind.all(), label).await {
                 Ok(objects) => objects,

@@ -4,8 +4,8 @@
 use super::{Services, validate::Project};
 use crate::{
     clusters::ClusterSession,
-    controller::waiters::Cause,
-    systems::rancher_fip::{floating_ip::validate::Problem, names::RANCHER_PROJECT, rancher::Data},
+    controller::{unserved::Unserved, waiters::Cause},
+    systems::rancher_fip::{names::RANCHER_PROJECT, rancher::Data},
 };
 
 /// Why FloatingIPs of a Service cannot be told from those of other clusters.
@@ -60,7 +60,7 @@ impl Services {
 
 impl Doubt {
     /// What the owner of the Service reads.
-    pub fn problem(&self) -> Problem {
+    pub fn problem(&self) -> Unserved {
         let why = match self {
             Self::Unknown => "it is not known which cluster this is in Rancher".to_owned(),
             Self::Disputed { named, marked } => format!(
@@ -70,7 +70,7 @@ impl Doubt {
         let message = format!(
             "the address of this Service is left as it is: {why}; set `cluster-id` of this cluster in fipd's configuration"
         );
-        Problem::new("ClusterIdUnknown", message, Some(Cause::Pools))
+        Unserved::new("ClusterIdUnknown", message, Some(Cause::Pools))
     }
 }
 

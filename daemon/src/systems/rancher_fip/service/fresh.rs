@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::{CallError, Remote, Target},
         kind::SERVICE,
         store::Key,
@@ -60,7 +60,7 @@ pub fn has_one(uid: &Text, identity: &Identity, held: &[Arc<Lease>]) -> bool {
 
 impl Services {
     /// The Service as this cluster has it.
-    pub(super) async fn fresh(&self, key: &Key) -> Result<Option<Svc>, Trouble> {
+    pub(super) async fn fresh(&self, key: &Key) -> Result<Option<Svc>, ReconcileError> {
         let target = SERVICE.target(key);
         let svc = read(&self.remote, &target).await?;
         let verified = self.site.session.verify_identity().await;
@@ -73,7 +73,7 @@ impl Services {
         &self,
         service: &ServiceRef,
         wish: &Wish,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ReconcileError> {
         let fresh = self.fresh(&service.key).await?;
         let same = fresh.is_some_and(|svc| {
             svc.uid == service.uid

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use super::{Services, observe::Svc};
 use crate::{
-    controller::{Trouble, store::Key},
+    controller::{ReconcileError, store::Key},
     systems::rancher_fip::{
         names::{self, KIND_SERVICE, ServiceRef},
         rancher::Guest,
@@ -38,7 +38,7 @@ impl Guest for Services {
         &'a self,
         services: &'a [Key],
         address: IpAddr,
-    ) -> BoxFuture<'a, Result<Option<ServiceRef>, Trouble>> {
+    ) -> BoxFuture<'a, Result<Option<ServiceRef>, ReconcileError>> {
         Box::pin(async move {
             for key in services.iter().take(READ) {
                 let svc = self.fresh(key).await?;

@@ -15,17 +15,15 @@ use super::{
     validate::Wish,
 };
 use crate::{
-    controller::Trouble,
+    controller::{ReconcileError, unserved::Unserved},
     ipam::IpamError,
     systems::rancher_fip::{
-        floating_ip::validate::{Problem, refused},
-        names::ServiceRef,
-        pool::validate::family_of,
+        floating_ip::validate::refused, names::ServiceRef, pool::validate::family_of,
     },
 };
 
 /// What was granted, or why not.
-type Granted = Result<BTreeMap<Family, Arc<Lease>>, Problem>;
+type Granted = Result<BTreeMap<Family, Arc<Lease>>, Unserved>;
 
 impl Services {
     /// Asks for what is missing. Where the second family is optional each is asked for alone.
@@ -36,7 +34,7 @@ impl Services {
         wish: &Wish,
         found: &plan::Match,
         named: Option<PoolsByFamily>,
-    ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Problem>), Trouble> {
+    ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Unserved>), ReconcileError> {
         let ready = named
             .map_or_else(|| self.pools(wish), Ok)
             .and_then(|pools| {
@@ -76,7 +74,7 @@ impl Services {
         Ok((granted, trouble))
     }
 
-    async fn ask(&self, ask: Allocate, pools: &PoolsByFamily) -> Result<Granted, Trouble> {
+    async fn ask(&self, ask: Allocate, pools: &PoolsByFamily) -> Result<Granted, ReconcileError> {
         let network = pools
             .values()
             .next()
@@ -86,7 +84,7 @@ impl Services {
                 let by_family = |lease: Arc<Lease>| (family_of(lease.key.address), lease);
                 Ok(Ok(leases.into_iter().map(by_family).collect()))
             }
-            Ok(other) => Err(Trouble::unexpected(&other)),
+            Ok(other) => Err(ReconcileError::unexpected(&other)),
             Err(IpamError::Refused(refusal)) => Ok(Err(refused(&refusal, network))),
             Err(error) => Err(error.into()),
         }
@@ -99,7 +97,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         kept: &BTreeMap<Family, Arc<Lease>>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let holder = service.holder();
         let has = |lease: &&Arc<Lease>| {
             lease.state == LeaseState::Allocated
@@ -123,7 +121,7 @@ impl Services {
         holder: &Holder,
         keys: Vec<LeaseKey>,
         reason: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let scope = ReleaseScope::HolderAddresses(holder.clone(), keys);
         let request = Request::Release(Release {
             scope,

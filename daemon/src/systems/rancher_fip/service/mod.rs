@@ -11,7 +11,6 @@ pub mod announce;
 mod announcer;
 pub mod apply;
 mod cluster_id;
-mod farewell;
 mod fresh;
 mod guest;
 mod leases;
@@ -20,6 +19,7 @@ pub mod observe;
 mod originals;
 pub mod plan;
 mod pools;
+mod release;
 mod status;
 mod takeover;
 pub mod validate;
@@ -36,20 +36,20 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Site,
-    floating_ip::validate::Problem,
     names::{self, KIND_SERVICE, ServiceRef},
     rancher::Rancher,
 };
+use crate::controller::unserved::Unserved;
 use crate::{
     config::RancherFip,
     controller::{
-        Trouble,
+        ReconcileError,
         client::Remote,
         events::Events,
         kind::SERVICE,
         queue::{Next, Queue},
-        store::{Key, MALFORMED, Objects, Seen},
-        waiters::{News, Wakes},
+        store::{Key, MALFORMED, Objects, Observed},
+        waiters::{LedgerEvent, Waiters},
     },
 };
 use observe::{Projects, Svc};
@@ -63,7 +63,7 @@ pub struct Services {
     events: Arc<Events>,
     pub services: Arc<Objects<Svc>>,
     pub namespaces: Arc<Objects<Projects>>,
-    wakes: Wakes,
+    wakes: Waiters,
     /// What users wait for.
     pub queue: Arc<Queue<Key>>,
     /// What follows when nobody waits.
@@ -91,7 +91,7 @@ impl Services {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let wakes = Wakes::new(site.system.clone(), site.id.clone(), KIND_SERVICE);
+        let wakes = Waiters::new(site.system.clone(), site.id.clone(), KIND_SERVICE);
         let settings = site.session.settings.rancher_fip.clone();
         Arc::new(Self {
             site,
@@ -113,11 +113,11 @@ impl Services {
     }
 
     /// Queues the Services that a change of the ledger concerns.
-    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
-        for key in self.wakes.woken(ledger, news) {
+    pub fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        for key in self.wakes.woken(ledger, event) {
             self.queue.add(key);
         }
-        if matches!(news, News::Everything) {
+        if matches!(event, LedgerEvent::Everything) {
             self.lost_track.notify_one();
         }
     }
@@ -162,10 +162,10 @@ impl Services {
         }
     }
 
-    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
+    async fn try_reconcile(&self, key: &Key) -> Result<Next, ReconcileError> {
         let svc = match self.services.seen(key) {
-            Some(Seen::Good(svc)) => svc,
-            Some(Seen::Malformed(object)) => {
+            Some(Observed::Parsed(svc)) => svc,
+            Some(Observed::Malformed(object)) => {
                 let reference = SERVICE.reference(key, &object.meta.uid);
                 self.events.warning(&reference, MALFORMED, object.note());
                 return Ok(Next::Done);
@@ -200,7 +200,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         held: Vec<Arc<Lease>>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         let problem = match self.fulfil(service, svc, held).await? {
             Ok(problem) => problem,
             Err(mut problem) => {
@@ -225,7 +225,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         held: Vec<Arc<Lease>>,
-    ) -> Result<Result<Option<Problem>, Problem>, Trouble> {
+    ) -> Result<Result<Option<Unserved>, Unserved>, ReconcileError> {
         let wish = match validate::wish(svc) {
             Ok(wish) => wish,
             Err(problem) => return Ok(Err(problem)),
@@ -262,7 +262,7 @@ impl Services {
     }
 
     /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
-    async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+    async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
         let held = plan::shown_first(self.held(service), &svc.addresses());
         if held.is_empty() {
             return self.hide_anothers(service, svc).await;
@@ -295,7 +295,7 @@ impl Services {
         }
     }
 
-    fn project(&self, namespace: &str) -> Result<validate::Project, Problem> {
+    fn project(&self, namespace: &str) -> Result<validate::Project, Unserved> {
         let app = self
             .namespaces
             .get(&Key::new("", &self.settings.app_namespace));

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use super::{
     announce::{ADVERTISEMENT, GROUP, POOL},
-    farewell::identify,
     observe::Svc,
 };
+use crate::systems::rancher_fip::service::release::identify;
 use crate::{
     controller::{client::MANAGER, kind::Kind, store::Key},
     systems::rancher_fip::names::{

@@ -11,9 +11,9 @@ use super::{
     validate::Wish,
 };
 use crate::{
-    controller::{store::Key, waiters::Cause},
+    controller::{store::Key, unserved::Unserved, waiters::Cause},
     systems::rancher_fip::{
-        floating_ip::validate::{Problem, unknown_pool},
+        floating_ip::validate::unknown_pool,
         names::{DEFAULT_NETWORK, STATIC_NETWORK},
         rancher::{Data, NoDefault},
     },
@@ -21,7 +21,7 @@ use crate::{
 
 impl Services {
     /// The pool that is named or the default, and its partner of the other family.
-    pub(super) fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Problem> {
+    pub(super) fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Unserved> {
         let data = self.rancher.data();
         let (field, name) = self.base_name(wish, data.as_deref())?;
         let management = self.management();
@@ -54,7 +54,7 @@ impl Services {
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
     }
 
-    fn base_name(&self, wish: &Wish, data: Option<&Data>) -> Result<(String, String), Problem> {
+    fn base_name(&self, wish: &Wish, data: Option<&Data>) -> Result<(String, String), Unserved> {
         if let Some(name) = &wish.pool {
             return Ok((format!("annotation {STATIC_NETWORK}"), name.clone()));
         }
@@ -66,7 +66,7 @@ impl Services {
         }
         let Some(data) = data else {
             let message = "no pool is known: the management cluster has not been reached since the start; name one by `default-pool` in fipd's configuration to be independent of it";
-            return Err(Problem::new("PoolNotFound", message, Some(Cause::Pools)));
+            return Err(Unserved::new("PoolNotFound", message, Some(Cause::Pools)));
         };
         let mut names: Vec<Text> = self.site.session.names.clone();
         names.extend(self.settings.cluster_id.clone());
@@ -82,7 +82,7 @@ impl Services {
                 pools.join(", ")
             ),
         };
-        Err(Problem::new("PoolNotFound", message, Some(Cause::Pools)))
+        Err(Unserved::new("PoolNotFound", message, Some(Cause::Pools)))
     }
 
     /// A pool as users call it: a mirror of the management cluster by its object's name or by the computed
@@ -122,7 +122,7 @@ fn is_gone(pool: &Pool, data: Option<&Data>) -> bool {
 }
 
 /// The missing families that have a pool; a problem if one that must be served has none.
-pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<Family>, Problem> {
+pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<Family>, Unserved> {
     let (with, without): (Vec<Family>, Vec<Family>) = found
         .missing
         .iter()
@@ -139,7 +139,7 @@ pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<F
                 "no pool for {family}: the pool of this Service is of the other family and names no partner by annotation {}",
                 crate::systems::rancher_fip::names::PARTNER_POOL
             );
-            Err(Problem::new("PoolNotFound", message, Some(Cause::Pools)))
+            Err(Unserved::new("PoolNotFound", message, Some(Cause::Pools)))
         }
         Some(_) | None => Ok(with),
     }

@@ -11,17 +11,15 @@ use tokio::time::Instant;
 use super::{Services, announce, apply, observe::Svc};
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::{CallError, Patch},
         kind::SERVICE,
         queue::Next,
         store::Key,
+        unserved::{Unserved, contended},
         waiters::Cause,
     },
-    systems::rancher_fip::{
-        floating_ip::{plan::contended, validate::Problem},
-        names::{self, KIND_SERVICE, ServiceRef},
-    },
+    systems::rancher_fip::names::{self, KIND_SERVICE, ServiceRef},
 };
 
 /// A watch may be behind our own write for so long before the write is repeated.
@@ -41,7 +39,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         addresses: &[IpAddr],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let claim = apply::claim(svc, service, addresses, self.settings.announce);
         if claim.is_some() {
             // The marks name the addresses and the announcer.
@@ -101,7 +99,7 @@ impl Services {
         service: &ServiceRef,
         addresses: &[IpAddr],
         patch: &Value,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ReconcileError> {
         let target = SERVICE.target(&service.key);
         let written: Written = self
             .remote
@@ -117,7 +115,7 @@ impl Services {
         &self,
         service: &ServiceRef,
         svc: &Svc,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let identity = service.holder().identity;
         let anothers = self
             .site
@@ -140,7 +138,7 @@ impl Services {
         );
     }
 
-    pub(super) fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
+    pub(super) fn wait(&self, service: &ServiceRef, problem: Unserved) -> Next {
         self.waits_for(&service.key, problem.cause.clone());
         self.events.warning(
             &SERVICE.reference(&service.key, &service.uid),
@@ -187,7 +185,7 @@ impl Services {
     }
 
     /// The Service shows an address that another holds.
-    pub(super) fn contended(&self, service: &ServiceRef) -> Option<Problem> {
+    pub(super) fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
         let identity = service.holder().identity;
         let contentions = self
             .site

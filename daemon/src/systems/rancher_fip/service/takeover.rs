@@ -17,9 +17,9 @@ use super::{
     validate::Wish,
 };
 use crate::{
-    controller::{Trouble, store::Key, waiters::Cause},
+    controller::{ReconcileError, store::Key, unserved::Unserved, waiters::Cause},
     systems::rancher_fip::{
-        floating_ip::{observe::Fip, validate::Problem},
+        floating_ip::observe::Fip,
         names::{self, FLOATING_IP, HOLDER, KIND_FLOATING_IP, PROJECT, ServiceRef},
         pool::validate::family_of,
     },
@@ -51,10 +51,10 @@ impl Services {
         wish: &Wish,
         named: Option<&PoolsByFamily>,
         held: Vec<Arc<Lease>>,
-    ) -> Result<Result<Vec<Arc<Lease>>, Problem>, Trouble> {
+    ) -> Result<Result<Vec<Arc<Lease>>, Unserved>, ReconcileError> {
         // Served by another program until now: it must not lose the address that it has.
         let stock = held.is_empty() && is_stock(svc);
-        let or_wait = |held, problem: Problem| if stock { Err(problem) } else { Ok(held) };
+        let or_wait = |held, problem: Unserved| if stock { Err(problem) } else { Ok(held) };
         let Some(data) = self.rancher.data() else {
             return Ok(or_wait(held, not_reached()));
         };
@@ -111,7 +111,7 @@ pub fn requests(
     ledger: &Ledger,
     look: &Look<'_>,
     mut fips: Vec<(Key, Arc<Fip>)>,
-) -> Result<Vec<Request>, Problem> {
+) -> Result<Vec<Request>, Unserved> {
     let mut missing = plan::compare(look.wish, look.held, look.named).missing;
     fips.sort_by_key(|(_, fip)| !fip.recorded().is_some_and(|one| look.shown.contains(&one)));
     let mut requests = Vec::new();
@@ -207,27 +207,27 @@ fn adopt(look: &Look<'_>, fip: &Fip, key: LeaseKey) -> Request {
     })
 }
 
-fn shared(key: &Key, place: LeaseKey) -> Problem {
+fn shared(key: &Key, place: LeaseKey) -> Unserved {
     let message = format!(
         "{} is shared with other Services by FloatingIP {}/{}, which fipd does not do: give each Service a FloatingIP of its own, or leave these to the controller that served them",
         place.address, key.namespace, key.name
     );
-    Problem::new("AddressShared", message, Some(Cause::Address(place)))
+    Unserved::new("AddressShared", message, Some(Cause::Address(place)))
 }
 
-fn of_another_project(key: &Key, place: LeaseKey, project: &Tenant) -> Problem {
+fn of_another_project(key: &Key, place: LeaseKey, project: &Tenant) -> Unserved {
     let message = format!(
         "{} is kept by FloatingIP {}/{} for another project than {}, which this Service belongs to: correct the label {PROJECT} of the one or the project of the other",
         place.address, key.namespace, key.name, project.0
     );
-    Problem::new("OtherProject", message, Some(Cause::Address(place)))
+    Unserved::new("OtherProject", message, Some(Cause::Address(place)))
 }
 
-fn not_reached() -> Problem {
+fn not_reached() -> Unserved {
     let message = format!(
         "annotation {FLOATING_IP} tells of a FloatingIP, and the management cluster has not been reached since the start; it is tried again when it is"
     );
-    Problem::new("WaitingForRancher", message, Some(Cause::Pools))
+    Unserved::new("WaitingForRancher", message, Some(Cause::Pools))
 }
 
 #[cfg(test)]
@@ -320,7 +320,7 @@ mod tests {
         wish: &Wish,
         shown: &str,
         fips: Vec<(Key, Arc<Fip>)>,
-    ) -> Result<Vec<Request>, Problem> {
+    ) -> Result<Vec<Request>, Unserved> {
         let (management, service) = (management(), service());
         let held = ledger.leases_of(&service.holder().identity);
         let look = Look {

@@ -5,13 +5,15 @@ use std::{collections::BTreeMap, net::IpAddr};
 use fipd_core::{Family, Tenant};
 
 use super::observe::{Projects, Stack, Svc};
-use crate::systems::rancher_fip::{
-    floating_ip::validate::Problem,
-    names::{
-        CLASS, FLOATING_IP, HOLDER, PROJECT, RANCHER_PROJECT, STATIC_IP, STATIC_NETWORK,
-        rancher_project,
+use crate::{
+    controller::unserved::Unserved,
+    systems::rancher_fip::{
+        names::{
+            CLASS, FLOATING_IP, HOLDER, PROJECT, RANCHER_PROJECT, STATIC_IP, STATIC_NETWORK,
+            rancher_project,
+        },
+        pool::validate::family_of,
     },
-    pool::validate::family_of,
 };
 
 /// What a Service asks for.
@@ -68,7 +70,7 @@ pub fn any(svc: &Svc) -> Wish {
 }
 
 /// Reads the wish.
-pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
+pub fn wish(svc: &Svc) -> Result<Wish, Unserved> {
     let Wish {
         families,
         second_optional,
@@ -77,7 +79,7 @@ pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
     if svc.stack == Stack::RequireDual && families.len() < 2 {
         let message =
             "spec.ipFamilyPolicy is RequireDualStack but spec.ipFamilies names one family only";
-        return Err(Problem::new("Invalid", message, None));
+        return Err(Unserved::new("Invalid", message, None));
     }
     let mut addresses = BTreeMap::new();
     let named = svc.mark(STATIC_IP).unwrap_or("");
@@ -88,20 +90,20 @@ pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
     {
         let address: IpAddr = text.parse().map_err(|_| {
             let message = format!("annotation {STATIC_IP}: {text:?} is no IP address; correct it or remove the annotation");
-            Problem::new("Invalid", message, None)
+            Unserved::new("Invalid", message, None)
         })?;
         let family = family_of(address);
         if !families.contains(&family) {
             let message = format!(
                 "annotation {STATIC_IP}: {text} is of a family that spec.ipFamilies does not name"
             );
-            return Err(Problem::new("Invalid", message, None));
+            return Err(Unserved::new("Invalid", message, None));
         }
         if addresses.insert(family, address).is_some() {
             let message = format!(
                 "annotation {STATIC_IP}: {named:?} names two addresses of one family; one is allowed"
             );
-            return Err(Problem::new("Invalid", message, None));
+            return Err(Unserved::new("Invalid", message, None));
         }
     }
     Ok(Wish {
@@ -121,14 +123,14 @@ pub fn project(
     app: Option<&Projects>,
     namespace: Option<&Projects>,
     namespace_name: &str,
-) -> Result<Project, Problem> {
+) -> Result<Project, Unserved> {
     let of_app = app.and_then(|app| app.own.as_deref());
     let of_namespace = namespace.and_then(|namespace| namespace.rancher.as_deref());
     let Some(value) = configured.or(of_app).or(of_namespace) else {
         let message = format!(
             "no Rancher project is known: set the label {RANCHER_PROJECT} on namespace {namespace_name:?}, the label {PROJECT} on the app namespace, or `project` in fipd's configuration"
         );
-        return Err(Problem::new("MissingProject", message, None));
+        return Err(Unserved::new("MissingProject", message, None));
     };
     let (_, tenant) = rancher_project(value);
     let rancher_cluster = of_namespace

@@ -7,7 +7,10 @@ use fipd_core::{Action, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Reque
 use super::{super::kind::object_name, POOL_FINALIZER, Sources};
 use crate::{
     clock,
-    controller::{Trouble, merge::Says, meta::Meta, queue::Next, site::Site, store::Key},
+    controller::{
+        ReconcileError, conditions::ConditionUpdate, meta::Meta, queue::Next, site::Site,
+        store::Key,
+    },
     ipam::IpamError,
     systems::claims::pool::{observe::Object, status::not_ready},
 };
@@ -24,7 +27,7 @@ impl Sources {
         key: &Key,
         meta: &Meta,
         object: Option<&Object>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         let pool = self.existing(key);
         if let Some(pool) = &pool {
             close(&self.context.site, pool, OFF).await?;
@@ -48,7 +51,7 @@ impl Sources {
         key: &Key,
         meta: &Meta,
         object: Option<&Object>,
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if !meta.has_finalizer(POOL_FINALIZER) {
             return Ok(Next::Done);
         }
@@ -75,8 +78,13 @@ impl Sources {
         Ok(Next::Done)
     }
 
-    /// Says what outlives the object.
-    async fn leave_used(&self, key: &Key, meta: &Meta, says: &Says) -> Result<(), Trouble> {
+    /// ConditionUpdate what outlives the object.
+    async fn leave_used(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        says: &ConditionUpdate,
+    ) -> Result<(), ReconcileError> {
         let note = format!(
             "the object goes before its pool, which is closed and is removed with its last lease: {}",
             says.message
@@ -93,7 +101,7 @@ impl Sources {
     }
 
     /// Deletes the pool, or closes it while it is in use; the pool that is left.
-    pub(super) async fn withdraw(&self, key: &Key) -> Result<Option<Arc<Pool>>, Trouble> {
+    pub(super) async fn withdraw(&self, key: &Key) -> Result<Option<Arc<Pool>>, ReconcileError> {
         let Some(pool) = self.existing(key) else {
             return Ok(None);
         };
@@ -112,7 +120,7 @@ impl Sources {
 }
 
 /// Closes all that objects of the cluster made, where they are not to make pools any more.
-pub async fn close_all(site: &Site) -> Result<(), Trouble> {
+pub async fn close_all(site: &Site) -> Result<(), ReconcileError> {
     let of_site = |pool: &&Arc<Pool>| {
         matches!(&pool.spec.origin, Origin::Mirror { system, cluster, .. }
             if *system == site.system && *cluster == site.id)
@@ -127,7 +135,7 @@ pub async fn close_all(site: &Site) -> Result<(), Trouble> {
 }
 
 /// The pool gives nothing new. One that cannot be closed goes on as it is.
-async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), Trouble> {
+async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), ReconcileError> {
     if pool.spec.closed {
         return Ok(());
     }
@@ -150,7 +158,7 @@ async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), Trouble> {
 }
 
 /// Who keeps a pool from going.
-fn in_use(ledger: &Ledger, pool: &Pool) -> Says {
+fn in_use(ledger: &Ledger, pool: &Pool) -> ConditionUpdate {
     let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
     let held: Vec<String> = leases
         .iter()

@@ -6,23 +6,23 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The least time between two looks.
-pub const APART: Duration = Duration::from_secs(60);
+pub const RECHECK_AFTER: Duration = Duration::from_secs(60);
 
 /// Since when each is missing.
-pub struct SecondLook<K>(Mutex<BTreeMap<K, Instant>>);
+pub struct AbsenceCheck<K>(Mutex<BTreeMap<K, Instant>>);
 
-impl<K> Default for SecondLook<K> {
+impl<K> Default for AbsenceCheck<K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Ord + Clone> SecondLook<K> {
+impl<K: Ord + Clone> AbsenceCheck<K> {
     /// It is missing: how long it is to be waited until the look that counts; `None`: this is it.
     pub fn missing(&self, key: &K) -> Option<Duration> {
         let now = Instant::now();
         let since = *self.0.lock().entry(key.clone()).or_insert(now);
-        Some(APART.saturating_sub(now - since)).filter(|left| !left.is_zero())
+        Some(RECHECK_AFTER.saturating_sub(now - since)).filter(|left| !left.is_zero())
     }
 
     /// It is there, or nobody waits for it.
@@ -37,14 +37,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_what_is_missing_twice_without_a_pause_is_gone() {
-        let looks = SecondLook::default();
-        assert_eq!(looks.missing(&"a"), Some(APART));
+        let looks = AbsenceCheck::default();
+        assert_eq!(looks.missing(&"a"), Some(RECHECK_AFTER));
         tokio::time::advance(Duration::from_secs(59)).await;
         assert_eq!(looks.missing(&"a"), Some(Duration::from_secs(1)));
         looks.forget(&"a");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(looks.missing(&"a"), Some(APART), "it was there in between");
-        tokio::time::advance(APART).await;
+        assert_eq!(
+            looks.missing(&"a"),
+            Some(RECHECK_AFTER),
+            "it was there in between"
+        );
+        tokio::time::advance(RECHECK_AFTER).await;
         assert_eq!(looks.missing(&"a"), None);
     }
 }

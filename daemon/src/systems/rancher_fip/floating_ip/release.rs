@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     controller::{
-        Trouble,
+        ReconcileError,
         client::CallError,
-        merge::{Says, set},
+        conditions::{ConditionUpdate, set},
         queue::Next,
         store::Key,
     },
@@ -28,7 +28,7 @@ use crate::{
 
 impl FloatingIps {
     /// The object is being deleted: its leases are decided before its finalizer goes.
-    pub(super) async fn finalize(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+    pub(super) async fn finalize(&self, key: &Key, fip: &Fip) -> Result<Next, ReconcileError> {
         self.context.waiters.wait(key, None);
         if !fip.has_finalizer() {
             return Ok(Next::Done);
@@ -50,7 +50,7 @@ impl FloatingIps {
     }
 
     /// The same for one that does not fit its schema: its labels still tell who uses the address.
-    pub(super) async fn finalize_malformed(&self, key: &Key) -> Result<Next, Trouble> {
+    pub(super) async fn finalize_malformed(&self, key: &Key) -> Result<Next, ReconcileError> {
         let read = self.data.remote.get(&FLOATING_IP.target(key)).await?;
         let Some(object): Option<PartialObjectMeta<FloatingIP>> = read else {
             return Ok(Next::Done);
@@ -82,7 +82,12 @@ impl FloatingIps {
     }
 
     /// Who uses an address of the object and keeps it.
-    async fn user(&self, key: &Key, fip: &Fip, address: IpAddr) -> Result<Option<Holder>, Trouble> {
+    async fn user(
+        &self,
+        key: &Key,
+        fip: &Fip,
+        address: IpAddr,
+    ) -> Result<Option<Holder>, ReconcileError> {
         let Some(called) = in_use::cluster(key, fip) else {
             return Ok(None);
         };
@@ -112,7 +117,7 @@ impl FloatingIps {
         lease: &Lease,
         from: Holder,
         to: Holder,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let note = in_use::note(lease.key.address, fip, &to);
         let request = Request::Handover(Handover {
             from,
@@ -128,9 +133,9 @@ impl FloatingIps {
     }
 
     /// For who follows the object to its end, or finds it kept by a finalizer of others.
-    async fn say_kept(&self, key: &Key, fip: &Fip, note: &str) -> Result<(), Trouble> {
+    async fn say_kept(&self, key: &Key, fip: &Fip, note: &str) -> Result<(), ReconcileError> {
         let mut after = fip.status.clone();
-        let says = Says {
+        let says = ConditionUpdate {
             kind: status::READY,
             status: false,
             reason: in_use::REASON,
@@ -142,12 +147,16 @@ impl FloatingIps {
         let write = self.context.write_status(key, &fip.meta.uid, change);
         match write.await {
             // An object that does not fit its schema takes no condition either; the Event says it.
-            Err(Trouble::Call(CallError::Rejected(..) | CallError::NotFound(_))) => Ok(()),
+            Err(ReconcileError::Call(CallError::Rejected(..) | CallError::NotFound(_))) => Ok(()),
             written => written,
         }
     }
 
-    pub(super) async fn give_back(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
+    pub(super) async fn give_back(
+        &self,
+        holder: Holder,
+        reason: &str,
+    ) -> Result<(), ReconcileError> {
         let scope = ReleaseScope::Holder(holder);
         let request = Request::Release(Release {
             scope,

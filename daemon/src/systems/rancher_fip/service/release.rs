@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Announce,
     controller::{
-        Trouble,
+        ReconcileError,
         client::{CallError, Patch},
         kind::{Kind, SERVICE},
         queue::Next,
@@ -33,7 +33,7 @@ use crate::{
 impl Services {
     /// No Service that matters is seen under this name. What it holds goes once a fresh read finds it turned into
     /// one that is not ours; where there is none, or another in its place, the sweep of the cluster decides.
-    pub(super) async fn unseen(&self, key: &Key) -> Result<Next, Trouble> {
+    pub(super) async fn unseen(&self, key: &Key) -> Result<Next, ReconcileError> {
         self.forget(key);
         let held = self.held(&self.service(key, &"".into()));
         if held.is_empty() {
@@ -57,7 +57,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         self.waits_for(&service.key, None);
         if svc.terminating {
             return self.bury(service, svc, held).await;
@@ -84,7 +84,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         if !svc.has_finalizer() || self.is_anothers(&service.key, svc) {
             return Ok(Next::Done);
         }
@@ -135,7 +135,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
-    ) -> Result<Next, Trouble> {
+    ) -> Result<Next, ReconcileError> {
         let holder = service.holder();
         let (held, others): (Vec<_>, Vec<_>) =
             held.iter().cloned().partition(|lease| has(lease, &holder));
@@ -184,7 +184,7 @@ impl Services {
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         self.unannounce(service, svc).await?;
         let holder = service.holder();
         for lease in held.iter().filter(|lease| has(lease, &holder)) {
@@ -213,7 +213,7 @@ impl Services {
         svc: &Svc,
         wish: &Wish,
         found: &Match,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let goes = |lease: &&Arc<Lease>| {
             let family = family_of(lease.key.address);
             !wish.families.contains(&family) || found.kept.contains_key(&family)
@@ -237,7 +237,7 @@ impl Services {
     }
 
     /// Leaves a lease to its heir; where it has none it is free at once.
-    async fn hand_over(&self, service: &ServiceRef, lease: &Lease) -> Result<(), Trouble> {
+    async fn hand_over(&self, service: &ServiceRef, lease: &Lease) -> Result<(), ReconcileError> {
         let from = holder_of(lease, service, &service.uid);
         let reason = "given up by its Service";
         let Some(to) = self.heir(service, lease.key) else {
@@ -302,7 +302,7 @@ impl Services {
 
     /// Deletes the announcer's objects of a Service. Objects that fipd may not see or delete hold up nobody's
     /// address; the sweep takes them once it may.
-    async fn unannounce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+    async fn unannounce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
         let mode = self.settings.announce;
         let taken_over = self.announced.lock().remove(&service.key).is_some();
         let made = taken_over || announce::shows_objects(mode, svc);

@@ -136,7 +136,7 @@ mod tests {
         controller::{client::Remote, events::Events, store::Key},
         ipam::Ipam,
         systems::rancher_fip::{
-            adopt::{found::Found, holders, report::Report, rooms::Known, uses::Uses},
+            adopt::{found::Found, holders, pool_ranges::Known, report::Report, uses::Uses},
             names::{self, KIND_SERVICE},
             pool::Pools,
             rancher::Data,

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{Action, Actor, System, Text};
 
-use super::{
-    ClustersError,
-    kept::{Added, Kept},
-    kubeconfig,
-    registry::Registry,
-    settle::Standings,
+use super::{ClustersError, kubeconfig, registry::Registry};
+use crate::clusters::{
+    converge::Standings,
+    registrations::{Added, Kept},
 };
 use crate::config::checked_cluster_name;
 

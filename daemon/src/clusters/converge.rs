@@ -11,13 +11,12 @@ use fipd_core::{
 };
 
 use super::{
-    ClustersError,
-    claims::{self, Claim, Doubt, Lead, Standing},
-    connect,
+    ClustersError, connect,
     identity::Verdict,
     registry::{Registry, Site},
     sites::SiteSpec,
 };
+use crate::clusters::identity_conflicts::{self, Claim, Doubt, Lead, Standing};
 use crate::{
     config::{self, Awaited, SightingMode},
     ipam::IpamError,
@@ -85,7 +84,7 @@ impl Registry {
         let mut sites: Vec<&Site> = self.sites.values().collect();
         sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
         let claims: Vec<Claim> = sites.iter().map(|site| self.claim(site)).collect();
-        claims::decide(&claims)
+        identity_conflicts::decide(&claims)
     }
 
     fn claim(&self, site: &Site) -> Claim {

@@ -1,47 +1,15 @@
-//! Differences as JSON merge patches, and conditions as a list with one entry per type.
+//! Conditions as a list with one entry per type.
+
+use std::net::IpAddr;
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff,
 };
-use serde::Serialize;
-use serde_json::{Map, Value};
-
-/// The merge patch (RFC 7386) that turns `old` into `new`; `None` if they are equal.
-pub fn diff(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(from), Value::Object(to)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in to {
-        match from.get(key) {
-            Some(before) => {
-                if let Some(change) = diff(before, value) {
-                    patch.insert(key.clone(), change);
-                }
-            }
-            None => {
-                patch.insert(key.clone(), value.clone());
-            }
-        }
-    }
-    for key in from.keys().filter(|key| !to.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
-/// The merge patch between two values of a type; `None` if they are equal.
-pub fn change<T: Serialize>(old: &T, new: &T) -> Result<Option<Value>, serde_json::Error> {
-    Ok(diff(
-        &serde_json::to_value(old)?,
-        &serde_json::to_value(new)?,
-    ))
-}
 
 /// What a condition is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Says {
+pub struct ConditionUpdate {
     pub kind: &'static str,
     pub status: bool,
     pub reason: &'static str,
@@ -52,7 +20,7 @@ pub struct Says {
 /// unless the status turned.
 pub fn set(
     conditions: &mut Vec<Condition>,
-    says: &Says,
+    says: &ConditionUpdate,
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) {
@@ -94,7 +62,7 @@ pub fn remark(
     let Some(message) = message else {
         return unset(conditions, kind);
     };
-    let says = Says {
+    let says = ConditionUpdate {
         kind,
         status: true,
         reason,
@@ -108,32 +76,44 @@ fn to_the_second(time: jiff::Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
+/// Type of the condition, and reason of the Event.
+pub const CONFLICT: &str = "AddressConflict";
+
+/// What is to be said of who contends for the address; `None` where nobody does.
+pub fn also_used(address: IpAddr, contenders: &[String]) -> Option<String> {
+    (!contenders.is_empty()).then(|| {
+        let others = contenders.join(", ");
+        format!("{address} is also used by {others}; end one of the two uses")
+    })
+}
+
+/// Sets the condition, or takes it away where there is nothing to say.
+pub fn set_conflict(
+    conditions: &mut Vec<Condition>,
+    message: Option<String>,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) {
+    let Some(message) = message else {
+        return unset(conditions, CONFLICT);
+    };
+    let says = ConditionUpdate {
+        kind: CONFLICT,
+        status: true,
+        reason: "AlsoUsedBy",
+        message,
+    };
+    set(conditions, &says, generation, now);
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_diff_names_only_what_changes() {
-        let old = json!({ "a": 1, "b": { "x": 1, "y": 2 }, "c": [1, 2], "d": true });
-        let new = json!({ "a": 1, "b": { "x": 1, "z": 3 }, "c": [1], "e": "n" });
-        let patch = diff(&old, &new);
-        assert_eq!(
-            patch,
-            Some(json!({ "b": { "y": null, "z": 3 }, "c": [1], "d": null, "e": "n" }))
-        );
-        assert_eq!(diff(&new, &new), None);
-        assert_eq!(
-            diff(&Value::Null, &json!({ "a": 1 })),
-            Some(json!({ "a": 1 }))
-        );
-    }
 
     #[test]
     fn a_log_of_one_type_becomes_one_entry_that_keeps_its_time() {
         let at = |second| jiff::Timestamp::from_second(second).expect("a time");
-        let says = |status, message: &str| Says {
+        let says = |status, message: &str| ConditionUpdate {
             kind: "Ready",
             status,
             reason: "IPAssigned",
