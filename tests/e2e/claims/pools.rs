@@ -108,9 +108,27 @@ async fn an_own_pool_is_an_object_that_stays_the_same() {
         .wait("lab", "is wider", |pool| pool["status"]["total"] == 13)
         .await;
 
-    // It survives fipd and its store: others refer to it by its UID.
+    // It survives fipd and its store: others refer to it by its UID. It says what another load balancer allocates of it.
+    let kube_vip = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "kubevip", "namespace": "kube-system" },
+        "data": { "cidr-global": "10.75.0.8/30" },
+    });
+    bench.planes["a"]
+        .apply(&kube_vip.to_string())
+        .await
+        .unwrap();
     bench.fipd.restart().await.unwrap();
     assert_eq!(uid(&pools.ready("lab").await), first);
+    let shared = |pool: &Value| {
+        let conditions = pool["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let message = conditions.find(|one| one["type"] == "SharedRange")?["message"].as_str()?;
+        Some(message.contains("kube-system/kubevip"))
+    };
+    pools
+        .wait("lab", "shares a range", |pool| shared(pool) == Some(true))
+        .await;
     bench.fipd.kill9().unwrap();
     std::fs::remove_dir_all(bench.fipd.data_dir()).unwrap();
     bench.fipd.restart().await.unwrap();
