@@ -13,11 +13,12 @@ use crate::{
         },
         webhook::{IP_RULE_VALIDATOR, RANCHER_FIP_VALIDATOR},
     },
+    guests::charts::helm_chart::HELM_CHART,
     systems::{
         claims::names::{CLAIM, NAMESPACED_POOL, POOL},
         ip_rule::names::{CONFIG, RULE},
         rancher_fip::{
-            guests::{COPY, NOTES, helm_chart::HELM_CHART},
+            guests::{COPY, NOTES},
             kinds::{FLOATING_IP, POOL as FLOATING_IP_POOL, QUOTA},
             service::announce,
         },

@@ -9,22 +9,23 @@ use tokio::sync::Mutex as Turn;
 
 use super::{
     AGAIN, Guests,
-    chart_error::{ChartError, both},
-    found::{Found, Owner},
-    helm_chart::{HelmCharts, Settled},
     moves::{self, Step},
     settings::{Release, Settings},
 };
+use crate::guests::charts::{
+    Guest,
+    error::{ChartError, both},
+    helm_chart::Settled,
+    marks::{Found, Owner},
+};
 use crate::{
-    clock,
     config::Engine,
     controller::{
-        client::Remote,
         queue::Next,
         store::{Key, Observed as Object},
     },
     guests::helm_name,
-    helm::{Access, Helm, Keys, Noted, Release as Wanted},
+    helm::{Keys, Release as Wanted},
     systems::rancher_fip::clusters::{EngineWish, RancherCluster},
 };
 
@@ -62,56 +63,6 @@ impl Charts {
 pub(super) struct ChartState {
     wanted: Option<Vec<Release>>,
     charts: Charts,
-}
-
-/// The way to a guest.
-pub(super) struct Guest<'a> {
-    pub id: String,
-    /// What helm calls it.
-    pub name: String,
-    pub kubeconfig: &'a str,
-    pub remote: &'a Remote,
-    pub helm: &'a Helm,
-}
-
-impl Guest<'_> {
-    pub fn access(&self) -> Access<'_> {
-        Access {
-            cluster: &self.name,
-            kubeconfig: self.kubeconfig,
-        }
-    }
-
-    async fn bring_chart(
-        &self,
-        engine: Engine,
-        charts: &HelmCharts,
-        wanted: &Wanted,
-        begins: &(dyn Fn() + Sync),
-    ) -> Result<Settled, ChartError> {
-        match (engine, charts.of(&wanted.namespace, &wanted.name)) {
-            (Engine::HelmChart, _) => self.bring_object(charts, wanted).await,
-            (Engine::Helm, Some(chart)) => self.take_back(chart).await.map(|()| Settled::NotYet),
-            (Engine::Helm, None) => {
-                let brought = self.helm.ensure_telling(self.access(), wanted, begins);
-                brought
-                    .await
-                    .map(|_| Settled::Yes)
-                    .map_err(|error| ChartError::of(&wanted.name, &error))
-            }
-        }
-    }
-
-    /// An error from before an engine began shows with the release too.
-    fn note_error(&self, release: &Release, error: &ChartError) {
-        if error.is_busy() {
-            return;
-        }
-        let target = self.place(&release.namespace, &release.name);
-        let noted = Noted::Failed(error.reason, &error.message);
-        let version = Some(release.version.clone());
-        self.helm.noted(&target, version, noted, clock::now());
-    }
 }
 
 /// One look at what the charts of a guest are to be.
@@ -266,7 +217,13 @@ impl Guests {
         for step in moves::steps(wanted, &look.found.marks, serves) {
             let brought = self.take(&step, engine, look).await;
             if let Err(error) = &brought {
-                look.guest.note_error(step.brings, error);
+                let Release {
+                    namespace,
+                    name,
+                    version,
+                    ..
+                } = step.brings;
+                look.guest.note_error((namespace, name), version, error);
             }
             result = both(result, brought);
         }
@@ -426,6 +383,7 @@ mod tests {
         config,
         controller::{client::testing::canned, events::Events},
         guests::GuestBoard,
+        helm::Helm,
         ipam::Ipam,
         systems::rancher_fip::{
             Site,

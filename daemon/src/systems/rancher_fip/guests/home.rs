@@ -4,9 +4,12 @@ use fipd_crds::labels::HARVESTER_CLUSTER_ID_KEY;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 
 use super::{
-    Guests, Stop, apply,
+    Guests, Stop,
     plan::{self, Home, OnHarvester, Plan, Wait},
-    validate::{self, Machine},
+};
+use crate::guests::{
+    hosting::{self, Machine},
+    objects,
 };
 use crate::{
     controller::{
@@ -77,7 +80,7 @@ impl Guests {
     async fn harvester(&self, (namespace, name): &(String, String)) -> Result<String, Stop> {
         let target = SECRET.named(namespace, name);
         let secret: Option<Secret> = self.data.remote.get(&target).await?;
-        let mut texts = secret.as_ref().map(apply::texts).unwrap_or_default();
+        let mut texts = secret.as_ref().map(objects::texts).unwrap_or_default();
         let id = texts.remove(HARVESTER_CLUSTER_ID_KEY);
         let id = id.filter(|id| !id.is_empty());
         id.ok_or_else(|| Wait::NoCredential(format!("{namespace}/{name}")).into())
@@ -100,6 +103,6 @@ impl Guests {
         };
         let name = || machine.namespace.clone();
         let namespace = namespace.ok_or_else(|| Wait::NoMachineNamespace(name()))?;
-        validate::project_of(&namespace).ok_or_else(|| Wait::NoProject(name()).into())
+        hosting::project_of(&namespace).ok_or_else(|| Wait::NoProject(name()).into())
     }
 }

@@ -1,25 +1,24 @@
 //! What holds for guests: settings and projects, as they were seen last.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use fipd_crds::labels::CONFIG_NAME;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::{
-    Guests, Stop, apply,
+    Guests, Stop,
     plan::{Project, Wait},
     settings::Settings,
 };
 use crate::{
     config::ClusterManager,
     controller::{client::CallError, kind::CONFIG_MAP, store::Key},
+    guests::{objects, objects::Texts},
 };
 
 /// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
 pub const COPY: &str = "fipd-settings";
-
-type Texts = BTreeMap<String, String>;
 
 impl Guests {
     pub(super) fn given(&self) -> &ClusterManager {
@@ -85,15 +84,15 @@ impl Guests {
         let Some(want) = change(&have) else {
             return Ok(());
         };
-        let written = match (&found, apply::differing(&have, &want, true)) {
+        let written = match (&found, objects::differing(&have, &want, true)) {
             (Some(_), None) => Ok(()),
             (Some(map), Some(data)) => {
                 let change = json!({ "data": data });
-                apply::put_unchanged(remote, &target, &map.metadata, change).await
+                objects::put_unchanged(remote, &target, &map.metadata, change).await
             }
             (None, _) => {
                 let map = json!({ "data": want });
-                apply::create(remote, &target, "ConfigMap", map).await
+                objects::create(remote, &target, "ConfigMap", map).await
             }
         };
         match written {

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Guests, found::Mark, moves, plan::Wait, settings::Settings};
+use super::{Guests, moves, plan::Wait, settings::Settings};
+use crate::guests::charts::marks::Mark;
 use crate::{
     controller::client::CallError,
     systems::rancher_fip::clusters::{LoadBalancer, RancherCluster, TypeLabel},

@@ -15,13 +15,10 @@ use k8s_openapi::{
 };
 use serde_json::json;
 
-use super::{
-    Guests, Stop, apply,
-    found::{Found, release_names},
-    moves,
-    notes::Note,
-    plan::Wait,
-    settings::Settings,
+use super::{Guests, Stop, moves, notes::Note, plan::Wait, settings::Settings};
+use crate::guests::{
+    charts::marks::{Found, release_names},
+    objects,
 };
 use crate::{
     controller::{
@@ -239,17 +236,17 @@ async fn clear(remote: &Remote, namespace: &str) -> Result<(), CallError> {
     }
     let target = CONFIG_MAP.named(namespace, INTERFACE_MAPPINGS);
     if let Some(map) = remote.get::<ConfigMap>(&target).await?
-        && apply::is_ours(&map.metadata)
+        && objects::is_ours(&map.metadata)
     {
         let uid = map.metadata.uid.unwrap_or_default();
         remote.delete(&target, &uid).await?;
     }
     let target = NAMESPACE.named("", namespace);
     if let Some(found) = remote.get::<Namespace>(&target).await?
-        && apply::is_ours(&found.metadata)
+        && objects::is_ours(&found.metadata)
     {
         let change = json!({ "metadata": { "labels": { PROJECT_NAME: null } } });
-        apply::put(remote, &target, &found.metadata, change).await?;
+        objects::put(remote, &target, &found.metadata, change).await?;
     }
     Ok(())
 }

@@ -13,10 +13,7 @@
 
 pub(super) mod apply;
 mod changes;
-mod chart_error;
 mod charts;
-mod found;
-pub mod helm_chart;
 mod home;
 mod known;
 mod lb_type;
@@ -26,26 +23,24 @@ mod notes;
 mod observe;
 pub(super) mod orphan;
 mod own;
-mod plan;
+pub mod plan;
 pub(super) mod quotas;
-mod reach;
 mod removal;
 mod rotate;
 mod serve;
-mod settings;
+pub mod settings;
 mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod validate;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use self::{charts::ChartState, observe::Seen, plan::Wait, reach::Clients, removal::Removal};
+use self::{charts::ChartState, observe::Seen, plan::Wait, removal::Removal};
 pub use self::{
     known::COPY,
     notes::{NOTES, Note},
@@ -53,6 +48,7 @@ pub use self::{
 };
 use super::{Site, rancher::Data};
 use crate::controller::confirm_absence::AbsenceCheck;
+use crate::guests::clients::Clients;
 use crate::{
     controller::{
         ReconcileError,
@@ -101,7 +97,7 @@ pub struct Guests {
 }
 
 /// Why a guest is not done.
-enum Stop {
+pub enum Stop {
     Wait(Wait),
     Reconcile(ReconcileError),
 }

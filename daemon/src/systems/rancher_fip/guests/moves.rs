@@ -9,10 +9,8 @@ use std::collections::BTreeSet;
 
 use crate::systems::rancher_fip::clusters::LoadBalancer;
 
-use super::{
-    found::{Mark, Owner},
-    settings::Release,
-};
+use super::settings::Release;
+use crate::guests::charts::marks::{Mark, Owner};
 
 /// What is to be done for one release, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,9 +19,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-use super::{
-    Guests, apply,
-    validate::{Machine, Provisioned},
+use super::Guests;
+use crate::guests::{
+    hosting::{Machine, Provisioned},
+    objects,
 };
 use crate::{
     clusters::{self, lenient::Lenient, watch::Watch},
@@ -138,7 +139,7 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
 
 fn ca(secret: Secret) -> Option<String> {
     let named = secret.metadata.name.as_deref() == Some(CA_SECRET);
-    let text = apply::texts(&secret).remove(CA_KEY)?;
+    let text = objects::texts(&secret).remove(CA_KEY)?;
     named.then_some(text)
 }
 

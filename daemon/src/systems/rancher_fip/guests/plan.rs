@@ -10,10 +10,8 @@ use fipd_crds::{
     },
 };
 
-use super::{
-    settings::{Release, Settings},
-    validate::{Hosting, Machine, Provisioned},
-};
+use super::settings::{Release, Settings};
+use crate::guests::hosting::{Hosting, Machine, Provisioned};
 use crate::{
     controller::store::Key,
     systems::rancher_fip::{

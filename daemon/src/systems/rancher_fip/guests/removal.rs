@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     Guests,
-    chart_error::{ChartError, both},
-    charts::{FAILED, Guest, UNDER_WAY},
-    found::{Found, Mark, Owner},
-    helm_chart::Settled,
+    charts::{FAILED, UNDER_WAY},
     plan::Wait,
+};
+use crate::guests::charts::{
+    Guest,
+    error::{ChartError, both},
+    helm_chart::Settled,
+    marks::{Found, Mark, Owner},
 };
 use crate::{
     controller::{client::Remote, kind::SERVICE, queue::Next, store::Key},

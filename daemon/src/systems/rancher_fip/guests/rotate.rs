@@ -18,7 +18,7 @@ use crate::{
         kind::SECRET,
         store::Key,
     },
-    guests::{Manager, RotateError, Rotated},
+    guests::{Manager, RotateError, Rotated, objects},
 };
 
 /// How long the secret before is accepted.
@@ -60,7 +60,7 @@ async fn renew(remote: &Remote, project: &Project) -> Result<String, RotateError
     let found: Option<Secret> = remote.get(&target).await.map_err(failed)?;
     let missing = || RotateError::NoSecret(project.id.clone());
     let found = found.ok_or_else(missing)?;
-    let old = apply::texts(&found).remove(SECRET_CLIENT_SECRET);
+    let old = objects::texts(&found).remove(SECRET_CLIENT_SECRET);
     let old = old.filter(|text| !text.is_empty()).ok_or_else(missing)?;
     let until = (jiff::Timestamp::now() + OVERLAP).round(jiff::Unit::Second);
     let until = until.map_err(failed)?.to_string();
@@ -70,7 +70,7 @@ async fn renew(remote: &Remote, project: &Project) -> Result<String, RotateError
         "stringData": { SECRET_CLIENT_SECRET: new, SECRET_PREVIOUS: old },
     });
     // Two at once: the second would lose what the first gave to guests.
-    match apply::put_unchanged(remote, &target, &found.metadata, change).await {
+    match objects::put_unchanged(remote, &target, &found.metadata, change).await {
         Err(CallError::Conflict(what, why)) => Err(RotateError::Conflict(format!(
             "{what} was changed meanwhile: {why}"
         ))),
@@ -102,7 +102,7 @@ pub(super) async fn expire(
         "data": { SECRET_PREVIOUS: null },
     });
     // A rotation meanwhile began another overlap.
-    apply::put_unchanged(remote, &target, &secret.metadata, change).await
+    objects::put_unchanged(remote, &target, &secret.metadata, change).await
 }
 
 /// A time that cannot be read is over.

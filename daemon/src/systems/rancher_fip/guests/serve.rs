@@ -8,11 +8,11 @@ use k8s_openapi::jiff;
 use super::{
     AGAIN, Guests, Stop, apply,
     charts::Charts,
-    found::Found,
     lb_type,
     plan::{self, Facts, Plan, Wait},
     status::{self, INSTALLING},
 };
+use crate::guests::charts::marks::Found;
 use crate::{
     clock,
     controller::{

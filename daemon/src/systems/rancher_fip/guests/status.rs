@@ -60,7 +60,7 @@ pub(super) fn waiting(wait: &Wait) -> Says {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::systems::rancher_fip::guests::chart_error::ChartError;
+    use crate::guests::charts::error::ChartError;
 
     #[test]
     fn a_failed_chart_is_told_before_what_is_waited_for() {

@@ -6,7 +6,8 @@ use fipd_core::System;
 use fipd_crds::labels::CONFIG_NAME;
 use serde_json::{Value, json};
 
-use super::{found::Found, plan::Desired, *};
+use super::{plan::Desired, *};
+use crate::guests::charts::marks::Found;
 use crate::{
     clock,
     clusters::testing,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Method, Request, Response, StatusCode};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::*;
 use crate::systems::rancher_fip::clusters::LoadBalancer;

@@ -1,8 +1,6 @@
 //! The clusters that Rancher manages, as values: the cluster manager publishes how they are doing and rotates secrets,
 //! [`crate::api`] and the metrics read. Neither knows the other. In memory only: it is found out anew after a restart.
 
-pub mod releases;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},

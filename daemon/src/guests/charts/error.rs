@@ -2,7 +2,8 @@
 
 use fipd_crds::labels::FLOATINGIP_CLEANUP;
 
-use super::{found::Mark, helm_chart::Settled};
+use super::helm_chart::Settled;
+use crate::guests::charts::marks::Mark;
 use crate::{
     controller::client::CallError,
     guests::{Phase, Says},
@@ -13,7 +14,7 @@ const BUSY: &str = "ReleaseBusy";
 
 /// Reason and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChartError {
+pub struct ChartError {
     pub reason: &'static str,
     pub message: String,
 }
@@ -138,7 +139,7 @@ impl ChartError {
 }
 
 /// What became of two releases.
-pub(super) fn both(
+pub fn both(
     one: Result<Settled, ChartError>,
     other: Result<Settled, ChartError>,
 ) -> Result<Settled, ChartError> {

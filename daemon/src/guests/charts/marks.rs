@@ -21,7 +21,7 @@ use crate::{
 
 /// Whose a release is, as the Secrets say in which helm keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub enum Owner {
     Fipd,
     /// fipd keeps in step what another installed.
     Adopted,
@@ -30,7 +30,7 @@ pub(super) enum Owner {
 
 /// A release that carries fipd's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub struct Mark {
     pub namespace: String,
     pub name: String,
     /// [`Owner::Other`]: a HelmChart of somebody else keeps it.
@@ -38,7 +38,7 @@ pub(super) struct Mark {
 }
 
 /// What a look at a guest finds.
-pub(super) struct Found {
+pub struct Found {
     pub charts: HelmCharts,
     pub marks: Vec<Mark>,
 }
@@ -109,7 +109,7 @@ fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<Mark> {
 }
 
 /// Whose a release is; `None`: there is none.
-pub(super) async fn owner(
+pub async fn owner(
     remote: &Remote,
     namespace: &str,
     name: &str,
@@ -119,7 +119,7 @@ pub(super) async fn owner(
 }
 
 /// The Secrets in which helm keeps a release.
-pub(super) async fn revisions(
+pub async fn revisions(
     remote: &Remote,
     namespace: &str,
     name: &str,
@@ -130,7 +130,7 @@ pub(super) async fn revisions(
 }
 
 /// The releases in a namespace, whoever installed them.
-pub(super) async fn release_names(
+pub async fn release_names(
     remote: &Remote,
     namespace: &str,
 ) -> Result<BTreeSet<String>, CallError> {
@@ -148,7 +148,7 @@ fn label<'a>(secret: &'a Value, key: &str) -> Option<&'a str> {
     labels.get(key)?.as_str()
 }
 
-pub(super) fn newest<'a>(revisions: impl IntoIterator<Item = &'a Value>) -> Option<&'a Value> {
+pub fn newest<'a>(revisions: impl IntoIterator<Item = &'a Value>) -> Option<&'a Value> {
     let revision = |secret: &&Value| label(secret, "version")?.parse::<u64>().ok();
     revisions.into_iter().max_by_key(revision)
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     controller::client::MANAGER,
+    guests::objects::is_ours,
     helm::{Reference, Release, Stored},
-    systems::rancher_fip::guests::apply::is_ours,
 };
 
 /// helm-controller tries again over what is there.

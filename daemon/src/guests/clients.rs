@@ -6,7 +6,6 @@ use fipd_crds::labels::{FLEET_NAMESPACE, KUBECONFIG_KEY, KUBECONFIG_SUFFIX};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use parking_lot::Mutex;
 
-use super::{Stop, apply::texts, plan::Wait};
 use crate::{
     clusters,
     controller::{
@@ -14,6 +13,10 @@ use crate::{
         kind::{NAMESPACE, SECRET},
     },
     systems::rancher_fip::rancher::Data,
+};
+use crate::{
+    guests::objects::texts,
+    systems::rancher_fip::guests::{Stop, plan::Wait},
 };
 
 /// The clients in use, by Rancher's id of the cluster.

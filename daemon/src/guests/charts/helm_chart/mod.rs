@@ -22,11 +22,12 @@ use kube::ResourceExt as _;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::{
-    apply,
-    chart_error::ChartError,
-    charts::Guest,
-    found::{Owner, newest, owner, revisions},
+use crate::guests::{
+    charts::{
+        error::ChartError,
+        marks::{Owner, newest, owner, revisions},
+    },
+    objects,
 };
 use crate::{
     clock,
@@ -34,6 +35,7 @@ use crate::{
         client::{CallError, Remote, Target},
         kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
     },
+    guests::charts::Guest,
     helm::{self, HelmError, Noted, Release as Wanted, SECRET_TYPE, Stored, Why},
 };
 use crossing::Keep;
@@ -93,7 +95,7 @@ impl HelmCharts {
     }
 
     /// Whether a release can be brought by an object, as far as these say.
-    pub(super) fn check(&self, release: &Wanted) -> Result<(), ChartError> {
+    pub fn check(&self, release: &Wanted) -> Result<(), ChartError> {
         // Whatever the policy will be.
         spec_of(release, "")?;
         if self.0.is_none() {
@@ -109,7 +111,7 @@ impl HelmCharts {
     }
 
     /// Whether nobody else's object keeps the release.
-    pub(super) fn check_foreign(&self, release: &Wanted) -> Result<(), ChartError> {
+    pub fn check_foreign(&self, release: &Wanted) -> Result<(), ChartError> {
         match self.of(&release.namespace, &release.name) {
             Some(chart) if plan::whose(chart) == Whose::Other => Err(foreign(chart)),
             Some(_) | None => Ok(()),
@@ -127,7 +129,7 @@ fn check_chart(revision: Option<&Revision>, release: &Wanted) -> Result<(), Char
 
 impl Guest<'_> {
     /// Brings a release to its chart, version and values.
-    pub(super) async fn bring_object(
+    pub async fn bring_object(
         &self,
         charts: &HelmCharts,
         release: &Wanted,
@@ -187,7 +189,7 @@ impl Guest<'_> {
         let change = plan::change(&chart.spec, &spec_of(release, said)?);
         if let Some(change) = &change {
             let target = target_of(chart);
-            let written = apply::put(self.remote, &target, &chart.metadata, change.clone());
+            let written = objects::put(self.remote, &target, &chart.metadata, change.clone());
             written.await.map_err(refused)?;
         }
         let stored = revision.map(|revision| &revision.stored);
@@ -287,7 +289,7 @@ impl Guest<'_> {
     }
 
     /// Whether no release of another chart is where this one is to be.
-    pub(super) async fn check_release(&self, release: &Wanted) -> Result<(), ChartError> {
+    pub async fn check_release(&self, release: &Wanted) -> Result<(), ChartError> {
         let revision = self.newest_revision(release).await?;
         check_chart(revision.as_ref(), release)
     }
@@ -378,7 +380,7 @@ impl Guest<'_> {
         self.remote.get(&target).await
     }
 
-    pub(super) fn place(&self, namespace: &str, name: &str) -> helm::Target {
+    pub fn place(&self, namespace: &str, name: &str) -> helm::Target {
         helm::Target {
             cluster: self.name.clone(),
             namespace: namespace.to_owned(),

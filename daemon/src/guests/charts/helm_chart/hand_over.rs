@@ -16,18 +16,20 @@ use crate::{
         client::{CallError, Patch},
         kind::SECRET,
     },
-    helm::{HelmError, OWNER, OWNER_LABEL},
-    systems::rancher_fip::guests::{
-        apply,
-        chart_error::ChartError,
-        charts::Guest,
-        found::{Owner, newest, owner, revisions},
+    guests::{
+        charts::{
+            Guest,
+            error::ChartError,
+            marks::{Owner, newest, owner, revisions},
+        },
+        objects,
     },
+    helm::{HelmError, OWNER, OWNER_LABEL},
 };
 
 impl Guest<'_> {
     /// Takes the release from helm-controller without uninstalling it; an error until that is done.
-    pub(in super::super) async fn take_back(&self, chart: &HelmChart) -> Result<(), ChartError> {
+    pub async fn take_back(&self, chart: &HelmChart) -> Result<(), ChartError> {
         if plan::whose(chart) == Whose::Other {
             return Err(foreign(chart));
         }
@@ -58,14 +60,14 @@ impl Guest<'_> {
     }
 
     /// Tells helm-controller to look after an object, or to keep off it.
-    pub(super) async fn manage(&self, chart: &HelmChart, managed: bool) -> Result<(), CallError> {
+    pub async fn manage(&self, chart: &HelmChart, managed: bool) -> Result<(), CallError> {
         let off = (!managed).then_some("true");
         let change = json!({ "metadata": { "annotations": { crossing::UNMANAGED: off } } });
-        apply::put(self.remote, &target_of(chart), &chart.metadata, change).await
+        objects::put(self.remote, &target_of(chart), &chart.metadata, change).await
     }
 
     /// Lets an object go that helm-controller keeps off.
-    pub(super) async fn let_go(&self, chart: &HelmChart) -> Result<(), CallError> {
+    pub async fn let_go(&self, chart: &HelmChart) -> Result<(), CallError> {
         self.mark(chart).await?;
         let meta = &chart.metadata;
         let uid = meta.uid.as_deref().unwrap_or_default();
@@ -95,7 +97,7 @@ impl Guest<'_> {
     }
 
     /// Removes a release that fipd installed, by whichever engine; whose it is where it stays.
-    pub(in super::super) async fn remove(
+    pub async fn remove(
         &self,
         charts: &HelmCharts,
         namespace: &str,
@@ -136,7 +138,7 @@ impl Guest<'_> {
 }
 
 /// The Job by which helm-controller uninstalls a release.
-pub(super) fn job(chart: &HelmChart) -> String {
+pub fn job(chart: &HelmChart) -> String {
     let namespace = chart.namespace().unwrap_or_default();
     format!("{namespace}/helm-delete-{}", chart.name_any())
 }
