@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     admission::review::{Kind, Question},
-    api::{fip_v1, import, page, tls, ui},
+    api::{fip_v1, listen::tls, page, rest::import, ui},
     clusters::kubeconfig,
     config::{self, Config},
     helm, host, oidc,
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::api::{
-        openapi,
+        rest::openapi,
         rights::{self, To},
     };
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    api::{listen::TlsSettings, tls},
+    api::listen::{TlsSettings, tls},
     clusters::WatchedFile,
     config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole},
     store::{HostId, Options},

@@ -3,6 +3,8 @@
 //! A route can only be registered together with its [`Access`]; a request whose route is not in the table is refused. What
 //! a token with a scope sees of the ledger is in [`reach`], what it may ask of it in [`permit`].
 
+pub mod accounts;
+pub mod auth;
 pub mod permit;
 pub mod reach;
 

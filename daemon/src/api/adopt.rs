@@ -6,11 +6,11 @@ use axum::{Json, extract::State as Shared};
 
 use super::{
     Api,
-    auth::Caller,
     extract::Path,
     problem::{Code, Problem},
     wire::{AdoptChange, AdoptFinding, AdoptReport},
 };
+use crate::api::access::auth::Caller;
 use crate::{
     clusters::ClusterSession,
     systems::rancher_fip::adopt::{

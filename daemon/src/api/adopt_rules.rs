@@ -7,11 +7,11 @@ use axum::{Json, extract::State as Shared};
 use super::{
     Api,
     adopt::session,
-    auth::Caller,
     extract::Path,
     problem::{Code, Problem},
     wire::{AdoptChange, AdoptFinding, AdoptReport},
 };
+use crate::api::access::auth::Caller;
 use crate::systems::ip_rule::adopt::{AdoptError, Change, Report, Undone};
 
 /// What the original ip-rule-operator left in a cluster and on this host, and what would change. Changes nothing.

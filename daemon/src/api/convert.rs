@@ -12,12 +12,12 @@ use fipd_core::{
 use super::{
     access::reach::Reach,
     problem::{Code, Problem},
-    wants,
     wire::{
         ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView,
         OriginView, PoolView, Reserve, Share, Usage,
     },
 };
+use crate::api::rest::wants;
 use crate::clock;
 
 /// The longest free text (reason, tenant, instance) that is taken, in bytes.

@@ -23,13 +23,13 @@ use hyper_util::{
 };
 use tokio_util::sync::CancellationToken;
 
-mod guard;
+use tls::TlsError;
 
-use super::{
-    auth::{SocketPeer, SocketPolicy},
-    tls::{self, TlsError},
-};
+mod guard;
+pub mod tls;
+
 use crate::{
+    api::access::auth::{SocketPeer, SocketPolicy},
     liveness::{BEAT, Heartbeat},
     sockets::{self, Listening, SocketError},
 };

@@ -10,61 +10,27 @@
 //! `fipd_core::Request`s and answers back into JSON or HTML.
 
 pub mod access;
-pub mod accounts;
-pub mod admin;
 pub mod admission;
 pub mod adopt;
 mod adopt_rules;
-mod attach;
-pub mod audit;
-pub mod auth;
-pub mod backups;
 pub mod body;
-pub mod bulk;
 mod cell;
-pub mod changes;
-mod clock;
-pub mod clusters;
 pub mod convert;
 pub mod etag;
-pub mod export;
 pub mod extract;
 pub mod fip_v1;
-pub mod guests;
 pub mod health;
-pub mod history;
-pub mod import;
-mod labels;
 mod layers;
-pub mod leases;
 pub mod listen;
-pub mod move_network;
 mod nameless;
-pub mod openapi;
-mod overlaps;
 pub mod page;
-pub mod pool_preview;
-pub mod pools;
-pub mod probed;
 pub mod problem;
-pub mod quotas;
-pub mod reload;
-pub mod restore_hold;
+pub mod rest;
 pub mod rights;
-pub mod rotate_key;
 mod routes;
-pub mod rules;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod sample;
-mod separate;
-pub mod tls;
-pub mod tokens;
-pub mod transfer;
 pub mod ui;
-pub mod users;
-pub mod verify;
-mod wants;
-pub mod webhooks;
 pub mod wire;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
@@ -95,10 +61,13 @@ use crate::{
     webhooks::Webhooks,
 };
 use access::Routes;
-use accounts::Accounts;
-use auth::{Guard, SocketPolicy};
+use access::{
+    accounts::Accounts,
+    auth::{self, Guard, SocketPolicy},
+};
 use layers::layered;
 use problem::Problem;
+use rest::{changes, tokens};
 use routes::{beside, of_host, open_routes, routes};
 
 /// What handlers work with.

@@ -8,9 +8,11 @@ use fipd_core::Role;
 
 use super::{
     access::{Access, Routes},
-    auth::role_name,
-    export, leases,
     routes::{beside, of_host, open_routes, routes},
+};
+use crate::api::{
+    access::auth::role_name,
+    rest::{export, leases},
 };
 use crate::config::Serve;
 

@@ -4,10 +4,12 @@ use fipd_core::Role;
 
 use super::{
     access::{Access, Routes},
-    admin, admission, adopt, adopt_rules, attach, audit, backups, bulk, changes, clock, clusters,
-    export, fip_v1, guests, health, history, import, labels, leases, move_network, openapi,
-    pool_preview, pools, probed, quotas, reload, restore_hold, rotate_key, rules, separate, tokens,
-    transfer, ui, users, webhooks,
+    admission, adopt, adopt_rules, fip_v1, health, ui,
+};
+use crate::api::rest::{
+    admin, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history, import,
+    labels, leases, move_network, openapi, pool_preview, pools, probed, quotas, reload,
+    restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
 };
 use crate::config::Serve;
 

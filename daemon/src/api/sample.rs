@@ -13,12 +13,14 @@ use tower::Service as _;
 
 use super::{
     Api,
-    accounts::Accounts,
     admission::Desk,
-    auth::{SocketPeer, SocketPolicy},
     fip_v1::FipV1,
     router,
     ui::{Sessions, sessions},
+};
+use crate::api::access::{
+    accounts::Accounts,
+    auth::{SocketPeer, SocketPolicy},
 };
 use crate::{
     admission::Admission,
@@ -130,7 +132,7 @@ impl Site {
             clusters,
             accounts,
             streams: Default::default(),
-            tokens_used: super::tokens::LastUsed::default(),
+            tokens_used: super::rest::tokens::LastUsed::default(),
             data_dir: dir.path().to_owned(),
             checking: Arc::new(tokio::sync::Semaphore::new(1)),
             liveness: crate::liveness::Liveness::default(),

@@ -11,7 +11,7 @@ use super::{
     output::{Table, or_dash},
 };
 use crate::api::{
-    audit::ACTIONS,
+    rest::audit::ACTIONS,
     wire::{AuditPage, AuditQuery},
 };
 

@@ -10,7 +10,8 @@ use clap::Args;
 use super::{Session, exit::Failure, output::Table, shown};
 use crate::{
     api::{
-        listen, tls,
+        listen,
+        listen::tls,
         wire::{CheckReport, Checked},
     },
     clock,

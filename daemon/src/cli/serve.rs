@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::exit::Failure;
 use crate::{
-    api::tls,
+    api::listen::tls,
     app::{self, AppError},
     config::{Flags, HostRole},
     descriptors,

@@ -21,7 +21,7 @@ use prometheus_client::{
 
 use super::series::{Labels, Series};
 use crate::{
-    api::rules::state_of,
+    api::rest::rules::state_of,
     rules::{EngineState, RuleBoard, rows::Rows},
 };
 

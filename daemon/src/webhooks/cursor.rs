@@ -11,7 +11,7 @@ use std::{
 use fipd_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::accounts::write_private;
+use crate::api::access::accounts::write_private;
 
 const DIRECTORY: &str = "webhooks";
 

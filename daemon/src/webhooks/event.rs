@@ -4,7 +4,7 @@ use fipd_core::{Action, AuditEntry, Ledger};
 use serde_json::{Value, json};
 
 use super::cursor::Cursor;
-use crate::{api::audit, clock};
+use crate::{api::rest::audit, clock};
 
 /// Sent by `fipd webhooks test`.
 pub const TEST: &str = "fipd.test";

@@ -8,7 +8,7 @@ use fipd_core::{
 };
 
 use crate::{
-    api::{Api, auth::Caller, problem::Problem},
+    api::{Api, access::auth::Caller, problem::Problem},
     ipam::{Guard, IpamError},
 };
 
@@ -267,7 +267,7 @@ mod tests {
     use fipd_core::{Asker, Holder, Op, Pool, PoolSpec, Timestamp, Want};
 
     use super::*;
-    use crate::api::auth::Via;
+    use crate::api::access::auth::Via;
 
     fn caller(pools: &[u32], networks: &[u32]) -> Caller {
         let scope = Scope {

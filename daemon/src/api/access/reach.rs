@@ -6,7 +6,7 @@ use fipd_core::{
     AuditEntry, Lease, LeaseKey, Ledger, NameError, Network, Pool, PoolId, Quota, Scope,
 };
 
-use crate::api::{auth::Caller, convert, problem::Problem};
+use crate::api::{access::auth::Caller, convert, problem::Problem};
 
 /// The ledger within a scope.
 #[derive(Clone, Copy)]

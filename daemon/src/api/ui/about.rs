@@ -12,9 +12,9 @@ use fipd_web_ui::{
 use super::{
     list::{Listing, Order},
     page::{Answered, page},
-    visit::{Query, Visitor},
 };
 use crate::api::Api;
+use crate::api::ui::session_extract::{Query, Visitor};
 
 /// Packages of one page.
 const PAGE: usize = 50;

@@ -11,8 +11,8 @@ use super::{
     fields::{Fields, with_query},
     page::{Answered, go_to, page_as},
     pool::{example, find},
-    visit::{Place, Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::{
     api::{Api, convert::owner, problem::Problem},
     ipam::IpamError,

@@ -12,12 +12,12 @@ use super::{
     list::{Listing, Order},
     page::{Answered, Failure, page},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::{
         Api,
-        audit::{ACTIONS, Way, action, search_along},
+        rest::audit::{ACTIONS, Way, action, search_along},
     },
     clock,
     store::{AuditFilter, AuditFound},

@@ -15,10 +15,10 @@ use super::{
     audit::{filled, filter, unreadable},
     page::{Answered, harden},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, audit::search, cell::guarded, convert},
+    api::{Api, cell::guarded, convert, rest::audit::search},
     clock,
     store::AuditFilter,
 };

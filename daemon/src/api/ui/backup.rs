@@ -14,8 +14,8 @@ use super::{
     list::{Listing, Order},
     page::{Answered, go_to, page_as},
     views,
-    visit::{Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
     api::{Api, problem::Problem},
     backups::{Backups, Copy, Standing},

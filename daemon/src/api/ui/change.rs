@@ -10,8 +10,8 @@ use super::{
     cookies::fingerprint,
     lease::find,
     page::{Failure, go_to},
-    visit::Visitor,
 };
+use crate::api::ui::session_extract::Visitor;
 use crate::api::{Api, convert::owner_text};
 
 /// The longest reason, in characters.

@@ -11,10 +11,14 @@ use super::{
     clusters::row,
     fields::Fields,
     page::{Answered, Failure, go_to, page, page_as},
-    visit::{Place, Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::{
-    api::{Api, attach, clusters::confirmed_sightings, problem::Problem},
+    api::{
+        Api,
+        problem::Problem,
+        rest::{attach, clusters::confirmed_sightings},
+    },
     clusters::{ClusterView, ClustersError, Found, Said, Upload},
     config::served,
 };

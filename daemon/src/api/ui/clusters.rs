@@ -10,8 +10,8 @@ use super::{
     list::{Listing, Order},
     page::{Answered, page},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::Api,
     clusters::{ClusterState, ClusterView, HeldBack, SightingsView},

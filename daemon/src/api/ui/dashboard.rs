@@ -13,12 +13,11 @@ use super::{
     list::{Listing, Order},
     page::{Answered, page},
     pools::{columns, figures, in_order},
-    rules, views,
-    visit::{Query, Visitor},
-    warnings,
+    rules, views, warnings,
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, rules::state_of},
+    api::{Api, rest::rules::state_of},
     ipam::Ipam,
     rules::{EngineState, View, rows::Rows},
     store::{Condition, StoreStats},

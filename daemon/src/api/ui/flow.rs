@@ -10,7 +10,7 @@ use fipd_web_ui::{Bar, Flow, Input, InputKind};
 
 use super::{list::Listing, views};
 use crate::{
-    api::{Api, admin},
+    api::{Api, rest::admin},
     ipam::Ipam,
     store::ReadError,
 };

@@ -9,8 +9,8 @@ use super::{
     list::{Listing, Order},
     page::{Answered, page},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::Api,
     guests::{

@@ -14,10 +14,10 @@ use super::{
     list::{Listing, Order},
     page::{Answered, page},
     rules, views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, rules::state_of},
+    api::{Api, rest::rules::state_of},
     nodes::{AgentView, NodeView},
     rules::{EngineState, View},
 };

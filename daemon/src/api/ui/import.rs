@@ -10,11 +10,11 @@ use super::{
     cookies::fingerprint,
     fields::Fields,
     page::{Answered, go_to, page_as},
-    visit::{MAX_FORM, Posted, Visitor},
 };
+use crate::api::ui::session_extract::{MAX_FORM, Posted, Visitor};
 use crate::api::{
     Api,
-    import::take,
+    rest::import::take,
     wire::{ImportQuery, ImportReport, ImportedRow},
 };
 

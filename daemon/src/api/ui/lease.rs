@@ -10,13 +10,13 @@ use super::{
     fields::with_query,
     page::{Answered, Failure, go_to, page},
     views,
-    visit::{Place, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Query, Visitor};
 use crate::{
     api::{
         Api,
-        audit::search,
         convert::{network_name, owner_text},
+        rest::audit::search,
     },
     store::{AuditFilter, AuditFound},
 };

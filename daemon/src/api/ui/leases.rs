@@ -14,10 +14,10 @@ use super::{
     list::{Listing, Order, PATIENCE},
     page::{Answered, page},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, convert, labels, page as cursor},
+    api::{Api, convert, page as cursor, rest::labels},
     ipam::Ipam,
 };
 

@@ -13,7 +13,8 @@ use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use super::{page::harden, sessions::LivePlace, visit::Visitor};
+use super::{page::harden, sessions::LivePlace};
+use crate::api::ui::session_extract::Visitor;
 use crate::{api::Api, rules::View};
 
 /// At least this long between two events of one page.

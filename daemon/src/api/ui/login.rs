@@ -18,9 +18,9 @@ use super::{
     fields::{Fields, with_query},
     page::{Failure, go_to, page, page_as, with_cookie},
     sessions::Origin,
-    visit::{MAX_FORM, Posted, Query, Unread, read_form},
 };
 use crate::api::Api;
+use crate::api::ui::session_extract::{MAX_FORM, Posted, Query, Unread, read_form};
 
 /// Ties the form to the browser that asked for it, as there is no session yet.
 pub const FORM_COOKIE: &str = "__Host-fipd-login";

@@ -44,6 +44,7 @@ mod release;
 mod reserve;
 mod rules;
 mod search;
+mod session_extract;
 mod session_pages;
 pub(in crate::api) mod sessions;
 mod settings;
@@ -52,7 +53,6 @@ mod tokens;
 mod transfer;
 mod users;
 mod views;
-mod visit;
 mod warnings;
 
 use std::sync::Arc;
@@ -74,7 +74,7 @@ use super::{
     access::{Access, Routes},
 };
 use page::{Failure, file, go_to};
-use visit::{Place, Visitor};
+use session_extract::{Place, Visitor};
 
 /// Adds the pages to the table of routes.
 pub fn routes(routes: Routes) -> Routes {
@@ -199,7 +199,7 @@ fn administration(routes: Routes, manage: Access) -> Routes {
 
 /// Sends a visitor without a session to the login page.
 pub fn to_login(request: Request) -> Response {
-    visit::to_login(&request.into_parts().0)
+    session_extract::to_login(&request.into_parts().0)
 }
 
 /// A page for visitors whose role does not suffice.

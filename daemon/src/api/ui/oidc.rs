@@ -17,8 +17,8 @@ use super::{
     login::{FORM_COOKIE, client, locked, retry_after, safe_next},
     page::{Failure, go_to, page, with_cookie},
     sessions::Origin,
-    visit::Query,
 };
+use crate::api::ui::session_extract::Query;
 use crate::{
     api::Api,
     oidc::{Errand, OidcError},

@@ -15,12 +15,12 @@ use super::{
     fields::{Fields, with_query},
     page::{Answered, Failure, page},
     pool_blocks, pool_chart, views,
-    visit::{Place, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Query, Visitor};
 use crate::api::{
     Api,
     convert::{network_name, owner_text},
-    wants,
+    rest::wants,
 };
 
 /// Leases of one page.

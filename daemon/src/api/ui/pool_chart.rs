@@ -5,7 +5,7 @@ use fipd_web_ui::{Chart, Point};
 
 use super::views;
 use crate::{
-    api::{Api, admin, wire::ForecastView},
+    api::{Api, rest::admin, wire::ForecastView},
     store::HistoryAsk,
 };
 

@@ -16,8 +16,8 @@ use super::{
     pool::find,
     pool_form::{beside, blame, form, spec, typed},
     pool_preview::{About, Would, deletion, show, titles, trail},
-    visit::{LONG_FORM, Place, Posted, Visitor},
 };
+use crate::api::ui::session_extract::{LONG_FORM, Place, Posted, Visitor};
 use crate::{
     api::{Api, problem::Problem},
     ipam::IpamError,

@@ -5,9 +5,11 @@ use fipd_web_ui::{Form, Input, InputKind};
 
 use super::fields::Fields;
 use crate::api::{
-    pools::{new_spec, patched},
     problem::Problem,
-    wants::scope_view,
+    rest::{
+        pools::{new_spec, patched},
+        wants::scope_view,
+    },
     wire::{PoolCreate, PoolPatch, PoolScope},
 };
 
@@ -366,7 +368,7 @@ mod tests {
         before.priority = 7;
         let scopes = ["any", "cluster=east,namespace=a,namespace=b,label=tier=web"];
         before.scopes = scopes
-            .map(|text| crate::api::wants::scope(text.parse().unwrap()))
+            .map(|text| crate::api::rest::wants::scope(text.parse().unwrap()))
             .to_vec();
         let mut form = form(&ledger, Some(&before));
         assert_eq!(form.value("quarantine"), "2h");

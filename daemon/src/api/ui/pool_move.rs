@@ -12,13 +12,13 @@ use super::{
     pool::find,
     pool_form::{blame, typed},
     pool_preview::trail,
-    visit::{Place, Posted, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Visitor};
 use crate::api::{
     Api, convert,
     convert::network_name,
-    move_network::{Outlook, outlook},
     problem::Problem,
+    rest::move_network::{Outlook, outlook},
 };
 
 /// Networks that are offered; with more, a name is typed.

@@ -9,8 +9,9 @@ use fipd_web_ui::{
 };
 use http::StatusCode;
 
-use super::{fields::with_query, page::page_as, pool_form::form, views, visit::Visitor};
+use super::{fields::with_query, page::page_as, pool_form::form, views};
 use crate::api::Api;
+use crate::api::ui::session_extract::Visitor;
 
 /// Leases, pools and quotas that a preview lists.
 const SHOWN: usize = 20;

@@ -9,8 +9,8 @@ use fipd_web_ui::links;
 use super::{
     page::{Answered, go_to},
     pool::find,
-    visit::{Place, Posted},
 };
+use crate::api::ui::session_extract::{Place, Posted};
 use crate::api::{Api, convert, problem::Problem};
 
 pub async fn separate(

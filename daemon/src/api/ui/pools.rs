@@ -11,8 +11,8 @@ use super::{
     list::{Listing, Order, all},
     page::{Answered, page},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::{Api, page::Ask},
     ipam::Ipam,

@@ -12,8 +12,8 @@ use super::{
     fields::with_query,
     page::{Answered, Failure, go_to, page_as},
     views,
-    visit::{Place, Posted, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Visitor};
 use crate::{
     api::{Api, convert::owner_text, problem::Problem},
     ipam::{Guard, IpamError},

@@ -12,8 +12,8 @@ use http::StatusCode;
 use super::{
     page::{Answered, go_to, page_as},
     pool_form::typed,
-    visit::{Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
     api::{Api, convert, problem::Problem},
     clock,

@@ -15,13 +15,13 @@ use super::{
     list::{Listing, Order},
     page::{Answered, go_to, page, page_as},
     views,
-    visit::{Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
     api::{
         Api,
         page::{self as cursor, Ask},
-        rules::{audited, state_of, steps},
+        rest::rules::{audited, state_of, steps},
         wire::RuleStep,
     },
     rules::{

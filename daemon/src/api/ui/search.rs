@@ -12,8 +12,8 @@ use super::{
     list::PATIENCE,
     page::{Answered, go_to, page},
     pools, tenants, views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::{
         Api,

@@ -12,8 +12,8 @@ use super::{
     page::{Answered, Failure, go_to, page},
     sessions::Listed,
     views,
-    visit::{Place, Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::api::{Api, problem::Problem};
 
 /// Sessions of one page.

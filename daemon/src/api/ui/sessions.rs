@@ -20,10 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     cookies::{self, clear, fingerprint, random, set},
     limiter::Limiter,
-    visit::is_background,
 };
+use crate::api::ui::session_extract::is_background;
 use crate::{
-    api::auth::{Caller, Via},
+    api::access::auth::{Caller, Via},
     clock,
     ipam::Ipam,
 };

@@ -9,10 +9,10 @@ use super::{
     list::{Listing, Order},
     page::{Answered, page},
     views,
-    visit::{Query, Visitor},
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, tls},
+    api::{Api, listen::tls},
     settings::effective::{self, Origin, Setting},
 };
 

@@ -11,8 +11,8 @@ use super::{
     fields::{Fields, with_query},
     list::{Listing, Order},
     page::{Answered, go_to, page_as},
-    visit::{Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
     api::{Api, convert, problem::Problem},
     ipam::Ipam,

@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use tower::Service as _;
 
-use crate::api::accounts::Change;
+use crate::api::access::accounts::Change;
 pub(in crate::api) use crate::api::sample::{PASSWORD, Site, origin};
 
 mod cluster;

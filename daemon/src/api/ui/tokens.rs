@@ -16,16 +16,18 @@ use super::{
     pool_form::{entries, typed},
     users::{filters, role, roles, wanted},
     views,
-    visit::{Place, Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::{
     api::{
         Api,
-        admin::plain_name,
-        auth::role_name,
+        access::auth::role_name,
         page::Ask,
         problem::Problem,
-        tokens::{Grant, mint, scope_of, sources, token_view},
+        rest::{
+            admin::plain_name,
+            tokens::{Grant, mint, scope_of, sources, token_view},
+        },
         wire::{TokenCreate, TokenView},
     },
     clock,

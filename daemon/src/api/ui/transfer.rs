@@ -12,8 +12,8 @@ use super::{
     fields::Fields,
     page::{Answered, go_to, page_as},
     views,
-    visit::{Place, Posted, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Visitor};
 use crate::{
     api::{
         Api,

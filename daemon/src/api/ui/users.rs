@@ -24,18 +24,19 @@ use super::{
     page::{Answered, Failure, go_to, page, page_as},
     pool_form::{beside, typed},
     views,
-    visit::{Place, Posted, Query, Visitor},
 };
+use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::{
     api::{
         Api,
-        accounts::{AccountError, Change},
-        admin::plain_name,
-        auth::role_name,
+        access::{
+            accounts::{AccountError, Change},
+            auth::role_name,
+        },
         etag,
         page::Ask,
         problem::Problem,
-        users::guard,
+        rest::{admin::plain_name, users::guard},
     },
     ipam::IpamError,
 };

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::Admission,
-    api::{self, Api, accounts::Accounts, admission::Desk, fip_v1::FipV1},
+    api::{self, Api, access::accounts::Accounts, admission::Desk, fip_v1::FipV1},
     backups::{Backups, Schedule},
     clusters::Clusters,
     guests::GuestBoard,
@@ -83,7 +83,7 @@ impl Handlers {
             clusters,
             accounts: Accounts::closed(ipam.clone(), &settings.data_dir),
             streams: Default::default(),
-            tokens_used: api::tokens::LastUsed::default(),
+            tokens_used: api::rest::tokens::LastUsed::default(),
             data_dir: settings.data_dir.clone(),
             checking: Arc::new(Semaphore::new(1)),
             liveness: Liveness::default(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     api::{
-        backups::counts,
+        rest::backups::counts,
         wire::{BackupList, StoreCounts},
     },
     cli::{Session, client::segment, download::to_file, exit::Failure, output::Table, shown},

@@ -19,7 +19,7 @@ use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
 use crate::{
     admission::proof::Proof,
-    api::tls::host_of,
+    api::listen::tls::host_of,
     config::{FailurePolicy, WEBHOOK_FAILS, Webhook},
     controller::{
         client::{CallError, Patch, Remote, Target},

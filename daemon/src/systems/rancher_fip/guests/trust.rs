@@ -4,7 +4,7 @@ use fipd_crds::labels::CA_SECRET;
 
 use super::{Guests, own::Own, settings::Settings};
 use crate::{
-    api::tls::host_of,
+    api::listen::tls::host_of,
     controller::{ReconcileError, store::Key},
 };
 

@@ -1,0 +1,34 @@
+//! The handlers of `/api/v1`.
+
+pub mod admin;
+pub(super) mod attach;
+pub mod audit;
+pub mod backups;
+pub mod bulk;
+pub mod changes;
+pub(super) mod clock;
+pub mod clusters;
+pub mod export;
+pub mod guests;
+pub mod history;
+pub mod import;
+pub(super) mod labels;
+pub mod leases;
+pub mod move_network;
+pub mod openapi;
+pub(super) mod overlaps;
+pub mod pool_preview;
+pub mod pools;
+pub mod probed;
+pub mod quotas;
+pub mod reload;
+pub mod restore_hold;
+pub mod rotate_key;
+pub mod rules;
+pub(super) mod separate;
+pub mod tokens;
+pub mod transfer;
+pub mod users;
+pub mod verify;
+pub(super) mod wants;
+pub mod webhooks;

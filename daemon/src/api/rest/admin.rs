@@ -1,0 +1,194 @@
+//! `/api/v1/check` and `/backup`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use axum::{
+    Json,
+    body::{Body as HttpBody, Bytes},
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, header};
+use tokio::{io::AsyncReadExt as _, sync::Semaphore};
+
+use super::{overlaps, rules, verify};
+use crate::api::{
+    Api, health, nameless,
+    problem::{Code, Problem},
+    wire::{CheckReport, Checked},
+};
+use crate::store;
+
+/// Verifies the store as it is at this moment, the ledger in memory page by page, and that both say the same.
+/// Decisions go on meanwhile. It takes the memory of a second ledger, so one runs at a time.
+#[utoipa::path(get, path = "/api/v1/check", tag = "admin",
+    responses((status = 200, body = CheckReport), (status = 429, body = Problem), (status = 503, body = Problem)))]
+pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Problem> {
+    let turns = Arc::clone(&api.checking);
+    let checks = alone(turns, move || check_all(&api)).await??;
+    Ok(Json(CheckReport {
+        ok: checks.iter().all(|check| check.ok),
+        checks,
+    }))
+}
+
+/// Does it unless one is being done. It goes on when its asker goes away, and until it has ended nobody else has a turn.
+async fn alone<T: Send + 'static>(
+    turns: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let Ok(turn) = turns.try_acquire_owned() else {
+        return Err(Problem::new(
+            Code::Busy,
+            "another check is running; ask again when it has ended",
+        ));
+    };
+    blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    })
+    .await
+}
+
+/// Blocks on the disk and for long.
+fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
+    let unavailable = |error: store::ReadError| Problem::new(Code::Unavailable, error.to_string());
+    let (file, problems) = api.ipam.reader().verify().map_err(unavailable)?;
+    let problems = problems.iter().map(ToString::to_string).collect();
+    let fine = "rows, invariants and audit log are in order".to_owned();
+    let in_file = verdict("store", problems, fine);
+    let live = verify::live(&api.ipam, file.as_ref()).map_err(unavailable)?;
+    let leases = live.leases;
+    let fine = match &file {
+        Some(_) => format!(
+            "{leases} leases in memory agree with their indexes and pools, the store says the same"
+        ),
+        None => format!(
+            "{leases} leases in memory agree with their indexes and pools; the store could not be compared"
+        ),
+    };
+    let mut checks = verdict("ledger", live.wrong, fine);
+    checks.extend(in_file);
+    checks.push(health::store(&api.ipam));
+    checks.push(health::time(&api.ipam));
+    checks.extend(overlaps::checks(api));
+    checks.extend(nameless::checks(api));
+    checks.extend(rules::checks(&api.rules.view()));
+    Ok(checks)
+}
+
+/// One entry per thing that is wrong, or one that says what is fine.
+fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
+    if wrong.is_empty() {
+        return vec![Checked {
+            what: what.to_owned(),
+            ok: true,
+            detail: fine,
+        }];
+    }
+    let entry = |detail| Checked {
+        what: what.to_owned(),
+        ok: false,
+        detail,
+    };
+    wrong.into_iter().map(entry).collect()
+}
+
+/// A consistent copy of the store, as it is at this moment. One is read at a time.
+#[utoipa::path(get, path = "/api/v1/backup", tag = "admin",
+    responses((status = 200, content_type = "application/octet-stream"), (status = 429, body = Problem),
+        (status = 503, body = Problem), (status = 507, body = Problem)))]
+pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
+    let lent = blocking(move || api.backups.lend(&api.data_dir)).await??;
+    file_answer(lent.path().to_owned(), lent).await
+}
+
+/// A file as it is read; `guard` is dropped at its end, or when the client goes away.
+pub(in crate::api) async fn file_answer<G: Send + 'static>(
+    path: PathBuf,
+    guard: G,
+) -> Result<Response, Problem> {
+    let io = |error: std::io::Error| {
+        Problem::new(Code::Internal, format!("{}: {error}", path.display()))
+    };
+    let file = tokio::fs::File::open(&path).await.map_err(io)?;
+    let length = file.metadata().await.map_err(io)?.len();
+    let chunks = futures::stream::try_unfold((file, guard), |(mut file, guard)| async move {
+        let mut chunk = vec![0; 256 * 1024];
+        let read = file.read(&mut chunk).await?;
+        chunk.truncate(read);
+        Ok::<_, std::io::Error>((read > 0).then_some((Bytes::from(chunk), (file, guard))))
+    });
+    let mut response = HttpBody::from_stream(chunks).into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(response)
+}
+
+/// The name appears in the audit log as `token:NAME` or `user:NAME`.
+pub(in crate::api) fn plain_name(name: &str) -> Result<&str, Problem> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+    if (1..=63).contains(&name.len()) && name.chars().all(fine) {
+        Ok(name)
+    } else {
+        Err(Problem::invalid(
+            "name",
+            name,
+            "1 to 63 of letters, digits, '-', '_', '.' and '@'",
+        ))
+    }
+}
+
+/// Runs what waits for the disk on a thread of its own.
+pub(in crate::api) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        Problem::new(
+            Code::Internal,
+            format!("a background task ended early: {error}"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ui::tests::Site;
+
+    #[tokio::test]
+    async fn one_check_runs_at_a_time() {
+        let site = Site::new().await;
+        let ask = || check(State(Arc::clone(&site.api)));
+        let turn = Arc::clone(&site.api.checking).try_acquire_owned().unwrap();
+        let problem = ask().await.unwrap_err();
+        assert_eq!((problem.code, problem.status), (Code::Busy, 429));
+        drop(turn);
+        for _ in 0..2 {
+            let report = ask().await.unwrap();
+            assert!(report.ok, "{report:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_asker_that_goes_away_gives_its_turn_to_nobody() {
+        let turns = Arc::new(Semaphore::new(1));
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let long = alone(Arc::clone(&turns), move || ended.recv());
+        let gone = tokio::time::timeout(std::time::Duration::from_millis(1), long).await;
+        assert!(gone.is_err());
+        let next = || alone(Arc::clone(&turns), || ());
+        assert_eq!(next().await.unwrap_err().code, Code::Busy);
+        end.send(()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while next().await.is_err() {
+            assert!(std::time::Instant::now() < deadline);
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+}

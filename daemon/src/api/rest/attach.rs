@@ -1,0 +1,308 @@
+//! `/api/v1/clusters/{name}`: taking clusters in, out, and leaving them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Json, extract::State as Shared};
+use fipd_core::{Actor, Text};
+
+use crate::api::{
+    Api,
+    access::auth::Caller,
+    extract::{Body, Path},
+    problem::{Code, Problem},
+    wire::{ClusterAdd, DetachReport, DetachStep, Outcome},
+};
+use crate::{
+    clusters::{ClusterSession, ClusterView, Upload},
+    controller::leader_election,
+    detach::{self, Done, Past, Report},
+};
+
+/// How long the systems of a cluster may take to end before it is left, and the cluster managers of others to begin.
+const QUIET: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Takes a cluster in by its kubeconfig, which must be self-contained; at once, and over restarts. One that was taken in like
+/// that before gets another kubeconfig and other systems; one that was left stays so until it is attached.
+#[utoipa::path(put, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)), request_body = ClusterAdd,
+    responses((status = 200, body = Outcome), (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn add(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Body(body): Body<ClusterAdd>,
+) -> Result<Json<Outcome>, Problem> {
+    let upload = Upload {
+        name: name.as_str().into(),
+        kubeconfig: body.kubeconfig,
+        systems: body.systems.into_iter().collect(),
+        settings: body.settings,
+    };
+    let detached = api.clusters.add(upload, caller.actor).await?;
+    let message = added(&name, detached);
+    Ok(Json(Outcome { message }))
+}
+
+/// What is said of a cluster that was added.
+pub fn added(name: &str, detached: bool) -> String {
+    match detached {
+        true => format!(
+            "cluster {name} is added and stays detached: no system is on; `fipd clusters attach {name}` switches its systems on"
+        ),
+        false => format!("cluster {name} is added; `fipd clusters show {name}` says how it is"),
+    }
+}
+
+/// What is said of a cluster that was removed.
+pub fn removed(name: &str, held: bool) -> String {
+    let left = match held {
+        true => format!(
+            "; what fipd has put there stays, since it was not left cleanly: add it again and `fipd clusters detach {name}` \
+             takes it away"
+        ),
+        false => String::new(),
+    };
+    format!(
+        "cluster {name} is removed; its leases are kept until `fipd clusters forget {name}`{left}"
+    )
+}
+
+/// Takes a cluster out that was added by hand. Its leases are kept as orphaned until it is forgotten.
+#[utoipa::path(delete, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn remove(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let held = api.clusters.remove(&name, caller.actor).await?;
+    let message = removed(&name, held);
+    Ok(Json(Outcome { message }))
+}
+
+/// What leaving a cluster would take away there. Changes nothing.
+#[utoipa::path(get, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 503, body = Problem)))]
+pub async fn preview(
+    Shared(api): Shared<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Json<DetachReport>, Problem> {
+    Ok(Json(look(&api, &name).await?))
+}
+
+/// Leaves a cluster: switches its systems off for good, and takes away what fipd has put there. Addresses are kept. Goes on to its
+/// end also where the request is cut off; doing it again does what is left. Takes as long as there is something to take away: up
+/// to half an hour is waited for the report.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 503, body = Problem)))]
+pub async fn detach(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<DetachReport>, Problem> {
+    let leaving = tokio::spawn(async move { leave(&api, &name, caller.actor).await });
+    let ended = leaving.await;
+    let report = ended.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    Ok(Json(report??))
+}
+
+/// Switches the systems of a cluster that was left on again, as it is configured.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/attach", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn attach(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let view = found(&api, &name)?;
+    api.clusters.attach(&view.name, caller.actor).await?;
+    let message = format!("the systems of cluster {name} are on again");
+    Ok(Json(Outcome { message }))
+}
+
+fn found(api: &Api, name: &str) -> Result<ClusterView, Problem> {
+    let view = api.clusters.view(name);
+    view.ok_or_else(|| Problem::not_found("cluster", name))
+}
+
+/// The cluster of that name as one that can be left: under the name that leads.
+fn leading(api: &Api, name: &str) -> Result<ClusterView, Problem> {
+    let view = found(api, name)?;
+    if let Some(lead) = &view.lead {
+        let detail = format!(
+            "cluster {name} is the same cluster as {lead}, which runs its systems: `fipd clusters detach {lead}` leaves it; \
+             nothing was changed"
+        );
+        return Err(Problem::new(Code::Conflict, detail));
+    }
+    Ok(view)
+}
+
+/// What would be taken away.
+pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
+    let view = leading(api, name)?;
+    let Some(session) = api.clusters.session(&view.name) else {
+        return Ok(unreached(&view, true));
+    };
+    let past = past(api, &session);
+    let report = detach::leave(&session, &past, &me(api), None).await?;
+    Ok(shown(&view, report, true))
+}
+
+/// Takes it away. Nobody else changes the cluster meanwhile.
+///
+/// # Errors
+/// Nothing was changed. What fails once the systems are off is in the inner result.
+pub async fn leave(
+    api: &Api,
+    name: &str,
+    actor: Actor,
+) -> Result<Result<DetachReport, Problem>, Problem> {
+    let view = leading(api, name)?;
+    let _hold = api.clusters.detach(&view.name, actor.clone()).await?;
+    Ok(take_away(api, &view, actor).await)
+}
+
+async fn take_away(api: &Api, view: &ClusterView, actor: Actor) -> Result<DetachReport, Problem> {
+    let Some(session) = quiet(api, &view.name).await else {
+        return Ok(unreached(view, false));
+    };
+    let past = heard(api, &session).await;
+    let report = detach::leave(&session, &past, &me(api), Some(&actor)).await;
+    let report = report.map_err(|error| halfway(view, error.into()))?;
+    let shown = shown(view, report, false);
+    if shown.clean {
+        let noted = api.clusters.left(&view.name, actor).await;
+        noted.map_err(|error| halfway(view, error.into()))?;
+    }
+    Ok(shown)
+}
+
+/// What failed says of itself that nothing was changed, which holds for its part only.
+fn halfway(view: &ClusterView, mut problem: Problem) -> Problem {
+    let detail = format!(
+        "the systems of cluster {} are off, but what is done there cannot be noted ({}): the rest is left as it is; run it \
+         again when that works",
+        view.name, problem.title
+    );
+    problem.detail = detail.into_boxed_str();
+    problem
+}
+
+fn past(api: &Api, session: &ClusterSession) -> Past {
+    let put = api.guests.put_into(&session.names);
+    let mut unheard = api.clusters.managers();
+    unheard.retain(|rancher| !put.contains_key(rancher) && !session.names.contains(rancher));
+    Past {
+        systems: api.clusters.held(&session.names),
+        settings: session.settings.clone(),
+        guest: !unheard.is_empty() || put.values().any(|put| *put),
+        unheard,
+    }
+}
+
+/// The same, once all cluster managers know where they have put something: after a start that takes a moment.
+async fn heard(api: &Api, session: &ClusterSession) -> Past {
+    let known = async {
+        loop {
+            let past = past(api, session);
+            if past.unheard.is_empty() {
+                return past;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let known = tokio::time::timeout(QUIET, known).await;
+    known.unwrap_or_else(|_| past(api, session))
+}
+
+fn me(api: &Api) -> Text {
+    leader_election::identity(&api.data_dir)
+}
+
+/// The session of a cluster that no system writes to any more.
+async fn quiet(api: &Api, name: &Text) -> Option<ClusterSession> {
+    let found = async {
+        loop {
+            match api.clusters.session(name) {
+                Some(session) if session.systems.is_empty() => return session,
+                Some(_) | None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    };
+    tokio::time::timeout(QUIET, found).await.ok()
+}
+
+fn unreached(view: &ClusterView, dry_run: bool) -> DetachReport {
+    let why = view.last_error.as_deref().unwrap_or("not reached yet");
+    let state = view.state.as_str();
+    DetachReport {
+        cluster: view.name.to_string(),
+        dry_run,
+        clean: false,
+        message: format!(
+            "cluster {} does not answer ({state}): what fipd has put there is left",
+            view.name
+        ),
+        steps: Vec::new(),
+        left: vec![format!(
+            "everything: {why}; run it again when the cluster answers"
+        )],
+    }
+}
+
+fn shown(view: &ClusterView, report: Report, dry_run: bool) -> DetachReport {
+    let clean = report.is_clean() && !dry_run;
+    let mut left = report.guests;
+    left.extend(report.unseen);
+    left.extend(report.steps.iter().filter_map(stays));
+    let failed = |one: &&Done| matches!(one.result, Some(Err(_)));
+    let (all, failures) = (
+        report.steps.len(),
+        report.steps.iter().filter(failed).count(),
+    );
+    let what = match (dry_run, all, failures) {
+        (_, 0, _) if left.is_empty() => "there is nothing of fipd's to take away".to_owned(),
+        (_, 0, _) => "nothing was found to take away".to_owned(),
+        (true, all, _) => format!("{all} things would be taken away"),
+        (false, all, 0) => format!("{all} things were taken away"),
+        (false, all, failures) => {
+            format!("{failures} of {all} things could not be taken away; run it again")
+        }
+    };
+    let message = match left.len() {
+        0 => what,
+        count => format!("{what}; {count} are left or could not be seen"),
+    };
+    DetachReport {
+        cluster: view.name.to_string(),
+        dry_run,
+        clean,
+        message,
+        steps: report.steps.into_iter().map(step).collect(),
+        left,
+    }
+}
+
+fn stays(done: &Done) -> Option<String> {
+    let Some(Err(why)) = &done.result else {
+        return None;
+    };
+    Some(format!("{}: {why}", done.step.object))
+}
+
+fn step(done: Done) -> DetachStep {
+    let (state, error) = match done.result {
+        None => ("planned", None),
+        Some(Ok(())) => ("done", None),
+        Some(Err(why)) => ("failed", Some(why)),
+    };
+    DetachStep {
+        object: done.step.object,
+        does: done.step.does.text(),
+        state: state.to_owned(),
+        error,
+    }
+}

@@ -1,0 +1,326 @@
+//! `/api/v1/audit`: who did what, and the search that the pages use too.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{Json, extract::State};
+use fipd_core::{Action, AuditEntry, Ledger, Timestamp};
+
+use super::admin::blocking;
+use crate::api::{
+    Api,
+    access::{auth::Caller, reach::Reach},
+    convert,
+    extract::{Query, in_document},
+    page::{self, Ask},
+    problem::{Code, Problem},
+    wire::{AuditPage, AuditQuery, AuditView, text_of},
+};
+use crate::{
+    clock,
+    store::{AuditFilter, AuditFound, ReadError, StoreReader},
+};
+
+/// Searches of one request.
+const SCANS: usize = 20;
+/// Rows of the log that are read at once.
+const STEP: usize = 2_000;
+/// How long one search looks for rows before it answers what it has.
+const PATIENCE: Duration = Duration::from_millis(25);
+
+/// Every action, in the wire's words.
+pub const ACTIONS: [&str; 43] = [
+    "allocated",
+    "reserved",
+    "probing",
+    "found-in-use",
+    "adopted",
+    "contended",
+    "contender-left",
+    "instance-changed",
+    "ports-changed",
+    "handed-over",
+    "labelled",
+    "released",
+    "expired",
+    "passed-on",
+    "orphaned",
+    "forgotten",
+    "network-created",
+    "pool-created",
+    "pool-updated",
+    "pool-deleted",
+    "pool-moved",
+    "networks-separated",
+    "separation-withdrawn",
+    "quota-set",
+    "quota-deleted",
+    "cluster-recorded",
+    "cluster-adopted",
+    "adoption-skipped",
+    "account-changed",
+    "account-deleted",
+    "token-created",
+    "token-deleted",
+    "imported",
+    "restored",
+    "restore-hold-ended",
+    "key-rotated",
+    "taken-over",
+    "rules-changed",
+    "services-changed",
+    "secret-rotated",
+    "cluster-changed",
+    "clock-accepted",
+    "clock-reset",
+];
+
+/// Who did what, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
+    responses((status = 200, body = AuditPage), (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 404, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
+pub async fn audit(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<AuditPage>, Problem> {
+    let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
+    in_document("before", query.before, "the number of an entry")?;
+    let filter = api
+        .ipam
+        .read(|ledger| filter(caller.within(ledger), &query))?;
+    let (mut before, limit) = (ask.after.or(query.before), ask.limit);
+    let mut entries = Vec::new();
+    for _ in 0..SCANS {
+        let wanted = limit - entries.len();
+        let (found, next) = rows(&api, &caller, &filter, before, wanted).await?;
+        entries.extend(found);
+        before = next;
+        if before.is_none() || entries.len() >= limit {
+            break;
+        }
+    }
+    let next = before.as_ref().map(page::text);
+    Ok(Json(AuditPage { entries, next }))
+}
+
+/// Of the wanted entries before that number, at most `limit`, those that the caller sees, newest first, and where the
+/// next begin.
+pub(in crate::api) async fn rows(
+    api: &Api,
+    caller: &Caller,
+    filter: &AuditFilter,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<(Vec<AuditView>, Option<u64>), Problem> {
+    let found = search(api, filter, before, limit).await;
+    let found = found.map_err(|error| Problem::new(Code::Unavailable, error))?;
+    let entries = api.ipam.read(|ledger| {
+        let reach = caller.within(ledger);
+        let entries = found.entries.iter();
+        entries
+            .filter(|(_, entry)| reach.has_entry(entry))
+            .map(|(number, entry)| view(ledger, *number, entry))
+            .collect()
+    });
+    Ok((entries, found.next))
+}
+
+/// Which way the log is searched, and behind which number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Newest first, below the number.
+    Down(Option<u64>),
+    /// Oldest first, above the number.
+    Up(Option<u64>),
+}
+
+impl Way {
+    fn read(
+        self,
+        reader: &StoreReader,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<AuditFound, ReadError> {
+        match self {
+            Self::Down(before) => reader.audit_search(filter, before, limit, STEP),
+            Self::Up(after) => reader.audit_search_up(filter, after, limit, STEP),
+        }
+    }
+
+    fn from(self, next: Option<u64>) -> Self {
+        match self {
+            Self::Down(_) => Self::Down(next),
+            Self::Up(_) => Self::Up(next),
+        }
+    }
+}
+
+/// Wanted rows below number `before`, newest first, as [`search_along`].
+pub async fn search(
+    api: &Api,
+    filter: &AuditFilter,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<AuditFound, String> {
+    search_along(api, filter, Way::Down(before), limit).await
+}
+
+/// Wanted rows, at most `limit`, as far as they are found in a short time. Reads the file on a thread that may block.
+pub async fn search_along(
+    api: &Api,
+    filter: &AuditFilter,
+    way: Way,
+    limit: usize,
+) -> Result<AuditFound, String> {
+    let (reader, filter) = (api.ipam.reader().clone(), filter.clone());
+    let read = move || {
+        let started = Instant::now();
+        let mut found = way.read(&reader, &filter, limit)?;
+        while found.next.is_some() && found.entries.len() < limit && started.elapsed() < PATIENCE {
+            let wanted = limit - found.entries.len();
+            let more = way.from(found.next).read(&reader, &filter, wanted)?;
+            found.entries.extend(more.entries);
+            found.next = more.next;
+        }
+        Ok::<_, ReadError>(found)
+    };
+    match blocking(read).await {
+        Ok(found) => found.map_err(|error| error.to_string()),
+        Err(problem) => Err(problem.detail.into()),
+    }
+}
+
+/// The action of a word.
+pub fn action(word: &str) -> Option<Action> {
+    serde_json::from_value(word.into()).ok()
+}
+
+fn filter(reach: Reach<'_>, query: &AuditQuery) -> Result<AuditFilter, Problem> {
+    let network = query.network.as_deref().map(|name| reach.network(name));
+    let pool = query.pool.as_deref().map(|name| {
+        let found = reach.pool_id(name);
+        found.map_err(|problem| problem.about("pool", name))
+    });
+    let address = query.address.as_deref();
+    let address = address.map(|text| convert::address("address", text));
+    let owner = query.owner.as_deref();
+    let owner = owner.map(|text| convert::owner(reach.ledger, text));
+    let actor = query.actor.as_deref();
+    let filter = AuditFilter {
+        actor: actor.map(|text| convert::text("actor", text)).transpose()?,
+        action: query.action.as_deref().map(known_action).transpose()?,
+        network: network.transpose()?.map(|network| network.id),
+        pool: pool.transpose()?,
+        address: address.transpose()?,
+        owner: owner.transpose()?,
+        from: time("from", query.from.as_deref())?,
+        to: time("to", query.to.as_deref())?,
+    };
+    match (filter.from, filter.to) {
+        (Some(from), Some(to)) if from > to => {
+            let text = query.from.as_deref().unwrap_or_default();
+            Err(Problem::invalid(
+                "from",
+                text,
+                "a time that is not after `to`",
+            ))
+        }
+        _ => Ok(filter),
+    }
+}
+
+fn known_action(word: &str) -> Result<Action, Problem> {
+    action(word).ok_or_else(|| Problem::invalid("action", word, ACTIONS.join(", ")))
+}
+
+fn time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
+    let read = |text: &str| {
+        clock::parse_typed(text).ok_or_else(|| {
+            let allowed = "a time such as 2026-03-01T12:00:00Z, or a day such as 2026-03-01";
+            Problem::invalid(field, text, allowed)
+        })
+    };
+    text.map(read).transpose()
+}
+
+/// An entry with the names that things have now.
+pub fn view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
+    let pool_name = |id| match ledger.pool(id) {
+        Some(pool) => pool.spec.name.to_string(),
+        None => format!("#{}", id.0),
+    };
+    AuditView {
+        number,
+        at: clock::rfc3339(entry.at),
+        actor: entry.actor.to_string(),
+        action: text_of(&entry.action),
+        network: entry.network.map(|id| convert::network_name(ledger, id)),
+        address: entry.address,
+        pool: entry.pool.map(pool_name),
+        owner: entry
+            .identity
+            .as_ref()
+            .map(|identity| convert::owner_text(ledger, identity)),
+        detail: entry.detail.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::Scope;
+
+    use super::*;
+
+    #[test]
+    fn every_action_that_is_offered_exists() {
+        for word in ACTIONS {
+            assert_eq!(
+                action(word).map(|action| text_of(&action)).as_deref(),
+                Some(word)
+            );
+        }
+        assert_eq!(action("nonsense"), None);
+    }
+
+    #[test]
+    fn mistakes_name_their_field() {
+        let (ledger, scope) = (Ledger::new(), Scope::default());
+        let read = |query: &str| {
+            let uri = format!("/?{query}").parse().unwrap();
+            let axum::extract::Query(query) = axum::extract::Query::try_from_uri(&uri).unwrap();
+            let (ledger, scope) = (&ledger, &scope);
+            filter(Reach { ledger, scope }, &query)
+        };
+        assert_eq!(read("").unwrap(), AuditFilter::default());
+        let query = "address=::ffff:10.0.0.7&owner=fipd/Host/lab/a&action=released&actor=ann&from=2026-03-01&to=2026-03-01T00:00:00Z";
+        let found = read(query).unwrap();
+        assert_eq!(found.address, Some("10.0.0.7".parse().unwrap()));
+        assert_eq!(found.owner, Some("fipd/Host/lab/a".parse().unwrap()));
+        assert_eq!(
+            (found.action, found.from),
+            (Some(Action::Released), found.to)
+        );
+        for (query, status) in [
+            ("address=10.0.0", 422),
+            ("owner=me", 422),
+            ("action=nonsense", 422),
+            ("actor=%00", 422),
+            ("from=yesterday", 422),
+            ("to=0", 422),
+            ("from=2026-03-02&to=2026-03-01", 422),
+            ("pool=nope", 404),
+            ("network=nope", 404),
+        ] {
+            let problem = read(query).unwrap_err();
+            let field = query.split('=').next();
+            assert_eq!(
+                (problem.status, problem.field.as_deref()),
+                (status, field),
+                "{query}"
+            );
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `/api/v1/backups`: the copies of the store that the daemon keeps.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::Ledger;
+use http::StatusCode;
+
+use super::admin;
+use crate::api::{
+    Api,
+    extract::Path,
+    problem::{Code, Problem},
+    wire::{BackupList, BackupView, DrillView, StoreCounts},
+};
+use crate::{
+    backups::{Copy, CopyError, Drill},
+    clock,
+};
+
+/// The copies that are kept, newest first, and how making them has gone.
+#[utoipa::path(get, path = "/api/v1/backups", tag = "admin",
+    responses((status = 200, body = BackupList), (status = 503, body = Problem)))]
+pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<BackupList>, Problem> {
+    let backups = api.backups.clone();
+    let copies = admin::blocking(move || backups.list()).await?;
+    let copies = copies.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
+    let (schedule, standing) = (api.backups.schedule(), api.backups.standing());
+    let (failed, error) = standing.failure.unzip();
+    let revision = api.ipam.reader().stats().audit_next;
+    Ok(Json(BackupList {
+        directory: schedule.directory.display().to_string(),
+        every: schedule.every.map(|every| every.as_secs()),
+        keep: schedule.keep,
+        backups: copies.iter().map(view).collect(),
+        failed: failed.map(clock::rfc3339),
+        error,
+        store: api.ipam.read(|ledger| counts(ledger, revision)),
+    }))
+}
+
+/// Makes a copy, reads it back, and removes those that are too many.
+#[utoipa::path(post, path = "/api/v1/backups", tag = "admin",
+    responses((status = 201, body = BackupView), (status = 429, body = Problem), (status = 503, body = Problem),
+        (status = 507, body = Problem)))]
+pub async fn make(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
+    let backups = api.backups.clone();
+    let made = admin::blocking(move || backups.make()).await?;
+    let copy = made?;
+    Ok((StatusCode::CREATED, Json(view(&copy))).into_response())
+}
+
+/// Restores a copy on trial, in a place of its own, and notes what came of it.
+#[utoipa::path(post, path = "/api/v1/backups/{name}/drill", tag = "admin", params(("name" = String, Path)),
+    responses((status = 200, body = DrillView), (status = 404, body = Problem), (status = 429, body = Problem),
+        (status = 503, body = Problem), (status = 507, body = Problem)))]
+pub async fn drill(
+    State(api): State<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Json<DrillView>, Problem> {
+    let backups = api.backups.clone();
+    let drill = admin::blocking(move || backups.drill(&name)).await??;
+    Ok(Json(drill_view(&drill)))
+}
+
+/// One copy, as a file.
+#[utoipa::path(get, path = "/api/v1/backups/{name}", tag = "admin", params(("name" = String, Path)),
+    responses((status = 200, content_type = "application/octet-stream"), (status = 404, body = Problem)))]
+pub async fn download(
+    State(api): State<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let path = api.backups.path(&name);
+    let path = path.ok_or_else(|| Problem::not_found("backup", &name))?;
+    admin::file_answer(path, ()).await
+}
+
+fn view(copy: &Copy) -> BackupView {
+    BackupView {
+        name: copy.name.clone(),
+        created: clock::rfc3339(copy.created),
+        bytes: copy.bytes,
+        verified: true,
+        drill: copy.drill.as_ref().map(drill_view),
+    }
+}
+
+fn drill_view(drill: &Drill) -> DrillView {
+    DrillView {
+        at: clock::rfc3339(drill.at),
+        ok: drill.problems.is_empty(),
+        problems: drill.problems.clone(),
+    }
+}
+
+impl From<CopyError> for Problem {
+    fn from(error: CopyError) -> Self {
+        let code = match &error {
+            CopyError::Unknown(name) => return Self::not_found("backup", name),
+            CopyError::Busy => Code::Busy,
+            CopyError::Full { .. } => Code::DiskFull,
+            CopyError::Io { .. } | CopyError::Store(_) => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// What the address book holds.
+pub fn counts(ledger: &Ledger, revision: u64) -> StoreCounts {
+    StoreCounts {
+        revision,
+        networks: ledger.networks_after(None).count(),
+        pools: ledger.pools().count(),
+        quotas: ledger.quota_count(),
+        leases: ledger.lease_count(),
+        clusters: ledger.clusters().count(),
+        users: ledger.accounts().count(),
+        tokens: ledger.tokens().count(),
+    }
+}

@@ -1,0 +1,99 @@
+//! `/api/v1/bulk`: many operations in one request. All are given to the writer at once and become durable together with few
+//! writes to the disk; each is decided by itself.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use futures::future::join_all;
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{leases, quotas, transfer};
+use crate::api::{
+    Api,
+    access::auth::Caller,
+    etag::IfMatch,
+    extract::Body,
+    problem::{Code, Problem},
+    wire::{Bulk, BulkDone, BulkOperation, BulkResult},
+};
+
+const MOST: usize = 1_000;
+
+/// Does many operations, each by itself: some may fail while others succeed. The answers come in the order of the operations.
+/// Nothing is undone where one fails; asking again with all of them is free.
+#[utoipa::path(post, path = "/api/v1/bulk", tag = "bulk", request_body = Bulk,
+    responses((status = 200, body = BulkDone), (status = 422, body = Problem)))]
+pub async fn bulk(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<Bulk>,
+) -> Result<Json<BulkDone>, Problem> {
+    let count = body.operations.len();
+    if !(1..=MOST).contains(&count) {
+        let allowed = format!("1 to {MOST} operations");
+        return Err(Problem::invalid("operations", count.to_string(), allowed));
+    }
+    let (api, caller) = (&api, &caller);
+    let operations = body.operations.into_iter();
+    let all = operations.map(|operation| async move {
+        match perform(api, caller, operation).await {
+            Ok((status, body)) => BulkResult {
+                status: status.as_u16(),
+                body,
+                problem: None,
+            },
+            Err(problem) => BulkResult {
+                status: problem.status,
+                body: None,
+                problem: Some(problem),
+            },
+        }
+    });
+    let results = join_all(all).await;
+    Ok(Json(BulkDone { results }))
+}
+
+type Done = Result<(StatusCode, Option<Value>), Problem>;
+
+async fn perform(api: &Api, caller: &Caller, operation: BulkOperation) -> Done {
+    let all = IfMatch::default();
+    match operation {
+        BulkOperation::Allocate(body) => {
+            let (status, granted) = leases::give(api, caller, body).await?;
+            answer(status, &granted)
+        }
+        BulkOperation::Reserve(body) => {
+            let (status, granted) = leases::keep(api, caller, body).await?;
+            answer(status, &granted)
+        }
+        BulkOperation::Release(body) => answer(
+            StatusCode::OK,
+            &leases::take_back(api, caller, &body).await?,
+        ),
+        BulkOperation::Transfer(body) => {
+            let place = (&*body.network, &*body.address);
+            let lease = transfer::hand(api, caller, place, all, &body.transfer).await?;
+            let view = api
+                .ipam
+                .read(|ledger| crate::api::convert::lease_view(ledger, &lease));
+            answer(StatusCode::OK, &view)
+        }
+        BulkOperation::PutQuota(body) => {
+            let of = (&*body.pool, &*body.tenant);
+            let (_, view) = quotas::set(api, caller, of, all, body.quota.limit).await?;
+            answer(StatusCode::OK, &view)
+        }
+        BulkOperation::DeleteQuota(body) => {
+            quotas::lift(api, caller, (&body.pool, &body.tenant), all).await?;
+            Ok((StatusCode::NO_CONTENT, None))
+        }
+    }
+}
+
+fn answer(status: StatusCode, body: &impl Serialize) -> Done {
+    let body = serde_json::to_value(body);
+    let body = body.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    Ok((status, Some(body)))
+}

@@ -1,0 +1,366 @@
+//! `/api/v1/changes`: what changed since a revision, as a page or as server-sent events.
+//!
+//! Each stream has a task that reads the change log, and a short queue to the connection. A client that does not empty the
+//! queue loses the stream and not the ledger its time.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    extract::State,
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, Sse},
+    },
+};
+use fipd_core::{Actor, Change, LeaseKey, Ledger, PoolId, TooOld};
+use futures::{Stream, stream};
+use http::{HeaderMap, header};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use crate::api::{
+    Api,
+    access::{
+        auth::{Caller, Via},
+        reach::Reach,
+    },
+    convert,
+    extract::{Query, in_document},
+    page::{self, Ask},
+    problem::{Code, Problem},
+    wire::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery, text_of},
+};
+
+/// Streams that are open at once.
+const STREAMS: usize = 128;
+/// The same of one token, user or uid at the socket, so that none keeps all others out.
+const STREAMS_OF_ONE: usize = STREAMS / 4;
+/// Events that wait for one client.
+const QUEUE: usize = 64;
+/// How long a client may take until its queue has room.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A sign of life where nothing happens.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Who has how many streams open; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Streams(Arc<Mutex<BTreeMap<Actor, usize>>>);
+
+/// Of one stream, while it is open.
+struct Place {
+    streams: Streams,
+    of: Actor,
+}
+
+/// Some changes, the revision up to which they are all, and whether more are known.
+type Batch = (Vec<ChangeView>, u64, bool);
+
+/// What changed after a revision, as a page or, with `accept: text/event-stream`, as events for as long as the client listens.
+/// An event `reset` says that the client has missed changes and is to read everything anew, an event `end` why the stream
+/// ends. `Last-Event-ID` goes before `since`.
+#[utoipa::path(get, path = "/api/v1/changes", tag = "changes",
+    params(ChangesQuery, ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, content((ChangesPage = "application/json"), (String = "text/event-stream"))),
+        (status = 400, body = Problem), (status = 422, body = Problem), (status = 429, body = Problem)))]
+pub async fn changes(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    Query(query): Query<ChangesQuery>,
+) -> Result<Response, Problem> {
+    let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
+    let last = last_event(&headers)?;
+    for (field, since) in [("Last-Event-ID", last), ("since", query.since)] {
+        in_document(field, since, "a revision")?;
+    }
+    let since = last.or(ask.after).or(query.since);
+    let since = since.unwrap_or_else(|| api.ipam.read(Ledger::revision));
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|value| value.to_str().ok());
+    if accept.is_some_and(|kinds| kinds.contains("text/event-stream")) {
+        return events(api, caller, headers, since);
+    }
+    let page = api.ipam.read(|ledger| {
+        let reach = caller.within(ledger);
+        match batch(reach, since, ask.limit) {
+            Ok((changes, revision, more)) => ChangesPage {
+                changes,
+                revision,
+                reset: false,
+                next: more.then(|| page::text(&revision)),
+            },
+            Err(TooOld { .. }) => ChangesPage {
+                changes: Vec::new(),
+                revision: ledger.revision(),
+                reset: true,
+                next: None,
+            },
+        }
+    });
+    Ok(Json(page).into_response())
+}
+
+fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get("last-event-id") else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    let number = text.parse().map(Some);
+    number.map_err(|_| Problem::invalid("Last-Event-ID", text, "the id of an earlier event"))
+}
+
+/// What the caller sees of the changes after `since`. Looks at `limit` changes and about as many leases as may be looked at
+/// at once.
+fn batch(reach: Reach<'_>, since: u64, limit: usize) -> Result<Batch, TooOld> {
+    let ledger = reach.ledger;
+    // A revision of an earlier run of the daemon may be one that this run has not reached.
+    if since > ledger.revision() {
+        let oldest = ledger.revision();
+        return Err(TooOld { oldest });
+    }
+    let changes = ledger.changes_page(since, limit.saturating_add(1))?;
+    let (mut shown, mut revision, mut rows) = (Vec::new(), since, 0);
+    for change in changes.iter().take(limit) {
+        rows += change.leases.len();
+        if rows > Ledger::SCAN && revision > since {
+            return Ok((shown, revision, true));
+        }
+        revision = change.revision;
+        shown.extend(view(reach, change));
+    }
+    Ok((shown, revision, changes.len() > limit))
+}
+
+fn view(reach: Reach<'_>, change: &Change) -> Option<ChangeView> {
+    let all = reach.scope.is_all();
+    let pools = change.pools.iter().filter(|id| has_pool(reach, **id));
+    let pools: Vec<_> = pools.map(|id| pool_view(reach, *id)).collect();
+    let leases = change.leases.iter().filter(|key| has_key(reach, **key));
+    let leases: Vec<_> = leases.map(|key| lease_view(reach, *key)).collect();
+    let tenants = change.tenants.iter().filter(|_| all);
+    let tenants: Vec<_> = tenants.map(|tenant| tenant.0.to_string()).collect();
+    let kinds = [
+        ("pools", !pools.is_empty()),
+        ("leases", !leases.is_empty()),
+        ("quotas", !tenants.is_empty()),
+        ("other", all && change.other),
+    ];
+    let kinds: Vec<_> = kinds
+        .into_iter()
+        .filter(|(_, touched)| *touched)
+        .map(|(kind, _)| kind.to_owned())
+        .collect();
+    (!kinds.is_empty()).then_some(ChangeView {
+        revision: change.revision,
+        kinds,
+        pools,
+        leases,
+        tenants,
+    })
+}
+
+fn has_pool(reach: Reach<'_>, id: PoolId) -> bool {
+    let scope = reach.scope;
+    match reach.ledger.pool(id) {
+        Some(pool) => scope.has_pool(pool),
+        // Of a pool that is gone only its number is known.
+        None => scope.is_all() || scope.pools.contains(&id),
+    }
+}
+
+/// An address that nobody holds, or that has come to another pool, is told of where one of the scope's pools may have it.
+fn has_key(reach: Reach<'_>, key: LeaseKey) -> bool {
+    let scope = reach.scope;
+    if reach.lease(key).is_some() || scope.is_all() {
+        return true;
+    }
+    let listed = |id: &PoolId| {
+        let spec = reach.ledger.pool(*id).map(|pool| &pool.spec);
+        let mut entries = spec.into_iter().flat_map(|spec| &spec.addresses);
+        entries.any(|entry| entry.span().contains(key.address))
+    };
+    (scope.networks.is_empty() || scope.networks.contains(&key.network))
+        && (scope.pools.is_empty() || scope.pools.iter().any(listed))
+}
+
+fn pool_view(reach: Reach<'_>, id: PoolId) -> ChangedPool {
+    let name = reach.ledger.pool(id);
+    ChangedPool {
+        id: id.0,
+        name: name.map(|pool| pool.spec.name.to_string()),
+    }
+}
+
+fn lease_view(reach: Reach<'_>, key: LeaseKey) -> ChangedLease {
+    let ledger = reach.ledger;
+    let lease = reach.lease(key);
+    let pool = lease.and_then(|lease| ledger.pool(lease.pool?));
+    let owner = lease.and_then(|lease| lease.owner());
+    ChangedLease {
+        network: convert::network_name(ledger, key.network),
+        address: key.address,
+        state: lease.map(|lease| text_of(&lease.state)),
+        pool: pool.map(|pool| pool.spec.name.to_string()),
+        owner: owner.map(|holder| convert::owner_text(ledger, &holder.identity)),
+    }
+}
+
+fn events(
+    api: Arc<Api>,
+    caller: Caller,
+    headers: HeaderMap,
+    since: u64,
+) -> Result<Response, Problem> {
+    let place = api.streams.take(&caller.actor)?;
+    let (queue, events) = mpsc::channel(QUEUE);
+    let (why, reason) = oneshot::channel();
+    let teller = Teller {
+        api,
+        caller,
+        headers,
+        queue,
+        since,
+        _place: place,
+    };
+    tokio::spawn(async move {
+        let ended = teller.run().await;
+        // Nobody listens where the client is gone.
+        let _ = why.send(ended);
+    });
+    Ok(Sse::new(told(events, reason)).into_response())
+}
+
+impl Streams {
+    fn take(&self, of: &Actor) -> Result<Place, Problem> {
+        let mut open = self.0.lock();
+        let all: usize = open.values().sum();
+        let mine = open.get(of).copied().unwrap_or_default();
+        let detail = if mine >= STREAMS_OF_ONE {
+            format!("{of} has {mine} streams open, which is the most of one caller; end one first")
+        } else if all >= STREAMS {
+            format!("{STREAMS} streams are open, which is the most; ask again later")
+        } else {
+            open.insert(Actor::clone(of), mine + 1);
+            return Ok(Place {
+                streams: self.clone(),
+                of: Actor::clone(of),
+            });
+        };
+        Err(Problem::new(Code::Busy, detail))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock();
+        if let Some(mine) = open.get_mut(&self.of) {
+            *mine -= 1;
+        }
+        open.retain(|_, count| *count > 0);
+    }
+}
+
+/// The events, and at last why there are no more.
+fn told(
+    events: mpsc::Receiver<Event>,
+    reason: oneshot::Receiver<&'static str>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold((events, Some(reason)), |(mut events, mut reason)| async {
+        if let Some(event) = events.recv().await {
+            return Some((Ok(event), (events, reason)));
+        }
+        let why = reason.take()?.await.ok()?;
+        let event = Event::default().event("end").data(why);
+        Some((Ok(event), (events, None)))
+    })
+}
+
+/// Tells one client.
+struct Teller {
+    api: Arc<Api>,
+    caller: Caller,
+    headers: HeaderMap,
+    queue: mpsc::Sender<Event>,
+    since: u64,
+    _place: Place,
+}
+
+impl Teller {
+    /// Until it ends; why.
+    async fn run(mut self) -> &'static str {
+        const MOST: usize = 500;
+        let mut revisions = self.api.ipam.revisions();
+        let stop = self.api.stop.clone();
+        loop {
+            if !self.may_listen() {
+                return "the token or session has ended";
+            }
+            revisions.borrow_and_update();
+            let found = self.api.ipam.read(|ledger| {
+                let found = batch(self.caller.within(ledger), self.since, MOST);
+                (found, ledger.revision())
+            });
+            let (events, more) = match found {
+                (Ok((changes, revision, more)), _) => {
+                    self.since = revision;
+                    (changes.iter().filter_map(event).collect(), more)
+                }
+                (Err(TooOld { .. }), revision) => {
+                    self.since = revision;
+                    (vec![reset(revision)], false)
+                }
+            };
+            for event in events {
+                match timeout(PATIENCE, self.queue.send(event)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return "the client is gone",
+                    Err(_) => return "the client is too slow; go on from the last event",
+                }
+            }
+            if more {
+                continue;
+            }
+            tokio::select! {
+                () = stop.cancelled() => return "fipd is stopping",
+                () = self.queue.closed() => return "the client is gone",
+                changed = revisions.changed() => if changed.is_err() {
+                    return "fipd is stopping";
+                },
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    // A full queue is a sign of life as well.
+                    let _ = self.queue.try_send(Event::default().comment("alive"));
+                }
+            }
+        }
+    }
+
+    /// Whether the caller may still ask as it could at the beginning.
+    fn may_listen(&self) -> bool {
+        match self.caller.via {
+            Via::Socket => true,
+            Via::Token(id) => {
+                let now = self.api.ipam.wall();
+                let token = self.api.ipam.read(|ledger| ledger.token(id).cloned());
+                token.is_some_and(|token| token.expires.is_none_or(|end| end > now))
+            }
+            Via::Session => self.api.sessions.lives(&self.headers),
+        }
+    }
+}
+
+fn event(change: &ChangeView) -> Option<Event> {
+    let event = Event::default().event("change");
+    event.id(change.revision.to_string()).json_data(change).ok()
+}
+
+fn reset(revision: u64) -> Event {
+    let event = Event::default().event("reset").id(revision.to_string());
+    event.data(format!("{{\"revision\":{revision}}}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! `/api/v1/export`: everything of a kind, page by page as the reader takes it.
+//!
+//! A page holds the ledger for at most 1,000 rows and is forgotten once it is written. Rows come in the order of their
+//! keys, so whatever is there from the first page to the last comes exactly once, as it is when its page is read. What
+//! comes, goes or changes meanwhile is in the export or not. The audit log comes newest first, as it was at the start.
+
+mod rows;
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::{
+    LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Role, Separation, Tenant,
+};
+use futures::{StreamExt as _, stream};
+use http::{HeaderValue, header};
+
+use super::{audit, quotas};
+use crate::api::{
+    Api,
+    access::{Access, auth::Caller, reach::Reach},
+    convert,
+    extract::Query,
+    problem::{Code, Problem},
+    wire::{ExportQuery, PoolView, SeparationView},
+};
+use crate::store::AuditFilter;
+use rows::{Format, Rows};
+
+/// What is for fewer than the rest, as their own lists are; the table of rights has it.
+pub const CLOSER: [(&str, Access); 2] = [
+    ("audit", Access::Pooled(Role::Viewer)),
+    ("quotas", Access::Scoped(Role::Operator)),
+];
+/// Pools have lists of their own.
+const POOLS: usize = 200;
+/// A page of pools ends with the one that brings as many entries of such lists.
+const ENTRIES: usize = 10_000;
+
+/// Where the next page begins.
+#[derive(Clone, Debug)]
+enum Place {
+    Leases(Option<LeaseKey>),
+    Pools(Option<PoolId>),
+    Networks(Option<NetworkId>),
+    Separations(Option<Separation>),
+    Quotas(Option<(PoolId, Tenant)>),
+    Audit(Option<u64>),
+}
+
+/// An export on its way.
+struct Export {
+    api: Arc<Api>,
+    caller: Caller,
+    format: Format,
+    /// `None` at the end.
+    next: Option<Place>,
+}
+
+/// All leases, pools, networks, separations of networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
+#[utoipa::path(get, path = "/api/v1/export", tag = "admin", params(ExportQuery),
+    responses((status = 200, content((String = "application/jsonl"), (String = "text/csv"))), (status = 422, body = Problem),
+        (status = 503, body = Problem)))]
+pub async fn export(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ExportQuery>,
+) -> Result<Response, Problem> {
+    let format = Format::parse(query.format.as_deref())?;
+    let what = query.what.as_deref();
+    let next = Some(Place::parse(what)?);
+    if let Some((_, access)) = CLOSER.iter().find(|(of, _)| what == Some(*of)) {
+        caller.may(*access)?;
+    }
+    let mut export = Export {
+        api,
+        caller,
+        format,
+        next,
+    };
+    // What fails at once is a problem and not half an answer.
+    let first = export.page(true).await?;
+    let rest = stream::try_unfold(export, |mut export| async move {
+        let page = export.page(false).await;
+        let page = page.map_err(|problem| std::io::Error::other(problem.detail.into_string()))?;
+        Ok::<_, std::io::Error>(page.map(|bytes| (bytes, export)))
+    });
+    let chunks = stream::iter(first.map(Ok)).chain(rest);
+    let mut response = Body::from_stream(chunks).into_response();
+    let kind = HeaderValue::from_static(format.media_type());
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+impl Place {
+    fn parse(what: Option<&str>) -> Result<Self, Problem> {
+        match what {
+            None | Some("leases") => Ok(Self::Leases(None)),
+            Some("pools") => Ok(Self::Pools(None)),
+            Some("networks") => Ok(Self::Networks(None)),
+            Some("separations") => Ok(Self::Separations(None)),
+            Some("quotas") => Ok(Self::Quotas(None)),
+            Some("audit") => Ok(Self::Audit(None)),
+            Some(other) => {
+                let allowed = "leases, pools, networks, separations, quotas or audit";
+                Err(Problem::invalid("what", other, allowed))
+            }
+        }
+    }
+}
+
+impl Export {
+    /// The next rows as text; `None` at the end.
+    async fn page(&mut self, first: bool) -> Result<Option<Bytes>, Problem> {
+        let Some(place) = self.next.take() else {
+            return Ok(None);
+        };
+        if self.api.stop.is_cancelled() {
+            return Err(Problem::new(Code::Unavailable, "fipd is stopping"));
+        }
+        let (ipam, caller) = (&self.api.ipam, &self.caller);
+        let (rows, next) = match place {
+            Place::Leases(after) => ipam.read(|ledger| leases(caller.within(ledger), after)),
+            Place::Pools(after) => {
+                let (pools, next) = ipam.read(|ledger| pools(caller.within(ledger), after));
+                let rows = pools
+                    .into_iter()
+                    .map(|(head, pool)| convert::with_addresses(head, &pool));
+                (Rows::Pools(rows.collect()), next)
+            }
+            Place::Quotas(after) => ipam.read(|ledger| quotas(caller.within(ledger), after)),
+            Place::Networks(after) => ipam.read(|ledger| networks(caller.within(ledger), after)),
+            Place::Separations(after) => {
+                ipam.read(|ledger| separations(caller.within(ledger), after))
+            }
+            Place::Audit(before) => {
+                let every = AuditFilter::default();
+                let page = audit::rows(&self.api, caller, &every, before, Ledger::SCAN);
+                let (entries, next) = page.await?;
+                let next = next.map(|number| Place::Audit(Some(number)));
+                (Rows::Audit(entries), next)
+            }
+        };
+        self.next = next;
+        rows.text(self.format, first).map(Some)
+    }
+}
+
+fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
+    let filter = LeaseFilter {
+        scope: reach.scope.clone(),
+        ..LeaseFilter::default()
+    };
+    let page = reach.ledger.leases(&filter, after, Ledger::SCAN);
+    let view = |lease| convert::lease_view(reach.ledger, lease);
+    let rows = page.leases.iter().map(|lease| view(lease)).collect();
+    let next = page.next.map(|key| Place::Leases(Some(key)));
+    (Rows::Leases(rows), next)
+}
+
+/// The pools of a page without their addresses, which are made into text without the ledger.
+fn pools(reach: Reach<'_>, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>, Option<Place>) {
+    let (mut page, mut looked, mut entries) = (Vec::new(), 0, 0);
+    for pool in reach.ledger.pools_after(after) {
+        if reach.scope.has_pool(pool) {
+            page.push((convert::pool_head(reach.ledger, pool), Arc::clone(pool)));
+            entries += pool.spec.addresses.len() + pool.spec.exclusions.len();
+        }
+        looked += 1;
+        if looked == POOLS || entries >= ENTRIES {
+            let next = Some(Place::Pools(Some(pool.id)));
+            return (page, next);
+        }
+    }
+    (page, None)
+}
+
+fn quotas(reach: Reach<'_>, after: Option<(PoolId, Tenant)>) -> (Rows, Option<Place>) {
+    let found = reach.ledger.quotas(None, None, after, Ledger::SCAN);
+    let last = found.last().filter(|_| found.len() == Ledger::SCAN);
+    let key = |usage: &QuotaUsage| (usage.quota.pool, usage.quota.tenant.clone());
+    let next = last.map(|usage| Place::Quotas(Some(key(usage))));
+    let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
+    let rows = mine.map(|usage| quotas::view(reach.ledger, usage));
+    (Rows::Quotas(rows.collect()), next)
+}
+
+fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<Place>) {
+    let networks: Vec<_> = reach.ledger.networks_after(after).take(POOLS).collect();
+    let last = networks.last().filter(|_| networks.len() == POOLS);
+    let next = last.map(|network| Place::Networks(Some(network.id)));
+    let mine = networks.iter().filter(|network| reach.has_network(network));
+    let views = mine.map(|network| convert::network_view(reach, network));
+    (Rows::Networks(views.collect()), next)
+}
+
+fn separations(reach: Reach<'_>, after: Option<Separation>) -> (Rows, Option<Place>) {
+    let found = reach.ledger.separations();
+    let later = found.filter(|pair| after.is_none_or(|after| *pair > after));
+    let pairs: Vec<Separation> = later.take(POOLS).collect();
+    let last = pairs.last().filter(|_| pairs.len() == POOLS);
+    let next = last.map(|pair| Place::Separations(Some(*pair)));
+    let name = |id| {
+        let network = reach.ledger.network(id);
+        let mine = network.filter(|network| reach.has_network(network));
+        mine.map(|network| network.name.to_string())
+    };
+    let view = |(one, other): &Separation| {
+        Some(SeparationView {
+            kind: "separation".to_owned(),
+            networks: [name(*one)?, name(*other)?],
+        })
+    };
+    (
+        Rows::Separations(pairs.iter().filter_map(view).collect()),
+        next,
+    )
+}
+
+#[cfg(test)]
+pub(in crate::api) mod tests;

@@ -1,0 +1,201 @@
+//! `/api/v1/import`: rows as an export writes them, all taken or none.
+
+pub(crate) mod parse;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::{Json, body::Bytes, extract::State};
+use fipd_core::{Actor, Answer, Import, ImportRow, Ledger, Request, RowFate, Trial};
+use serde_json::Value;
+
+use super::admin;
+use crate::api::{
+    Api,
+    access::auth::Caller,
+    convert,
+    extract::Query,
+    problem::{Code, Problem},
+    wire::{ImportQuery, ImportReport, ImportedRow},
+};
+use crate::ipam::Ipam;
+
+/// What a file says.
+#[derive(Default)]
+struct File {
+    /// Of each row where it is and what it is about, and what is wrong with it by itself.
+    rows: Vec<(ImportedRow, Option<Box<Problem>>)>,
+    /// Those with which nothing is.
+    fine: Vec<ImportRow>,
+}
+
+/// Writes networks, separations of networks, pools, quotas and leases as they are exported, in one decision. A row may
+/// stand on the ones before it. If one is refused, or with `dry-run`, nothing is written; the report says what becomes
+/// of each row. Up to 128 MiB and 200,000 rows are taken at once.
+#[utoipa::path(post, path = "/api/v1/import", tag = "admin", params(ImportQuery),
+    request_body(content = String, content_type = "text/plain"),
+    responses((status = 200, body = ImportReport), (status = 413, body = Problem), (status = 422, body = Problem),
+        (status = 503, body = Problem)))]
+pub async fn import(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ImportQuery>,
+    body: Bytes,
+) -> Result<Json<ImportReport>, Problem> {
+    let report = take(&api.ipam, caller.actor, body, &query);
+    report.await.map(Json)
+}
+
+/// Decides the rows of a text; with `dry_run`, or if one is refused, only says what would become of each.
+pub async fn take(
+    ipam: &Ipam,
+    actor: Actor,
+    body: Bytes,
+    query: &ImportQuery,
+) -> Result<ImportReport, Problem> {
+    let csv = match query.format.as_deref() {
+        None | Some("jsonl") => false,
+        Some("csv") => true,
+        Some(other) => return Err(Problem::invalid("format", other, "jsonl or csv")),
+    };
+    let force = query.force;
+    let reading = ipam.clone();
+    let File { rows, fine } = admin::blocking(move || read(&reading, &body, csv)).await??;
+    if query.dry_run || fine.len() < rows.len() {
+        let trying = ipam.clone();
+        let fates = admin::blocking(move || tried(&trying, &fine, &actor, force)).await?;
+        return Ok(report(rows, fates, false));
+    }
+    let request = Request::Import(Import {
+        rows: fine,
+        force,
+        actor,
+    });
+    let answer = ipam.submit(request).await?;
+    let Answer::Imported {
+        rows: fates,
+        written,
+    } = answer
+    else {
+        return Err(convert::unexpected(&answer));
+    };
+    Ok(report(rows, fates, written))
+}
+
+/// What would become of the rows, 1,000 at once, so that others read and write in between.
+fn tried(ipam: &Ipam, rows: &[ImportRow], actor: &Actor, force: bool) -> Vec<RowFate> {
+    let mut trial = Trial::new(actor, force, ipam.now());
+    let steps = rows.chunks(Ledger::SCAN);
+    let fates = steps.flat_map(|some| ipam.read(|ledger| trial.rows(ledger, some)));
+    fates.collect()
+}
+
+/// Takes the text apart, 1,000 rows at once. Names of clusters are looked up.
+fn read(ipam: &Ipam, body: &[u8], csv: bool) -> Result<File, Problem> {
+    let mut values = table::rows(body, csv)?;
+    let mut file = File::default();
+    loop {
+        let some: Vec<table::Row> = values.by_ref().take(Ledger::SCAN).collect();
+        if some.is_empty() {
+            return Ok(file);
+        }
+        if file.rows.len() + some.len() > Import::MAX_ROWS {
+            let detail = format!("the file has too many rows: {}", ImportQuery::MOST);
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+        ipam.read(|ledger| {
+            for value in some {
+                file.add(ledger, value);
+            }
+        });
+    }
+}
+
+impl File {
+    fn add(&mut self, ledger: &Ledger, table::Row { line, value }: table::Row) {
+        let about = ImportedRow {
+            row: self.rows.len() + 1,
+            line,
+            what: value.as_ref().map_or_else(|_| "row".to_owned(), name),
+            owner: value.as_ref().ok().and_then(owner),
+            ..ImportedRow::default()
+        };
+        let row = value.and_then(|value| parse::row(ledger, &value));
+        let wrong = row.map(|row| self.fine.push(row)).err();
+        self.rows.push((about, wrong.map(Box::new)));
+    }
+}
+
+/// What the row is about, for people.
+fn name(value: &Value) -> String {
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or("?");
+    match parse::Kind::of(value) {
+        parse::Kind::Lease => format!("lease {}", text("address")),
+        parse::Kind::Pool => format!("pool {}", text("name")),
+        parse::Kind::Quota => format!("quota of {} in {}", text("tenant"), text("pool")),
+        parse::Kind::Separation => {
+            let names = value.get("networks").and_then(Value::as_array);
+            let names = names.into_iter().flatten().filter_map(Value::as_str);
+            let names: Vec<&str> = names.collect();
+            format!("separation of {}", names.join(" and "))
+        }
+        parse::Kind::Network => format!("network {}", text("name")),
+    }
+}
+
+/// Who holds the address by the row, as it is written.
+fn owner(value: &Value) -> Option<String> {
+    let members = value.get("members").and_then(Value::as_array);
+    let first = members.and_then(|members| members.first());
+    let owner = first.unwrap_or(value).get("owner").and_then(Value::as_str);
+    owner.map(ToOwned::to_owned)
+}
+
+fn report(
+    rows: Vec<(ImportedRow, Option<Box<Problem>>)>,
+    fates: Vec<RowFate>,
+    written: bool,
+) -> ImportReport {
+    let mut report = ImportReport {
+        written,
+        ..ImportReport::default()
+    };
+    let mut fates = fates.into_iter();
+    for (row, wrong) in rows {
+        if let Some(problem) = wrong {
+            report.refused += 1;
+            report.rows.push(refused(row, *problem));
+            continue;
+        }
+        let fate = fates.next().unwrap_or(RowFate::Same);
+        let (count, text) = match fate {
+            RowFate::Created => (&mut report.created, "create"),
+            RowFate::Changed => (&mut report.changed, "change"),
+            RowFate::Same => (&mut report.same, "same"),
+            RowFate::Refused(refusal) => {
+                report.refused += 1;
+                report.rows.push(refused(row, refusal.into()));
+                continue;
+            }
+        };
+        *count += 1;
+        report.rows.push(ImportedRow {
+            fate: text.to_owned(),
+            ..row
+        });
+    }
+    report
+}
+
+fn refused(row: ImportedRow, problem: Problem) -> ImportedRow {
+    ImportedRow {
+        fate: "error".to_owned(),
+        error: Some(problem.detail.into_string()),
+        field: problem.field.map(Into::into),
+        value: problem.value.map(Into::into),
+        allowed: problem.allowed.map(Into::into),
+        ..row
+    }
+}

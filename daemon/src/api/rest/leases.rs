@@ -1,0 +1,370 @@
+//! `/api/v1/leases`.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use axum::{
+    Json,
+    extract::State as Shared,
+    response::{IntoResponse, Response},
+};
+use fipd_core::{
+    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, Release,
+    ReleaseScope, Request, Role, Tenant, Text,
+};
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::{labels, wants::allocation};
+use crate::api::{
+    Api,
+    access::{Access, auth::Caller, reach::Reach},
+    convert,
+    etag::{IfMatch, IfNoneMatch, State},
+    extract::{Body, LabelledQuery, Path, Query},
+    page::Ask,
+    problem::{Code, Problem},
+    wire::{
+        Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released,
+        ReleasedAddress, ReserveRequest,
+    },
+};
+use crate::ipam::{Guard, IpamError};
+
+/// Who may free an address that cools before its time; the table of rights has it.
+pub const END_QUARANTINE: Access = Access::Scoped(Role::Admin);
+/// How often a release is tried while what it is about goes from network to network.
+const MOVES: usize = 9;
+
+/// Leases in order of network and address.
+#[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
+    responses((status = 200, body = LeasePage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    LabelledQuery(query): LabelledQuery,
+) -> Result<Json<LeasePage>, Problem> {
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let filter = api
+        .ipam
+        .read(|ledger| filter_of(caller.within(ledger), &query))?;
+    let (leases, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let page = ledger.leases(&filter, after, limit);
+            let view = |lease: &Arc<Lease>| convert::lease_view(ledger, lease);
+            (page.leases.iter().map(view).collect(), page.next)
+        })
+    });
+    Ok(Json(LeasePage { leases, next }))
+}
+
+/// One lease.
+#[utoipa::path(get, path = "/api/v1/leases/{network}/{address}", tag = "leases",
+    params(("network" = String, Path), ("address" = String, Path)),
+    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((network, address)): Path<(String, String)>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    api.ipam.read(|ledger| {
+        let reach = caller.within(ledger);
+        let key = reach.key(&network, &address)?;
+        let lease = reach.lease(key);
+        let lease = lease.ok_or_else(|| Problem::not_found("lease of", key.address))?;
+        let view = convert::lease_view(ledger, lease);
+        Ok(known.answer(&State::of(&**lease), &view))
+    })
+}
+
+/// Gives addresses to an owner, all or nothing. Asking again answers the same ones with status 200.
+#[utoipa::path(post, path = "/api/v1/leases", tag = "leases", request_body = Allocate,
+    responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn allocate(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<Allocate>,
+) -> Result<Response, Problem> {
+    let granted = give(&api, &caller, body).await?;
+    Ok(shown(granted))
+}
+
+/// Allocates.
+pub(in crate::api) async fn give(
+    api: &Api,
+    caller: &Caller,
+    body: Allocate,
+) -> Result<(StatusCode, Granted), Problem> {
+    let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
+    granted(api, api.submit(caller, Request::Allocate(request)).await?)
+}
+
+fn granted(api: &Api, answer: Answer) -> Result<(StatusCode, Granted), Problem> {
+    let Answer::Granted { leases, fresh } = answer else {
+        return Err(convert::unexpected(&answer));
+    };
+    let granted = api.ipam.read(|ledger| {
+        let leases = leases
+            .iter()
+            .map(|lease| convert::lease_summary(ledger, lease));
+        Granted {
+            leases: leases.collect(),
+        }
+    });
+    let status = if fresh {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, granted))
+}
+
+fn shown((status, granted): (StatusCode, Granted)) -> Response {
+    (status, Json(granted)).into_response()
+}
+
+/// Keeps addresses for an owner that comes later, all or nothing. What the owner has in use already is answered as it is.
+/// An address that cools after a release is kept for nobody.
+#[utoipa::path(post, path = "/api/v1/leases/reserve", tag = "leases", request_body = ReserveRequest,
+    responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn reserve(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<ReserveRequest>,
+) -> Result<Response, Problem> {
+    let granted = keep(&api, &caller, body).await?;
+    Ok(shown(granted))
+}
+
+/// Reserves.
+pub(in crate::api) async fn keep(
+    api: &Api,
+    caller: &Caller,
+    body: ReserveRequest,
+) -> Result<(StatusCode, Granted), Problem> {
+    let until = convert::end("until", body.until.as_deref(), body.lasts, api.ipam.now())?;
+    let allocate = Allocate {
+        owner: body.owner,
+        instance: String::new(),
+        tenant: body.tenant,
+        wants: body.wants,
+        share: None,
+        probe: false,
+    };
+    let ask = api
+        .ipam
+        .read(|ledger| allocation(ledger, allocate, caller))?;
+    let request = Request::Reserve(fipd_core::Reserve { ask, until });
+    granted(api, api.submit(caller, request).await?)
+}
+
+/// How and why, the latter for the audit log.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    #[serde(default)]
+    reason: String,
+    /// The address cools and shall be free before its time.
+    #[serde(default)]
+    end_quarantine: bool,
+}
+
+/// Takes an address back, whoever holds it. An address without a lease, or that cools already, is answered the same. With
+/// `end_quarantine` an admin frees one that cools.
+#[utoipa::path(delete, path = "/api/v1/leases/{network}/{address}", tag = "leases",
+    params(("network" = String, Path), ("address" = String, Path), ("reason" = Option<String>, Query),
+        ("end_quarantine" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem),
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn release_address(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((network, address)): Path<(String, String)>,
+    Query(query): Query<Reason>,
+    if_match: IfMatch,
+) -> Result<StatusCode, Problem> {
+    if query.end_quarantine {
+        caller.may(END_QUARANTINE)?;
+    }
+    let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
+    let key = api.ipam.read(find)?;
+    let scope = match query.end_quarantine {
+        true => ReleaseScope::Quarantine(key),
+        false => ReleaseScope::Address(key),
+    };
+    let release = Release {
+        scope,
+        actor: caller.actor.clone(),
+        reason: convert::text("reason", &query.reason)?,
+    };
+    let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
+    api.submit_if(&caller, Request::Release(release), guard)
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes back what an owner holds. An owner that holds nothing is answered with an empty list.
+#[utoipa::path(post, path = "/api/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
+    responses((status = 200, body = Released), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn release(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<ReleaseRequest>,
+) -> Result<Json<Released>, Problem> {
+    take_back(&api, &caller, &body).await.map(Json)
+}
+
+/// Releases.
+pub(in crate::api) async fn take_back(
+    api: &Api,
+    caller: &Caller,
+    body: &ReleaseRequest,
+) -> Result<Released, Problem> {
+    let reason = convert::text("reason", &body.reason)?;
+    let by_holder = api
+        .ipam
+        .read(|ledger| to_release(caller.within(ledger), body))?;
+    let mut released = Vec::new();
+    for (holder, mut keys) in by_holder {
+        // A pool may go to another network between reading and deciding, and its addresses have other keys there.
+        for last in (0..MOVES).rev() {
+            let request = Request::Release(Release {
+                scope: ReleaseScope::HolderAddresses(holder.clone(), keys.clone()),
+                actor: caller.actor.clone(),
+                reason: Text::clone(&reason),
+            });
+            let guard = still_held(caller, body, (&holder, &keys));
+            match api.submit_if(caller, request, guard).await {
+                Ok(Answer::Released { leases }) => {
+                    released.extend(leases);
+                    break;
+                }
+                Ok(other) => return Err(convert::unexpected(&other)),
+                Err(problem) if problem.code == Code::Stale && last > 0 => {
+                    let read = |ledger: &Ledger| to_release(caller.within(ledger), body);
+                    let now = api.ipam.read(read)?;
+                    keys = now.get(&holder).cloned().unwrap_or_default();
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+    }
+    let released = api.ipam.read(|ledger| {
+        let view = |key: LeaseKey| ReleasedAddress {
+            network: convert::network_name(ledger, key.network),
+            address: key.address,
+        };
+        released.into_iter().map(view).collect()
+    });
+    Ok(Released { released })
+}
+
+/// The holder has what was read.
+fn still_held(
+    caller: &Caller,
+    body: &ReleaseRequest,
+    (holder, keys): (&Holder, &[LeaseKey]),
+) -> Guard {
+    let (caller, body) = (caller.clone(), body.clone());
+    let (holder, keys) = (holder.clone(), keys.to_vec());
+    Box::new(move |ledger, _| {
+        let now = to_release(caller.within(ledger), &body).unwrap_or_default();
+        if now.get(&holder).map_or(&[][..], Vec::as_slice) == keys {
+            return Ok(());
+        }
+        Err(IpamError::Stale(format!("what {} has", holder.identity)))
+    })
+}
+
+/// What `If-Match` compares.
+pub(in crate::api) fn state_of(ledger: &Ledger, key: LeaseKey) -> Option<State> {
+    let lease = ledger.lease(key.canonical());
+    lease.map(|lease| State::of(&**lease))
+}
+
+/// The lease as a sentence names it.
+pub(in crate::api) fn lease_text(key: LeaseKey) -> String {
+    format!("the lease of {}", key.address)
+}
+
+fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
+    let network = query.network.as_deref().map(|name| reach.network(name));
+    let pool = query.pool.as_deref().map(|name| reach.pool_id(name));
+    // Where there is one pool only, no other's leases are walked.
+    let only = match reach.scope.pools.as_slice() {
+        [only] => Some(*only),
+        _ => None,
+    };
+    let address = query.address.as_deref();
+    let address = address.map(|text| convert::address("address", text));
+    let owner = query.owner.as_deref();
+    let owner = owner.map(|text| convert::owner(reach.ledger, text));
+    Ok(LeaseFilter {
+        network: network.transpose()?.map(|network| network.id),
+        pool: pool.transpose()?.or(only),
+        state: query.state.as_deref().map(convert::state).transpose()?,
+        system: query.system.as_deref().map(convert::system).transpose()?,
+        cluster: query
+            .cluster
+            .as_deref()
+            .map(|text| convert::cluster_id(reach.ledger, text)),
+        owner: owner.transpose()?,
+        address: address.transpose()?,
+        within: query
+            .within
+            .as_deref()
+            .map(|text| convert::parse::<AddressSpec>("within", text))
+            .transpose()?
+            .map(|spec| spec.span()),
+        tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
+        labels: labels::wanted(&query.label)?,
+        scope: reach.scope.clone(),
+        ..LeaseFilter::default()
+    })
+}
+
+/// What of the owner's leases goes, by holder: each instance must be named as the lease has it.
+fn to_release(
+    reach: Reach<'_>,
+    body: &ReleaseRequest,
+) -> Result<BTreeMap<Holder, Vec<LeaseKey>>, Problem> {
+    let identity: Identity = convert::owner(reach.ledger, &body.owner)?;
+    let network = body.network.as_deref().map(|name| reach.network(name));
+    let network = network.transpose()?;
+    let pool = body.pool.as_deref().map(|name| reach.pool_id(name));
+    let pool = pool.transpose()?;
+    let addresses = body
+        .addresses
+        .iter()
+        .map(|text| convert::address("addresses", text));
+    let addresses: Vec<IpAddr> = addresses.collect::<Result<_, _>>()?;
+    let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
+    for lease in reach.ledger.leases_of(&identity) {
+        let wanted = reach.scope.has_lease(&lease)
+            && network.is_none_or(|network| lease.key.network == network.id)
+            && pool.is_none_or(|pool| lease.pool == Some(pool))
+            && (addresses.is_empty() || addresses.contains(&lease.key.address));
+        let member = lease
+            .members
+            .iter()
+            .find(|member| member.holder.identity == identity);
+        let Some(member) = member.filter(|_| wanted) else {
+            continue;
+        };
+        let instance = &member.holder.instance;
+        if body
+            .instance
+            .as_deref()
+            .is_none_or(|asked| asked == &**instance)
+        {
+            by_holder
+                .entry(member.holder.clone())
+                .or_default()
+                .push(lease.key);
+        }
+    }
+    Ok(by_holder)
+}

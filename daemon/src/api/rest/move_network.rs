@@ -1,0 +1,112 @@
+//! `/api/v1/pools/{name}/move-network`.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared, response::Response};
+use fipd_core::{Collision, NetworkId, PoolId, Request};
+use http::StatusCode;
+
+use super::pools::{find, pool_of, shown};
+use crate::api::{
+    Api,
+    access::auth::Caller,
+    convert::network_name,
+    etag::{IfMatch, State},
+    extract::{Body, Path, Query},
+    problem::Problem,
+    wire::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery, PoolView},
+};
+
+/// What comes of a move: how many leases go along, and what is in the way.
+#[derive(Clone, Debug, Default)]
+pub struct Outlook {
+    pub leases: u64,
+    pub collisions: u64,
+    /// The lowest, at most [`Collision::LISTED`].
+    pub first: Vec<Collision>,
+}
+
+/// What a move to another network would do. A mirror may go, too, where neither its object nor a rule says its network.
+#[utoipa::path(get, path = "/api/v1/pools/{name}/move-network", tag = "pools",
+    params(("name" = String, Path), PoolMoveQuery),
+    responses((status = 200, body = PoolMovePreview), (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn preview(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(query): Query<PoolMoveQuery>,
+) -> Result<Json<PoolMovePreview>, Problem> {
+    let pool = find(&api, &caller, &name)?;
+    let to = network(&api, &caller, &query.network)?;
+    let outlook = outlook(&api, pool.id, to).await?;
+    let view = |one: Collision| CollisionView {
+        address: one.address,
+        owner: one.owner,
+    };
+    Ok(Json(api.ipam.read(|ledger| PoolMovePreview {
+        pool: pool.spec.name.to_string(),
+        from: network_name(ledger, pool.spec.network),
+        to: network_name(ledger, to),
+        leases: outlook.leases,
+        collisions: outlook.collisions,
+        first: outlook.first.into_iter().map(view).collect(),
+    })))
+}
+
+/// Takes a pool to another network with all of its leases, or does nothing; with `If-Match` only if nobody else has changed
+/// it since.
+#[utoipa::path(post, path = "/api/v1/pools/{name}/move-network", tag = "pools", request_body = PoolMove,
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn move_network(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+    Body(body): Body<PoolMove>,
+) -> Result<Response, Problem> {
+    let id = find(&api, &caller, &name)?.id;
+    let request = Request::MoveNetwork {
+        pool: id,
+        network: network(&api, &caller, &body.network)?,
+        actor: caller.actor.clone(),
+    };
+    let guard = if_match.guard(format!("pool {name}"), move |ledger| {
+        ledger.pool(id).map(|pool| State::number(pool.generation))
+    });
+    let pool = pool_of(api.submit_if(&caller, request, guard).await?)?;
+    Ok(shown(&api, &pool, StatusCode::OK))
+}
+
+fn network(api: &Api, caller: &Caller, name: &str) -> Result<NetworkId, Problem> {
+    api.ipam.read(|ledger| {
+        let network = caller.within(ledger).network(name)?;
+        Ok(network.id)
+    })
+}
+
+/// Looks through all leases of the pool; the lock is given back after each thousand.
+pub(in crate::api) async fn outlook(
+    api: &Api,
+    pool: PoolId,
+    to: NetworkId,
+) -> Result<Outlook, Problem> {
+    let mut outlook = Outlook::default();
+    let mut after = None;
+    loop {
+        let page = api
+            .ipam
+            .read(|ledger| ledger.preview_move(pool, to, after))?;
+        outlook.leases += page.leases as u64;
+        outlook.collisions += page.collisions.len() as u64;
+        let room = Collision::LISTED.saturating_sub(outlook.first.len());
+        outlook.first.extend(page.collisions.into_iter().take(room));
+        if page.next.is_none() {
+            return Ok(outlook);
+        }
+        after = page.next;
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,158 @@
+//! The OpenAPI document of `/api/v1`.
+
+use axum::Json;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        Content, Ref, RefOr, ResponseBuilder,
+        path::Operation,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+use super::{
+    admin, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history, import,
+    labels, leases, move_network, pool_preview, pools, probed, quotas, reload, restore_hold,
+    rotate_key, rules, separate, tokens, transfer, users, webhooks,
+};
+use crate::api::problem::MEDIA_TYPE;
+use crate::api::{adopt, adopt_rules, health, wire};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "fipd", description = "The address book of a Rancher, Harvester or Cluster API site."),
+    paths(
+        pools::list_networks, pools::show_network, pools::create_network, separate::separate, separate::withdraw,
+        pools::list, pools::show, pools::create, pools::update, pools::delete,
+        pool_preview::preview, move_network::preview, move_network::move_network, history::history,
+        leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
+        transfer::transfer, probed::probed, labels::label,
+        quotas::list, quotas::show, quotas::put, quotas::delete,
+        reload::standing, reload::reload, restore_hold::show, restore_hold::lift, clock::show, clock::accept, rotate_key::rotate_key,
+        bulk::bulk, changes::changes,
+        guests::list, guests::rotate_secret,
+        clusters::list, clusters::show, clusters::forget, clusters::join, clusters::new_identity,
+        clusters::skip_adoption,
+        clusters::confirm_release, clusters::confirm_sightings, clusters::install_crds,
+        attach::add, attach::remove, attach::preview, attach::detach, attach::attach,
+        adopt::preview, adopt::adopt, adopt_rules::preview, adopt_rules::adopt,
+        rules::show, rules::foreign, rules::plan, rules::flush, rules::resume, rules::prune_foreign,
+        audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
+        export::export, import::import,
+        tokens::list, tokens::show, tokens::create, tokens::revoke,
+        users::list, users::show, users::create, users::update, users::delete, users::sign_out,
+        webhooks::list, webhooks::test,
+        document, health::healthz, health::readyz, health::metrics,
+    ),
+    components(schemas(crate::api::problem::Problem, wire::LeaseSummary)),
+    security(("bearer" = [])),
+    modifiers(&Bearer, &Errors),
+)]
+struct Document;
+
+/// Declares how to authenticate.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("fipd_<id>_<secret>, made by `fipd token create`"))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components
+            .security_schemes
+            .insert("bearer".to_owned(), SecurityScheme::Http(scheme).into());
+    }
+}
+
+/// Adds the errors that every operation has, and says of which media type errors are.
+struct Errors;
+
+impl Modify for Errors {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let operations = [
+                &mut item.get,
+                &mut item.put,
+                &mut item.post,
+                &mut item.patch,
+                &mut item.delete,
+            ];
+            operations.into_iter().flatten().for_each(complete);
+        }
+    }
+}
+
+fn complete(operation: &mut Operation) {
+    let reads = [
+        (400, "The query, path or body cannot be read"),
+        (401, "No or unknown credentials"),
+        (403, "The caller may not do it"),
+        (422, "A value is not allowed"),
+        (503, "fipd cannot do it at the moment; ask again"),
+        (504, "It took too long"),
+    ];
+    let writes = [
+        (404, "Something that is named does not exist"),
+        (409, "The address book is in the way"),
+        (413, "The body is too large"),
+        (415, "The body is not JSON"),
+        (507, "The disk is full"),
+    ];
+    let writes = writes.iter().filter(|_| operation.request_body.is_some());
+    let health = operation.tags.iter().flatten().any(|tag| tag == "health");
+    let responses = &mut operation.responses.responses;
+    for (status, response) in responses.iter_mut() {
+        if let RefOr::T(response) = response
+            && status.starts_with(['4', '5'])
+            && !health
+            && let Some(content) = response.content.swap_remove("application/json")
+        {
+            response.content.insert(MEDIA_TYPE.to_owned(), content);
+        }
+    }
+    for (status, why) in reads.iter().chain(writes) {
+        let schema = Ref::from_schema_name("Problem");
+        let response = ResponseBuilder::new()
+            .description(*why)
+            .content(MEDIA_TYPE, Content::new(Some(schema)))
+            .build();
+        responses
+            .entry(status.to_string())
+            .or_insert_with(|| response.into());
+    }
+}
+
+/// This document.
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "admin", responses((status = 200)))]
+pub async fn document() -> Json<utoipa::openapi::OpenApi> {
+    Json(Document::openapi())
+}
+
+/// Every path and method of the document, for comparison with the routes.
+#[cfg(test)]
+pub fn documented() -> std::collections::BTreeSet<(String, String)> {
+    operations(|_| true)
+}
+
+/// Those that take a body.
+#[cfg(test)]
+pub fn with_body() -> std::collections::BTreeSet<(String, String)> {
+    operations(|operation| operation.get("requestBody").is_some())
+}
+
+#[cfg(test)]
+fn operations(
+    wanted: impl Fn(&serde_json::Value) -> bool,
+) -> std::collections::BTreeSet<(String, String)> {
+    let json = serde_json::to_value(Document::openapi()).unwrap();
+    let paths = json["paths"].as_object().unwrap();
+    let methods = |(path, item): (&String, &serde_json::Value)| {
+        let operations = item.as_object().unwrap().iter();
+        let found = operations.filter(|(_, operation)| wanted(operation));
+        let named = found.map(|(method, _)| (method.to_uppercase(), path.clone()));
+        named.collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(methods).collect()
+}

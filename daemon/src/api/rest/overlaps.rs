@@ -1,0 +1,83 @@
+//! Pools of one network that may give the same addresses: allowed, and easily not meant.
+
+use fipd_core::{Overlap, Pool, PoolId, Scope};
+
+use crate::api::{
+    Api,
+    access::reach::Reach,
+    wire::{Checked, OverlapView, SharedRangeView},
+};
+use crate::clusters::ranges::SharedRange;
+
+/// The most overlaps of a pool that are shown.
+pub const SHOWN: usize = 20;
+
+/// Where other pools that the caller sees may give what the pool may give.
+pub fn views(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
+    seen(reach, reach.ledger.overlaps(pool, most))
+}
+
+/// Where pools of other networks, which nobody chose, may mean the same addresses.
+pub fn doubts(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
+    seen(reach, reach.ledger.ambiguities(pool, most))
+}
+
+/// What other load balancers may allocate of the pool.
+pub fn shared(api: &Api, scope: &Scope, pool: &Pool) -> Vec<SharedRangeView> {
+    // Clusters are not for those who see a part.
+    if !scope.is_all() {
+        return Vec::new();
+    }
+    let ranges = api.clusters.shared_ranges(pool, SHOWN).into_iter();
+    let view = |range: SharedRange| SharedRangeView {
+        cluster: range.cluster.to_string(),
+        object: range.object.to_string(),
+        first: range.first,
+        last: range.last,
+    };
+    ranges.map(view).collect()
+}
+
+fn seen(reach: Reach<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {
+    let view = |overlap: Overlap| {
+        let other = reach.ledger.pool(overlap.pool)?;
+        reach.scope.has_pool(other).then(|| OverlapView {
+            pool: other.spec.name.to_string(),
+            first: overlap.first,
+            last: overlap.last,
+        })
+    };
+    overlaps.into_iter().filter_map(view).collect()
+}
+
+/// One line for each pool that overlaps another; the lock is given back after each.
+pub fn checks(api: &Api) -> Vec<Checked> {
+    const TOLD: usize = 3;
+    let scope = Scope::default();
+    let pools: Vec<_> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
+    let mut checks = Vec::new();
+    for pool in pools {
+        let overlaps = api.ipam.read(|ledger| {
+            let scope = &scope;
+            views(Reach { ledger, scope }, pool.id, TOLD)
+        });
+        let doubt = api.ipam.read(|ledger| ledger.ambiguity(pool.id));
+        checks.extend(doubt.map(|detail| Checked {
+            what: format!("pool {}", pool.spec.name),
+            ok: false,
+            detail,
+        }));
+        if !overlaps.is_empty() {
+            let texts: Vec<_> = overlaps.iter().map(ToString::to_string).collect();
+            checks.push(Checked {
+                what: format!("pool {}", pool.spec.name),
+                ok: true,
+                detail: format!(
+                    "may give the same addresses as another: {}",
+                    texts.join(", ")
+                ),
+            });
+        }
+    }
+    checks
+}

@@ -1,0 +1,452 @@
+//! `/api/v1/pools` and `/api/v1/networks`.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared, response::Response};
+use fipd_core::{
+    AddressSpec, Answer, Ends, Family, Ledger, Network, NetworkId, Order, Origin, Pool, PoolEdit,
+    PoolSpec, Request, Span, Sticky, Timestamp,
+};
+use http::StatusCode;
+use ipnet::IpNet;
+
+use super::{overlaps, wants};
+use crate::api::{
+    Api,
+    access::{auth::Caller, reach::Reach},
+    convert,
+    etag::{IfMatch, IfNoneMatch, State, tagged},
+    extract::{Body, Path, Query},
+    page::Ask,
+    problem::{Code, Problem},
+    wire::{
+        NetworkCreate, NetworkList, NetworkView, PageQuery, PoolCreate, PoolList, PoolPatch,
+        PoolQuery, PoolView,
+    },
+};
+
+/// All networks.
+#[utoipa::path(get, path = "/api/v1/networks", tag = "networks", params(PageQuery),
+    responses((status = 200, body = NetworkList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list_networks(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<NetworkList>, Problem> {
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let (networks, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let reach = caller.within(ledger);
+            let view = |network: &&Network| {
+                let mine = reach.has_network(network);
+                mine.then(|| convert::network_view(reach, network))
+            };
+            let networks = ledger.networks_after(after);
+            Ask { limit, after }.of(networks, |network| network.id, view)
+        })
+    });
+    Ok(Json(NetworkList { networks, next }))
+}
+
+/// One network.
+#[utoipa::path(get, path = "/api/v1/networks/{name}", tag = "networks",
+    params(("name" = String, Path)),
+    responses((status = 200, body = NetworkView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem)))]
+pub async fn show_network(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    api.ipam.read(|ledger| {
+        let reach = caller.within(ledger);
+        let network = reach.network(&name)?;
+        let view = convert::network_view(reach, network);
+        Ok(known.answer(&State::of(network), &view))
+    })
+}
+
+/// Makes a network; answers the existing one of that name.
+#[utoipa::path(post, path = "/api/v1/networks", tag = "networks", request_body = NetworkCreate,
+    responses((status = 200, body = NetworkView), (status = 422, body = Problem)))]
+pub async fn create_network(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<NetworkCreate>,
+) -> Result<Json<NetworkView>, Problem> {
+    let request = Request::CreateNetwork {
+        name: body.name.into(),
+        actor: caller.actor.clone(),
+    };
+    let answer = api.submit(&caller, request).await?;
+    let Answer::Network(network) = answer else {
+        return Err(convert::unexpected(&answer));
+    };
+    Ok(Json(api.ipam.read(|ledger| {
+        convert::network_view(caller.within(ledger), &network)
+    })))
+}
+
+/// All pools with their use.
+#[utoipa::path(get, path = "/api/v1/pools", tag = "pools", params(PoolQuery),
+    responses((status = 200, body = PoolList), (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<PoolQuery>,
+) -> Result<Json<PoolList>, Problem> {
+    // What is shown of a pool takes longer than a look at a row.
+    const MOST: usize = 200;
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let filter = api
+        .ipam
+        .read(|ledger| PoolFilter::new(caller.within(ledger), &query))?;
+    let now = api.ipam.now();
+    let (pools, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let view = |pool: &&Arc<Pool>| {
+                let mine = caller.scope.has_pool(pool) && filter.matches(pool);
+                mine.then(|| with_forecast(ledger, pool, now))
+            };
+            let limit = limit.min(MOST);
+            Ask { limit, after }.of(ledger.pools_after(after), |pool| pool.id, view)
+        })
+    });
+    Ok(Json(PoolList { pools, next }))
+}
+
+/// Which pools are listed.
+struct PoolFilter {
+    network: Option<NetworkId>,
+    containing: Option<Span>,
+    within: Option<Span>,
+}
+
+impl PoolFilter {
+    fn new(reach: Reach<'_>, query: &PoolQuery) -> Result<Self, Problem> {
+        let network = query.network.as_deref().map(|name| reach.network(name));
+        let span = |field: &str, text: &Option<String>| {
+            let text = text.as_deref();
+            let spec = text.map(|text| convert::parse::<AddressSpec>(field, text));
+            Ok::<_, Problem>(spec.transpose()?.map(|spec| spec.span()))
+        };
+        Ok(Self {
+            network: network.transpose()?.map(|network| network.id),
+            containing: span("containing", &query.containing)?,
+            within: span("within", &query.within)?,
+        })
+    }
+
+    fn matches(&self, pool: &Pool) -> bool {
+        let spec = &pool.spec;
+        let holds = |outer: Span, inner: Span| {
+            outer.family == inner.family && outer.first <= inner.first && inner.last <= outer.last
+        };
+        let mut entries = spec.addresses.iter().map(|entry| entry.span());
+        self.network.is_none_or(|network| spec.network == network)
+            && self
+                .within
+                .is_none_or(|outer| entries.clone().all(|entry| holds(outer, entry)))
+            && self
+                .containing
+                .is_none_or(|inner| entries.any(|entry| holds(entry, inner)))
+    }
+}
+
+/// One pool, by full or unique short name.
+#[utoipa::path(get, path = "/api/v1/pools/{name}", tag = "pools",
+    params(("name" = String, Path, description = "slashes as %2F")),
+    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let pool = find(&api, &caller, &name)?;
+    let now = api.ipam.now();
+    let shared = overlaps::shared(&api, &caller.scope, &pool);
+    let view = api.ipam.read(|ledger| PoolView {
+        shared,
+        overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
+        ambiguous: overlaps::doubts(caller.within(ledger), pool.id, overlaps::SHOWN),
+        ..with_forecast(ledger, &pool, now)
+    });
+    Ok(known.answer(&State::number(pool.generation), &view))
+}
+
+/// Makes a pool.
+#[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = PoolCreate,
+    responses((status = 201, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn create(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<PoolCreate>,
+) -> Result<Response, Problem> {
+    let spec = api.ipam.read(|ledger| new_spec(ledger, body))?;
+    let request = Request::CreatePool {
+        spec,
+        actor: caller.actor.clone(),
+    };
+    let pool = pool_of(api.submit(&caller, request).await?)?;
+    Ok(shown(&api, &pool, StatusCode::CREATED))
+}
+
+/// Changes a pool; with `If-Match` only if nobody else has since.
+#[utoipa::path(patch, path = "/api/v1/pools/{name}", tag = "pools", request_body = PoolPatch,
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn update(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+    Body(patch): Body<PoolPatch>,
+) -> Result<Response, Problem> {
+    let pool = find(&api, &caller, &name)?;
+    refuse_mirror(&pool)?;
+    if_match.check(
+        &format!("pool {name}"),
+        Some(&State::number(pool.generation)),
+    )?;
+    let force = patch.force;
+    let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
+    let spec = api
+        .ipam
+        .read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
+    let edit = PoolEdit {
+        pool: pool.id,
+        spec,
+        // What was read and what is written belong together, whether or not the client asks for it.
+        if_generation: Some(pool.generation),
+        force,
+        actor: caller.actor.clone(),
+        reason,
+    };
+    let pool = pool_of(api.submit(&caller, Request::UpdatePool(edit)).await?)?;
+    Ok(shown(&api, &pool, StatusCode::OK))
+}
+
+/// Removes a pool without leases; with `If-Match` only if nobody else has changed it since.
+#[utoipa::path(delete, path = "/api/v1/pools/{name}", tag = "pools",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 412, body = Problem)))]
+pub async fn delete(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+) -> Result<StatusCode, Problem> {
+    let pool = find(&api, &caller, &name)?;
+    refuse_mirror(&pool)?;
+    let request = Request::DeletePool {
+        pool: pool.id,
+        actor: caller.actor.clone(),
+    };
+    let id = pool.id;
+    let guard = if_match.guard(format!("pool {name}"), move |ledger| {
+        ledger.pool(id).map(|pool| State::number(pool.generation))
+    });
+    api.submit_if(&caller, request, guard).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(in crate::api) fn find(api: &Api, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
+    api.ipam
+        .read(|ledger| caller.within(ledger).pool(name).cloned())
+}
+
+fn with_forecast(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolView {
+    PoolView {
+        forecast: Some(ledger.forecast(pool.id, now).into()),
+        ..convert::pool_view(ledger, pool)
+    }
+}
+
+/// A mirror says what its object says; a change here would be undone by the next look at the object.
+pub(in crate::api) fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
+    match &pool.spec.origin {
+        Origin::Own => Ok(()),
+        Origin::Mirror { object, .. } => Err(Problem::new(
+            Code::Conflict,
+            format!(
+                "pool {} follows the object {object} of its cluster; change that object",
+                pool.spec.name
+            ),
+        )),
+    }
+}
+
+pub(in crate::api) fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
+    let Answer::Pool(pool) = answer else {
+        return Err(convert::unexpected(&answer));
+    };
+    Ok(pool)
+}
+
+pub(in crate::api) fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
+    let now = api.ipam.now();
+    let view = api.ipam.read(|ledger| with_forecast(ledger, pool, now));
+    tagged(status, &State::number(pool.generation), &view)
+}
+
+pub(in crate::api) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
+    let addresses = convert::specs("addresses", &body.addresses)?;
+    let family = addresses.first().map_or(Family::V4, AddressSpec::family);
+    let mut ends = Ends::own_default(family);
+    set_ends(
+        &mut ends,
+        body.reserve_first,
+        body.reserve_last,
+        body.reserve_of.as_deref(),
+    )?;
+    Ok(PoolSpec {
+        name: body.name.into(),
+        network_by_default: body.network.is_none(),
+        network: network_id(ledger, body.network.as_deref())?.unwrap_or(NetworkId::DEFAULT),
+        addresses,
+        exclusions: convert::specs("exclusions", &body.exclusions)?,
+        gateway: body
+            .gateway
+            .map(|text| convert::address("gateway", &text))
+            .transpose()?,
+        prefix_len: body.prefix,
+        subnet: body.subnet.map(|text| subnet(&text)).transpose()?,
+        ends,
+        order: order(body.order.as_deref())?.unwrap_or_default(),
+        origin: Origin::Own,
+        closed: false,
+        quarantine: body.quarantine.unwrap_or(0),
+        sticky: sticky(Sticky::OWN_DEFAULT, body.sticky_for, body.sticky_most),
+        priority: body.priority.unwrap_or(0),
+        scopes: body.scopes.into_iter().map(wants::scope).collect(),
+        share_across_clusters: body.share_across_clusters.unwrap_or(false),
+        quota_required: body.quota_required.unwrap_or(false),
+    })
+}
+
+pub(in crate::api) fn patched(
+    ledger: &Ledger,
+    mut spec: PoolSpec,
+    patch: PoolPatch,
+) -> Result<PoolSpec, Problem> {
+    if let Some(name) = patch.name {
+        spec.name = name.into();
+    }
+    if let Some(network) = network_id(ledger, patch.network.as_deref())? {
+        spec.network_by_default &= spec.network == network;
+        spec.network = network;
+    }
+    let added = convert::specs("add_addresses", &patch.add_addresses)?;
+    match patch.addresses {
+        Some(_) if !added.is_empty() => {
+            let given = patch.add_addresses.join(" ");
+            let allowed = "nothing beside addresses, which replace all that the pool has";
+            return Err(Problem::invalid("add_addresses", &given, allowed));
+        }
+        Some(addresses) => spec.addresses = convert::specs("addresses", &addresses)?,
+        None => spec.addresses.extend(added),
+    }
+    if let Some(exclusions) = patch.exclusions {
+        spec.exclusions = convert::specs("exclusions", &exclusions)?;
+    }
+    if let Some(gateway) = patch.gateway {
+        spec.gateway = gateway
+            .map(|text| convert::address("gateway", &text))
+            .transpose()?;
+    }
+    if let Some(prefix) = patch.prefix {
+        spec.prefix_len = prefix;
+    }
+    if let Some(given) = patch.subnet {
+        spec.subnet = given.map(|text| subnet(&text)).transpose()?;
+    }
+    let (first, last) = (patch.reserve_first, patch.reserve_last);
+    set_ends(&mut spec.ends, first, last, patch.reserve_of.as_deref())?;
+    spec.order = order(patch.order.as_deref())?.unwrap_or(spec.order);
+    spec.closed = patch.closed.unwrap_or(spec.closed);
+    spec.sticky = sticky(spec.sticky, patch.sticky_for, patch.sticky_most);
+    let across = patch.share_across_clusters;
+    spec.share_across_clusters = across.unwrap_or(spec.share_across_clusters);
+    spec.quota_required = patch.quota_required.unwrap_or(spec.quota_required);
+    spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
+    spec.priority = patch.priority.unwrap_or(spec.priority);
+    if let Some(scopes) = patch.scopes {
+        spec.scopes = scopes.into_iter().map(wants::scope).collect();
+    }
+    Ok(spec)
+}
+
+fn network_id(ledger: &Ledger, name: Option<&str>) -> Result<Option<NetworkId>, Problem> {
+    name.map(|name| convert::network(ledger, name).map(|network| network.id))
+        .transpose()
+}
+
+fn set_ends(
+    ends: &mut Ends,
+    first: Option<u32>,
+    last: Option<u32>,
+    of: Option<&str>,
+) -> Result<(), Problem> {
+    ends.first = first.unwrap_or(ends.first);
+    ends.last = last.unwrap_or(ends.last);
+    if let Some(of) = of {
+        ends.of = convert::ends_of(of)?;
+    }
+    Ok(())
+}
+
+/// Who switches it on and gives no number of addresses gets that of new pools.
+pub(in crate::api) fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u32>) -> Sticky {
+    let lasts = lasts.unwrap_or(before.lasts);
+    if lasts == 0 {
+        return Sticky::OFF;
+    }
+    let known = if before.is_on() {
+        before
+    } else {
+        Sticky::OWN_DEFAULT
+    };
+    let most = most.unwrap_or(known.most);
+    Sticky { lasts, most }
+}
+
+fn order(text: Option<&str>) -> Result<Option<Order>, Problem> {
+    text.map(convert::order).transpose()
+}
+
+fn subnet(text: &str) -> Result<IpNet, Problem> {
+    text.parse()
+        .map_err(|_| Problem::invalid("subnet", text, "a CIDR such as 192.0.2.0/24"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_beside_those_that_a_pool_has_or_in_their_place() {
+        let (ledger, had) = (Ledger::new(), "10.0.0.0/24");
+        let edit = |addresses: Option<&str>, more: &str| {
+            let spec = PoolSpec::own("lab", vec![had.parse().unwrap()]);
+            let patch = PoolPatch {
+                addresses: addresses.map(|text| vec![text.to_owned()]),
+                add_addresses: more.split_whitespace().map(str::to_owned).collect(),
+                ..PoolPatch::default()
+            };
+            let spec = patched(&ledger, spec, patch)?;
+            let addresses = spec.addresses.iter().map(ToString::to_string);
+            Ok::<_, Problem>(addresses.collect::<Vec<_>>())
+        };
+        assert_eq!(edit(None, "10.1.0.0/24").unwrap(), [had, "10.1.0.0/24"]);
+        assert_eq!(edit(Some("10.2.0.0/24"), "").unwrap(), ["10.2.0.0/24"]);
+        let refused = edit(Some("10.2.0.0/24"), "10.1.0.0/24").unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("add_addresses"));
+        assert!(edit(None, "10.1.0.0/33").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! `/api/v1/quotas`.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared, response::Response};
+use fipd_core::{Ledger, PoolId, Quota, QuotaUsage, Request, Tenant};
+use http::StatusCode;
+
+use crate::api::{
+    Api,
+    access::auth::Caller,
+    convert,
+    etag::{IfMatch, IfNoneMatch, State, tagged},
+    extract::{Body, Path, Query},
+    page::Ask,
+    problem::Problem,
+    wire::{QuotaPage, QuotaPut, QuotaQuery, QuotaView},
+};
+use crate::ipam::Guard;
+
+/// Quotas with their use, in order of pool number and tenant.
+#[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", params(QuotaQuery),
+    responses((status = 200, body = QuotaPage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<QuotaQuery>,
+) -> Result<Json<QuotaPage>, Problem> {
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let tenant = query.tenant.as_deref().map(tenant).transpose()?;
+    let pool = query.pool.as_deref().map(|name| {
+        let find = |ledger: &Ledger| caller.within(ledger).pool_id(name);
+        api.ipam.read(find)
+    });
+    let pool = pool.transpose()?;
+    let (quotas, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let reach = caller.within(ledger);
+            let found = ledger.quotas(tenant.as_ref(), pool, after, limit);
+            let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
+            let views = mine.map(|usage| view(ledger, usage)).collect();
+            let last = found.last().filter(|_| found.len() == limit);
+            (views, last.map(|usage| key(&usage.quota)))
+        })
+    });
+    Ok(Json(QuotaPage { quotas, next }))
+}
+
+/// One quota with its use.
+#[utoipa::path(get, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
+    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path)),
+    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((pool, name)): Path<(String, String)>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let tenant = tenant(&name)?;
+    let id = pool_id(&api, &caller, &pool)?;
+    api.ipam.read(|ledger| {
+        let usage = find(ledger, &caller, id, &tenant);
+        let usage = usage.ok_or_else(|| unknown(&name, &pool))?;
+        Ok(known.answer(&State::of(&usage.quota), &view(ledger, &usage)))
+    })
+}
+
+/// Limits what a tenant may have of a pool. What it holds already stays, also above the limit.
+#[utoipa::path(put, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas", request_body = QuotaPut,
+    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn put(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((pool, name)): Path<(String, String)>,
+    if_match: IfMatch,
+    Body(QuotaPut { limit }): Body<QuotaPut>,
+) -> Result<Response, Problem> {
+    let (state, view) = set(&api, &caller, (&pool, &name), if_match, limit).await?;
+    Ok(tagged(StatusCode::OK, &state, &view))
+}
+
+/// Sets the limit of a tenant in a pool.
+pub(in crate::api) async fn set(
+    api: &Api,
+    caller: &Caller,
+    (pool, name): (&str, &str),
+    if_match: IfMatch,
+    limit: u64,
+) -> Result<(State, QuotaView), Problem> {
+    let tenant = tenant(name)?;
+    let pool = pool_id(api, caller, pool)?;
+    let quota = Quota {
+        pool,
+        tenant,
+        limit,
+    };
+    let request = Request::SetQuota {
+        quota: quota.clone(),
+        actor: caller.actor.clone(),
+    };
+    let guard = guard(if_match, &quota);
+    api.submit_if(caller, request, guard).await?;
+    Ok(api.ipam.read(|ledger| {
+        let used = ledger.charged(pool, &quota.tenant);
+        let state = State::of(&quota);
+        (state, view(ledger, &QuotaUsage { quota, used }))
+    }))
+}
+
+/// Takes a limit away: the tenant may have any number of the pool's addresses.
+#[utoipa::path(delete, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
+    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn delete(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((pool, name)): Path<(String, String)>,
+    if_match: IfMatch,
+) -> Result<StatusCode, Problem> {
+    lift(&api, &caller, (&pool, &name), if_match).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes the limit of a tenant in a pool away.
+pub(in crate::api) async fn lift(
+    api: &Api,
+    caller: &Caller,
+    (pool, name): (&str, &str),
+    if_match: IfMatch,
+) -> Result<(), Problem> {
+    let tenant = tenant(name)?;
+    let id = pool_id(api, caller, pool)?;
+    let found = api.ipam.read(|ledger| find(ledger, caller, id, &tenant));
+    let quota = found.ok_or_else(|| unknown(name, pool))?.quota;
+    let request = Request::DeleteQuota {
+        pool: id,
+        tenant,
+        actor: caller.actor.clone(),
+    };
+    let guard = guard(if_match, &quota);
+    api.submit_if(caller, request, guard).await?;
+    Ok(())
+}
+
+fn find(ledger: &Ledger, caller: &Caller, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
+    let usage = ledger.quota(pool, tenant);
+    usage.filter(|usage| caller.within(ledger).has_quota(&usage.quota))
+}
+
+fn unknown(tenant: &str, pool: &str) -> Problem {
+    Problem::not_found("quota", format!("of tenant {tenant} in pool {pool}"))
+}
+
+fn guard(if_match: IfMatch, quota: &Quota) -> Guard {
+    let (pool, tenant) = key(quota);
+    let what = format!("the quota of tenant {}", tenant.0);
+    if_match.guard(what, move |ledger| {
+        let usage = ledger.quota(pool, &tenant);
+        usage.map(|usage| State::of(&usage.quota))
+    })
+}
+
+fn key(quota: &Quota) -> (PoolId, Tenant) {
+    (quota.pool, quota.tenant.clone())
+}
+
+fn pool_id(api: &Api, caller: &Caller, name: &str) -> Result<PoolId, Problem> {
+    api.ipam.read(|ledger| caller.within(ledger).pool_id(name))
+}
+
+/// A tenant that can have a quota.
+fn tenant(name: &str) -> Result<Tenant, Problem> {
+    if name.is_empty() {
+        let allowed = "1 to 1024 bytes without control characters";
+        return Err(Problem::invalid("tenant", name, allowed));
+    }
+    convert::text("tenant", name).map(Tenant)
+}
+
+pub(in crate::api) fn view(ledger: &Ledger, usage: &QuotaUsage) -> QuotaView {
+    let Quota {
+        pool,
+        tenant,
+        limit,
+    } = &usage.quota;
+    let known = ledger.pool(*pool);
+    QuotaView {
+        tenant: tenant.0.to_string(),
+        pool: known.map_or_else(
+            || format!("#{}", pool.0),
+            |known| known.spec.name.to_string(),
+        ),
+        used: usage.used,
+        limit: *limit,
+    }
+}

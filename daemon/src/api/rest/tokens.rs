@@ -1,0 +1,383 @@
+//! `/api/v1/tokens`, and who is behind a bearer token.
+//!
+//! Its text is `fipd_<id>_<secret>`: the id finds the row, the secret (32 random bytes as hex) is compared with the
+//! stored SHA-256 in constant time.
+
+use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr, sync::Arc};
+
+use axum::{
+    Json,
+    extract::State as Shared,
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::{Ledger, Request, Role, Scope, Tenant, Timestamp, Token, TokenId};
+use http::StatusCode;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::admin::plain_name;
+use crate::api::{
+    Api,
+    access::auth::{Caller, Via},
+    convert,
+    etag::{IfMatch, IfNoneMatch, State},
+    extract::{Body, Path, Query},
+    page::Ask,
+    problem::{Code, Problem},
+    wire::{PageQuery, TokenCreate, TokenList, TokenMade, TokenView},
+};
+use crate::clock;
+
+const PREFIX: &str = "fipd_";
+const SECRET_BYTES: usize = 32;
+/// The longest list of a token's scope.
+const MOST_LISTED: usize = 100;
+
+/// A fresh token and the text that is shown once.
+pub struct Minted {
+    pub token: Token,
+    pub text: String,
+}
+
+/// What a token is made for.
+pub struct Grant {
+    pub name: String,
+    pub role: Role,
+    pub expires: Option<Timestamp>,
+    pub scope: Scope,
+    pub from: Vec<IpNet>,
+}
+
+/// When tokens were used last, as far as this process knows: a write per request would cost more than it tells.
+#[derive(Debug, Default)]
+pub struct LastUsed(Mutex<BTreeMap<TokenId, Timestamp>>);
+
+/// Makes a token. Fails only where the system has no randomness.
+pub fn mint(grant: Grant, created: Timestamp) -> Result<Minted, getrandom::Error> {
+    let mut secret = [0_u8; SECRET_BYTES];
+    getrandom::fill(&mut secret)?;
+    // 48 bits: exact in every JSON reader, and never given twice in practice.
+    let id = TokenId(getrandom::u64()? >> 16);
+    let hash = Sha256::digest(secret).into();
+    let text = format!("{PREFIX}{}_{}", id.0, hex(&secret));
+    let token = Token {
+        id,
+        name: grant.name.into(),
+        role: grant.role,
+        hash,
+        created,
+        expires: grant.expires,
+        scope: grant.scope,
+        from: grant.from,
+    };
+    Ok(Minted { token, text })
+}
+
+/// Who is behind a token's text. Only who has the secret hears that the token has expired, or what it is used from.
+pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Problem> {
+    let unknown = || {
+        let detail = "the bearer token is unknown or revoked";
+        Problem::new(Code::Unauthenticated, detail)
+    };
+    let (id, secret) = parse(text).ok_or_else(unknown)?;
+    let hash: [u8; 32] = Sha256::digest(secret).into();
+    let token = api.ipam.read(|ledger| ledger.token(id).cloned());
+    let known = token.filter(|token| bool::from(token.hash.ct_eq(&hash)));
+    let token = known.ok_or_else(unknown)?;
+    let now = api.ipam.wall();
+    if let Some(end) = token.expires.filter(|end| *end <= now) {
+        let (name, end) = (&token.name, clock::rfc3339(end));
+        let detail = format!("the token {name} expired at {end}; ask an admin for another one");
+        return Err(Problem::new(Code::Unauthenticated, detail));
+    }
+    let here = |peer: &IpAddr| token.from.iter().any(|net| net.contains(peer));
+    if !token.from.is_empty() && !peer.as_ref().is_some_and(here) {
+        let peer = peer.map_or_else(|| "here".to_owned(), |peer| peer.to_string());
+        let detail = format!("the token {} may not be used from {peer}", token.name);
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    api.tokens_used.0.lock().insert(id, now);
+    Ok(Caller {
+        actor: format!("token:{}", token.name).into(),
+        role: token.role,
+        via: Via::Token(id),
+        scope: Arc::new(token.scope),
+    })
+}
+
+/// All tokens, without their text.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
+    responses((status = 200, body = TokenList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<TokenList>, Problem> {
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let used = api.tokens_used.0.lock().clone();
+    let (tokens, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let tokens = ledger.tokens_after(after);
+            let view = |token: &&Token| {
+                let used = used.get(&token.id).copied();
+                Some(token_view(ledger, token, used))
+            };
+            Ask { limit, after }.of(tokens, |token| token.id, view)
+        })
+    });
+    Ok(Json(TokenList { tokens, next }))
+}
+
+/// One token, without its text.
+#[utoipa::path(get, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
+    responses((status = 200, body = TokenView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    Path(id): Path<String>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let token = find(&api, &id)?;
+    let used = api.tokens_used.0.lock().get(&token.id).copied();
+    let view = api.ipam.read(|ledger| token_view(ledger, &token, used));
+    Ok(known.answer(&State::of(&token), &view))
+}
+
+/// Makes a token; its text is in this answer and nowhere else.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
+    responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
+pub async fn create(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<TokenCreate>,
+) -> Result<Response, Problem> {
+    let name = plain_name(&body.name)?;
+    let now = api.ipam.wall();
+    let expires = convert::end("expires", body.expires.as_deref(), body.lasts, now)?;
+    let grant = Grant {
+        name: name.to_owned(),
+        role: body.role,
+        expires,
+        scope: api.ipam.read(|ledger| scope_of(ledger, &body))?,
+        from: sources(&body)?,
+    };
+    let minted = mint(grant, now)
+        .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    let view = |ledger: &Ledger| token_view(ledger, &minted.token, None);
+    let view = api.ipam.read(view);
+    let request = Request::PutToken {
+        token: minted.token,
+        actor: caller.actor.clone(),
+    };
+    api.submit(&caller, request).await?;
+    let made = TokenMade {
+        view,
+        token: minted.text,
+    };
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Ends a token at once.
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn revoke(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    if_match: IfMatch,
+) -> Result<StatusCode, Problem> {
+    let id = find(&api, &id)?.id;
+    let request = Request::DeleteToken {
+        id,
+        actor: caller.actor.clone(),
+    };
+    let guard = if_match.guard(format!("token {}", id.0), move |ledger| {
+        ledger.token(id).map(State::of)
+    });
+    api.submit_if(&caller, request, guard).await?;
+    api.tokens_used.0.lock().remove(&id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn find(api: &Api, id: &str) -> Result<Token, Problem> {
+    let number = id.parse().map(TokenId);
+    let id = number.map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
+    let token = api.ipam.read(|ledger| ledger.token(id).cloned());
+    token.ok_or_else(|| Problem::not_found("token", id.0))
+}
+
+/// The names of a scope as the numbers they have now.
+pub(in crate::api) fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
+    for (field, list) in [
+        ("pools", &body.pools),
+        ("networks", &body.networks),
+        ("tenants", &body.tenants),
+        ("from", &body.from),
+    ] {
+        if list.len() > MOST_LISTED {
+            let allowed = format!("up to {MOST_LISTED} entries");
+            return Err(Problem::invalid(field, list.len().to_string(), allowed));
+        }
+    }
+    let pools = body.pools.iter().map(|name| Ok(ledger.find_pool(name)?.id));
+    let networks = body.networks.iter();
+    let networks = networks.map(|name| Ok(convert::network(ledger, name)?.id));
+    let tenants = body.tenants.iter().map(|name| match &**name {
+        "" => Err(Problem::invalid("tenants", "", "names of tenants")),
+        name => convert::text("tenants", name).map(Tenant),
+    });
+    Ok(Scope {
+        pools: pools.collect::<Result<_, Problem>>()?,
+        networks: networks.collect::<Result<_, Problem>>()?,
+        tenants: tenants.collect::<Result<_, _>>()?,
+    })
+}
+
+/// From where the token may be used.
+pub(in crate::api) fn sources(body: &TokenCreate) -> Result<Vec<IpNet>, Problem> {
+    body.from.iter().map(|text| source(text)).collect()
+}
+
+/// A CIDR, or one address.
+fn source(text: &str) -> Result<IpNet, Problem> {
+    let one = text.parse::<IpAddr>().map(IpNet::from);
+    let net = one.or_else(|_| text.parse::<IpNet>());
+    net.map(|net| net.trunc())
+        .map_err(|_| Problem::invalid("from", text, "a CIDR such as 10.0.0.0/8"))
+}
+
+pub fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> TokenView {
+    let scope = &token.scope;
+    let pool = |id| match ledger.pool(id) {
+        Some(pool) => pool.spec.name.to_string(),
+        None => format!("#{}", id.0),
+    };
+    TokenView {
+        id: token.id.0,
+        name: token.name.to_string(),
+        role: token.role,
+        created: clock::rfc3339(token.created),
+        expires: token.expires.map(clock::rfc3339),
+        pools: scope.pools.iter().map(|id| pool(*id)).collect(),
+        networks: scope
+            .networks
+            .iter()
+            .map(|id| convert::network_name(ledger, *id))
+            .collect(),
+        tenants: scope.tenants.iter().map(|one| one.0.to_string()).collect(),
+        from: token.from.iter().map(ToString::to_string).collect(),
+        last_used: used.map(clock::rfc3339),
+    }
+}
+
+fn parse(text: &str) -> Option<(TokenId, [u8; SECRET_BYTES])> {
+    let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+    let id = id.parse().ok()?;
+    let mut bytes = [0_u8; SECRET_BYTES];
+    if secret.len() != SECRET_BYTES * 2 || !secret.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(secret.get(index * 2..index * 2 + 2)?, 16).ok()?;
+    }
+    Some((TokenId(id), bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::{api::ui::tests::Site, oidc::Oidc};
+
+    #[tokio::test]
+    async fn a_token_and_a_session_recover_with_the_wall_clock() {
+        const DAY: u64 = 86_400_000;
+        let wall = Arc::new(AtomicU64::new(20_000 * DAY));
+        let read = Arc::clone(&wall);
+        let clock = Arc::new(move || Timestamp(read.load(Ordering::Relaxed)));
+        let site = Site::at(Oidc::default(), clock).await;
+        site.sign_in().await;
+        let page = || async {
+            let request = http::Request::get("/ui/").body(axum::body::Body::empty());
+            site.ask(request.unwrap()).await.0
+        };
+        let grant = Grant {
+            name: "ci".to_owned(),
+            role: Role::Operator,
+            expires: Some(Timestamp(20_001 * DAY)),
+            scope: Scope::default(),
+            from: Vec::new(),
+        };
+        let minted = mint(grant, Timestamp(20_000 * DAY)).unwrap();
+        let request = Request::PutToken {
+            token: minted.token,
+            actor: "test".into(),
+        };
+        site.api.ipam.submit(request).await.unwrap();
+        assert!(caller(&site.api, &minted.text, None).is_ok());
+        wall.fetch_add(30_000 * DAY, Ordering::Relaxed);
+        // Its time is in the book as well.
+        let note = ("wrong", "test");
+        let noted = site
+            .api
+            .ipam
+            .note(fipd_core::Action::RulesChanged, note.0, note.1);
+        noted.await.unwrap();
+        assert!(caller(&site.api, &minted.text, None).is_err());
+        assert_eq!(page().await, StatusCode::OK, "sessions go by no wall clock");
+        wall.fetch_sub(30_000 * DAY, Ordering::Relaxed);
+        assert!(caller(&site.api, &minted.text, None).is_ok());
+        assert_eq!(page().await, StatusCode::OK);
+        wall.fetch_add(DAY, Ordering::Relaxed);
+        assert!(
+            caller(&site.api, &minted.text, None).is_err(),
+            "it has ended"
+        );
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_text() {
+        let grant = Grant {
+            name: "ci".to_owned(),
+            role: Role::Operator,
+            expires: None,
+            scope: Scope::default(),
+            from: Vec::new(),
+        };
+        let minted = mint(grant, Timestamp(1)).unwrap();
+        let (id, secret) = parse(&minted.text).unwrap();
+        assert_eq!(id, minted.token.id);
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(secret)), minted.token.hash);
+        assert!(!format!("{:?}", minted.token).contains("hash"));
+    }
+
+    #[test]
+    fn other_texts_are_no_tokens() {
+        for text in [
+            "",
+            "fipd_",
+            "fipd_1_",
+            "fipd_x_00",
+            "fipd_1_zz",
+            "Fipd_1_00",
+            "fipd_-1_00",
+        ] {
+            assert!(parse(text).is_none(), "{text}");
+        }
+        let euro = format!("fipd_1_{}", "€".repeat(SECRET_BYTES));
+        assert!(parse(&euro).is_none());
+        assert!(parse(&format!("fipd_1_{}+1", "0".repeat(62))).is_none());
+    }
+}

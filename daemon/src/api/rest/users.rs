@@ -1,0 +1,189 @@
+//! `/api/v1/users`: people who sign in with a password.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared, response::Response};
+use fipd_core::{Account, Action, Text};
+use http::{HeaderMap, StatusCode};
+
+use super::admin::plain_name;
+use crate::api::{
+    Api,
+    access::{
+        accounts::{AccountError, Change},
+        auth::Caller,
+    },
+    etag::{IfMatch, IfNoneMatch, State, tagged},
+    extract::{Body, Path, Query},
+    page::Ask,
+    problem::{Code, Problem},
+    wire::{PageQuery, UserCreate, UserList, UserPatch, UserView},
+};
+use crate::{clock, ipam::Guard};
+
+/// All users.
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", params(PageQuery),
+    responses((status = 200, body = UserList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<UserList>, Problem> {
+    let ask = Ask::<Text>::new(query.limit, query.cursor.as_deref())?;
+    let (users, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let accounts = ledger.accounts_after(after.as_deref());
+            let page = Ask::<Text> { limit, after: None };
+            page.of(
+                accounts,
+                |account| Text::clone(&account.name),
+                |account| Some(view(account)),
+            )
+        })
+    });
+    Ok(Json(UserList { users, next }))
+}
+
+/// One user.
+#[utoipa::path(get, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path)),
+    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    Path(name): Path<String>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let account = find(&api, &name)?;
+    Ok(known.answer(&State::of(&account), &view(&account)))
+}
+
+/// Makes a user.
+#[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = UserCreate,
+    responses((status = 201, body = UserView, headers(("ETag" = String))), (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn create(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<UserCreate>,
+) -> Result<Response, Problem> {
+    let name = plain_name(&body.name)?;
+    // Before the costly hash; decided again by the ledger.
+    if api.ipam.read(|ledger| ledger.account(name).is_some()) {
+        return Err(fipd_core::Refusal::AccountExists(name.into()).into());
+    }
+    api.accounts
+        .create(name, body.role, body.password.0, caller.actor)
+        .await?;
+    shown(&api, StatusCode::CREATED, name)
+}
+
+/// Gives a user another role or password, or lets nobody sign in as the user. The user's sessions end; tokens belong to
+/// nobody and go on.
+#[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
+        ("If-Match" = Option<String>, Header)), request_body = UserPatch,
+    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn update(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+    Body(body): Body<UserPatch>,
+) -> Result<Response, Problem> {
+    // Before the costly hash; decided again by the ledger.
+    if_match.check(
+        &format!("user {name}"),
+        Some(&State::of(&find(&api, &name)?)),
+    )?;
+    let change = Change {
+        role: body.role,
+        password: body.password.map(|password| password.0),
+        disabled: body.disabled,
+    };
+    let ends = change.is_any();
+    api.accounts
+        .edit_if(&name, change, caller.actor, guard(if_match, &name))
+        .await?;
+    if ends {
+        api.sessions.end_all(&name);
+    }
+    shown(&api, StatusCode::OK, &name)
+}
+
+/// Deletes a user and ends the user's sessions.
+#[utoipa::path(delete, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
+pub async fn delete(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+) -> Result<StatusCode, Problem> {
+    find(&api, &name)?;
+    let guard = guard(if_match, &name);
+    api.accounts.delete_if(&name, caller.actor, guard).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends all sessions of a user, or of somebody a provider vouches for, who may sign in again.
+#[utoipa::path(delete, path = "/api/v1/users/{name}/sessions", tag = "users", params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn sign_out(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if api.sessions.of(&name, &HeaderMap::new()).is_empty() {
+        find(&api, &name)?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let what = format!("{name}: signed out by an admin");
+    api.ipam
+        .note(Action::AccountChanged, what, caller.actor)
+        .await?;
+    api.sessions.end_all(&name);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn find(api: &Api, name: &str) -> Result<Account, Problem> {
+    let found = api.ipam.read(|ledger| ledger.account(name).cloned());
+    found.ok_or_else(|| Problem::not_found("user", name))
+}
+
+fn shown(api: &Api, status: StatusCode, name: &str) -> Result<Response, Problem> {
+    let account = find(api, name)?;
+    Ok(tagged(status, &State::of(&account), &view(&account)))
+}
+
+/// Refuses what is about another state of the user than that one.
+pub fn guard(if_match: IfMatch, name: &str) -> Guard {
+    let (what, name) = (format!("user {name}"), name.to_owned());
+    if_match.guard(what, move |ledger| ledger.account(&name).map(State::of))
+}
+
+fn view(account: &Account) -> UserView {
+    UserView {
+        name: account.name.to_string(),
+        role: account.role,
+        created: clock::rfc3339(account.created),
+        disabled: account.disabled,
+    }
+}
+
+impl From<AccountError> for Problem {
+    fn from(error: AccountError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AccountError::Ipam(error) => error.into(),
+            AccountError::Length { length } => {
+                let mut problem =
+                    Self::invalid("password", format!("{length} bytes"), "8 to 1024 bytes");
+                problem.detail = detail.into();
+                problem
+            }
+            AccountError::Random(_) | AccountError::Hash(_) | AccountError::File { .. } => {
+                Self::new(Code::Internal, detail)
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What an allocation asks for, from the wire to the ledger.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use fipd_core::{
+    Allocate, Asker, Choice, Family, Holder, Ledger, PoolScope, Role, Selection, Tenant, Text,
+};
+
+use crate::api::{
+    access::{auth::Caller, reach::Reach},
+    convert,
+    problem::Problem,
+    wire::{self, Select, Want},
+};
+
+/// The most labels of an asker.
+const MAX_LABELS: usize = 256;
+
+/// The request that an allocation's body makes.
+pub fn allocation(
+    ledger: &Ledger,
+    body: wire::Allocate,
+    caller: &Caller,
+) -> Result<Allocate, Problem> {
+    let most = Allocate::MAX_WANTS;
+    if !(1..=most).contains(&body.wants.len()) {
+        let allowed = format!("1 to {most} entries");
+        return Err(Problem::invalid(
+            "wants",
+            body.wants.len().to_string(),
+            allowed,
+        ));
+    }
+    let identity = convert::owner(ledger, &body.owner)?;
+    let instance = convert::text("instance", &body.instance)?;
+    let tenant = body
+        .tenant
+        .as_deref()
+        .map(|tenant| convert::text("tenant", tenant))
+        .transpose()?;
+    let wants = body
+        .wants
+        .iter()
+        .map(|want| want_of(caller.within(ledger), want))
+        .collect::<Result<_, _>>()?;
+    Ok(Allocate {
+        holder: Holder { identity, instance },
+        tenant: tenant.map(Tenant).or_else(|| own_tenant(caller)),
+        wants,
+        waiting_since: None,
+        by_admin: caller.role == Role::Admin && caller.scope.tenants.is_empty(),
+        share: body.share.as_ref().map(convert::share).transpose()?,
+        probe: body.probe,
+        actor: caller.actor.clone(),
+    })
+}
+
+/// Who is charged where the request does not say: the tenant of a token that is for one.
+fn own_tenant(caller: &Caller) -> Option<Tenant> {
+    match caller.scope.tenants.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
+
+fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
+    let count = want.count.unwrap_or(1);
+    if !(1..=fipd_core::Want::MAX_COUNT).contains(&count) {
+        let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
+        return Err(Problem::invalid("count", count.to_string(), allowed));
+    }
+    let address: Option<IpAddr> = want
+        .address
+        .as_deref()
+        .map(|text| convert::address("address", text))
+        .transpose()?;
+    if address.is_some() && count != 1 {
+        return Err(Problem::invalid(
+            "count",
+            count.to_string(),
+            "1 where an address is named",
+        ));
+    }
+    let pool = match (&want.pool, &want.select) {
+        (Some(name), None) => Choice::Pool(reach.pool_id(name)?),
+        (None, Some(select)) => selection(reach, select, address)?.into(),
+        (Some(name), Some(_)) => {
+            return Err(Problem::invalid("pool", name, "either `pool` or `select`"));
+        }
+        (None, None) => return Err(Problem::invalid("pool", "", "a pool's name, or `select`")),
+    };
+    Ok(fipd_core::Want {
+        pool,
+        address,
+        count,
+    })
+}
+
+fn selection(
+    reach: Reach<'_>,
+    select: &Select,
+    address: Option<IpAddr>,
+) -> Result<Selection, Problem> {
+    let network = select
+        .network
+        .as_deref()
+        .map(|name| reach.network(name).map(|network| network.id))
+        .transpose()?;
+    let family = match (select.family.as_deref(), address) {
+        (Some("ipv4"), _) => Family::V4,
+        (Some("ipv6"), _) => Family::V6,
+        (Some(other), _) => return Err(Problem::invalid("family", other, "ipv4 or ipv6")),
+        (None, Some(address)) => Family::of(address.to_canonical()),
+        (None, None) => return Err(Problem::invalid("family", "", "ipv4 or ipv6")),
+    };
+    let name = |field: &str, text: &Option<String>| {
+        let text = text.as_deref();
+        text.map(|text| convert::text(field, text)).transpose()
+    };
+    if select.labels.len() > MAX_LABELS {
+        let many = select.labels.len().to_string();
+        return Err(Problem::invalid(
+            "labels",
+            many,
+            format!("at most {MAX_LABELS}"),
+        ));
+    }
+    let label = |(key, value): (&String, &String)| {
+        Ok((
+            convert::text("labels", key)?,
+            convert::text("labels", value)?,
+        ))
+    };
+    let labels: Result<BTreeMap<Text, Text>, Problem> = select.labels.iter().map(label).collect();
+    let cluster = name("cluster", &select.cluster)?;
+    Ok(Selection {
+        network,
+        family,
+        asker: Asker {
+            cluster: cluster.map(|cluster| convert::cluster_id(reach.ledger, &cluster)),
+            project: name("project", &select.project)?,
+            namespace: name("namespace", &select.namespace)?,
+            labels: labels?,
+        },
+    })
+}
+
+/// For whom a pool is there; the limits are the ledger's to check.
+pub fn scope(scope: wire::PoolScope) -> PoolScope {
+    let labels = scope.labels.into_iter();
+    PoolScope {
+        cluster: scope.cluster.map(Into::into),
+        project: scope.project.map(Into::into),
+        namespaces: scope.namespaces.into_iter().map(Into::into).collect(),
+        labels: labels
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect(),
+    }
+}
+
+/// A scope as clients see it.
+pub fn scope_view(scope: &PoolScope) -> wire::PoolScope {
+    let labels = scope.labels.iter();
+    wire::PoolScope {
+        cluster: scope.cluster.as_ref().map(ToString::to_string),
+        project: scope.project.as_ref().map(ToString::to_string),
+        namespaces: scope.namespaces.iter().map(ToString::to_string).collect(),
+        labels: labels
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(want: &Want) -> Result<fipd_core::Want, Problem> {
+        let (ledger, scope) = (&Ledger::new(), &fipd_core::Scope::default());
+        want_of(Reach { ledger, scope }, want)
+    }
+
+    fn field(want: Want) -> String {
+        let problem = parsed(&want).unwrap_err();
+        problem.field.map_or_else(String::new, String::from)
+    }
+
+    #[test]
+    fn a_want_names_a_pool_or_selects_one() {
+        let select = Select {
+            family: Some("ipv4".into()),
+            cluster: Some("east".into()),
+            ..Select::default()
+        };
+        assert_eq!(field(Want::default()), "pool");
+        assert_eq!(
+            field(Want {
+                pool: Some("p".into()),
+                select: Some(select.clone()),
+                ..Want::default()
+            }),
+            "pool"
+        );
+        let selecting = |select| Want {
+            select: Some(select),
+            ..Want::default()
+        };
+        assert_eq!(field(selecting(Select::default())), "family");
+        let bad = Select {
+            family: Some("v4".into()),
+            ..Select::default()
+        };
+        assert_eq!(field(selecting(bad)), "family");
+        let want = parsed(&selecting(select)).unwrap();
+        let Choice::Any(selection) = want.pool else {
+            panic!("{want:?}");
+        };
+        assert_eq!(&*selection.asker.cluster.unwrap().0, "east");
+        let by_address = Want {
+            address: Some("fd00::1".into()),
+            ..selecting(Select::default())
+        };
+        let want = parsed(&by_address).unwrap();
+        assert!(matches!(want.pool, Choice::Any(selection) if selection.family == Family::V6));
+    }
+}

@@ -1,0 +1,399 @@
+//! Who looks at a page, and what came with a form.
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::{FromRequest, FromRequestParts, Multipart, Path, Request},
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::{Actor, Role};
+use fipd_web_ui::{Nav, Notice, Shell, Viewer, count, links};
+use http::{HeaderMap, StatusCode, header, request::Parts};
+use serde::de::DeserializeOwned;
+
+use super::{
+    cookies,
+    fields::{Fields, with_query},
+    login::safe_next,
+    page::{Failure, go_to},
+    sessions::Session,
+    warnings,
+};
+use crate::api::{Api, access::auth::role_name, body::is_too_large};
+
+/// The largest form that is read, in bytes.
+pub const MAX_FORM: usize = 16 * 1024;
+/// The same of a form whose fields have many lines.
+pub const LONG_FORM: usize = 512 * 1024;
+
+/// Somebody with a session.
+pub struct Visitor {
+    pub session: Session,
+    headers: HeaderMap,
+    api: Arc<Api>,
+}
+
+/// The fields of the address's query.
+pub struct Query(pub Fields);
+
+/// The variable parts of the page's address; what is no text leads to a page that says so.
+pub struct Place<T>(pub T);
+
+/// A form of somebody with a session, whose token is the session's, of at most so many bytes.
+pub struct Posted<const MOST: usize = MAX_FORM> {
+    pub visitor: Visitor,
+    pub fields: Fields,
+}
+
+impl Visitor {
+    /// The frame of a page, with what the last form did.
+    pub fn shell(&self, nav: Nav) -> Shell {
+        let fresh = !is_background(&self.headers);
+        let notice = if fresh {
+            self.api.sessions.told(&self.headers)
+        } else {
+            None
+        };
+        Shell {
+            nav,
+            notice,
+            ..self.quiet_shell()
+        }
+    }
+
+    /// Operators and admins see forms; each handler of a form checks again.
+    pub fn may_write(&self) -> bool {
+        self.session.role >= Role::Operator
+    }
+
+    pub fn is_admin(&self) -> bool {
+        self.session.role == Role::Admin
+    }
+
+    /// As the audit log names them.
+    pub fn actor(&self) -> Actor {
+        format!("user:{}", self.session.name).into()
+    }
+
+    /// A sentence for the page that the browser is sent to.
+    pub fn tell(&self, good: bool, text: impl Into<String>, link: Option<(String, String)>) {
+        self.api.sessions.tell(
+            &self.headers,
+            Notice {
+                good,
+                text: text.into(),
+                link,
+            },
+        );
+    }
+
+    /// A page that says what is not there.
+    pub fn not_found(&self, what: impl Into<String>) -> Failure {
+        let next = "It may have been deleted meanwhile, or the address of the page is mistyped.";
+        Failure::new(self.quiet_shell(), StatusCode::NOT_FOUND, what, next)
+    }
+
+    /// A page that says what failed and what to do.
+    pub fn failure(&self, status: StatusCode, what: impl Into<String>, next: &str) -> Failure {
+        Failure::new(self.quiet_shell(), status, what, next)
+    }
+
+    /// Fails for those who may only look.
+    pub fn must_write(&self) -> Result<(), Failure> {
+        if self.may_write() {
+            return Ok(());
+        }
+        Err(self.forbidden(Role::Operator))
+    }
+
+    /// Fails for all but admins.
+    pub fn must_administer(&self) -> Result<(), Failure> {
+        if self.is_admin() {
+            return Ok(());
+        }
+        Err(self.forbidden(Role::Admin))
+    }
+
+    /// What the browser sent along.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// A page that says which role is needed.
+    pub fn forbidden(&self, needed: Role) -> Failure {
+        let (needed, has) = (role_name(needed), role_name(self.session.role));
+        let what = format!(
+            "This needs the role {needed}; {} has {has}.",
+            self.session.name
+        );
+        let next = "Ask an admin to do it, or for the role.";
+        self.failure(StatusCode::FORBIDDEN, what, next)
+    }
+
+    /// Without what the last form did.
+    fn quiet_shell(&self) -> Shell {
+        Shell {
+            viewer: Some(self.viewer()),
+            store: warnings::store(&self.api.ipam).map(|warning| warning.what),
+            ..Shell::default()
+        }
+    }
+
+    fn viewer(&self) -> Viewer {
+        Viewer {
+            name: self.session.name.to_string(),
+            role: role_name(self.session.role).to_owned(),
+            may_write: self.may_write(),
+            csrf: self.session.csrf.clone(),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Api>> for Visitor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Response> {
+        match api.sessions.find(&parts.headers) {
+            Some(session) => Ok(Self {
+                session,
+                headers: parts.headers.clone(),
+                api: Arc::clone(api),
+            }),
+            None => Err(to_login(parts)),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Api>> for Query {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Self::Rejection> {
+        Ok(Self(Fields::parse(
+            parts.uri.query().unwrap_or_default().as_bytes(),
+        )))
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for Place<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Failure> {
+        Path::from_request_parts(parts, api)
+            .await
+            .map(|Path(place)| Self(place))
+            .map_err(|_| {
+                let (what, next) = ("There is no page at this address.", "It is mistyped.");
+                Failure::new(Shell::default(), StatusCode::NOT_FOUND, what, next)
+            })
+    }
+}
+
+impl<const MOST: usize> FromRequest<Arc<Api>> for Posted<MOST> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        let visitor = Visitor::from_request_parts(&mut parts, api).await?;
+        let fields = read_form(Request::from_parts(parts, body), MOST)
+            .await
+            .map_err(|Unread { status, what }| {
+                let next = "Go back, reload the page and send the form again.";
+                visitor.failure(status, what, next).into_response()
+            })?;
+        if cookies::same(&visitor.session.csrf, fields.get("csrf")) {
+            return Ok(Self { visitor, fields });
+        }
+        let what = "The form did not come from a page of this session; nothing was changed.";
+        let next = "Go back, reload the page and send the form again.";
+        Err(visitor
+            .failure(StatusCode::FORBIDDEN, what, next)
+            .into_response())
+    }
+}
+
+/// A form that is not looked at, and why.
+pub struct Unread {
+    pub status: StatusCode,
+    pub what: String,
+}
+
+impl From<String> for Unread {
+    fn from(what: String) -> Self {
+        let status = StatusCode::BAD_REQUEST;
+        Self { status, what }
+    }
+}
+
+/// The fields of a form that came from a page of this host.
+pub async fn read_form(request: Request, most: usize) -> Result<Fields, Unread> {
+    let (parts, body) = request.into_parts();
+    if !from_here(&parts.headers) {
+        let what = "The form was sent by a page of another site; nothing was changed.";
+        return Err(what.to_owned().into());
+    }
+    let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
+    let with_files = content_type.starts_with("multipart/form-data");
+    if !with_files && !content_type.starts_with("application/x-www-form-urlencoded") {
+        return Err("What was sent is no form of these pages.".to_owned().into());
+    }
+    let bytes = to_bytes(body, most).await;
+    let bytes = bytes.map_err(|error| {
+        if !is_too_large(&error) {
+            return "The form is broken off; nothing was changed."
+                .to_owned()
+                .into();
+        }
+        let most = count(most as u128 / 1024);
+        Unread {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            what: format!("The form is larger than {most} KiB; nothing was changed."),
+        }
+    })?;
+    if with_files {
+        let read = read_parts(Request::from_parts(parts, Body::from(bytes))).await;
+        return Ok(read?);
+    }
+    Ok(Fields::parse(&bytes))
+}
+
+/// The fields of a form that files may come with; a file is the field of its text.
+async fn read_parts(request: Request) -> Result<Fields, String> {
+    let broken = "What was sent is no whole form.";
+    let parts = Multipart::from_request(request, &()).await;
+    let mut parts = parts.map_err(|_| broken.to_owned())?;
+    let mut fields = Fields::default();
+    while let Some(part) = parts.next_field().await.map_err(|_| broken.to_owned())? {
+        let name = part.name().unwrap_or_default().to_owned();
+        let bytes = part.bytes().await.map_err(|_| broken.to_owned())?;
+        let text = String::from_utf8(bytes.to_vec());
+        let text = text.map_err(|_| format!("{name} is no text in UTF-8; nothing was changed."))?;
+        fields.add(name, text);
+    }
+    Ok(fields)
+}
+
+/// Requests that the script makes by itself: they neither use up notices nor keep a session alive.
+pub fn is_background(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-fipd-live") || text(headers, "accept") == "text/event-stream"
+}
+
+/// The login page. It comes back to where the visitor wanted to go; of a form it says that nothing was done, and comes back
+/// to the page that it was on.
+pub fn to_login(parts: &Parts) -> Response {
+    let form = !matches!(parts.method, http::Method::GET | http::Method::HEAD);
+    let wanted = match form {
+        true => page_of_form(&parts.headers),
+        false => parts.uri.path_and_query().map(ToString::to_string),
+    };
+    let next = wanted.as_deref().filter(|next| *next != links::HOME);
+    let ended = if form { "yes" } else { "" };
+    let pairs = [("next", next.unwrap_or_default()), ("ended", ended)];
+    go_to(&with_query(links::LOGIN, &pairs))
+}
+
+/// The page that a form was on, as the browser says it.
+fn page_of_form(headers: &HeaderMap) -> Option<String> {
+    let page: http::Uri = text(headers, header::REFERER.as_str()).parse().ok()?;
+    from_here(headers).then(|| safe_next(page.path()).to_owned())
+}
+
+/// Browsers name the site a form came from, older ones only its origin (which a proxy that rewrites `Host` would
+/// make look foreign). Without either header the tokens alone decide.
+fn from_here(headers: &HeaderMap) -> bool {
+    let origin = text(headers, "origin");
+    match text(headers, "sec-fetch-site") {
+        "same-origin" | "none" => true,
+        "" if origin.is_empty() => true,
+        "" => origin
+            .split_once("://")
+            .is_some_and(|(_, from)| from == text(headers, "host")),
+        _ => false,
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn forms_of_other_sites_are_refused() {
+        let host = ("host", "fipd.example:8443");
+        for (pairs, fine) in [
+            (vec![host], true),
+            (vec![host, ("origin", "https://fipd.example:8443")], true),
+            (
+                vec![
+                    host,
+                    ("origin", "https://outside.example"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                true,
+            ),
+            (vec![host, ("origin", "https://evil.example")], false),
+            (vec![host, ("origin", "null")], false),
+            (vec![host, ("sec-fetch-site", "cross-site")], false),
+            (vec![host, ("sec-fetch-site", "same-site")], false),
+        ] {
+            assert_eq!(from_here(&headers(&pairs)), fine, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_login_page_comes_back_to_the_page_asked_for() {
+        let parts = |method: &str, uri: &str| {
+            http::Request::builder()
+                .method(method)
+                .uri(uri)
+                .body(())
+                .unwrap()
+                .into_parts()
+                .0
+        };
+        let location = |parts: &Parts| {
+            to_login(parts).headers()[header::LOCATION]
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(location(&parts("GET", "/ui/")), "/ui/login");
+        assert_eq!(
+            location(&parts("GET", "/ui/pools/1?at=10.0.0.0")),
+            "/ui/login?next=/ui/pools/1%3Fat%3D10.0.0.0"
+        );
+        let mut form = parts("POST", "/ui/pools/1/allocate");
+        assert_eq!(location(&form), "/ui/login?ended=yes");
+        for (referer, next) in [
+            ("https://fipd.example/ui/pools/1?at=10.0.0.0", "/ui/pools/1"),
+            ("https://fipd.example/ui/", ""),
+            ("https://fipd.example/api/v1/pools", ""),
+            ("/ui/pools/1", "/ui/pools/1"),
+            ("no page", ""),
+        ] {
+            form.headers
+                .insert(header::REFERER, referer.parse().unwrap());
+            let pairs = [("next", next), ("ended", "yes")];
+            let expected = with_query("/ui/login", &pairs);
+            assert_eq!(location(&form), expected, "{referer}");
+        }
+        let page = "https://evil.example/ui/pools/1".parse().unwrap();
+        form.headers.insert(header::REFERER, page);
+        let site = "cross-site".parse().unwrap();
+        form.headers.insert("sec-fetch-site", site);
+        assert_eq!(location(&form), "/ui/login?ended=yes");
+    }
+}
