@@ -80,7 +80,7 @@ pub enum CopyError {
 
 /// How it has gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct BackupStatus {
     /// When the newest copy was made.
     pub last: Option<Timestamp>,
     /// Why the last attempt failed, and when that was.
@@ -89,13 +89,13 @@ pub struct Standing {
 
 /// The copies of this daemon's store; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Backups(Arc<Shared>);
+pub struct Backups(Arc<BackupState>);
 
 #[derive(Debug)]
-struct Shared {
+struct BackupState {
     ipam: Ipam,
     schedule: watch::Sender<Schedule>,
-    standing: Mutex<Standing>,
+    standing: Mutex<BackupStatus>,
     /// Held while a copy is made or tried out.
     turn: Mutex<()>,
     /// Held while somebody has a copy that goes when it was read.
@@ -117,11 +117,11 @@ impl Schedule {
 impl Backups {
     /// Looks at what is there; makes nothing yet. Blocks on the disk.
     pub fn new(ipam: Ipam, schedule: Schedule) -> Self {
-        let standing = Standing {
+        let standing = BackupStatus {
             last: newest(&list(&schedule.directory)),
             failure: None,
         };
-        Self(Arc::new(Shared {
+        Self(Arc::new(BackupState {
             ipam,
             schedule: watch::Sender::new(schedule),
             standing: Mutex::new(standing),
@@ -143,7 +143,7 @@ impl Backups {
         });
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> BackupStatus {
         self.0.standing.lock().clone()
     }
 

@@ -39,7 +39,7 @@ use tokio::{
 pub use crate::clock::Clock;
 use crate::{
     clock::{HostClock, WallClock},
-    store::{Condition, Loaded, OpenError, Options, Store, StoreReader, StoreStop},
+    store::{Condition, Loaded, OpenError, Store, StoreOptions, StoreReader, StoreStop},
 };
 
 mod committer;
@@ -47,6 +47,7 @@ mod liveness;
 mod mailbox;
 mod planner;
 mod time;
+mod walk;
 
 use liveness::Beats;
 pub use liveness::Pulse;
@@ -88,7 +89,7 @@ pub enum IpamError {
 /// The address book, for everybody in the daemon; cheap to clone.
 #[derive(Clone)]
 pub struct Ipam {
-    shared: Arc<Shared>,
+    shared: Arc<IpamState>,
 }
 
 impl fmt::Debug for Ipam {
@@ -114,7 +115,7 @@ impl Writer {
     }
 }
 
-struct Shared {
+struct IpamState {
     ledger: RwLock<Ledger>,
     mailbox: Mailbox,
     /// Held by who commits; `None` after the end.
@@ -144,7 +145,7 @@ struct Shared {
 }
 
 /// Says that a thread is gone, also when it panics: neither goes on without the other. The last one closes the store.
-struct Gone<'a>(&'a Shared);
+struct Gone<'a>(&'a IpamState);
 
 impl Drop for Gone<'_> {
     fn drop(&mut self) {
@@ -165,7 +166,7 @@ impl Drop for Gone<'_> {
     }
 }
 
-impl Shared {
+impl IpamState {
     /// Requests that have no answer yet.
     fn waiting(&self) -> usize {
         QUEUE.saturating_sub(self.places.available_permits())
@@ -187,7 +188,7 @@ impl Ipam {
     /// # Errors
     /// As [`Self::start_with`].
     pub fn start(data_dir: &Path, clock: Clock) -> Result<(Self, Writer), OpenError> {
-        Self::start_with(data_dir, Options::default(), clock)
+        Self::start_with(data_dir, StoreOptions::default(), clock)
     }
 
     /// Opens the store in `data_dir` (made with mode 0700 where missing) and starts the writer.
@@ -196,7 +197,7 @@ impl Ipam {
     /// What [`Store::open`] says, or when the directory or a thread cannot be made.
     pub fn start_with(
         data_dir: &Path,
-        options: Options,
+        options: StoreOptions,
         clock: Clock,
     ) -> Result<(Self, Writer), OpenError> {
         Self::start_on(data_dir, options, Arc::new(WallClock(clock)))
@@ -216,7 +217,7 @@ impl Ipam {
     /// As [`Self::start_with`].
     pub fn start_on(
         data_dir: &Path,
-        options: Options,
+        options: StoreOptions,
         clock: Arc<dyn HostClock>,
     ) -> Result<(Self, Writer), OpenError> {
         let io = |source| OpenError::Io {
@@ -238,7 +239,7 @@ impl Ipam {
             .ledger
             .seed(getrandom::u64().map_err(io::Error::other)?);
         let reader = store.reader();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(IpamState {
             of_another_host: reader.stats().condition == Condition::OtherHost,
             revisions: watch::Sender::new(loaded.ledger.revision()),
             growth: watch::Sender::new(0),
@@ -258,7 +259,7 @@ impl Ipam {
             quick: AtomicBool::new(false),
             runtime: Handle::try_current().ok(),
         });
-        let start = |name: &str, run: fn(&Shared)| {
+        let start = |name: &str, run: fn(&IpamState)| {
             let working = Arc::clone(&shared);
             let thread = thread::Builder::new().name(name.to_owned());
             thread.spawn(move || run(&working))

@@ -19,7 +19,7 @@ pub struct Reloaded {
 
 /// How the configuration in force stands to the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReloadStatus {
     /// Why the file as it is now is not used.
     pub failed: Option<Text>,
     pub needs_restart: Vec<&'static str>,
@@ -41,20 +41,20 @@ pub type Answer = oneshot::Sender<Result<Reloaded, NotReloaded>>;
 #[derive(Clone, Debug)]
 pub struct Reload {
     asks: mpsc::Sender<Answer>,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<ReloadStatus>,
 }
 
 /// The other side.
 #[derive(Debug)]
 pub struct Desk {
     pub asks: mpsc::Receiver<Answer>,
-    pub standing: watch::Sender<Standing>,
+    pub standing: watch::Sender<ReloadStatus>,
 }
 
 /// A handle and its other side.
 pub fn pair() -> (Reload, Desk) {
     let (ask, asks) = mpsc::channel(WAITING);
-    let (tell, standing) = watch::channel(Standing::default());
+    let (tell, standing) = watch::channel(ReloadStatus::default());
     let desk = Desk {
         asks,
         standing: tell,
@@ -81,7 +81,7 @@ impl Reload {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ReloadStatus {
         self.standing.borrow().clone()
     }
 }

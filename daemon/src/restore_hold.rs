@@ -64,13 +64,13 @@ mod tests {
     use crate::{
         clock,
         ipam::DATABASE,
-        store::{Options, Restore, Store},
+        store::{Restore, Store, StoreOptions},
     };
 
     /// A store that was restored a moment ago.
     fn restored(dir: &std::path::Path) {
         let file = dir.join(DATABASE);
-        let (store, _) = Store::open(&file, Options::default()).unwrap();
+        let (store, _) = Store::open(&file, StoreOptions::default()).unwrap();
         store.reader().backup(&dir.join("backup")).unwrap();
         drop(store);
         let restore = Restore {

@@ -11,7 +11,7 @@ use crate::{
     api::listen::{TlsSettings, tls},
     clusters::WatchedFile,
     config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole},
-    store::{HostId, Options},
+    store::{HostId, StoreOptions},
 };
 
 const SYSTEM_SOCKET: &str = "/run/fipd/fipd.sock";
@@ -106,13 +106,13 @@ impl Settings {
     }
 
     /// How the store is kept.
-    pub fn store_options(&self) -> Options {
-        Options {
+    pub fn store_options(&self) -> StoreOptions {
+        StoreOptions {
             audit_limit: self.config.audit.keep.0,
             history: self.config.history.retention(),
             backups: self.config.backup.directory.clone(),
             host: HostId::of_this_host(),
-            ..Options::default()
+            ..StoreOptions::default()
         }
     }
 

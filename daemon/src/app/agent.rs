@@ -35,7 +35,7 @@ use crate::{
     rules::RuleBoard,
     settings::Settings,
     sockets::Passed,
-    store::{Nowhere, Options, Store},
+    store::{Nowhere, Store, StoreOptions},
     systems::Runner,
 };
 
@@ -56,7 +56,7 @@ pub async fn run(settings: Settings, passed: Passed) -> Result<(), AppError> {
 
 /// What clusters are known by needs a place; it is gone with the process.
 fn nothing_to_keep() -> Result<(Ipam, Writer), AppError> {
-    let (store, loaded) = Store::open_medium(Arc::new(Nowhere), Options::default())?;
+    let (store, loaded) = Store::open_medium(Arc::new(Nowhere), StoreOptions::default())?;
     let started = Ipam::with_store(store, loaded, Arc::new(clock::now));
     started.map_err(|source| AppError::File {
         path: "(memory)".into(),

@@ -17,7 +17,7 @@ use crate::{
     config::HostRule,
     ipam::Ipam,
     logging, metrics,
-    reload::{Desk, NotReloaded, Reloaded, Standing},
+    reload::{Desk, NotReloaded, ReloadStatus, Reloaded},
     settings::Settings,
 };
 
@@ -86,7 +86,7 @@ impl Keeper {
 
     async fn reload(
         &mut self,
-        standing: &watch::Sender<Standing>,
+        standing: &watch::Sender<ReloadStatus>,
     ) -> Result<Reloaded, NotReloaded> {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             tell(&[NotifyState::Reloading, now]);
@@ -105,14 +105,14 @@ impl Keeper {
         let now = match &result {
             Ok(reloaded) => {
                 tracing::info!(applied = ?reloaded.applied, needs_restart = ?reloaded.needs_restart, "the configuration was read again");
-                Standing {
+                ReloadStatus {
                     failed: None,
                     needs_restart: reloaded.needs_restart.clone(),
                 }
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration stays as it was");
-                Standing {
+                ReloadStatus {
                     failed: Some(error.as_str().into()),
                     needs_restart: self.last.restart_keys(&self.started),
                 }
@@ -125,7 +125,7 @@ impl Keeper {
         result.map_err(|error| NotReloaded::Invalid(error.into()))
     }
 
-    fn status_of(&self, standing: &Standing) -> String {
+    fn status_of(&self, standing: &ReloadStatus) -> String {
         let mut status = self.status.clone();
         if standing.failed.is_some() {
             status.push_str("; the changed configuration has errors and is not used");

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use redb::{Builder, Database, DatabaseError, StorageBackend, backends::InMemoryBackend};
 
 use super::*;
-use crate::store::{Medium, Options, Store};
+use crate::store::{Medium, Store, StoreOptions};
 
 /// A disk whose syncs wait while it hangs.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,8 @@ impl StorageBackend for Backend {
 #[test]
 fn a_stop_does_not_wait_for_a_disk_that_hangs() {
     let disk = Disk::default();
-    let (store, loaded) = Store::open_medium(Arc::new(disk.clone()), Options::default()).unwrap();
+    let (store, loaded) =
+        Store::open_medium(Arc::new(disk.clone()), StoreOptions::default()).unwrap();
     let (ipam, writer) = Ipam::with_store(store, loaded, Arc::new(clock::now)).unwrap();
     // As `fipd serve` makes it.
     let runtime = tokio::runtime::Builder::new_multi_thread()

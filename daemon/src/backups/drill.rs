@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Backups, CopyError};
 use crate::{
     clock,
-    store::{self, Options, Restore, Store},
+    store::{self, Restore, Store, StoreOptions},
 };
 
 const SUFFIX: &str = ".drill";
@@ -42,7 +42,7 @@ impl Backups {
         };
         let directory = self.schedule().directory;
         self.room(&directory)?;
-        let place = Place::new(&directory)?;
+        let place = DrillDirectory::new(&directory)?;
         let drill = Drill {
             at: clock::now(),
             problems: try_out(&copy, &place.0.join("store.redb")),
@@ -94,9 +94,9 @@ fn try_out(copy: &Path, place: &Path) -> Vec<String> {
     if let Err(error) = restore.run() {
         return vec![error.to_string()];
     }
-    let options = Options {
+    let options = StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     match store::check(place) {
         Err(error) => vec![error.to_string()],
@@ -109,9 +109,9 @@ fn try_out(copy: &Path, place: &Path) -> Vec<String> {
 }
 
 /// A directory that goes with this value; an end in the middle of a drill leaves it for the next.
-struct Place(PathBuf);
+struct DrillDirectory(PathBuf);
 
-impl Place {
+impl DrillDirectory {
     fn new(directory: &Path) -> Result<Self, CopyError> {
         let path = directory.join(PLACE);
         let made = match fs::remove_dir_all(&path) {
@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DrillDirectory {
     fn drop(&mut self) {
         // What stays goes at the next drill.
         let _ = fs::remove_dir_all(&self.0);

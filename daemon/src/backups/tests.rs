@@ -72,7 +72,7 @@ async fn copies_of_a_clock_that_was_ahead_do_not_push_out_a_new_one() {
 async fn copies_are_private_whole_and_as_many_as_told() {
     let (_dir, _ipam, backups) = site();
     assert_eq!(backups.list().unwrap(), []);
-    assert_eq!(backups.standing(), Standing::default());
+    assert_eq!(backups.standing(), BackupStatus::default());
     let mut made = Vec::new();
     for _ in 0..4 {
         let copy = backups.make().unwrap();

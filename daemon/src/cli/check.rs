@@ -85,7 +85,7 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
             detail,
         }]);
     }
-    let checked = |problem: &store::Problem| Checked {
+    let checked = |problem: &store::StoreFault| Checked {
         what: "store".into(),
         ok: false,
         detail: problem.to_string(),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    store::{Claim, ClaimError},
+    store::{ClaimError, ClaimStore},
 };
 
 #[derive(Debug, Subcommand)]
@@ -37,7 +37,7 @@ impl Host {
         let Self::Claim(answered) = self;
         let say = "why no fipd of the other host decides by this store any more";
         let (reason, offline) = answered.open(say)?;
-        let claim = Claim {
+        let claim = ClaimStore {
             store: &offline.store,
             options: offline.settings.store_options(),
             reason,

@@ -7,7 +7,7 @@ use std::{
 
 use fipd_core::{Authority as _, Decision, Op, Outcome};
 
-use super::{Gone, Shared, mailbox::Committed};
+use super::{Gone, IpamState, mailbox::Committed};
 
 /// How often the store is compared with what was written to it.
 const WATCH: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const WATCH: Duration = Duration::from_secs(1);
 const KEEP_TIME: Duration = Duration::from_secs(600);
 
 /// Commits what the planner hands over until it is gone.
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run(shared: &IpamState) {
     let _gone = Gone(shared);
     let mut due = Some(Instant::now());
     let mut watch = Instant::now();
@@ -52,7 +52,7 @@ pub(super) fn run(shared: &Shared) {
 
 /// Writes the time of the address book where no decision has it with it. Without it the next boot counts what passed since the
 /// last decision as a jump of the clock.
-fn keep_time_of(shared: &Shared) {
+fn keep_time_of(shared: &IpamState) {
     if shared.of_another_host {
         return;
     }
@@ -70,12 +70,12 @@ fn keep_time_of(shared: &Shared) {
 }
 
 /// What the store has to do beside decisions, and when it has again.
-fn upkeep(shared: &Shared) -> Option<Instant> {
+fn upkeep(shared: &IpamState) -> Option<Instant> {
     shared.store.lock().as_mut()?.upkeep(Instant::now())
 }
 
 /// What became of each; shorter than the question when the rest is unknown.
-pub(super) fn commit(shared: &Shared, decisions: &[Decision]) -> Vec<Outcome> {
+pub(super) fn commit(shared: &IpamState, decisions: &[Decision]) -> Vec<Outcome> {
     shared.beats.commit.beat();
     shared.beats.begun.fetch_add(1, Ordering::AcqRel);
     let outcomes = match shared.store.lock().as_mut() {

@@ -39,7 +39,7 @@ impl Waiting {
 }
 
 /// What the planner does next.
-pub(super) enum Next {
+pub(super) enum PlannerTask {
     /// Plan these.
     Fresh(Vec<Waiting>),
     /// The committer is done with some of what it was given, oldest first.
@@ -55,7 +55,7 @@ pub(super) struct Committed {
 }
 
 #[derive(Default)]
-struct Inner {
+struct MailboxState {
     fresh: VecDeque<Waiting>,
     /// How many fresh requests are worth waking the planner.
     wake_at: usize,
@@ -69,7 +69,7 @@ struct Inner {
 
 #[derive(Default)]
 pub(super) struct Mailbox {
-    inner: Mutex<Inner>,
+    inner: Mutex<MailboxState>,
     planner: Condvar,
     /// The planner was called, whether it slept or not.
     called: AtomicBool,
@@ -111,24 +111,24 @@ impl Mailbox {
 
     /// Waits for something to do. `committing`: a batch is with the committer; `room`: how many more requests fit into
     /// the planner's batch. Calls `beat` at once, and each [`BEAT`] while there is nothing to do.
-    pub fn next(&self, committing: bool, room: usize, beat: impl Fn()) -> Next {
+    pub fn next(&self, committing: bool, room: usize, beat: impl Fn()) -> PlannerTask {
         let mut looked_out = false;
         let mut inner = self.inner.lock();
         loop {
             beat();
             if inner.dead {
-                return Next::End;
+                return PlannerTask::End;
             }
             if let Some(committed) = inner.committed.pop_front() {
-                return Next::Committed(committed);
+                return PlannerTask::Committed(committed);
             }
             let worth = if committing { HANDFUL } else { 1 };
             let count = inner.fresh.len().min(room);
             if count > 0 && inner.fresh.len() >= worth {
-                return Next::Fresh(inner.fresh.drain(..count).collect());
+                return PlannerTask::Fresh(inner.fresh.drain(..count).collect());
             }
             if inner.closed && inner.fresh.is_empty() && !committing {
-                return Next::End;
+                return PlannerTask::End;
             }
             inner.wake_at = if room == 0 { usize::MAX } else { worth };
             if !committing && !looked_out {
@@ -148,7 +148,7 @@ impl Mailbox {
 
     /// Looks out for a call before the planner sleeps: who asks one by one asks again as soon as there is an answer, and
     /// waking a thread takes longer than that.
-    fn look_out(&self, inner: &mut MutexGuard<'_, Inner>) {
+    fn look_out(&self, inner: &mut MutexGuard<'_, MailboxState>) {
         self.called.store(false, Ordering::Relaxed);
         MutexGuard::unlocked(inner, || {
             let began = Instant::now();

@@ -9,8 +9,8 @@ use std::{collections::VecDeque, sync::atomic::Ordering, time::Instant};
 use fipd_core::{Answer, ClockLine, Decision, Op, Outcome, Planned, Refused, Ticket};
 
 use super::{
-    Gone, IpamError, LOOK_OUT, Shared, committer,
-    mailbox::{BATCH, Committed, HANDFUL, Next, Waiting},
+    Gone, IpamError, IpamState, LOOK_OUT, committer,
+    mailbox::{BATCH, Committed, HANDFUL, PlannerTask, Waiting},
 };
 
 /// A planned decision on its way to the disk.
@@ -23,7 +23,7 @@ struct Tentative {
 }
 
 struct Planner<'a> {
-    shared: &'a Shared,
+    shared: &'a IpamState,
     /// Planned, not yet on their way; both run in parallel.
     decisions: Vec<Decision>,
     ready: Vec<Tentative>,
@@ -34,7 +34,7 @@ struct Planner<'a> {
 }
 
 /// Works until the mailbox is closed and empty.
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run(shared: &IpamState) {
     let _gone = Gone(shared);
     let mut planner = Planner {
         shared,
@@ -65,13 +65,13 @@ impl Planner<'_> {
             .mailbox
             .next(!self.flight.is_empty(), room, beat)
         {
-            Next::End => return false,
-            Next::Fresh(fresh) => {
+            PlannerTask::End => return false,
+            PlannerTask::Fresh(fresh) => {
                 for waiting in fresh {
                     self.plan(waiting);
                 }
             }
-            Next::Committed(Committed { outcomes, of }) => {
+            PlannerTask::Committed(Committed { outcomes, of }) => {
                 let ended: Vec<_> = self.flight.drain(..of.min(self.flight.len())).collect();
                 self.end(outcomes, ended);
             }
@@ -172,7 +172,7 @@ impl Planner<'_> {
 type Ended = (Waiting, Result<Answer, IpamError>);
 
 /// Many callers are answered inside the runtime: there a wake-up is no system call and does not take this thread's core.
-fn answer(shared: &Shared, answers: Vec<Ended>) {
+fn answer(shared: &IpamState, answers: Vec<Ended>) {
     let all = |answers: Vec<Ended>| {
         for (waiting, answer) in answers {
             waiting.answer(answer);
@@ -187,7 +187,7 @@ fn answer(shared: &Shared, answers: Vec<Ended>) {
 }
 
 /// The lock is taken for each, so that readers get in between.
-fn end(shared: &Shared, outcome: Outcome, decision: Tentative) -> Ended {
+fn end(shared: &IpamState, outcome: Outcome, decision: Tentative) -> Ended {
     let Tentative {
         waiting,
         ticket,

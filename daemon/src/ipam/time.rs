@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use fipd_core::{Action, Actor, Timestamp};
 
-use super::{Ipam, IpamError, Shared};
+use super::{Ipam, IpamError, IpamState};
 use crate::clock::Synchronised;
 
 /// What an admin should know of: a clock that is corrected by less is nothing unusual.
@@ -28,7 +28,7 @@ fn is_far_off(held_back: Duration, ahead: Duration) -> bool {
     held_back >= HELD_BACK || ahead >= FAR_AHEAD
 }
 
-impl Shared {
+impl IpamState {
     /// Book time: never runs backwards, not even over a restart.
     pub(super) fn now(&self) -> Timestamp {
         let mut time = self.time.lock();

@@ -10,10 +10,10 @@ use prometheus_client::{
 };
 
 /// Of the whole process: controllers come and go with their clusters, counts do not.
-static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+static KEPT: LazyLock<RuleObjectCounts> = LazyLock::new(RuleObjectCounts::default);
 
 #[derive(Default)]
-struct Kept {
+struct RuleObjectCounts {
     created: Counter,
     updated: Counter,
     marked_absent: Counter,

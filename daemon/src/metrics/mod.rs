@@ -24,7 +24,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use self::{page::Page, state::State};
+use self::{page::Page, state::LiveState};
 use crate::{
     backups::Backups, clusters::Clusters, guests::GuestBoard, helm::Helm, ipam::Ipam,
     rules::RuleBoard, systems::rancher_fip::rancher::Ranchers, webhooks::Webhooks,
@@ -32,9 +32,9 @@ use crate::{
 
 /// All series; cheap to clone.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<Registries>);
 
-struct Inner {
+struct Registries {
     all: Arc<Page>,
     /// The originals' series of the rancher-fip family alone.
     rancher_fip: Arc<Page>,
@@ -155,7 +155,7 @@ impl Metrics {
         reconcile::register(own);
         reload::register(own);
         rules::register(own, board);
-        own.register_collector(Box::new(State::new(
+        own.register_collector(Box::new(LiveState::new(
             ipam,
             clusters,
             backups,
@@ -163,7 +163,7 @@ impl Metrics {
             helm.cloned(),
             webhooks,
         )));
-        Self(Arc::new(Inner {
+        Self(Arc::new(Registries {
             all: Page::new(all),
             rancher_fip: Page::new(alone),
             ip_rule: Page::new(series),

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::controller::queue::Next;
 
 /// Of the whole process: controllers come and go with their clusters, counts do not.
-static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+static KEPT: LazyLock<ReconcileCounts> = LazyLock::new(ReconcileCounts::default);
 
-struct Kept {
+struct ReconcileCounts {
     total: Family<Labels, Counter>,
     seconds: Family<Controller, Histogram>,
 }
@@ -33,7 +33,7 @@ struct Controller {
     controller: &'static str,
 }
 
-impl Default for Kept {
+impl Default for ReconcileCounts {
     fn default() -> Self {
         let buckets = || Histogram::new([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0]);
         Self {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
-use crate::reload::Standing;
+use crate::reload::ReloadStatus;
 
 /// Of the whole process, as its configuration is.
 static FAILED: LazyLock<Gauge> = LazyLock::new(Gauge::default);
@@ -25,7 +25,7 @@ pub(super) fn register(registry: &mut Registry) {
 }
 
 /// Notes how it stands.
-pub fn note(standing: &Standing) {
+pub fn note(standing: &ReloadStatus) {
     FAILED.set(standing.failed.is_some().into());
     let parts = standing.needs_restart.len();
     NEEDS_RESTART.set(i64::try_from(parts).unwrap_or(i64::MAX));

@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// Of the whole process: there is one engine.
-static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+static KEPT: LazyLock<EngineCounts> = LazyLock::new(EngineCounts::default);
 
-struct Kept {
+struct EngineCounts {
     added: Counter,
     adding: Counter<f64, AtomicU64>,
     deleted: Counter,
@@ -37,7 +37,7 @@ struct Kept {
     seconds: Histogram,
 }
 
-impl Default for Kept {
+impl Default for EngineCounts {
     fn default() -> Self {
         Self {
             added: Counter::default(),
@@ -89,7 +89,7 @@ pub(super) fn register(registry: &mut Registry, board: RuleBoard) {
         Unit::Seconds,
         KEPT.adding.clone(),
     );
-    registry.register_collector(Box::new(Standing { board }));
+    registry.register_collector(Box::new(EngineCollector { board }));
 }
 
 /// Adds the original's series.
@@ -156,17 +156,17 @@ impl Collector for Agent {
 }
 
 /// How things stand, in fipd's own gauges.
-struct Standing {
+struct EngineCollector {
     board: RuleBoard,
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing").finish_non_exhaustive()
+        f.debug_struct("EngineCollector").finish_non_exhaustive()
     }
 }
 
-impl Collector for Standing {
+impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let view = self.board.view();
         let states = [

@@ -16,7 +16,13 @@ pub(super) struct Series<'a> {
     pub values: Vec<(Labels<'a>, f64)>,
 }
 
-impl Series<'_> {
+impl<'a> Series<'a> {
+    /// One value without labels.
+    pub fn single(name: &'a str, help: &'a str, value: f64) -> Self {
+        let values = vec![(Vec::new(), value)];
+        Self { name, help, values }
+    }
+
     pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut metric =
             encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;

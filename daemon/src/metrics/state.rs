@@ -26,7 +26,7 @@ use crate::{
 const COUNT_AGE: Duration = Duration::from_secs(15);
 
 /// Reads the daemon's state when it is asked for.
-pub(super) struct State {
+pub(super) struct LiveState {
     ipam: Ipam,
     clusters: Clusters,
     backups: Backups,
@@ -36,7 +36,7 @@ pub(super) struct State {
     counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
-impl State {
+impl LiveState {
     pub fn new(
         ipam: Ipam,
         clusters: Clusters,
@@ -57,13 +57,13 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for LiveState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
+        f.debug_struct("LiveState").finish_non_exhaustive()
     }
 }
 
-impl Collector for State {
+impl Collector for LiveState {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for series in pools::series(&self.ipam)
             .into_iter()
@@ -82,7 +82,7 @@ impl Collector for State {
     }
 }
 
-impl State {
+impl LiveState {
     fn leases(&self) -> Series<'static> {
         let mut counted = self.counted.lock();
         let counts = match counted.as_ref() {
@@ -113,80 +113,75 @@ impl State {
         let hold = epoch
             .and_then(|epoch| epoch.hold)
             .map_or(0, |hold| hold.left);
-        let plain = |value: f64| vec![(Vec::new(), value)];
         let serving = if stats.condition == Condition::Serving {
             1.0
         } else {
             0.0
         };
         let mut all = vec![
-            Series {
-                name: "store_up",
-                help: "1 while decisions are taken",
-                values: plain(serving),
-            },
-            Series {
-                name: "store_commits",
-                help: "Commits since the start",
-                values: plain(stats.commits as f64),
-            },
-            Series {
-                name: "store_commit_seconds",
-                help: "Time spent in commits since the start",
-                values: plain(Duration::from_nanos(stats.commit_nanos).as_secs_f64()),
-            },
-            Series {
-                name: "store_decisions",
-                help: "Decisions made durable since the start",
-                values: plain(stats.decisions as f64),
-            },
-            Series {
-                name: "store_failed_commits",
-                help: "Commits that failed and were looked up in the reopened file",
-                values: plain(stats.failed_commits as f64),
-            },
-            Series {
-                name: "store_epoch",
-                help: "How often the store was restored from a backup",
-                values: plain(epoch.map_or(0, |epoch| epoch.number) as f64),
-            },
-            Series {
-                name: "restore_hold_seconds",
-                help: "Time left in which free addresses are held after a restore",
-                values: plain(hold as f64 / 1_000.0),
-            },
-            Series {
-                name: "clock_ahead_seconds",
-                help: "How far the time of the address book is ahead of the clock",
-                values: plain(time.ahead.as_secs_f64()),
-            },
-            Series {
-                name: "clock_held_back_seconds",
-                help: "How far the clock is ahead of the time of the address book without being confirmed",
-                values: plain(time.held_back.as_secs_f64()),
-            },
-            Series {
-                name: "clock_synchronised",
-                help: "Whether the kernel says that its clock is synchronised",
-                values: plain(f64::from(u8::from(time.kernel == Synchronised::Yes))),
-            },
-            Series {
-                name: "requests_waiting",
-                help: "Requests to the address book without an answer yet",
-                values: plain(self.ipam.waiting() as f64),
-            },
+            Series::single("store_up", "1 while decisions are taken", serving),
+            Series::single(
+                "store_commits",
+                "Commits since the start",
+                stats.commits as f64,
+            ),
+            Series::single(
+                "store_commit_seconds",
+                "Time spent in commits since the start",
+                Duration::from_nanos(stats.commit_nanos).as_secs_f64(),
+            ),
+            Series::single(
+                "store_decisions",
+                "Decisions made durable since the start",
+                stats.decisions as f64,
+            ),
+            Series::single(
+                "store_failed_commits",
+                "Commits that failed and were looked up in the reopened file",
+                stats.failed_commits as f64,
+            ),
+            Series::single(
+                "store_epoch",
+                "How often the store was restored from a backup",
+                epoch.map_or(0, |epoch| epoch.number) as f64,
+            ),
+            Series::single(
+                "restore_hold_seconds",
+                "Time left in which free addresses are held after a restore",
+                hold as f64 / 1_000.0,
+            ),
+            Series::single(
+                "clock_ahead_seconds",
+                "How far the time of the address book is ahead of the clock",
+                time.ahead.as_secs_f64(),
+            ),
+            Series::single(
+                "clock_held_back_seconds",
+                "How far the clock is ahead of the time of the address book without being confirmed",
+                time.held_back.as_secs_f64(),
+            ),
+            Series::single(
+                "clock_synchronised",
+                "Whether the kernel says that its clock is synchronised",
+                f64::from(u8::from(time.kernel == Synchronised::Yes)),
+            ),
+            Series::single(
+                "requests_waiting",
+                "Requests to the address book without an answer yet",
+                self.ipam.waiting() as f64,
+            ),
         ];
         if let Ok((used, free)) = self.ipam.reader().disk() {
-            all.push(Series {
-                name: "store_bytes",
-                help: "Bytes the store uses",
-                values: plain(used as f64),
-            });
-            all.push(Series {
-                name: "store_disk_free_bytes",
-                help: "Bytes free on the store's disk",
-                values: plain(free as f64),
-            });
+            all.push(Series::single(
+                "store_bytes",
+                "Bytes the store uses",
+                used as f64,
+            ));
+            all.push(Series::single(
+                "store_disk_free_bytes",
+                "Bytes free on the store's disk",
+                free as f64,
+            ));
         }
         all
     }
@@ -286,9 +281,7 @@ impl State {
             },
         ]
     }
-}
 
-impl State {
     fn webhooks(&self) -> Vec<Series<'static>> {
         let views = self.webhooks.views(&self.ipam);
         let of = |figure: &dyn Fn(&HookView) -> Option<f64>| {

@@ -24,7 +24,7 @@ const TRIM_STEP: u64 = 256;
 
 /// How much of what only grows is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keep {
+pub(super) struct HistoryLimits {
     /// Audit entries.
     pub audit: u64,
     pub history: Retention,
@@ -75,15 +75,13 @@ impl Batch {
     fn add_op(&mut self, op: &Op) -> Result<(), EncodeError> {
         match op {
             Op::PutNetwork(network) => {
-                self.networks.push((
-                    network.id.0.to_be_bytes(),
-                    Some(codec::encode_network(network)?),
-                ));
+                let row = codec::encode_network(network)?;
+                write_row(&mut self.networks, network.id.0.to_be_bytes(), row);
             }
             Op::PutPool(pool) => {
                 self.next_pool = self.next_pool.max(pool.id.0.saturating_add(1));
-                self.pools
-                    .push((pool.id.0.to_be_bytes(), Some(codec::encode_pool(pool)?)));
+                let row = codec::encode_pool(pool)?;
+                write_row(&mut self.pools, pool.id.0.to_be_bytes(), row);
             }
             Op::PutNextPool(id) => self.next_pool = self.next_pool.max(id.0),
             Op::DeletePool(id) => {
@@ -92,65 +90,62 @@ impl Batch {
             }
             Op::PutQuota(quota) => {
                 let key = quota_key(quota.pool, &quota.tenant);
-                self.quotas.push((key, Some(codec::encode_quota(quota)?)));
+                write_row(&mut self.quotas, key, codec::encode_quota(quota)?);
             }
             Op::DeleteQuota { pool, tenant } => {
                 self.quotas.push((quota_key(*pool, tenant), None));
             }
             Op::PutLease(lease) => {
-                self.leases
-                    .push((lease_key(lease.key), Some(codec::encode_lease(lease)?)));
+                let key = lease_key(lease.key);
+                write_row(&mut self.leases, key, codec::encode_lease(lease)?);
             }
             Op::DeleteLease(key) => self.leases.push((lease_key(*key), None)),
             Op::PutPast(past) => {
-                self.pasts
-                    .push((lease_key(past.key), Some(codec::encode_past(past)?)));
+                let key = lease_key(past.key);
+                write_row(&mut self.pasts, key, codec::encode_past(past)?);
             }
             Op::DeletePast(key) => self.pasts.push((lease_key(*key), None)),
             Op::PutCluster(cluster) => {
-                self.clusters.push((
-                    cluster.id.to_string(),
-                    Some(codec::encode_cluster(cluster)?),
-                ));
+                let row = codec::encode_cluster(cluster)?;
+                write_row(&mut self.clusters, cluster.id.to_string(), row);
             }
             Op::DeleteCluster(id) => self.clusters.push((id.to_string(), None)),
             Op::PutAdoption(marker) => {
                 let key = adoption_key(marker.network, &marker.cluster, &marker.system);
-                self.adoptions
-                    .push((key, Some(codec::encode_adoption(marker)?)));
+                write_row(&mut self.adoptions, key, codec::encode_adoption(marker)?);
             }
             Op::DeleteAdoption {
                 network,
                 cluster,
                 system,
             } => {
-                self.adoptions
-                    .push((adoption_key(*network, cluster, system), None));
+                let key = adoption_key(*network, cluster, system);
+                self.adoptions.push((key, None));
             }
             Op::PutAccount(account) => {
-                self.accounts.push((
-                    account.name.to_string(),
-                    Some(codec::encode_account(account)?),
-                ));
+                let row = codec::encode_account(account)?;
+                write_row(&mut self.accounts, account.name.to_string(), row);
             }
             Op::DeleteAccount(name) => self.accounts.push((name.to_string(), None)),
             Op::PutToken(token) => {
-                self.tokens
-                    .push((token.id.0.to_be_bytes(), Some(codec::encode_token(token)?)));
+                let row = codec::encode_token(token)?;
+                write_row(&mut self.tokens, token.id.0.to_be_bytes(), row);
             }
             Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
-            Op::PutKey(key) => self
-                .keys
-                .push((key.id.0.to_be_bytes(), Some(codec::encode_key(key)?))),
+            Op::PutKey(key) => {
+                let row = codec::encode_key(key)?;
+                write_row(&mut self.keys, key.id.0.to_be_bytes(), row);
+            }
             Op::DeleteKey(id) => self.keys.push((id.0.to_be_bytes(), None)),
             Op::PutEpoch(epoch) => {
                 self.epoch_number = Some(epoch.number);
                 self.epoch = Some(codec::encode_epoch(epoch)?);
             }
             Op::PutClock(line) => self.clock = Some(codec::encode_clock(line)?),
-            Op::PutSeparation(pair) => self
-                .separations
-                .push((separation_key(*pair), Some(codec::encode_mark()?))),
+            Op::PutSeparation(pair) => {
+                let key = separation_key(*pair);
+                write_row(&mut self.separations, key, codec::encode_mark()?);
+            }
             Op::DeleteSeparation(pair) => self.separations.push((separation_key(*pair), None)),
             Op::PutRollup(row) => {
                 // A clock that is set back must not bring the hour again.
@@ -191,7 +186,7 @@ impl Batch {
         &mut self,
         txn: &WriteTransaction,
         before: &StateV1,
-        keep: Keep,
+        keep: HistoryLimits,
     ) -> Result<StateV1, ReadError> {
         put(txn, NETWORKS, &mut self.networks, |key| *key)?;
         put(txn, POOLS, &mut self.pools, |key| *key)?;
@@ -265,6 +260,10 @@ impl Batch {
         state.audit_first = end;
         Ok(())
     }
+}
+
+fn write_row<K>(rows: &mut Rows<K>, key: K, row: RowDraft) {
+    rows.push((key, Some(row)));
 }
 
 /// Writes and removes rows of one table, which is not touched where there are none.

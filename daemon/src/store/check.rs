@@ -21,7 +21,7 @@ use super::{
 
 /// Something that is not as it must be.
 #[derive(Debug)]
-pub enum Problem {
+pub enum StoreFault {
     /// Pages do not match their checksums.
     Pages(String),
     /// A row cannot be read.
@@ -34,7 +34,7 @@ pub enum Problem {
     Audit(String),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for StoreFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pages(text) => write!(f, "pages: {text}"),
@@ -50,7 +50,7 @@ impl fmt::Display for Problem {
 ///
 /// # Errors
 /// When the file is missing, in use, of a newer schema, or no store at all.
-pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
+pub fn check(path: &Path) -> Result<Vec<StoreFault>, OpenError> {
     let io = |source| OpenError::Io {
         path: path.to_owned(),
         doing: "read",
@@ -63,7 +63,7 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
     };
     inspect(path, |file| {
         if let Some(text) = file.pages() {
-            return Ok(vec![Problem::Pages(text)]);
+            return Ok(vec![StoreFault::Pages(text)]);
         }
         let txn = file
             .database
@@ -71,7 +71,7 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
             .map_err(|error| damaged(error.into()))?;
         let state = version_and_state(path, &txn)?;
         if let Some(text) = file.lost_commit(path).map_err(damaged)? {
-            return Ok(vec![Problem::Pages(text)]);
+            return Ok(vec![StoreFault::Pages(text)]);
         }
         Ok(contents(&txn, &state).map_err(damaged)?.1)
     })
@@ -100,7 +100,7 @@ fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, Open
 pub(super) fn contents(
     txn: &ReadTransaction,
     state: &StateV1,
-) -> Result<(Option<Ledger>, Vec<Problem>), ReadError> {
+) -> Result<(Option<Ledger>, Vec<StoreFault>), ReadError> {
     let mut problems = Vec::new();
     let mut bad = Vec::new();
     let rows = load::ops(txn, state)?.filter_map(|row| row.map_err(|error| bad.push(error)).ok());
@@ -110,7 +110,7 @@ pub(super) fn contents(
         Ok(ledger) => &ledger.check(),
         Err(violations) => violations,
     };
-    problems.extend(violations.iter().cloned().map(Problem::Violation));
+    problems.extend(violations.iter().cloned().map(StoreFault::Violation));
     adoptions(txn, &mut problems)?;
     note_bad(rollups::problems(txn)?, &mut problems)?;
     sealed(txn, &mut problems)?;
@@ -121,21 +121,21 @@ pub(super) fn contents(
 /// Rows that cannot be read are problems; a storage that cannot be read ends the check.
 fn note_bad(
     errors: impl IntoIterator<Item = ReadError>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<StoreFault>,
 ) -> Result<(), ReadError> {
     for error in errors {
         if !error.is_of_row() {
             return Err(error);
         }
-        problems.push(Problem::Row(error));
+        problems.push(StoreFault::Row(error));
     }
     Ok(())
 }
 
 /// The rows of a backup are those that were copied.
-fn sealed(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), ReadError> {
+fn sealed(txn: &ReadTransaction, problems: &mut Vec<StoreFault>) -> Result<(), ReadError> {
     match seal::read(txn) {
-        Ok(Some(seal)) if seal.digest != seal::digest(txn)? => problems.push(Problem::Seal),
+        Ok(Some(seal)) if seal.digest != seal::digest(txn)? => problems.push(StoreFault::Seal),
         Ok(_) => {}
         Err(error) => note_bad([error], problems)?,
     }
@@ -143,7 +143,7 @@ fn sealed(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), Read
 }
 
 /// Markers lie under the key that their content says.
-fn adoptions(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), ReadError> {
+fn adoptions(txn: &ReadTransaction, problems: &mut Vec<StoreFault>) -> Result<(), ReadError> {
     let wrong = |key: &[u8], row: StoredRow<'_>| {
         let marker: Adoption = codec::decode_adoption(&row)?;
         if adoption_key(marker.network, &marker.cluster, &marker.system) == key {
@@ -162,7 +162,7 @@ fn adoptions(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), R
 fn audit(
     txn: &ReadTransaction,
     state: &StateV1,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<StoreFault>,
 ) -> Result<(), ReadError> {
     let table = txn.open_table(AUDIT)?;
     let first = table
@@ -178,7 +178,7 @@ fn audit(
         (Some(_), None) | (None, Some(_)) => false,
     };
     if !bounds_hold || table.len()? != next.saturating_sub(expected_first) {
-        problems.push(Problem::Audit(format!(
+        problems.push(StoreFault::Audit(format!(
             "entries {first:?} to {last:?} ({} of them), where {expected_first} to before {next} should be",
             table.len()?
         )));
@@ -191,7 +191,7 @@ fn audit(
     })?;
     note_bad(entries.filter_map(Result::err), problems)?;
     if bytes.get() != state.audit_bytes {
-        problems.push(Problem::Audit(format!(
+        problems.push(StoreFault::Audit(format!(
             "the entries are {} bytes, where {} should be",
             bytes.get(),
             state.audit_bytes

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use fipd_core::{Actor, Epoch, Text, Timestamp};
 
 use super::{
-    Options, Store,
+    Store, StoreOptions,
     error::{ClaimError, ReadError},
     high_water::{self, FileAge},
     new_epoch::NewEpoch,
@@ -14,16 +14,16 @@ use super::{
 
 /// A claim as it is asked for.
 #[derive(Clone, Debug)]
-pub struct Claim<'a> {
+pub struct ClaimStore<'a> {
     pub store: &'a Path,
     /// With this host.
-    pub options: Options,
+    pub options: StoreOptions,
     /// Why no fipd of the other host decides by this store any more; for the audit log.
     pub reason: Text,
     pub actor: Actor,
 }
 
-impl Claim<'_> {
+impl ClaimStore<'_> {
     /// Does it, while no daemon runs.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Claim<'_> {
         if self.options.host.is_none() {
             return Err(ClaimError::UnknownHost);
         }
-        let options = Options {
+        let options = StoreOptions {
             // It would be this user's, not the daemon's.
             ballast: 0,
             ..self.options.clone()

@@ -56,13 +56,13 @@ impl HighWater {
 
 /// What the record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct HighWaterRecord {
     pub reached: HighWater,
     /// The host that the store belongs to, where that is known.
     pub host: Option<HostId>,
 }
 
-impl Record {
+impl HighWaterRecord {
     fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let (body, sum) = bytes.split_at_mut(BYTES - 4);
@@ -142,9 +142,9 @@ impl RecordFile {
     }
 
     /// The record; `None` where there is none, or a damaged one.
-    pub(super) fn read(&self) -> io::Result<Option<Record>> {
+    pub(super) fn read(&self) -> io::Result<Option<HighWaterRecord>> {
         match std::fs::read(&self.path) {
-            Ok(bytes) => Ok(Record::decode(&bytes)),
+            Ok(bytes) => Ok(HighWaterRecord::decode(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -158,7 +158,7 @@ impl RecordFile {
             Some(file) => file,
             None => self.open()?,
         };
-        file.write_all_at(&Record { reached, host }.encode(), 0)?;
+        file.write_all_at(&HighWaterRecord { reached, host }.encode(), 0)?;
         *slot = Some(file);
         Ok(())
     }
@@ -280,16 +280,16 @@ mod tests {
     fn a_record_survives_its_bytes_and_any_flipped_bit_spoils_it() {
         for host in [None, HostId::of("3d1219c7c4c5404aaa1f6d2a48adfda4")] {
             let reached = at(3, 70_000);
-            let record = Record { reached, host };
+            let record = HighWaterRecord { reached, host };
             let bytes = record.encode();
-            assert_eq!(Record::decode(&bytes), Some(record));
+            assert_eq!(HighWaterRecord::decode(&bytes), Some(record));
             for bit in 0..BYTES * 8 {
                 let mut flipped = bytes;
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Record::decode(&flipped), None, "bit {bit}");
+                assert_eq!(HighWaterRecord::decode(&flipped), None, "bit {bit}");
             }
             for length in 0..BYTES {
-                assert_eq!(Record::decode(&bytes[..length]), None);
+                assert_eq!(HighWaterRecord::decode(&bytes[..length]), None);
             }
         }
     }
@@ -335,7 +335,10 @@ mod tests {
         for reached in [at(0, 1), at(2, 3)] {
             file.write(reached).unwrap();
             file.sync().unwrap();
-            assert_eq!(file.read().unwrap(), Some(Record { reached, host }));
+            assert_eq!(
+                file.read().unwrap(),
+                Some(HighWaterRecord { reached, host })
+            );
         }
         // A start that does not know its host goes on with the one that is known.
         let again = RecordFile::beside(&path, None);

@@ -60,6 +60,7 @@ mod open;
 mod options;
 mod overlay;
 mod reader;
+mod reopen;
 mod reset_clock;
 mod restore;
 mod rewrite;
@@ -72,8 +73,8 @@ mod tables;
 mod upgrade;
 
 pub use audit_search::{AuditFilter, AuditFound};
-pub use check::{Problem, check};
-pub use claim::Claim;
+pub use check::{StoreFault, check};
+pub use claim::ClaimStore;
 pub use codec::DecodeError;
 pub use create::Create;
 pub use error::{
@@ -85,12 +86,12 @@ pub use host_id::HostId;
 pub use load::Loaded;
 pub use medium::Medium;
 pub use null::Nowhere;
-pub use options::Options;
+pub use options::StoreOptions;
 pub use reader::StoreReader;
 pub use reset_clock::{ClockWasReset, ResetClock};
 pub use restore::{Restore, Restored};
 pub use rollups::HistoryAsk;
-use room::Room;
+use room::DiskRoom;
 pub use seal::Seal;
 
 use batch::Batch;
@@ -114,8 +115,8 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Invariant: `state` is what the file holds as long as the database is open.
 #[derive(Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
-    options: Options,
+    shared: Arc<StoreState>,
+    options: StoreOptions,
     state: StateV1,
     /// When older rows may be rewritten next; `None`: none is left, or one of them is damaged.
     rewrite: Option<Instant>,
@@ -128,19 +129,19 @@ pub struct Store {
 }
 
 /// What the writer and the readers have in common.
-struct Shared {
+struct StoreState {
     medium: Arc<dyn Medium>,
     /// `None` while it is being reopened and after the end.
     database: RwLock<Option<Database>>,
     stats: Mutex<StoreStats>,
-    room: Room,
+    room: DiskRoom,
     stopping: Mutex<bool>,
     stopped: Condvar,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for StoreState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("StoreState")
             .field("medium", &self.medium)
             .finish_non_exhaustive()
     }
@@ -149,7 +150,7 @@ impl std::fmt::Debug for Shared {
 /// Ends a store's attempts to reopen its file, from another thread.
 #[derive(Clone, Debug)]
 pub struct StoreStop {
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
 }
 
 impl StoreStop {
@@ -175,7 +176,7 @@ impl Store {
     ///
     /// # Errors
     /// When another process has it open, a newer fipd wrote it, it cannot be read or it contradicts itself.
-    pub fn open(path: &Path, options: Options) -> Result<(Self, Loaded), OpenError> {
+    pub fn open(path: &Path, options: StoreOptions) -> Result<(Self, Loaded), OpenError> {
         missing::refuse(path, options.backups.as_deref())?;
         upgrade::before_open(path, clock::now())?;
         let disk = Arc::new(Disk::on_host(path, options.ballast, options.host));
@@ -191,7 +192,7 @@ impl Store {
     /// As [`Self::open`].
     pub fn open_medium(
         medium: Arc<dyn Medium>,
-        options: Options,
+        options: StoreOptions,
     ) -> Result<(Self, Loaded), OpenError> {
         let Opened {
             database,
@@ -214,11 +215,11 @@ impl Store {
             audit_next: state.audit_next,
             ..StoreStats::default()
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StoreState {
             medium,
             database: RwLock::new(Some(database)),
             stats: Mutex::new(stats),
-            room: Room::default(),
+            room: DiskRoom::default(),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
         });
@@ -391,64 +392,6 @@ impl Store {
         Ok(after)
     }
 
-    /// Whether the commit with number `sequence` is in the file; `None` when that cannot be known any more.
-    fn look_up(&mut self, sequence: u64, cause: &ReadError) -> Option<bool> {
-        tracing::error!(error = %cause, "the store could not write; it is closed and opened again");
-        self.shared.stats.lock().failed_commits += 1;
-        *self.shared.database.write() = None;
-        let mut error = cause.to_string();
-        let mut pause = self.options.retry;
-        for attempts in 1.. {
-            self.shared.stats.lock().condition = Condition::Reopening {
-                error: error.clone(),
-                attempts,
-            };
-            // Reopening itself needs room; the writer has none to lose now.
-            self.shared.medium.drop_ballast();
-            match self.reopen() {
-                Ok(state) => return self.judge(sequence, state),
-                Err(again) => error = again.to_string(),
-            }
-            tracing::error!(%error, attempts, "the store cannot be reopened; trying again");
-            if self.shared.wait(open::jittered(pause)) {
-                break;
-            }
-            pause = (pause * 2).min(RETRY_MAX);
-        }
-        self.shared.stats.lock().condition = Condition::Stopped { reason: error };
-        None
-    }
-
-    fn reopen(&self) -> Result<StateV1, OpenError> {
-        let (database, state) = open::reopen(&*self.shared.medium)?;
-        self.shared.medium.note_own_write();
-        *self.shared.database.write() = Some(database);
-        Ok(state)
-    }
-
-    /// What the reopened file says of the commit. Any other number than the one before or the one tried means
-    /// that the file is not the one this process has in memory.
-    fn judge(&mut self, sequence: u64, state: StateV1) -> Option<bool> {
-        let committed = state.sequence == sequence;
-        if !committed && state.sequence + 1 != sequence {
-            let reason = format!(
-                "the reopened file {} has commit {}, where {} or {sequence} should be: it was replaced or has \
-                 lost commits; start fipd again",
-                self.shared.medium.path().display(),
-                state.sequence,
-                sequence.saturating_sub(1)
-            );
-            tracing::error!("{reason}");
-            *self.shared.database.write() = None;
-            self.shared.stats.lock().condition = Condition::Stopped { reason };
-            return None;
-        }
-        tracing::info!(sequence, committed, "the store was reopened");
-        self.state = state;
-        self.shared.medium.keep_ballast();
-        Some(committed)
-    }
-
     fn note(&self, decisions: usize, began: Instant) {
         let mut stats = self.shared.stats.lock();
         stats.condition = Condition::Serving;
@@ -531,17 +474,6 @@ fn batch_of(decisions: &[Decision]) -> (Batch, Vec<Outcome>) {
                 *outcome = Outcome::Refused(Refused::Failed(error.to_string()))
             }
         }
-    }
-}
-
-impl Shared {
-    /// Waits, and says whether the end was asked for.
-    fn wait(&self, pause: Duration) -> bool {
-        let mut stopping = self.stopping.lock();
-        if !*stopping {
-            self.stopped.wait_for(&mut stopping, pause);
-        }
-        *stopping
     }
 }
 

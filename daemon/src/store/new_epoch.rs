@@ -8,7 +8,7 @@ use redb::{Database, ReadableDatabase as _};
 
 use super::{
     DecodeError,
-    batch::{Batch, Keep, read_state},
+    batch::{Batch, HistoryLimits, read_state},
     error::ReadError,
     load,
     tables::{ADOPTIONS, META, SEAL},
@@ -57,7 +57,7 @@ impl NewEpoch<'_> {
         txn.delete_table(SEAL)?;
         txn.delete_table(ADOPTIONS)?;
         txn.open_table(ADOPTIONS)?;
-        let keep = Keep {
+        let keep = HistoryLimits {
             audit: u64::MAX,
             history: Retention::default(),
         };

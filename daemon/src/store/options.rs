@@ -4,11 +4,11 @@ use std::{path::PathBuf, time::Duration};
 
 use fipd_core::Retention;
 
-use super::{batch::Keep, host_id::HostId};
+use super::{batch::HistoryLimits, host_id::HostId};
 
 /// How a store is kept.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StoreOptions {
     /// Audit entries kept, about.
     pub audit_limit: u64,
     /// How long hourly figures of pools are kept.
@@ -25,7 +25,7 @@ pub struct Options {
     pub host: Option<HostId>,
 }
 
-impl Default for Options {
+impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             audit_limit: 1_000_000,
@@ -39,9 +39,9 @@ impl Default for Options {
     }
 }
 
-impl Options {
-    pub(super) fn keep(&self) -> Keep {
-        Keep {
+impl StoreOptions {
+    pub(super) fn keep(&self) -> HistoryLimits {
+        HistoryLimits {
             audit: self.audit_limit,
             history: self.history,
         }

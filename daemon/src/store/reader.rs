@@ -6,9 +6,9 @@ use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase as _, TableHandle as _};
 
 use super::{
-    Shared, backup,
+    StoreState, backup,
     batch::read_state,
-    check::{self, Problem},
+    check::{self, StoreFault},
     codec,
     envelope::{RowFormat, StoredRow},
     error::{BackupError, ReadError},
@@ -25,7 +25,7 @@ type AuditTable = ReadOnlyTable<[u8; 8], &'static [u8]>;
 /// Reads the store while it is written; cheap to clone. Sees only what is durable.
 #[derive(Clone, Debug)]
 pub struct StoreReader {
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
 }
 
 impl StoreReader {
@@ -34,7 +34,7 @@ impl StoreReader {
     /// The number of the first audit entry that a store ever had.
     pub const FIRST_AUDIT: u64 = 1;
 
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<StoreState>) -> Self {
         Self { shared }
     }
 
@@ -84,12 +84,12 @@ impl StoreReader {
     ///
     /// # Errors
     /// While the store is being reopened, and when a table cannot be read.
-    pub fn verify(&self) -> Result<(Option<Ledger>, Vec<Problem>), ReadError> {
+    pub fn verify(&self) -> Result<(Option<Ledger>, Vec<StoreFault>), ReadError> {
         let pages = self.wrong_pages()?;
         let txn = self.begin()?;
         let state = read_state(&txn.open_table(META)?)?;
         let (ledger, mut problems) = check::contents(&txn, &state)?;
-        problems.extend(pages.map(Problem::Pages));
+        problems.extend(pages.map(StoreFault::Pages));
         Ok((ledger, problems))
     }
 

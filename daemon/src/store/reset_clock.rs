@@ -13,7 +13,7 @@ use fipd_core::{
 use redb::{ReadableDatabase as _, ReadableTable as _, TableHandle as _, WriteTransaction};
 
 use super::{
-    Loaded, Options, Store,
+    Loaded, Store, StoreOptions,
     audit_search::first_after,
     batch::Batch,
     codec::{self, DecodeError},
@@ -32,7 +32,7 @@ use super::{
 #[derive(Debug)]
 pub struct ResetClock<'a> {
     pub store: &'a Path,
-    pub options: Options,
+    pub options: StoreOptions,
     /// Why the wall clock is right; for the audit log.
     pub reason: Text,
     pub actor: Actor,
@@ -64,7 +64,7 @@ impl ResetClock<'_> {
             }
         };
         fs::metadata(self.store).map_err(failed("read"))?;
-        let options = Options {
+        let options = StoreOptions {
             // It would be this user's, not the daemon's.
             ballast: 0,
             ..self.options.clone()

@@ -12,21 +12,21 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Shared, health::Condition};
+use super::{StoreState, health::Condition};
 
 /// How long whoever asks waits for the disk. Askers may be on threads that serve others too.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What is known of the room on the disk.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct DiskRoom {
     /// Somebody waits for the disk: nobody else does.
     looking: AtomicBool,
     /// Bytes used by the store, and free beside it.
     known: Mutex<Option<(u64, u64)>>,
 }
 
-impl Room {
+impl DiskRoom {
     pub(super) fn known(&self) -> Option<(u64, u64)> {
         *self.known.lock()
     }
@@ -34,7 +34,7 @@ impl Room {
 
 /// Asks the disk on a thread of its own and waits for it a moment. An answer that comes later counts as well; until
 /// then what was known before stands.
-pub(super) fn look(shared: &Arc<Shared>) {
+pub(super) fn look(shared: &Arc<StoreState>) {
     if shared.room.looking.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -55,7 +55,7 @@ pub(super) fn look(shared: &Arc<Shared>) {
     }
 }
 
-fn ask(shared: &Shared) {
+fn ask(shared: &StoreState) {
     let (used, free) = (shared.medium.used(), shared.medium.free());
     *shared.room.known.lock() = used.ok().zip(free.as_ref().ok().copied());
     let Ok(now) = free else { return };
@@ -73,7 +73,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::store::{Medium, Options, Store, medium::Disk};
+    use crate::store::{Medium, Store, StoreOptions, medium::Disk};
 
     /// A disk that does not say how much room it has while it is locked.
     #[derive(Debug)]
@@ -112,7 +112,7 @@ mod tests {
             disk,
             hangs: Arc::clone(&hangs),
         };
-        let (store, _) = Store::open_medium(Arc::new(medium), Options::default()).unwrap();
+        let (store, _) = Store::open_medium(Arc::new(medium), StoreOptions::default()).unwrap();
         let reader = store.reader();
         let full = Condition::Full { free: 0, needed: 1 };
         let known = reader.disk().unwrap();

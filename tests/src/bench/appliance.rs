@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use fipd::store::Options;
+use fipd::store::StoreOptions;
 
 use super::{Figure, fill};
 use crate::testbed::{Fipd, FipdOptions};
@@ -50,7 +50,7 @@ async fn with_leases(leases: u32) -> Result<(Duration, f64)> {
     std::fs::create_dir_all(fipd.data_dir())?;
     tokio::task::spawn_blocking(move || {
         let pools = fill::Pools::one("10.0.0.0/8")?;
-        fill::fill(&store, &pools, leases, Options::default().audit_limit)
+        fill::fill(&store, &pools, leases, StoreOptions::default().audit_limit)
     })
     .await??;
     fipd.restart().await?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fipd::ipam::{Clock, Ipam, IpamError};
-use fipd::store::{Options, Store};
+use fipd::store::{Store, StoreOptions};
 use fipd_core::{Allocate, Answer, Holder, Request, Timestamp, Want};
 
 use super::fill::Pools;
@@ -41,7 +41,7 @@ async fn beside(leases: u32, name: &str) -> Result<Vec<Figure>> {
     fill::fill(&ours, pools, leases, u64::from(leases))?;
     fill::fill(&raw, pools, leases, u64::from(leases))?;
     let mut floor = Floor::open(&raw, pools.clone(), u64::from(leases))?;
-    let (store, loaded) = Store::open(&ours, Options::default())?;
+    let (store, loaded) = Store::open(&ours, StoreOptions::default())?;
     let (ipam, writer) = Ipam::with_store(store, loaded, clock())?;
     let mut next = u64::from(leases);
     let (mut single, mut single_floor) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fipd::clock;
-use fipd::store::{Options, Store};
+use fipd::store::{Store, StoreOptions};
 use fipd_core::{
     Action, AuditEntry, Authority as _, Decision, Ends, Family, Holder, Hour, Lease, LeaseKey,
     LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Quota, Rollup, Tenant,
@@ -123,7 +123,7 @@ pub fn tenants(path: &Path, many: u32) -> Result<()> {
 }
 
 fn rows(path: &Path, ops: impl Iterator<Item = Result<Op>>) -> Result<()> {
-    let (mut store, _) = Store::open(path, Options::default())?;
+    let (mut store, _) = Store::open(path, StoreOptions::default())?;
     let ops: Vec<Op> = ops.collect::<Result<_>>()?;
     let decision = |ops: &[Op]| Decision {
         ops: ops.to_vec(),
@@ -137,7 +137,7 @@ fn rows(path: &Path, ops: impl Iterator<Item = Result<Op>>) -> Result<()> {
 
 /// Makes a store with `leases` leases in the pools and `audit` audit entries.
 pub fn fill(path: &Path, pools: &Pools, leases: u32, audit: u64) -> Result<()> {
-    let (mut store, _) = Store::open(path, Options::default())?;
+    let (mut store, _) = Store::open(path, StoreOptions::default())?;
     let put = |(id, net): &(PoolId, ipnet::Ipv4Net)| {
         let name = match pools.0.len() {
             1 => "bench".to_owned(),

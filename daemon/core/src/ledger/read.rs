@@ -308,6 +308,16 @@ impl Ledger {
         self.rows.clusters.values()
     }
 
+    /// Clusters by id, after `after`.
+    pub fn clusters_after(
+        &self,
+        after: Option<&ClusterId>,
+    ) -> impl Iterator<Item = &ClusterRecord> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.clusters.range((from, Bound::Unbounded));
+        rows.map(|(_, record)| record)
+    }
+
     pub fn cluster(&self, id: &ClusterId) -> Option<&ClusterRecord> {
         self.rows.clusters.get(id)
     }

@@ -18,7 +18,7 @@ use super::{
 use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
     api::{Api, problem::Problem},
-    backups::{Backups, Copy, Standing},
+    backups::{BackupStatus, Backups, Copy},
     clock,
 };
 
@@ -185,7 +185,7 @@ async fn room(
     page_as(status, &page)
 }
 
-fn failure(standing: Standing) -> Option<(Moment, String)> {
+fn failure(standing: BackupStatus) -> Option<(Moment, String)> {
     let (at, why) = standing.failure?;
     Some((views::moment(at), why))
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     cli::{Session, client::segment, download::to_file, exit::Failure, output::Table, shown},
     clock,
-    store::{self, Options, Store},
+    store::{self, Store, StoreOptions},
 };
 
 /// What the drill found.
@@ -72,9 +72,9 @@ fn try_out(backup: &Path, place: &Path) -> Result<Drill, Failure> {
     };
     let restored = restore.run().map_err(Failure::failed)?;
     let problems = store::check(place).map_err(Failure::failed)?;
-    let options = Options {
+    let options = StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (opened, loaded) = Store::open(place, options).map_err(Failure::failed)?;
     // The restore itself is an entry of the audit log.

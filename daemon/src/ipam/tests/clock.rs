@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::{HostClock, Synchronised},
-    store::{AuditFilter, ClockWasReset, OpenError, Options, ResetClock, ResetError},
+    store::{AuditFilter, ClockWasReset, OpenError, ResetClock, ResetError, StoreOptions},
 };
 
 /// The clocks of a host, moved by hand.
@@ -52,13 +52,13 @@ impl Hand {
 
     fn start(self: &Arc<Self>, directory: &Path) -> (Ipam, Writer) {
         let clock = Arc::clone(self) as Arc<dyn HostClock>;
-        Ipam::start_on(directory, Options::default(), clock).unwrap()
+        Ipam::start_on(directory, StoreOptions::default(), clock).unwrap()
     }
 
     fn reset(&self, directory: &Path) -> Result<ClockWasReset, ResetError> {
         ResetClock {
             store: &directory.join(DATABASE),
-            options: Options::default(),
+            options: StoreOptions::default(),
             reason: "the clock was wrong".into(),
             actor: "offline:0".into(),
             reading: self.read(),
@@ -383,7 +383,7 @@ async fn a_time_that_was_set_back_before_the_kernel_confirmed_it_does_not_count(
     cooling(&ipam).await;
     stop(&ipam, writer).await;
     let clock = Arc::new(SetBack(AtomicBool::new(false)));
-    let (ipam, writer) = Ipam::start_on(dir.path(), Options::default(), clock).unwrap();
+    let (ipam, writer) = Ipam::start_on(dir.path(), StoreOptions::default(), clock).unwrap();
     let first = ipam.now();
     assert!(first.0 < Hand::YEAR_2100, "{first}");
     assert_eq!(ipam.now(), first.max(Timestamp(Hand::NEW_YEAR)));

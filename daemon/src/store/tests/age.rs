@@ -10,14 +10,14 @@ use fipd_core::{Authority as _, Ledger, Outcome, Timestamp};
 use tempfile::TempDir;
 
 use super::file::decision;
-use crate::store::{Condition, Create, Loaded, OpenError, Options, Restore, Store, check};
+use crate::store::{Condition, Create, Loaded, OpenError, Restore, Store, StoreOptions, check};
 
 const NOW: Timestamp = Timestamp(1_767_225_600_000);
 
-fn options() -> Options {
-    Options {
+fn options() -> StoreOptions {
+    StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     }
 }
 
@@ -298,7 +298,7 @@ fn a_missing_store_is_refused_with_the_newest_backup() {
     older.set_modified(std::time::UNIX_EPOCH).unwrap();
     let text = place.refused().to_string();
     assert!(text.contains("backups/a.redb"), "{text}");
-    let elsewhere = Options {
+    let elsewhere = StoreOptions {
         backups: Some(place.file("none")),
         ..options()
     };

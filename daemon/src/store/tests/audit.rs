@@ -3,12 +3,12 @@
 use fipd_core::{Action, Authority as _, NetworkId, PoolId, Timestamp};
 
 use super::file::decision;
-use crate::store::{AuditFilter, Options, Store};
+use crate::store::{AuditFilter, Store, StoreOptions};
 
 /// Hundred entries at the times 10, 20, ... 1000; every tenth is of the address 10.0.0.7.
 fn store(dir: &tempfile::TempDir) -> Store {
     let path = dir.path().join("fipd.redb");
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     let decisions: Vec<_> = (1..=100)
         .map(|number| {
             let mut decision = decision(number);
@@ -75,7 +75,7 @@ fn each_filter_is_obeyed() {
 fn the_octets_of_an_address_lie_in_its_row() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     let texts = [
         "0.0.0.0",
         "255.255.255.255",

@@ -19,7 +19,7 @@ use proptest::{
 
 use super::{file::restore, upgrade::checked};
 use crate::store::{
-    DecodeError, Options, Store, check, codec,
+    DecodeError, Store, StoreOptions, check, codec,
     envelope::{RowDraft, RowFormat, StoredRow, Tags},
     rows::StateV1,
     tables,
@@ -684,7 +684,7 @@ fn a_file_of_schema_1_opens_with_everything_in_it() {
             .collect::<Vec<_>>(),
         [""; 0]
     );
-    let (store, loaded) = Store::open(&path, Options::default()).unwrap();
+    let (store, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
     let rows: Vec<_> = loaded.ledger.dump().collect();
     for op in everything() {
         assert!(rows.contains(&op), "{op:?} is not among {rows:#?}");
@@ -782,7 +782,7 @@ fn a_file_from_before_quotas_takes_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
     fs::copy(fixture(), &path).unwrap();
-    let (mut store, loaded) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
     store.reader().backup(&dir.path().join("before")).unwrap();
     let pool = loaded.ledger.pools().next().unwrap().id;
     let quota = Op::PutQuota(Quota {
@@ -802,7 +802,7 @@ fn a_file_from_before_quotas_takes_one() {
     restore(&copy, &restored);
     for path in [path, restored] {
         assert!(check(&path).unwrap().is_empty());
-        let (_store, loaded) = Store::open(&path, Options::default()).unwrap();
+        let (_store, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
         assert!(
             loaded.ledger.dump().any(|row| row == quota),
             "{}",
@@ -820,9 +820,9 @@ fn write_the_fixture() {
     fs::create_dir_all(fixture().parent().unwrap()).unwrap();
     let (mut store, _) = Store::open(
         &fixture(),
-        Options {
+        StoreOptions {
             ballast: 0,
-            ..Options::default()
+            ..StoreOptions::default()
         },
     )
     .unwrap();

@@ -11,7 +11,7 @@ use super::{
     medium::{Call, Fault, Faulty, Persists},
     rounds,
 };
-use crate::store::{HighWater, Medium as _, OpenError, Options, Store, builder, check, open};
+use crate::store::{HighWater, Medium as _, OpenError, Store, StoreOptions, builder, check, open};
 
 /// What is decided while the disk fails.
 const EVERYTHING: [&str; 33] = [
@@ -50,12 +50,12 @@ const EVERYTHING: [&str; 33] = [
     "RestoreHoldEnded",
 ];
 
-fn options() -> Options {
+fn options() -> StoreOptions {
     // A small audit log, so that its trimming is under test as well.
-    Options {
+    StoreOptions {
         audit_limit: 150,
         retry: Duration::ZERO,
-        ..Options::default()
+        ..StoreOptions::default()
     }
 }
 
@@ -302,7 +302,7 @@ fn a_store_that_was_replaced_meanwhile_decides_nothing_more() {
 fn a_stop_ends_the_wait_for_a_broken_disk() {
     use fipd_core::Authority as _;
     let medium = Faulty::default();
-    let patient = Options {
+    let patient = StoreOptions {
         retry: Duration::from_secs(3_600),
         ..options()
     };

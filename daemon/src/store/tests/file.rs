@@ -8,8 +8,8 @@ use fipd_core::{
 };
 
 use crate::store::{
-    Condition, Loaded, Medium as _, OpenError, Options, Restore, Store, check, codec, medium::Disk,
-    schema, tables,
+    Condition, Loaded, Medium as _, OpenError, Restore, Store, StoreOptions, check, codec,
+    medium::Disk, schema, tables,
 };
 
 /// A decision with a row and an audit entry.
@@ -44,7 +44,7 @@ fn entry(number: u64) -> AuditEntry {
 fn the_file_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let (store, _) = Store::open(&path, Options::default()).unwrap();
+    let (store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     drop(store);
     assert_eq!(
         fs::read_dir(dir.path()).unwrap().count(),
@@ -69,7 +69,7 @@ fn revisions_of_an_earlier_run_are_too_old_even_if_the_clock_stood_still() {
     let mut seen = 0;
     for run in 0..3 {
         let (mut store, Loaded { mut ledger, .. }) =
-            Store::open(&path, Options::default()).unwrap();
+            Store::open(&path, StoreOptions::default()).unwrap();
         assert!(ledger.changes_since(seen).is_err(), "run {run}");
         for number in 0..40 {
             let record = ClusterRecord {
@@ -97,9 +97,9 @@ fn revisions_of_an_earlier_run_are_too_old_even_if_the_clock_stood_still() {
 fn a_second_opener_gets_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let (store, _) = Store::open(&path, Options::default()).unwrap();
+    let (store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     for error in [
-        Store::open(&path, Options::default()).map(drop),
+        Store::open(&path, StoreOptions::default()).map(drop),
         check(&path).map(drop),
     ] {
         let error = error.unwrap_err();
@@ -111,14 +111,14 @@ fn a_second_opener_gets_one_clear_line() {
         );
     }
     drop(store);
-    Store::open(&path, Options::default()).unwrap();
+    Store::open(&path, StoreOptions::default()).unwrap();
 }
 
 #[test]
 fn a_newer_file_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    drop(Store::open(&path, Options::default()).unwrap());
+    drop(Store::open(&path, StoreOptions::default()).unwrap());
     let newer = schema::known() + 1;
     let database = redb::Database::open(&path).unwrap();
     let txn = database.begin_write().unwrap();
@@ -129,7 +129,7 @@ fn a_newer_file_is_refused_and_left_alone() {
     txn.commit().unwrap();
     drop(database);
     for result in [
-        Store::open(&path, Options::default()).map(drop),
+        Store::open(&path, StoreOptions::default()).map(drop),
         check(&path).map(drop),
     ] {
         let error = result.unwrap_err();
@@ -150,7 +150,7 @@ fn what_is_no_store_is_refused() {
         "this is a letter to a friend, not a database of any kind",
     )
     .unwrap();
-    assert!(Store::open(&path, Options::default()).is_err());
+    assert!(Store::open(&path, StoreOptions::default()).is_err());
     assert!(check(&path).is_err());
     assert!(check(&dir.path().join("missing")).is_err());
     assert!(!dir.path().join("missing").exists());
@@ -160,10 +160,10 @@ fn what_is_no_store_is_refused() {
 fn the_audit_log_keeps_to_its_limit_without_gaps() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let options = Options {
+    let options = StoreOptions {
         audit_limit: 500,
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open(&path, options.clone()).unwrap();
     let mut number = 0;
@@ -205,7 +205,7 @@ fn the_audit_log_keeps_to_its_limit_without_gaps() {
     // A lowered limit is reached by and by.
     let (mut store, _) = Store::open(
         &path,
-        Options {
+        StoreOptions {
             audit_limit: 100,
             ..options.clone()
         },
@@ -223,7 +223,7 @@ fn the_audit_log_keeps_to_its_limit_without_gaps() {
 fn a_backup_is_a_store_of_its_own_and_replaces_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("fipd.redb"), dir.path().join("copy.redb"));
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     for number in 1..=30 {
         store.commit(&[decision(number)]);
     }
@@ -254,7 +254,7 @@ fn a_backup_is_a_store_of_its_own_and_replaces_nothing() {
 
     let restored = dir.path().join("restored.redb");
     restore(&copy, &restored);
-    let (store, loaded) = Store::open(&restored, Options::default()).unwrap();
+    let (store, loaded) = Store::open(&restored, StoreOptions::default()).unwrap();
     assert_eq!(loaded.ledger.accounts().count(), 30);
     assert_eq!(store.reader().stats().audit_next, 32, "and the restore");
 }
@@ -276,7 +276,7 @@ pub(super) fn restore(backup: &Path, store: &Path) {
 fn the_check_finds_what_was_tampered_with_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     store.commit(&[decision(1), decision(2)]);
     drop(store);
     assert!(check(&path).unwrap().is_empty());
@@ -330,7 +330,7 @@ fn the_check_finds_what_was_tampered_with_and_changes_nothing() {
         "the check wrote to the file"
     );
     assert!(matches!(
-        Store::open(&path, Options::default()),
+        Store::open(&path, StoreOptions::default()),
         Err(OpenError::Damaged { .. })
     ));
 }
@@ -339,7 +339,7 @@ fn the_check_finds_what_was_tampered_with_and_changes_nothing() {
 fn a_flipped_bit_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     store.commit(&(0..200).map(decision).collect::<Vec<_>>());
     drop(store);
     let mut bytes = fs::read(&path).unwrap();
@@ -355,7 +355,8 @@ fn a_flipped_bit_is_found() {
 #[test]
 fn a_store_that_serves_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut store, _) = Store::open(&dir.path().join("fipd.redb"), Options::default()).unwrap();
+    let (mut store, _) =
+        Store::open(&dir.path().join("fipd.redb"), StoreOptions::default()).unwrap();
     store.commit(&[decision(1)]);
     let stats = store.reader().stats();
     assert_eq!(
@@ -368,9 +369,9 @@ fn a_store_that_serves_says_so() {
 fn a_file_that_is_mostly_air_is_compacted_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let options = Options {
+    let options = StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open(&path, options.clone()).unwrap();
     let account = |number: u32, size: usize| Account {
@@ -440,9 +441,9 @@ fn what_a_start_left_half_made_is_swept() {
     file("fipd.redb.new-1");
     file("other.new-1");
     fs::write(dir.path().join("fipd.redb.new-2"), "in the making").unwrap();
-    let options = Options {
+    let options = StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     drop(Store::open(&path, options.clone()).unwrap());
     let names = fs::read_dir(dir.path()).unwrap();

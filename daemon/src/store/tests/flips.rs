@@ -13,7 +13,7 @@ use super::{
     rounds,
     upgrade::{everything, lease_of},
 };
-use crate::store::{Options, Store, check, inspect::inspect};
+use crate::store::{Store, StoreOptions, check, inspect::inspect};
 
 /// What of the first page redb uses.
 const HEADER: usize = 320;
@@ -77,9 +77,9 @@ fn decision(ops: Vec<Op>) -> Decision {
 /// A store that was killed, and the same after it was closed.
 fn images() -> [Image; 2] {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, mut loaded) = Store::open(&dir.path().join(STORE), options.clone()).unwrap();
     let mut batches = vec![everything()];
@@ -127,9 +127,9 @@ fn a_flipped_bit_is_refused_or_harmless() {
         );
         match Store::open(
             &path,
-            Options {
+            StoreOptions {
                 ballast: 0,
-                ..Options::default()
+                ..StoreOptions::default()
             },
         ) {
             Err(error) => {
@@ -179,7 +179,7 @@ fn a_clean_start_reads_every_page() {
     let mut bytes = bytes.clone();
     bytes[at] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let error = Store::open(&path, Options::default())
+    let error = Store::open(&path, StoreOptions::default())
         .map(drop)
         .unwrap_err()
         .to_string();
@@ -208,7 +208,7 @@ fn a_damaged_commit_that_was_answered_is_refused() {
         .unwrap();
     bytes[at] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let error = Store::open(&path, Options::default())
+    let error = Store::open(&path, StoreOptions::default())
         .map(drop)
         .unwrap_err()
         .to_string();
@@ -223,7 +223,7 @@ fn a_damaged_commit_that_was_answered_is_refused() {
     );
     // Without the record it is a store whose last commit was torn: it starts, and holds.
     fs::remove_file(dir.path().join("fipd.redb.high-water")).unwrap();
-    let (_, loaded) = Store::open(&path, Options::default()).unwrap();
+    let (_, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
     assert!(
         loaded
             .ledger
@@ -236,21 +236,21 @@ fn a_damaged_commit_that_was_answered_is_refused() {
 fn a_panic_over_a_damaged_file_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(STORE);
-    drop(Store::open(&path, Options::default()).unwrap());
+    drop(Store::open(&path, StoreOptions::default()).unwrap());
     let error = inspect::<()>(&path, |_| panic!("as redb does")).unwrap_err();
     let line = error.to_string();
     assert!(
         line.contains("restore a backup") && !line.contains('\n'),
         "{line}"
     );
-    Store::open(&path, Options::default()).unwrap();
+    Store::open(&path, StoreOptions::default()).unwrap();
 }
 
 #[test]
 fn pages_are_checked_while_the_store_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(STORE);
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     let leases = (10..200).map(|last| lease_of([10, 60, 0, last]));
     let mut ops = everything();
     ops.extend(leases);

@@ -14,7 +14,7 @@ use nix::{
 use redb::{Builder, Database, DatabaseError};
 
 use super::{file::decision, rounds};
-use crate::store::{Condition, Medium, OpenError, Options, Store, check, medium::Disk};
+use crate::store::{Condition, Medium, OpenError, Store, StoreOptions, check, medium::Disk};
 
 const NONE: Option<&str> = None;
 
@@ -57,10 +57,10 @@ fn fill(dir: &Path, left: u64) -> PathBuf {
 fn a_full_disk_refuses_decisions_before_redb_notices() {
     on_small_disk("24m", |dir| {
         let path = dir.join("fipd.redb");
-        let options = Options {
+        let options = StoreOptions {
             reserve: 1 << 20,
             ballast: 1 << 20,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         let (mut store, _) = Store::open(&path, options.clone()).unwrap();
         assert_eq!(store.commit(&[decision(1)]), [Outcome::Committed]);
@@ -100,10 +100,10 @@ fn a_full_disk_refuses_decisions_before_redb_notices() {
 #[test]
 fn many_rows_need_no_page_each() {
     on_small_disk("24m", |dir| {
-        let options = Options {
+        let options = StoreOptions {
             reserve: 1 << 20,
             ballast: 1 << 20,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         let (mut store, _) = Store::open(&dir.join("fipd.redb"), options.clone()).unwrap();
         let mut many = decision(1);
@@ -154,9 +154,9 @@ fn running_out_of_room_inside_a_commit_is_survived_on_the_ballast() {
 fn runs_out_of_room(left: u64) {
     on_small_disk("32m", |dir| {
         let path = dir.join("fipd.redb");
-        let options = Options {
+        let options = StoreOptions {
             ballast: 4 << 20,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         let disk = Disk::new(&path, options.ballast);
         disk.keep_ballast();
@@ -198,7 +198,7 @@ fn runs_out_of_room(left: u64) {
                 .collect::<Vec<_>>(),
             [""; 0]
         );
-        let (_, loaded) = Store::open(&path, Options::default()).unwrap();
+        let (_, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
         assert_eq!(loaded.ledger.accounts().count() as u64, committed + 1);
     });
 }
@@ -208,10 +208,10 @@ fn a_full_disk_is_opened_on_the_room_of_the_ballast() {
     on_small_disk("32m", |dir| {
         let path = dir.join("fipd.redb");
         let ballast = dir.join("fipd.redb.ballast");
-        let options = Options {
+        let options = StoreOptions {
             reserve: 64 << 10,
             ballast: 4 << 20,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         Disk::new(&path, options.ballast).keep_ballast();
         let filler = fill(dir, 0);
@@ -235,7 +235,7 @@ fn a_full_disk_is_opened_on_the_room_of_the_ballast() {
 fn without_ballast_a_full_disk_is_called_so() {
     on_small_disk("24m", |dir| {
         fill(dir, 0);
-        let error = Store::open(&dir.join("fipd.redb"), Options::default()).unwrap_err();
+        let error = Store::open(&dir.join("fipd.redb"), StoreOptions::default()).unwrap_err();
         let left = fs::read_dir(dir).unwrap().count();
         assert_eq!(left, 1, "only what filled the disk");
         assert!(

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::file::decision;
 use crate::store::{
-    Claim, ClaimError, Condition, HostId, Loaded, Options, Store, StoreReader, check,
+    ClaimError, ClaimStore, Condition, HostId, Loaded, Store, StoreOptions, StoreReader, check,
 };
 
 struct Place(TempDir);
@@ -26,7 +26,7 @@ impl Place {
     }
 
     fn claim(&self, host: Option<HostId>) -> Result<fipd_core::Epoch, ClaimError> {
-        Claim {
+        ClaimStore {
             store: &self.store(),
             options: options(host),
             reason: "the old host is scrap".into(),
@@ -40,11 +40,11 @@ impl Place {
     }
 }
 
-fn options(host: Option<HostId>) -> Options {
-    Options {
+fn options(host: Option<HostId>) -> StoreOptions {
+    StoreOptions {
         ballast: 0,
         host,
-        ..Options::default()
+        ..StoreOptions::default()
     }
 }
 

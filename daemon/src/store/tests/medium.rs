@@ -198,7 +198,7 @@ fn fresh() -> Vec<u8> {
     drop(
         crate::store::Store::open_medium(
             Arc::new(medium.clone()),
-            crate::store::Options::default(),
+            crate::store::StoreOptions::default(),
         )
         .unwrap(),
     );

@@ -9,7 +9,7 @@ use fipd_core::{
 
 use super::file::decision;
 use crate::store::{
-    AuditFilter, ClockWasReset, HistoryAsk, Loaded, Options, ResetClock, Store, check,
+    AuditFilter, ClockWasReset, HistoryAsk, Loaded, ResetClock, Store, StoreOptions, check,
 };
 
 const MINUTE: u64 = 60_000;
@@ -33,14 +33,14 @@ impl Place {
     }
 
     fn open(&self) -> (Store, Loaded) {
-        Store::open(&self.0.path().join("fipd.redb"), Options::default()).unwrap()
+        Store::open(&self.0.path().join("fipd.redb"), StoreOptions::default()).unwrap()
     }
 
     fn reset(&self) -> ClockWasReset {
         let store = self.0.path().join("fipd.redb");
         let reset = ResetClock {
             store: &store,
-            options: Options::default(),
+            options: StoreOptions::default(),
             reason: "why".into(),
             actor: "offline:0".into(),
             reading: READING,

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use super::file::decision;
 use crate::store::{
-    Loaded, Options, Restore, Restored, Store, check, error::RestoreError, schema, seal, tables,
+    Loaded, Restore, Restored, Store, StoreOptions, check, error::RestoreError, schema, seal,
+    tables,
 };
 
 const NOW: Timestamp = Timestamp(1_767_225_600_000);
@@ -27,7 +28,7 @@ impl Place {
     }
 
     fn open(&self) -> (Store, Loaded) {
-        Store::open(&self.path("fipd.redb"), Options::default()).unwrap()
+        Store::open(&self.path("fipd.redb"), StoreOptions::default()).unwrap()
     }
 
     fn restore(&self, backup: &str, now: Timestamp) -> Result<Restored, RestoreError> {
@@ -150,7 +151,7 @@ fn what_the_backup_holds_is_there_and_a_new_epoch_has_begun() {
             "fipd.redb.high-water"
         ]
     );
-    let (_, before) = Store::open(&kept, Options::default()).unwrap();
+    let (_, before) = Store::open(&kept, StoreOptions::default()).unwrap();
     assert_eq!(accounts(&before), 5);
 }
 

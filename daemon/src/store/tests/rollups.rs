@@ -9,7 +9,7 @@ use fipd_core::{
 
 use super::medium::Faulty;
 use crate::store::{
-    HistoryAsk, Options, Restore, Store, StoreReader, check,
+    HistoryAsk, Restore, Store, StoreOptions, StoreReader, check,
     codec::{decode_rollup, encode_rollup},
     envelope::{RowFormat, StoredRow},
     tables::rollup_key,
@@ -62,7 +62,7 @@ fn history(reader: &StoreReader, pool: PoolId) -> Vec<Rollup> {
 }
 
 fn opened(medium: Faulty) -> (Store, crate::store::Loaded) {
-    Store::open_medium(Arc::new(medium), Options::default()).unwrap()
+    Store::open_medium(Arc::new(medium), StoreOptions::default()).unwrap()
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn a_cut_between_or_in_roll_ups_leaves_whole_rows() {
 
 #[test]
 fn old_hours_are_thinned_to_days_and_old_days_go() {
-    let options = Options {
+    let options = StoreOptions {
         history: Retention {
             hourly: 10,
             daily: 40,
         },
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open_medium(Arc::new(Faulty::default()), options).unwrap();
     put(&mut store, vec![pool(POOL), pool(PoolId(2))]);
@@ -129,9 +129,9 @@ fn old_hours_are_thinned_to_days_and_old_days_go() {
 #[test]
 fn a_shorter_retention_thins_what_is_there_already() {
     let medium = Faulty::default();
-    let with = |hourly| Options {
+    let with = |hourly| StoreOptions {
         history: Retention { hourly, daily: 400 },
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let open = |medium: Faulty, hourly| Store::open_medium(Arc::new(medium), with(hourly)).unwrap();
     let (mut store, _) = open(medium.clone(), 300);
@@ -160,12 +160,12 @@ fn a_shorter_retention_thins_what_is_there_already() {
 
 #[test]
 fn thinning_comes_to_the_oldest_hours_behind_many_days() {
-    let options = Options {
+    let options = StoreOptions {
         history: Retention {
             hourly: 10,
             daily: 400,
         },
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open_medium(Arc::new(Faulty::default()), options).unwrap();
     put(&mut store, vec![pool(POOL)]);
@@ -247,7 +247,7 @@ fn a_start_reads_what_a_forecast_looks_at() {
 fn a_backup_and_a_restore_keep_the_history() {
     let dir = tempfile::tempdir().unwrap();
     let (file, copy) = (dir.path().join("a.redb"), dir.path().join("copy.redb"));
-    let (mut store, _) = Store::open(&file, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&file, StoreOptions::default()).unwrap();
     put(&mut store, vec![pool(POOL)]);
     put(
         &mut store,
@@ -266,7 +266,7 @@ fn a_backup_and_a_restore_keep_the_history() {
         host: None,
     };
     restore.run().unwrap();
-    let (store, loaded) = Store::open(&file, Options::default()).unwrap();
+    let (store, loaded) = Store::open(&file, StoreOptions::default()).unwrap();
     assert_eq!(history(&store.reader(), POOL), before);
     assert_eq!(loaded.last_time, Hour(49).end());
 }
@@ -275,7 +275,7 @@ fn a_backup_and_a_restore_keep_the_history() {
 fn a_row_of_no_pool_is_a_problem() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.redb");
-    let (mut store, _) = Store::open(&file, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&file, StoreOptions::default()).unwrap();
     put(&mut store, vec![Op::PutRollup(row(PoolId(9), 4))]);
     drop(store);
     let problems: Vec<_> = check(&file)

@@ -20,7 +20,7 @@ use redb::{Database, Key, ReadableDatabase as _, TableDefinition, TableHandle as
 
 use super::medium::Faulty;
 use crate::store::{
-    Medium as _, OpenError, Options, Restore, Store, batch, builder, check, codec,
+    Medium as _, OpenError, Restore, Store, StoreOptions, batch, builder, check, codec,
     envelope::{RowDraft, RowFormat, StoredRow, Tags},
     open, rewrite,
     tables::{self, ACCOUNTS, LEASES, META, SCHEMA, SEAL, Visit, existing, lease_key},
@@ -361,7 +361,7 @@ fn a_store_of_schema_1_opens_with_every_row_of_every_version() {
     let dir = tempfile::tempdir().unwrap();
     let path = copied(dir.path());
     assert_eq!(problems(&path), [""; 0]);
-    let (store, loaded) = Store::open(&path, Options::default()).unwrap();
+    let (store, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
     let rows: Vec<_> = loaded.ledger.dump().collect();
     for op in everything() {
         assert!(rows.contains(&op), "{op:?} is not among {rows:#?}");
@@ -421,7 +421,7 @@ fn a_store_of_schema_1_is_rewritten_while_it_serves() {
     let dir = tempfile::tempdir().unwrap();
     let path = copied(dir.path());
     assert_eq!(rows_of(&path), [1, 2, 3, 4, 5].into());
-    let (mut store, loaded) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
     let rows: Vec<_> = loaded.ledger.dump().collect();
     let later = Decision {
         ops: people(),
@@ -440,7 +440,7 @@ fn a_store_of_schema_1_is_rewritten_while_it_serves() {
     drop(store);
     assert_eq!(rows_of(&path), [6].into());
     assert_eq!(problems(&path), [""; 0]);
-    let (mut store, loaded) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, loaded) = Store::open(&path, StoreOptions::default()).unwrap();
     assert_eq!(loaded.ledger.dump().collect::<Vec<_>>(), rows);
     assert_eq!(store.upkeep(Instant::now()), None, "it is finished");
 }
@@ -449,7 +449,7 @@ fn a_store_of_schema_1_is_rewritten_while_it_serves() {
 fn a_new_store_has_nothing_to_rewrite() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fipd.redb");
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     assert_eq!(store.upkeep(Instant::now()), None);
     drop(store);
     assert_eq!(rows_of(&path), [6].into());
@@ -460,9 +460,9 @@ fn a_new_store_has_nothing_to_rewrite() {
 fn an_older_store_is_backed_up_as_its_own_fipd_reads_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = copied(dir.path());
-    drop(Store::open(&path, Options::default()).unwrap());
+    drop(Store::open(&path, StoreOptions::default()).unwrap());
     // One start, one backup.
-    drop(Store::open(&path, Options::default()).unwrap());
+    drop(Store::open(&path, StoreOptions::default()).unwrap());
     let copies: Vec<_> = fs::read_dir(dir.path().join("backups")).unwrap().collect();
     assert_eq!(copies.len(), 1, "{copies:?}");
     let copy = copies[0].as_ref().unwrap().path();
@@ -487,7 +487,7 @@ fn an_older_store_is_backed_up_as_its_own_fipd_reads_it() {
     }
     .run()
     .unwrap();
-    let (mut store, loaded) = Store::open(&restored, Options::default()).unwrap();
+    let (mut store, loaded) = Store::open(&restored, StoreOptions::default()).unwrap();
     keep_up(&mut store);
     let rows: Vec<_> = loaded.ledger.dump().collect();
     for op in leases()
@@ -504,7 +504,7 @@ fn without_a_backup_an_older_store_stays_as_it_is() {
     let path = copied(dir.path());
     fs::write(dir.path().join("backups"), "no directory").unwrap();
     let before = fs::read(&path).unwrap();
-    let error = Store::open(&path, Options::default()).unwrap_err();
+    let error = Store::open(&path, StoreOptions::default()).unwrap_err();
     assert!(
         matches!(error, OpenError::NoBackup { found: 1, .. }),
         "{error}"
@@ -521,7 +521,7 @@ fn without_a_backup_an_older_store_stays_as_it_is() {
 #[test]
 fn a_rewrite_that_is_cut_at_any_point_goes_on() {
     let medium = Faulty::of(fs::read(fixture()).unwrap());
-    let history = Options::default().history;
+    let history = StoreOptions::default().history;
     let open::Opened {
         database,
         loaded,
@@ -570,7 +570,7 @@ fn once_rewritten_an_older_row_is_damage() {
         let row = txn.open_table(ACCOUNTS).unwrap().get("ann").unwrap();
         row.unwrap().value().to_vec()
     };
-    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
     keep_up(&mut store);
     drop(store);
     let database = Database::open(&path).unwrap();
@@ -580,7 +580,7 @@ fn once_rewritten_an_older_row_is_damage() {
     drop(table);
     txn.commit().unwrap();
     drop(database);
-    let error = Store::open(&path, Options::default())
+    let error = Store::open(&path, StoreOptions::default())
         .unwrap_err()
         .to_string();
     assert!(
@@ -594,7 +594,7 @@ fn once_rewritten_an_older_row_is_damage() {
 #[test]
 fn fields_of_a_later_fipd_are_kept() {
     let medium = Faulty::default();
-    let open = || Store::open_medium(Arc::new(medium.clone()), Options::default()).unwrap();
+    let open = || Store::open_medium(Arc::new(medium.clone()), StoreOptions::default()).unwrap();
     let (mut store, _) = open();
     let decision = |ops| Decision {
         ops,
@@ -665,9 +665,9 @@ pub(super) fn checked(table: &str, key: &[u8], body: &[u8]) -> Vec<u8> {
 #[ignore = "writes into the source tree"]
 fn write_the_full_fixture() {
     fs::remove_file(fixture()).ok();
-    let options = Options {
+    let options = StoreOptions {
         ballast: 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open(&fixture(), options).unwrap();
     let decision = Decision {

@@ -6,13 +6,13 @@ use fipd_core::Timestamp;
 use fipd_web_ui::{Warning, count, links};
 
 use super::link;
-use crate::{api::ui::views, reload::Standing, webhooks::HookView};
+use crate::{api::ui::views, reload::ReloadStatus, webhooks::HookView};
 
 /// A certificate that ends sooner.
 pub(super) const CERTIFICATE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What keeps the daemon from being as the configuration says.
-pub(super) fn configuration(standing: &Standing) -> Vec<Warning> {
+pub(super) fn configuration(standing: &ReloadStatus) -> Vec<Warning> {
     let failed = standing.failed.as_ref().map(|error| Warning {
         urgent: true,
         what: format!("The configuration file was changed and cannot be used: {error}"),

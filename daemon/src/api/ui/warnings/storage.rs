@@ -9,7 +9,7 @@ use crate::{
         health::time_sentence,
         ui::{dashboard::size, views},
     },
-    backups::{Schedule, Standing},
+    backups::{BackupStatus, Schedule},
     ipam::Ipam,
     store::Condition,
 };
@@ -99,7 +99,11 @@ pub(super) fn restore_hold(ledger: &Ledger) -> Option<Warning> {
     })
 }
 
-pub(super) fn copies(schedule: &Schedule, standing: &Standing, now: Timestamp) -> Option<Warning> {
+pub(super) fn copies(
+    schedule: &Schedule,
+    standing: &BackupStatus,
+    now: Timestamp,
+) -> Option<Warning> {
     let open = || link(links::BACKUP, "Open the backups");
     if let Some((at, error)) = &standing.failure {
         return Some(Warning {

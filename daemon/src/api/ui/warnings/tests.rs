@@ -12,10 +12,10 @@ use super::{
     *,
 };
 use crate::{
-    backups::{Schedule, Standing},
+    backups::{BackupStatus, Schedule},
     clusters::DiscoveryView,
     guests::{GuestBoard, News, Phase, Says},
-    reload::Standing as Reloading,
+    reload::ReloadStatus,
     rules::{EngineState, View},
 };
 
@@ -136,8 +136,8 @@ fn of_many_the_first_are_told_and_how_many_more_there_are() {
 
 #[test]
 fn a_configuration_that_is_not_in_force_is_told() {
-    assert_eq!(configuration(&Reloading::default()), []);
-    let standing = Reloading {
+    assert_eq!(configuration(&ReloadStatus::default()), []);
+    let standing = ReloadStatus {
         failed: Some("line 3".into()),
         needs_restart: vec!["helm", "host"],
     };
@@ -163,7 +163,7 @@ fn a_copy_is_too_old_after_two_that_did_not_come() {
     };
     let day = Duration::from_secs(24 * 3600);
     let millis = 24 * 3_600_000;
-    let standing = |last: Option<u64>| Standing {
+    let standing = |last: Option<u64>| BackupStatus {
         last: last.map(Timestamp),
         failure: None,
     };
@@ -173,7 +173,7 @@ fn a_copy_is_too_old_after_two_that_did_not_come() {
     assert!(!told(Some(day), Some(8 * millis)));
     assert!(told(Some(day), Some(8 * millis - 1)));
     assert!(!told(None, Some(1)), "nobody wants any");
-    let failed = Standing {
+    let failed = BackupStatus {
         last: Some(now),
         failure: Some((now, "no room".to_owned())),
     };

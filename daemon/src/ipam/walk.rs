@@ -1,0 +1,56 @@
+//! Reading all rows of a kind, in steps: the writer has its turn between two of them.
+
+use std::sync::Arc;
+
+use fipd_core::{ClusterRecord, Ledger, Network, Pool};
+
+use super::Ipam;
+
+impl Ipam {
+    /// Calls `each` for all pools, by id. A pool that is made meanwhile may be missed.
+    pub fn for_each_pool(&self, mut each: impl FnMut(&Ledger, &Arc<Pool>)) {
+        self.in_steps(|ledger, after| {
+            let mut last = None;
+            for pool in ledger.pools_after(after).take(Ledger::SCAN) {
+                each(ledger, pool);
+                last = Some(pool.id);
+            }
+            last
+        });
+    }
+
+    /// The same for clusters.
+    pub fn for_each_cluster(&self, mut each: impl FnMut(&Ledger, &ClusterRecord)) {
+        self.in_steps(|ledger, after: Option<fipd_core::ClusterId>| {
+            let mut last = None;
+            for record in ledger.clusters_after(after.as_ref()).take(Ledger::SCAN) {
+                each(ledger, record);
+                last = Some(&record.id);
+            }
+            last.cloned()
+        });
+    }
+
+    /// The same for networks.
+    pub fn for_each_network(&self, mut each: impl FnMut(&Ledger, &Network)) {
+        self.in_steps(|ledger, after| {
+            let mut last = None;
+            for network in ledger.networks_after(after).take(Ledger::SCAN) {
+                each(ledger, network);
+                last = Some(network.id);
+            }
+            last
+        });
+    }
+
+    /// Reads step by step; `step` gets the key that it answered last, and `None` from it is the end.
+    fn in_steps<K>(&self, mut step: impl FnMut(&Ledger, Option<K>) -> Option<K>) {
+        let mut after = None;
+        loop {
+            after = self.read(|ledger| step(ledger, after.take()));
+            if after.is_none() {
+                return;
+            }
+        }
+    }
+}
