@@ -306,7 +306,7 @@ async fn start_clusters(
     stop: &CancellationToken,
 ) -> Result<(Clusters, tokio::task::JoinHandle<()>), ClustersError> {
     let keeps = settings.config.role == HostRole::Standalone && !settings.overrides.reading_only;
-    let options = clusters::Options {
+    let options = clusters::ClustersOptions {
         config: settings.config.clone(),
         trust: clusters::Trust {
             home: settings.data_dir.join("programs"),

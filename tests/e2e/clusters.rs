@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fipd::clusters::{
-    ClusterSession, ClusterState, ClusterView, Clusters, Options, SystemRunner, Trust,
+    ClusterSession, ClusterState, ClusterView, Clusters, ClustersOptions, SystemRunner, Trust,
     absence::Presence,
     adoption::{self, Inventory, Sighting},
 };
@@ -137,7 +137,7 @@ impl Bed {
         let cancel = CancellationToken::new();
         let path = dir.path().join("fipd.toml");
         let config = Config::load(&path).unwrap();
-        let options = Options {
+        let options = ClustersOptions {
             config,
             trust: Trust::default(),
             data_dir: None,

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fipd::clusters::{Clusters, Options, Trust};
+use fipd::clusters::{Clusters, ClustersOptions, Trust};
 use fipd::config::Config;
 use fipd::guests::GuestBoard;
 use fipd::ipam::Ipam;
@@ -103,10 +103,10 @@ impl Host {
         if decides.is_none() {
             runner = runner.only_node();
         }
-        let options = Options {
+        let options = ClustersOptions {
             config,
             trust: Trust::default(),
-            ..Options::default()
+            ..ClustersOptions::default()
         };
         let cancel = CancellationToken::new();
         let started = Clusters::start(options, ipam, Arc::new(runner), cancel.clone());

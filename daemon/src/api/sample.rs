@@ -77,9 +77,9 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         let stop = CancellationToken::new();
-        let options = clusters::Options {
+        let options = clusters::ClustersOptions {
             data_dir: Some(dir.path().to_owned()),
-            ..clusters::Options::default()
+            ..clusters::ClustersOptions::default()
         };
         let (clusters, _registry) =
             Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())

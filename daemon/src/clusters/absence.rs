@@ -28,7 +28,7 @@ pub enum Presence {
 
 /// What may be done now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AbsenceVerdict {
     /// Owners in order; with who confirmed it where it needed that.
     pub release: Vec<(Identity, Option<Actor>)>,
     pub held_back: Option<Withheld>,
@@ -146,7 +146,7 @@ impl Absences {
         total: usize,
         spent: Option<usize>,
         vouched: impl Fn(&Identity) -> bool,
-    ) -> Verdict {
+    ) -> AbsenceVerdict {
         let limit = spent.map_or(0, |spent| AT_LEAST.max(total.saturating_add(spent) / SHARE));
         let spent = spent.unwrap_or(0);
         let mut release = Vec::new();
@@ -173,7 +173,7 @@ impl Absences {
             limit,
         });
         release.sort();
-        Verdict { release, held_back }
+        AbsenceVerdict { release, held_back }
     }
 
     /// Everything of `identity` was released.

@@ -7,7 +7,7 @@ use fipd_core::{Action, Actor, System, Text};
 use super::{ClustersError, kubeconfig, registry::Registry};
 use crate::clusters::{
     converge::Standings,
-    registrations::{Added, Kept},
+    registrations::{Added, Registrations},
 };
 use crate::config::checked_cluster_name;
 
@@ -137,7 +137,7 @@ impl Registry {
     pub(super) async fn note_and_keep(
         &mut self,
         what: String,
-        kept: Kept,
+        kept: Registrations,
         actor: Actor,
     ) -> Result<(), ClustersError> {
         if self.data_dir.is_none() {
@@ -154,7 +154,7 @@ impl Registry {
         done
     }
 
-    async fn keep(&mut self, kept: Kept) -> Result<(), ClustersError> {
+    async fn keep(&mut self, kept: Registrations) -> Result<(), ClustersError> {
         let Some(data_dir) = self.data_dir.clone() else {
             return Err(ClustersError::NoPlace);
         };
@@ -174,7 +174,7 @@ impl Registry {
     }
 
     /// Every name of the cluster that goes by this one.
-    fn names_of(&self, name: &Text) -> BTreeSet<Text> {
+    pub(super) fn names_of(&self, name: &Text) -> BTreeSet<Text> {
         let recorded = self.ipam.read(|ledger| {
             let record = ledger.cluster_by_name(name);
             record.map(|record| record.names.clone())

@@ -13,7 +13,7 @@ use kube::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    credentials::{CredentialError, Credentials, Source},
+    credentials::{CredentialError, CredentialSource, Credentials},
     kubeconfig,
     memory::Memory,
     transport,
@@ -51,7 +51,7 @@ pub(super) async fn client(
     let agent = http::HeaderValue::from_static(concat!("fipd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((http::header::USER_AGENT, agent));
     take_in_certificate(&mut config.auth_info).await?;
-    let source = Source::take(&mut config.auth_info, home).map_err(failed)?;
+    let source = CredentialSource::take(&mut config.auth_info, home).map_err(failed)?;
     let credentials = Credentials::start(source).await.map_err(failed)?;
     transport::client(config, credentials, memory).map_err(|err| ConnectError::Api(unusable(&err)))
 }

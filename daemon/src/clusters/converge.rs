@@ -13,16 +13,16 @@ use fipd_core::{
 use super::{
     ClustersError, connect,
     identity::Verdict,
-    registry::{Registry, Site},
+    registry::{ManagedSite, Registry},
     sites::SiteSpec,
 };
-use crate::clusters::identity_conflicts::{self, Claim, Doubt, Lead, Standing};
+use crate::clusters::identity_conflicts::{self, Lead, SiteClaim, SiteDoubt, SiteStanding};
 use crate::{
     config::{self, Awaited, SightingMode},
     ipam::IpamError,
 };
 
-pub(super) type Standings = BTreeMap<Text, Standing>;
+pub(super) type Standings = BTreeMap<Text, SiteStanding>;
 pub(super) type Leads = BTreeMap<ClusterId, Lead>;
 
 impl Registry {
@@ -81,13 +81,13 @@ impl Registry {
     }
 
     pub(super) fn standings(&self) -> (Standings, Leads) {
-        let mut sites: Vec<&Site> = self.sites.values().collect();
+        let mut sites: Vec<&ManagedSite> = self.sites.values().collect();
         sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
-        let claims: Vec<Claim> = sites.iter().map(|site| self.claim(site)).collect();
+        let claims: Vec<SiteClaim> = sites.iter().map(|site| self.claim(site)).collect();
         identity_conflicts::decide(&claims)
     }
 
-    fn claim(&self, site: &Site) -> Claim {
+    fn claim(&self, site: &ManagedSite) -> SiteClaim {
         let name = &site.spec.name;
         let (owner, rank) = self.ipam.read(|ledger| {
             let Some(record) = ledger.cluster_by_name(name) else {
@@ -105,7 +105,7 @@ impl Registry {
             };
             (Some(record.id.clone()), rank)
         });
-        let mut claim = Claim {
+        let mut claim = SiteClaim {
             site: name.clone(),
             ways: Vec::new(),
             compared: Vec::new(),
@@ -126,13 +126,15 @@ impl Registry {
                 }
                 Some((id, Verdict::Waits(why))) => {
                     claim.pending = Some(id.clone());
-                    claim.doubt.get_or_insert_with(|| Doubt::Waits(why.clone()));
+                    claim
+                        .doubt
+                        .get_or_insert_with(|| SiteDoubt::Waits(why.clone()));
                 }
                 Some((_, Verdict::Conflict(why))) => {
-                    let conflict = Doubt::Conflict(why.clone());
+                    let conflict = SiteDoubt::Conflict(why.clone());
                     claim.doubt = claim
                         .doubt
-                        .filter(|doubt| matches!(doubt, Doubt::Conflict(_)))
+                        .filter(|doubt| matches!(doubt, SiteDoubt::Conflict(_)))
                         .or(Some(conflict));
                 }
                 // Its name is another cluster's.
@@ -232,26 +234,18 @@ impl Registry {
         Ok(awaited)
     }
 
+    /// Every name of a site: as it is configured, and as its cluster was called before.
+    fn site_names(&self, spec: &SiteSpec) -> Vec<Text> {
+        let recorded = self.names_of(&spec.name).into_iter();
+        let more = recorded.filter(|name| !spec.names.contains(name));
+        spec.names.iter().cloned().chain(more).collect()
+    }
+
     fn awaited(&self, standings: &Standings) -> Vec<Awaited> {
         let joined = |name: &Text| {
             standings
                 .get(name)
                 .is_some_and(|standing| standing.joined.is_some())
-        };
-        let names = |spec: &SiteSpec| {
-            let recorded = self.ipam.read(|ledger| {
-                ledger
-                    .cluster_by_name(&spec.name)
-                    .map(|record| record.names.clone())
-            });
-            let mut names = spec.names.clone();
-            names.extend(
-                recorded
-                    .into_iter()
-                    .flatten()
-                    .filter(|name| !spec.names.contains(name)),
-            );
-            names
         };
         // Pools of a cluster that goes by two names are those of the leading one.
         let lead = |name: &Text| {
@@ -284,7 +278,7 @@ impl Registry {
             .filter(|site| !joined(&site.spec.name))
             .map(|site| config::Site {
                 name: site.spec.name.clone(),
-                names: names(&site.spec),
+                names: self.site_names(&site.spec),
                 systems: systems(
                     &site.spec.name,
                     &site.spec.systems,

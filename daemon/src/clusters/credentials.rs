@@ -31,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Where credentials come from.
-pub(super) enum Source {
+pub(super) enum CredentialSource {
     Fixed(Credential),
     File(PathBuf),
     Program(Program),
@@ -65,14 +65,14 @@ pub(crate) enum CredentialError {
 
 /// The credentials of one client.
 pub(super) struct Credentials {
-    now: watch::Receiver<Standing>,
+    now: watch::Receiver<LatestCredential>,
     refused: Arc<Notify>,
     _renewing: Option<AbortOnDropHandle<()>>,
 }
 
 /// What there is, and what failed since.
 #[derive(Clone)]
-struct Standing {
+struct LatestCredential {
     credential: Arc<Credential>,
     failure: Option<CredentialError>,
 }
@@ -105,7 +105,7 @@ impl Credential {
     }
 }
 
-impl Source {
+impl CredentialSource {
     /// Takes the credentials out of what the kubeconfig says of its user, in kube's order; client certificates stay there.
     /// `home` is that of programs.
     pub fn take(user: &mut AuthInfo, home: &std::path::Path) -> Result<Self, CredentialError> {
@@ -170,16 +170,16 @@ impl Credentials {
     ///
     /// # Errors
     /// There are none.
-    pub async fn start(source: Source) -> Result<Self, CredentialError> {
+    pub async fn start(source: CredentialSource) -> Result<Self, CredentialError> {
         let credential = Arc::new(source.read().await?);
-        let (sender, now) = watch::channel(Standing {
+        let (sender, now) = watch::channel(LatestCredential {
             credential,
             failure: None,
         });
         let refused = Arc::new(Notify::new());
         let renewing = match source {
-            Source::Fixed(_) => None,
-            Source::File(_) | Source::Program(_) => {
+            CredentialSource::Fixed(_) => None,
+            CredentialSource::File(_) | CredentialSource::Program(_) => {
                 let renewal = renew(source, sender, Arc::clone(&refused));
                 Some(AbortOnDropHandle::new(tokio::spawn(renewal)))
             }
@@ -218,7 +218,11 @@ impl Credentials {
 }
 
 /// Ends with the client, which aborts it.
-async fn renew(source: Source, sender: watch::Sender<Standing>, refused: Arc<Notify>) {
+async fn renew(
+    source: CredentialSource,
+    sender: watch::Sender<LatestCredential>,
+    refused: Arc<Notify>,
+) {
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut read = Instant::now();
     let mut failed = !sender.borrow().credential.is_good();
@@ -244,7 +248,7 @@ async fn renew(source: Source, sender: watch::Sender<Standing>, refused: Arc<Not
         sender.send_modify(|standing| match result {
             Ok(credential) => {
                 let expired = (!credential.is_good()).then_some(CredentialError::Expired);
-                *standing = Standing {
+                *standing = LatestCredential {
                     credential: Arc::new(credential),
                     failure: expired,
                 };
@@ -255,21 +259,24 @@ async fn renew(source: Source, sender: watch::Sender<Standing>, refused: Arc<Not
 }
 
 /// How long to wait before the clock is looked at: it may be set meanwhile.
-fn wait(source: &Source, credential: &Credential) -> Duration {
+fn wait(source: &CredentialSource, credential: &Credential) -> Duration {
     match (source, credential.rest()) {
-        (Source::Program(_), Some(rest)) => {
+        (CredentialSource::Program(_), Some(rest)) => {
             let before = rest.checked_sub(MARGIN).unwrap_or(rest / 2);
             before.clamp(FIRST_PAUSE, LOOK)
         }
-        (Source::Fixed(_) | Source::File(_) | Source::Program(_), _) => LOOK,
+        (
+            CredentialSource::Fixed(_) | CredentialSource::File(_) | CredentialSource::Program(_),
+            _,
+        ) => LOOK,
     }
 }
 
-fn is_due(source: &Source, credential: &Credential, read: Instant) -> bool {
+fn is_due(source: &CredentialSource, credential: &Credential, read: Instant) -> bool {
     match source {
-        Source::Fixed(_) => false,
-        Source::File(_) => true,
-        Source::Program(_) => credential.rest().is_some_and(|rest| {
+        CredentialSource::Fixed(_) => false,
+        CredentialSource::File(_) => true,
+        CredentialSource::Program(_) => credential.rest().is_some_and(|rest| {
             // One that is good for a short time only is renewed at half of it.
             rest <= MARGIN && rest <= read.elapsed().max(FIRST_PAUSE)
         }),

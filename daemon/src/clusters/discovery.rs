@@ -39,7 +39,7 @@ const SUFFIX: &str = "-kubeconfig";
 
 /// A cluster with at least one kubeconfig Secret.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundCluster {
     /// Rancher's id, or what the Secret is named after where Rancher has no such object.
     pub name: Text,
     pub names: Vec<Text>,
@@ -51,7 +51,7 @@ pub(super) struct Found {
 /// What one complete look brought.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Discovered {
-    pub found: Vec<Found>,
+    pub found: Vec<FoundCluster>,
     /// Discovered earlier, and now neither Secret nor Cluster object is there.
     pub gone: BTreeSet<ClusterId>,
 }
@@ -260,7 +260,7 @@ impl Finder<'_> {
     async fn gone(
         &self,
         clusters: &[RancherCluster],
-        found: &[Found],
+        found: &[FoundCluster],
     ) -> Result<BTreeSet<ClusterId>, CallError> {
         let known = self.session.ipam.read(|ledger| {
             let discovered = ledger.clusters().filter(|record| record.discovered);
@@ -304,7 +304,7 @@ impl Finder<'_> {
 fn not_seen(
     known: Vec<(ClusterId, Vec<Text>)>,
     clusters: &[RancherCluster],
-    found: &[Found],
+    found: &[FoundCluster],
 ) -> Vec<(ClusterId, Vec<Text>)> {
     let here: BTreeSet<&Text> = clusters
         .iter()
@@ -333,7 +333,7 @@ fn group(
     clusters: &[RancherCluster],
     mut secrets: BTreeMap<Text, Vec<(Text, Arc<str>)>>,
     match_labels: &BTreeMap<String, String>,
-) -> Vec<Found> {
+) -> Vec<FoundCluster> {
     let mut found = Vec::new();
     for cluster in clusters {
         let mut names = vec![cluster.id.clone()];
@@ -356,7 +356,7 @@ fn group(
             .all(|(key, value)| cluster.labels.get(key) == Some(value));
         if fits && !own.is_empty() {
             let (name, rancher_id) = (cluster.id.clone(), Some(cluster.id.clone()));
-            found.push(Found {
+            found.push(FoundCluster {
                 name,
                 names,
                 rancher_id,
@@ -369,7 +369,7 @@ fn group(
             secrets
                 .into_iter()
                 .filter(|(_, own)| !own.is_empty())
-                .map(|(stem, own)| Found {
+                .map(|(stem, own)| FoundCluster {
                     name: stem.clone(),
                     names: vec![stem],
                     rancher_id: None,
@@ -405,8 +405,8 @@ mod tests {
         stems.iter().map(secret).collect()
     }
 
-    fn lines(found: &[Found]) -> Vec<String> {
-        let line = |found: &Found| {
+    fn lines(found: &[FoundCluster]) -> Vec<String> {
+        let line = |found: &FoundCluster| {
             format!(
                 "{} [{}] {}",
                 found.name,

@@ -22,9 +22,8 @@ use super::{
     show,
 };
 use crate::clusters::{
-    admin::Upload,
-    identity_conflicts::Standing,
-    registrations::{Kept, Said},
+    identity_conflicts::SiteStanding,
+    registrations::{Registration, Registrations},
 };
 use crate::{
     config::{Config, NetworkChoice, NetworkRules, PoolFacts},
@@ -33,7 +32,7 @@ use crate::{
 
 /// What the registry starts with.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ClustersOptions {
     pub config: Config,
     pub trust: Trust,
     /// Where clusters are kept that admins add. `None`: they cannot.
@@ -82,31 +81,16 @@ pub enum ClustersError {
 
 /// All clusters; cheap to clone.
 #[derive(Clone)]
-pub struct Clusters(pub(super) Arc<Inner>);
+pub struct Clusters(pub(super) Arc<Registered>);
 
-pub(super) struct Inner {
+pub(super) struct Registered {
     pub(super) ipam: Ipam,
     events: Events,
     published: RwLock<Published>,
     changes: watch::Sender<u64>,
     pub(super) range_changes: watch::Sender<u64>,
     /// Names of clusters that an admin's request works on.
-    busy: Mutex<BTreeSet<Text>>,
-}
-
-/// A cluster in the hand of one request; others on it are refused until this is dropped.
-pub struct Hold {
-    inner: Arc<Inner>,
-    names: Vec<Text>,
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let mut busy = self.inner.busy.lock();
-        for name in &self.names {
-            busy.remove(name);
-        }
-    }
+    pub(super) busy: Mutex<BTreeSet<Text>>,
 }
 
 #[derive(Default)]
@@ -115,8 +99,8 @@ struct Published {
     discovery: Option<DiscoveryView>,
     sessions: BTreeMap<ClusterId, ClusterSession>,
     rules: NetworkRules,
-    said: BTreeMap<Text, Said>,
-    /// As [`Kept::held`].
+    said: BTreeMap<Text, Registration>,
+    /// As [`Registrations::held`].
     held: BTreeMap<Text, BTreeSet<System>>,
     /// As [`Clusters::managers`].
     managers: BTreeSet<Text>,
@@ -129,23 +113,23 @@ impl Clusters {
     /// # Errors
     /// When the store does not take the networks of the configuration, or what admins said of clusters cannot be read.
     pub async fn start(
-        options: Options,
+        options: ClustersOptions,
         ipam: Ipam,
         runner: Arc<dyn SystemRunner>,
         cancel: CancellationToken,
     ) -> Result<(Self, JoinHandle<()>), ClustersError> {
         let kept = match &options.data_dir {
             Some(dir) => {
-                let kept = Kept::load(dir).map_err(ClustersError::NotKept)?;
+                let kept = Registrations::load(dir).map_err(ClustersError::NotKept)?;
                 if let Err(error) = kept.save_list(dir) {
                     tracing::warn!(%error, "the list of attached clusters is not written");
                 }
                 kept
             }
-            None => Kept::default(),
+            None => Registrations::default(),
         };
         let (events, heard) = mpsc::unbounded_channel();
-        let inner = Inner {
+        let inner = Registered {
             ipam: ipam.clone(),
             events: events.clone(),
             published: RwLock::new(Published::default()),
@@ -243,90 +227,9 @@ impl Clusters {
         self.0.published.read().sessions.values().cloned().collect()
     }
 
-    /// Keeps other requests from adding, removing, leaving and attaching this cluster, under any of its names.
-    fn hold(&self, name: &str) -> Result<Hold, ClustersError> {
-        let mut names = self.view(name).map_or_else(Vec::new, |view| view.names);
-        names.push(name.into());
-        let mut busy = self.0.busy.lock();
-        if names.iter().any(|name| busy.contains(name)) {
-            return Err(ClustersError::Busy(name.into()));
-        }
-        busy.extend(names.iter().cloned());
-        let inner = Arc::clone(&self.0);
-        Ok(Hold { inner, names })
-    }
-
-    /// Takes a cluster in by its kubeconfig, now and after restarts. Whether it is one that was left, and stays so.
-    ///
-    /// # Errors
-    /// What is wrong with it; somebody else is at work on the cluster.
-    pub async fn add(&self, upload: Upload, actor: Actor) -> Result<bool, ClustersError> {
-        let _hold = self.hold(&upload.name)?;
-        self.ask(|done| Event::Add {
-            upload,
-            actor,
-            done,
-        })
-        .await
-    }
-
     /// What was said of a cluster that was added so; `None` for others.
-    pub fn said_of(&self, name: &str) -> Option<Said> {
+    pub fn said_of(&self, name: &str) -> Option<Registration> {
         self.0.published.read().said.get(name).cloned()
-    }
-
-    /// Takes a cluster out that was added so. Its leases stay. Whether something of fipd's may be there.
-    ///
-    /// # Errors
-    /// It is not one of those; somebody else is at work on it.
-    pub async fn remove(&self, name: &str, actor: Actor) -> Result<bool, ClustersError> {
-        let _hold = self.hold(name)?;
-        self.ask(|done| Event::Remove {
-            name: name.into(),
-            actor,
-            done,
-        })
-        .await
-    }
-
-    /// Switches the systems of a cluster on as they are configured, now and after restarts.
-    ///
-    /// # Errors
-    /// It is not known; somebody else is at work on it.
-    pub async fn attach(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
-        let _hold = self.hold(name)?;
-        self.switch(name, true, actor).await
-    }
-
-    /// Switches the systems of a cluster off, now and after restarts. While what this returns is held, nobody switches them on
-    /// again.
-    ///
-    /// # Errors
-    /// It is not known; somebody else is at work on it.
-    pub async fn detach(&self, name: &str, actor: Actor) -> Result<Hold, ClustersError> {
-        let hold = self.hold(name)?;
-        self.switch(name, false, actor).await?;
-        Ok(hold)
-    }
-
-    async fn switch(&self, name: &str, attached: bool, actor: Actor) -> Result<(), ClustersError> {
-        self.ask(|done| Event::Attach {
-            name: name.into(),
-            attached,
-            actor,
-            done,
-        })
-        .await
-    }
-
-    /// Notes that nothing of fipd's is in a cluster any more.
-    pub async fn left(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
-        self.ask(|done| Event::Left {
-            name: name.into(),
-            actor,
-            done,
-        })
-        .await
     }
 
     /// Systems that were on in the cluster of these names since it was last left cleanly.
@@ -339,59 +242,6 @@ impl Clusters {
     /// Ranchers whose cluster manager may have put something into others since they were last left cleanly.
     pub fn managers(&self) -> BTreeSet<Text> {
         self.0.published.read().managers.clone()
-    }
-
-    /// Frees the leases of a cluster that is no longer in use. How many.
-    pub async fn forget(&self, name: &str, actor: Actor) -> Result<usize, ClustersError> {
-        self.ask(|done| Event::Forget {
-            name: name.into(),
-            actor,
-            done,
-        })
-        .await
-    }
-
-    /// Takes an admin's word that the cluster that goes by `name` is the one that goes by `other`.
-    ///
-    /// # Errors
-    /// It does not answer, has another UID, or shows that it is another cluster.
-    pub async fn join(&self, name: &str, other: &str, actor: Actor) -> Result<(), ClustersError> {
-        self.ask(|done| Event::Join {
-            name: name.into(),
-            other: other.into(),
-            actor,
-            done,
-        })
-        .await
-    }
-
-    /// Takes an admin's word that `name` leads to a clone: it becomes a cluster of its own, and is adopted as one.
-    ///
-    /// # Errors
-    /// It does not answer, is in use, or fipd may not write its Secret there.
-    pub async fn new_identity(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
-        self.ask(|done| Event::NewIdentity {
-            name: name.into(),
-            actor,
-            done,
-        })
-        .await
-    }
-
-    /// Lets a network go without having adopted the cluster.
-    pub async fn skip_adoption(
-        &self,
-        name: &str,
-        network: &str,
-        actor: Actor,
-    ) -> Result<(), ClustersError> {
-        self.ask(|done| Event::Skip {
-            name: name.into(),
-            network: network.into(),
-            actor,
-            done,
-        })
-        .await
     }
 
     /// Lets go what is shown as held back at this moment, and nothing else, once a fresh list does not have it
@@ -445,7 +295,7 @@ impl Clusters {
         drop(self.0.events.send(Event::Touched));
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         event: impl FnOnce(oneshot::Sender<Result<T, ClustersError>>) -> Event,
     ) -> Result<T, ClustersError> {
@@ -458,7 +308,7 @@ impl Clusters {
     }
 
     /// Called by the registry after each pass.
-    pub(super) fn publish(&self, registry: &Registry, standings: &BTreeMap<Text, Standing>) {
+    pub(super) fn publish(&self, registry: &Registry, standings: &BTreeMap<Text, SiteStanding>) {
         let views = show::views(registry, standings);
         let running = registry
             .sessions

@@ -22,7 +22,9 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{ClusterSession, ClusterState, ClusterView, Clusters, Options, SystemRunner, adoption};
+use super::{
+    ClusterSession, ClusterState, ClusterView, Clusters, ClustersOptions, SystemRunner, adoption,
+};
 use crate::{config::Config, ipam::Ipam};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -163,9 +165,9 @@ async fn an_endless_answer_degrades_its_cluster_alone() {
         std::fs::write(dir.path().join(name), serve(uid, hostile).await).unwrap();
     }
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
-    let options = Options {
+    let options = ClustersOptions {
         config: configuration(dir.path()),
-        ..Options::default()
+        ..ClustersOptions::default()
     };
     let (stop, lists) = (CancellationToken::new(), Lists::default());
     let started = Clusters::start(options, ipam, Arc::new(lists.clone()), stop.clone());

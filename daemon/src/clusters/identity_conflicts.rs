@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{ClusterId, Text};
 
-use super::sites::Way;
+use super::sites::SiteWay;
 
 /// What a site claims to be.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
+pub(super) struct SiteClaim {
     pub site: Text,
     /// Its ways that have proved which cluster they lead to, and those to a cluster that its name is not; whether each answers.
-    pub ways: Vec<(Way, ClusterId, bool)>,
+    pub ways: Vec<(SiteWay, ClusterId, bool)>,
     /// Ways that are enough for systems without leases only.
-    pub compared: Vec<(Way, ClusterId, bool)>,
+    pub compared: Vec<(SiteWay, ClusterId, bool)>,
     /// The cluster that one of its ways is still to prove.
     pub pending: Option<ClusterId>,
-    pub doubt: Option<Doubt>,
+    pub doubt: Option<SiteDoubt>,
     /// Whom the site's name belongs to.
     pub owner: Option<ClusterId>,
     /// 0: it led last; else its place among the names that the owner is known by. `None`: it is new.
@@ -27,7 +27,7 @@ pub(super) struct Claim {
 
 /// What a site is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct SiteStanding {
     /// `None`: not reached yet, and its name is nobody's.
     pub id: Option<ClusterId>,
     /// (whom the name belongs to, who answers instead)
@@ -35,12 +35,12 @@ pub(super) struct Standing {
     /// The site that leads, where that is another one.
     pub joined: Option<Text>,
     /// Why one of its ways has not proved which cluster it leads to.
-    pub doubt: Option<Doubt>,
+    pub doubt: Option<SiteDoubt>,
 }
 
 /// What keeps a way from being used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
+pub(super) enum SiteDoubt {
     /// It may still prove itself.
     Waits(Text),
     /// Only an admin can tell.
@@ -52,16 +52,18 @@ pub(super) enum Doubt {
 pub(super) struct Lead {
     pub site: Text,
     /// (site, way, answers now)
-    pub ways: Vec<(Text, Way, bool)>,
+    pub ways: Vec<(Text, SiteWay, bool)>,
 }
 
 /// Decides over all claims. The name that led last leads, then the one that was known first, whatever is added later; new
 /// names come in the order of the claims.
-pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<ClusterId, Lead>) {
-    let mut standings: BTreeMap<Text, Standing> = BTreeMap::new();
+pub(super) fn decide(
+    claims: &[SiteClaim],
+) -> (BTreeMap<Text, SiteStanding>, BTreeMap<ClusterId, Lead>) {
+    let mut standings: BTreeMap<Text, SiteStanding> = BTreeMap::new();
     let mut also = Vec::new();
     let mut leads: BTreeMap<ClusterId, Lead> = BTreeMap::new();
-    let mut claims: Vec<&Claim> = claims.iter().collect();
+    let mut claims: Vec<&SiteClaim> = claims.iter().collect();
     claims.sort_by_key(|claim| claim.rank.unwrap_or(usize::MAX));
     let proven: BTreeSet<&ClusterId> = claims
         .iter()
@@ -78,17 +80,17 @@ pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<Cl
         let weak = compared
             .clone()
             .filter(|(_, id, _)| !proven.contains(id) && !pending.contains(id));
-        let ways: Vec<&(Way, ClusterId, bool)> = claim.ways.iter().chain(weak).collect();
+        let ways: Vec<&(SiteWay, ClusterId, bool)> = claim.ways.iter().chain(weak).collect();
         let first = || {
             let all = || ways.iter().copied().chain(&claim.compared);
             let up = all().find(|(_, _, up)| *up);
             up.or(all().next()).map(|(_, id, _)| id.clone())
         };
         let id = claim.owner.clone().or_else(first);
-        let mut standing = Standing {
+        let mut standing = SiteStanding {
             id: id.clone(),
             doubt: claim.doubt.clone(),
-            ..Standing::default()
+            ..SiteStanding::default()
         };
         let Some(id) = id else {
             standings.insert(claim.site.clone(), standing);
@@ -137,9 +139,9 @@ pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<Cl
 impl Lead {
     /// The way to use: one of the leading site that answers, else another that does, else the current one; the current one
     /// of several.
-    pub fn choose(&self, current: Option<&(Text, Way)>) -> Option<(Text, Way)> {
+    pub fn choose(&self, current: Option<&(Text, SiteWay)>) -> Option<(Text, SiteWay)> {
         let is_current =
-            |site: &Text, way: &Way| current.is_some_and(|(s, w)| s == site && w == way);
+            |site: &Text, way: &SiteWay| current.is_some_and(|(s, w)| s == site && w == way);
         let up = || self.ways.iter().filter(|(_, _, up)| *up);
         let best = up().min_by_key(|(site, way, _)| (*site != self.site, !is_current(site, way)));
         let kept = || {
@@ -160,16 +162,16 @@ mod tests {
         ClusterId(text.into())
     }
 
-    fn claim(site: &str, ways: &[(&str, bool)], owner: Option<&str>) -> Claim {
+    fn claim(site: &str, ways: &[(&str, bool)], owner: Option<&str>) -> SiteClaim {
         let way = |(n, (found, up)): (usize, &(&str, bool))| {
             let way = if n == 0 {
-                Way::Config
+                SiteWay::Config
             } else {
-                Way::Secret(format!("ns/{n}").into())
+                SiteWay::Secret(format!("ns/{n}").into())
             };
             (way, id(found), *up)
         };
-        Claim {
+        SiteClaim {
             site: site.into(),
             ways: ways.iter().enumerate().map(way).collect(),
             compared: Vec::new(),
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_name_that_was_known_first_leads_also_while_it_is_down() {
-        let known = |site, up, rank| Claim {
+        let known = |site, up, rank| SiteClaim {
             rank: Some(rank),
             ..claim(site, &[("X", up)], Some("X"))
         };
@@ -194,7 +196,7 @@ mod tests {
                 let (standings, leads) = decide(&[thief, victim.clone()]);
                 assert_eq!(&*leads[&id("X")].site, "victim");
                 assert_eq!(standings["athief"].joined.as_deref(), Some("victim"));
-                let first = (Text::from("victim"), Way::Config);
+                let first = (Text::from("victim"), SiteWay::Config);
                 assert_eq!(leads[&id("X")].choose(None) == Some(first), up);
             }
         }
@@ -202,13 +204,13 @@ mod tests {
 
     #[test]
     fn systems_with_leases_wait_while_only_another_names_comparison_leads_there() {
-        let waiting = Claim {
+        let waiting = SiteClaim {
             pending: Some(id("X")),
-            doubt: Some(Doubt::Waits("its Secret".into())),
+            doubt: Some(SiteDoubt::Waits("its Secret".into())),
             ..claim("a", &[], Some("X"))
         };
-        let left = Claim {
-            compared: vec![(Way::Config, id("X"), true)],
+        let left = SiteClaim {
+            compared: vec![(SiteWay::Config, id("X"), true)],
             rank: Some(1),
             ..claim("b", &[], Some("X"))
         };
@@ -223,12 +225,12 @@ mod tests {
         let (standings, leads) = decide(&[claim("a", &[("X", true)], None), claim("b", &[], None)]);
         assert_eq!(
             standings["a"],
-            Standing {
+            SiteStanding {
                 id: Some(id("X")),
-                ..Standing::default()
+                ..SiteStanding::default()
             }
         );
-        assert_eq!(standings["b"], Standing::default());
+        assert_eq!(standings["b"], SiteStanding::default());
         assert_eq!(leads.keys().collect::<Vec<_>>(), [&id("X")]);
     }
 
@@ -261,7 +263,7 @@ mod tests {
         assert_eq!(&*leads[&id("X")].site, "a");
         assert_eq!(
             leads[&id("X")].choose(None),
-            Some(("b".into(), Way::Config)),
+            Some(("b".into(), SiteWay::Config)),
             "the way that answers is used"
         );
     }
@@ -270,19 +272,22 @@ mod tests {
     fn the_way_in_use_stays_while_it_answers_and_the_leading_site_comes_first() {
         let lead = |a, b| Lead {
             site: "a".into(),
-            ways: vec![("a".into(), Way::Config, a), ("b".into(), Way::Config, b)],
+            ways: vec![
+                ("a".into(), SiteWay::Config, a),
+                ("b".into(), SiteWay::Config, b),
+            ],
         };
-        let first = Some(("a".into(), Way::Config));
-        let current = ("b".into(), Way::Config);
+        let first = Some(("a".into(), SiteWay::Config));
+        let current = ("b".into(), SiteWay::Config);
         assert_eq!(lead(true, true).choose(Some(&current)), first);
         assert_eq!(lead(true, false).choose(Some(&current)), first);
         assert_eq!(
             lead(false, true).choose(None),
-            Some(("b".into(), Way::Config))
+            Some(("b".into(), SiteWay::Config))
         );
         assert_eq!(lead(false, false).choose(Some(&current)), Some(current));
         assert_eq!(lead(false, false).choose(None), None);
-        let secret = |name: &str| Way::Secret(name.into());
+        let secret = |name: &str| SiteWay::Secret(name.into());
         let two = Lead {
             site: "a".into(),
             ways: ["x", "y"].map(|way| ("a".into(), secret(way), true)).into(),

@@ -19,7 +19,7 @@ use super::{
     files::{self, Stamps},
     identity::{
         Reached, Seen, Shown,
-        secret::{self as identity_secret, Order, Written},
+        secret::{self as identity_secret, SecretOrder, SecretWrite},
     },
     kubeconfig::{self, Allow, KubeconfigRefused, Loaded, Trust},
     memory::Memory,
@@ -37,7 +37,7 @@ const RIGHTS: Duration = Duration::from_secs(300);
 
 /// Where a kubeconfig comes from.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum LinkAccess {
     File {
         path: PathBuf,
         context: Option<String>,
@@ -53,14 +53,14 @@ pub(super) enum Access {
 /// What a link is made from; a change makes a new one.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct LinkSpec {
-    pub access: Access,
+    pub access: LinkAccess,
     pub insecure: bool,
     /// Where the Secret is that tells the cluster from its clones.
     pub namespace: Text,
 }
 
 /// What a link saw.
-pub(super) enum News {
+pub(super) enum LinkNews {
     Refused(String),
     /// No cluster answers; tried again.
     Lost(String),
@@ -88,11 +88,11 @@ pub(super) struct Link<F> {
     /// Somebody wants its files to be looked at now.
     pub look: Arc<Notify>,
     /// What to do with the Secret; the cluster is asked again after each.
-    pub orders: mpsc::UnboundedReceiver<(Order, Reached)>,
+    pub orders: mpsc::UnboundedReceiver<(SecretOrder, Reached)>,
     pub generation: u64,
 }
 
-impl<F: Fn(News) + Send + Sync> Link<F> {
+impl<F: Fn(LinkNews) + Send + Sync> Link<F> {
     /// Until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         tokio::select! {
@@ -105,13 +105,13 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let own: Vec<PathBuf> = match &self.spec.access {
-                Access::File { path, .. } => vec![path.clone()],
-                Access::InCluster | Access::Text { .. } => Vec::new(),
+                LinkAccess::File { path, .. } => vec![path.clone()],
+                LinkAccess::InCluster | LinkAccess::Text { .. } => Vec::new(),
             };
             let stamps = Stamps::look(&own).await;
             match self.load().await {
                 Err(refused) => {
-                    (self.tell)(News::Refused(refused.to_string()));
+                    (self.tell)(LinkNews::Refused(refused.to_string()));
                     self.changed(&own, &stamps, REFUSED).await;
                 }
                 Ok(loaded) => {
@@ -132,8 +132,8 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
     async fn load(&self) -> Result<Loaded, KubeconfigRefused> {
         let insecure = self.spec.insecure;
         match &self.spec.access {
-            Access::InCluster => kubeconfig::in_cluster(),
-            Access::Text { origin, text } => {
+            LinkAccess::InCluster => kubeconfig::in_cluster(),
+            LinkAccess::Text { origin, text } => {
                 kubeconfig::accept(
                     text,
                     None,
@@ -146,7 +146,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                 )
                 .await
             }
-            Access::File { path, context } => {
+            LinkAccess::File { path, context } => {
                 let (file, trust) = (path.clone(), self.trust.clone());
                 let read = move || Ok(kubeconfig::read_file(&file, &trust));
                 let read = foreign_file::run(path, read).await;
@@ -183,7 +183,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
         let client = match client {
             Ok(client) => client,
             Err(err) => {
-                (self.tell)(News::Lost(err.to_string()));
+                (self.tell)(LinkNews::Lost(err.to_string()));
                 self.changed(files, seen, backoff.pause()).await;
                 return;
             }
@@ -203,7 +203,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                         read_only,
                         begun,
                     };
-                    (self.tell)(News::Up(Box::new(Up {
+                    (self.tell)(LinkNews::Up(Box::new(Up {
                         id,
                         shown,
                         client: client.clone(),
@@ -214,7 +214,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                     jittered(PROBE)
                 }
                 Err(err) => {
-                    (self.tell)(News::Lost(format!("{server}: {err}")));
+                    (self.tell)(LinkNews::Lost(format!("{server}: {err}")));
                     backoff.pause()
                 }
             };
@@ -227,7 +227,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                     while let Some((order, reached)) = next {
                         let written = self.carry_out(&client, &server, &order, reached).await;
                         refused = written.map_or(refused, |written| {
-                            matches!(written, Written::Refused(_)).then(Instant::now)
+                            matches!(written, SecretWrite::Refused(_)).then(Instant::now)
                         });
                         next = self.orders.try_recv().ok();
                     }
@@ -252,16 +252,16 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
         &self,
         client: &Client,
         server: &str,
-        order: &Order,
+        order: &SecretOrder,
         reached: Reached,
-    ) -> Option<Written> {
+    ) -> Option<SecretWrite> {
         let namespace = &self.spec.namespace;
-        if let Order::Look = order {
+        if let SecretOrder::Look = order {
             return None;
         }
         match identity_secret::write(client, namespace, order, reached).await {
             Ok(written) => {
-                if let Written::Refused(why) = &written {
+                if let SecretWrite::Refused(why) = &written {
                     tracing::warn!(server, %namespace, "fipd may not keep its Secret there: {why}");
                 }
                 Some(written)
@@ -301,7 +301,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
 enum Wake {
     Changed,
     Probe,
-    Order(Order, Reached),
+    Order(SecretOrder, Reached),
 }
 
 impl Wake {
@@ -325,7 +325,7 @@ mod tests {
         let look = Arc::new(Notify::new());
         let link = Link {
             spec: LinkSpec {
-                access: Access::File {
+                access: LinkAccess::File {
                     path: path.clone(),
                     context: None,
                 },
@@ -340,13 +340,13 @@ mod tests {
         };
         let cancel = CancellationToken::new();
         let running = tokio::spawn(link.run(cancel.clone()));
-        assert!(matches!(told.recv().await, Some(News::Refused(_))));
+        assert!(matches!(told.recv().await, Some(LinkNews::Refused(_))));
         // The clock goes on once it waits for its next look.
         tokio::time::sleep(Duration::from_millis(10)).await;
         let began = Instant::now();
         std::fs::write(&path, "another").unwrap();
         look.notify_one();
-        assert!(matches!(told.recv().await, Some(News::Refused(_))));
+        assert!(matches!(told.recv().await, Some(LinkNews::Refused(_))));
         assert_eq!(began.elapsed(), Duration::ZERO);
         cancel.cancel();
         running.await.unwrap();

@@ -19,6 +19,7 @@
 pub mod absence;
 mod adhoc_client;
 mod admin;
+mod admin_requests;
 pub mod adoption;
 pub mod answers;
 pub(crate) mod backoff;
@@ -52,18 +53,19 @@ pub mod watch;
 
 pub use adhoc_client::{NoClient, client_of, client_with};
 pub use admin::Upload;
+pub use admin_requests::ClusterHold;
 pub(crate) use connect::{explain, short};
 #[cfg(test)]
 pub(crate) use credentials::CredentialError;
 pub use files::WatchedFile;
-pub use handle::{Clusters, ClustersError, Hold, Options};
+pub use handle::{Clusters, ClustersError, ClustersOptions};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
-pub use registrations::Said;
+pub use registrations::Registration;
 #[cfg(test)]
 pub(crate) use session::testing;
 pub use session::{CallError, ClusterSession, SystemRunner};
 pub use view::{
-    ClusterState, ClusterView, DiscoveryView, Found, HeldBack, SightingView, SightingsView,
+    ClusterOrigin, ClusterState, ClusterView, DiscoveryView, HeldBack, SightingView, SightingsView,
 };
 
 #[cfg(test)]

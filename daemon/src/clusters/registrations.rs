@@ -36,7 +36,7 @@ pub(super) struct Added {
 
 /// What an admin said of a cluster when adding it, but for the kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct Registration {
     pub systems: BTreeSet<String>,
     /// TOML, as below `[[cluster]]`.
     pub settings: String,
@@ -44,7 +44,7 @@ pub struct Said {
 
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Kept {
+pub(super) struct Registrations {
     pub added: BTreeMap<Text, Added>,
     /// No system is on for these.
     pub detached: BTreeSet<Text>,
@@ -55,7 +55,7 @@ pub(super) struct Kept {
     pub same_as: BTreeMap<Text, Text>,
 }
 
-impl Kept {
+impl Registrations {
     /// What was kept; nothing where there is no file. Of a cluster that only the list has, every system may have been on.
     pub fn load(data_dir: &Path) -> io::Result<Self> {
         let mut kept: Self = match read(&data_dir.join(FILE))? {
@@ -72,8 +72,8 @@ impl Kept {
     }
 
     /// Of each cluster that was added by hand.
-    pub fn said(&self) -> BTreeMap<Text, Said> {
-        let said = |added: &Added| Said {
+    pub fn said(&self) -> BTreeMap<Text, Registration> {
+        let said = |added: &Added| Registration {
             systems: added.systems.clone(),
             settings: added.settings.clone(),
         };
@@ -161,13 +161,13 @@ mod tests {
 
     use super::*;
 
-    fn kept() -> Kept {
+    fn kept() -> Registrations {
         let added = Added {
             systems: BTreeSet::from(["claims".to_owned()]),
             settings: "[claims]\npools = [\"lab\"]\n".to_owned(),
             kubeconfig: "secret".into(),
         };
-        Kept {
+        Registrations {
             added: BTreeMap::from([("east".into(), added)]),
             detached: BTreeSet::from(["west".into()]),
             held: BTreeMap::from([("west".into(), BTreeSet::from([System::claims()]))]),
@@ -178,13 +178,16 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_again_and_for_nobody_else() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Kept::load(dir.path()).unwrap() == Kept::default());
+        assert!(Registrations::load(dir.path()).unwrap() == Registrations::default());
         kept().save(dir.path()).unwrap();
-        assert!(Kept::load(dir.path()).unwrap() == kept());
+        assert!(Registrations::load(dir.path()).unwrap() == kept());
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
         fs::write(dir.path().join(FILE), "{").unwrap();
-        assert!(Kept::load(dir.path()).is_err(), "it is not taken as empty");
+        assert!(
+            Registrations::load(dir.path()).is_err(),
+            "it is not taken as empty"
+        );
     }
 
     #[test]
@@ -200,7 +203,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         kept().save(dir.path()).unwrap();
         fs::create_dir(dir.path().join(format!("{FILE}.new"))).unwrap();
-        assert!(Kept::default().save(dir.path()).is_err());
+        assert!(Registrations::default().save(dir.path()).is_err());
         let list = fs::read_to_string(dir.path().join(ATTACHED)).unwrap();
         assert_eq!(list, "west\n");
     }
@@ -212,7 +215,7 @@ mod tests {
         let list = dir.path().join(ATTACHED);
         assert_eq!(fs::read_to_string(&list).unwrap(), "west\n");
         fs::write(&list, "old\nwest\n").unwrap();
-        let held = Kept::load(dir.path()).unwrap().held;
+        let held = Registrations::load(dir.path()).unwrap().held;
         assert_eq!(held["west"], BTreeSet::from([System::claims()]));
         assert_eq!(held["old"].len(), served().len());
     }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Actor, ClusterId, NetworkId, Origin, System, Text, Timestamp};
+use fipd_core::{ClusterId, NetworkId, Origin, System, Text, Timestamp};
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     task::JoinSet,
@@ -20,12 +20,16 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClusterState, Clusters, ClustersError, SystemRunner, Trust,
     discovery::Discovered,
-    identity::{Proofs, Reached, secret::Order},
-    link::{Link, News, Up},
+    identity::{Proofs, Reached, secret::SecretOrder},
+    link::{Link, LinkNews, Up},
     session::ClusterSession,
-    sites::{self, SiteSpec, Way},
+    sites::{self, SiteSpec, SiteWay},
 };
-use crate::clusters::{admin::Upload, registrations::Kept, release_budget::Windows};
+use crate::clusters::{
+    admin_requests::{AdminAsk, AdminRequest},
+    registrations::Registrations,
+    release_budget::Windows,
+};
 use crate::{config::Config, ipam::Ipam};
 
 /// Looks over everything this often even if nothing happens.
@@ -37,9 +41,9 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(super) enum Event {
     Link {
         site: Text,
-        way: Way,
+        way: SiteWay,
         serial: u64,
-        news: News,
+        news: LinkNews,
     },
     Config {
         config: Box<Config>,
@@ -60,55 +64,7 @@ pub(super) enum Event {
         name: Text,
         done: oneshot::Sender<Result<NetworkId, ClustersError>>,
     },
-    Forget {
-        name: Text,
-        actor: Actor,
-        done: oneshot::Sender<Result<usize, ClustersError>>,
-    },
-    /// Answers whether it is one that was left and stays so.
-    Add {
-        upload: Upload,
-        actor: Actor,
-        done: oneshot::Sender<Result<bool, ClustersError>>,
-    },
-    /// Answers whether something of fipd's may be there.
-    Remove {
-        name: Text,
-        actor: Actor,
-        done: oneshot::Sender<Result<bool, ClustersError>>,
-    },
-    /// Nothing of fipd's is there any more.
-    Left {
-        name: Text,
-        actor: Actor,
-        done: oneshot::Sender<Result<(), ClustersError>>,
-    },
-    /// Its systems are to be on as configured, or all off.
-    Attach {
-        name: Text,
-        attached: bool,
-        actor: Actor,
-        done: oneshot::Sender<Result<(), ClustersError>>,
-    },
-    /// `name` leads to the cluster that goes by `other`.
-    Join {
-        name: Text,
-        other: Text,
-        actor: Actor,
-        done: oneshot::Sender<Result<(), ClustersError>>,
-    },
-    /// `name` leads to a clone that becomes a cluster of its own.
-    NewIdentity {
-        name: Text,
-        actor: Actor,
-        done: oneshot::Sender<Result<(), ClustersError>>,
-    },
-    Skip {
-        name: Text,
-        network: Text,
-        actor: Actor,
-        done: oneshot::Sender<Result<(), ClustersError>>,
-    },
+    Admin(AdminRequest),
     /// A session shows something else.
     Touched,
 }
@@ -116,9 +72,9 @@ pub(super) enum Event {
 pub(super) type Events = mpsc::UnboundedSender<Event>;
 
 /// A site and its links.
-pub(super) struct Site {
+pub(super) struct ManagedSite {
     pub spec: SiteSpec,
-    pub links: BTreeMap<Way, LinkState>,
+    pub links: BTreeMap<SiteWay, LinkState>,
     pub state: ClusterState,
     pub last_error: Option<Text>,
     pub since: Timestamp,
@@ -130,7 +86,7 @@ pub(super) struct LinkState {
     pub serial: u64,
     cancel: CancellationToken,
     look: Arc<Notify>,
-    pub orders: mpsc::UnboundedSender<(Order, Reached)>,
+    pub orders: mpsc::UnboundedSender<(SecretOrder, Reached)>,
     /// The latest client and identity; kept while the cluster does not answer.
     pub up: Option<Up>,
     pub answers: bool,
@@ -143,7 +99,7 @@ pub(super) struct Running {
     pub session: ClusterSession,
     pub serial: u64,
     /// The way it uses, and which client of it.
-    pub over: (Text, Way),
+    pub over: (Text, SiteWay),
     pub client: (u64, u64),
     pub answers: bool,
     pub ending: bool,
@@ -167,12 +123,12 @@ pub(super) struct Registry {
     pub events: Events,
     /// The configuration file's.
     pub file: Config,
-    pub kept: Kept,
+    pub kept: Registrations,
     /// Both together.
     pub config: Config,
     /// Where what is kept is written. `None`: nothing is.
     pub data_dir: Option<PathBuf>,
-    pub sites: BTreeMap<Text, Site>,
+    pub sites: BTreeMap<Text, ManagedSite>,
     pub sessions: BTreeMap<ClusterId, Running>,
     pub tasks: JoinSet<()>,
     pub looking: Option<Looking>,
@@ -195,29 +151,23 @@ pub(super) struct Registry {
 impl Registry {
     /// Networks of mirrored pools as the store knows them; the first step before anything is expected.
     pub fn remember_pools(&mut self) {
-        self.seen = self.ipam.read(|ledger| {
-            let mut seen = BTreeSet::new();
-            for pool in ledger.pools() {
-                let Origin::Mirror {
-                    system, cluster, ..
-                } = &pool.spec.origin
-                else {
-                    continue;
-                };
-                let (Some(record), Some(network)) =
-                    (ledger.cluster(cluster), ledger.network(pool.spec.network))
-                else {
-                    continue;
-                };
-                seen.extend(
-                    record
-                        .names
-                        .iter()
-                        .map(|name| (name.clone(), system.clone(), network.name.clone())),
-                );
-            }
-            seen
+        let mut seen = BTreeSet::new();
+        self.ipam.for_each_pool(|ledger, pool| {
+            let Origin::Mirror {
+                system, cluster, ..
+            } = &pool.spec.origin
+            else {
+                return;
+            };
+            let (Some(record), Some(network)) =
+                (ledger.cluster(cluster), ledger.network(pool.spec.network))
+            else {
+                return;
+            };
+            let of_name = |name: &Text| (name.clone(), system.clone(), network.name.clone());
+            seen.extend(record.names.iter().map(of_name));
         });
+        self.seen = seen;
     }
 
     /// Until cancelled; ends all links and sessions then.
@@ -296,62 +246,32 @@ impl Registry {
                 let result = self.take_network(cluster, system, name).await;
                 drop(done.send(result));
             }
-            Event::Forget { name, actor, done } => {
-                let result = self.forget(&name, actor).await;
-                drop(done.send(result));
-            }
-            Event::Skip {
-                name,
-                network,
-                actor,
-                done,
-            } => {
-                let result = self.skip(&name, &network, actor).await;
-                drop(done.send(result));
-            }
-            Event::Join {
-                name,
-                other,
-                actor,
-                done,
-            } => {
-                let result = self.join(&name, &other, actor).await;
-                drop(done.send(result));
-            }
-            Event::NewIdentity { name, actor, done } => {
-                let result = self.new_identity(&name, actor).await;
-                drop(done.send(result));
-            }
-            Event::Add {
-                upload,
-                actor,
-                done,
-            } => {
-                let result = self.add(upload, actor).await;
-                drop(done.send(result));
-            }
-            Event::Remove { name, actor, done } => {
-                let result = self.remove(&name, actor).await;
-                drop(done.send(result));
-            }
-            Event::Left { name, actor, done } => {
-                let result = self.left(&name, actor).await;
-                drop(done.send(result));
-            }
-            Event::Attach {
-                name,
-                attached,
-                actor,
-                done,
-            } => {
-                let result = self.attach(&name, attached, actor).await;
-                drop(done.send(result));
-            }
+            Event::Admin(request) => self.take_request(request).await,
             Event::Touched => {}
         }
     }
 
-    fn take_link(&mut self, site: &Text, way: &Way, serial: u64, news: News) {
+    async fn take_request(&mut self, request: AdminRequest) {
+        let AdminRequest { name, actor, ask } = request;
+        match ask {
+            AdminAsk::Forget(done) => drop(done.send(self.forget(&name, actor).await)),
+            AdminAsk::Skip { network, done } => {
+                drop(done.send(self.skip(&name, &network, actor).await));
+            }
+            AdminAsk::Join { other, done } => {
+                drop(done.send(self.join(&name, &other, actor).await))
+            }
+            AdminAsk::NewIdentity(done) => drop(done.send(self.new_identity(&name, actor).await)),
+            AdminAsk::Add { upload, done } => drop(done.send(self.add(upload, actor).await)),
+            AdminAsk::Remove(done) => drop(done.send(self.remove(&name, actor).await)),
+            AdminAsk::Left(done) => drop(done.send(self.left(&name, actor).await)),
+            AdminAsk::Attach { attached, done } => {
+                drop(done.send(self.attach(&name, attached, actor).await));
+            }
+        }
+    }
+
+    fn take_link(&mut self, site: &Text, way: &SiteWay, serial: u64, news: LinkNews) {
         let known = self
             .sites
             .get_mut(site)
@@ -360,7 +280,7 @@ impl Registry {
             return;
         };
         match news {
-            News::Up(up) => {
+            LinkNews::Up(up) => {
                 let again = !link.answers;
                 link.up = Some(*up);
                 (link.answers, link.refused, link.error) = (true, false, None);
@@ -369,13 +289,13 @@ impl Registry {
                     self.proofs.reconnected(&(site.clone(), way.clone()));
                 }
             }
-            News::Lost(error) => {
+            LinkNews::Lost(error) => {
                 if link.answers || link.error.is_none() {
                     tracing::warn!(cluster = %site, "does not answer: {error}");
                 }
                 (link.answers, link.refused, link.error) = (false, false, Some(error.into()));
             }
-            News::Refused(error) => {
+            LinkNews::Refused(error) => {
                 if link.error.as_deref() != Some(&*error) {
                     tracing::error!(cluster = %site, "{error}");
                 }
@@ -439,7 +359,7 @@ impl Registry {
         });
         for (name, spec) in wanted {
             let now = self.ipam.now();
-            let site = self.sites.entry(name).or_insert_with(|| Site {
+            let site = self.sites.entry(name).or_insert_with(|| ManagedSite {
                 spec: spec.clone(),
                 links: BTreeMap::new(),
                 state: ClusterState::Connecting,

@@ -68,16 +68,16 @@ fn lost_by(entry: &AuditEntry) -> Option<ClusterId> {
 /// The windows of all clusters; outlives their sessions.
 pub(super) struct Windows {
     start: Instant,
-    clusters: OnceCell<Clusters>,
+    clusters: OnceCell<AllWindows>,
 }
 
 /// Locked while somebody decides and releases: two systems of a cluster share its window.
-type Shared = Arc<tokio::sync::Mutex<Window>>;
+type SharedWindow = Arc<tokio::sync::Mutex<Window>>;
 
-struct Clusters {
+struct AllWindows {
     /// Of a cluster without a window: as [`Window::unknown_until`].
     unknown_until: u64,
-    windows: Mutex<BTreeMap<ClusterId, Shared>>,
+    windows: Mutex<BTreeMap<ClusterId, SharedWindow>>,
 }
 
 impl Default for Windows {
@@ -100,7 +100,7 @@ impl Windows {
     ///
     /// # Errors
     /// When the audit log cannot be read: nothing may be released then.
-    pub async fn of(&self, id: &ClusterId, ipam: &Ipam) -> Result<Shared, ReadError> {
+    pub async fn of(&self, id: &ClusterId, ipam: &Ipam) -> Result<SharedWindow, ReadError> {
         let clusters = self.clusters.get_or_try_init(|| self.recall(ipam)).await?;
         let mut windows = clusters.windows.lock();
         let shared = windows.entry(id.clone()).or_insert_with(|| {
@@ -112,7 +112,7 @@ impl Windows {
         Ok(Arc::clone(shared))
     }
 
-    async fn recall(&self, ipam: &Ipam) -> Result<Clusters, ReadError> {
+    async fn recall(&self, ipam: &Ipam) -> Result<AllWindows, ReadError> {
         let (reader, wall) = (ipam.reader().clone(), ipam.now());
         let read = tokio::task::spawn_blocking(move || last_hour(&reader, wall));
         let remembered = read.await.unwrap_or(Err(ReadError::Reopening))?;
@@ -134,14 +134,14 @@ impl Windows {
             window.add(ours(at), 1);
         }
         let shared = |(id, window)| (id, shared(window));
-        Ok(Clusters {
+        Ok(AllWindows {
             unknown_until,
             windows: Mutex::new(windows.into_iter().map(shared).collect()),
         })
     }
 }
 
-fn shared(window: Window) -> Shared {
+fn shared(window: Window) -> SharedWindow {
     Arc::new(tokio::sync::Mutex::new(window))
 }
 

@@ -37,7 +37,9 @@ pub trait SystemRunner: Send + Sync + 'static {
 
     /// These are all clusters that are configured or discovered, whether reached or not: each under one name, with its
     /// systems and settings.
-    fn known(&self, _clusters: &[(&Text, &BTreeSet<System>, &ClusterSettings)]) {}
+    fn known(&self, clusters: &[(&Text, &BTreeSet<System>, &ClusterSettings)]) {
+        let _ = clusters;
+    }
 }
 
 /// A connected cluster whose identity was checked. Cheap to clone.
@@ -375,7 +377,7 @@ pub(crate) mod testing {
     use kube::runtime::events::Reporter;
 
     use super::*;
-    use crate::{clusters::Options, config::Config};
+    use crate::{clusters::ClustersOptions, config::Config};
 
     struct NoRunner;
 
@@ -392,9 +394,9 @@ pub(crate) mod testing {
 
     /// The same under a configuration.
     pub async fn session_under(client: Client, ipam: &Ipam, config: Config) -> ClusterSession {
-        let options = Options {
+        let options = ClustersOptions {
             config,
-            ..Options::default()
+            ..ClustersOptions::default()
         };
         started(options, client, ipam, &Arc::default()).await
     }
@@ -437,11 +439,11 @@ pub(crate) mod testing {
         ipam: &Ipam,
         windows: &Arc<Windows>,
     ) -> ClusterSession {
-        started(Options::default(), client, ipam, windows).await
+        started(ClustersOptions::default(), client, ipam, windows).await
     }
 
     async fn started(
-        options: Options,
+        options: ClustersOptions,
         client: Client,
         ipam: &Ipam,
         windows: &Arc<Windows>,

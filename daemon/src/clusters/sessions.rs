@@ -15,7 +15,7 @@ use super::{
     link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
     session::{ClusterSession, SessionShared, Shows},
-    sites::{SiteSpec, Way},
+    sites::{SiteSpec, SiteWay},
 };
 use crate::clusters::converge::{Leads, networks_of};
 use crate::config::{Awaited, SightingMode};
@@ -48,7 +48,7 @@ impl Registry {
     }
 
     /// What the cluster has to show over this way.
-    fn shows(&self, id: &ClusterId, over: &(Text, Way)) -> Shows {
+    fn shows(&self, id: &ClusterId, over: &(Text, SiteWay)) -> Shows {
         let site = self.sites.get(&over.0);
         let link = site.and_then(|site| site.spec.links.get(&over.1));
         let verdict = self.proofs.verdicts.get(over).map(|(_, verdict)| verdict);
@@ -61,7 +61,7 @@ impl Registry {
     }
 
     /// Which client a way has now: (serial of the link, generation).
-    pub(super) fn client_of(&self, (site, way): &(Text, Way)) -> Option<(u64, u64)> {
+    pub(super) fn client_of(&self, (site, way): &(Text, SiteWay)) -> Option<(u64, u64)> {
         let link = self.sites.get(site)?.links.get(way)?;
         Some((link.serial, link.up.as_ref()?.generation))
     }
@@ -210,7 +210,7 @@ impl Registry {
     }
 
     /// Starts the systems of a session.
-    pub fn start(&mut self, session: ClusterSession, over: (Text, Way), client: (u64, u64)) {
+    pub fn start(&mut self, session: ClusterSession, over: (Text, SiteWay), client: (u64, u64)) {
         self.serial += 1;
         let serial = self.serial;
         let (id, runner, events) = (

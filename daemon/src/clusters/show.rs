@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{ClusterId, System, Text};
+use fipd_core::{ClusterId, ClusterRecord, System, Text};
 
 use super::{
-    ClusterState, ClusterView, Found, connect,
+    ClusterOrigin, ClusterState, ClusterView, connect,
     identity::Verdict,
-    registry::{LinkState, Registry, Site},
-    sites::SiteSpec,
+    registry::{LinkState, ManagedSite, Registry},
 };
 use crate::clusters::{
     converge::Standings,
-    identity_conflicts::{Doubt, Standing},
+    identity_conflicts::{SiteDoubt, SiteStanding},
 };
 use crate::config::RancherFipRole;
 
@@ -41,7 +40,11 @@ impl Registry {
 }
 
 /// `used`: one of its ways has proved what it leads to.
-fn state_of(site: &Site, standing: &Standing, used: bool) -> (ClusterState, Option<Text>) {
+fn state_of(
+    site: &ManagedSite,
+    standing: &SiteStanding,
+    used: bool,
+) -> (ClusterState, Option<Text>) {
     let conflict = standing.conflict.as_ref().map(|(expected, found)| -> Text {
         format!(
             "{} is known as cluster {expected}, but cluster {found} answers: nothing runs on it and nothing is released. \
@@ -56,8 +59,8 @@ fn state_of(site: &Site, standing: &Standing, used: bool) -> (ClusterState, Opti
     };
     let error = || site.links.values().find_map(|link| link.error.clone());
     let (waits, doubt) = match &standing.doubt {
-        Some(Doubt::Conflict(why)) => (None, Some(why.clone())),
-        Some(Doubt::Waits(why)) => (Some(why.clone()), None),
+        Some(SiteDoubt::Conflict(why)) => (None, Some(why.clone())),
+        Some(SiteDoubt::Waits(why)) => (Some(why.clone()), None),
         None => (None, None),
     };
     if used && site.links.values().any(answers) {
@@ -87,7 +90,7 @@ fn state_of(site: &Site, standing: &Standing, used: bool) -> (ClusterState, Opti
 }
 
 /// What a way to it has answered that is too large to be read or kept.
-fn too_large(site: &Site) -> Option<Text> {
+fn too_large(site: &ManagedSite) -> Option<Text> {
     let ups = site.links.values().filter_map(|link| link.up.as_ref());
     ups.filter_map(|up| up.memory.trouble()).next()
 }
@@ -108,7 +111,7 @@ fn names(registry: &Registry, own: &[Text], id: Option<&ClusterId>) -> Vec<Text>
 /// Sites with a cluster manager that was on there since they were last left cleanly.
 pub(super) fn managers(
     registry: &Registry,
-    standings: &BTreeMap<Text, Standing>,
+    standings: &BTreeMap<Text, SiteStanding>,
 ) -> BTreeSet<Text> {
     let leads = |name: &Text| {
         let standing = standings.get(name);
@@ -127,90 +130,96 @@ pub(super) fn managers(
 }
 
 /// All sites, and clusters that only have leases left.
-pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -> Vec<ClusterView> {
-    let mut views: BTreeMap<Text, ClusterView> = BTreeMap::new();
-    for (name, site) in &registry.sites {
+pub(super) fn views(
+    registry: &Registry,
+    standings: &BTreeMap<Text, SiteStanding>,
+) -> Vec<ClusterView> {
+    let view = |(name, site): (&Text, &ManagedSite)| {
         let standing = standings.get(name).cloned().unwrap_or_default();
-        let running = standing
-            .id
-            .as_ref()
-            .and_then(|id| registry.sessions.get(id))
-            .filter(|_| standing.joined.is_none());
-        let held_back = running.map_or_else(Vec::new, |running| {
-            let held_back = running.session.shared.held_back.borrow();
-            held_back.values().cloned().collect()
-        });
-        let waiting = || {
-            let waiting = running?.session.shared.waiting.borrow();
-            waiting.values().next().cloned()
-        };
-        let sightings = running.and_then(|one| one.session.shared.sightings.borrow().clone());
-        let troubles = running.map(|running| running.session.shared.troubles.borrow().clone());
-        let mut troubles = troubles.unwrap_or_default();
-        let first = || {
-            let (part, why) = troubles.first_key_value()?;
-            Some(format!("{part}: {why}").into())
-        };
-        let error = site.last_error.clone().or_else(waiting).or_else(first);
-        if let Some(why) = running.and_then(|running| registry.without_secret(site, running)) {
-            troubles.insert("identity", why);
+        (name.clone(), view_of(registry, site, standing))
+    };
+    let mut views: BTreeMap<Text, ClusterView> = registry.sites.iter().map(view).collect();
+    let shown: BTreeSet<ClusterId> = views.values().filter_map(|view| view.id.clone()).collect();
+    registry.ipam.for_each_cluster(|ledger, record| {
+        if shown.contains(&record.id) || ledger.cluster_lease_count(&record.id, None) == 0 {
+            return;
         }
-        let names = names(registry, &site.spec.names, standing.id.as_ref());
-        let server = site
-            .links
-            .values()
-            .find_map(|link| link.up.as_ref().map(|up| up.server.clone()));
-        let view = ClusterView {
-            name: name.clone(),
-            names,
-            id: standing.id,
-            state: site.state,
-            last_error: error,
-            since: site.since,
-            systems: site.spec.systems.clone(),
-            server,
-            discovered: site.spec.discovered,
-            found: match &site.spec {
-                SiteSpec { uploaded: true, .. } => Found::Uploaded,
-                SiteSpec {
-                    discovered: true, ..
-                } => Found::Discovered,
-                SiteSpec { .. } => Found::Configured,
-            },
-            detached: registry.kept.detached.contains(name),
-            lead: standing.joined,
-            leases: 0,
-            held_back,
-            sightings,
-            troubles,
-        };
-        views.insert(name.clone(), view);
-    }
-    registry.ipam.read(|ledger| {
-        for record in ledger.clusters() {
-            let shown = views.values().any(|view| view.id.as_ref() == Some(&record.id));
-            let Some(name) = record.names.first().filter(|_| !shown && ledger.cluster_lease_count(&record.id, None) > 0) else {
-                continue;
-            };
-            views.entry(name.clone()).or_insert_with(|| ClusterView {
-                name: name.clone(),
-                names: record.names.clone(),
-                id: Some(record.id.clone()),
-                state: ClusterState::Stopped,
-                last_error: Some(format!("neither configured nor discovered; its leases are kept until `fipd clusters forget {name}`").into()),
-                since: record.first_seen,
-                systems: BTreeSet::new(),
-                server: None,
-                discovered: record.discovered,
-                found: Found::Remembered,
-                detached: false,
-                lead: None,
-                leases: 0,
-                held_back: Vec::new(),
-                sightings: None,
-                troubles: BTreeMap::new(),
-            });
+        if let Some(name) = record.names.first() {
+            let remembered = || remembered(name, record);
+            views.entry(name.clone()).or_insert_with(remembered);
         }
     });
     views.into_values().collect()
+}
+
+fn view_of(registry: &Registry, site: &ManagedSite, standing: SiteStanding) -> ClusterView {
+    let spec = &site.spec;
+    let running = standing
+        .id
+        .as_ref()
+        .and_then(|id| registry.sessions.get(id))
+        .filter(|_| standing.joined.is_none());
+    let shared = running.map(|running| &running.session.shared);
+    let held_back = shared.map_or_else(Vec::new, |shared| {
+        shared.held_back.borrow().values().cloned().collect()
+    });
+    let waiting = || shared?.waiting.borrow().values().next().cloned();
+    let troubles = shared.map(|shared| shared.troubles.borrow().clone());
+    let mut troubles = troubles.unwrap_or_default();
+    let first = || {
+        let (part, why) = troubles.first_key_value()?;
+        Some(format!("{part}: {why}").into())
+    };
+    let last_error = site.last_error.clone().or_else(waiting).or_else(first);
+    if let Some(why) = running.and_then(|running| registry.without_secret(site, running)) {
+        troubles.insert("identity", why);
+    }
+    let mut ups = site.links.values().filter_map(|link| link.up.as_ref());
+    ClusterView {
+        name: spec.name.clone(),
+        names: names(registry, &spec.names, standing.id.as_ref()),
+        id: standing.id,
+        state: site.state,
+        last_error,
+        since: site.since,
+        systems: spec.systems.clone(),
+        server: ups.next().map(|up| up.server.clone()),
+        discovered: spec.discovered,
+        found: match (spec.uploaded, spec.discovered) {
+            (true, _) => ClusterOrigin::Uploaded,
+            (false, true) => ClusterOrigin::Discovered,
+            (false, false) => ClusterOrigin::Configured,
+        },
+        detached: registry.kept.detached.contains(&spec.name),
+        lead: standing.joined,
+        leases: 0,
+        held_back,
+        sightings: shared.and_then(|shared| shared.sightings.borrow().clone()),
+        troubles,
+    }
+}
+
+/// A cluster that only has leases left.
+fn remembered(name: &Text, record: &ClusterRecord) -> ClusterView {
+    let why = format!(
+        "neither configured nor discovered; its leases are kept until `fipd clusters forget {name}`"
+    );
+    ClusterView {
+        name: name.clone(),
+        names: record.names.clone(),
+        id: Some(record.id.clone()),
+        state: ClusterState::Stopped,
+        last_error: Some(why.into()),
+        since: record.first_seen,
+        systems: BTreeSet::new(),
+        server: None,
+        discovered: record.discovered,
+        found: ClusterOrigin::Remembered,
+        detached: false,
+        lead: None,
+        leases: 0,
+        held_back: Vec::new(),
+        sightings: None,
+        troubles: BTreeMap::new(),
+    }
 }

@@ -8,14 +8,14 @@ use std::{
 use fipd_core::{System, Text};
 
 use super::{
-    discovery::Found,
-    link::{Access, LinkSpec},
+    discovery::FoundCluster,
+    link::{LinkAccess, LinkSpec},
 };
 use crate::config::{ClusterConfig, ClusterSettings, Config, Discovery, SightingMode, Source};
 
 /// One of the ways to a cluster. The configured one counts first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum SiteWay {
     Config,
     /// `namespace/name` of a Secret.
     Secret(Text),
@@ -37,7 +37,7 @@ pub(super) struct SiteSpec {
     pub management: Option<Text>,
     /// The cluster that an admin says it is.
     pub same_as: Option<Text>,
-    pub links: BTreeMap<Way, LinkSpec>,
+    pub links: BTreeMap<SiteWay, LinkSpec>,
 }
 
 impl SiteSpec {
@@ -48,7 +48,7 @@ impl SiteSpec {
 }
 
 /// All sites of a configuration and of what its discovery found.
-pub(super) fn wanted(config: &Config, found: &[Found]) -> BTreeMap<Text, SiteSpec> {
+pub(super) fn wanted(config: &Config, found: &[FoundCluster]) -> BTreeMap<Text, SiteSpec> {
     let configured = config.clusters.iter().enumerate();
     let mut sites: BTreeMap<Text, SiteSpec> = configured
         .map(|(order, cluster)| {
@@ -75,12 +75,12 @@ pub(super) fn wanted(config: &Config, found: &[Found]) -> BTreeMap<Text, SiteSpe
 
 fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> SiteSpec {
     let access = match &cluster.source {
-        Source::File { path, context } => Access::File {
+        Source::File { path, context } => LinkAccess::File {
             path: path.clone(),
             context: context.clone(),
         },
-        Source::InCluster => Access::InCluster,
-        Source::Uploaded { text } => Access::Text {
+        Source::InCluster => LinkAccess::InCluster,
+        Source::Uploaded { text } => LinkAccess::Text {
             origin: format!("of {}", cluster.name).into(),
             text: Arc::clone(&text.0),
         },
@@ -102,11 +102,11 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         management: management(config, &cluster.name, &cluster.systems, &cluster.settings),
         settings: cluster.settings.clone(),
         same_as: cluster.same_as.clone(),
-        links: BTreeMap::from([(Way::Config, link)]),
+        links: BTreeMap::from([(SiteWay::Config, link)]),
     }
 }
 
-fn discovered_site(config: &Config, discovery: &Discovery, found: &Found) -> SiteSpec {
+fn discovered_site(config: &Config, discovery: &Discovery, found: &FoundCluster) -> SiteSpec {
     let mut settings = discovery.settings.clone();
     settings.rancher_fip.cluster_id = found.rancher_id.clone();
     SiteSpec {
@@ -123,9 +123,9 @@ fn discovered_site(config: &Config, discovery: &Discovery, found: &Found) -> Sit
     }
 }
 
-fn links(discovery: &Discovery, found: &Found) -> impl Iterator<Item = (Way, LinkSpec)> {
+fn links(discovery: &Discovery, found: &FoundCluster) -> impl Iterator<Item = (SiteWay, LinkSpec)> {
     found.secrets.iter().map(|(secret, text)| {
-        let access = Access::Text {
+        let access = LinkAccess::Text {
             origin: format!("Secret {secret}").into(),
             text: text.clone(),
         };
@@ -136,7 +136,7 @@ fn links(discovery: &Discovery, found: &Found) -> impl Iterator<Item = (Way, Lin
             insecure,
             namespace,
         };
-        (Way::Secret(secret.clone()), link)
+        (SiteWay::Secret(secret.clone()), link)
     })
 }
 

@@ -29,7 +29,7 @@ pub struct ClusterView {
     /// Found through Rancher's Secrets rather than in the config file.
     pub discovered: bool,
     /// Where it is known from.
-    pub found: Found,
+    pub found: ClusterOrigin,
     /// fipd has left it: no system is on whatever the configuration says.
     pub detached: bool,
     /// The one in the list that is the same cluster and runs its systems, where that is another.
@@ -72,7 +72,7 @@ pub struct SightingView {
 /// Where a cluster is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum ClusterOrigin {
     Configured,
     /// An admin uploaded its kubeconfig.
     Uploaded,
@@ -81,7 +81,7 @@ pub enum Found {
     Remembered,
 }
 
-impl Found {
+impl ClusterOrigin {
     /// As in REST.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::clusters::{ClusterSession, Options, SystemRunner};
+use crate::clusters::{ClusterSession, ClustersOptions, SystemRunner};
 
 struct NoRunner;
 
@@ -19,7 +19,7 @@ async fn while_a_text_is_made_everybody_else_gets_the_last() {
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
     let stop = CancellationToken::new();
     let started = Clusters::start(
-        Options::default(),
+        ClustersOptions::default(),
         ipam.clone(),
         Arc::new(NoRunner),
         stop.clone(),

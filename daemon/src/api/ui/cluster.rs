@@ -19,7 +19,7 @@ use crate::{
         problem::Problem,
         rest::{attach, clusters::confirmed_sightings},
     },
-    clusters::{ClusterView, ClustersError, Found, Said, Upload},
+    clusters::{ClusterOrigin, ClusterView, ClustersError, Registration, Upload},
     config::served,
 };
 
@@ -72,22 +72,22 @@ fn serves(api: &Api, view: &ClusterView, system: &System) -> Served {
     }
 }
 
-fn known(found: Found) -> Known {
+fn known(found: ClusterOrigin) -> Known {
     match found {
-        Found::Configured => Known::Configured,
-        Found::Uploaded => Known::Uploaded,
-        Found::Discovered => Known::Discovered,
-        Found::Remembered => Known::Remembered,
+        ClusterOrigin::Configured => Known::Configured,
+        ClusterOrigin::Uploaded => Known::Uploaded,
+        ClusterOrigin::Discovered => Known::Discovered,
+        ClusterOrigin::Remembered => Known::Remembered,
     }
 }
 
 /// Where a cluster is known from.
-pub fn found_text(found: Found) -> &'static str {
+pub fn found_text(found: ClusterOrigin) -> &'static str {
     match found {
-        Found::Configured => "in the configuration",
-        Found::Uploaded => "added here",
-        Found::Discovered => "found through Rancher",
-        Found::Remembered => "only remembered, for its leases",
+        ClusterOrigin::Configured => "in the configuration",
+        ClusterOrigin::Uploaded => "added here",
+        ClusterOrigin::Discovered => "found through Rancher",
+        ClusterOrigin::Remembered => "only remembered, for its leases",
     }
 }
 
@@ -103,7 +103,7 @@ pub async fn new(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Qu
 }
 
 /// Shows what was said of the cluster of that name before.
-fn fill(form: &mut Form, name: &str, said: &Said) {
+fn fill(form: &mut Form, name: &str, said: &Registration) {
     for system in &said.systems {
         form.set(field_of(system), "yes");
     }
@@ -164,10 +164,10 @@ fn at_fault(field: &'static str) -> &'static str {
 }
 
 /// What the form says. Where it was not filled in with what is kept of the cluster, what it leaves out stays.
-fn said(fields: &Fields, kept: Option<Said>) -> Said {
+fn said(fields: &Fields, kept: Option<Registration>) -> Registration {
     let systems = served().into_iter().map(|one| one.to_string());
     let ticked = systems.filter(|one| fields.get(field_of(one)) == "yes");
-    let mut said = Said {
+    let mut said = Registration {
         systems: ticked.collect(),
         settings: fields.raw("settings").to_owned(),
     };

@@ -127,13 +127,13 @@ fn a_lease_released_meanwhile_is_no_business_of_ours() {
 }
 
 /// (leases, limit) of what is held back.
-fn held_back(verdict: &Verdict) -> Option<(usize, usize)> {
+fn held_back(verdict: &AbsenceVerdict) -> Option<(usize, usize)> {
     let withheld = verdict.held_back.as_ref()?;
     Some((withheld.leases(), withheld.limit))
 }
 
 /// The word of an admin on what this verdict holds back.
-fn word(verdict: &Verdict) -> Confirmation {
+fn word(verdict: &AbsenceVerdict) -> Confirmation {
     Confirmation {
         actor: "user:ada".into(),
         owners: verdict.held_back.clone().unwrap().owners,

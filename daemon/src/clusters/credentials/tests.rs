@@ -7,16 +7,16 @@ use serde_json::json;
 
 use super::*;
 
-fn program(home: &Path, script: &str) -> Source {
+fn program(home: &Path, script: &str) -> CredentialSource {
     let exec: ExecConfig = serde_json::from_value(json!({
         "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
     }))
     .unwrap();
-    Source::Program(Program::of_exec(exec, home).unwrap())
+    CredentialSource::Program(Program::of_exec(exec, home).unwrap())
 }
 
 /// Prints a token that has expired, and does `later` at each renewal.
-fn expiring(home: &Path, later: &str) -> Source {
+fn expiring(home: &Path, later: &str) -> CredentialSource {
     let expired = r#"{"status": {"token": "old", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
     let script = format!("if test -e built; then {later}; exit; fi; touch built; echo '{expired}'");
     program(home, &script)
@@ -99,7 +99,7 @@ async fn credentials_that_are_good_outlive_a_failed_renewal() {
         expires: Some(Timestamp::now() + Duration::from_secs(300)),
         ..Credential::bearer("good").unwrap()
     };
-    let (_sender, now) = watch::channel(Standing {
+    let (_sender, now) = watch::channel(LatestCredential {
         credential: Arc::new(good),
         failure: Some(CredentialError::Expired),
     });
@@ -116,7 +116,7 @@ async fn a_token_file_is_read_again_and_its_last_token_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("token");
     std::fs::write(&path, "one\n").unwrap();
-    let source = Source::File(path.clone());
+    let source = CredentialSource::File(path.clone());
     let credentials = Credentials::start(source).await.unwrap();
     assert_eq!(header(&credentials.current().await.unwrap()), "Bearer one");
     std::fs::write(&path, "two").unwrap();
@@ -137,11 +137,11 @@ fn the_order_is_that_of_kube() {
     let user = |value| serde_json::from_value::<AuthInfo>(value).unwrap();
     let fixed = |value| {
         let mut user = user(value);
-        let source = Source::take(&mut user, home).unwrap();
+        let source = CredentialSource::take(&mut user, home).unwrap();
         assert!(user.exec.is_none() && user.token.is_none() && user.token_file.is_none());
         match source {
-            Source::Fixed(credential) => credential.header,
-            Source::File(_) | Source::Program(_) => panic!("it is fixed"),
+            CredentialSource::Fixed(credential) => credential.header,
+            CredentialSource::File(_) | CredentialSource::Program(_) => panic!("it is fixed"),
         }
     };
     let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "x" });
@@ -150,8 +150,8 @@ fn the_order_is_that_of_kube() {
     let token = json!({ "token": "t", "tokenFile": "/x", "exec": exec });
     assert_eq!(fixed(token).unwrap(), "Bearer t");
     assert_eq!(fixed(json!({})), None);
-    let file = Source::take(&mut user(json!({ "tokenFile": "/x", "exec": exec })), home);
-    assert!(matches!(file, Ok(Source::File(_))));
-    let program = Source::take(&mut user(json!({ "exec": exec })), home);
-    assert!(matches!(program, Ok(Source::Program(_))));
+    let file = CredentialSource::take(&mut user(json!({ "tokenFile": "/x", "exec": exec })), home);
+    assert!(matches!(file, Ok(CredentialSource::File(_))));
+    let program = CredentialSource::take(&mut user(json!({ "exec": exec })), home);
+    assert!(matches!(program, Ok(CredentialSource::Program(_))));
 }

@@ -5,7 +5,7 @@ use fipd_core::{Actor, ClusterId, ClusterProof, ClusterRecord, Request, Text};
 use super::{
     Seen, Verdict, WayKey, apart,
     progress::{fresh, random},
-    secret::Order,
+    secret::SecretOrder,
     way_text,
 };
 use crate::clusters::{ClustersError, connect, link::Up, registry::Registry};
@@ -84,7 +84,7 @@ impl Registry {
             ..proof
         };
         self.record_proof(&record.id, next, &[]).await?;
-        self.order(&over, Order::Claim { nonce, value });
+        self.order(&over, SecretOrder::Claim { nonce, value });
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Registry {
         self.ipam.submit(request).await?;
         // What it will show is this process's own.
         self.progress(&id).noted.compared = true;
-        self.order(&over, Order::Claim { nonce, value });
+        self.order(&over, SecretOrder::Claim { nonce, value });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::{Facts, Seen, WayKey, apart, secret};
 use crate::{
     clusters::{
         connect,
-        registry::{Registry, Running, Site},
+        registry::{ManagedSite, Registry, Running},
     },
     config::HostRole,
 };
@@ -16,7 +16,7 @@ use crate::{
 impl Registry {
     /// The ways to each cluster, in the order in which they count. A way whose name is another cluster's is in none.
     pub(super) fn groups(&self) -> BTreeMap<ClusterId, Vec<Facts>> {
-        let mut sites: Vec<&Site> = self.sites.values().collect();
+        let mut sites: Vec<&ManagedSite> = self.sites.values().collect();
         sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
         let mut groups: BTreeMap<ClusterId, Vec<(usize, WayKey, Facts)>> = BTreeMap::new();
         let mut unknown = Vec::new();
@@ -54,7 +54,7 @@ impl Registry {
 
     fn ways_of(
         &self,
-        site: &Site,
+        site: &ManagedSite,
         owner: Option<&ClusterId>,
     ) -> Vec<(WayKey, Facts, Option<ClusterId>)> {
         let spec = &site.spec;
@@ -83,7 +83,7 @@ impl Registry {
     }
 
     /// Whether what runs there holds leases, or decides which clusters have left.
-    fn strict(&self, site: &Site) -> bool {
+    fn strict(&self, site: &ManagedSite) -> bool {
         let spec = &site.spec;
         if self.file.role == HostRole::Agent || self.kept.detached.contains(&spec.name) {
             return false;
@@ -100,7 +100,7 @@ impl Registry {
     /// Which right is missing where nothing but UID and CA tell the cluster of a session from its clones.
     pub(in crate::clusters) fn without_secret(
         &self,
-        site: &Site,
+        site: &ManagedSite,
         running: &Running,
     ) -> Option<Text> {
         let unknown = running.session.identity_namespace().is_none() && self.strict(site);

@@ -20,7 +20,7 @@ use fipd_core::{ClusterId, ClusterProof, Text};
 use tokio::time::Instant;
 
 pub(in crate::clusters) use self::progress::Proofs;
-use super::sites::Way;
+use super::sites::SiteWay;
 
 /// How long a fresh challenge value proves anything.
 pub(in crate::clusters) const VALID: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ pub(in crate::clusters) const VALID: Duration = Duration::from_secs(30);
 pub(in crate::clusters) const GRACE: Duration = Duration::from_secs(2);
 
 /// A way by the name of its site.
-pub(in crate::clusters) type WayKey = (Text, Way);
+pub(in crate::clusters) type WayKey = (Text, SiteWay);
 
 /// How far the decisions of a store have come, as its clusters know it. Orders by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,10 +150,10 @@ pub(in crate::clusters) fn serial(value: &str) -> u64 {
 }
 
 /// Its place in the record of a cluster.
-pub(in crate::clusters) fn way_text(way: &Way) -> Text {
+pub(in crate::clusters) fn way_text(way: &SiteWay) -> Text {
     match way {
-        Way::Config => Text::default(),
-        Way::Secret(secret) => secret.clone(),
+        SiteWay::Config => Text::default(),
+        SiteWay::Secret(secret) => secret.clone(),
     }
 }
 

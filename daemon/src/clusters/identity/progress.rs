@@ -12,7 +12,7 @@ use fipd_core::{ClusterId, ClusterProof, ClusterRecord, Ledger, Request, Text};
 use tokio::time::Instant;
 
 use super::{
-    Act, Facts, Known, Reached, Round, Seen, VALID, Verdict, WayKey, secret::Order, serial,
+    Act, Facts, Known, Reached, Round, Seen, VALID, Verdict, WayKey, secret::SecretOrder, serial,
     way_text,
 };
 use crate::{
@@ -36,12 +36,12 @@ pub(super) struct Progress {
     written: Option<Instant>,
     renewed: Option<Instant>,
     created: Option<Instant>,
-    pub noted: Noted,
+    pub noted: NotedProgress,
 }
 
 /// What is noted in the Secret of how far the store has come.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct NotedProgress {
     /// When that was ordered last.
     pub last: Option<Instant>,
     /// It was compared with the store's in this process: the store can be an older one only at the start.
@@ -124,7 +124,7 @@ impl Registry {
             written: None,
             renewed: None,
             created: None,
-            noted: Noted::default(),
+            noted: NotedProgress::default(),
         };
         self.proofs.progress.entry(id.clone()).or_insert_with(fresh)
     }
@@ -159,7 +159,7 @@ impl Registry {
         if let Some(round) = progress.round.as_mut().filter(|round| round.value == next) {
             (round.written, round.begun) = (true, Instant::now());
             if let Some(target) = round.target.clone() {
-                self.order(&target, Order::Look);
+                self.order(&target, SecretOrder::Look);
             }
         }
         Ok(true)
@@ -233,7 +233,7 @@ impl Registry {
                     // What it will show is this process's own.
                     progress.noted.compared = true;
                     if let (Some(nonce), Some(value)) = (random(), fresh("")) {
-                        self.order(&over, Order::Create { nonce, value });
+                        self.order(&over, SecretOrder::Create { nonce, value });
                     }
                 }
             }
@@ -243,7 +243,7 @@ impl Registry {
                         .await?;
                 }
             }
-            Act::Look(way) => self.order(&way, Order::Look),
+            Act::Look(way) => self.order(&way, SecretOrder::Look),
             Act::Proved(way) => {
                 let client = self.client_of(&way);
                 self.progress(id)
@@ -307,7 +307,7 @@ impl Registry {
             written: false,
             begun: Instant::now(),
         });
-        let order = Order::Replace {
+        let order = SecretOrder::Replace {
             nonce: proof.nonce.unwrap_or_default(),
             from: vec![proof.value],
             value,
@@ -381,7 +381,7 @@ impl Registry {
             .map(drop)
     }
 
-    pub(super) fn order(&self, (site, way): &WayKey, order: Order) {
+    pub(super) fn order(&self, (site, way): &WayKey, order: SecretOrder) {
         let link = self.sites.get(site).and_then(|site| site.links.get(way));
         if let Some(link) = link {
             // A link that is ending needs none.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Facts, Reached, Seen, Verdict, WayKey,
-    secret::{self, Order},
+    secret::{self, SecretOrder},
 };
 use crate::{
     clusters::{link::Up, registry::Registry},
@@ -67,7 +67,7 @@ impl Registry {
         let due = last.is_none_or(|at| at.elapsed() >= PACE) && shown.reached != Some(now);
         if due && !shown.read_only {
             self.progress(id).noted.last = Some(Instant::now());
-            self.order(&way.key, Order::Note { nonce });
+            self.order(&way.key, SecretOrder::Note { nonce });
         }
         Ok(())
     }
@@ -130,14 +130,15 @@ impl Registry {
     /// Notes it everywhere once more; whoever does not answer in time keeps an older one, which holds nothing.
     pub(in crate::clusters) async fn note_at_stop(&self) {
         let reached = Reached::of(&self.ipam);
-        let way = |running: &crate::clusters::registry::Running| -> Option<(Up, Text, Order)> {
-            let (site, way): &WayKey = &running.over;
-            let up = self.sites.get(site)?.links.get(way)?.up.clone()?;
-            let is_ours = matches!(up.shown.secret, Seen::Value { .. }) && !up.shown.read_only;
-            let shows = &running.session.shows;
-            let nonce = shows.nonce.clone().filter(|_| is_ours)?;
-            Some((up, shows.namespace.clone(), Order::Note { nonce }))
-        };
+        let way =
+            |running: &crate::clusters::registry::Running| -> Option<(Up, Text, SecretOrder)> {
+                let (site, way): &WayKey = &running.over;
+                let up = self.sites.get(site)?.links.get(way)?.up.clone()?;
+                let is_ours = matches!(up.shown.secret, Seen::Value { .. }) && !up.shown.read_only;
+                let shows = &running.session.shows;
+                let nonce = shows.nonce.clone().filter(|_| is_ours)?;
+                Some((up, shows.namespace.clone(), SecretOrder::Note { nonce }))
+            };
         let all = self.sessions.values().filter_map(way);
         let notes = all.map(|(up, namespace, order)| async move {
             secret::write(&up.client, &namespace, &order, reached).await

@@ -24,7 +24,7 @@ const COMMIT: &str = "commit";
 
 /// What a link is to do with the Secret.
 #[derive(Clone, Debug)]
-pub(in crate::clusters) enum Order {
+pub(in crate::clusters) enum SecretOrder {
     /// Only read it, now.
     Look,
     /// Create it where it is not there.
@@ -43,7 +43,7 @@ pub(in crate::clusters) enum Order {
 
 /// How a write ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::clusters) enum Written {
+pub(in crate::clusters) enum SecretWrite {
     Done,
     /// Something else is there than was expected.
     Changed,
@@ -59,122 +59,132 @@ pub(in crate::clusters) async fn read(
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     match get(&api).await {
         Ok(secret) => Ok((seen(secret.as_ref()), secret.as_ref().and_then(reached))),
-        Err(Failure::Status(401 | 403 | 405, _)) => Ok((Seen::Hidden, None)),
-        Err(Failure::Status(_, text)) => Err(ConnectError::Api(text)),
-        Err(Failure::Other(error)) => Err(error),
+        Err(SecretError::Status(401 | 403 | 405, _)) => Ok((Seen::Hidden, None)),
+        Err(SecretError::Status(_, text)) => Err(ConnectError::Api(text)),
+        Err(SecretError::Other(error)) => Err(error),
     }
 }
 
-/// Carries an order out; [`Order::Look`] needs nothing more than the read that follows each.
+/// Carries an order out; [`SecretOrder::Look`] needs nothing more than the read that follows each.
 pub(in crate::clusters) async fn write(
     client: &Client,
     namespace: &str,
-    order: &Order,
+    order: &SecretOrder,
     reached: Reached,
-) -> Result<Written, ConnectError> {
-    let place = Place {
+) -> Result<SecretWrite, ConnectError> {
+    let place = IdentitySecret {
         api: Api::namespaced(client.clone(), namespace),
         reached,
     };
     let written = match order {
-        Order::Look => return Ok(Written::Done),
-        Order::Create { nonce, value } => place.create(nonce, value).await,
-        Order::Replace { nonce, from, value } => place.replace(nonce, from, value).await,
-        Order::Claim { nonce, value } => place.claim(nonce, value).await,
-        Order::Note { nonce } => place.note(nonce).await,
+        SecretOrder::Look => return Ok(SecretWrite::Done),
+        SecretOrder::Create { nonce, value } => place.create(nonce, value).await,
+        SecretOrder::Replace { nonce, from, value } => place.replace(nonce, from, value).await,
+        SecretOrder::Claim { nonce, value } => place.claim(nonce, value).await,
+        SecretOrder::Note { nonce } => place.note(nonce).await,
     };
     match written {
         Ok(written) => Ok(written),
-        Err(Failure::Status(409, _)) => Ok(Written::Changed),
-        Err(Failure::Status(408 | 429, text)) => Err(ConnectError::Api(text)),
-        Err(Failure::Status(400..=499, text)) => Ok(Written::Refused(text)),
-        Err(Failure::Status(_, text)) => Err(ConnectError::Api(text)),
-        Err(Failure::Other(error)) => Err(error),
+        Err(SecretError::Status(409, _)) => Ok(SecretWrite::Changed),
+        Err(SecretError::Status(408 | 429, text)) => Err(ConnectError::Api(text)),
+        Err(SecretError::Status(400..=499, text)) => Ok(SecretWrite::Refused(text)),
+        Err(SecretError::Status(_, text)) => Err(ConnectError::Api(text)),
+        Err(SecretError::Other(error)) => Err(error),
     }
 }
 
-enum Failure {
+enum SecretError {
     Status(u16, String),
     Other(ConnectError),
 }
 
-async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, SecretError> {
     match tokio::time::timeout(connect::CALL, call).await {
-        Err(_) => Err(Failure::Other(ConnectError::Deadline(connect::CALL))),
+        Err(_) => Err(SecretError::Other(ConnectError::Deadline(connect::CALL))),
         Ok(Err(error)) => {
             let text = format!("Secret {NAME}: {}", connect::explain(&error));
             Err(if let kube::Error::Api(status) = &error {
-                Failure::Status(status.code, text)
+                SecretError::Status(status.code, text)
             } else {
-                Failure::Other(ConnectError::Api(text))
+                SecretError::Other(ConnectError::Api(text))
             })
         }
         Ok(Ok(value)) => Ok(value),
     }
 }
 
-async fn get(api: &Api<Secret>) -> Result<Option<Secret>, Failure> {
+async fn get(api: &Api<Secret>) -> Result<Option<Secret>, SecretError> {
     match call(api.get(NAME)).await {
         Ok(secret) => Ok(Some(secret)),
-        Err(Failure::Status(404, _)) => Ok(None),
+        Err(SecretError::Status(404, _)) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
 
 /// Where the Secret is, and what is noted there with each write.
-struct Place {
+struct IdentitySecret {
     api: Api<Secret>,
     reached: Reached,
 }
 
-impl Place {
-    async fn create(&self, nonce: &Text, value: &Text) -> Result<Written, Failure> {
+impl IdentitySecret {
+    async fn create(&self, nonce: &Text, value: &Text) -> Result<SecretWrite, SecretError> {
         let fresh = self.secret(nonce, value, ObjectMeta::default());
         call(self.api.create(&PostParams::default(), &fresh)).await?;
-        Ok(Written::Done)
+        Ok(SecretWrite::Done)
     }
 
-    async fn replace(&self, nonce: &Text, from: &[Text], value: &Text) -> Result<Written, Failure> {
+    async fn replace(
+        &self,
+        nonce: &Text,
+        from: &[Text],
+        value: &Text,
+    ) -> Result<SecretWrite, SecretError> {
         let Some(before) = get(&self.api).await? else {
-            return Ok(Written::Changed);
+            return Ok(SecretWrite::Changed);
         };
         match seen(Some(&before)) {
             Seen::Value {
                 nonce: known,
                 value: now,
-            } if known == *nonce && now == *value => Ok(Written::Done),
+            } if known == *nonce && now == *value => Ok(SecretWrite::Done),
             Seen::Value {
                 nonce: known,
                 value: now,
             } if known == *nonce && from.contains(&now) => self.put(before, nonce, value).await,
-            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(Written::Changed),
+            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(SecretWrite::Changed),
         }
     }
 
-    async fn claim(&self, nonce: &Text, value: &Text) -> Result<Written, Failure> {
+    async fn claim(&self, nonce: &Text, value: &Text) -> Result<SecretWrite, SecretError> {
         match get(&self.api).await? {
             None => self.create(nonce, value).await,
             Some(before) => self.put(before, nonce, value).await,
         }
     }
 
-    async fn note(&self, nonce: &Text) -> Result<Written, Failure> {
+    async fn note(&self, nonce: &Text) -> Result<SecretWrite, SecretError> {
         let Some(before) = get(&self.api).await? else {
-            return Ok(Written::Changed);
+            return Ok(SecretWrite::Changed);
         };
         match seen(Some(&before)) {
             Seen::Value {
                 nonce: known,
                 value,
             } if known == *nonce => self.put(before, nonce, &value).await,
-            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(Written::Changed),
+            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(SecretWrite::Changed),
         }
     }
 
-    async fn put(&self, before: Secret, nonce: &Text, value: &Text) -> Result<Written, Failure> {
+    async fn put(
+        &self,
+        before: Secret,
+        nonce: &Text,
+        value: &Text,
+    ) -> Result<SecretWrite, SecretError> {
         let after = self.secret(nonce, value, before.metadata);
         call(self.api.replace(NAME, &PostParams::default(), &after)).await?;
-        Ok(Written::Done)
+        Ok(SecretWrite::Done)
     }
 
     fn secret(&self, nonce: &Text, value: &Text, mut metadata: ObjectMeta) -> Secret {

@@ -7,7 +7,7 @@ const NONCE: &str = "n1";
 /// A way of the site by its only kubeconfig; nothing is known of it.
 fn way(site: &str) -> Facts {
     Facts {
-        key: (site.into(), Way::Config),
+        key: (site.into(), SiteWay::Config),
         same_as: None,
         strict: true,
         answers: None,
@@ -150,7 +150,7 @@ fn nothing_runs_on_a_new_cluster_before_its_secret_is_there() {
     let case = Case::new(None, &[]);
     let (verdicts, acts) = case.decide(&[way("a").shows(Seen::Absent)]);
     waits(&verdicts[0]);
-    assert_eq!(acts, [Act::Create(("a".into(), Way::Config))]);
+    assert_eq!(acts, [Act::Create(("a".into(), SiteWay::Config))]);
     let (verdicts, acts) = case.decide(&[way("a").value("1-x")]);
     waits(&verdicts[0]);
     assert_eq!(acts, [Act::Record(proof("a", "1-x"))]);
@@ -161,7 +161,7 @@ fn the_way_that_led_last_proves_itself_by_the_last_value() {
     let case = Case::new(Some(proof("a", "4-x")), &["a"]);
     let (verdicts, acts) = case.decide(&[way("a").value("4-x")]);
     assert_eq!(verdicts, [Verdict::Proven]);
-    assert_eq!(acts, [Act::Proved(("a".into(), Way::Config))]);
+    assert_eq!(acts, [Act::Proved(("a".into(), SiteWay::Config))]);
 }
 
 #[test]
@@ -242,12 +242,12 @@ fn without_a_leading_way_the_one_with_the_last_value_leads() {
     assert_eq!(acts, [], "the first was not asked yet");
     let (verdicts, acts) = case.decide(&[way("a").down(), other()]);
     assert_eq!(verdicts[1], Verdict::Proven);
-    assert_eq!(acts, [Act::Proved(("b".into(), Way::Config))]);
+    assert_eq!(acts, [Act::Proved(("b".into(), SiteWay::Config))]);
 }
 
 #[test]
 fn a_second_way_has_to_show_what_is_written_over_the_first() {
-    let (a, b) = (("a".into(), Way::Config), ("b".into(), Way::Config));
+    let (a, b) = (("a".into(), SiteWay::Config), ("b".into(), SiteWay::Config));
     let leading = || way("a").value("4-x").proved();
     let mut case = Case::new(Some(proof("a", "4-x")), &["a"]);
     let (verdicts, acts) = case.decide(&[leading(), way("b").value("4-x")]);
@@ -322,13 +322,13 @@ fn without_rights_the_one_known_way_is_known_by_its_ca() {
     // Once it may, it writes the Secret and goes on meanwhile.
     let (verdicts, acts) = case.decide(&[way("a").shows(Seen::Absent)]);
     assert_eq!(verdicts, [Verdict::Proven]);
-    assert_eq!(acts, [Act::Create(("a".into(), Way::Config))]);
+    assert_eq!(acts, [Act::Create(("a".into(), SiteWay::Config))]);
 }
 
 #[test]
 fn without_rights_two_secrets_of_one_rancher_cluster_serve_and_another_name_does_not() {
     let of = |site: &str, name: &str| Facts {
-        key: (site.into(), Way::Secret(name.into())),
+        key: (site.into(), SiteWay::Secret(name.into())),
         ..way(site).shows(Seen::Hidden)
     };
     let (by_id, by_name) = ("fleet/c-m-1-kubeconfig", "fleet/guest-kubeconfig");
@@ -412,7 +412,7 @@ fn after_an_upgrade_the_name_known_first_writes_and_others_are_challenged() {
     let absent = |site| way(site).shows(Seen::Absent);
     let (verdicts, acts) = case.decide(&[absent("athief"), absent("victim")]);
     waits(&verdicts[0]);
-    assert_eq!(acts, [Act::Create(("victim".into(), Way::Config))]);
+    assert_eq!(acts, [Act::Create(("victim".into(), SiteWay::Config))]);
     for victim in [way("victim"), way("victim").down()] {
         let (verdicts, acts) = case.decide(&[absent("athief"), victim]);
         assert!(
@@ -425,7 +425,7 @@ fn after_an_upgrade_the_name_known_first_writes_and_others_are_challenged() {
 
 #[test]
 fn two_secrets_of_one_rancher_cluster_go_on_after_an_upgrade() {
-    let secret = |name: &str| (Text::from("guest"), Way::Secret(name.into()));
+    let secret = |name: &str| (Text::from("guest"), SiteWay::Secret(name.into()));
     let of = |name: &str, shown: Seen| Facts {
         key: secret(name),
         ..way("guest").shows(shown)

@@ -1,7 +1,7 @@
 use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, Release, ReleaseScope, Request};
 
 use super::*;
-use crate::store::{Options, Store};
+use crate::store::{Store, StoreOptions};
 
 const HOUR: u64 = WINDOW;
 
@@ -117,9 +117,9 @@ async fn another_life_of_the_daemon_goes_on_with_the_same_window() {
 #[tokio::test]
 async fn a_log_that_forgot_part_of_the_hour_fills_the_window() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = StoreOptions {
         audit_limit: 10,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let day = 86_400_000;
     let life = |at: u64| {
