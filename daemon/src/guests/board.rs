@@ -8,7 +8,9 @@ use std::{
 
 use fipd_core::{Text, Timestamp};
 use futures::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+
+use super::access::GuestLinks;
 
 /// What became of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,6 +122,7 @@ pub struct GuestBoard {
     managers: Arc<RwLock<BTreeMap<Text, Weak<dyn Manager>>>>,
     /// Display names of projects, by id and Rancher.
     projects: Arc<RwLock<BTreeMap<String, BTreeMap<Text, String>>>>,
+    links: Arc<Mutex<BTreeMap<Text, Weak<GuestLinks>>>>,
 }
 
 impl Phase {
@@ -239,6 +242,18 @@ impl GuestBoard {
         names.all(|other| other == name).then(|| name.clone())
     }
 
+    /// What all systems that look after guests of a Rancher share, for as long as one of them does.
+    pub fn links(&self, rancher: &Text) -> Arc<GuestLinks> {
+        let mut all = self.links.lock();
+        if let Some(links) = all.get(rancher).and_then(Weak::upgrade) {
+            return links;
+        }
+        let links = Arc::default();
+        all.retain(|_, links| links.strong_count() > 0);
+        all.insert(Text::clone(rancher), Arc::downgrade(&links));
+        links
+    }
+
     /// Who looks after the guests of a Rancher.
     pub fn managed_by(&self, rancher: &Text, manager: Weak<dyn Manager>) {
         let mut managers = self.managers.write();
@@ -341,6 +356,17 @@ mod tests {
         assert_eq!(views.phases()[&Phase::Ready], 1);
         views.forget(&rancher);
         assert!(views.all().is_empty());
+    }
+
+    #[test]
+    fn systems_share_the_way_to_the_guests_of_a_rancher_while_one_of_them_runs() {
+        let board = GuestBoard::default();
+        let one = board.links(&"a".into());
+        assert!(Arc::ptr_eq(&one, &board.links(&"a".into())));
+        assert!(!Arc::ptr_eq(&one, &board.links(&"b".into())));
+        drop(one);
+        assert_eq!(Arc::strong_count(&board.links(&"a".into())), 1);
+        assert_eq!(board.links.lock().len(), 1);
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! Rancher's objects as typed input: where a guest runs, and what its machines are connected to.
+//! Where a guest runs, from Rancher's objects and from the Harvester cluster that its machines are in.
 
 use fipd_crds::{
-    labels::{HARVESTER_CONFIG_KIND, PROJECT_ID},
+    labels::{HARVESTER_CLUSTER_ID_KEY, HARVESTER_CONFIG_KIND, PROJECT_ID},
     machine_config::HarvesterConfig,
     provisioning::{Cluster, MachinePool},
 };
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 
-use crate::systems::rancher_fip::names::rancher_project;
+use super::{GuestStop, GuestUnready, access::GuestAccess, objects, sources::GuestSources};
+use crate::controller::kind::{NAMESPACE, SECRET};
 
 /// How Rancher made a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,8 +84,165 @@ impl Machine {
 }
 
 /// The project that a namespace of a Harvester cluster belongs to.
-pub fn project_of(namespace: &Namespace) -> Option<String> {
+fn project_of(namespace: &Namespace) -> Option<String> {
     let annotations = namespace.metadata.annotations.as_ref()?;
-    let (_, project) = rancher_project(annotations.get(PROJECT_ID)?);
+    let value = annotations.get(PROJECT_ID)?;
+    let project = value
+        .split_once(':')
+        .map_or(&**value, |(_, project)| project);
     (!project.is_empty()).then(|| project.to_owned())
+}
+
+/// Where a guest runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunsOn {
+    BareMetal,
+    Harvester {
+        /// Rancher's id and display name of the Harvester cluster.
+        id: String,
+        display_name: String,
+        /// The networks of the machines, in order; not empty.
+        networks: Vec<String>,
+        /// The project of the machines' namespace.
+        project: Result<String, GuestUnready>,
+    },
+}
+
+/// A guest on Harvester, as far as Rancher's own cluster says.
+struct OnHarvester<'a> {
+    /// Namespace and name of the cloud credential's Secret.
+    credential: &'a (String, String),
+    machine: &'a Machine,
+}
+
+/// Where a guest runs, as far as Rancher's own cluster says: what is left is to ask the Harvester cluster.
+fn hosted<'a>(
+    provisioned: Option<&'a Provisioned>,
+    machine: Option<&'a Machine>,
+) -> Result<Option<OnHarvester<'a>>, GuestUnready> {
+    match provisioned.map(|provisioned| &provisioned.hosting) {
+        None => Err(GuestUnready::NoProvisioningCluster),
+        Some(Hosting::BareMetal) => Ok(None),
+        Some(Hosting::Unclear(text)) => Err(GuestUnready::BadCredentialName(text.clone())),
+        Some(Hosting::Harvester { machine: None, .. }) => Err(GuestUnready::NoControlPlanePool),
+        Some(Hosting::Harvester {
+            credential,
+            machine: Some(name),
+        }) => match machine {
+            None => Err(GuestUnready::NoMachineConfig(name.clone())),
+            Some(machine) if machine.networks.is_empty() => {
+                Err(GuestUnready::NoNetwork(name.clone()))
+            }
+            Some(machine) => Ok(Some(OnHarvester {
+                credential,
+                machine,
+            })),
+        },
+    }
+}
+
+impl GuestAccess {
+    /// Where a guest of this id and display name runs. Asks the Harvester cluster for the project of the machines'
+    /// namespace.
+    pub async fn runs_on(
+        &self,
+        sources: &GuestSources,
+        (id, display): (&str, &str),
+        display_name: impl Fn(&str) -> Option<String>,
+    ) -> Result<RunsOn, GuestStop> {
+        let (provisioned, machine) = sources.of(id, display);
+        let Some(OnHarvester {
+            credential,
+            machine,
+        }) = hosted(provisioned.as_deref(), machine.as_deref())?
+        else {
+            return Ok(RunsOn::BareMetal);
+        };
+        let id = self.harvester(credential).await?;
+        let display_name =
+            display_name(&id).ok_or_else(|| GuestUnready::NoHarvester(id.clone()))?;
+        let project = match self.project(&id, &display_name, machine).await {
+            Ok(project) => Ok(project),
+            Err(GuestStop::Unready(unready)) => Err(unready),
+            Err(stop @ GuestStop::Reconcile(_)) => return Err(stop),
+        };
+        Ok(RunsOn::Harvester {
+            id,
+            display_name,
+            networks: machine.networks.clone(),
+            project,
+        })
+    }
+
+    /// Rancher's id of the Harvester cluster that a cloud credential is for.
+    async fn harvester(&self, (namespace, name): &(String, String)) -> Result<String, GuestStop> {
+        let target = SECRET.named(namespace, name);
+        let secret: Option<Secret> = self.rancher.get(&target).await?;
+        let mut texts = secret.as_ref().map(objects::texts).unwrap_or_default();
+        let id = texts.remove(HARVESTER_CLUSTER_ID_KEY);
+        let id = id.filter(|id| !id.is_empty());
+        id.ok_or_else(|| GuestUnready::NoCredential(format!("{namespace}/{name}")).into())
+    }
+
+    async fn project(
+        &self,
+        id: &str,
+        display: &str,
+        machine: &Machine,
+    ) -> Result<String, GuestStop> {
+        let unreachable = |why: String| GuestUnready::Harvester {
+            harvester: display.to_owned(),
+            why,
+        };
+        let remote = match self.client(id, display).await {
+            Ok(remote) => remote,
+            Err(GuestStop::Unready(unready)) => {
+                return Err(unreachable(unready.to_string()).into());
+            }
+            Err(stop @ GuestStop::Reconcile(_)) => return Err(stop),
+        };
+        let target = NAMESPACE.named("", &machine.namespace);
+        let namespace: Option<Namespace> = match remote.get(&target).await {
+            Ok(namespace) => namespace,
+            Err(error) => return Err(unreachable(error.to_string()).into()),
+        };
+        let name = || machine.namespace.clone();
+        let namespace = namespace.ok_or_else(|| GuestUnready::NoMachineNamespace(name()))?;
+        project_of(&namespace).ok_or_else(|| GuestUnready::NoProject(name()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_guest_runs_is_read_from_its_machines() {
+        let machine = Machine {
+            namespace: "guests".into(),
+            networks: vec!["vlan-1".into()],
+        };
+        let hosting = |name: Option<&str>| Provisioned {
+            id: None,
+            hosting: Hosting::Harvester {
+                credential: ("ns".into(), "cc".into()),
+                machine: name.map(str::to_owned),
+            },
+        };
+        let bare = Machine {
+            networks: vec![],
+            ..machine.clone()
+        };
+        let of = |provisioned: Option<Provisioned>, machine: Option<&Machine>| {
+            hosted(provisioned.as_ref(), machine)
+                .map(|hosted| hosted.is_some())
+                .map_err(|wait| wait.reason())
+        };
+        assert_eq!(of(None, None), Err("NoProvisioningCluster"));
+        assert_eq!(of(Some(Provisioned::default()), None), Ok(false));
+        assert_eq!(of(Some(hosting(None)), None), Err("NoControlPlanePool"));
+        assert_eq!(of(Some(hosting(Some("m"))), None), Err("NoMachineConfig"));
+        assert_eq!(of(Some(hosting(Some("m"))), Some(&bare)), Err("NoNetwork"));
+        assert_eq!(of(Some(hosting(Some("m"))), Some(&machine)), Ok(true));
+    }
 }

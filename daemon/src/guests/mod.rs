@@ -1,14 +1,22 @@
 //! The clusters that Rancher manages, which are guests of fipd: how they are reached, where they run, how a release of a
 //! chart gets into them, and how they are doing.
+//!
+//! Nothing here knows what a system wants in a guest: that comes in as parameters and by the traits of [`charts::owner`].
+//! Systems share the clients of a Rancher's guests and the turns of their charts, see [`GuestBoard::links`].
 
+pub mod access;
 mod board;
 pub mod charts;
-pub mod clients;
+pub mod homes;
 pub mod hosting;
+pub mod names;
 pub mod objects;
 pub mod releases;
+pub mod sources;
+mod unready;
 
 pub use board::{
     GuestBoard, GuestView, Has, Manager, News, Phase, ReleaseView, RotateError, Rotated, Says,
     helm_name,
 };
+pub use unready::{GuestStop, GuestUnready};

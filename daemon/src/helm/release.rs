@@ -91,6 +91,20 @@ impl Release {
             values,
         })
     }
+
+    /// The same under another name than the chart's.
+    ///
+    /// # Errors
+    /// Where that is no name.
+    pub fn named(mut self, name: &str) -> Result<Self, KeyError> {
+        check_name(name, 53).map_err(|why| KeyError {
+            key: "the release's name".to_owned(),
+            value: shortened(name),
+            why,
+        })?;
+        name.clone_into(&mut self.name);
+        Ok(self)
+    }
 }
 
 impl Chart {
@@ -286,6 +300,18 @@ mod tests {
         };
         let release = Release::from_keys("PureLBController", local).unwrap();
         assert_eq!(release.chart.own_name(), None);
+    }
+
+    #[test]
+    fn a_release_need_not_be_called_as_its_chart() {
+        let release = Release::from_keys("", keys()).unwrap();
+        let release = release.named("purelb-two").unwrap();
+        assert_eq!(
+            (&*release.name, &*release.chart.name),
+            ("purelb-two", "purelb")
+        );
+        let error = release.named("Two").unwrap_err().to_string();
+        assert!(error.contains("\"Two\" is no name"), "{error}");
     }
 
     #[test]

@@ -1,16 +1,14 @@
 //! Why the charts of a guest are not as they should be.
 
-use fipd_crds::labels::FLOATINGIP_CLEANUP;
-
-use super::helm_chart::Settled;
-use crate::guests::charts::marks::Mark;
+use super::{ReleaseMark, Settled};
 use crate::{
     controller::client::CallError,
     guests::{Phase, Says},
     helm::HelmError,
 };
 
-const BUSY: &str = "ReleaseBusy";
+/// The reason while something goes on that ends soon.
+pub const BUSY: &str = "ReleaseBusy";
 
 /// Reason and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,75 +32,9 @@ impl ChartError {
         }
     }
 
-    /// The controller that fipd installed is not removed before they have let go.
-    pub fn services_hold(count: usize, first: &[String]) -> Self {
-        let more = if count > first.len() { ", ..." } else { "" };
-        Self {
-            reason: "ServicesHoldAddresses",
-            message: format!(
-                "{count} Services there have addresses ({}{more}), which the LB controller lets go of: delete them, or give them another load balancer and take the finalizer {FLOATINGIP_CLEANUP} off; charts are uninstalled once none has it",
-                first.join(", ")
-            ),
-        }
-    }
-
-    pub fn services_unreadable(error: &CallError) -> Self {
-        Self {
-            reason: "ServicesUnreadable",
-            message: format!(
-                "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed: {error}"
-            ),
-        }
-    }
-
-    /// Nothing is removed on what was read some time ago.
-    pub fn unconfirmed(error: &CallError) -> Self {
-        Self {
-            reason: "LabelUnreadable",
-            message: format!(
-                "no release is removed before the cluster's labels in Rancher are read again: {error}"
-            ),
-        }
-    }
-
-    pub fn changed() -> Self {
-        Self {
-            reason: "LabelChanged",
-            message: "the cluster's labels in Rancher changed meanwhile; no release is removed"
-                .to_owned(),
-        }
-    }
-
-    pub fn other_settings() -> Self {
-        Self {
-            reason: "SettingsChanged",
-            message: "the settings changed meanwhile; no release is removed".to_owned(),
-        }
-    }
-
-    /// Secrets and mappings come before the controller that reads them.
-    pub fn unprepared(namespace: &str) -> Self {
-        Self {
-            reason: BUSY,
-            message: format!(
-                "no release is removed before the namespace {namespace:?} has what its controller needs"
-            ),
-        }
-    }
-
-    /// A release of the other load balancer.
-    pub fn other_load_balancer(namespace: &str, name: &str) -> Self {
-        Self {
-            reason: "OtherLoadBalancer",
-            message: format!(
-                "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
-            ),
-        }
-    }
-
     /// A release of the same, which is to be somewhere else.
-    pub fn elsewhere(mark: &Mark, wanted: &str) -> Self {
-        let Mark {
+    pub fn elsewhere(mark: &ReleaseMark, wanted: &str) -> Self {
+        let ReleaseMark {
             namespace, name, ..
         } = mark;
         Self {

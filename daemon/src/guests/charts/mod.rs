@@ -1,22 +1,45 @@
-//! Charts in guests: whose a release is, and how either engine brings or removes it.
+//! Charts in guests: which releases a system wants there, whose a release is, and how either engine brings or removes it.
+//!
+//! A system says by [`owner::ChartOwner`] what it wants, and by [`owner::ChartRemover`] what has to be so before its
+//! releases go. The rest is the same for all: nothing is removed on an old look or for a release that cannot be brought,
+//! and nothing that another installed is removed at all.
 
-pub mod error;
+mod bring;
+mod engine;
+mod error;
 pub mod helm_chart;
-pub mod marks;
+mod installed;
+pub mod owner;
+mod states;
+pub mod steps;
+mod uninstall;
 
-use self::{
-    error::ChartError,
-    helm_chart::{HelmCharts, Settled},
-};
 use crate::{
-    clock,
-    config::Engine,
     controller::client::Remote,
-    helm::{Access, Helm, Noted, Release as Wanted},
+    helm::{Access, Helm, KeyError, Keys, Release},
 };
 
-/// The way to a guest.
-pub struct Guest<'a> {
+pub use error::{BUSY, ChartError};
+pub use installed::{InstalledReleases, ReleaseMark, ReleaseOwner, release_names};
+pub use states::{ChartProgress, GuestCharts};
+
+/// A release that a guest is to have, as settings write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChartRelease {
+    /// How the keys begin that say it.
+    pub prefix: &'static str,
+    pub name: String,
+    pub namespace: String,
+    pub chart: String,
+    /// URL of a repository, an OCI reference or a path.
+    pub reference: String,
+    pub version: String,
+    /// YAML text.
+    pub values: String,
+}
+
+/// A guest that answers, and what works on its releases.
+pub struct ReachedGuest<'a> {
     pub id: String,
     /// What helm calls it.
     pub name: String,
@@ -25,42 +48,31 @@ pub struct Guest<'a> {
     pub helm: &'a Helm,
 }
 
-impl Guest<'_> {
-    pub fn access(&self) -> Access<'_> {
+/// Whether there is more to be done soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Yes,
+    NotYet,
+}
+
+impl ChartRelease {
+    fn parse(&self) -> Result<Release, KeyError> {
+        let keys = Keys {
+            chart_name: &self.chart,
+            chart_ref: &self.reference,
+            chart_version: &self.version,
+            namespace: &self.namespace,
+            values: &self.values,
+        };
+        Release::from_keys(self.prefix, keys)?.named(&self.name)
+    }
+}
+
+impl ReachedGuest<'_> {
+    fn access(&self) -> Access<'_> {
         Access {
             cluster: &self.name,
             kubeconfig: self.kubeconfig,
         }
-    }
-
-    pub async fn bring_chart(
-        &self,
-        engine: Engine,
-        charts: &HelmCharts,
-        wanted: &Wanted,
-        begins: &(dyn Fn() + Sync),
-    ) -> Result<Settled, ChartError> {
-        match (engine, charts.of(&wanted.namespace, &wanted.name)) {
-            (Engine::HelmChart, _) => self.bring_object(charts, wanted).await,
-            (Engine::Helm, Some(chart)) => self.take_back(chart).await.map(|()| Settled::NotYet),
-            (Engine::Helm, None) => {
-                let brought = self.helm.ensure_telling(self.access(), wanted, begins);
-                brought
-                    .await
-                    .map(|_| Settled::Yes)
-                    .map_err(|error| ChartError::of(&wanted.name, &error))
-            }
-        }
-    }
-
-    /// An error from before an engine began shows with the release too.
-    pub fn note_error(&self, (namespace, name): (&str, &str), version: &str, error: &ChartError) {
-        if error.is_busy() {
-            return;
-        }
-        let target = self.place(namespace, name);
-        let noted = Noted::Failed(error.reason, &error.message);
-        let version = Some(version.to_owned());
-        self.helm.noted(&target, version, noted, clock::now());
     }
 }

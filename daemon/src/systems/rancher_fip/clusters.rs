@@ -155,6 +155,8 @@ impl TypeLabel {
 }
 
 impl LoadBalancer {
+    pub const ALL: [Self; 2] = [Self::PureLb, Self::MetalLb];
+
     pub fn other(self) -> Self {
         match self {
             Self::PureLb => Self::MetalLb,

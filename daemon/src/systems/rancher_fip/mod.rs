@@ -11,10 +11,8 @@
 mod admission;
 pub mod adopt;
 pub mod api_service;
-mod cluster_names;
 pub mod clusters;
 pub mod floating_ip;
-mod guest_hosts;
 pub mod guests;
 pub mod kinds;
 mod leadership;

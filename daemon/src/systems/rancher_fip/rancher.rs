@@ -20,7 +20,6 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    cluster_names::ClusterNames,
     clusters::RancherCluster,
     floating_ip::observe::Fip,
     names::ServiceRef,
@@ -36,7 +35,8 @@ use crate::controller::{
     site::Site,
     store::{Key, Objects},
 };
-use crate::systems::rancher_fip::{admission::Admits, guest_hosts::Homes};
+use crate::guests::names::ClusterNames;
+use crate::{guests::homes::Homes, systems::rancher_fip::admission::Admits};
 
 pub use all::Ranchers;
 pub use pool_names::{NoDefault, annotation};
@@ -68,7 +68,7 @@ pub struct Data {
     pub fips: Arc<Objects<Fip>>,
     /// By Rancher's id of the cluster.
     pub clusters: Arc<Objects<RancherCluster>>,
-    pub names: ClusterNames,
+    pub names: Arc<ClusterNames>,
     pub homes: Homes,
     /// Display names of projects, each in the namespace of the cluster that owns it.
     pub projects: Arc<Objects<String>>,
@@ -245,7 +245,7 @@ impl Data {
             quotas: Objects::new(),
             fips: Objects::new(),
             clusters: Objects::new(),
-            names: ClusterNames::default(),
+            names: Arc::default(),
             homes: Homes::default(),
             projects: Objects::new(),
             said: Mutex::new(BTreeMap::new()),

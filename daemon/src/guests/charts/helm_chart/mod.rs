@@ -4,10 +4,10 @@
 //! and to uninstall is to delete it. helm-controller upgrades a release that is there already, so that a release of the helm
 //! CLI is taken over by making the object; the other way round it is told to keep off before the object goes.
 
-mod crossing;
-mod hand_over;
+mod apply;
+mod engine_switch;
 pub mod plan;
-mod standing;
+mod progress;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::guests::{
     charts::{
         error::ChartError,
-        marks::{Owner, newest, owner, revisions},
+        installed::{ReleaseOwner, newest, owner, revisions},
     },
     objects,
 };
@@ -35,12 +35,11 @@ use crate::{
         client::{CallError, Remote, Target},
         kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
     },
-    guests::charts::Guest,
-    helm::{self, HelmError, Noted, Release as Wanted, SECRET_TYPE, Stored, Why},
+    guests::charts::{ReachedGuest, Settled},
+    helm::{self, HelmError, Noted, Release, SECRET_TYPE, Stored, Why},
 };
-use crossing::Keep;
-use plan::Whose;
-use standing::{Newest, Standing};
+use engine_switch::KeepStep;
+use progress::{HelmChartProgress, NewestRevision};
 
 const API: &str = "apis/helm.cattle.io/v1";
 
@@ -54,17 +53,10 @@ const NAMESPACE: &str = "kube-system";
 pub struct HelmCharts(Option<Vec<HelmChart>>);
 
 /// The newest revision of a release, and the Secret that it is in.
-struct Revision {
+struct StoredRevision {
     name: String,
     uid: String,
     stored: Stored,
-}
-
-/// Whether there is more to be done soon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    Yes,
-    NotYet,
 }
 
 impl HelmCharts {
@@ -95,7 +87,7 @@ impl HelmCharts {
     }
 
     /// Whether a release can be brought by an object, as far as these say.
-    pub fn check(&self, release: &Wanted) -> Result<(), ChartError> {
+    pub fn check(&self, release: &Release) -> Result<(), ChartError> {
         // Whatever the policy will be.
         spec_of(release, "")?;
         if self.0.is_none() {
@@ -105,21 +97,21 @@ impl HelmCharts {
             });
         }
         match self.named(&release.name) {
-            Some(taken) if plan::whose(taken) == Whose::Other => Err(foreign(taken)),
+            Some(taken) if plan::whose(taken) == ReleaseOwner::Other => Err(foreign(taken)),
             Some(_) | None => self.check_foreign(release),
         }
     }
 
     /// Whether nobody else's object keeps the release.
-    pub fn check_foreign(&self, release: &Wanted) -> Result<(), ChartError> {
+    pub fn check_foreign(&self, release: &Release) -> Result<(), ChartError> {
         match self.of(&release.namespace, &release.name) {
-            Some(chart) if plan::whose(chart) == Whose::Other => Err(foreign(chart)),
+            Some(chart) if plan::whose(chart) == ReleaseOwner::Other => Err(foreign(chart)),
             Some(_) | None => Ok(()),
         }
     }
 }
 
-fn check_chart(revision: Option<&Revision>, release: &Wanted) -> Result<(), ChartError> {
+fn check_chart(revision: Option<&StoredRevision>, release: &Release) -> Result<(), ChartError> {
     let refusal = revision.and_then(|one| helm::other_chart(&release.chart, &one.stored.observed));
     match refusal {
         Some(refusal) => Err(ChartError::of(&release.name, &HelmError::Refused(refusal))),
@@ -127,12 +119,12 @@ fn check_chart(revision: Option<&Revision>, release: &Wanted) -> Result<(), Char
     }
 }
 
-impl Guest<'_> {
+impl ReachedGuest<'_> {
     /// Brings a release to its chart, version and values.
     pub async fn bring_object(
         &self,
         charts: &HelmCharts,
-        release: &Wanted,
+        release: &Release,
     ) -> Result<Settled, ChartError> {
         let target = self.place(&release.namespace, &release.name);
         let version = Some(release.chart.version.to_string());
@@ -149,7 +141,7 @@ impl Guest<'_> {
     async fn try_bring_object(
         &self,
         charts: &HelmCharts,
-        release: &Wanted,
+        release: &Release,
     ) -> Result<Settled, ChartError> {
         let name = &*release.name;
         charts.check(release)?;
@@ -168,15 +160,15 @@ impl Guest<'_> {
     async fn keep_object(
         &self,
         chart: &HelmChart,
-        release: &Wanted,
-        revision: Option<&Revision>,
+        release: &Release,
+        revision: Option<&StoredRevision>,
     ) -> Result<Settled, ChartError> {
         let refused = |error: CallError| refused(&release.name, &error);
-        let turned = match crossing::keep(chart) {
-            Keep::Write => None,
-            Keep::Wait => return self.wait_uninstalled(chart, release),
-            Keep::Manage => Some(self.manage(chart, true).await),
-            Keep::DropFinalizer => Some(self.let_go(chart).await),
+        let turned = match engine_switch::keep(chart) {
+            KeepStep::Write => None,
+            KeepStep::Wait => return self.wait_uninstalled(chart, release),
+            KeepStep::Manage => Some(self.manage(chart, true).await),
+            KeepStep::DropFinalizer => Some(self.release_object(chart).await),
         };
         if let Some(turned) = turned {
             return turned.map(|()| Settled::NotYet).map_err(refused);
@@ -194,7 +186,7 @@ impl Guest<'_> {
         }
         let stored = revision.map(|revision| &revision.stored);
         // The revisions of what another installed are not fipd's to remove.
-        let ours = plan::whose(chart) == Whose::Fipd;
+        let ours = plan::whose(chart) == ReleaseOwner::Fipd;
         let clears = ours && policy.is_some_and(|policy| plan::is_in_the_way(policy, stored));
         if clears {
             self.clear(release, revision).await.map_err(refused)?;
@@ -205,14 +197,18 @@ impl Guest<'_> {
             (None, Some(stored))
                 if clears && helm::difference(release, &stored.observed).is_none() =>
             {
-                Err(self.attempt_failed(chart, release, &standing::said(stored)))
+                Err(self.attempt_failed(chart, release, &progress::said(stored)))
             }
             (None, stored) => self.judge(chart, release, stored).await,
         }
     }
 
     /// Somebody deleted the object, and it can be made anew only once helm-controller has let go of it.
-    fn wait_uninstalled(&self, chart: &HelmChart, release: &Wanted) -> Result<Settled, ChartError> {
+    fn wait_uninstalled(
+        &self,
+        chart: &HelmChart,
+        release: &Release,
+    ) -> Result<Settled, ChartError> {
         let place = self.place(&release.namespace, &release.name);
         let most = self.helm.deadline();
         if self.helm.awaited(&place, release, clock::now()) < most {
@@ -221,7 +217,7 @@ impl Guest<'_> {
         let seconds = most.as_secs();
         let why = format!(
             "somebody deleted it, and helm-controller has not uninstalled its release within {seconds} s: see Job {}",
-            hand_over::job(chart)
+            apply::job(chart)
         );
         Err(failed(chart, &why))
     }
@@ -230,7 +226,7 @@ impl Guest<'_> {
     async fn judge(
         &self,
         chart: &HelmChart,
-        release: &Wanted,
+        release: &Release,
         stored: Option<&Stored>,
     ) -> Result<Settled, ChartError> {
         let name = &*release.name;
@@ -238,7 +234,7 @@ impl Guest<'_> {
         let job = job.map_err(|error| refused(name, &error))?;
         let newest = match stored {
             None => None,
-            Some(stored) => Some(Newest {
+            Some(stored) => Some(NewestRevision {
                 stored,
                 as_wanted: match helm::difference(release, &stored.observed) {
                     None => true,
@@ -250,16 +246,21 @@ impl Guest<'_> {
                 },
             }),
         };
-        let standing = standing::standing(chart, job.as_ref(), newest);
+        let progress = progress::progress(chart, job.as_ref(), newest);
         let place = self.place(&release.namespace, name);
         let awaited = self.helm.awaited(&place, release, clock::now());
-        let overdue = standing::overdue(&standing, awaited, self.helm.deadline());
-        match (standing, overdue) {
-            (Standing::Failed(why), _) => Err(self.attempt_failed(chart, release, &why)),
+        let overdue = progress::overdue(&progress, awaited, self.helm.deadline());
+        match (progress, overdue) {
+            (HelmChartProgress::Failed(why), _) => Err(self.attempt_failed(chart, release, &why)),
             (_, Some(why)) => Err(failed(chart, &why)),
-            (Standing::Deployed, None) => Ok(Settled::Yes),
+            (HelmChartProgress::Deployed, None) => Ok(Settled::Yes),
             // The next attempt at the same hides nothing.
-            (Standing::Waiting | Standing::Running { .. } | Standing::Other { .. }, None) => {
+            (
+                HelmChartProgress::Waiting
+                | HelmChartProgress::Running { .. }
+                | HelmChartProgress::Other { .. },
+                None,
+            ) => {
                 let failure = self.helm.last_failure(&place, release, clock::now());
                 failure.map_or(Ok(Settled::NotYet), |why| Err(failed(chart, &why)))
             }
@@ -267,7 +268,7 @@ impl Guest<'_> {
     }
 
     /// It is told until an attempt succeeds, or something else is wanted.
-    fn attempt_failed(&self, chart: &HelmChart, release: &Wanted, why: &str) -> ChartError {
+    fn attempt_failed(&self, chart: &HelmChart, release: &Release, why: &str) -> ChartError {
         let place = self.place(&release.namespace, &release.name);
         self.helm.attempt_failed(&place, release, why, clock::now());
         failed(chart, why)
@@ -280,7 +281,7 @@ impl Guest<'_> {
         chart: &HelmChart,
         job: Option<&Job>,
     ) -> Result<bool, CallError> {
-        if !job.is_some_and(|job| standing::is_newer(job, chart)) {
+        if !job.is_some_and(|job| progress::is_newer(job, chart)) {
             return Ok(false);
         }
         let config =
@@ -289,12 +290,15 @@ impl Guest<'_> {
     }
 
     /// Whether no release of another chart is where this one is to be.
-    pub async fn check_release(&self, release: &Wanted) -> Result<(), ChartError> {
+    pub async fn check_release(&self, release: &Release) -> Result<(), ChartError> {
         let revision = self.newest_revision(release).await?;
         check_chart(revision.as_ref(), release)
     }
 
-    async fn newest_revision(&self, release: &Wanted) -> Result<Option<Revision>, ChartError> {
+    async fn newest_revision(
+        &self,
+        release: &Release,
+    ) -> Result<Option<StoredRevision>, ChartError> {
         let all = revisions(self.remote, &release.namespace, &release.name).await;
         let all = all.map_err(|error| ChartError::unreadable(&error))?;
         let Some((name, _)) = newest(&all).and_then(plan::identity) else {
@@ -318,7 +322,7 @@ impl Guest<'_> {
             message: error.to_string(),
         })?;
         let (name, uid) = plan::identity(&secret).unwrap_or_default();
-        Ok(Some(Revision {
+        Ok(Some(StoredRevision {
             name: name.to_owned(),
             uid: uid.to_owned(),
             stored,
@@ -326,7 +330,11 @@ impl Guest<'_> {
     }
 
     /// Removes a revision that failed, as `kubectl delete secret` does.
-    async fn clear(&self, release: &Wanted, revision: Option<&Revision>) -> Result<(), CallError> {
+    async fn clear(
+        &self,
+        release: &Release,
+        revision: Option<&StoredRevision>,
+    ) -> Result<(), CallError> {
         let Some(revision) = revision else {
             return Ok(());
         };
@@ -347,14 +355,14 @@ impl Guest<'_> {
         }
     }
 
-    async fn make_object(&self, release: &Wanted) -> Result<Settled, ChartError> {
+    async fn make_object(&self, release: &Release) -> Result<Settled, ChartError> {
         let (namespace, name) = (&*release.namespace, &*release.name);
         let before = owner(self.remote, namespace, name).await;
         let before = before.map_err(|error| ChartError::unreadable(&error))?;
         let policy = self.policy().await;
         let policy = policy.map_err(|error| refused(name, &error))?;
         let mut labels = json!({ MANAGED_BY: FIELD_MANAGER });
-        if matches!(before, Some(Owner::Adopted | Owner::Other)) {
+        if matches!(before, Some(ReleaseOwner::Adopted | ReleaseOwner::Other)) {
             labels[ADOPTED] = json!("true");
         }
         let object = json!({
@@ -389,7 +397,7 @@ impl Guest<'_> {
     }
 }
 
-fn spec_of(release: &Wanted, policy: &str) -> Result<HelmChartSpec, ChartError> {
+fn spec_of(release: &Release, policy: &str) -> Result<HelmChartSpec, ChartError> {
     plan::spec(release, policy).map_err(|why| ChartError {
         reason: "ChartConfigInvalid",
         message: format!("chart {:?}: {why}", release.name),

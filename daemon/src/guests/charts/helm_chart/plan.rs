@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     controller::client::MANAGER,
-    guests::objects::is_ours,
+    guests::{charts::ReleaseOwner, objects::is_ours},
     helm::{Reference, Release, Stored},
 };
 
@@ -16,15 +16,6 @@ use crate::{
 const RETRY: &str = "retry";
 /// It leaves a release that failed as it is.
 const ABORT: &str = "abort";
-
-/// Whose a HelmChart is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    Fipd,
-    /// fipd's, for a release that another installed.
-    Adopted,
-    Other,
-}
 
 /// The object that keeps this release.
 pub fn find<'a>(all: &'a [HelmChart], namespace: &str, name: &str) -> Option<&'a HelmChart> {
@@ -34,12 +25,13 @@ pub fn find<'a>(all: &'a [HelmChart], namespace: &str, name: &str) -> Option<&'a
     all.iter().find(keeps)
 }
 
-pub fn whose(chart: &HelmChart) -> Whose {
+/// Whose the release of a HelmChart is.
+pub fn whose(chart: &HelmChart) -> ReleaseOwner {
     let labels = chart.metadata.labels.as_ref();
     match labels.is_some_and(|labels| labels.contains_key(ADOPTED)) {
-        _ if !is_ours(&chart.metadata) => Whose::Other,
-        true => Whose::Adopted,
-        false => Whose::Fipd,
+        _ if !is_ours(&chart.metadata) => ReleaseOwner::Other,
+        true => ReleaseOwner::Adopted,
+        false => ReleaseOwner::Fipd,
     }
 }
 
@@ -217,9 +209,9 @@ mod tests {
         let all = [chart(&json!(null))];
         assert!(find(&all, "lb", "purelb").is_some());
         assert!(find(&all, "kube-system", "purelb").is_none());
-        assert_eq!(whose(&all[0]), Whose::Fipd);
+        assert_eq!(whose(&all[0]), ReleaseOwner::Fipd);
         let mut other = all[0].clone();
         other.metadata.labels = None;
-        assert_eq!(whose(&other), Whose::Other);
+        assert_eq!(whose(&other), ReleaseOwner::Other);
     }
 }

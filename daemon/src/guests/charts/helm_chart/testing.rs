@@ -6,7 +6,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::crossing::UNMANAGED;
+use crate::guests::charts::helm_chart::engine_switch::UNMANAGED;
 
 /// Written by fipd at 10 s.
 pub fn chart(status: &Value) -> HelmChart {
@@ -26,8 +26,8 @@ pub fn chart(status: &Value) -> HelmChart {
     .unwrap()
 }
 
-/// One in the middle of a hand-over.
-pub fn crossed(off: bool, deleted: bool) -> HelmChart {
+/// One in the middle of a hand-back.
+pub fn switching(off: bool, deleted: bool) -> HelmChart {
     let mut chart = chart(&json!(null));
     chart.metadata.deletion_timestamp = deleted.then_some(Time(Moment::UNIX_EPOCH));
     chart.metadata.annotations = off.then(|| [(UNMANAGED.to_owned(), "true".to_owned())].into());

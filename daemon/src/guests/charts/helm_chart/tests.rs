@@ -3,7 +3,7 @@
 use kube::core::ObjectMeta;
 use tokio_util::sync::CancellationToken;
 
-use super::{testing::crossed, *};
+use super::{testing::switching, *};
 use crate::{
     config,
     controller::client::testing::{Asked, canned},
@@ -31,7 +31,10 @@ fn answer(body: &Value) -> Answer {
 }
 
 /// What comes of it, and what was asked for it; every answer is used.
-async fn with<T>(answers: &[Answer], work: impl AsyncFnOnce(Guest<'_>) -> T) -> (T, Vec<Asked>) {
+async fn with<T>(
+    answers: &[Answer],
+    work: impl AsyncFnOnce(ReachedGuest<'_>) -> T,
+) -> (T, Vec<Asked>) {
     let dir = tempfile::tempdir().unwrap();
     let helm = Helm::start(
         &config::Helm::default(),
@@ -39,7 +42,7 @@ async fn with<T>(answers: &[Answer], work: impl AsyncFnOnce(Guest<'_>) -> T) -> 
         CancellationToken::new(),
     );
     let (remote, asked) = canned(answers);
-    let guest = Guest {
+    let guest = ReachedGuest {
         id: "c-1".into(),
         name: "rancher/c-1".into(),
         kubeconfig: "",
@@ -59,12 +62,12 @@ fn adopted(mut chart: HelmChart) -> HelmChart {
 }
 
 fn held(mut chart: HelmChart) -> HelmChart {
-    chart.metadata.finalizers = Some(vec![crossing::FINALIZER.to_owned()]);
+    chart.metadata.finalizers = Some(vec![engine_switch::FINALIZER.to_owned()]);
     chart
 }
 
-async fn take_back(chart: HelmChart, answers: &[Answer]) -> Vec<Asked> {
-    let work = async |guest: Guest<'_>| guest.take_back(&chart).await;
+async fn hand_to_helm(chart: HelmChart, answers: &[Answer]) -> Vec<Asked> {
+    let work = async |guest: ReachedGuest<'_>| guest.hand_to_helm(&chart).await;
     let (result, asked) = with(answers, work).await;
     assert_eq!(result.unwrap_err().reason, "ReleaseBusy");
     asked
@@ -72,12 +75,13 @@ async fn take_back(chart: HelmChart, answers: &[Answer]) -> Vec<Asked> {
 
 #[tokio::test]
 async fn a_release_is_taken_back_step_by_step_and_each_is_written_as_it_is_meant() {
-    let asked = take_back(held(crossed(false, false)), &[TAKEN]).await;
-    let off = json!({ "metadata": { "uid": "u", "annotations": { crossing::UNMANAGED: "true" } } });
+    let asked = hand_to_helm(held(switching(false, false)), &[TAKEN]).await;
+    let off =
+        json!({ "metadata": { "uid": "u", "annotations": { engine_switch::UNMANAGED: "true" } } });
     assert_eq!(asked[0].body, off);
 
     let answers = [revisions(), TAKEN, DELETED];
-    let asked = take_back(held(adopted(crossed(true, false))), &answers).await;
+    let asked = hand_to_helm(held(adopted(switching(true, false))), &answers).await;
     let mark =
         json!({ "metadata": { "uid": "u-2", "labels": { OWNER_LABEL: OWNER, ADOPTED: "true" } } });
     assert_eq!(asked[1].body, mark, "who took it over is known afterwards");
@@ -85,31 +89,31 @@ async fn a_release_is_taken_back_step_by_step_and_each_is_written_as_it_is_meant
     assert_eq!(asked[2].body["preconditions"]["uid"], "u");
 
     let answers = [revisions(), TAKEN, TAKEN];
-    let asked = take_back(held(crossed(true, true)), &answers).await;
+    let asked = hand_to_helm(held(switching(true, true)), &answers).await;
     let mark = json!({ "metadata": { "uid": "u-2", "labels": { OWNER_LABEL: OWNER } } });
     assert_eq!(asked[1].body, mark);
     assert_eq!(asked[2].body[2]["path"], "/metadata/finalizers/0");
 
-    take_back(held(crossed(false, true)), &[]).await;
+    hand_to_helm(held(switching(false, true)), &[]).await;
 }
 
 async fn remove(
     chart: Option<HelmChart>,
     answers: &[Answer],
-) -> Result<Option<Owner>, &'static str> {
+) -> Result<Option<ReleaseOwner>, &'static str> {
     let charts = HelmCharts(Some(chart.into_iter().collect()));
-    let work = async |guest: Guest<'_>| guest.remove(&charts, "lb", "purelb").await;
+    let work = async |guest: ReachedGuest<'_>| guest.remove(&charts, "lb", "purelb").await;
     let (result, _) = with(answers, work).await;
     result.map_err(|error| error.reason)
 }
 
-/// What another installed stays, from wherever the hand-over of its object was cut off, and no object is left that
+/// What another installed stays, from wherever the hand-back of its object was cut off, and no object is left that
 /// helm-controller keeps off.
 #[tokio::test]
-async fn half_a_hand_over_of_what_was_taken_over_converges_when_its_cluster_is_left() {
+async fn half_a_hand_back_of_what_was_taken_over_converges_when_its_cluster_is_left() {
     let there = revisions();
-    let of = |off, deleted| Some(held(adopted(crossed(off, deleted))));
-    let stays = Ok(Some(Owner::Adopted));
+    let of = |off, deleted| Some(held(adopted(switching(off, deleted))));
+    let stays = Ok(Some(ReleaseOwner::Adopted));
     assert_eq!(remove(of(false, false), &[]).await, stays);
     let busy = Err("ReleaseBusy");
     assert_eq!(
@@ -136,7 +140,7 @@ async fn bring(
     let charts = HelmCharts(Some(chart.into_iter().collect()));
     let wanted = release("https://x/charts");
     let answers = &[&[revisions()], answers].concat();
-    with(answers, async |guest: Guest<'_>| {
+    with(answers, async |guest: ReachedGuest<'_>| {
         guest.bring_object(&charts, &wanted).await
     })
     .await
@@ -224,7 +228,7 @@ async fn why_it_failed_is_told_while_it_is_tried_again_until_it_succeeds() {
     let answers = [&first[..], &second, &third, &second].concat();
     let charts = HelmCharts(Some(vec![object("abort")]));
     let wanted = release("https://x/charts");
-    let (came, _) = with(&answers, async |guest: Guest<'_>| {
+    let (came, _) = with(&answers, async |guest: ReachedGuest<'_>| {
         let mut came = Vec::new();
         for _ in 0..4 {
             came.push(guest.bring_object(&charts, &wanted).await);

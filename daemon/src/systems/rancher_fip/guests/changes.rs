@@ -4,7 +4,7 @@ use fipd_core::Text;
 use fipd_crds::labels::CONFIG_NAME;
 
 use super::{Guests, notes};
-use crate::controller::store::Key;
+use crate::{controller::store::Key, guests::sources::GuestListener};
 
 impl Guests {
     pub fn cluster_changed(&self, key: &Key) {
@@ -43,24 +43,12 @@ impl Guests {
 
     /// A project came or went.
     pub fn project_changed(&self, key: &Key) {
-        self.quotas.add(Key::new("", &key.name));
+        self.quotas.queue.add(Key::new("", &key.name));
         self.everything_changed();
     }
 
-    pub(super) fn provisioned_changed(&self, key: &Key) {
-        let id = self
-            .seen
-            .provisioned
-            .get(key)
-            .and_then(|one| one.id.clone());
-        let names = [Text::clone(&key.name)];
-        for id in id.into_iter().chain(self.data.names.called(&names)) {
-            self.queue.add(Key::new("", &id));
-        }
-    }
-
     pub(super) fn quota_changed(&self, key: &Key) {
-        self.quotas.add(key.clone());
+        self.quotas.queue.add(key.clone());
         // Guests on Harvester may use any project.
         self.everything_changed();
     }
@@ -74,9 +62,23 @@ impl Guests {
             self.notes_changed();
         }
     }
+}
 
-    /// The Secret `NAME-kubeconfig` changed.
-    pub(super) fn kubeconfig_changed(&self, name: &str) {
+impl GuestListener for Guests {
+    fn provisioned_changed(&self, key: &Key) {
+        let provisioned = self.sources.provisioned.get(key);
+        let id = provisioned.and_then(|one| one.id.clone());
+        let names = [Text::clone(&key.name)];
+        for id in id.into_iter().chain(self.data.names.called(&names)) {
+            self.queue.add(Key::new("", &id));
+        }
+    }
+
+    fn machines_changed(&self) {
+        self.everything_changed();
+    }
+
+    fn kubeconfig_changed(&self, name: &str) {
         if let Some(id) = self.data.names.called(&[name.into()]) {
             self.cluster_changed(&Key::new("", &id));
         }

@@ -2,106 +2,59 @@
 //!
 //! They have a queue of their own: what helm takes minutes for keeps no Secret waiting.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use fipd_crds::labels::CHART_ENGINE;
-use tokio::sync::Mutex as Turn;
+use fipd_crds::labels::{CHART_ENGINE, FLOATINGIP_CLEANUP};
+use serde_json::{Value, json};
 
-use super::{
-    AGAIN, Guests,
-    moves::{self, Step},
-    settings::{Release, Settings},
-};
-use crate::guests::charts::{
-    Guest,
-    error::{ChartError, both},
-    helm_chart::Settled,
-    marks::{Found, Owner},
-};
+use super::{Guests, settings::Settings};
 use crate::{
     config::Engine,
     controller::{
+        client::Remote,
+        kind::SERVICE,
         queue::Next,
-        store::{Key, Observed as Object},
+        store::{Key, Observed},
     },
-    guests::helm_name,
-    helm::{Keys, Release as Wanted},
+    guests::charts::{
+        ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner,
+        owner::{ChartOwner, ChartRemover},
+        steps::ReleaseStep,
+    },
     systems::rancher_fip::clusters::{EngineWish, RancherCluster},
 };
 
-/// After this time a chart that failed is asked for again; helm's own pauses are longer.
-pub(super) const FAILED: Duration = Duration::from_secs(30);
-
-/// After this time it is looked how far helm-controller is.
-pub(super) const UNDER_WAY: Duration = Duration::from_secs(5);
-
-/// How the charts of a guest stand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Charts {
-    /// Nobody looked yet.
-    #[default]
-    Unknown,
-    /// What goes on, where it is known.
-    UnderWay(String),
-    Failed(ChartError),
-    Done,
-}
-
-impl Charts {
-    fn of(brought: Result<Settled, ChartError>) -> Self {
-        match brought {
-            Ok(Settled::Yes) => Self::Done,
-            Ok(Settled::NotYet) => Self::UnderWay(String::new()),
-            Err(error) if error.is_busy() => Self::UnderWay(error.message),
-            Err(error) => Self::Failed(error),
-        }
-    }
-}
-
-/// How they stand, and which ones that is about; `None`: whatever is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChartState {
-    wanted: Option<Vec<Release>>,
-    charts: Charts,
-}
-
 /// One look at what the charts of a guest are to be.
-struct Look<'a> {
-    guest: &'a Guest<'a>,
-    cluster: &'a RancherCluster,
-    settings: &'a Settings,
-    found: &'a Found,
+struct ChartLook<'a> {
+    guests: &'a Guests,
+    id: &'a str,
+    /// With the load balancer that holds for it, once it is known what is installed.
+    cluster: RancherCluster,
+    settings: Settings,
+}
+
+/// What is asked before the charts of a guest go that is left.
+pub(super) struct ChartLeave<'a> {
+    pub guests: &'a Guests,
+    pub id: &'a str,
 }
 
 impl Guests {
-    /// How the charts stand of a guest that is to have these.
-    pub(super) fn charts_of(&self, id: &str, wanted: &[Release]) -> Charts {
-        // Without helm nobody looks after charts.
-        if self.helm.is_none() || wanted.is_empty() {
-            return Charts::Done;
-        }
-        let states = self.chart_states.lock();
-        let Some(state) = states.get(id) else {
-            return Charts::Unknown;
-        };
-        match &state.wanted {
-            Some(others) if others != wanted => Charts::Unknown,
-            // Where none was named, none was looked at.
-            None if state.charts == Charts::Done => Charts::Unknown,
-            Some(_) | None => state.charts.clone(),
-        }
-    }
-
     pub(super) async fn reconcile_charts(self: Arc<Self>, key: Key) -> Next {
         let id = &*key.name;
-        let turn = self.chart_turn(id);
+        let turn = self.access.turn(id);
         // Nothing is installed behind the back of who leaves the guest.
         let holds = turn.lock().await;
         let (next, news) = match self.data.clusters.seen(&key) {
-            Some(Object::Parsed(cluster)) if cluster.is_guest() => {
-                self.look_after_charts(id, &cluster).await
+            Some(Observed::Parsed(cluster)) if cluster.is_guest() => {
+                let place = (id, &*cluster.display_name);
+                let look = || self.chart_look(id, &cluster);
+                self.charts.look_after(place, look).await
             }
-            Some(_) | None => self.uninstall_charts(&key).await,
+            Some(_) | None => {
+                let leave = ChartLeave { guests: &self, id };
+                self.charts.uninstall(id, &leave).await
+            }
         };
         drop(holds);
         if news {
@@ -111,194 +64,16 @@ impl Guests {
         next
     }
 
-    pub(super) fn chart_turn(&self, id: &str) -> Arc<Turn<()>> {
-        Arc::clone(self.chart_turns.lock().entry(id.to_owned()).or_default())
-    }
-
-    /// When to look again, and whether there is something to be told.
-    async fn look_after_charts(&self, id: &str, cluster: &RancherCluster) -> (Next, bool) {
-        self.forget_removal(id);
-        let Some(helm) = &self.helm else {
-            return (Next::Done, false);
-        };
-        // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
-        // again once it does.
-        let answers = self
-            .clients
-            .of(&self.data, id, &cluster.display_name)
-            .await
-            .is_ok();
-        let Some((kubeconfig, remote)) = self.clients.way(id).filter(|_| answers) else {
-            helm.out_of_sight(&helm_name(&self.site.name, id));
-            return (Next::Done, false);
-        };
-        let guest = Guest {
-            id: id.to_owned(),
-            name: helm_name(&self.site.name, id),
-            kubeconfig: &kubeconfig,
-            remote: &remote,
-            helm,
-        };
-        let (wanted, brought) = self.bring_charts(&guest, cluster).await;
-        let pause = match &brought {
-            Ok(Settled::Yes) => AGAIN,
-            Ok(Settled::NotYet) => UNDER_WAY,
-            Err(error) if error.is_busy() => UNDER_WAY,
-            Err(_) => FAILED,
-        };
-        let now = ChartState {
-            wanted,
-            charts: Charts::of(brought),
-        };
-        let before = (self.chart_states.lock()).insert(id.to_owned(), now.clone());
-        (Next::After(pause), before.as_ref() != Some(&now))
-    }
-
-    /// Which ones are wanted, and what became of them.
-    async fn bring_charts(
-        &self,
-        guest: &Guest<'_>,
-        cluster: &RancherCluster,
-    ) -> (Option<Vec<Release>>, Result<Settled, ChartError>) {
-        let settings = self.settings_of(&guest.id);
-        // The guest's own turn tells that.
-        if settings.unknown || settings.names_no_chart() {
-            return (None, Ok(Settled::Yes));
-        }
-        let found = match Found::read(guest.remote).await {
-            Ok(found) => found,
-            Err(error) => return (None, Err(ChartError::unreadable(&error))),
-        };
-        let typed = self.typed(&guest.id, cluster, &settings, &found.marks);
-        let cluster = match typed.await {
-            Ok((cluster, _)) => cluster,
-            Err(error) => return (None, Err(ChartError::unconfirmed(&error))),
-        };
-        let wanted = settings.releases(cluster.load_balancer);
-        self.begin_charts(&guest.id, &wanted);
-        let look = Look {
-            guest,
-            cluster: &cluster,
-            settings: &settings,
-            found: &found,
-        };
-        let brought = self.bring_all(&look, &wanted).await;
-        (Some(wanted), brought)
-    }
-
-    /// What was said of others counts no longer, were it that these come back before the turn ends.
-    fn begin_charts(&self, id: &str, wanted: &[Release]) {
-        let mut states = self.chart_states.lock();
-        let state = states.get(id).and_then(|state| state.wanted.as_deref());
-        if state != Some(wanted) {
-            let state = ChartState {
-                wanted: Some(wanted.to_vec()),
-                charts: Charts::Unknown,
-            };
-            states.insert(id.to_owned(), state);
-        }
-    }
-
-    /// A guest whose charts were there is not ready while one of them is mended.
-    fn chart_changes(&self, id: &str) {
-        if let Some(state) = self.chart_states.lock().get_mut(id)
-            && state.charts == Charts::Done
-        {
-            state.charts = Charts::UnderWay(String::new());
-            self.queue.add(Key::new("", id));
-        }
-    }
-
-    /// Brings all of them as far as they go; every error is told.
-    async fn bring_all(&self, look: &Look<'_>, wanted: &[Release]) -> Result<Settled, ChartError> {
-        let engine = self.engine(look.cluster)?;
-        let serves = |name: &str| look.settings.serves(name);
-        let mut result = Ok(Settled::Yes);
-        for step in moves::steps(wanted, &look.found.marks, serves) {
-            let brought = self.take(&step, engine, look).await;
-            if let Err(error) = &brought {
-                let Release {
-                    namespace,
-                    name,
-                    version,
-                    ..
-                } = step.brings;
-                look.guest.note_error((namespace, name), version, error);
-            }
-            result = both(result, brought);
-        }
-        result
-    }
-
-    async fn take(
-        &self,
-        step: &Step<'_>,
-        engine: Engine,
-        look: &Look<'_>,
-    ) -> Result<Settled, ChartError> {
-        let (guest, release) = (look.guest, step.brings);
-        let keys = Keys {
-            chart_name: &release.chart,
-            chart_ref: &release.reference,
-            chart_version: &release.version,
-            namespace: &release.namespace,
-            values: &release.values,
-        };
-        let wanted = Wanted::from_keys(release.prefix, keys)
-            .map_err(|error| ChartError::of(&release.name, &error.into()))?;
-        self.check_room(step, look).await?;
-        if !step.removes.is_empty() {
-            self.check_removal(engine, &wanted, look).await?;
-        }
-        for mark in &step.removes {
-            // Uninstalling the one before may have taken minutes.
-            self.check_still(look).await?;
-            let (namespace, name) = (&mark.namespace, &mark.name);
-            let stays = guest.remove(&look.found.charts, namespace, name).await?;
-            if stays.is_some() {
-                return Err(ChartError::elsewhere(mark, &release.name));
-            }
-            tracing::info!(
-                cluster = guest.id,
-                namespace,
-                name,
-                "uninstalled a release that the settings or the labels do not ask for"
-            );
-        }
-        let begins = || self.chart_changes(&guest.id);
-        guest
-            .bring_chart(engine, &look.found.charts, &wanted, &begins)
-            .await
-    }
-
-    /// Two load balancers in one cluster would answer for the same addresses, and two controllers for the same Services:
-    /// another's keeps ours out.
-    async fn check_room(&self, step: &Step<'_>, look: &Look<'_>) -> Result<(), ChartError> {
-        let release = step.brings;
-        let serves = |name: &str| look.settings.serves(name);
-        if let Some(mark) = step.kept_out_by.first() {
-            return Err(match serves(&mark.name) == release.serves {
-                true => ChartError::elsewhere(mark, &release.name),
-                false => ChartError::other_load_balancer(&mark.namespace, &mark.name),
-            });
-        }
-        let Some(load_balancer) = release.serves else {
-            return Ok(());
-        };
-        let (namespace, name) = look.settings.other(load_balancer);
-        // What stands where the guest moves from is in the way as well, noted or not yet.
-        let mut places = self.places_of(&look.guest.id);
-        places.insert(namespace);
-        for namespace in places {
-            let owner = look.found.owner(look.guest.remote, &namespace, &name).await;
-            match owner.map_err(|error| ChartError::unreadable(&error))? {
-                Some(Owner::Adopted | Owner::Other) => {
-                    return Err(ChartError::other_load_balancer(&namespace, &name));
-                }
-                Some(Owner::Fipd) | None => {}
-            }
-        }
-        Ok(())
+    /// `None`: the guest's own turn tells why nothing is known to be wanted.
+    fn chart_look<'a>(&'a self, id: &'a str, cluster: &RancherCluster) -> Option<ChartLook<'a>> {
+        let settings = self.settings_of(id);
+        let known = !settings.unknown && !settings.names_no_chart();
+        known.then(|| ChartLook {
+            guests: self,
+            id,
+            cluster: cluster.clone(),
+            settings,
+        })
     }
 
     /// Whether a release may be removed for others of these settings, which were read a while ago: they hold still, and
@@ -307,48 +82,31 @@ impl Guests {
         if self.settings_of(id) != *settings {
             return Err(ChartError::other_settings());
         }
-        match self.prepared.lock().get(id) == Some(&settings.namespace) {
+        match self.charts.is_prepared(id, &settings.namespace) {
             true => Ok(()),
             false => Err(ChartError::unprepared(&settings.namespace)),
         }
     }
+}
 
-    /// Nothing is removed on an old look.
-    async fn check_still(&self, look: &Look<'_>) -> Result<(), ChartError> {
-        self.may_remove(&look.guest.id, look.settings)?;
-        let still = self.still_typed(&look.guest.id, look.cluster).await;
-        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
-            return Err(ChartError::changed());
-        }
-        let still = self.still_said().await;
-        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
-            return Err(ChartError::other_settings());
-        }
-        Ok(())
+impl ChartOwner for ChartLook<'_> {
+    async fn wanted(
+        &mut self,
+        installed: &InstalledReleases,
+    ) -> Result<Vec<ChartRelease>, ChartError> {
+        let typed = self
+            .guests
+            .typed(self.id, &self.cluster, &self.settings, &installed.marks);
+        let (cluster, _) = typed
+            .await
+            .map_err(|error| ChartError::unconfirmed(&error))?;
+        self.cluster = cluster;
+        Ok(self.settings.releases(self.cluster.load_balancer))
     }
 
-    /// Nothing is removed for a chart that is nowhere to be had, or cannot be brought.
-    async fn check_removal(
-        &self,
-        engine: Engine,
-        wanted: &Wanted,
-        look: &Look<'_>,
-    ) -> Result<(), ChartError> {
-        look.guest.check_release(wanted).await?;
-        match engine {
-            Engine::Helm => {
-                look.found.charts.check_foreign(wanted)?;
-                let there = look.guest.helm.check_chart(&wanted.chart).await;
-                there.map_err(|error| ChartError::of(&wanted.name, &error))
-            }
-            // Only the cluster has to reach it.
-            Engine::HelmChart => look.found.charts.check(wanted),
-        }
-    }
-
-    fn engine(&self, cluster: &RancherCluster) -> Result<Engine, ChartError> {
-        match &cluster.engine {
-            EngineWish::None => Ok(self.given().engine),
+    fn engine(&self) -> Result<Engine, ChartError> {
+        match &self.cluster.engine {
+            EngineWish::None => Ok(self.guests.given().engine),
             EngineWish::Some(engine) => Ok(*engine),
             EngineWish::Unclear(said) => Err(ChartError {
                 reason: "EngineInvalid",
@@ -359,17 +117,123 @@ impl Guests {
         }
     }
 
-    pub(super) fn forget_charts(&self, id: &str) {
-        self.chart_states.lock().remove(id);
-        self.prepared.lock().remove(id);
-        // One that is in use stays, or there could be two.
-        let mut turns = self.chart_turns.lock();
-        turns.retain(|of, turn| of != id || Arc::strong_count(turn) > 1);
-        drop(turns);
-        if let Some(helm) = &self.helm {
-            helm.forget(&helm_name(&self.site.name, id));
+    /// Two load balancers in one cluster would answer for the same addresses, and two controllers for the same Services.
+    fn excludes(&self, release: &ChartRelease, other: &ReleaseMark) -> bool {
+        let balances = self.settings.balancer_of(release).is_some();
+        self.settings.serves(&other.name).is_some() == balances
+    }
+
+    /// What another installed keeps ours out.
+    async fn check_room(
+        &self,
+        guest: &ReachedGuest<'_>,
+        installed: &InstalledReleases,
+        step: &ReleaseStep<'_>,
+    ) -> Result<(), ChartError> {
+        let (settings, release) = (&self.settings, step.brings);
+        let balancer = settings.balancer_of(release);
+        if let Some(mark) = step.kept_out_by.first() {
+            return Err(match settings.serves(&mark.name) == balancer {
+                true => ChartError::elsewhere(mark, &release.name),
+                false => ChartError::other_load_balancer(&mark.namespace, &mark.name),
+            });
+        }
+        let Some(balancer) = balancer else {
+            return Ok(());
+        };
+        let (namespace, name) = settings.other(balancer);
+        // What stands where the guest moves from is in the way as well, noted or not yet.
+        let mut places = self.guests.places_of(self.id);
+        places.insert(namespace);
+        for namespace in places {
+            let owner = installed.owner(guest.remote, &namespace, &name).await;
+            match owner.map_err(|error| ChartError::unreadable(&error))? {
+                Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
+                    return Err(ChartError::other_load_balancer(&namespace, &name));
+                }
+                Some(ReleaseOwner::Fipd) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn confirm_removal(&self) -> Result<(), ChartError> {
+        self.guests.may_remove(self.id, &self.settings)?;
+        let still = self.guests.still_typed(self.id, &self.cluster).await;
+        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+            return Err(ChartError::changed());
+        }
+        let still = self.guests.still_said().await;
+        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+            return Err(ChartError::other_settings());
+        }
+        Ok(())
+    }
+
+    fn begins(&self) {
+        self.guests.queue.add(Key::new("", self.id));
+    }
+}
+
+impl ChartRemover for ChartLeave<'_> {
+    /// Nobody else than the controller would let go of the Services' addresses, and none of them could be deleted.
+    async fn check_unused(
+        &self,
+        guest: &ReachedGuest<'_>,
+        installed: &InstalledReleases,
+    ) -> Result<(), ChartError> {
+        let is_controller = |mark: &ReleaseMark| {
+            self.guests
+                .settings_of(self.id)
+                .serves(&mark.name)
+                .is_none()
+        };
+        let ours = |mark: &&ReleaseMark| mark.owner == ReleaseOwner::Fipd && is_controller(mark);
+        match installed.marks.iter().any(|mark| ours(&mark)) {
+            true => no_service_holds(guest.remote).await,
+            false => Ok(()),
         }
     }
+
+    async fn confirm_leaving(&self) -> Result<(), ChartError> {
+        let off = self.guests.is_off(self.id).await;
+        match off.map_err(|error| ChartError::unconfirmed(&error))? {
+            true => Ok(()),
+            false => Err(ChartError::changed()),
+        }
+    }
+}
+
+/// Names that are told of many.
+const TOLD: usize = 3;
+
+/// Whether no Service waits for the controller to let go of its address.
+async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
+    let services = remote.list_meta(&SERVICE.named("", ""), "").await;
+    let services = services.map_err(|error| ChartError::services_unreadable(&error))?;
+    let holding: Vec<String> = services.iter().filter_map(holding).collect();
+    match holding.is_empty() {
+        true => Ok(()),
+        false => Err(ChartError::services_hold(
+            holding.len(),
+            &holding.iter().take(TOLD).cloned().collect::<Vec<_>>(),
+        )),
+    }
+}
+
+/// Namespace and name of a Service with the controller's finalizer.
+fn holding(service: &Value) -> Option<String> {
+    let meta = service.get("metadata")?;
+    let finalizers = meta.get("finalizers")?.as_array()?;
+    let held = finalizers.contains(&json!(FLOATINGIP_CLEANUP));
+    let text = |key: &str| meta.get(key).and_then(Value::as_str);
+    held.then(|| {
+        format!(
+            "{}/{}",
+            text("namespace").unwrap_or(""),
+            text("name").unwrap_or("")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -382,7 +246,7 @@ mod tests {
         clusters::testing,
         config,
         controller::{client::testing::canned, events::Events},
-        guests::GuestBoard,
+        guests::{GuestBoard, charts::ChartProgress},
         helm::Helm,
         ipam::Ipam,
         systems::rancher_fip::{
@@ -419,36 +283,41 @@ mod tests {
         let place = Key::new(guests.app_namespace(), "rancher-fip-config");
         guests.seen.maps.set(&place, map.into());
         let (dead, asked) = canned(&[("GET", 503, "down")]);
-        guests.clients.know("c-1", "kube", dead);
+        guests.access.keep("c-1", "kube", dead);
         let next = Arc::clone(&guests).reconcile_charts(key).await;
         let wanted = guests.settings().releases(LoadBalancer::PureLb);
-        assert_eq!(guests.charts_of("c-1", &wanted), Charts::Unknown);
+        assert_eq!(
+            guests.charts.progress("c-1", &wanted),
+            ChartProgress::Unknown
+        );
         assert_eq!(next, Next::Done, "its own turn comes back to it");
         assert_eq!((asked.lock().len(), helm.progress()), (1, vec![]));
+    }
 
-        let none = ChartState {
-            wanted: None,
-            charts: Charts::Done,
-        };
-        guests.chart_states.lock().insert("c-1".to_owned(), none);
-        assert_eq!(guests.charts_of("c-1", &[]), Charts::Done);
-        assert_eq!(guests.charts_of("c-1", &wanted), Charts::Unknown);
-        let done = ChartState {
-            wanted: Some(wanted.clone()),
-            charts: Charts::Done,
-        };
-        guests.chart_states.lock().insert("c-1".to_owned(), done);
-        assert_eq!(guests.charts_of("c-1", &wanted), Charts::Done);
-        let mut upgraded = wanted.clone();
-        for release in &mut upgraded {
-            release.version = "2.0.0".to_owned();
-        }
-        let charts = guests.charts_of("c-1", &upgraded);
-        assert_eq!(
-            charts,
-            Charts::Unknown,
-            "it is not ready before the upgrade"
+    #[tokio::test]
+    async fn services_with_addresses_keep_the_controller_that_lets_go_of_them() {
+        let service = |name: &str, finalizers: Value| json!({ "metadata": { "namespace": "shop", "name": name, "finalizers": finalizers } });
+        let free = service(
+            "api",
+            json!(["service.kubernetes.io/load-balancer-cleanup"]),
         );
+        let held = |name| service(name, json!([FLOATINGIP_CLEANUP]));
+        let all = json!({ "items": [free, held("a"), held("b"), held("c"), held("d")] });
+        let (remote, _) = canned(&[("GET", 200, all.to_string().leak())]);
+        let error = no_service_holds(&remote).await.unwrap_err();
+        assert_eq!(error.reason, "ServicesHoldAddresses");
+        assert!(
+            error.message.starts_with("4 Services")
+                && error.message.contains("shop/a, shop/b, shop/c"),
+            "{}",
+            error.message
+        );
+        let none = json!({ "items": [free] });
+        let (remote, _) = canned(&[("GET", 200, none.to_string().leak())]);
+        assert_eq!(no_service_holds(&remote).await, Ok(()));
+        let (remote, _) = canned(&[("GET", 403, "no")]);
+        let error = no_service_holds(&remote).await.unwrap_err();
+        assert_eq!(error.reason, "ServicesUnreadable", "nobody knows");
     }
 
     async fn unused(

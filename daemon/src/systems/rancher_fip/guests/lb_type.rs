@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Guests, moves, plan::Wait, settings::Settings};
-use crate::guests::charts::marks::Mark;
+use super::{Guests, plan::Wait, settings::Settings};
 use crate::{
     controller::client::CallError,
+    guests::charts::{ReleaseMark, ReleaseOwner},
     systems::rancher_fip::clusters::{LoadBalancer, RancherCluster, TypeLabel},
 };
 
@@ -18,14 +18,14 @@ impl Guests {
         id: &str,
         cluster: &RancherCluster,
         settings: &Settings,
-        marks: &[Mark],
+        marks: &[ReleaseMark],
     ) -> Result<(RancherCluster, Option<Wait>), CallError> {
         let key = id.to_owned();
         let label = &cluster.load_balancer_label;
         let wanted = cluster.load_balancer;
         let installed = wanted.other();
         let serves = |name: &str| settings.serves(name);
-        let has_other = moves::has_load_balancer(marks, installed, serves);
+        let has_other = has_load_balancer(marks, installed, serves);
         if !may_replace(cluster, settings) || !has_other {
             self.untyped.forget(&key);
             return Ok((cluster.clone(), None));
@@ -59,6 +59,17 @@ impl Guests {
             found.is_guest() && found.load_balancer_label == cluster.load_balancer_label
         }))
     }
+}
+
+/// Whether fipd installed a load balancer of this type.
+fn has_load_balancer(
+    marks: &[ReleaseMark],
+    of: LoadBalancer,
+    serves: impl Fn(&str) -> Option<LoadBalancer>,
+) -> bool {
+    let installed =
+        |mark: &ReleaseMark| mark.owner == ReleaseOwner::Fipd && serves(&mark.name) == Some(of);
+    marks.iter().any(installed)
 }
 
 /// Why the load balancer that is `installed`, and that the label does not mean, stays. `left` is the time until a

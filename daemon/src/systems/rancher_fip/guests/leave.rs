@@ -15,11 +15,7 @@ use k8s_openapi::{
 };
 use serde_json::json;
 
-use super::{Guests, Stop, moves, notes::Note, plan::Wait, settings::Settings};
-use crate::guests::{
-    charts::marks::{Found, release_names},
-    objects,
-};
+use super::{Guests, Stop, notes::Note, plan::Wait, settings::Settings};
 use crate::{
     controller::{
         client::{CallError, Remote},
@@ -33,6 +29,14 @@ use crate::{
         clusters::{RancherCluster, Standing},
         kinds::CLUSTER,
     },
+};
+use crate::{
+    guests::{
+        GuestUnready,
+        charts::{InstalledReleases, ReleaseMark, release_names},
+        objects,
+    },
+    systems::rancher_fip::clusters::LoadBalancer,
 };
 
 impl Guests {
@@ -57,9 +61,9 @@ impl Guests {
             }
         }
         self.views.remove(&self.site.name, id);
-        self.forget_charts(id);
-        self.forget_removal(id);
-        self.clients.forget(id);
+        self.charts.forget(id);
+        self.charts.forget_uninstall(id);
+        self.access.forget(id);
         self.data.homes.forget(id);
         self.unlabelled.forget(&key);
         self.untyped.forget(&key);
@@ -147,15 +151,13 @@ impl Guests {
         if !self.is_off(id).await? {
             return Err(Wait::LabelChanged.into());
         }
-        let remote = self
-            .clients
-            .of(&self.data, id, &cluster.display_name)
-            .await?;
-        let kept = self.uninstalled(id)?;
+        let remote = self.access.client(id, &cluster.display_name).await?;
+        let ask = || self.chart_queue.add(Key::new("", id));
+        let kept = self.charts.uninstalled(id, ask)?;
         // No chart is installed meanwhile.
-        let turn = self.chart_turn(id);
+        let turn = self.access.turn(id);
         let Ok(_turn) = turn.try_lock() else {
-            return Err(Wait::ChartsLeaving.into());
+            return Err(GuestUnready::ChartsLeaving.into());
         };
         if !self.is_off(id).await? {
             return Err(Wait::LabelChanged.into());
@@ -163,10 +165,10 @@ impl Guests {
         for namespace in note.places() {
             clear(&remote, &namespace).await?;
         }
-        self.clients.forget(id);
+        self.access.forget(id);
         self.change_note(id, |_| None).await?;
         self.data.homes.forget(id);
-        self.forget_removal(id);
+        self.charts.forget_uninstall(id);
         Ok(kept)
     }
 
@@ -181,8 +183,8 @@ impl Guests {
         let Some(note) = self.noted(id).filter(|note| !note.before.is_empty()) else {
             return Ok(());
         };
-        let marks = Found::read(remote).await?.marks;
-        let used = moves::controllers(&marks, |name| settings.serves(name));
+        let marks = InstalledReleases::read(remote).await?.marks;
+        let used = controllers(&marks, |name| settings.serves(name));
         let mut left = BTreeSet::new();
         for namespace in note.before.iter().filter(|one| !used.contains(&***one)) {
             // One that fipd did not install has no mark.
@@ -217,6 +219,15 @@ impl Guests {
         let found = self.data.remote.get::<Cluster>(&target).await?;
         Ok(found.map(RancherCluster::slim))
     }
+}
+
+/// The namespaces in which a controller is.
+pub(super) fn controllers(
+    marks: &[ReleaseMark],
+    serves: impl Fn(&str) -> Option<LoadBalancer>,
+) -> BTreeSet<&str> {
+    let controllers = marks.iter().filter(|mark| serves(&mark.name).is_none());
+    controllers.map(|mark| &*mark.namespace).collect()
 }
 
 /// Removes what carries fipd's mark in the namespace of a guest.

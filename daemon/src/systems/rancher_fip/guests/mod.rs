@@ -13,22 +13,21 @@
 
 pub(super) mod apply;
 mod changes;
+mod chart_error;
 mod charts;
 mod home;
 mod known;
 mod lb_type;
 mod leave;
-mod moves;
 mod notes;
 mod observe;
 pub(super) mod orphan;
 mod own;
-pub mod plan;
+mod plan;
 pub(super) mod quotas;
-mod removal;
 mod rotate;
 mod serve;
-pub mod settings;
+mod settings;
 mod status;
 mod sweep;
 #[cfg(test)]
@@ -37,27 +36,34 @@ mod trust;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use fipd_core::Text;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use self::{charts::ChartState, observe::Seen, plan::Wait, removal::Removal};
 pub use self::{
     known::COPY,
     notes::{NOTES, Note},
     own::Own,
 };
-use super::{Site, rancher::Data};
+use self::{
+    observe::{Quota, Seen},
+    plan::Wait,
+};
+use super::{Site, kinds::QUOTA, rancher::Data};
 use crate::controller::confirm_absence::AbsenceCheck;
-use crate::guests::clients::Clients;
 use crate::{
     controller::{
         ReconcileError,
         client::CallError,
+        context::Context,
         events::Events,
         queue::{self, Queue},
         store::Key,
     },
-    guests::{GuestBoard, Manager},
+    guests::{
+        GuestBoard, GuestStop, GuestUnready, Manager, access::GuestAccess, charts::GuestCharts,
+        sources::GuestSources,
+    },
     helm::Helm,
     metrics::reconcile::counted,
 };
@@ -76,16 +82,12 @@ pub struct Guests {
     own: Own,
     views: GuestBoard,
     seen: Seen,
-    clients: Clients,
+    sources: GuestSources,
+    access: Arc<GuestAccess>,
     queue: Arc<Queue<Key>>,
-    quotas: Arc<Queue<Key>>,
-    charts: Arc<Queue<Key>>,
-    /// The namespace of each guest in which it has last been given everything.
-    prepared: Mutex<BTreeMap<String, String>>,
-    chart_states: Mutex<BTreeMap<String, ChartState>>,
-    removals: Mutex<BTreeMap<String, Removal>>,
-    chart_turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    helm: Option<Helm>,
+    quotas: Context<Quota>,
+    chart_queue: Arc<Queue<Key>>,
+    charts: GuestCharts,
     /// What the ConfigMap said when it was last there.
     said: Mutex<Option<Arc<BTreeMap<String, String>>>>,
     /// Whoever changes a ConfigMap of fipd's own holds it.
@@ -97,7 +99,7 @@ pub struct Guests {
 }
 
 /// Why a guest is not done.
-pub enum Stop {
+enum Stop {
     Wait(Wait),
     Reconcile(ReconcileError),
 }
@@ -114,6 +116,21 @@ impl Stop {
 impl From<Wait> for Stop {
     fn from(wait: Wait) -> Self {
         Self::Wait(wait)
+    }
+}
+
+impl From<GuestUnready> for Stop {
+    fn from(unready: GuestUnready) -> Self {
+        Self::Wait(unready.into())
+    }
+}
+
+impl From<GuestStop> for Stop {
+    fn from(stop: GuestStop) -> Self {
+        match stop {
+            GuestStop::Unready(unready) => unready.into(),
+            GuestStop::Reconcile(trouble) => trouble.into(),
+        }
     }
 }
 
@@ -139,24 +156,30 @@ impl Guests {
         helm: Option<Helm>,
     ) -> Arc<Self> {
         let given = &site.session.settings.rancher_fip.cluster_manager;
-        let clients = Clients::new(given.insecure_skip_tls_verify);
+        let access = Arc::new(GuestAccess {
+            links: views.links(&site.name),
+            rancher: data.remote.clone(),
+            cluster: data.cluster.clone(),
+            names: Arc::clone(&data.names),
+            insecure: given.insecure_skip_tls_verify,
+        });
+        let seen = Seen::new();
+        let quotas = data.context(QUOTA, &site, &events, &seen.quotas);
+        let charts = GuestCharts::new(Text::clone(&site.name), Arc::clone(&access), helm);
         Arc::new(Self {
             site,
             data,
             events,
             own,
             views,
-            seen: Seen::new(),
-            clients,
+            seen,
+            sources: GuestSources::default(),
+            access,
             queue: Queue::new(),
-            quotas: Queue::new(),
-            charts: Queue::new(),
-            chart_states: Mutex::default(),
-            removals: Mutex::default(),
-            prepared: Mutex::default(),
+            quotas,
+            chart_queue: Queue::new(),
+            charts,
             writing: tokio::sync::Mutex::default(),
-            chart_turns: Mutex::default(),
-            helm,
             said: Mutex::default(),
             unlabelled: AbsenceCheck::default(),
             untyped: AbsenceCheck::default(),
@@ -198,7 +221,7 @@ impl Guests {
             }),
         );
         let quotas = queue::run(
-            Arc::clone(&self.quotas),
+            Arc::clone(&self.quotas.queue),
             QUOTAS_AT_ONCE,
             cancel.clone(),
             counted(&self.site.system, "quotasecrets", move |key| {
@@ -206,7 +229,7 @@ impl Guests {
             }),
         );
         let charts = queue::run(
-            Arc::clone(&self.charts),
+            Arc::clone(&self.chart_queue),
             AT_ONCE,
             cancel,
             counted(&self.site.system, "charts", move |key| {

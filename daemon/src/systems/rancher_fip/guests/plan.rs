@@ -4,16 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_crds::{
     floating_ip::{FloatingIPPool, pool_name},
-    labels::{
-        APP_NAMESPACE, CONFIG_NAME, DEFAULT_NETWORK, HARVESTER_CLUSTER_ID_KEY, LOAD_BALANCER_TYPE,
-        METALLB, PROJECT_ID, PURELB,
-    },
+    labels::{APP_NAMESPACE, CONFIG_NAME, DEFAULT_NETWORK, LOAD_BALANCER_TYPE, METALLB, PURELB},
 };
 
-use super::settings::{Release, Settings};
-use crate::guests::hosting::{Hosting, Machine, Provisioned};
+use super::settings::Settings;
 use crate::{
     controller::store::Key,
+    guests::{GuestUnready, charts::ChartRelease, hosting::RunsOn},
     systems::rancher_fip::{
         clusters::{LoadBalancer, RancherCluster},
         rancher::annotation,
@@ -24,44 +21,8 @@ use crate::{
 /// change something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wait {
-    #[error("there is no Secret {0} with a kubeconfig yet; Rancher makes it")]
-    NoKubeconfig(String),
-    #[error("{0}")]
-    BadKubeconfig(String),
-    #[error(
-        "Rancher's account may not read the cluster yet, which is so while it is deployed: {0}"
-    )]
-    StillDeploying(String),
-    #[error("the kubeconfig leads to Rancher's own cluster")]
-    WrongCluster,
-    #[error("the cluster does not answer: {0}")]
-    Unreachable(String),
-    #[error("Rancher has no provisioning.cattle.io Cluster for it yet")]
-    NoProvisioningCluster,
-    #[error(
-        "cloudCredentialSecretName = {0:?} of its provisioning.cattle.io Cluster is not NAMESPACE:NAME"
-    )]
-    BadCredentialName(String),
-    #[error("none of its machine pools has the control-plane role and a HarvesterConfig")]
-    NoControlPlanePool,
-    #[error("there is no HarvesterConfig {0} yet")]
-    NoMachineConfig(String),
-    #[error("HarvesterConfig {0} names no network")]
-    NoNetwork(String),
-    #[error(
-        "Secret {0} of its cloud credential does not exist or has no {HARVESTER_CLUSTER_ID_KEY}"
-    )]
-    NoCredential(String),
-    #[error("Rancher has no cluster {0}, which its cloud credential names as its Harvester")]
-    NoHarvester(String),
-    #[error("Harvester cluster {harvester}: {why}")]
-    Harvester { harvester: String, why: String },
-    #[error("namespace {0} of its machines does not exist in the Harvester cluster")]
-    NoMachineNamespace(String),
-    #[error(
-        "namespace {0} of its machines has no annotation {PROJECT_ID} in the Harvester cluster: move it into a project"
-    )]
-    NoProject(String),
+    #[error(transparent)]
+    Guest(#[from] GuestUnready),
     #[error("Rancher has no project {0}")]
     UnknownProject(String),
     #[error("project {0} has no FloatingIPProjectQuota")]
@@ -96,30 +57,12 @@ pub enum Wait {
         installed.other(), installed.as_str(), installed.other().as_str()
     )]
     LbTypeGone { installed: LoadBalancer },
-    #[error("its charts are being uninstalled")]
-    ChartsLeaving,
-    #[error("{0}")]
-    Chart(String),
 }
 
 impl Wait {
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoKubeconfig(_) => "NoKubeconfig",
-            Self::BadKubeconfig(_) => "BadKubeconfig",
-            Self::StillDeploying(_) => "StillDeploying",
-            Self::WrongCluster => "WrongCluster",
-            Self::Unreachable(_) => "Unreachable",
-            Self::NoProvisioningCluster => "NoProvisioningCluster",
-            Self::BadCredentialName(_) => "BadCredentialName",
-            Self::NoControlPlanePool => "NoControlPlanePool",
-            Self::NoMachineConfig(_) => "NoMachineConfig",
-            Self::NoNetwork(_) => "NoNetwork",
-            Self::NoCredential(_) => "NoCredential",
-            Self::NoHarvester(_) => "NoHarvester",
-            Self::Harvester { .. } => "HarvesterUnreachable",
-            Self::NoMachineNamespace(_) => "NoMachineNamespace",
-            Self::NoProject(_) => "NoProject",
+            Self::Guest(unready) => unready.reason(),
             Self::UnknownProject(_) => "UnknownProject",
             Self::NoQuota(_) | Self::NoQuotas => "NoQuota",
             Self::NoDefaultPool => "NoDefaultPool",
@@ -129,32 +72,17 @@ impl Wait {
             Self::LabelChanged => "LabelChanged",
             Self::LbTypeInvalid { .. } => "LbTypeInvalid",
             Self::LbTypeGone { .. } => "LbTypeGone",
-            Self::ChartsLeaving => "ChartsLeaving",
-            Self::Chart(_) => "ChartNotRemoved",
         }
     }
 
     /// When it is looked at again at the latest. What is seen to change wakes it earlier, where there is a watch.
     pub fn pause(&self) -> Duration {
         let seconds = match self {
-            Self::Unreachable(_)
-            | Self::Harvester { .. }
-            | Self::Chart(_)
-            | Self::ChartsLeaving
-            | Self::LabelChanged
-            | Self::LbTypeGone { .. } => 30,
-            Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
-            // No watch tells of these.
-            Self::NoMachineNamespace(_) | Self::NoProject(_) | Self::NoAppNamespace(_) => 60,
-            Self::NoKubeconfig(_)
-            | Self::StillDeploying(_)
-            | Self::NoProvisioningCluster
-            | Self::BadCredentialName(_)
-            | Self::NoControlPlanePool
-            | Self::NoMachineConfig(_)
-            | Self::NoNetwork(_)
-            | Self::NoHarvester(_)
-            | Self::UnknownProject(_)
+            Self::Guest(unready) => return unready.pause(),
+            Self::LabelChanged | Self::LbTypeGone { .. } => 30,
+            // No watch tells of this.
+            Self::NoAppNamespace(_) => 60,
+            Self::UnknownProject(_)
             | Self::NoQuota(_)
             | Self::NoQuotas
             | Self::NoDefaultPool
@@ -164,21 +92,6 @@ impl Wait {
         };
         Duration::from_secs(seconds)
     }
-}
-
-/// Where a guest runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Home {
-    BareMetal,
-    Harvester {
-        /// Rancher's id and display name of the Harvester cluster.
-        id: String,
-        display_name: String,
-        /// The networks of the machines, in order; not empty.
-        networks: Vec<String>,
-        /// The project of the machines' namespace.
-        project: Result<String, Wait>,
-    },
 }
 
 /// A project of Rancher with the namespace it is in, which is the id of the cluster that owns it.
@@ -192,7 +105,7 @@ pub struct Project {
 pub struct Facts<'a> {
     pub id: &'a str,
     pub cluster: &'a RancherCluster,
-    pub home: &'a Result<Home, Wait>,
+    pub home: &'a Result<RunsOn, Wait>,
     pub pools: &'a [(Key, Arc<FloatingIPPool>)],
     pub projects: &'a [Project],
     /// Whether the project has a quota that is there to stay.
@@ -220,7 +133,7 @@ pub struct Desired {
     /// The project that the namespace is marked with.
     pub label: Option<String>,
     pub access: Vec<Access>,
-    pub releases: Vec<Release>,
+    pub releases: Vec<ChartRelease>,
 }
 
 /// The right of a guest to ask for addresses of a project.
@@ -233,37 +146,6 @@ pub struct Access {
     /// The pool of Services that name none.
     pub pool: String,
     pub load_balancer: LoadBalancer,
-}
-
-/// A guest on Harvester, as far as Rancher's own cluster says.
-pub struct OnHarvester<'a> {
-    /// Namespace and name of the cloud credential's Secret.
-    pub credential: &'a (String, String),
-    pub machine: &'a Machine,
-}
-
-/// Where a guest runs, as far as Rancher's own cluster says: what is left is to ask the Harvester cluster.
-pub fn hosted<'a>(
-    provisioned: Option<&'a Provisioned>,
-    machine: Option<&'a Machine>,
-) -> Result<Option<OnHarvester<'a>>, Wait> {
-    match provisioned.map(|provisioned| &provisioned.hosting) {
-        None => Err(Wait::NoProvisioningCluster),
-        Some(Hosting::BareMetal) => Ok(None),
-        Some(Hosting::Unclear(text)) => Err(Wait::BadCredentialName(text.clone())),
-        Some(Hosting::Harvester { machine: None, .. }) => Err(Wait::NoControlPlanePool),
-        Some(Hosting::Harvester {
-            credential,
-            machine: Some(name),
-        }) => match machine {
-            None => Err(Wait::NoMachineConfig(name.clone())),
-            Some(machine) if machine.networks.is_empty() => Err(Wait::NoNetwork(name.clone())),
-            Some(machine) => Ok(Some(OnHarvester {
-                credential,
-                machine,
-            })),
-        },
-    }
 }
 
 /// What the guest is to have.
@@ -279,8 +161,8 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
     };
     let wait = match facts.home {
         Err(wait) => Err(wait.clone()),
-        Ok(Home::BareMetal) => facts.on_bare_metal(&mut desired),
-        Ok(Home::Harvester {
+        Ok(RunsOn::BareMetal) => facts.on_bare_metal(&mut desired),
+        Ok(RunsOn::Harvester {
             id,
             display_name,
             networks,
@@ -323,7 +205,7 @@ impl Facts<'_> {
         desired: &mut Desired,
         harvester: (&str, &str),
         networks: &[String],
-        project: &Result<String, Wait>,
+        project: &Result<String, GuestUnready>,
     ) -> Result<(), Wait> {
         desired.mappings = Some(mappings(self.pools, harvester));
         let id = project.clone()?;

@@ -9,15 +9,15 @@ use fipd_crds::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
-use serde_json::json;
 
 use super::{Guests, Stop, apply, notes::Note, observe::Quota};
 use crate::{
     clock,
     clusters::adoption::complete_list,
-    controller::{ReconcileError, client::Patch, kind::SECRET, queue::Next, store::Key},
+    controller::{ReconcileError, kind::SECRET, meta::Meta, queue::Next, store::Key},
     systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA},
 };
+use serde::de::IgnoredAny;
 
 /// Removal is tried again after this time.
 const AGAIN: Duration = Duration::from_secs(15);
@@ -26,7 +26,7 @@ const ONE_GUEST: Duration = Duration::from_secs(30);
 
 impl Guests {
     pub(super) async fn reconcile_quota(self: Arc<Self>, key: Key) -> Next {
-        let Some(quota) = self.seen.quotas.get(&key) else {
+        let Some(quota) = self.quotas.objects.get(&key) else {
             return Next::Done;
         };
         let done = match quota.deleted {
@@ -42,7 +42,17 @@ impl Guests {
     /// The project's Secret in Rancher comes with the quota where the guests of a Harvester cluster use it.
     async fn keep_quota(&self, project: &str, quota: &Quota) -> Result<(), ReconcileError> {
         if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
-            self.add_finalizer(project).await?;
+            // What is kept of a quota does not say which version it is of.
+            let key = Key::new("", project);
+            let target = QUOTA.target(&key);
+            let quota: Option<FloatingIPProjectQuota> = self.data.remote.get(&target).await?;
+            let meta = quota.map(|quota| Meta::of(&quota.metadata));
+            if let Some(meta) = meta.filter(|meta| !meta.is_terminating()) {
+                let add = self
+                    .quotas
+                    .add_finalizer::<IgnoredAny>(&key, &meta, SECRET_CLEANUP);
+                add.await?;
+            }
         }
         let projects = self.projects().into_iter();
         for project in projects.filter(|one| one.id == project) {
@@ -52,26 +62,6 @@ impl Guests {
             }
         }
         Ok(())
-    }
-
-    async fn add_finalizer(&self, project: &str) -> Result<(), ReconcileError> {
-        let (remote, target) = (&self.data.remote, QUOTA.named("", project));
-        let Some(quota) = remote.get::<FloatingIPProjectQuota>(&target).await? else {
-            return Ok(());
-        };
-        let meta = quota.metadata;
-        let mut finalizers = meta.finalizers.unwrap_or_default();
-        let there = finalizers.iter().any(|one| one == SECRET_CLEANUP);
-        if there || meta.deletion_timestamp.is_some() {
-            return Ok(());
-        }
-        // A merge patch replaces the whole list, so it must be the list that was read.
-        finalizers.push(SECRET_CLEANUP.to_owned());
-        let metadata = json!({
-            "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": finalizers,
-        });
-        let body = json!({ "metadata": metadata });
-        Ok(remote.patch(&target, Patch::Merge, &body).await?)
     }
 
     async fn end_quota(
@@ -94,11 +84,9 @@ impl Guests {
                 return Ok(Next::After(AGAIN));
             }
             let note = format!("left behind after {} s of trying: {why}", wait.0.as_secs());
-            self.events.warning(
-                &QUOTA.reference(&Key::new("", project), &quota.uid),
-                "SecretsLeftBehind",
-                note,
-            );
+            let key = Key::new("", project);
+            self.quotas
+                .warn(&key, &quota.uid, "SecretsLeftBehind", note);
         }
         let (remote, target) = (&self.data.remote, QUOTA.named("", project));
         remote
@@ -156,10 +144,7 @@ impl Guests {
         cluster: &RancherCluster,
         project: &str,
     ) -> Result<(), Stop> {
-        let remote = self
-            .clients
-            .of(&self.data, id, &cluster.display_name)
-            .await?;
+        let remote = self.access.client(id, &cluster.display_name).await?;
         for namespace in self.places_of(id) {
             let target = SECRET.named(&namespace, &project_secret(project));
             if let Some(secret) = remote.get::<Secret>(&target).await? {

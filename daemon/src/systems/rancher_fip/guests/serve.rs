@@ -6,20 +6,20 @@ use fipd_crds::labels::{DISABLED, ENABLED, RANCHER_FIP};
 use k8s_openapi::jiff;
 
 use super::{
-    AGAIN, Guests, Stop, apply,
-    charts::Charts,
-    lb_type,
+    AGAIN, Guests, Stop, apply, lb_type,
     plan::{self, Facts, Plan, Wait},
     status::{self, INSTALLING},
 };
-use crate::guests::charts::marks::Found;
 use crate::{
     clock,
     controller::{
         queue::Next,
         store::{Key, Observed as Object},
     },
-    guests::{News, Phase, Says},
+    guests::{
+        News, Phase, Says,
+        charts::{ChartProgress, InstalledReleases},
+    },
     systems::rancher_fip::{
         clusters::{RancherCluster, Standing},
         kinds::CLUSTER,
@@ -57,7 +57,7 @@ impl Guests {
         self.unlabelled.forget(&id.to_owned());
         let (says, plan, next) = match self.try_serve(id, cluster).await {
             Ok(plan) => {
-                let charts = self.charts_of(id, &plan.desired.releases);
+                let charts = self.charts.progress(id, &plan.desired.releases);
                 let says = status::says(plan.wait.as_ref(), charts);
                 let pause = plan.wait.as_ref().map_or(AGAIN, Wait::pause);
                 (says, Some(plan), Next::After(pause))
@@ -81,12 +81,9 @@ impl Guests {
         if settings.unknown {
             return Err(gone().into());
         }
-        let remote = self
-            .clients
-            .of(&self.data, id, &cluster.display_name)
-            .await?;
+        let remote = self.access.client(id, &cluster.display_name).await?;
         let marks = match lb_type::may_replace(cluster, &settings) {
-            true => Found::read(&remote).await?.marks,
+            true => InstalledReleases::read(&remote).await?.marks,
             false => Vec::new(),
         };
         let (cluster, held) = &self.typed(id, cluster, &settings, &marks).await?;
@@ -130,9 +127,9 @@ impl Guests {
         }
         self.note_home(id, &home, &plan);
         self.note_prepared(id, &plan);
-        self.charts.add(Key::new("", id));
-        let charts = self.charts_of(id, &plan.desired.releases);
-        if plan.wait.is_none() && charts == Charts::Done {
+        self.chart_queue.add(Key::new("", id));
+        let charts = self.charts.progress(id, &plan.desired.releases);
+        if plan.wait.is_none() && charts == ChartProgress::Done {
             self.arrive(id, &remote, &settings).await?;
         }
         Ok(plan)
@@ -149,11 +146,9 @@ impl Guests {
     /// none, what it waits for is the same before and after.
     fn note_prepared(&self, id: &str, plan: &Plan) {
         let moves = self.noted(id).is_some_and(|note| !note.before.is_empty());
-        let mut prepared = self.prepared.lock();
-        match plan.wait.is_some() && moves {
-            true => prepared.remove(id),
-            false => prepared.insert(id.to_owned(), plan.desired.namespace.clone()),
-        };
+        let ready = plan.wait.is_none() || !moves;
+        self.charts
+            .prepare(id, ready.then_some(&*plan.desired.namespace));
     }
 
     pub(super) fn say(&self, id: &str, cluster: &RancherCluster, plan: Option<&Plan>, says: Says) {

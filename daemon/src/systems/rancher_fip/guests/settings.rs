@@ -7,7 +7,8 @@ use fipd_core::Text;
 use fipd_crds::labels::{APP_NAMESPACE, LB_CONTROLLER};
 
 use crate::{
-    config::{Chart as Given, ClusterManager},
+    config::{Chart, ClusterManager},
+    guests::charts::ChartRelease,
     systems::rancher_fip::clusters::LoadBalancer,
 };
 
@@ -27,38 +28,10 @@ pub struct Settings {
     pub unknown: bool,
     /// Whether the configuration or a ConfigMap, were it only one without the key, says what the namespace is.
     told: bool,
-    lb_controller: Chart,
-    purelb: Chart,
-    metallb: Chart,
-}
-
-/// A chart; empty texts are not given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Chart {
-    /// How its keys begin.
-    prefix: &'static str,
-    name: String,
-    reference: String,
-    version: String,
-    namespace: String,
-    values: String,
-}
-
-/// A helm release that a guest is to have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
-    /// How the keys begin that say it.
-    pub prefix: &'static str,
-    /// The load balancer that it is; `None` for the controller.
-    pub serves: Option<LoadBalancer>,
-    pub name: String,
-    pub namespace: String,
-    pub chart: String,
-    /// URL of a repository, an OCI reference or a path.
-    pub reference: String,
-    pub version: String,
-    /// YAML text.
-    pub values: String,
+    /// Empty texts of these are not given.
+    lb_controller: ChartRelease,
+    purelb: ChartRelease,
+    metallb: ChartRelease,
 }
 
 impl Settings {
@@ -68,14 +41,11 @@ impl Settings {
         given: &ClusterManager,
         own_url: Option<&str>,
     ) -> Self {
-        let chart = |prefix: &'static str, given: &Given| Chart::new(map, prefix, given);
+        let chart = |prefix: &'static str, given: &Chart| chart(map, prefix, given);
         let lb_controller = chart("RancherFipLBController", &given.lb_controller);
         let api_url = either(given.api_server_url.as_ref(), map, "RancherFipApiServerURL");
         let own = || own_url.map(|url| format!("{}{API_PREFIX}", url.trim_end_matches('/')));
-        let namespace = match &*lb_controller.namespace {
-            "" => APP_NAMESPACE.to_owned(),
-            given => given.to_owned(),
-        };
+        let namespace = or(&lb_controller.namespace, APP_NAMESPACE);
         Self {
             api_url: Some(api_url).filter(|url| !url.is_empty()).or_else(own),
             namespace,
@@ -112,26 +82,38 @@ impl Settings {
 
     /// What a guest with this load balancer is to have, in the order of installation. Charts that nobody named
     /// are left out.
-    pub fn releases(&self, load_balancer: LoadBalancer) -> Vec<Release> {
-        let second = (self.chart_of(load_balancer), Some(load_balancer));
-        let charts = [(&self.lb_controller, None), second].into_iter();
-        let named =
-            charts.filter(|(chart, _)| !chart.name.is_empty() && !chart.reference.is_empty());
-        named
-            .map(|(chart, serves)| chart.release(&self.namespace, serves))
-            .collect()
+    pub fn releases(&self, load_balancer: LoadBalancer) -> Vec<ChartRelease> {
+        let charts = [&self.lb_controller, self.chart_of(load_balancer)].into_iter();
+        let named = charts.filter(|chart| !chart.name.is_empty() && !chart.reference.is_empty());
+        let place = |chart: &ChartRelease| ChartRelease {
+            namespace: or(&chart.namespace, &self.namespace),
+            ..chart.clone()
+        };
+        named.map(place).collect()
+    }
+
+    /// The load balancer that one of [`Self::releases`] is; `None` for the controller.
+    pub fn balancer_of(&self, release: &ChartRelease) -> Option<LoadBalancer> {
+        LoadBalancer::ALL
+            .into_iter()
+            .find(|of| self.chart_of(*of).prefix == release.prefix)
     }
 
     /// Whether there is nothing to be installed whatever the load balancer.
     pub fn names_no_chart(&self) -> bool {
-        let mut types = [LoadBalancer::PureLb, LoadBalancer::MetalLb].into_iter();
-        types.all(|of| self.releases(of).is_empty())
+        LoadBalancer::ALL
+            .into_iter()
+            .all(|of| self.releases(of).is_empty())
     }
 
     /// Namespace and name of the release of the load balancer that is not `wanted`.
     pub fn other(&self, wanted: LoadBalancer) -> (String, String) {
         let other = wanted.other();
-        self.place(self.chart_of(other), name_of(other))
+        let chart = self.chart_of(other);
+        (
+            or(&chart.namespace, &self.namespace),
+            or(&chart.name, name_of(other)),
+        )
     }
 
     /// What a release of this name is, as the settings or else its name say: `None` is the controller.
@@ -139,7 +121,7 @@ impl Settings {
         if name == self.lb_controller.name {
             return None;
         }
-        let types = [LoadBalancer::PureLb, LoadBalancer::MetalLb].into_iter();
+        let types = LoadBalancer::ALL.into_iter();
         let mut said = types.clone().filter(|of| self.chart_of(*of).name == name);
         let mut alike = types.filter(|of| name.contains(name_of(*of)));
         said.next().or_else(|| alike.next())
@@ -150,19 +132,18 @@ impl Settings {
         name == LB_CONTROLLER || name == self.lb_controller.name
     }
 
-    fn chart_of(&self, load_balancer: LoadBalancer) -> &Chart {
+    fn chart_of(&self, load_balancer: LoadBalancer) -> &ChartRelease {
         match load_balancer {
             LoadBalancer::PureLb => &self.purelb,
             LoadBalancer::MetalLb => &self.metallb,
         }
     }
+}
 
-    fn place(&self, chart: &Chart, name: &str) -> (String, String) {
-        let or = |given: &str, default: &str| match given {
-            "" => default.to_owned(),
-            given => given.to_owned(),
-        };
-        (or(&chart.namespace, &self.namespace), or(&chart.name, name))
+fn or(given: &str, default: &str) -> String {
+    match given {
+        "" => default.to_owned(),
+        given => given.to_owned(),
     }
 }
 
@@ -173,32 +154,23 @@ fn name_of(load_balancer: LoadBalancer) -> &'static str {
     }
 }
 
-impl Chart {
-    fn new(map: Option<&BTreeMap<String, String>>, prefix: &'static str, given: &Given) -> Self {
-        let value =
-            |over: &Option<Text>, key: &str| either(over.as_ref(), map, &format!("{prefix}{key}"));
-        Self {
-            prefix,
-            name: value(&given.chart_name, "ChartName"),
-            reference: value(&given.chart_ref, "ChartRef"),
-            version: value(&given.chart_version, "ChartVersion"),
-            namespace: value(&given.namespace, "Namespace"),
-            values: value(&given.values, "Values"),
-        }
-    }
-
-    fn release(&self, namespace: &str, serves: Option<LoadBalancer>) -> Release {
-        let own = Some(&self.namespace).filter(|namespace| !namespace.is_empty());
-        Release {
-            prefix: self.prefix,
-            serves,
-            name: self.name.clone(),
-            namespace: own.map_or(namespace, String::as_str).to_owned(),
-            chart: self.name.clone(),
-            reference: self.reference.clone(),
-            version: self.version.clone(),
-            values: self.values.clone(),
-        }
+/// A chart as its keys say it.
+fn chart(
+    map: Option<&BTreeMap<String, String>>,
+    prefix: &'static str,
+    given: &Chart,
+) -> ChartRelease {
+    let value =
+        |over: &Option<Text>, key: &str| either(over.as_ref(), map, &format!("{prefix}{key}"));
+    let name = value(&given.chart_name, "ChartName");
+    ChartRelease {
+        prefix,
+        chart: name.clone(),
+        name,
+        reference: value(&given.chart_ref, "ChartRef"),
+        version: value(&given.chart_version, "ChartVersion"),
+        namespace: value(&given.namespace, "Namespace"),
+        values: value(&given.values, "Values"),
     }
 }
 

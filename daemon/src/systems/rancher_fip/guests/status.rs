@@ -1,11 +1,10 @@
 //! What is said of a guest.
 
-use super::{
-    charts::Charts,
-    plan::{Plan, Wait},
-    settings::Release,
+use super::plan::{Plan, Wait};
+use crate::guests::{
+    Has, Phase, ReleaseView, Says,
+    charts::{ChartProgress, ChartRelease},
 };
-use crate::guests::{Has, Phase, ReleaseView, Says};
 
 /// The reason while charts are on their way.
 pub(super) const INSTALLING: &str = "ChartsInstalling";
@@ -20,7 +19,7 @@ pub(super) fn described(plan: &Plan) -> Has {
     }
 }
 
-fn shown(release: &Release) -> ReleaseView {
+fn shown(release: &ChartRelease) -> ReleaseView {
     ReleaseView {
         name: release.name.clone(),
         namespace: release.namespace.clone(),
@@ -30,14 +29,18 @@ fn shown(release: &Release) -> ReleaseView {
 }
 
 /// A chart that failed says more than what is waited for.
-pub(super) fn says(wait: Option<&Wait>, charts: Charts) -> Says {
+pub(super) fn says(wait: Option<&Wait>, charts: ChartProgress) -> Says {
     match (wait, charts) {
-        (None, Charts::Done) => Says::new(Phase::Ready, "Ready", "it has everything it needs"),
-        (None, Charts::Unknown) => installing(""),
-        (None, Charts::UnderWay(what)) => installing(&what),
-        (Some(wait), Charts::Unknown | Charts::UnderWay(_) | Charts::Done) => waiting(wait),
-        (None, Charts::Failed(error)) => error.says(),
-        (Some(wait), Charts::Failed(error)) => {
+        (None, ChartProgress::Done) => {
+            Says::new(Phase::Ready, "Ready", "it has everything it needs")
+        }
+        (None, ChartProgress::Unknown) => installing(""),
+        (None, ChartProgress::UnderWay(what)) => installing(&what),
+        (Some(wait), ChartProgress::Unknown | ChartProgress::UnderWay(_) | ChartProgress::Done) => {
+            waiting(wait)
+        }
+        (None, ChartProgress::Failed(error)) => error.says(),
+        (Some(wait), ChartProgress::Failed(error)) => {
             let mut says = error.says();
             says.message = format!("{}; {wait}", says.message);
             says
@@ -60,7 +63,7 @@ pub(super) fn waiting(wait: &Wait) -> Says {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guests::charts::error::ChartError;
+    use crate::guests::charts::ChartError;
 
     #[test]
     fn a_failed_chart_is_told_before_what_is_waited_for() {
@@ -69,8 +72,8 @@ mod tests {
             message: "chart \"purelb\": no".into(),
         };
         let wait = Wait::NoDefaultPool;
-        assert_eq!(says(Some(&wait), Charts::Done).reason, wait.reason());
-        let both = says(Some(&wait), Charts::Failed(error.clone()));
+        assert_eq!(says(Some(&wait), ChartProgress::Done).reason, wait.reason());
+        let both = says(Some(&wait), ChartProgress::Failed(error.clone()));
         assert_eq!((both.phase, both.reason), (Phase::Failed, "InstallFailed"));
         assert!(both.message.starts_with(&error.message), "{both:?}");
         assert!(both.message.ends_with(&wait.to_string()), "{both:?}");
@@ -78,12 +81,15 @@ mod tests {
 
     #[test]
     fn a_guest_is_ready_once_its_charts_are_there() {
-        for charts in [Charts::Unknown, Charts::UnderWay("a goes first".into())] {
+        for charts in [
+            ChartProgress::Unknown,
+            ChartProgress::UnderWay("a goes first".into()),
+        ] {
             let says = says(None, charts);
             assert_eq!((says.phase, says.reason), (Phase::Waiting, INSTALLING));
         }
-        let told = says(None, Charts::UnderWay("a goes first".into())).message;
+        let told = says(None, ChartProgress::UnderWay("a goes first".into())).message;
         assert!(told.ends_with(": a goes first"), "{told}");
-        assert_eq!(says(None, Charts::Done).phase, Phase::Ready);
+        assert_eq!(says(None, ChartProgress::Done).phase, Phase::Ready);
     }
 }

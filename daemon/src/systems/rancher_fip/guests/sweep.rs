@@ -89,8 +89,8 @@ impl Guests {
         id: &str,
         cluster: &RancherCluster,
     ) -> Result<(String, Remote, Vec<Found>), String> {
-        let remote = self.clients.of(&self.data, id, &cluster.display_name).await;
-        let remote = remote.map_err(|stop: Stop| stop.text())?;
+        let remote = self.access.client(id, &cluster.display_name).await;
+        let remote = remote.map_err(|stop| Stop::from(stop).text())?;
         let mut named = Vec::new();
         for namespace in self.places_of(id) {
             let all = SECRET.named(&namespace, "");

@@ -1,5 +1,7 @@
 //! One guest of a Rancher with canned answers.
 
+mod moves;
+
 use std::time::Duration;
 
 use fipd_core::System;
@@ -7,7 +9,6 @@ use fipd_crds::labels::CONFIG_NAME;
 use serde_json::{Value, json};
 
 use super::{plan::Desired, *};
-use crate::guests::charts::marks::Found;
 use crate::{
     clock,
     clusters::testing,
@@ -17,6 +18,7 @@ use crate::{
         confirm_absence::RECHECK_AFTER,
         queue::Next,
     },
+    guests::charts::InstalledReleases,
     ipam::Ipam,
     systems::rancher_fip::clusters::{LoadBalancer, RancherCluster},
 };
@@ -83,7 +85,7 @@ async fn typed(bench: &Bench, labels: Value) -> (LoadBalancer, Option<&'static s
     let (guest, _) = canned(&[NO_HELM_CHARTS, METALLB]);
     let settings = bench.guests.settings();
     let cluster = cluster(labels);
-    let marks = Found::read(&guest).await.unwrap().marks;
+    let marks = InstalledReleases::read(&guest).await.unwrap().marks;
     let typed = bench.guests.typed("c-1", &cluster, &settings, &marks);
     let (cluster, held) = typed.await.unwrap();
     (cluster.load_balancer, held.map(|wait| wait.reason()))
@@ -122,8 +124,17 @@ async fn a_guest_that_is_switched_on_again_while_it_is_left_keeps_its_releases()
     let (rancher, asked) = canned(&[("GET", 200, UNLABELLED)]);
     let bench = Bench::new(rancher).await;
     let (guest, calls) = canned(&[NO_HELM_CHARTS, METALLB]);
-    bench.guests.clients.know("c-1", "kube", guest.clone());
-    let error = bench.guests.remove_charts("c-1", &guest).await.unwrap_err();
+    bench.guests.access.keep("c-1", "kube", guest.clone());
+    let leave = charts::ChartLeave {
+        guests: &bench.guests,
+        id: "c-1",
+    };
+    let error = bench
+        .guests
+        .charts
+        .remove_all("c-1", &leave)
+        .await
+        .unwrap_err();
     assert_eq!(error.reason, "LabelChanged");
     assert_eq!((asked.lock().len(), calls.lock().len()), (1, 2));
 }
@@ -220,10 +231,7 @@ async fn no_release_goes_before_the_next_ones_namespace_is_prepared_nor_for_sett
         may.err().map(|error| error.reason)
     };
     assert_eq!(reason(), Some("ReleaseBusy"));
-    let prepare = |namespace: &str| {
-        let mut prepared = bench.guests.prepared.lock();
-        prepared.insert("c-1".to_owned(), namespace.to_owned());
-    };
+    let prepare = |namespace: &str| bench.guests.charts.prepare("c-1", Some(namespace));
     prepare("old");
     assert_eq!(reason(), Some("ReleaseBusy"));
     prepare("new");
@@ -327,7 +335,7 @@ async fn a_guest_that_is_left_keeps_no_turn_of_others_while_helm_works() {
         ("GET", 404, ""),
         ("GET", 404, ""),
     ]);
-    bench.guests.clients.know("c-1", "kube", guest);
+    bench.guests.access.keep("c-1", "kube", guest);
     let cluster = cluster(json!({ "rancher-fip": "disabled" }));
     let key = Key::new("", "c-1");
     bench.guests.data.clusters.set(&key, cluster.clone());
@@ -367,12 +375,12 @@ async fn of_a_broken_kubeconfig_only_the_place_is_told() {
     let (rancher, _) = canned(&[("GET", 200, secret)]);
     let bench = Bench::new(rancher).await;
     let guests = &bench.guests;
-    let stop = guests.clients.of(&guests.data, "c-1", "prod").await.err();
-    let Some(Stop::Wait(wait)) = stop else {
+    let stop = guests.access.client("c-1", "prod").await.err();
+    let Some(GuestStop::Unready(unready)) = stop else {
         panic!("it cannot be used")
     };
     // What the log, Events and pages have of it.
-    let says = status::waiting(&wait);
+    let says = status::waiting(&unready.into());
     assert!(says.message.contains("line 4"), "{says:?}");
     assert!(!says.message.contains("hunter2"), "{says:?}");
 }

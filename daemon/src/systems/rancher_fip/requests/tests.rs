@@ -15,7 +15,8 @@ use super::{
 use crate::{
     controller::client::{Remote, testing::canned},
     fip_v1::Service,
-    systems::rancher_fip::{clusters::RancherCluster, guest_hosts::Home},
+    guests::homes::Home,
+    systems::rancher_fip::clusters::RancherCluster,
 };
 
 fn rejected(why: &str) -> CallError {

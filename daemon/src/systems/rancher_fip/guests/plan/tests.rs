@@ -32,8 +32,8 @@ fn project(id: &str, namespace: &str) -> Project {
     }
 }
 
-fn on_harvester(networks: &[&str]) -> Result<Home, Wait> {
-    Ok(Home::Harvester {
+fn on_harvester(networks: &[&str]) -> Result<RunsOn, Wait> {
+    Ok(RunsOn::Harvester {
         id: "c-h".into(),
         display_name: "hv".into(),
         networks: networks.iter().map(|name| (*name).to_owned()).collect(),
@@ -43,7 +43,7 @@ fn on_harvester(networks: &[&str]) -> Result<Home, Wait> {
 
 /// A guest "c-m-g", displayed "guest", that asks at "https://fipd/v1".
 struct Case {
-    home: Result<Home, Wait>,
+    home: Result<RunsOn, Wait>,
     pools: Vec<(Key, Arc<FloatingIPPool>)>,
     projects: Vec<Project>,
     quotas: Vec<&'static str>,
@@ -52,7 +52,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(home: Result<Home, Wait>) -> Self {
+    fn new(home: Result<RunsOn, Wait>) -> Self {
         Self {
             home,
             pools: vec![],
@@ -114,9 +114,9 @@ fn a_guest_on_harvester_gets_project_pool_and_mappings_of_the_harvester_cluster(
 
 #[test]
 fn defect_24_a_pool_that_names_its_cluster_by_id_is_mapped_and_the_last_one_leaves_an_empty_map() {
-    for home in [on_harvester(&["vlan-1"]), Ok(Home::BareMetal)] {
+    for home in [on_harvester(&["vlan-1"]), Ok(RunsOn::BareMetal)] {
         let (id, display) = match &home {
-            Ok(Home::Harvester { .. }) => ("c-h", "hv"),
+            Ok(RunsOn::Harvester { .. }) => ("c-h", "hv"),
             _ => ("c-m-g", "guest"),
         };
         let mut case = Case::new(home);
@@ -152,7 +152,7 @@ fn defect_33_the_first_network_with_a_pool_counts_and_its_real_name_is_given() {
 
 #[test]
 fn bare_metal_needs_a_default_pool_and_a_quota_in_any_order() {
-    let mut case = Case::new(Ok(Home::BareMetal));
+    let mut case = Case::new(Ok(RunsOn::BareMetal));
     case.quotas = vec!["p-1"];
     assert_eq!(case.wait(), "NoDefaultPool");
     let default = json!({ "rancher-fip-default-network": "true" });
@@ -191,9 +191,9 @@ fn what_is_missing_is_named_and_the_rest_is_there() {
     case.url = None;
     assert_eq!(case.wait(), "NoApiUrl");
     assert!(case.plan().desired.access.is_empty());
-    let case = Case::new(Err(Wait::NoControlPlanePool));
+    let case = Case::new(Err(GuestUnready::NoControlPlanePool.into()));
     let Plan { desired, wait } = case.plan();
-    assert_eq!(wait, Some(Wait::NoControlPlanePool));
+    assert_eq!(wait, Some(GuestUnready::NoControlPlanePool.into()));
     assert_eq!(
         (desired.mappings, desired.ca.as_deref()),
         (None, Some("PEM"))
@@ -201,42 +201,13 @@ fn what_is_missing_is_named_and_the_rest_is_there() {
 }
 
 #[test]
-fn where_a_guest_runs_is_read_from_its_machines() {
-    let machine = Machine {
-        namespace: "guests".into(),
-        networks: vec!["vlan-1".into()],
-    };
-    let hosting = |name: Option<&str>| Provisioned {
-        id: None,
-        hosting: Hosting::Harvester {
-            credential: ("ns".into(), "cc".into()),
-            machine: name.map(str::to_owned),
-        },
-    };
-    let bare = Machine {
-        networks: vec![],
-        ..machine.clone()
-    };
-    let of = |provisioned: Option<Provisioned>, machine: Option<&Machine>| {
-        hosted(provisioned.as_ref(), machine)
-            .map(|hosted| hosted.is_some())
-            .map_err(|wait| wait.reason())
-    };
-    assert_eq!(of(None, None), Err("NoProvisioningCluster"));
-    assert_eq!(of(Some(Provisioned::default()), None), Ok(false));
-    assert_eq!(of(Some(hosting(None)), None), Err("NoControlPlanePool"));
-    assert_eq!(of(Some(hosting(Some("m"))), None), Err("NoMachineConfig"));
-    assert_eq!(of(Some(hosting(Some("m"))), Some(&bare)), Err("NoNetwork"));
-    assert_eq!(of(Some(hosting(Some("m"))), Some(&machine)), Ok(true));
-}
-
-#[test]
 fn defect_21_every_wait_ends_by_itself() {
-    for wait in [
-        Wait::NoControlPlanePool,
+    let waits: [Wait; 3] = [
+        GuestUnready::NoControlPlanePool.into(),
         Wait::NoQuotas,
-        Wait::StillDeploying("x".into()),
-    ] {
+        GuestUnready::StillDeploying("x".into()).into(),
+    ];
+    for wait in waits {
         assert!(wait.pause() <= Duration::from_secs(120) && !wait.pause().is_zero());
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 
 /// How a release stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum HelmChartProgress {
     /// helm-controller has not begun.
     Waiting,
     Running {
@@ -34,7 +34,7 @@ pub enum Standing {
 
 /// The newest revision of a release, and whether it is of the wanted chart, version and values.
 #[derive(Clone, Copy, Debug)]
-pub struct Newest<'a> {
+pub struct NewestRevision<'a> {
     pub stored: &'a Stored,
     pub as_wanted: bool,
 }
@@ -45,28 +45,32 @@ pub fn said(stored: &Stored) -> String {
 }
 
 /// How the release stands.
-pub fn standing(chart: &HelmChart, job: Option<&Job>, newest: Option<Newest<'_>>) -> Standing {
+pub fn progress(
+    chart: &HelmChart,
+    job: Option<&Job>,
+    newest: Option<NewestRevision<'_>>,
+) -> HelmChartProgress {
     let wanted = newest.filter(|newest| newest.as_wanted);
-    if let Some(Newest { stored, .. }) = wanted
+    if let Some(NewestRevision { stored, .. }) = wanted
         && stored.observed.phase == Phase::Failed
     {
-        return Standing::Failed(said(stored));
+        return HelmChartProgress::Failed(said(stored));
     }
     let Some(job) = job else {
         let refused = condition(chart, "JobCreated", "False").is_some();
         let failed = condition(chart, "Failed", "True").filter(|_| refused);
-        return failed.map_or(Standing::Waiting, Standing::Failed);
+        return failed.map_or(HelmChartProgress::Waiting, HelmChartProgress::Failed);
     };
     if let Some(why) = ended(job, "Failed").filter(|_| is_newer(job, chart)) {
-        return Standing::Failed(format!("Job {}: {why}", name(job)));
+        return HelmChartProgress::Failed(format!("Job {}: {why}", name(job)));
     }
     if !is_complete(job) {
         return running(job);
     }
     match wanted.map(|newest| newest.stored.observed.phase) {
-        Some(Phase::Deployed) => Standing::Deployed,
+        Some(Phase::Deployed) => HelmChartProgress::Deployed,
         Some(_) => running(job),
-        None => Standing::Other {
+        None => HelmChartProgress::Other {
             job: name(job),
             newest: newest.map(|newest| newest.stored.observed.revision),
         },
@@ -74,20 +78,20 @@ pub fn standing(chart: &HelmChart, job: Option<&Job>, newest: Option<Newest<'_>>
 }
 
 /// Why it counts as failed, where it was `awaited` for as long as is allowed.
-pub fn overdue(standing: &Standing, awaited: Duration, most: Duration) -> Option<String> {
+pub fn overdue(progress: &HelmChartProgress, awaited: Duration, most: Duration) -> Option<String> {
     if awaited < most {
         return None;
     }
     let seconds = most.as_secs();
-    match standing {
-        Standing::Waiting => Some(
+    match progress {
+        HelmChartProgress::Waiting => Some(
             "no Job was made for its HelmChart: a helm-controller has to run in the cluster, as RKE2 and K3s have it"
                 .to_owned(),
         ),
-        Standing::Running { job, failures } => Some(format!(
+        HelmChartProgress::Running { job, failures } => Some(format!(
             "Job {job} has not succeeded within {seconds} s, {failures} of its pods failed: see their logs"
         )),
-        Standing::Other { job, newest } => {
+        HelmChartProgress::Other { job, newest } => {
             let newest = newest.map_or("there is none".to_owned(), |newest| {
                 format!("the newest is revision {newest}")
             });
@@ -95,7 +99,7 @@ pub fn overdue(standing: &Standing, awaited: Duration, most: Duration) -> Option
                 "Job {job} ended, but within {seconds} s there is no revision of this chart, version and values; {newest}: see helm history"
             ))
         }
-        Standing::Deployed | Standing::Failed(_) => None,
+        HelmChartProgress::Deployed | HelmChartProgress::Failed(_) => None,
     }
 }
 
@@ -109,9 +113,9 @@ pub fn is_complete(job: &Job) -> bool {
     ended(job, "Complete").is_some() || succeeded.is_some_and(|some| some > 0)
 }
 
-fn running(job: &Job) -> Standing {
+fn running(job: &Job) -> HelmChartProgress {
     let failures = job.status.as_ref().and_then(|status| status.failed);
-    Standing::Running {
+    HelmChartProgress::Running {
         job: name(job),
         failures: failures.unwrap_or_default(),
     }
@@ -169,21 +173,21 @@ mod tests {
         Stored::read(&secret).unwrap()
     }
 
-    fn stands(job: Option<&Job>, status: &str, as_wanted: bool) -> Standing {
+    fn stands(job: Option<&Job>, status: &str, as_wanted: bool) -> HelmChartProgress {
         let stored = revision(status);
-        let newest = Newest {
+        let newest = NewestRevision {
             stored: &stored,
             as_wanted,
         };
-        standing(&chart(&json!(null)), job, Some(newest))
+        progress(&chart(&json!(null)), job, Some(newest))
     }
 
     fn complete() -> Value {
         json!({ "conditions": [{ "type": "Complete", "status": "True" }] })
     }
 
-    fn running_with(failures: i32) -> Standing {
-        Standing::Running {
+    fn running_with(failures: i32) -> HelmChartProgress {
+        HelmChartProgress::Running {
             job: "helm-install-purelb".into(),
             failures,
         }
@@ -192,19 +196,22 @@ mod tests {
     #[test]
     fn a_release_is_deployed_where_its_revision_and_its_job_say_so() {
         let done = job(11, &complete());
-        assert_eq!(stands(Some(&done), "deployed", true), Standing::Deployed);
-        let other = |newest| Standing::Other {
+        assert_eq!(
+            stands(Some(&done), "deployed", true),
+            HelmChartProgress::Deployed
+        );
+        let other = |newest| HelmChartProgress::Other {
             job: "helm-install-purelb".into(),
             newest,
         };
         assert_eq!(stands(Some(&done), "deployed", false), other(Some(3)));
         assert_eq!(
-            standing(&chart(&json!(null)), Some(&done), None),
+            progress(&chart(&json!(null)), Some(&done), None),
             other(None)
         );
         let under_way = job(11, &json!({ "failed": 2 }));
         assert_eq!(stands(Some(&under_way), "deployed", true), running_with(2));
-        assert_eq!(stands(None, "deployed", true), Standing::Waiting);
+        assert_eq!(stands(None, "deployed", true), HelmChartProgress::Waiting);
         let pending = stands(Some(&done), "pending-upgrade", true);
         assert_eq!(pending, running_with(0));
     }
@@ -212,7 +219,7 @@ mod tests {
     #[test]
     fn a_job_that_succeeded_hides_no_release_that_failed() {
         let done = job(11, &complete());
-        let said = Standing::Failed("helm says \"it is failed\"".into());
+        let said = HelmChartProgress::Failed("helm says \"it is failed\"".into());
         assert_eq!(stands(Some(&done), "failed", true), said);
         assert_eq!(stands(None, "failed", true), said, "another is on its way");
         let of_before = stands(Some(&job(11, &json!({}))), "failed", false);
@@ -224,7 +231,10 @@ mod tests {
         // The Job is as old as it is of an API server whose clock is an hour behind that of fipd, or ahead.
         for made in [0, 59] {
             let done = job(made, &complete());
-            assert_eq!(stands(Some(&done), "deployed", true), Standing::Deployed);
+            assert_eq!(
+                stands(Some(&done), "deployed", true),
+                HelmChartProgress::Deployed
+            );
         }
     }
 
@@ -233,8 +243,9 @@ mod tests {
         let failed = json!({ "conditions": [
             { "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often" },
         ] });
-        let said =
-            Standing::Failed("Job helm-install-purelb: BackoffLimitExceeded: too often".into());
+        let said = HelmChartProgress::Failed(
+            "Job helm-install-purelb: BackoffLimitExceeded: too often".into(),
+        );
         assert_eq!(stands(Some(&job(10, &failed)), "deployed", false), said);
         let before = stands(Some(&job(9, &failed)), "deployed", false);
         assert_eq!(before, running_with(0));
@@ -242,24 +253,24 @@ mod tests {
             { "type": "JobCreated", "status": "False" },
             { "type": "Failed", "status": "True", "reason": "Job create failed", "message": "no" },
         ] }));
-        let said = Standing::Failed("Job create failed: no".into());
-        assert_eq!(standing(&refused, None, None), said);
+        let said = HelmChartProgress::Failed("Job create failed: no".into());
+        assert_eq!(progress(&refused, None, None), said);
     }
 
     #[test]
     fn what_takes_too_long_says_what_is_missing() {
         let (short, most) = (Duration::from_secs(59), Duration::from_secs(60));
-        assert_eq!(overdue(&Standing::Waiting, short, most), None);
-        let said = overdue(&Standing::Waiting, most, most).unwrap();
+        assert_eq!(overdue(&HelmChartProgress::Waiting, short, most), None);
+        let said = overdue(&HelmChartProgress::Waiting, most, most).unwrap();
         assert!(said.contains("helm-controller"), "{said}");
         let said = overdue(&running_with(2), most, most).unwrap();
         assert!(said.contains("2 of its pods"), "{said}");
-        let other = Standing::Other {
+        let other = HelmChartProgress::Other {
             job: "j".into(),
             newest: Some(3),
         };
         let said = overdue(&other, most, most).unwrap();
         assert!(said.contains("revision 3"), "{said}");
-        assert_eq!(overdue(&Standing::Deployed, most, most), None);
+        assert_eq!(overdue(&HelmChartProgress::Deployed, most, most), None);
     }
 }

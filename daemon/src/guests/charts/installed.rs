@@ -7,10 +7,7 @@ use fipd_crds::{helm_chart::HelmChart, labels::ADOPTED};
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::helm_chart::{
-    HelmCharts,
-    plan::{Whose, whose},
-};
+use super::helm_chart::{HelmCharts, plan::whose};
 use crate::{
     controller::{
         client::{CallError, Remote},
@@ -21,7 +18,7 @@ use crate::{
 
 /// Whose a release is, as the Secrets say in which helm keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum ReleaseOwner {
     Fipd,
     /// fipd keeps in step what another installed.
     Adopted,
@@ -30,28 +27,28 @@ pub enum Owner {
 
 /// A release that carries fipd's mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ReleaseMark {
     pub namespace: String,
     pub name: String,
-    /// [`Owner::Other`]: a HelmChart of somebody else keeps it.
-    pub owner: Owner,
+    /// [`ReleaseOwner::Other`]: a HelmChart of somebody else keeps it.
+    pub owner: ReleaseOwner,
 }
 
-/// What a look at a guest finds.
-pub struct Found {
-    pub charts: HelmCharts,
-    pub marks: Vec<Mark>,
+/// The releases in a guest, at one look.
+pub struct InstalledReleases {
+    pub objects: HelmCharts,
+    pub marks: Vec<ReleaseMark>,
 }
 
-impl Found {
+impl InstalledReleases {
     pub async fn read(remote: &Remote) -> Result<Self, CallError> {
-        let charts = HelmCharts::list(remote).await?;
+        let objects = HelmCharts::list(remote).await?;
         let all = SECRET.named("", "");
         let marked = format!("owner=helm,{OWNER_LABEL}={OWNER}");
         let revisions = remote.list_meta(&all, &marked).await?;
         Ok(Self {
-            marks: marks(&revisions, charts.all()),
-            charts,
+            marks: marks(&revisions, objects.all()),
+            objects,
         })
     }
 
@@ -61,20 +58,20 @@ impl Found {
         remote: &Remote,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Owner>, CallError> {
-        let at = |mark: &&Mark| mark.namespace == namespace && mark.name == name;
+    ) -> Result<Option<ReleaseOwner>, CallError> {
+        let at = |mark: &&ReleaseMark| mark.namespace == namespace && mark.name == name;
         if let Some(mark) = self.marks.iter().find(at) {
             return Ok(Some(mark.owner));
         }
-        match self.charts.of(namespace, name) {
-            Some(_) => Ok(Some(Owner::Other)),
+        match self.objects.of(namespace, name) {
+            Some(_) => Ok(Some(ReleaseOwner::Other)),
             None => owner(remote, namespace, name).await,
         }
     }
 }
 
 /// A HelmChart says whose its release is, before the Secrets do.
-fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<Mark> {
+fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<ReleaseMark> {
     let mut releases: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
     for revision in revisions {
         let namespace = revision.pointer("/metadata/namespace");
@@ -87,20 +84,17 @@ fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<Mark> {
         releases.entry(place).or_default().push(revision);
     }
     let owned = releases.into_iter();
-    let mut owners: BTreeMap<(String, String), Owner> = owned
+    let mut owners: BTreeMap<(String, String), ReleaseOwner> = owned
         .filter_map(|(place, revisions)| Some((place, owner_of(newest(revisions))?)))
         .collect();
     for chart in charts {
         let place = (chart.release_namespace().to_owned(), chart.name_any());
-        let owner = match whose(chart) {
-            Whose::Fipd => Owner::Fipd,
-            Whose::Adopted => Owner::Adopted,
-            Whose::Other if owners.contains_key(&place) => Owner::Other,
-            Whose::Other => continue,
-        };
-        owners.insert(place, owner);
+        let owner = whose(chart);
+        if owner != ReleaseOwner::Other || owners.contains_key(&place) {
+            owners.insert(place, owner);
+        }
     }
-    let mark = |((namespace, name), owner)| Mark {
+    let mark = |((namespace, name), owner)| ReleaseMark {
         namespace,
         name,
         owner,
@@ -113,7 +107,7 @@ pub async fn owner(
     remote: &Remote,
     namespace: &str,
     name: &str,
-) -> Result<Option<Owner>, CallError> {
+) -> Result<Option<ReleaseOwner>, CallError> {
     let revisions = revisions(remote, namespace, name).await?;
     Ok(owner_of(newest(&revisions)))
 }
@@ -154,16 +148,16 @@ pub fn newest<'a>(revisions: impl IntoIterator<Item = &'a Value>) -> Option<&'a 
 }
 
 /// Whose a release is, by its newest revision.
-fn owner_of(newest: Option<&Value>) -> Option<Owner> {
+fn owner_of(newest: Option<&Value>) -> Option<ReleaseOwner> {
     let newest = newest?;
     if label(newest, "status") == Some("uninstalled") {
         return None;
     }
     let ours = label(newest, OWNER_LABEL) == Some(OWNER);
     Some(match (ours, label(newest, ADOPTED)) {
-        (true, None) => Owner::Fipd,
-        (true, Some(_)) => Owner::Adopted,
-        (false, _) => Owner::Other,
+        (true, None) => ReleaseOwner::Fipd,
+        (true, Some(_)) => ReleaseOwner::Adopted,
+        (false, _) => ReleaseOwner::Other,
     })
 }
 
@@ -188,12 +182,12 @@ mod tests {
             secret("9", "superseded", false),
             secret("10", "deployed", true),
         ];
-        assert_eq!(newest_owner(&adopted), Some(Owner::Fipd));
-        assert_eq!(newest_owner(&adopted[..1]), Some(Owner::Other));
+        assert_eq!(newest_owner(&adopted), Some(ReleaseOwner::Fipd));
+        assert_eq!(newest_owner(&adopted[..1]), Some(ReleaseOwner::Other));
         assert_eq!(newest_owner(&[secret("1", "uninstalled", false)]), None);
         let mut taken_over = secret("11", "deployed", true);
         taken_over["metadata"]["labels"][ADOPTED] = json!("true");
-        assert_eq!(newest_owner(&[taken_over]), Some(Owner::Adopted));
+        assert_eq!(newest_owner(&[taken_over]), Some(ReleaseOwner::Adopted));
     }
 
     #[test]
@@ -232,10 +226,10 @@ mod tests {
             .map(|mark| (format!("{}/{}", mark.namespace, mark.name), mark.owner))
             .collect();
         let expected = [
-            ("new/metallb", Owner::Fipd),
-            ("old/lb", Owner::Fipd),
-            ("old/purelb", Owner::Adopted),
-            ("theirs/x", Owner::Other),
+            ("new/metallb", ReleaseOwner::Fipd),
+            ("old/lb", ReleaseOwner::Fipd),
+            ("old/purelb", ReleaseOwner::Adopted),
+            ("theirs/x", ReleaseOwner::Other),
         ];
         assert_eq!(
             found,

@@ -1,0 +1,155 @@
+//! How guests and their Harvester clusters are reached: by the kubeconfig Secrets that Rancher keeps.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::ClusterId;
+use fipd_crds::labels::{FLEET_NAMESPACE, KUBECONFIG_KEY, KUBECONFIG_SUFFIX};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use parking_lot::Mutex;
+
+use super::{GuestStop, GuestUnready, names::ClusterNames, objects::texts};
+use crate::{
+    clusters,
+    controller::{
+        client::{CallError, Remote},
+        kind::{NAMESPACE, SECRET},
+    },
+};
+
+/// What all systems share of the guests of one Rancher.
+#[derive(Default)]
+pub struct GuestLinks {
+    /// The clients in use, by Rancher's id of the cluster and by whether they may be insecure.
+    clients: Mutex<BTreeMap<(String, bool), GuestClient>>,
+    turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// A client and the kubeconfig it was made of.
+struct GuestClient {
+    kubeconfig: Arc<str>,
+    remote: Remote,
+}
+
+/// The way of one system to the guests of one Rancher.
+pub struct GuestAccess {
+    pub links: Arc<GuestLinks>,
+    pub rancher: Remote,
+    /// Of Rancher's own cluster.
+    pub cluster: ClusterId,
+    pub names: Arc<ClusterNames>,
+    /// Allows kubeconfigs that ask for it.
+    pub insecure: bool,
+}
+
+impl GuestAccess {
+    /// A client of the cluster, which answers and is not Rancher's own.
+    pub async fn client(&self, id: &str, display: &str) -> Result<Remote, GuestStop> {
+        let (origin, text) = self.kubeconfig(id, display).await?;
+        let remote = match self.known(id, &text) {
+            Some(remote) => remote,
+            None => {
+                let origin = format!("Secret {FLEET_NAMESPACE}/{origin}");
+                let client = clusters::client_of(&text, &origin, self.insecure).await;
+                let client =
+                    client.map_err(|error| GuestUnready::BadKubeconfig(error.to_string()))?;
+                let remote = Remote::new(client);
+                self.keep(id, &text, remote.clone());
+                remote
+            }
+        };
+        let answers: Result<Option<Namespace>, _> =
+            remote.get(&NAMESPACE.named("", "kube-system")).await;
+        match answers {
+            Ok(Some(namespace)) if namespace.metadata.uid.as_deref() == Some(&*self.cluster.0) => {
+                Err(GuestUnready::WrongCluster.into())
+            }
+            Ok(_) => Ok(remote),
+            Err(CallError::Rejected(_, why)) => Err(GuestUnready::StillDeploying(why).into()),
+            Err(error) => Err(GuestUnready::Unreachable(error.to_string()).into()),
+        }
+    }
+
+    /// The kubeconfig and the client that were used last.
+    pub fn last(&self, id: &str) -> Option<(Arc<str>, Remote)> {
+        let clients = self.links.clients.lock();
+        let client = clients.get(&self.key(id))?;
+        Some((Arc::clone(&client.kubeconfig), client.remote.clone()))
+    }
+
+    pub fn forget(&self, id: &str) {
+        self.links.clients.lock().remove(&self.key(id));
+    }
+
+    /// Who changes the releases of a guest holds it.
+    pub fn turn(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.links.turns.lock();
+        Arc::clone(turns.entry(id.to_owned()).or_default())
+    }
+
+    pub fn forget_turn(&self, id: &str) {
+        // One that is in use stays, or there could be two.
+        let mut turns = self.links.turns.lock();
+        turns.retain(|of, turn| of != id || Arc::strong_count(turn) > 1);
+    }
+
+    /// Makes a client the one of this kubeconfig.
+    pub fn keep(&self, id: &str, kubeconfig: &str, remote: Remote) {
+        let kubeconfig = kubeconfig.into();
+        let client = GuestClient { kubeconfig, remote };
+        self.links.clients.lock().insert(self.key(id), client);
+    }
+
+    fn known(&self, id: &str, kubeconfig: &str) -> Option<Remote> {
+        let (known, remote) = self.last(id)?;
+        (*known == *kubeconfig).then_some(remote)
+    }
+
+    fn key(&self, id: &str) -> (String, bool) {
+        (id.to_owned(), self.insecure)
+    }
+
+    /// The cluster's kubeconfig with the name of its Secret. A display name counts only where no other cluster has it.
+    async fn kubeconfig(&self, id: &str, display: &str) -> Result<(String, String), GuestStop> {
+        let own_name = self.names.called(&[display.into()]).as_deref() == Some(id);
+        let mut stems = vec![id];
+        stems.extend(
+            Some(display).filter(|display| own_name && *display != id && !display.is_empty()),
+        );
+        for stem in stems {
+            let name = format!("{stem}{KUBECONFIG_SUFFIX}");
+            if !fipd_crds::names::is_object_name(&name) {
+                continue;
+            }
+            let target = SECRET.named(FLEET_NAMESPACE, &name);
+            let Some(secret) = self.rancher.get::<Secret>(&target).await? else {
+                continue;
+            };
+            return match texts(&secret).remove(KUBECONFIG_KEY) {
+                Some(text) if !text.is_empty() => Ok((name, text)),
+                Some(_) | None => Err(GuestUnready::BadKubeconfig(format!(
+                    "Secret {FLEET_NAMESPACE}/{name} has no text under {KUBECONFIG_KEY}"
+                ))
+                .into()),
+            };
+        }
+        let name = format!("{FLEET_NAMESPACE}/{id}{KUBECONFIG_SUFFIX}");
+        Err(GuestUnready::NoKubeconfig(name).into())
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! The guests of a Rancher with canned answers.
+
+    use super::*;
+
+    pub fn access(rancher: Remote) -> Arc<GuestAccess> {
+        Arc::new(GuestAccess {
+            links: Arc::default(),
+            rancher,
+            cluster: ClusterId("rancher".into()),
+            names: Arc::default(),
+            insecure: false,
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Brings the releases that a system wants in a guest.
+
+use std::time::Duration;
+
+use super::{
+    ChartError, ChartRelease, GuestCharts, InstalledReleases, ReachedGuest, ReleaseMark, Settled,
+    error::both,
+    owner::ChartOwner,
+    steps::{ReleaseStep, steps},
+};
+use crate::{config::Engine, controller::queue::Next};
+
+/// After this time a guest is looked at again although nothing was seen to change.
+const AGAIN: Duration = Duration::from_secs(300);
+/// After this time a chart that failed is asked for again; helm's own pauses are longer.
+pub(super) const FAILED: Duration = Duration::from_secs(30);
+/// After this time it is looked how far helm-controller is.
+pub(super) const UNDER_WAY: Duration = Duration::from_secs(5);
+
+impl GuestCharts {
+    /// When to look again, and whether there is something to be told. `owner` says what is wanted, once the guest answers;
+    /// `None`: nobody knows, which the guest's own turn tells.
+    pub async fn look_after<O: ChartOwner>(
+        &self,
+        (id, display): (&str, &str),
+        owner: impl FnOnce() -> Option<O> + Send,
+    ) -> (Next, bool) {
+        self.forget_uninstall(id);
+        let Some(helm) = &self.helm else {
+            return (Next::Done, false);
+        };
+        // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
+        // again once it does.
+        let answers = self.access.client(id, display).await.is_ok();
+        let Some((kubeconfig, remote)) = self.access.last(id).filter(|_| answers) else {
+            helm.out_of_sight(&self.helm_name(id));
+            return (Next::Done, false);
+        };
+        let guest = self.reached(id, helm, &kubeconfig, &remote);
+        let (wanted, brought) = match owner() {
+            Some(owner) => self.bring(&guest, owner).await,
+            None => (None, Ok(Settled::Yes)),
+        };
+        let pause = match &brought {
+            Ok(Settled::Yes) => AGAIN,
+            Ok(Settled::NotYet) => UNDER_WAY,
+            Err(error) if error.is_busy() => UNDER_WAY,
+            Err(_) => FAILED,
+        };
+        (Next::After(pause), self.note(id, wanted, brought))
+    }
+
+    /// Which ones are wanted, and what became of them.
+    async fn bring<O: ChartOwner>(
+        &self,
+        guest: &ReachedGuest<'_>,
+        mut owner: O,
+    ) -> (Option<Vec<ChartRelease>>, Result<Settled, ChartError>) {
+        let installed = match InstalledReleases::read(guest.remote).await {
+            Ok(installed) => installed,
+            Err(error) => return (None, Err(ChartError::unreadable(&error))),
+        };
+        let wanted = match owner.wanted(&installed).await {
+            Ok(wanted) => wanted,
+            Err(error) => return (None, Err(error)),
+        };
+        self.begin(&guest.id, &wanted);
+        let brought = self.bring_all(guest, &owner, &installed, &wanted).await;
+        (Some(wanted), brought)
+    }
+
+    /// Brings all of them as far as they go; every error is told.
+    async fn bring_all<O: ChartOwner>(
+        &self,
+        guest: &ReachedGuest<'_>,
+        owner: &O,
+        installed: &InstalledReleases,
+        wanted: &[ChartRelease],
+    ) -> Result<Settled, ChartError> {
+        let engine = owner.engine()?;
+        let excludes = |release: &ChartRelease, mark: &ReleaseMark| owner.excludes(release, mark);
+        let mut result = Ok(Settled::Yes);
+        for step in steps(wanted, &installed.marks, excludes) {
+            let brought = self.take(guest, (owner, engine), installed, &step).await;
+            if let Err(error) = &brought {
+                guest.note_error(step.brings, error);
+            }
+            result = both(result, brought);
+        }
+        result
+    }
+
+    async fn take<O: ChartOwner>(
+        &self,
+        guest: &ReachedGuest<'_>,
+        (owner, engine): (&O, Engine),
+        installed: &InstalledReleases,
+        step: &ReleaseStep<'_>,
+    ) -> Result<Settled, ChartError> {
+        let name = &step.brings.name;
+        let release = step.brings.parse();
+        let release = release.map_err(|error| ChartError::of(name, &error.into()))?;
+        owner.check_room(guest, installed, step).await?;
+        if !step.removes.is_empty() {
+            guest.check(engine, &installed.objects, &release).await?;
+        }
+        for mark in &step.removes {
+            owner.confirm_removal().await?;
+            let stays = guest.remove(&installed.objects, &mark.namespace, &mark.name);
+            if stays.await?.is_some() {
+                return Err(ChartError::elsewhere(mark, name));
+            }
+            tracing::info!(
+                cluster = guest.id,
+                namespace = mark.namespace,
+                name = mark.name,
+                "uninstalled a release that the settings or the labels do not ask for"
+            );
+        }
+        let begins = || {
+            if self.operation_begins(&guest.id) {
+                owner.begins();
+            }
+        };
+        guest
+            .bring(engine, &installed.objects, &release, &begins)
+            .await
+    }
+}

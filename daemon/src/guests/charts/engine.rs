@@ -1,0 +1,85 @@
+//! One release of a guest, by either engine: the helm CLI, or helm-controller by a HelmChart.
+
+use super::{
+    ChartError, ChartRelease, ReachedGuest, ReleaseOwner, Settled, helm_chart::HelmCharts,
+    installed::owner,
+};
+use crate::{
+    clock,
+    config::Engine,
+    helm::{Noted, Release},
+};
+
+impl ReachedGuest<'_> {
+    /// Whether the release is to be had, so that another may be removed for it.
+    pub(super) async fn check(
+        &self,
+        engine: Engine,
+        objects: &HelmCharts,
+        release: &Release,
+    ) -> Result<(), ChartError> {
+        self.check_release(release).await?;
+        match engine {
+            Engine::Helm => {
+                objects.check_foreign(release)?;
+                let there = self.helm.check_chart(&release.chart).await;
+                there.map_err(|error| ChartError::of(&release.name, &error))
+            }
+            // Only the cluster has to reach it.
+            Engine::HelmChart => objects.check(release),
+        }
+    }
+
+    /// Brings a release to its chart, version and values, from whichever engine it is with. `begins` is told when an
+    /// operation of the helm CLI begins.
+    pub(super) async fn bring(
+        &self,
+        engine: Engine,
+        objects: &HelmCharts,
+        release: &Release,
+        begins: &(dyn Fn() + Sync),
+    ) -> Result<Settled, ChartError> {
+        match (engine, objects.of(&release.namespace, &release.name)) {
+            (Engine::HelmChart, _) => self.bring_object(objects, release).await,
+            (Engine::Helm, Some(object)) => {
+                self.hand_to_helm(object).await.map(|()| Settled::NotYet)
+            }
+            (Engine::Helm, None) => {
+                let brought = self.helm.ensure_telling(self.access(), release, begins);
+                let brought = brought.await.map(|_| Settled::Yes);
+                brought.map_err(|error| ChartError::of(&release.name, &error))
+            }
+        }
+    }
+
+    /// Removes a release that fipd installed, by the engine that it is with; whose it is where it stays.
+    pub(super) async fn remove(
+        &self,
+        objects: &HelmCharts,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ReleaseOwner>, ChartError> {
+        if let Some(object) = objects.of(namespace, name) {
+            return self.remove_object(object).await.map(Some);
+        }
+        let owner = owner(self.remote, namespace, name).await;
+        let owner = owner.map_err(|error| ChartError::unreadable(&error))?;
+        if owner != Some(ReleaseOwner::Fipd) {
+            return Ok(owner);
+        }
+        let gone = self.helm.uninstall(self.access(), namespace, name).await;
+        gone.map_err(|error| ChartError::of(name, &error))?;
+        Ok(None)
+    }
+
+    /// An error from before an engine began shows with the release too.
+    pub(super) fn note_error(&self, release: &ChartRelease, error: &ChartError) {
+        if error.is_busy() {
+            return;
+        }
+        let target = self.place(&release.namespace, &release.name);
+        let noted = Noted::Failed(error.reason, &error.message);
+        let version = Some(release.version.clone());
+        self.helm.noted(&target, version, noted, clock::now());
+    }
+}

@@ -1,0 +1,48 @@
+//! What a system says of its charts in one guest.
+
+use super::{
+    ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, steps::ReleaseStep,
+};
+use crate::config::Engine;
+
+/// What a system wants of the charts in one guest, at one look.
+pub trait ChartOwner: Send + Sync {
+    /// The releases that the guest is to have.
+    fn wanted(
+        &mut self,
+        installed: &InstalledReleases,
+    ) -> impl Future<Output = Result<Vec<ChartRelease>, ChartError>> + Send;
+
+    /// What brings them.
+    fn engine(&self) -> Result<Engine, ChartError>;
+
+    /// Whether the release cannot stand beside another one of fipd's that nobody wants.
+    fn excludes(&self, release: &ChartRelease, other: &ReleaseMark) -> bool;
+
+    /// Whether nothing of somebody else keeps the release of a step out.
+    fn check_room(
+        &self,
+        guest: &ReachedGuest<'_>,
+        installed: &InstalledReleases,
+        step: &ReleaseStep<'_>,
+    ) -> impl Future<Output = Result<(), ChartError>> + Send;
+
+    /// Whether a fresh look still allows to remove a release: uninstalling the one before may have taken minutes.
+    fn confirm_removal(&self) -> impl Future<Output = Result<(), ChartError>> + Send;
+
+    /// A guest whose charts were there is not ready any more.
+    fn begins(&self);
+}
+
+/// What has to be so before the releases of a guest go that is left.
+pub trait ChartRemover: Send + Sync {
+    /// Whether nothing in the guest needs what is there.
+    fn check_unused(
+        &self,
+        guest: &ReachedGuest<'_>,
+        installed: &InstalledReleases,
+    ) -> impl Future<Output = Result<(), ChartError>> + Send;
+
+    /// Whether a fresh look still says that the guest is left.
+    fn confirm_leaving(&self) -> impl Future<Output = Result<(), ChartError>> + Send;
+}

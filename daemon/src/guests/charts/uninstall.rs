@@ -1,0 +1,118 @@
+//! Uninstalling what fipd installed in a guest that is left. Done in the turns of the charts, since helm takes minutes
+//! for it; the guest's own turn asks for it and does the rest afterwards.
+
+use super::{
+    ChartError, GuestCharts, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner, Settled,
+    bring::{FAILED, UNDER_WAY},
+    error::both,
+    owner::ChartRemover,
+};
+use crate::{controller::queue::Next, guests::GuestUnready};
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum UninstallState {
+    Asked,
+    /// It is tried again.
+    Failed(ChartError),
+    /// What another had installed stays.
+    Done(Vec<String>),
+}
+
+impl GuestCharts {
+    /// The releases that stay, once the others are uninstalled. Where nobody did yet, it asks for a turn of the charts.
+    pub fn uninstalled(&self, id: &str, ask: impl FnOnce()) -> Result<Vec<String>, GuestUnready> {
+        if self.helm.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut uninstalls = self.uninstalls.lock();
+        match uninstalls.get(id) {
+            Some(UninstallState::Done(kept)) => Ok(kept.clone()),
+            Some(UninstallState::Failed(error)) => Err(GuestUnready::Chart(error.message.clone())),
+            Some(UninstallState::Asked) => Err(GuestUnready::ChartsLeaving),
+            None => {
+                uninstalls.insert(id.to_owned(), UninstallState::Asked);
+                ask();
+                Err(GuestUnready::ChartsLeaving)
+            }
+        }
+    }
+
+    pub fn forget_uninstall(&self, id: &str) {
+        self.uninstalls.lock().remove(id);
+    }
+
+    /// A turn of the charts of a cluster that is no guest: when to look again, and whether there is something to be told.
+    pub async fn uninstall<R: ChartRemover>(&self, id: &str, remover: &R) -> (Next, bool) {
+        let before = self.uninstalls.lock().get(id).cloned();
+        if !matches!(
+            before,
+            Some(UninstallState::Asked | UninstallState::Failed(_))
+        ) {
+            self.forget(id);
+            return (Next::Done, false);
+        }
+        if self.access.last(id).is_none() {
+            // The guest's own turn finds out why, and asks again.
+            self.forget_uninstall(id);
+            return (Next::Done, true);
+        }
+        let (now, next) = match self.remove_all(id, remover).await {
+            Ok(kept) => (UninstallState::Done(kept), Next::Done),
+            Err(error) => {
+                let pause = if error.is_busy() { UNDER_WAY } else { FAILED };
+                (UninstallState::Failed(error), Next::After(pause))
+            }
+        };
+        let news = before.as_ref() != Some(&now);
+        self.uninstalls.lock().insert(id.to_owned(), now);
+        (next, news)
+    }
+
+    /// Uninstalls what fipd installed; the releases that it only took over stay.
+    pub async fn remove_all<R: ChartRemover>(
+        &self,
+        id: &str,
+        remover: &R,
+    ) -> Result<Vec<String>, ChartError> {
+        let (Some(helm), Some((kubeconfig, remote))) = (&self.helm, self.access.last(id)) else {
+            return Ok(Vec::new());
+        };
+        let guest = self.reached(id, helm, &kubeconfig, &remote);
+        let installed = InstalledReleases::read(&remote).await;
+        let installed = installed.map_err(|error| ChartError::unreadable(&error))?;
+        remover.check_unused(&guest, &installed).await?;
+        let mut kept = Vec::new();
+        let mut result = Ok(Settled::Yes);
+        for mark in &installed.marks {
+            match remove(&guest, remover, &installed, mark).await {
+                Ok(Some(ReleaseOwner::Adopted)) => {
+                    kept.push(format!("{}/{}", mark.namespace, mark.name));
+                }
+                Ok(_) => {}
+                Err(error) => result = both(result, Err(error)),
+            }
+        }
+        result?;
+        self.forget(id);
+        Ok(kept)
+    }
+}
+
+/// Whose it is where it stays.
+async fn remove<R: ChartRemover>(
+    guest: &ReachedGuest<'_>,
+    remover: &R,
+    installed: &InstalledReleases,
+    mark: &ReleaseMark,
+) -> Result<Option<ReleaseOwner>, ChartError> {
+    let object = installed.objects.of(&mark.namespace, &mark.name);
+    match (mark.owner, object) {
+        (ReleaseOwner::Other, _) | (ReleaseOwner::Adopted, None) => return Ok(Some(mark.owner)),
+        // A switch of engines that was cut off is ended.
+        (ReleaseOwner::Adopted, Some(_)) | (ReleaseOwner::Fipd, _) => {}
+    }
+    // Uninstalling the one before may have taken minutes.
+    remover.confirm_leaving().await?;
+    (guest.remove(&installed.objects, &mark.namespace, &mark.name)).await
+}

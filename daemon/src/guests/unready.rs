@@ -1,0 +1,118 @@
+//! Why a guest cannot be worked on yet.
+
+use std::time::Duration;
+
+use fipd_crds::labels::{HARVESTER_CLUSTER_ID_KEY, PROJECT_ID};
+
+use crate::controller::{ReconcileError, client::CallError};
+
+/// What keeps every system from a guest until others bring it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuestUnready {
+    #[error("there is no Secret {0} with a kubeconfig yet; Rancher makes it")]
+    NoKubeconfig(String),
+    #[error("{0}")]
+    BadKubeconfig(String),
+    #[error(
+        "Rancher's account may not read the cluster yet, which is so while it is deployed: {0}"
+    )]
+    StillDeploying(String),
+    #[error("the kubeconfig leads to Rancher's own cluster")]
+    WrongCluster,
+    #[error("the cluster does not answer: {0}")]
+    Unreachable(String),
+    #[error("Rancher has no provisioning.cattle.io Cluster for it yet")]
+    NoProvisioningCluster,
+    #[error(
+        "cloudCredentialSecretName = {0:?} of its provisioning.cattle.io Cluster is not NAMESPACE:NAME"
+    )]
+    BadCredentialName(String),
+    #[error("none of its machine pools has the control-plane role and a HarvesterConfig")]
+    NoControlPlanePool,
+    #[error("there is no HarvesterConfig {0} yet")]
+    NoMachineConfig(String),
+    #[error("HarvesterConfig {0} names no network")]
+    NoNetwork(String),
+    #[error(
+        "Secret {0} of its cloud credential does not exist or has no {HARVESTER_CLUSTER_ID_KEY}"
+    )]
+    NoCredential(String),
+    #[error("Rancher has no cluster {0}, which its cloud credential names as its Harvester")]
+    NoHarvester(String),
+    #[error("Harvester cluster {harvester}: {why}")]
+    Harvester { harvester: String, why: String },
+    #[error("namespace {0} of its machines does not exist in the Harvester cluster")]
+    NoMachineNamespace(String),
+    #[error(
+        "namespace {0} of its machines has no annotation {PROJECT_ID} in the Harvester cluster: move it into a project"
+    )]
+    NoProject(String),
+    #[error("its charts are being uninstalled")]
+    ChartsLeaving,
+    #[error("{0}")]
+    Chart(String),
+}
+
+/// Why work on a guest ends early.
+pub enum GuestStop {
+    Unready(GuestUnready),
+    Reconcile(ReconcileError),
+}
+
+impl GuestUnready {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoKubeconfig(_) => "NoKubeconfig",
+            Self::BadKubeconfig(_) => "BadKubeconfig",
+            Self::StillDeploying(_) => "StillDeploying",
+            Self::WrongCluster => "WrongCluster",
+            Self::Unreachable(_) => "Unreachable",
+            Self::NoProvisioningCluster => "NoProvisioningCluster",
+            Self::BadCredentialName(_) => "BadCredentialName",
+            Self::NoControlPlanePool => "NoControlPlanePool",
+            Self::NoMachineConfig(_) => "NoMachineConfig",
+            Self::NoNetwork(_) => "NoNetwork",
+            Self::NoCredential(_) => "NoCredential",
+            Self::NoHarvester(_) => "NoHarvester",
+            Self::Harvester { .. } => "HarvesterUnreachable",
+            Self::NoMachineNamespace(_) => "NoMachineNamespace",
+            Self::NoProject(_) => "NoProject",
+            Self::ChartsLeaving => "ChartsLeaving",
+            Self::Chart(_) => "ChartNotRemoved",
+        }
+    }
+
+    /// The guest is looked at again after this time at the latest. Where there is a watch, a change wakes it earlier.
+    pub fn pause(&self) -> Duration {
+        let seconds = match self {
+            Self::Unreachable(_)
+            | Self::Harvester { .. }
+            | Self::Chart(_)
+            | Self::ChartsLeaving => 30,
+            Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
+            // No watch tells of these.
+            Self::NoMachineNamespace(_) | Self::NoProject(_) => 60,
+            Self::NoKubeconfig(_)
+            | Self::StillDeploying(_)
+            | Self::NoProvisioningCluster
+            | Self::BadCredentialName(_)
+            | Self::NoControlPlanePool
+            | Self::NoMachineConfig(_)
+            | Self::NoNetwork(_)
+            | Self::NoHarvester(_) => 120,
+        };
+        Duration::from_secs(seconds)
+    }
+}
+
+impl From<GuestUnready> for GuestStop {
+    fn from(unready: GuestUnready) -> Self {
+        Self::Unready(unready)
+    }
+}
+
+impl From<CallError> for GuestStop {
+    fn from(error: CallError) -> Self {
+        Self::Reconcile(error.into())
+    }
+}
