@@ -154,6 +154,7 @@ async fn serve(
     let runner = host::of_node(runner, config.host.as_ref(), &rules, stop);
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
+    let originals = runner.originals(ipam.clone(), rules.clone());
     let takeover = runner.takeover();
     let rule_takeover = runner.rule_takeover(rules.clone());
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
@@ -188,7 +189,7 @@ async fn serve(
             clusters.clone(),
             (backups.clone(), webhooks.clone()),
             guests.clone(),
-            ranchers.clone(),
+            &originals,
             Some(&helm),
             rules.clone(),
         ),

@@ -19,7 +19,10 @@ use crate::{
     clusters::kubeconfig,
     config::{self, Config},
     helm, host, oidc,
-    systems::claims::{claim, pool},
+    systems::{
+        SYSTEMS,
+        claims::{claim, pool},
+    },
 };
 
 /// A parser and what is asserted of its answer.
@@ -82,7 +85,7 @@ fn claims(bytes: &[u8]) {
     }
     if let Ok(object) = serde_json::from_slice::<fipd_io::AddressClaim>(bytes) {
         let object = claim::observe::slim(object);
-        let settings = config::Claims::default();
+        let settings = crate::systems::claims::settings::ClaimsSettings::default();
         let place = claim::pools::Place {
             cluster: &cluster,
             namespace: "ns",
@@ -95,7 +98,7 @@ fn claims(bytes: &[u8]) {
 
 fn config_text(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Err(why) = Config::parse(&text, Path::new("/etc/fipd")) {
+    if let Err(why) = Config::read(SYSTEMS, &text, Path::new("/etc/fipd")) {
         assert!(why.contains("line"), "no place in {why:?}");
     }
 }
@@ -300,7 +303,7 @@ mod tests {
         let seeds: Vec<_> = files("http").into_iter().map(seed).collect();
         let bodies = openapi::with_body();
         let mut asked = 0;
-        for right in rights::all() {
+        for right in rights::all(SYSTEMS) {
             let takes = match right.to {
                 To::Role(_) | To::Scoped(_) | To::Pooled(_) => {
                     bodies.contains(&(right.method.to_owned(), right.path.clone()))

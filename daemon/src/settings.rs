@@ -12,6 +12,7 @@ use crate::{
     clusters::WatchedFile,
     config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole},
     store::{HostId, StoreOptions},
+    systems::SYSTEMS,
 };
 
 const SYSTEM_SOCKET: &str = "/run/fipd/fipd.sock";
@@ -61,9 +62,9 @@ impl Settings {
         };
         let config_file = config_file.map(WatchedFile::new);
         let config = match &config_file {
-            Some(file) => Config::load(file.path())?.under(&overrides.flags),
-            None if overrides.role == Some(HostRole::Agent) => Config::of_agent(),
-            None => Config::default(),
+            Some(file) => Config::load_with(SYSTEMS, file.path())?.under(&overrides.flags),
+            None if overrides.role == Some(HostRole::Agent) => Config::of_agent(SYSTEMS),
+            None => Config::without_file(SYSTEMS),
         };
         let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;
         if let Some(file) = &config_file {

@@ -78,14 +78,9 @@ pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
     series(&api.metrics.text().await)
 }
 
-/// What dashboards of the original rancher-fip-manager read.
-pub async fn rancher_fip_metrics(State(api): State<Arc<Api>>) -> Response {
-    series(&api.metrics.rancher_fip().await)
-}
-
-/// What dashboards of the original ip-rule-operator read.
-pub async fn ip_rule_metrics(State(api): State<Arc<Api>>) -> Response {
-    series(&api.metrics.ip_rule().await)
+/// What dashboards of the original of a system read.
+pub async fn system_metrics(State(api): State<Arc<Api>>, system: &'static str) -> Response {
+    series(&api.metrics.of_system(system).await)
 }
 
 /// Whether this host's rules were brought into the kernel once, as the original ip-rule agent tells it.

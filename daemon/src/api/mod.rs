@@ -135,7 +135,11 @@ fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<A
 
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.
 pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
-    let (router, _) = serve.iter().fold(Routes::default(), open_routes).finish();
+    let (router, _) = serve
+        .iter()
+        .copied()
+        .fold(Routes::default(), open_routes)
+        .finish();
     layered(router.fallback(nothing_here), api, no_page)
 }
 

@@ -2,30 +2,27 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Pool, System, Text};
+use fipd_core::{Pool, Text};
 use fipd_crds::names::is_object_name;
 
 use super::{Api, wire::Checked};
-use crate::config;
+use crate::config::ClusterSettings;
 
 /// One line for each such pool, with the clusters.
 pub fn checks(api: &Api) -> Vec<Checked> {
     let sessions = api.clusters.sessions().into_iter();
-    let clusters: Vec<(Text, config::Claims)> = sessions
-        .filter(|session| session.systems.contains(&System::claims()))
-        .map(|session| (session.name, session.settings.claims))
+    let clusters: Vec<(Text, ClusterSettings)> = sessions
+        .map(|session| (session.name, session.settings))
         .collect();
-    if clusters.is_empty() {
-        return Vec::new();
-    }
     let pools: Vec<Arc<Pool>> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
     let nameless = |pool: &&Arc<Pool>| !is_object_name(&pool.spec.name);
     let nameless = pools.iter().filter(nameless);
     nameless.filter_map(|pool| check(pool, &clusters)).collect()
 }
 
-fn check(pool: &Pool, clusters: &[(Text, config::Claims)]) -> Option<Checked> {
-    let takers = clusters.iter().filter(|(_, claims)| claims.offers(pool));
+fn check(pool: &Pool, clusters: &[(Text, ClusterSettings)]) -> Option<Checked> {
+    let offers = |settings: &ClusterSettings| settings.all().any(|(_, one)| one.offers(pool));
+    let takers = clusters.iter().filter(|(_, settings)| offers(settings));
     let names: Vec<&str> = takers.map(|(name, _)| &**name).collect();
     (!names.is_empty()).then(|| Checked {
         what: format!("pool {}", pool.spec.name),
@@ -42,6 +39,7 @@ mod tests {
     use fipd_core::{PoolId, PoolSpec, Timestamp};
 
     use super::*;
+    use crate::{config::ClusterConfig, systems::SYSTEMS};
 
     #[test]
     fn it_names_the_clusters_that_may_use_the_pool() {
@@ -51,7 +49,12 @@ mod tests {
             created: Timestamp(0),
             generation: 1,
         };
-        let claims = |pools: &str| toml::from_str(&format!("pools = [{pools}]")).unwrap();
+        let claims = |pools: &str| {
+            let settings = format!("[claims]\npools = [{pools}]");
+            let systems = ["claims".to_owned()];
+            let read = ClusterConfig::uploaded(SYSTEMS, "a", &systems, &settings, &"k".into());
+            read.unwrap().settings
+        };
         let clusters = [
             ("a".into(), claims("\"Lab*\"")),
             ("b".into(), claims("\"other\"")),

@@ -14,7 +14,7 @@ use crate::api::{
     access::auth::role_name,
     rest::{export, leases},
 };
-use crate::config::Serve;
+use crate::config::{Serve, Systems};
 
 /// One operation of one listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,14 +55,14 @@ pub enum To {
 }
 
 /// All of them, by listener and path.
-pub fn all() -> Vec<Right> {
+pub fn all(known: Systems) -> Vec<Right> {
     let mut rights = of(Port::Api, routes());
     rights.extend(of(Port::Api, beside()));
     rights.extend(of_queries());
-    for word in Serve::ALL {
+    for word in Serve::all(known) {
         rights.extend(of(
             Port::Listener(word),
-            open_routes(Routes::default(), &word),
+            open_routes(Routes::default(), word),
         ));
     }
     rights.extend(of(Port::Agent, of_host(Routes::default())));
@@ -137,10 +137,10 @@ everybody, where the listener is told to.
 ";
 
 /// The table as Markdown.
-pub fn markdown() -> String {
+pub fn markdown(known: Systems) -> String {
     let mut text = HEAD.to_owned();
     let mut last = None;
-    for right in all() {
+    for right in all(known) {
         if last.replace(right.port) != Some(right.port) {
             let _ = write!(
                 text,
@@ -173,13 +173,14 @@ fn heading(port: Port) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::SYSTEMS;
 
     #[test]
     fn the_table_in_the_docs_is_that_of_the_routes() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/docs/rights.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
-            written == markdown(),
+            written == markdown(SYSTEMS),
             "{path} is not what is served; write it again: fipd docs rights > packaging/docs/rights.md"
         );
     }
@@ -191,7 +192,7 @@ mod tests {
             path,
             method,
             to,
-        } in all()
+        } in all(SYSTEMS)
         {
             let open = match (port, to) {
                 (_, To::Role(_) | To::Scoped(_) | To::Pooled(_) | To::Page(_)) => continue,
@@ -218,11 +219,9 @@ mod tests {
 
     #[test]
     fn a_listener_serves_what_its_word_says_and_nothing_else() {
-        for word in Serve::ALL {
+        for word in Serve::all(SYSTEMS) {
             let expected: &[&str] = match word {
-                Serve::Metrics | Serve::RancherFipMetrics | Serve::IpRuleMetrics => {
-                    &["GET /metrics"]
-                }
+                Serve::Metrics | Serve::SystemMetrics(_) => &["GET /metrics"],
                 Serve::Health => &["GET /health", "GET /healthz", "GET /ready", "GET /readyz"],
                 Serve::FipV1 => &[
                     "POST /auth/token",
@@ -240,7 +239,7 @@ mod tests {
                 Serve::Admission => &["POST /admission/{cluster}/{rule}"],
             };
             let mut served = Vec::new();
-            for right in all() {
+            for right in all(SYSTEMS) {
                 if right.port != Port::Listener(word) {
                     continue;
                 }

@@ -225,13 +225,13 @@ pub(super) fn beside() -> Routes {
 }
 
 /// What a `[[listener]]` serves for a word of `serve`.
-pub(super) fn open_routes(routes: Routes, part: &Serve) -> Routes {
+pub(super) fn open_routes(routes: Routes, part: Serve) -> Routes {
     match part {
         Serve::Metrics => routes.get("/metrics", Access::Open, health::metrics),
-        Serve::RancherFipMetrics => {
-            routes.get("/metrics", Access::Open, health::rancher_fip_metrics)
+        Serve::SystemMetrics(system) => {
+            let series = move |api| health::system_metrics(api, system);
+            routes.get("/metrics", Access::Open, series)
         }
-        Serve::IpRuleMetrics => routes.get("/metrics", Access::Open, health::ip_rule_metrics),
         Serve::Health => routes
             .get("/health", Access::Open, health::healthz)
             .get("/ready", Access::Open, health::ready)

@@ -199,7 +199,7 @@ mod tests {
         let listener = Listener {
             address: "127.0.0.1:9090".parse().unwrap(),
             tls: false,
-            serve: BTreeSet::from([Serve::IpRuleMetrics, Serve::Health]),
+            serve: BTreeSet::from([Serve::SystemMetrics("ip-rule"), Serve::Health]),
         };
         let router = router(&listener).with_state(shown);
         let ask = async |path: &str| {
@@ -219,7 +219,7 @@ mod tests {
             "{text}"
         );
         let open = ["/health", "/healthz", "/ready", "/readyz", "/metrics"];
-        for right in api::rights::all() {
+        for right in api::rights::all(crate::systems::SYSTEMS) {
             let status = ask(&right.path).await.0;
             assert_eq!(
                 status == 404,

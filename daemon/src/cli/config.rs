@@ -3,7 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 
 use super::{exit::Failure, output};
-use crate::config::reference;
+use crate::{config::reference, systems::SYSTEMS};
 
 #[derive(Debug, Subcommand)]
 pub enum Config {
@@ -26,9 +26,9 @@ impl Config {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let Self::Reference { form } = self;
         match form {
-            Form::Markdown => output::print(&reference::markdown()),
-            Form::Man => output::print(&reference::man()),
-            Form::Schema => output::print(&reference::schema()),
+            Form::Markdown => output::print(&reference::markdown(SYSTEMS)),
+            Form::Man => output::print(&reference::man(SYSTEMS)),
+            Form::Schema => output::print(&reference::schema(SYSTEMS)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::{exit::Failure, output};
-use crate::api::rights;
+use crate::{api::rights, systems::SYSTEMS};
 
 #[derive(Debug, Args)]
 pub struct Docs {
@@ -19,7 +19,7 @@ enum Part {
 impl Docs {
     pub(super) fn run(&self) -> Result<(), Failure> {
         match self.part {
-            Part::Rights => output::print(&rights::markdown()),
+            Part::Rights => output::print(&rights::markdown(SYSTEMS)),
         }
     }
 }

@@ -11,7 +11,7 @@ use clap_mangen::Man;
 use fipd_core::Timestamp;
 
 use super::{Cli, exit::Failure, shown};
-use crate::{clock, config::reference};
+use crate::{clock, config::reference, systems::SYSTEMS};
 
 /// Commands of users, beside which there is fipd.toml(5); the daemon among them is started by its unit.
 const SECTION: &str = "1";
@@ -29,7 +29,7 @@ impl Pages {
         top.build();
         let written = write(&top, &self.folder, &date());
         let config = self.folder.join("fipd.toml.5");
-        let written = written.and_then(|()| std::fs::write(config, reference::man()));
+        let written = written.and_then(|()| std::fs::write(config, reference::man(SYSTEMS)));
         written.map_err(|error| {
             Failure::Failed(format!(
                 "the manual pages cannot be written to {}: {error}",

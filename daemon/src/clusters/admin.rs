@@ -41,7 +41,7 @@ impl Registry {
             kubeconfig: upload.kubeconfig.into(),
         };
         let cluster = added
-            .cluster(&name)
+            .cluster(self.file.known, &name)
             .map_err(|wrong| ClustersError::Invalid("cluster", wrong))?;
         let systems: Vec<_> = cluster.systems.iter().map(ToString::to_string).collect();
         let mut kept = self.kept.clone();

@@ -14,9 +14,12 @@ use super::{
     ClustersError, connect,
     identity::Verdict,
     registry::{ManagedSite, Registry},
-    sites::SiteSpec,
+    sites::{SiteSpec, pools_in},
 };
-use crate::clusters::identity_conflicts::{self, Lead, SiteClaim, SiteDoubt, SiteStanding};
+use crate::{
+    clusters::identity_conflicts::{self, Lead, SiteClaim, SiteDoubt, SiteStanding},
+    config::{Draws, SystemSettings},
+};
 use crate::{
     config::{self, Awaited, SightingMode},
     ipam::IpamError,
@@ -254,23 +257,11 @@ impl Registry {
                 .and_then(|standing| standing.joined.clone())
                 .unwrap_or_else(|| name.clone())
         };
-        let systems = |own: &Text,
-                       systems: &BTreeSet<System>,
-                       management: Option<&Text>|
-         -> BTreeMap<System, Text> {
-            let pools_in = |system: &System| {
-                // Gives out no address, so that no network waits for it.
-                if *system == System::ip_rule() {
-                    return None;
-                }
-                let pools_in = if *system == System::claims() {
-                    Some(own)
-                } else {
-                    management
-                };
-                Some((system.clone(), lead(pools_in?)))
-            };
-            systems.iter().filter_map(pools_in).collect()
+        let led = |pools_in: &BTreeMap<System, Text>| -> BTreeMap<System, Text> {
+            let pools_in = pools_in.iter();
+            pools_in
+                .map(|(system, name)| (system.clone(), lead(name)))
+                .collect()
         };
         let sites: Vec<config::Site> = self
             .sites
@@ -279,28 +270,16 @@ impl Registry {
             .map(|site| config::Site {
                 name: site.spec.name.clone(),
                 names: self.site_names(&site.spec),
-                systems: systems(
-                    &site.spec.name,
-                    &site.spec.systems,
-                    site.spec.management.as_ref(),
-                ),
+                systems: led(&site.spec.pools_in),
                 holds_sightings: site.spec.sightings() == SightingMode::Hold,
             })
             .collect();
-        let unlisted = self
-            .config
-            .discovery
-            .as_ref()
-            .filter(|_| self.found.is_none())
-            .map(|discovery| {
-                let management = self
-                    .config
-                    .management_of(&discovery.cluster, &discovery.settings.rancher_fip);
-                (
-                    &discovery.cluster,
-                    systems(&discovery.cluster, &discovery.systems, management.as_ref()),
-                )
-            });
+        let discovery = self.config.discovery.as_ref();
+        let unlisted = discovery.filter(|_| self.found.is_none()).map(|discovery| {
+            let (cluster, systems) = (&discovery.cluster, &discovery.systems);
+            let pools_in = pools_in(&self.config, cluster, systems, &discovery.settings);
+            (cluster, led(&pools_in))
+        });
         let unlisted = unlisted
             .as_ref()
             .map(|(cluster, systems)| (*cluster, systems));
@@ -309,28 +288,35 @@ impl Registry {
         config::awaited(&self.config.networks, &sites, &seen, unlisted)
     }
 
-    /// The networks of fipd's own pools that clusters may use for claims.
+    /// The networks of fipd's own pools that clusters may use.
     fn offered(&self) -> Vec<(Text, System, Text)> {
-        let sites = self.sites.values().map(|site| &site.spec);
-        let mut asking: Vec<(&Text, &config::Claims)> = sites
-            .filter(|spec| spec.systems.contains(&System::claims()))
-            .map(|spec| (&spec.name, &spec.settings.claims))
-            .collect();
+        let mut asking: Vec<(&Text, &System, &dyn SystemSettings)> = Vec::new();
+        for site in self.sites.values() {
+            asking.extend(site.spec.drawing_from_own());
+        }
         // What a discovery may bring counts until it has.
         let discovery = self.config.discovery.as_ref();
-        let unlisted = discovery.filter(|discovery| {
-            self.found.is_none() && discovery.systems.contains(&System::claims())
-        });
-        asking.extend(unlisted.map(|one| (&one.cluster, &one.settings.claims)));
+        if let Some(one) = discovery.filter(|_| self.found.is_none()) {
+            let own = |system: &&System| one.settings.draws(system) == Draws::Own;
+            let systems = one.systems.iter().filter(own);
+            asking.extend(
+                systems
+                    .filter_map(|system| Some((&one.cluster, system, one.settings.any(system)?))),
+            );
+        }
         let mut offered = Vec::new();
         self.ipam.read(|ledger| {
             for pool in ledger.pools() {
                 let Some(network) = ledger.network(pool.spec.network) else {
                     continue;
                 };
-                let takers = asking.iter().filter(|(_, claims)| claims.offers(pool));
-                offered.extend(takers.map(|(cluster, _)| {
-                    (Text::clone(cluster), System::claims(), network.name.clone())
+                let takers = asking.iter().filter(|(_, _, one)| one.offers(pool));
+                offered.extend(takers.map(|(cluster, system, _)| {
+                    (
+                        Text::clone(cluster),
+                        (*system).clone(),
+                        network.name.clone(),
+                    )
                 }));
             }
         });

@@ -21,12 +21,12 @@ use super::{
     registry::{Event, Events, Registry},
     show,
 };
-use crate::clusters::{
-    identity_conflicts::SiteStanding,
-    registrations::{Registration, Registrations},
-};
 use crate::{
-    config::{Config, NetworkChoice, NetworkRules, PoolFacts},
+    clusters::{
+        identity_conflicts::SiteStanding,
+        registrations::{Registration, Registrations},
+    },
+    config::{Config, NetworkChoice, NetworkRules, PoolFacts, Systems},
     ipam::{Ipam, IpamError},
 };
 
@@ -85,6 +85,7 @@ pub struct Clusters(pub(super) Arc<Registered>);
 
 pub(super) struct Registered {
     pub(super) ipam: Ipam,
+    known: Systems,
     events: Events,
     published: RwLock<Published>,
     changes: watch::Sender<u64>,
@@ -107,6 +108,11 @@ struct Published {
 }
 
 impl Clusters {
+    /// The systems that clusters can have.
+    pub fn known(&self) -> Systems {
+        self.0.known
+    }
+
     /// Starts the registry. When this returns, the ledger knows what every network waits for: nothing may be
     /// allocated before.
     ///
@@ -120,7 +126,8 @@ impl Clusters {
     ) -> Result<(Self, JoinHandle<()>), ClustersError> {
         let kept = match &options.data_dir {
             Some(dir) => {
-                let kept = Registrations::load(dir).map_err(ClustersError::NotKept)?;
+                let kept = Registrations::load(dir, options.config.known)
+                    .map_err(ClustersError::NotKept)?;
                 if let Err(error) = kept.save_list(dir) {
                     tracing::warn!(%error, "the list of attached clusters is not written");
                 }
@@ -131,6 +138,7 @@ impl Clusters {
         let (events, heard) = mpsc::unbounded_channel();
         let inner = Registered {
             ipam: ipam.clone(),
+            known: options.config.known,
             events: events.clone(),
             published: RwLock::new(Published::default()),
             changes: watch::Sender::new(0),

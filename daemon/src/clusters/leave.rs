@@ -6,10 +6,7 @@ use fipd_core::{Actor, Adoption, Answer, ClusterId, Release, ReleaseScope, Reque
 
 use super::{ClustersError, registry::Registry};
 use crate::clusters::converge::Standings;
-use crate::{
-    config::{SightingMode, served},
-    ipam::IpamError,
-};
+use crate::{config::SightingMode, ipam::IpamError};
 
 /// Leases orphaned or forgotten by one request.
 const CHUNK: usize = 512;
@@ -104,8 +101,10 @@ impl Registry {
             for record in ledger.clusters() {
                 match on.get(&record.id) {
                     Some(systems) => {
-                        let off = served()
-                            .into_iter()
+                        let off = self
+                            .config
+                            .known
+                            .all()
                             .chain([System::foreign()])
                             .filter(|system| !systems.contains(system));
                         leavers.extend(off.map(|system| (record.id.clone(), Some(system))));

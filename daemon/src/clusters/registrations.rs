@@ -16,7 +16,7 @@ use std::{
 use fipd_core::{System, Text};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ClusterConfig, Config, served};
+use crate::config::{ClusterConfig, Config, Systems};
 
 const FILE: &str = "clusters.json";
 /// Names of the clusters that hold something of fipd's, one a line, for who removes the package.
@@ -57,7 +57,7 @@ pub(super) struct Registrations {
 
 impl Registrations {
     /// What was kept; nothing where there is no file. Of a cluster that only the list has, every system may have been on.
-    pub fn load(data_dir: &Path) -> io::Result<Self> {
+    pub fn load(data_dir: &Path, known: Systems) -> io::Result<Self> {
         let mut kept: Self = match read(&data_dir.join(FILE))? {
             Some(text) => serde_json::from_slice(&text)?,
             None => Self::default(),
@@ -65,7 +65,7 @@ impl Registrations {
         let listed = read(&data_dir.join(ATTACHED))?.unwrap_or_default();
         let listed = String::from_utf8_lossy(&listed);
         for name in listed.lines().filter(|name| !name.is_empty()) {
-            let all = || served().into_iter().collect();
+            let all = || known.all().collect();
             kept.held.entry(name.into()).or_insert_with(all);
         }
         Ok(kept)
@@ -108,7 +108,7 @@ impl Registrations {
                 tracing::error!(cluster = %name, "is in the configuration and was added by hand as well: the configuration counts");
                 continue;
             }
-            match added.cluster(name) {
+            match added.cluster(file.known, name) {
                 Ok(cluster) => config.clusters.push(cluster),
                 Err(error) => {
                     tracing::error!(cluster = %name, %error, "was added by hand and cannot be served")
@@ -126,9 +126,9 @@ impl Registrations {
 
 impl Added {
     /// As the configuration would have it.
-    pub fn cluster(&self, name: &str) -> Result<ClusterConfig, String> {
+    pub fn cluster(&self, known: Systems, name: &str) -> Result<ClusterConfig, String> {
         let systems: Vec<String> = self.systems.iter().cloned().collect();
-        ClusterConfig::uploaded(name, &systems, &self.settings, &self.kubeconfig)
+        ClusterConfig::uploaded(known, name, &systems, &self.settings, &self.kubeconfig)
     }
 }
 
@@ -160,6 +160,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::systems::{SYSTEMS, claims::settings::ClaimsSettings};
 
     fn kept() -> Registrations {
         let added = Added {
@@ -178,14 +179,14 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_again_and_for_nobody_else() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Registrations::load(dir.path()).unwrap() == Registrations::default());
+        assert!(Registrations::load(dir.path(), SYSTEMS).unwrap() == Registrations::default());
         kept().save(dir.path()).unwrap();
-        assert!(Registrations::load(dir.path()).unwrap() == kept());
+        assert!(Registrations::load(dir.path(), SYSTEMS).unwrap() == kept());
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert!(
-            Registrations::load(dir.path()).is_err(),
+            Registrations::load(dir.path(), SYSTEMS).is_err(),
             "it is not taken as empty"
         );
     }
@@ -215,9 +216,9 @@ mod tests {
         let list = dir.path().join(ATTACHED);
         assert_eq!(fs::read_to_string(&list).unwrap(), "west\n");
         fs::write(&list, "old\nwest\n").unwrap();
-        let held = Registrations::load(dir.path()).unwrap().held;
+        let held = Registrations::load(dir.path(), SYSTEMS).unwrap().held;
         assert_eq!(held["west"], BTreeSet::from([System::claims()]));
-        assert_eq!(held["old"].len(), served().len());
+        assert_eq!(held["old"].len(), SYSTEMS.all().count());
     }
 
     #[test]
@@ -229,7 +230,10 @@ mod tests {
         assert!(config.cluster("west").unwrap().systems.is_empty());
         let east = config.cluster("east").unwrap();
         assert_eq!(
-            (east.systems.len(), east.settings.claims.pools.len()),
+            (
+                east.systems.len(),
+                east.settings.of::<ClaimsSettings>().pools.len()
+            ),
             (1, 1)
         );
         let mut both = kept();

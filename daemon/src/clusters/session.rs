@@ -61,8 +61,8 @@ pub struct ClusterSession {
     pub memory: Memory,
     pub systems: BTreeSet<System>,
     pub settings: ClusterSettings,
-    /// Name of the cluster that holds the pools of the rancher-fip family; itself for a management cluster.
-    pub management: Option<Text>,
+    /// For each system that draws from pools, the name of the cluster that has them.
+    pub pools_in: BTreeMap<System, Text>,
     pub cancel: CancellationToken,
     pub recorder: Recorder,
     pub ipam: Ipam,
@@ -351,13 +351,6 @@ impl ClusterSession {
     pub fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
         self.clusters.network_choice(pool)
     }
-
-    /// The session of the cluster that holds the pools, while it is connected.
-    pub fn management(&self) -> Option<ClusterSession> {
-        self.management
-            .as_ref()
-            .and_then(|name| self.clusters.session(name))
-    }
 }
 
 impl CallError {
@@ -466,7 +459,7 @@ pub(crate) mod testing {
             memory: Memory::default(),
             systems: BTreeSet::from([System::rancher_fip()]),
             settings: ClusterSettings::default(),
-            management: None,
+            pools_in: BTreeMap::new(),
             cancel,
             recorder: Recorder::new(client, reporter),
             ipam: ipam.clone(),

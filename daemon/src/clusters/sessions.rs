@@ -140,7 +140,7 @@ impl Registry {
             memory: up.memory.clone(),
             systems: spec.systems.clone(),
             settings: spec.settings.clone(),
-            management: spec.management.clone(),
+            pools_in: spec.pools_in.clone(),
             cancel: self.cancel.child_token(),
             ipam: self.ipam.clone(),
             clusters: self.clusters.clone(),
@@ -239,7 +239,7 @@ fn same(session: &ClusterSession, spec: &SiteSpec) -> bool {
     session.name == spec.name
         && session.systems == spec.systems
         && session.settings == spec.settings
-        && session.management == spec.management
+        && session.pools_in == spec.pools_in
         && spec
             .names
             .iter()

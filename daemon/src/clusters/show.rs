@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{ClusterId, ClusterRecord, System, Text};
+use fipd_core::{ClusterId, ClusterRecord, Text};
 
 use super::{
     ClusterOrigin, ClusterState, ClusterView, connect,
     identity::Verdict,
     registry::{LinkState, ManagedSite, Registry},
 };
-use crate::clusters::{
-    converge::Standings,
-    identity_conflicts::{SiteDoubt, SiteStanding},
+use crate::{
+    clusters::{
+        converge::Standings,
+        identity_conflicts::{SiteDoubt, SiteStanding},
+    },
+    config::SystemSettings,
 };
-use crate::config::RancherFipRole;
 
 impl Registry {
     pub(super) fn show(&mut self, standings: &Standings) {
@@ -117,15 +119,14 @@ pub(super) fn managers(
         let standing = standings.get(name);
         standing.is_none_or(|one| one.joined.is_none())
     };
-    let was_on = |name: &Text| {
-        let held = registry.kept.held.get(name);
-        held.is_some_and(|systems| systems.contains(&System::rancher_fip()))
+    let manages = |name: &Text, site: &ManagedSite| {
+        let held = registry.kept.held.get(name).into_iter().flatten();
+        let settings = &site.spec.settings;
+        let mut held = held.filter_map(|system| settings.any(system));
+        held.any(SystemSettings::manages_guests)
     };
-    let managing = registry.sites.iter().filter(|(name, site)| {
-        let family = &site.spec.settings.rancher_fip;
-        let manages = family.role == RancherFipRole::Management && family.cluster_manager.enabled;
-        manages && leads(name) && was_on(name)
-    });
+    let managing = registry.sites.iter();
+    let managing = managing.filter(|(name, site)| leads(name) && manages(name, site));
     managing.map(|(name, _)| name.clone()).collect()
 }
 

@@ -11,7 +11,9 @@ use super::{
     discovery::FoundCluster,
     link::{LinkAccess, LinkSpec},
 };
-use crate::config::{ClusterConfig, ClusterSettings, Config, Discovery, SightingMode, Source};
+use crate::config::{
+    ClusterConfig, ClusterSettings, Config, Discovery, Draws, SightingMode, Source, SystemSettings,
+};
 
 /// One of the ways to a cluster. The configured one counts first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +36,8 @@ pub(super) struct SiteSpec {
     pub order: usize,
     pub systems: BTreeSet<System>,
     pub settings: ClusterSettings,
-    pub management: Option<Text>,
+    /// For each system that draws from pools, the cluster that has them.
+    pub pools_in: BTreeMap<System, Text>,
     /// The cluster that an admin says it is.
     pub same_as: Option<Text>,
     pub links: BTreeMap<SiteWay, LinkSpec>,
@@ -44,6 +47,13 @@ impl SiteSpec {
     /// What becomes of sightings there.
     pub fn sightings(&self) -> SightingMode {
         self.settings.sightings(&self.systems)
+    }
+
+    /// Its systems that draw from fipd's own pools, with their settings.
+    pub fn drawing_from_own(&self) -> impl Iterator<Item = (&Text, &System, &dyn SystemSettings)> {
+        let own = |system: &&System| self.settings.draws(system) == Draws::Own;
+        let systems = self.systems.iter().filter(own);
+        systems.filter_map(|system| Some((&self.name, system, self.settings.any(system)?)))
     }
 }
 
@@ -90,8 +100,8 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         insecure: cluster.insecure_skip_tls_verify,
         namespace: cluster.identity_namespace.clone(),
     };
-    let id = cluster.settings.rancher_fip.cluster_id.as_ref();
-    let alias = id.filter(|id| **id != cluster.name).cloned();
+    let aliases = cluster.settings.all().filter_map(|(_, one)| one.alias());
+    let alias = aliases.filter(|id| **id != cluster.name).cloned().next();
     SiteSpec {
         name: cluster.name.clone(),
         names: std::iter::once(cluster.name.clone()).chain(alias).collect(),
@@ -99,7 +109,7 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         uploaded: matches!(cluster.source, Source::Uploaded { .. }),
         order,
         systems: cluster.systems.clone(),
-        management: management(config, &cluster.name, &cluster.systems, &cluster.settings),
+        pools_in: pools_in(config, &cluster.name, &cluster.systems, &cluster.settings),
         settings: cluster.settings.clone(),
         same_as: cluster.same_as.clone(),
         links: BTreeMap::from([(SiteWay::Config, link)]),
@@ -108,7 +118,7 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
 
 fn discovered_site(config: &Config, discovery: &Discovery, found: &FoundCluster) -> SiteSpec {
     let mut settings = discovery.settings.clone();
-    settings.rancher_fip.cluster_id = found.rancher_id.clone();
+    settings.set_rancher_id(found.rancher_id.as_ref());
     SiteSpec {
         name: found.name.clone(),
         names: found.names.clone(),
@@ -116,7 +126,7 @@ fn discovered_site(config: &Config, discovery: &Discovery, found: &FoundCluster)
         uploaded: false,
         order: config.clusters.len(),
         systems: discovery.systems.clone(),
-        management: management(config, &found.name, &discovery.systems, &settings),
+        pools_in: pools_in(config, &found.name, &discovery.systems, &settings),
         settings,
         same_as: None,
         links: links(discovery, found).collect(),
@@ -140,14 +150,18 @@ fn links(discovery: &Discovery, found: &FoundCluster) -> impl Iterator<Item = (S
     })
 }
 
-/// Which cluster holds the pools, where that matters.
-fn management(
+/// For each system that draws from pools, the cluster that has them.
+pub(super) fn pools_in(
     config: &Config,
     name: &Text,
     systems: &BTreeSet<System>,
     settings: &ClusterSettings,
-) -> Option<Text> {
-    let on = systems.contains(&System::rancher_fip());
-    on.then(|| config.management_of(name, &settings.rancher_fip))
-        .flatten()
+) -> BTreeMap<System, Text> {
+    let systems = systems.iter();
+    systems
+        .filter_map(|system| {
+            let pools_in = config.pools_of(system, name, settings)?;
+            Some((system.clone(), pools_in))
+        })
+        .collect()
 }

@@ -8,12 +8,14 @@ use std::{
 use fipd_core::System;
 use fipd_crds::names::is_object_name;
 
-use super::{ClusterConfig, ClusterSettings, Config, Host, HostRole, Listener, Serve, Source};
+use super::{
+    ClusterConfig, ClusterSettings, Config, Host, HostRole, Listener, Serve, Source, Systems,
+    listener::listed,
+};
 use crate::clock;
 
 /// The name of the cluster that it runs in.
 const HERE: &str = "in-cluster";
-const SERVES: [Serve; 3] = [Serve::Metrics, Serve::IpRuleMetrics, Serve::Health];
 
 /// What the environment says, by the names of the original agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,14 +63,17 @@ impl Config {
                     .into(),
             );
         }
+        let parts = agent_parts(self.known);
         for cluster in &self.clusters {
-            if !cluster.systems.iter().map(System::as_str).eq(["ip-rule"]) {
+            if cluster.systems.is_empty() || !cluster.systems.is_subset(&parts) {
+                let parts: Vec<&str> = parts.iter().map(System::as_str).collect();
                 return Err(format!(
-                    "[[cluster]] {:?}: systems: with role = \"agent\" allowed is [\"ip-rule\"]",
+                    "[[cluster]] {:?}: systems: with role = \"agent\" allowed is {parts:?}",
                     cluster.name
                 ));
             }
         }
+        let serves = serves(self.known);
         for listener in &self.listeners {
             let address = listener.address;
             if listener.tls {
@@ -76,9 +81,10 @@ impl Config {
                     "[[listener]] {address}: with role = \"agent\" there is no certificate; allowed is tls = false"
                 ));
             }
-            if !listener.serve.iter().all(|one| SERVES.contains(one)) {
+            if !listener.serve.is_subset(&serves) {
                 return Err(format!(
-                    "[[listener]] {address}: serve: with role = \"agent\" allowed are \"health\", \"metrics\" and \"metrics:ip-rule\""
+                    "[[listener]] {address}: serve: with role = \"agent\" allowed are {}",
+                    listed(serves)
                 ));
             }
         }
@@ -86,8 +92,9 @@ impl Config {
     }
 
     /// An agent's configuration where there is no file: the cluster that it runs in.
-    pub fn of_agent() -> Self {
+    pub fn of_agent(known: Systems) -> Self {
         Self {
+            known,
             role: HostRole::Agent,
             host: Some(Host::default()),
             clusters: vec![ClusterConfig {
@@ -96,7 +103,7 @@ impl Config {
                 insecure_skip_tls_verify: false,
                 identity_namespace: "kube-system".into(),
                 same_as: None,
-                systems: BTreeSet::from([System::ip_rule()]),
+                systems: agent_parts(known),
                 settings: ClusterSettings::default(),
             }],
             ..Self::default()
@@ -123,14 +130,29 @@ impl Config {
                 .map_err(|allowed| format!("RECONCILE_PERIOD = {period:?}: {allowed}"))?;
         }
         if let (Some(address), true) = (given.metrics, self.listeners.is_empty()) {
+            let mut serve = serves(self.known);
+            serve.remove(&Serve::Metrics);
             self.listeners.push(Listener {
                 address: listen(&address)?,
                 tls: false,
-                serve: BTreeSet::from([Serve::IpRuleMetrics, Serve::Health]),
+                serve,
             });
         }
         Ok(self)
     }
+}
+
+/// Systems that have work on a host that decides nothing.
+fn agent_parts(known: Systems) -> BTreeSet<System> {
+    let parts = known.0.iter().filter(|one| one.has_agent);
+    parts.filter_map(|one| one.name.parse().ok()).collect()
+}
+
+/// What such a host may serve.
+fn serves(known: Systems) -> BTreeSet<Serve> {
+    let parts = known.0.iter().filter(|one| one.has_agent && one.metrics);
+    let parts = parts.map(|one| Serve::SystemMetrics(one.name));
+    parts.chain([Serve::Metrics, Serve::Health]).collect()
 }
 
 /// Reads `HOST:PORT`, or `:PORT` for every address of the host.
@@ -215,7 +237,9 @@ mod tests {
             metrics: Some(":9090".into()),
             period: Some("10s".into()),
         };
-        let config = Config::of_agent().with_environment(given()).unwrap();
+        let config = Config::of_agent(crate::systems::SYSTEMS)
+            .with_environment(given())
+            .unwrap();
         let host = config.host.unwrap();
         assert_eq!(
             (host.node.as_deref(), host.resync.as_secs()),
@@ -225,7 +249,8 @@ mod tests {
         let file = format!("{AGENT}[host]\nnode = \"mine\"\n");
         let config = parse(&file).unwrap().with_environment(given()).unwrap();
         assert_eq!(config.host.unwrap().node.as_deref(), Some("mine"));
-        let nothing = Config::of_agent().with_environment(AgentEnvironment::default());
+        let nothing =
+            Config::of_agent(crate::systems::SYSTEMS).with_environment(AgentEnvironment::default());
         assert!(nothing.unwrap_err().contains("NODE_NAME"));
         for (metrics, period) in [(":x", "10s"), (":1", "10")] {
             let given = AgentEnvironment {
@@ -233,7 +258,11 @@ mod tests {
                 period: Some(period.into()),
                 ..given()
             };
-            assert!(Config::of_agent().with_environment(given).is_err());
+            assert!(
+                Config::of_agent(crate::systems::SYSTEMS)
+                    .with_environment(given)
+                    .is_err()
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Flags of the original cluster manager, which hold for every management cluster of the rancher-fip family.
+//! Flags of the original cluster manager, which hold for every management cluster.
 
 use fipd_core::Text;
 
@@ -19,31 +19,20 @@ impl Config {
     /// The configuration as it is under the flags.
     #[must_use]
     pub fn under(mut self, flags: &Flags) -> Self {
-        let managements = self
-            .clusters
-            .iter_mut()
-            .filter(|cluster| cluster.is_management());
-        for cluster in managements {
+        for cluster in &mut self.clusters {
+            let mut managing = false;
+            for (_, settings) in cluster.settings.all_mut() {
+                if settings.is_management() {
+                    settings.set_flags(flags);
+                    managing = true;
+                }
+            }
             if let Source::File { context, .. } = &mut cluster.source
+                && managing
                 && context.is_none()
             {
                 context.clone_from(&flags.kubecontext);
             }
-            let settings = &mut cluster.settings.rancher_fip;
-            let texts = [
-                (&mut settings.app_namespace, &flags.app_namespace),
-                (&mut settings.lease_lock_name, &flags.lease_lock_name),
-                (
-                    &mut settings.lease_lock_namespace,
-                    &flags.lease_lock_namespace,
-                ),
-            ];
-            for (setting, flag) in texts {
-                if let Some(flag) = flag {
-                    setting.clone_from(flag);
-                }
-            }
-            settings.leader_elect = flags.leader_elect.unwrap_or(settings.leader_elect);
         }
         self
     }
@@ -54,6 +43,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::systems::rancher_fip::settings::RancherFipSettings;
 
     const TWO: &str = r#"
 [[cluster]]
@@ -89,7 +79,11 @@ management = "rancher"
             kubecontext: Some("admin".into()),
         };
         let under = config.clone().under(&flags);
-        let settings = &under.cluster("rancher").unwrap().settings.rancher_fip;
+        let settings = &under
+            .cluster("rancher")
+            .unwrap()
+            .settings
+            .of::<RancherFipSettings>();
         let names = [
             &*settings.app_namespace,
             &*settings.lease_lock_name,

@@ -1,35 +1,43 @@
 //! `[[listener]]`: further ports, each for some of what fipd serves without login.
 
-use std::{collections::BTreeSet, net::SocketAddr, ops::Range};
+use std::{borrow::Cow, collections::BTreeSet, net::SocketAddr, ops::Range};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::Systems;
+
 /// One further port, for whoever reaches it: there is no login of fipd.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where it listens.
     pub address: SocketAddr,
     /// With the certificate of `[api]`.
-    #[serde(default = "on")]
     pub tls: bool,
-    /// What it serves: `metrics`, `metrics:rancher-fip`, `metrics:ip-rule`, `health`, `ipam`, `fip-v1`, `admission`. The first
-    /// five are read without a login or token, `ipam` names every address in use: listen where only those come who may.
     pub serve: BTreeSet<Serve>,
 }
 
+/// One further port, for whoever reaches it: there is no login of fipd.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct RawListener {
+    /// Where it listens.
+    address: SocketAddr,
+    /// With the certificate of `[api]`.
+    #[serde(default = "on")]
+    tls: bool,
+    /// What it serves.
+    #[schemars(with = "Vec<String>")]
+    serve: Vec<Spanned<String>>,
+}
+
 /// What a further port serves. To everybody who reaches it: there is no login of fipd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Serve {
     /// `/metrics`.
     Metrics,
-    /// `/metrics` with the series of the original rancher-fip-manager and nothing else.
-    RancherFipMetrics,
-    /// `/metrics` with the series of the original ip-rule-operator and nothing else.
-    IpRuleMetrics,
+    /// `/metrics` with the series of the original of this system and nothing else.
+    SystemMetrics(&'static str),
     /// `/healthz` and `/readyz`, and `/health` and `/ready` as the original ip-rule agent has them.
     Health,
     /// What the stock LB controller asks, which has a login of its own.
@@ -40,91 +48,120 @@ pub enum Serve {
     Admission,
 }
 
-const ALLOWED: &str = "allowed are \"admission\", \"fip-v1\", \"health\", \"ipam\", \"metrics\", \"metrics:ip-rule\" and \"metrics:rancher-fip\"";
-
 fn on() -> bool {
     true
 }
 
 impl Serve {
     /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Metrics,
-        Self::RancherFipMetrics,
-        Self::IpRuleMetrics,
-        Self::Health,
-        Self::FipV1,
-        Self::Ipam,
-        Self::Admission,
-    ];
+    pub fn all(known: Systems) -> BTreeSet<Self> {
+        let metrics = known.0.iter().filter(|one| one.metrics);
+        let metrics = metrics.map(|one| Self::SystemMetrics(one.name));
+        let rest = [
+            Self::Metrics,
+            Self::Health,
+            Self::FipV1,
+            Self::Ipam,
+            Self::Admission,
+        ];
+        metrics.chain(rest).collect()
+    }
 
     /// As the file has it.
-    pub fn word(self) -> &'static str {
+    pub fn word(self) -> Cow<'static, str> {
         match self {
-            Self::Metrics => "metrics",
-            Self::RancherFipMetrics => "metrics:rancher-fip",
-            Self::IpRuleMetrics => "metrics:ip-rule",
-            Self::Health => "health",
-            Self::FipV1 => "fip-v1",
-            Self::Ipam => "ipam",
-            Self::Admission => "admission",
+            Self::Metrics => "metrics".into(),
+            Self::SystemMetrics(system) => format!("metrics:{system}").into(),
+            Self::Health => "health".into(),
+            Self::FipV1 => "fip-v1".into(),
+            Self::Ipam => "ipam".into(),
+            Self::Admission => "admission".into(),
         }
+    }
+
+    fn is_metrics(self) -> bool {
+        matches!(self, Self::Metrics | Self::SystemMetrics(_))
+    }
+
+    fn parse(known: Systems, text: &str) -> Result<Self, String> {
+        let mut all = Self::all(known).into_iter();
+        all.find(|one| one.word() == text).ok_or_else(|| {
+            let why = match text {
+                "ui" | "api" => "served at [api] listen only",
+                _ => "not served by this version",
+            };
+            format!("serve: {text:?} is {why}; {}", allowed(known))
+        })
     }
 }
 
-impl TryFrom<String> for Serve {
-    type Error = String;
+fn allowed(known: Systems) -> String {
+    format!("allowed are {}", listed(Serve::all(known)))
+}
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        match text.as_str() {
-            "metrics" => Ok(Self::Metrics),
-            "metrics:rancher-fip" => Ok(Self::RancherFipMetrics),
-            "metrics:ip-rule" => Ok(Self::IpRuleMetrics),
-            "health" => Ok(Self::Health),
-            "fip-v1" => Ok(Self::FipV1),
-            "ipam" => Ok(Self::Ipam),
-            "admission" => Ok(Self::Admission),
-            "ui" | "api" => Err(format!(
-                "serve: {text:?} is served at [api] listen only; {ALLOWED}"
-            )),
-            _ => Err(format!(
-                "serve: {text:?} is not served by this version; {ALLOWED}"
-            )),
-        }
+/// Words in quotes, in alphabetical order.
+pub(super) fn listed(serves: impl IntoIterator<Item = Serve>) -> String {
+    let words = serves.into_iter();
+    let mut words: Vec<String> = words.map(|one| format!("{:?}", one.word())).collect();
+    words.sort();
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+        last => last.unwrap_or_default(),
     }
 }
 
-/// What is wrong with all of them together, and where.
-pub(super) fn check(listeners: &[Spanned<Listener>]) -> Result<(), (Range<usize>, String)> {
+/// What `serve` says of itself in the reference.
+pub(super) fn about_serve(known: Systems) -> String {
+    let metrics = known.0.iter().filter(|one| one.metrics);
+    let metrics: String = metrics
+        .map(|one| format!("`metrics:{}`, ", one.name))
+        .collect();
+    format!(
+        "What it serves: `metrics`, {metrics}`health`, `ipam`, `fip-v1`, `admission`. The first five are read without a login or \
+         token, `ipam` names every address in use: listen where only those come who may."
+    )
+}
+
+/// The ports, or what is wrong with one of them or with all together, and where.
+pub(super) fn read(
+    known: Systems,
+    written: Vec<Spanned<RawListener>>,
+) -> Result<Vec<Listener>, (Range<usize>, String)> {
     let mut taken = BTreeSet::new();
-    for spanned in listeners {
-        let listener = spanned.get_ref();
-        let fail = |what: String| Err((spanned.span(), what));
-        if listener.serve.is_empty() {
-            return fail(format!("[[listener]] serve is empty; {ALLOWED}"));
+    let mut listeners = Vec::new();
+    for spanned in written {
+        let span = spanned.span();
+        let fail = |what: String| Err((span.clone(), what));
+        let raw = spanned.into_inner();
+        let mut serve = BTreeSet::new();
+        for word in &raw.serve {
+            let parsed = Serve::parse(known, word.get_ref());
+            serve.insert(parsed.map_err(|what| (word.span(), what))?);
         }
-        let metrics = [
-            Serve::Metrics,
-            Serve::RancherFipMetrics,
-            Serve::IpRuleMetrics,
-        ];
-        if metrics
-            .iter()
-            .filter(|one| listener.serve.contains(one))
-            .count()
-            > 1
-        {
-            return fail("[[listener]] serve: \"metrics\", \"metrics:rancher-fip\" and \"metrics:ip-rule\" are at one path, choose one; \"metrics\" has all series".into());
+        if serve.is_empty() {
+            return fail(format!("[[listener]] serve is empty; {}", allowed(known)));
         }
-        // Port 0 is another free one each time.
-        if listener.address.port() != 0 && !taken.insert(listener.address) {
+        if serve.iter().filter(|one| one.is_metrics()).count() > 1 {
+            let all = Serve::all(known).into_iter().filter(|one| one.is_metrics());
             return fail(format!(
-                "[[listener]] address = \"{}\" is taken by another [[listener]]; give each its own",
-                listener.address
+                "[[listener]] serve: {} are at one path, choose one; \"metrics\" has all series",
+                listed(all)
             ));
         }
+        let address = raw.address;
+        // Port 0 is another free one each time.
+        if address.port() != 0 && !taken.insert(address) {
+            return fail(format!(
+                "[[listener]] address = \"{address}\" is taken by another [[listener]]; give each its own"
+            ));
+        }
+        listeners.push(Listener {
+            address,
+            tls: raw.tls,
+            serve,
+        });
     }
-    Ok(())
+    Ok(listeners)
 }
 
 /// That none of them takes the address of the API, which is not always the file's.

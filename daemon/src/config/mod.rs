@@ -6,10 +6,9 @@
 mod agent;
 mod audit;
 mod backup;
-mod claims;
+mod charts;
 mod clock;
 mod cluster;
-mod cluster_manager;
 mod error;
 mod expect;
 mod fip_v1;
@@ -18,7 +17,6 @@ mod helm;
 mod history;
 mod hook;
 mod host;
-mod ip_rule;
 mod listener;
 mod live;
 mod network;
@@ -28,11 +26,14 @@ mod place;
 pub mod reference;
 mod release_wait;
 mod sightings;
+mod system;
 mod systems;
 mod together;
 mod uploaded;
 mod webhook;
 
+#[cfg(test)]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -42,23 +43,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fipd_crds::{labels::API_SERVICE, names::is_object_name};
+use fipd_core::{System, Text};
+use fipd_crds::names::is_object_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::IgnoredAny};
-use toml::Spanned;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, Deserializer},
+};
 
 use crate::logging;
 
 pub use agent::AgentEnvironment;
 pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
-pub use claims::Claims;
+pub use charts::{Chart, Engine};
 pub use clock::Clock;
-pub use cluster::{
-    Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipQuotas,
-    RancherFipRole, Secret, Source, checked_name as checked_cluster_name,
-};
-pub use cluster_manager::{Chart, ClusterManager, Engine};
+pub use cluster::{ClusterConfig, Discovery, Secret, Source, checked_name as checked_cluster_name};
+use cluster::{RawCluster, RawDiscovery};
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
 pub use fip_v1::FipV1;
@@ -67,7 +69,7 @@ pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
 pub use hook::{Events, Hook, HookName, HookUrl};
 pub use host::{Host, HostRule};
-pub use ip_rule::IpRule;
+use listener::RawListener;
 pub use listener::{Listener, Serve};
 pub use network::{
     ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
@@ -78,7 +80,12 @@ pub use place::credentials;
 use place::place;
 pub use release_wait::ReleaseWait;
 pub use sightings::SightingMode;
-pub use systems::served;
+pub use system::{
+    ClusterSettings, Draws, PoolsIn, SettingsTable, SystemConfig, SystemSettings, TypedSettings,
+    Written, WrongTable,
+};
+pub use systems::Systems;
+use systems::Tables;
 pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};
 
 /// Where the daemon looks for its configuration when nothing else is said.
@@ -93,6 +100,8 @@ pub const DEFAULT_DATA_DIR: &str = "/var/lib/fipd";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     pub role: HostRole,
+    /// Which systems there are.
+    pub known: Systems,
     /// `None` without a configuration file: the user's state directory then.
     pub data_dir: Option<PathBuf>,
     /// As `--log-level`.
@@ -184,15 +193,15 @@ struct File {
     #[serde(default)]
     helm: Helm,
     #[serde(default)]
-    #[schemars(with = "Vec<ClusterConfig>")]
-    cluster: Vec<Spanned<ClusterConfig>>,
-    #[schemars(with = "Option<Discovery>")]
-    discovery: Option<Spanned<Discovery>>,
+    #[schemars(with = "Vec<RawCluster>")]
+    cluster: Vec<Spanned<RawCluster>>,
+    #[schemars(with = "Option<RawDiscovery>")]
+    discovery: Option<Spanned<RawDiscovery>>,
     #[serde(default)]
     network: Vec<NetworkRule>,
     #[serde(default)]
-    #[schemars(with = "Vec<Listener>")]
-    listener: Vec<Spanned<Listener>>,
+    #[schemars(with = "Vec<RawListener>")]
+    listener: Vec<Spanned<RawListener>>,
     #[serde(default)]
     #[schemars(with = "Vec<Hook>")]
     webhook: Vec<Spanned<Hook>>,
@@ -230,25 +239,18 @@ impl Config {
 
     /// By which names pods reach this host where the Service of the original API server leads here.
     pub fn api_service_names(&self) -> BTreeSet<String> {
-        let settings = self.clusters.iter().map(|one| &one.settings.rancher_fip);
-        let with = settings.filter(|one| one.api_service);
-        with.flat_map(|one| {
-            let full = format!("{API_SERVICE}.{}", one.app_namespace);
-            let ends = ["", ".svc", ".svc.cluster.local"];
-            let full = ends.map(|end| format!("{full}{end}"));
-            full.into_iter().chain([API_SERVICE.to_owned()])
-        })
-        .collect()
+        let settings = self.clusters.iter().flat_map(|one| one.settings.all());
+        settings.flat_map(|(_, one)| one.host_names()).collect()
     }
 
     /// Reads and validates the file. Relative paths in it are relative to its directory.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+    pub fn load_with(known: Systems, path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
         })?;
         let base = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, base).map_err(|what| ConfigError::Invalid {
+        Self::read(known, &text, base).map_err(|what| ConfigError::Invalid {
             path: path.to_owned(),
             what,
         })
@@ -256,10 +258,30 @@ impl Config {
 
     /// Validates the text of a file whose relative paths start at `base`. The error names line, column, what
     /// was found and what is allowed.
-    pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|err| error::of_toml(text, &err))?;
+    pub fn read(known: Systems, text: &str, base: &Path) -> Result<Self, String> {
         let at = |span: std::ops::Range<usize>, what: &str| error::at(text, span.start, what);
-        refuse_later_parts(&file).map_err(|(span, what)| at(span, what))?;
+        let (file, tables) = File::read(known, text).map_err(|err| error::of_toml(text, &err))?;
+        let wrong = |error: WrongTable, span: std::ops::Range<usize>| match error {
+            WrongTable::Key(error) => error::of_toml(text, &error),
+            WrongTable::Whole(what) => at(span, &what),
+        };
+        let mut clusters = Vec::new();
+        for (raw, tables) in file.cluster.into_iter().zip(tables.clusters) {
+            let span = raw.span();
+            let read = raw.into_inner().with_settings(known, tables);
+            let cluster = read.map_err(|error| wrong(error, span.clone()))?;
+            clusters.push(Spanned::new(span, cluster));
+        }
+        let discovery = match file.discovery {
+            None => None,
+            Some(raw) => {
+                let span = raw.span();
+                let read = raw.into_inner().with_settings(known, tables.discovery);
+                let discovery = read.map_err(|error| wrong(error, span.clone()))?;
+                Some(Spanned::new(span, discovery))
+            }
+        };
+        refuse_later_parts(file.leader_election.as_ref()).map_err(|(span, what)| at(span, what))?;
         let role = file
             .role
             .as_ref()
@@ -287,7 +309,8 @@ impl Config {
         if let Some(host) = &mut host {
             host.resolve_paths(base);
         }
-        listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
+        let listeners =
+            listener::read(known, file.listener).map_err(|(span, what)| at(span, &what))?;
         hook::check(&file.webhook).map_err(|(span, what)| at(span, &what))?;
         let oidc = match file.oidc {
             Some(given) => {
@@ -303,14 +326,15 @@ impl Config {
         for hook in &mut hooks {
             hook.resolve_paths(base);
         }
-        together::check_together(&file.cluster, file.discovery.as_ref())
+        together::check_together(&clusters, discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
-        let mut clusters: Vec<_> = file.cluster.into_iter().map(Spanned::into_inner).collect();
+        let mut clusters: Vec<_> = clusters.into_iter().map(Spanned::into_inner).collect();
         for cluster in &mut clusters {
             cluster.resolve_paths(base);
         }
         let config = Self {
             role,
+            known,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
             log_level,
             api,
@@ -322,10 +346,11 @@ impl Config {
             fip_v1: file.fip_v1,
             hooks,
             oidc,
-            listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
+            listeners,
             clusters,
-            discovery: file.discovery.map(Spanned::into_inner),
-            networks: NetworkRules::new(file.network),
+            discovery: discovery.map(Spanned::into_inner),
+            networks: NetworkRules::new(known, file.network)
+                .map_err(|(span, what)| at(span, &what))?,
             host,
         };
         match (role, &file.role) {
@@ -353,25 +378,74 @@ impl Config {
         self.clusters.iter().find(|cluster| &*cluster.name == name)
     }
 
-    /// Name of the cluster that holds the pools of a rancher-fip cluster with these settings: itself for a
-    /// management cluster, else the one it names or the only one there is.
-    pub fn management_of(
+    /// The name of the cluster whose pools the system of a cluster draws from.
+    pub fn pools_of(
         &self,
-        name: &fipd_core::Text,
-        settings: &RancherFip,
-    ) -> Option<fipd_core::Text> {
-        match (settings.role, &settings.management) {
-            (RancherFipRole::Management, _) => Some(name.clone()),
-            (RancherFipRole::Downstream, Some(named)) => Some(named.clone()),
-            (RancherFipRole::Downstream, None) => {
-                together::only_management(self.clusters.iter()).map(|cluster| cluster.name.clone())
+        system: &System,
+        name: &Text,
+        settings: &ClusterSettings,
+    ) -> Option<Text> {
+        let here = || Some(Text::clone(name));
+        match (settings.draws(system), settings.any(system)?.pools_in()) {
+            (Draws::Nothing, _) => None,
+            (Draws::Own, _) | (Draws::Management, PoolsIn::Here) => here(),
+            (Draws::Management, PoolsIn::Cluster(named)) => Some(Text::clone(named)),
+            (Draws::Management, PoolsIn::OnlyManagement) => {
+                let only = together::only_management(system, self.clusters.iter());
+                only.map(|cluster| Text::clone(&cluster.name))
             }
+        }
+    }
+
+    /// What holds without a file.
+    pub fn without_file(known: Systems) -> Self {
+        Self {
+            known,
+            ..Self::default()
         }
     }
 }
 
-fn refuse_later_parts(file: &File) -> Result<(), (std::ops::Range<usize>, &'static str)> {
-    match &file.leader_election {
+/// Tables of systems, taken out of the file before the rest is read.
+struct SystemTables<'a> {
+    /// Of each `[[cluster]]`, in order.
+    clusters: Vec<Tables<'a>>,
+    discovery: Tables<'a>,
+}
+
+impl File {
+    fn read(known: Systems, text: &str) -> Result<(Self, SystemTables<'_>), toml::de::Error> {
+        let mut written = DeTable::parse(text)?;
+        let table = written.get_mut();
+        let clusters = match table.get_mut("cluster").map(Spanned::get_mut) {
+            Some(DeValue::Array(clusters)) => clusters
+                .iter_mut()
+                .map(|cluster| match cluster.get_mut() {
+                    DeValue::Table(table) => known.take_tables(table),
+                    _ => Tables::new(),
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let discovery = match table.get_mut("discovery").map(Spanned::get_mut) {
+            Some(DeValue::Table(table)) => known.take_tables(table),
+            _ => Tables::new(),
+        };
+        let file = Self::deserialize(Deserializer::from(written))?;
+        Ok((
+            file,
+            SystemTables {
+                clusters,
+                discovery,
+            },
+        ))
+    }
+}
+
+fn refuse_later_parts(
+    leader_election: Option<&Spanned<IgnoredAny>>,
+) -> Result<(), (std::ops::Range<usize>, &'static str)> {
+    match leader_election {
         Some(section) => Err((
             section.span(),
             "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section",

@@ -1,12 +1,13 @@
 //! Which network a pool of a cluster belongs to.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use fipd_core::{Pool, System, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Pattern, systems::system};
+use super::{Pattern, Systems};
+use toml::Spanned;
 
 /// Name of the network that always exists.
 pub const DEFAULT_NETWORK: &str = "default";
@@ -32,9 +33,8 @@ pub struct NetworkRule {
 pub struct Match {
     /// Any name of the cluster: configured, Rancher id or display name.
     pub cluster: Option<Pattern>,
-    #[serde(default, deserialize_with = "served_system")]
     #[schemars(with = "Option<String>")]
-    pub system: Option<System>,
+    pub system: Option<Spanned<System>>,
     /// Namespace of the pool object; never fits a cluster-scoped one.
     pub namespace: Option<Pattern>,
     pub interface: Option<Pattern>,
@@ -97,8 +97,18 @@ impl NetworkChoice {
 pub struct NetworkRules(Vec<NetworkRule>);
 
 impl NetworkRules {
-    pub fn new(rules: Vec<NetworkRule>) -> Self {
-        Self(rules)
+    /// # Errors
+    /// A system that there is not, and where it is named.
+    pub(super) fn new(
+        known: Systems,
+        rules: Vec<NetworkRule>,
+    ) -> Result<Self, (Range<usize>, String)> {
+        let systems = rules.iter().flat_map(|rule| &rule.matches);
+        for system in systems.filter_map(|one| one.system.as_ref()) {
+            let found = known.find(system.get_ref().as_str());
+            found.map_err(|what| (system.span(), format!("system: system {what}")))?;
+        }
+        Ok(Self(rules))
     }
 
     /// The network of a pool: its annotation where that counts, else the first rule that fits, else the VLAN's
@@ -177,7 +187,10 @@ impl Match {
         self.cluster
             .as_ref()
             .is_none_or(|pattern| cluster.iter().any(|name| pattern.matches(name)))
-            && self.system.as_ref().is_none_or(|only| only == system)
+            && self
+                .system
+                .as_ref()
+                .is_none_or(|only| only.get_ref() == system)
     }
 
     /// Whether nothing but cluster and system is asked for.
@@ -224,13 +237,6 @@ fn network_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Text, D::Er
             "[[network]] name = {name:?} {ALLOWED_NAME}"
         )))
     }
-}
-
-fn served_system<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<System>, D::Error> {
-    let name = String::deserialize(from)?;
-    let system =
-        system(&name).map_err(|what| serde::de::Error::custom(format!("system {what}")))?;
-    Ok(Some(system))
 }
 
 fn matches<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Match>, D::Error> {

@@ -5,10 +5,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
-use schemars::schema_for;
-use serde_json::Value;
+use schemars::SchemaGenerator;
+use serde_json::{Map, Value};
 
-use super::{Config, File};
+use super::{Config, File, Systems, listener::about_serve};
 
 /// The file as packages install it.
 pub const EXAMPLE: &str = include_str!("../../../packaging/fipd.example.toml");
@@ -44,35 +44,18 @@ struct Shown {
     about: String,
 }
 
-/// Tables whose keys are those of another one.
-const ALIKE: [(&str, &str); 7] = [
-    ("discovery.rancher-fip", "cluster.rancher-fip"),
-    ("discovery.claims", "cluster.claims"),
-    ("discovery.ip-rule", "cluster.ip-rule"),
-    ("discovery.ip-rule.webhook", "cluster.rancher-fip.webhook"),
-    ("cluster.ip-rule.webhook", "cluster.rancher-fip.webhook"),
-    (
-        "cluster.rancher-fip.cluster-manager.purelb",
-        "cluster.rancher-fip.cluster-manager.lb-controller",
-    ),
-    (
-        "cluster.rancher-fip.cluster-manager.metallb",
-        "cluster.rancher-fip.cluster-manager.lb-controller",
-    ),
-];
-
 /// All tables and keys, in the order of the schema.
-pub fn sections() -> Vec<Section> {
-    let schema = schema_for!(File).to_value();
+pub fn sections(known: Systems) -> Vec<Section> {
+    let schema = whole(known);
     let mut all = Vec::new();
     table(&schema, &schema, "", false, &mut all);
-    let shown = shown(EXAMPLE);
+    let shown = shown(known, EXAMPLE);
     for section in &mut all {
         for key in &mut section.keys {
             let found = shown.get(&(section.path.clone(), key.name.clone()));
             let found = found.or_else(|| {
-                let (_, of) = ALIKE.iter().find(|(path, _)| *path == section.path)?;
-                shown.get(&((*of).to_owned(), key.name.clone()))
+                let mut alike = alike(known, &section.path).into_iter();
+                alike.find_map(|path| shown.get(&(path, key.name.clone())))
             });
             let Some(found) = found.cloned() else {
                 continue;
@@ -198,10 +181,10 @@ fn about(schema: &Value) -> String {
 }
 
 /// Every key of the example: its table, its name, what is written there and the comment before it.
-fn shown(example: &str) -> BTreeMap<(String, String), Shown> {
+fn shown(known: Systems, example: &str) -> BTreeMap<(String, String), Shown> {
     let mut all = BTreeMap::new();
     let (mut path, mut comment) = (String::new(), String::new());
-    let whole = read(example, None);
+    let whole = read(known, example, None);
     for (number, line) in example.lines().enumerate() {
         let code = match code(line) {
             Ok(code) => code,
@@ -218,7 +201,7 @@ fn shown(example: &str) -> BTreeMap<(String, String), Shown> {
         } else if let Some((name, value)) = code.split_once('=') {
             let shown = Shown {
                 value: value.trim().to_owned(),
-                is_default: whole.is_some() && read(example, Some(number)) == whole,
+                is_default: whole.is_some() && read(known, example, Some(number)) == whole,
                 about: comment.trim().to_owned(),
             };
             all.entry((path.clone(), name.trim().to_owned()))
@@ -239,18 +222,68 @@ fn code(line: &str) -> Result<&str, &str> {
 }
 
 /// What all of the example comes to, but for one of its lines.
-fn read(example: &str, left_out: Option<usize>) -> Option<Config> {
+fn read(known: Systems, example: &str, left_out: Option<usize>) -> Option<Config> {
     let lines = example.lines().map(|line| code(line).unwrap_or_default());
     let lines = lines
         .enumerate()
         .filter(|(number, _)| Some(*number) != left_out);
     let lines: Vec<&str> = lines.map(|(_, line)| line).collect();
-    Config::parse(&lines.join("\n"), Path::new("/etc/fipd")).ok()
+    Config::read(known, &lines.join("\n"), Path::new("/etc/fipd")).ok()
+}
+
+/// The JSON Schema of the file with the tables of all systems.
+fn whole(known: Systems) -> Value {
+    let mut generator = SchemaGenerator::default();
+    let tables = known.0.iter().map(|one| {
+        let [cluster, discovery] = [&one.cluster, &one.discovery];
+        let both = [cluster, discovery].map(|table| (table.schema)(&mut generator).to_value());
+        (one.name, both)
+    });
+    let tables: Vec<_> = tables.collect();
+    let mut schema = generator.into_root_schema_for::<File>().to_value();
+    let properties = |schema: &mut Value, of: &str| -> Option<Map<String, Value>> {
+        let found = schema.pointer_mut(&format!("/$defs/{of}/properties"))?;
+        Some(std::mem::take(found.as_object_mut()?))
+    };
+    for (at, of) in ["RawCluster", "RawDiscovery"].into_iter().enumerate() {
+        let mut all = properties(&mut schema, of).unwrap_or_default();
+        for (name, both) in &tables {
+            all.extend(both.get(at).map(|one| ((*name).to_owned(), one.clone())));
+        }
+        schema["$defs"][of]["properties"] = all.into();
+    }
+    let about = format!("What fipd does there: {}.", known.listed());
+    schema["$defs"]["RawCluster"]["properties"]["systems"]["description"] = about.into();
+    schema["$defs"]["RawListener"]["properties"]["serve"]["description"] =
+        about_serve(known).into();
+    schema
+}
+
+/// Tables of the example that have the keys of the one at `path`, the nearest first.
+fn alike(known: Systems, path: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    let cluster = match path.strip_prefix("discovery.") {
+        Some(below) => format!("cluster.{below}"),
+        None => path.to_owned(),
+    };
+    for system in known.0 {
+        let own = |below: &str| format!("cluster.{}.{below}", system.name);
+        let same = system
+            .alike
+            .iter()
+            .filter(|(table, _)| own(table) == cluster);
+        paths.extend(same.map(|(_, other)| own(other)));
+    }
+    if path.ends_with(".webhook") {
+        paths.extend(known.names().map(|name| format!("cluster.{name}.webhook")));
+    }
+    paths.insert(0, cluster);
+    paths
 }
 
 /// The JSON Schema of the file.
-pub fn schema() -> String {
-    let schema = schema_for!(File).to_value();
+pub fn schema(known: Systems) -> String {
+    let schema = whole(known);
     let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     format!("{text}\n")
 }
@@ -283,11 +316,11 @@ file without a daemon.
 ";
 
 /// For `packaging/docs/config.md`.
-pub fn markdown() -> String {
+pub fn markdown(known: Systems) -> String {
     let mut text = format!(
         "# fipd.toml\n\nMade by `fipd config reference` from the types that read the file; a test compares them.\n\n{HEAD}"
     );
-    for section in sections() {
+    for section in sections(known) {
         let heading = section.heading();
         let _ = write!(text, "\n## `{heading}`\n");
         if !section.about.is_empty() {
@@ -312,7 +345,7 @@ pub fn markdown() -> String {
 }
 
 /// The manual page fipd.toml(5).
-pub fn man() -> String {
+pub fn man(known: Systems) -> String {
     let escaped = |text: &str| {
         let text = text.replace('\\', "\\e").replace('-', "\\-");
         text.replace('`', "")
@@ -322,7 +355,7 @@ pub fn man() -> String {
         env!("CARGO_PKG_VERSION"),
         escaped(HEAD)
     );
-    for section in sections() {
+    for section in sections(known) {
         let _ = writeln!(text, ".SH \"{}\"", escaped(&section.heading()));
         if !section.about.is_empty() {
             let _ = writeln!(text, "{}", escaped(&section.about));
@@ -345,20 +378,21 @@ pub fn man() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::SYSTEMS;
 
     #[test]
     fn the_reference_in_the_docs_is_that_of_the_types() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/docs/config.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
-            written == markdown(),
+            written == markdown(SYSTEMS),
             "{path} is not what is read; write it again: fipd config reference > packaging/docs/config.md"
         );
     }
 
     #[test]
     fn the_example_has_every_key_and_every_key_says_what_it_is() {
-        let all = sections();
+        let all = sections(SYSTEMS);
         let missing: Vec<_> = all
             .iter()
             .flat_map(|section| section.keys.iter().map(move |key| (section, key)))
@@ -382,7 +416,7 @@ mod tests {
 
     #[test]
     fn words_defaults_and_required_keys_are_told_apart() {
-        let all = sections();
+        let all = sections(SYSTEMS);
         let key = |path: &str, name: &str| {
             let section = all.iter().find(|section| section.path == path).unwrap();
             let found = section.keys.iter().find(|key| key.name == name);
@@ -404,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_manual_page_has_no_line_that_is_taken_for_a_request() {
-        for line in man().lines() {
+        for line in man(SYSTEMS).lines() {
             let request = line.starts_with('.') || line.starts_with('\'');
             let known = [".TH ", ".SH ", ".TP", ".B ", ".BR "];
             assert!(

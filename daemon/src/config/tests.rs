@@ -6,6 +6,11 @@ use std::{
 use fipd_core::{System, Text};
 
 use super::*;
+use crate::systems::{
+    SYSTEMS,
+    claims::settings::ClaimsSettings,
+    rancher_fip::settings::{Announce, RancherFipQuotas, RancherFipRole, RancherFipSettings},
+};
 
 const SITE: &str = r#"
 role = "standalone"
@@ -134,28 +139,33 @@ fn a_whole_site_is_read() {
         }
     );
     assert_eq!(config.clusters[1].source, Source::InCluster);
-    let quotas = |config: &Config| config.clusters[0].settings.rancher_fip.quotas;
+    let quotas = |config: &Config| {
+        config.clusters[0]
+            .settings
+            .of::<RancherFipSettings>()
+            .quotas
+    };
     assert_eq!(quotas(&config), RancherFipQuotas::Required);
     let optional = parse(&with("role = \"management\"", "quotas = \"optional\"")).unwrap();
     assert_eq!(quotas(&optional), RancherFipQuotas::Optional);
     let what = refused(&with("role = \"downstream\"", "quotas = \"optional\""));
     assert!(what.contains("quotas is for role"), "{what}");
-    let downstream = &config.clusters[1].settings.rancher_fip;
+    let downstream = &config.clusters[1].settings.of::<RancherFipSettings>();
     assert_eq!(downstream.announce, Announce::KubeVip);
     assert_eq!(&*downstream.app_namespace, "rancher-fip-manager");
-    assert_eq!(
-        config
-            .management_of(&"rke2-a".into(), downstream)
-            .as_deref(),
-        Some("rancher")
+    let pools = config.pools_of(
+        &System::rancher_fip(),
+        &"rke2-a".into(),
+        &config.clusters[1].settings,
     );
+    assert_eq!(pools.as_deref(), Some("rancher"));
     let discovery = config.discovery.unwrap();
     assert_eq!(discovery.namespaces, vec![Text::from("fleet-default")]);
     assert_eq!(
-        discovery.settings.rancher_fip.role,
+        discovery.settings.of::<RancherFipSettings>().role,
         RancherFipRole::Downstream
     );
-    assert!(discovery.settings.rancher_fip.class_less);
+    assert!(discovery.settings.of::<RancherFipSettings>().class_less);
 }
 
 #[test]
@@ -234,13 +244,13 @@ fn listeners_serve_what_needs_no_login() {
     let one = parse(&listener("127.0.0.1:80", "\"metrics:rancher-fip\""));
     assert_eq!(
         one.unwrap().listeners[0].serve,
-        BTreeSet::from([Serve::RancherFipMetrics])
+        BTreeSet::from([Serve::SystemMetrics("rancher-fip")])
     );
     let one = parse(&listener("127.0.0.1:80", "\"metrics:ip-rule\", \"health\""));
     assert!(
         one.unwrap().listeners[0]
             .serve
-            .contains(&Serve::IpRuleMetrics)
+            .contains(&Serve::SystemMetrics("ip-rule"))
     );
     let both = refused(&listener(
         "127.0.0.1:80",
@@ -338,11 +348,9 @@ fn two_management_clusters_need_the_downstream_one_to_choose() {
         .replace("cluster-id =", "management = \"rancher-2\"\ncluster-id =")
         .replace("class-less = true", "management = \"rancher\"");
     let config = parse(&text).unwrap();
-    let settings = &config.cluster("rke2-a").unwrap().settings.rancher_fip;
-    assert_eq!(
-        config.management_of(&"rke2-a".into(), settings).as_deref(),
-        Some("rancher-2")
-    );
+    let settings = &config.cluster("rke2-a").unwrap().settings;
+    let pools = config.pools_of(&System::rancher_fip(), &"rke2-a".into(), settings);
+    assert_eq!(pools.as_deref(), Some("rancher-2"));
 }
 
 #[test]
@@ -570,7 +578,7 @@ fn sightings_are_held_where_the_configuration_names_the_cluster() {
     assert_eq!(nobody_leases, SightingMode::Off);
     let uploaded = |system: &str, settings: &str| {
         let (systems, text) = ([system.to_owned()], "{}".into());
-        let cluster = ClusterConfig::uploaded("u", &systems, settings, &text).unwrap();
+        let cluster = ClusterConfig::uploaded(SYSTEMS, "u", &systems, settings, &text).unwrap();
         cluster.settings.sightings
     };
     assert_eq!(uploaded("claims", ""), SightingMode::Report);
@@ -658,7 +666,7 @@ fn claims_are_offered_what_the_cluster_says() {
         "{cluster}systems = [\"claims\"]\n[cluster.claims]\npools = [\"lab-*\"]\ndefault-pool = \"lab-a\"\n"
     );
     let config = parse(&on).expect("a configuration");
-    let claims = &config.clusters[0].settings.claims;
+    let claims = &config.clusters[0].settings.of::<ClaimsSettings>();
     assert_eq!(claims.default_pool.as_deref(), Some("lab-a"));
     let mut pool = fipd_core::Pool {
         id: fipd_core::PoolId(1),
@@ -668,7 +676,7 @@ fn claims_are_offered_what_the_cluster_says() {
     };
     assert!(claims.offers(&pool));
     assert!(
-        !Claims::default().offers(&pool),
+        !ClaimsSettings::default().offers(&pool),
         "nothing unless it is said"
     );
     pool.spec.name = "office".into();

@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, ops::Range};
 use fipd_core::System;
 use toml::Spanned;
 
-use super::{ClusterConfig, ClusterSettings, Discovery, RancherFipRole};
+use super::{ClusterConfig, ClusterSettings, Discovery, Draws, PoolsIn};
 
-/// The management cluster, if there is exactly one.
+/// The management cluster of the system, if there is exactly one.
 pub(super) fn only_management<'a>(
+    system: &System,
     clusters: impl Iterator<Item = &'a ClusterConfig>,
 ) -> Option<&'a ClusterConfig> {
-    let mut all = clusters.filter(|cluster| cluster.is_management());
+    let mut all = clusters.filter(|cluster| cluster.is_management(system));
     let first = all.next();
     if all.next().is_some() { None } else { first }
 }
@@ -32,7 +33,10 @@ pub(super) fn check_together(
         }
     }
     for cluster in clusters {
-        check_management(cluster.get_ref(), clusters).map_err(|what| (cluster.span(), what))?;
+        let given = cluster.get_ref();
+        let table = |system: &System| format!("[[cluster]] {:?}, [cluster.{system}]", given.name);
+        check_management(table, &given.systems, &given.settings, clusters)
+            .map_err(|what| (cluster.span(), what))?;
     }
     let Some(discovery) = discovery else {
         return Ok(());
@@ -46,47 +50,40 @@ pub(super) fn check_together(
             names(&clusters.iter().map(Spanned::get_ref).collect::<Vec<_>>())
         ));
     }
-    check_named_management(
-        "[discovery.rancher-fip]",
-        &given.systems,
-        &given.settings,
-        clusters,
-    )
-    .or_else(fail)
+    let table = |system: &System| format!("[discovery.{system}]");
+    check_management(table, &given.systems, &given.settings, clusters).or_else(fail)
 }
 
-fn check_management(cluster: &ClusterConfig, all: &[Spanned<ClusterConfig>]) -> Result<(), String> {
-    let place = format!("[[cluster]] {:?}, [cluster.rancher-fip]", cluster.name);
-    check_named_management(&place, &cluster.systems, &cluster.settings, all)
-}
-
-fn check_named_management(
-    place: &str,
+/// Each system that draws from a management cluster names one.
+fn check_management(
+    table: impl Fn(&System) -> String,
     systems: &BTreeSet<System>,
     settings: &ClusterSettings,
     all: &[Spanned<ClusterConfig>],
 ) -> Result<(), String> {
-    let settings = &settings.rancher_fip;
-    if !systems.contains(&System::rancher_fip()) || settings.role == RancherFipRole::Management {
-        return Ok(());
+    let drawing = |system: &&System| settings.draws(system) == Draws::Management;
+    for system in systems.iter().filter(drawing) {
+        let (place, clusters) = (table(system), all.iter().map(Spanned::get_ref));
+        let managements: Vec<_> = clusters.filter(|one| one.is_management(system)).collect();
+        let named = match settings.any(system).map(|one| one.pools_in()) {
+            None | Some(PoolsIn::Here) => continue,
+            Some(PoolsIn::OnlyManagement) if managements.len() == 1 => continue,
+            Some(PoolsIn::OnlyManagement) => {
+                return Err(format!(
+                    "{place}: management is missing: role = \"downstream\" needs the name of the cluster that holds the pools; allowed are {}",
+                    names(&managements)
+                ));
+            }
+            Some(PoolsIn::Cluster(name)) => name,
+        };
+        if !managements.iter().any(|cluster| cluster.name == *named) {
+            return Err(format!(
+                "{place}: management = {named:?} is no cluster with the system {system} and role = \"management\"; allowed are {}",
+                names(&managements)
+            ));
+        }
     }
-    let managements = || {
-        all.iter()
-            .map(Spanned::get_ref)
-            .filter(|cluster| cluster.is_management())
-    };
-    match &settings.management {
-        Some(name) if managements().any(|cluster| cluster.name == *name) => Ok(()),
-        Some(name) => Err(format!(
-            "{place}: management = {name:?} is no cluster with the system rancher-fip and role = \"management\"; allowed are {}",
-            names(&managements().collect::<Vec<_>>())
-        )),
-        None if managements().count() == 1 => Ok(()),
-        None => Err(format!(
-            "{place}: management is missing: role = \"downstream\" needs the name of the cluster that holds the pools; allowed are {}",
-            names(&managements().collect::<Vec<_>>())
-        )),
-    }
+    Ok(())
 }
 
 fn names(clusters: &[&ClusterConfig]) -> String {

@@ -1,34 +1,25 @@
 //! What settings of uploaded clusters may not say: they are self-contained, as their kubeconfigs are.
 
-use super::cluster::ClusterSettings;
+use super::ClusterSettings;
 
-/// References of charts that are not on fipd's host.
+/// References that are not to fipd's host.
 const REMOTE: [&str; 3] = ["https://", "http://", "oci://"];
 
 /// # Errors
 /// The first setting that names a file of fipd's host.
 pub fn check(settings: &ClusterSettings) -> Result<(), String> {
-    let files = [
-        ("rancher-fip.webhook", &settings.rancher_fip.webhook.ca_file),
-        ("ip-rule.webhook", &settings.ip_rule.webhook.ca_file),
-    ];
-    for (table, file) in files {
+    for (system, settings) in settings.all() {
+        let file = settings.webhook().and_then(|one| one.ca_file.as_ref());
         if let Some(file) = file {
-            return Err(refused(table, "ca-file", &file.display().to_string()));
+            let table = format!("{system}.webhook");
+            return Err(refused(&table, "ca-file", &file.display().to_string()));
         }
-    }
-    let manager = &settings.rancher_fip.cluster_manager;
-    let charts = [
-        ("lb-controller", &manager.lb_controller),
-        ("purelb", &manager.purelb),
-        ("metallb", &manager.metallb),
-    ];
-    for (chart, given) in charts {
-        let reference = given.chart_ref.as_deref().unwrap_or_default().trim();
-        let remote = REMOTE.iter().any(|scheme| reference.starts_with(scheme));
-        if !remote && !reference.is_empty() {
-            let table = format!("rancher-fip.cluster-manager.{chart}");
-            return Err(refused(&table, "chart-ref", reference));
+        for (table, key, value) in settings.references() {
+            let value = value.trim();
+            let remote = REMOTE.iter().any(|scheme| value.starts_with(scheme));
+            if !remote && !value.is_empty() {
+                return Err(refused(&format!("{system}.{table}"), key, value));
+            }
         }
     }
     Ok(())
@@ -50,7 +41,13 @@ mod tests {
     use crate::config::ClusterConfig;
 
     fn uploaded(systems: &str, settings: &str) -> Result<ClusterConfig, String> {
-        ClusterConfig::uploaded("east", &[systems.to_owned()], settings, &"k".into())
+        ClusterConfig::uploaded(
+            crate::systems::SYSTEMS,
+            "east",
+            &[systems.to_owned()],
+            settings,
+            &"k".into(),
+        )
     }
 
     #[test]

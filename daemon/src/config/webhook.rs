@@ -1,4 +1,4 @@
-//! `[cluster.rancher-fip.webhook]`: whether the API server of a management cluster asks fipd before it stores an object.
+//! `[cluster.SYSTEM.webhook]`: whether the API server of a cluster asks fipd before it stores an object.
 
 use std::path::{Path, PathBuf};
 
@@ -113,21 +113,11 @@ impl Webhook {
     }
 }
 
-impl ClusterConfig {
-    /// The webhooks of its systems, with the names of their sections.
-    fn webhooks(&self) -> [(&'static str, &Webhook); 2] {
-        [
-            ("rancher-fip", &self.settings.rancher_fip.webhook),
-            ("ip-rule", &self.settings.ip_rule.webhook),
-        ]
-    }
-}
-
 impl Config {
     fn webhooks(&self) -> impl Iterator<Item = (&ClusterConfig, &'static str, &Webhook)> {
         self.clusters.iter().flat_map(|cluster| {
-            let webhooks = cluster.webhooks().into_iter();
-            webhooks.map(move |(system, webhook)| (cluster, system, webhook))
+            let all = cluster.settings.all();
+            all.filter_map(move |(system, one)| Some((cluster, system, one.webhook()?)))
         })
     }
 
@@ -175,6 +165,7 @@ pub const FAIL: &str = "failure-policy = \"fail\" needs two hosts that serve, an
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::rancher_fip::settings::RancherFipSettings;
 
     fn webhook(text: &str) -> Result<Webhook, String> {
         toml::from_str(text).map_err(|error| error.to_string())
@@ -246,7 +237,13 @@ mod tests {
     #[test]
     fn it_is_for_management_clusters_and_its_paths_start_at_the_file() {
         let file = config("[cluster.rancher-fip.webhook]\nca-file = \"ca.pem\"\n").unwrap();
-        let webhook = &file.clusters.first().unwrap().settings.rancher_fip.webhook;
+        let webhook = &file
+            .clusters
+            .first()
+            .unwrap()
+            .settings
+            .of::<RancherFipSettings>()
+            .webhook;
         assert_eq!(
             webhook.ca_file.as_deref(),
             Some(Path::new("/etc/fipd/ca.pem"))

@@ -17,7 +17,10 @@ use crate::{
         client::{CallError, Remote, Target},
         kind::CONFIG_MAP,
     },
-    systems::rancher_fip::guests::{COPY, NOTES, Note},
+    systems::rancher_fip::{
+        guests::{COPY, NOTES, Note},
+        settings::RancherFipSettings,
+    },
 };
 
 /// What the notes say.
@@ -39,7 +42,7 @@ pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted 
             by_name(remote, past, &mut found).await
         }
     };
-    let app = &*past.settings.rancher_fip.app_namespace;
+    let app = &*past.settings.of::<RancherFipSettings>().app_namespace;
     let mut left = Vec::new();
     for map in maps {
         let map: ConfigMap = serde_json::from_value(map).unwrap_or_default();

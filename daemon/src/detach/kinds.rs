@@ -6,7 +6,7 @@ use fipd_core::{System, Text};
 use fipd_crds::labels::{API_SERVICE, INTERFACE_MAPPINGS};
 
 use crate::{
-    config::{Announce, ClusterSettings, RancherFipRole, Webhook},
+    config::{ClusterSettings, Webhook},
     controller::{
         kind::{
             CONFIG_MAP, ENDPOINT_SLICE, Kind, SECRET, SERVICE, VALIDATING_WEBHOOK_CONFIGURATION,
@@ -15,12 +15,19 @@ use crate::{
     },
     guests::charts::helm_chart::HELM_CHART,
     systems::{
-        claims::names::{CLAIM, NAMESPACED_POOL, POOL},
-        ip_rule::names::{CONFIG, RULE},
+        claims::{
+            names::{CLAIM, NAMESPACED_POOL, POOL},
+            settings::ClaimsSettings,
+        },
+        ip_rule::{
+            names::{CONFIG, RULE},
+            settings::IpRuleSettings,
+        },
         rancher_fip::{
             guests::{COPY, NOTES},
             kinds::{FLOATING_IP, POOL as FLOATING_IP_POOL, QUOTA},
             service::announce,
+            settings::{Announce, RancherFipRole, RancherFipSettings},
         },
     },
 };
@@ -64,7 +71,9 @@ pub struct Named {
 impl Past {
     /// Whether fipd may have written in a namespace; guests have theirs where a chart says.
     pub fn writes_in(&self, namespace: &str) -> bool {
-        namespace.is_empty() || self.guest || namespace == &*self.settings.rancher_fip.app_namespace
+        namespace.is_empty()
+            || self.guest
+            || namespace == &*self.settings.of::<RancherFipSettings>().app_namespace
     }
 
     /// Why what could not be seen may be nothing of fipd's.
@@ -81,16 +90,16 @@ impl Past {
 
     pub fn manages(&self) -> bool {
         self.systems.contains(&System::rancher_fip())
-            && self.settings.rancher_fip.role == RancherFipRole::Management
+            && self.settings.of::<RancherFipSettings>().role == RancherFipRole::Management
     }
 
     fn serves(&self) -> bool {
         self.systems.contains(&System::rancher_fip())
-            && self.settings.rancher_fip.role == RancherFipRole::Downstream
+            && self.settings.of::<RancherFipSettings>().role == RancherFipRole::Downstream
     }
 
     fn announces(&self, by: Announce) -> bool {
-        self.serves() && self.settings.rancher_fip.announce == by
+        self.serves() && self.settings.of::<RancherFipSettings>().announce == by
     }
 
     fn claims(&self) -> bool {
@@ -102,21 +111,26 @@ impl Past {
     }
 
     fn leads_api_service(&self) -> bool {
-        self.manages() && self.settings.rancher_fip.api_service
+        self.manages() && self.settings.of::<RancherFipSettings>().api_service
     }
 
     pub fn manages_guests(&self) -> bool {
-        self.manages() && self.settings.rancher_fip.cluster_manager.enabled
+        self.manages()
+            && self
+                .settings
+                .of::<RancherFipSettings>()
+                .cluster_manager
+                .enabled
     }
 
     /// Whether the Leases of the rancher-fip family were held.
     pub fn led_family(&self) -> bool {
-        self.manages() && self.settings.rancher_fip.leader_elect
+        self.manages() && self.settings.of::<RancherFipSettings>().leader_elect
     }
 
     /// Whether the Lease of ip-rule was held.
     pub fn led_rules(&self) -> bool {
-        self.rules() && self.settings.ip_rule.leader_elect
+        self.rules() && self.settings.of::<IpRuleSettings>().leader_elect
     }
 }
 
@@ -159,10 +173,10 @@ pub static PROJECT_SECRETS: Leftover = of(SECRET, Past::manages_guests);
 /// In the order in which they are left: who waits for something comes before it.
 pub static LEFTOVERS: [Leftover; 18] = [
     validator(&[RANCHER_FIP_VALIDATOR], |past| {
-        past.manages() && kept(&past.settings.rancher_fip.webhook)
+        past.manages() && kept(&past.settings.of::<RancherFipSettings>().webhook)
     }),
     validator(&[IP_RULE_VALIDATOR], |past| {
-        past.rules() && kept(&past.settings.ip_rule.webhook)
+        past.rules() && kept(&past.settings.of::<IpRuleSettings>().webhook)
     }),
     Leftover {
         named: Named {
@@ -177,7 +191,7 @@ pub static LEFTOVERS: [Leftover; 18] = [
     of(FLOATING_IP_POOL, Past::manages),
     of(CLAIM, Past::claims),
     of(NAMESPACED_POOL, |past| {
-        past.claims() && past.settings.claims.pool_objects
+        past.claims() && past.settings.of::<ClaimsSettings>().pool_objects
     }),
     Leftover {
         own: true,

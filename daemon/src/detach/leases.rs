@@ -5,9 +5,12 @@ use fipd_crds::labels::{API_SERVER_LEASE, MANAGER_LEASE};
 use serde_json::Value;
 
 use super::{Does, Found, Step, kinds::Past};
-use crate::controller::{
-    client::{Remote, Target},
-    kind::LEASE,
+use crate::{
+    controller::{
+        client::{Remote, Target},
+        kind::LEASE,
+    },
+    systems::{ip_rule::settings::IpRuleSettings, rancher_fip::settings::RancherFipSettings},
 };
 
 /// Those whose holder is `me`.
@@ -24,7 +27,10 @@ pub(super) async fn steps(remote: &Remote, past: &Past, me: &str) -> Found {
 
 /// Where they are, and whether fipd takes them.
 fn places(past: &Past) -> Vec<(Target, bool)> {
-    let (family, rules) = (&past.settings.rancher_fip, &past.settings.ip_rule);
+    let (family, rules) = (
+        past.settings.of::<RancherFipSettings>(),
+        past.settings.of::<IpRuleSettings>(),
+    );
     let at = |namespace: &Text, name: &str| LEASE.named(namespace, name);
     let of_family = [MANAGER_LEASE, API_SERVER_LEASE, &*family.lease_lock_name];
     let of_family = of_family.into_iter();

@@ -24,6 +24,7 @@ use crate::{
     clusters::ClusterSession,
     controller::client::{CallError, Patch, Remote, Target},
     ipam::IpamError,
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 /// One thing that is done in the cluster.
@@ -268,6 +269,6 @@ fn namespaces(past: &Past, in_app: bool) -> BTreeSet<String> {
     if !in_app {
         return BTreeSet::from([String::new()]);
     }
-    let settings = &past.settings.rancher_fip;
+    let settings = past.settings.of::<RancherFipSettings>();
     BTreeSet::from([settings.app_namespace.to_string(), APP_NAMESPACE.to_owned()])
 }

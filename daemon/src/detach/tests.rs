@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     config::ClusterSettings,
     controller::client::testing::{Asked, serving},
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 const LABEL: &str = "app.kubernetes.io/managed-by";
@@ -76,7 +77,7 @@ async fn what_may_not_be_listed_is_asked_for_by_name() {
     ]);
     let (remote, asked) = server(objects, 403);
     let mut past = past(System::rancher_fip());
-    past.settings.rancher_fip.api_service = true;
+    past.settings.of_mut::<RancherFipSettings>().api_service = true;
     let (steps, unseen) = all(&remote, &past).await;
     assert_eq!(
         steps,
@@ -188,7 +189,10 @@ async fn what_agents_run_goes_where_fipd_made_it_and_is_named_where_it_may_not_b
 async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
     let path = "/api/v1/namespaces/rancher-fip-manager/configmaps/fipd-guests";
     let mut past = past(System::rancher_fip());
-    past.settings.rancher_fip.cluster_manager.enabled = true;
+    past.settings
+        .of_mut::<RancherFipSettings>()
+        .cluster_manager
+        .enabled = true;
     let maps = LEFTOVERS
         .iter()
         .find(|kind| kind.kind.plural == "configmaps");
@@ -222,7 +226,7 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
 
     // The settings name another namespace by now.
     let mut moved = past.clone();
-    moved.settings.rancher_fip.app_namespace = "fip".into();
+    moved.settings.of_mut::<RancherFipSettings>().app_namespace = "fip".into();
     let (needed, left) = look(&moved, both).await;
     assert!(needed && left.len() == 2, "{left:#?}");
     assert!(
@@ -236,7 +240,10 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
         noted.unseen[0].starts_with("ConfigMap:"),
         "it is not taken as empty"
     );
-    past.settings.rancher_fip.cluster_manager.enabled = false;
+    past.settings
+        .of_mut::<RancherFipSettings>()
+        .cluster_manager
+        .enabled = false;
     let noted = guests::noted(&remote, &past, "r").await;
     assert_eq!(noted.unseen, Vec::<String>::new(), "there never were any");
 }
@@ -294,7 +301,10 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
     let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
     let step = format!("Secret c-1/rancher-fip-config-p-1: take off {LABEL}");
     for enabled in [false, true] {
-        past.settings.rancher_fip.cluster_manager.enabled = enabled;
+        past.settings
+            .of_mut::<RancherFipSettings>()
+            .cluster_manager
+            .enabled = enabled;
         let found = guests::secrets(&remote, &past).await;
         let steps: Vec<String> = found.steps.iter().map(text).collect();
         let wanted = (vec![step.clone()], Vec::new());
@@ -308,7 +318,10 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
     let (remote, asked) = server(leak(Vec::new()), 403);
     let unseen = guests::secrets(&remote, &past).await.unseen;
     assert!(unseen[0].starts_with("Secret:"), "{unseen:?}");
-    past.settings.rancher_fip.cluster_manager.enabled = false;
+    past.settings
+        .of_mut::<RancherFipSettings>()
+        .cluster_manager
+        .enabled = false;
     let unseen = guests::secrets(&remote, &past).await.unseen;
     assert_eq!(
         unseen,

@@ -4,18 +4,16 @@
 //! registry and what the controllers have seen at the moment it is asked for. There is no `fipd_` series per lease.
 
 pub mod certificate;
-pub mod ip_rule;
 mod log;
 mod page;
-mod pools;
-mod rancher_fip;
+pub mod pools;
 pub mod reconcile;
 pub mod reload;
 pub mod rules;
-mod series;
+pub mod series;
 mod state;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use prometheus_client::{
@@ -27,7 +25,7 @@ use prometheus_client::{
 use self::{page::Page, state::LiveState};
 use crate::{
     backups::Backups, clusters::Clusters, guests::GuestBoard, helm::Helm, ipam::Ipam,
-    rules::RuleBoard, systems::rancher_fip::rancher::Ranchers, webhooks::Webhooks,
+    rules::RuleBoard, webhooks::Webhooks,
 };
 
 /// All series; cheap to clone.
@@ -36,16 +34,20 @@ pub struct Metrics(Arc<Registries>);
 
 struct Registries {
     all: Arc<Page>,
-    /// The originals' series of the rancher-fip family alone.
-    rancher_fip: Arc<Page>,
-    /// The originals' series of ip-rule alone.
-    ip_rule: Arc<Page>,
+    /// The series of each system's original alone, by its name.
+    systems: BTreeMap<&'static str, Arc<Page>>,
     requests: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabels, Histogram>,
     fip_v1: Family<CallLabels, Counter>,
     fip_v1_seconds: Family<PathLabels, Histogram>,
     admission: Family<ReviewLabels, Counter>,
     admission_seconds: Family<ResourceLabels, Histogram>,
+}
+
+/// The series of a system's original.
+pub struct Original {
+    pub system: &'static str,
+    pub register: Box<dyn Fn(&mut Registry) + Send + Sync>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,19 +100,18 @@ impl Metrics {
         clusters: Clusters,
         (backups, webhooks): (Backups, Webhooks),
         guests: GuestBoard,
-        ranchers: Ranchers,
+        originals: &[Original],
         helm: Option<&Helm>,
         board: RuleBoard,
     ) -> Self {
-        let mut series = Registry::default();
-        rules::register_original(&mut series, board.clone());
-        ip_rule::register(&mut series);
-        let mut alone = Registry::default();
-        rancher_fip::register(&mut alone, ipam.clone(), ranchers.clone());
         let mut all = Registry::default();
-        rancher_fip::register(&mut all, ipam.clone(), ranchers);
-        ip_rule::register(&mut all);
-        rules::register_original(&mut all, board.clone());
+        let systems = originals.iter().map(|one| {
+            let mut alone = Registry::default();
+            (one.register)(&mut alone);
+            (one.register)(&mut all);
+            (one.system, Page::new(alone))
+        });
+        let systems = systems.collect();
         let own = all.sub_registry_with_prefix("fipd");
         if let Some(helm) = helm {
             helm.register(own);
@@ -165,8 +166,7 @@ impl Metrics {
         )));
         Self(Arc::new(Registries {
             all: Page::new(all),
-            rancher_fip: Page::new(alone),
-            ip_rule: Page::new(series),
+            systems,
             requests,
             seconds,
             fip_v1,
@@ -228,14 +228,12 @@ impl Metrics {
         self.0.all.text().await
     }
 
-    /// The text of the originals' series of the rancher-fip family.
-    pub async fn rancher_fip(&self) -> Arc<str> {
-        self.0.rancher_fip.text().await
-    }
-
-    /// The text of the originals' series of ip-rule.
-    pub async fn ip_rule(&self) -> Arc<str> {
-        self.0.ip_rule.text().await
+    /// The text of the series of a system's original.
+    pub async fn of_system(&self, system: &str) -> Arc<str> {
+        match self.0.systems.get(system) {
+            Some(page) => page.text().await,
+            None => "# EOF\n".into(),
+        }
     }
 }
 

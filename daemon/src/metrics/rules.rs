@@ -93,7 +93,7 @@ pub(super) fn register(registry: &mut Registry, board: RuleBoard) {
 }
 
 /// Adds the original's series.
-pub(super) fn register_original(registry: &mut Registry, board: RuleBoard) {
+pub fn register_original(registry: &mut Registry, board: RuleBoard) {
     let agent = registry.sub_registry_with_prefix("iprule_agent");
     let kept = &*KEPT;
     for (name, help, counter) in [

@@ -7,10 +7,10 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-pub(super) type Labels<'a> = Vec<(&'a str, String)>;
+pub type Labels<'a> = Vec<(&'a str, String)>;
 
 /// One gauge or counter with its values.
-pub(super) struct Series<'a> {
+pub struct Series<'a> {
     pub name: &'a str,
     pub help: &'a str,
     pub values: Vec<(Labels<'a>, f64)>,

@@ -32,7 +32,7 @@ async fn while_a_text_is_made_everybody_else_gets_the_last() {
         clusters,
         (backups, Default::default()),
         GuestBoard::default(),
-        Ranchers::default(),
+        &[],
         None,
         RuleBoard::default(),
     );

@@ -18,13 +18,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clusters::{ClusterSession, SystemRunner},
-    config::{ClusterSettings, RancherFipRole},
+    config::{ClusterSettings, Systems},
     guests::GuestBoard,
     helm::Helm,
     ipam::Ipam,
+    metrics::Original,
     nodes::NodeBoard,
     rules::RuleBoard,
+    systems::rancher_fip::settings::{RancherFipRole, RancherFipSettings},
 };
+/// What the configuration knows of each.
+pub const SYSTEMS: Systems = Systems(&[
+    &rancher_fip::settings::CONFIG,
+    &claims::settings::CONFIG,
+    &ip_rule::settings::CONFIG,
+]);
+
 /// Starts the controllers of each system; one for the whole daemon, since clusters of a system look at each other.
 #[derive(Clone, Default)]
 pub struct Runner {
@@ -91,6 +100,25 @@ impl Runner {
         self.ip_rule.takeover(board)
     }
 
+    /// How the series of each system's original are registered.
+    pub fn originals(&self, ipam: Ipam, board: RuleBoard) -> Vec<Original> {
+        let ranchers = self.ranchers();
+        vec![
+            Original {
+                system: rancher_fip::settings::CONFIG.name,
+                register: Box::new(move |registry| {
+                    rancher_fip::metrics::register(registry, ipam.clone(), ranchers.clone());
+                }),
+            },
+            Original {
+                system: ip_rule::settings::CONFIG.name,
+                register: Box::new(move |registry| {
+                    ip_rule::metrics::register(registry, board.clone());
+                }),
+            },
+        ]
+    }
+
     /// What is known of the management clusters of the rancher-fip family.
     pub fn ranchers(&self) -> rancher_fip::rancher::Ranchers {
         self.rancher_fip.ranchers.clone()
@@ -101,7 +129,8 @@ impl SystemRunner for Runner {
     fn known(&self, clusters: &[(&Text, &BTreeSet<System>, &ClusterSettings)]) {
         let family = System::rancher_fip();
         let managing = clusters.iter().filter(|(_, systems, settings)| {
-            systems.contains(&family) && settings.rancher_fip.role == RancherFipRole::Management
+            systems.contains(&family)
+                && settings.of::<RancherFipSettings>().role == RancherFipRole::Management
         });
         let names = managing.map(|(name, ..)| Text::clone(name)).collect();
         self.rancher_fip.ranchers.configured(names);

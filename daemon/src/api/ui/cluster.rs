@@ -20,7 +20,7 @@ use crate::{
         rest::{attach, clusters::confirmed_sightings},
     },
     clusters::{ClusterOrigin, ClusterView, ClustersError, Registration, Upload},
-    config::served,
+    config::{Draws, Systems},
 };
 
 /// The largest form with a kubeconfig, in bytes.
@@ -64,7 +64,8 @@ fn serves(api: &Api, view: &ClusterView, system: &System) -> Served {
     let session = api.clusters.session(&view.name);
     let objects = session.map_or_else(Vec::new, |session| session.objects(system));
     let objects = objects.into_iter();
-    let has_leases = *system != System::ip_rule();
+    let known = api.clusters.known().get(system.as_str());
+    let has_leases = known.is_none_or(|one| one.draws != Draws::Nothing);
     Served {
         system: system.to_string(),
         objects: objects.map(|(kind, count)| (kind, count as u128)).collect(),
@@ -119,7 +120,7 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     form.set("name", &name);
     let kept = api.clusters.said_of(&name);
     let shown = if kept.is_some() { &*name } else { "" };
-    let said = said(&fields, kept);
+    let said = said(api.clusters.known(), &fields, kept);
     fill(&mut form, shown, &said);
     if fields.raw("kubeconfig").trim().is_empty() {
         form.wrong("kubeconfig", "Choose the file of a kubeconfig.");
@@ -164,11 +165,12 @@ fn at_fault(field: &'static str) -> &'static str {
 }
 
 /// What the form says. Where it was not filled in with what is kept of the cluster, what it leaves out stays.
-fn said(fields: &Fields, kept: Option<Registration>) -> Registration {
-    let systems = served().into_iter().map(|one| one.to_string());
-    let ticked = systems.filter(|one| fields.get(field_of(one)) == "yes");
+fn said(known: Systems, fields: &Fields, kept: Option<Registration>) -> Registration {
+    let ticked = known
+        .names()
+        .filter(|one| fields.get(field_of(one)) == "yes");
     let mut said = Registration {
-        systems: ticked.collect(),
+        systems: ticked.map(str::to_owned).collect(),
         settings: fields.raw("settings").to_owned(),
     };
     let blind = fields.get(FILLED) != fields.get("name");

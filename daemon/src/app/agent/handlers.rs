@@ -13,7 +13,7 @@ use crate::{
     guests::GuestBoard,
     ipam::Ipam,
     liveness::Liveness,
-    metrics::Metrics,
+    metrics::{Metrics, Original},
     nodes::NodeBoard,
     reload::Reload,
     rules::RuleBoard,
@@ -29,6 +29,7 @@ pub struct Handlers {
     takeover: rancher_fip::adopt::Takeover,
     decides: Box<rancher_fip::requests::Requests>,
     ranchers: rancher_fip::rancher::Ranchers,
+    originals: Vec<Original>,
 }
 
 impl Handlers {
@@ -36,6 +37,7 @@ impl Handlers {
         Self {
             ipam: ipam.clone(),
             rules: board.clone(),
+            originals: runner.originals(ipam.clone(), board.clone()),
             rule_takeover: runner.rule_takeover(board.clone()),
             takeover: runner.takeover(),
             decides: Box::new(runner.requests(ipam.clone())),
@@ -60,7 +62,7 @@ impl Handlers {
                 clusters.clone(),
                 (backups.clone(), Default::default()),
                 guests.clone(),
-                self.ranchers.clone(),
+                &self.originals,
                 None,
                 self.rules.clone(),
             ),

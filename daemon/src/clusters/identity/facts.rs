@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fipd_core::{ClusterId, System, Text};
+use fipd_core::{ClusterId, Text};
 
 use super::{Facts, Seen, WayKey, apart, secret};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
         connect,
         registry::{ManagedSite, Registry, Running},
     },
-    config::HostRole,
+    config::{Draws, HostRole},
 };
 
 impl Registry {
@@ -94,7 +94,7 @@ impl Registry {
             || spec
                 .systems
                 .iter()
-                .any(|system| *system != System::ip_rule())
+                .any(|system| spec.settings.draws(system) != Draws::Nothing)
     }
 
     /// Which right is missing where nothing but UID and CA tell the cluster of a session from its clones.

@@ -16,6 +16,7 @@
 pub mod claim;
 pub mod names;
 pub mod pool;
+pub mod settings;
 
 use std::sync::Arc;
 
@@ -37,7 +38,10 @@ use crate::{
         store::{Key, Objects},
         tasks::{count, finish, follow_ranges, quiet, spawn},
     },
-    systems::claims::names::{CLAIM, NAMESPACED_POOL, POOL},
+    systems::claims::{
+        names::{CLAIM, NAMESPACED_POOL, POOL},
+        settings::ClaimsSettings,
+    },
 };
 use claim::Claims;
 use pool::{
@@ -62,7 +66,7 @@ async fn serve(site: Arc<Site>) {
         move || quiet(Arc::clone(&idle)),
     ));
     let mut tasks = JoinSet::new();
-    if !site.session.settings.claims.pool_objects
+    if !site.session.settings.of::<ClaimsSettings>().pool_objects
         && let Err(error) = source::close_all(&site).await
     {
         tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
@@ -113,7 +117,7 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     follow_pools(&cluster, tasks);
     // Switched off, it may still have finalizers to take off; its role may have gone, which then shows in the log.
     let made = |ledger: &Ledger| ledger.pools().any(|pool| namespaced.key_of(pool).is_some());
-    if !site.session.settings.claims.pool_objects && !site.ipam.read(made) {
+    if !site.session.settings.of::<ClaimsSettings>().pool_objects && !site.ipam.read(made) {
         return;
     }
     let source = Arc::clone(&namespaced);

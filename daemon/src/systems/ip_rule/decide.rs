@@ -11,6 +11,7 @@ use fipd_core::Text;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
+use super::metrics as figures;
 use super::{
     gather,
     names::{CONFIG, RULE},
@@ -28,7 +29,6 @@ use crate::{
         site::Site,
         store::{Key, Objects},
     },
-    metrics::ip_rule as figures,
     nodes::{AgentView, NodeView, Nodes},
 };
 

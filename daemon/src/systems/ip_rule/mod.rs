@@ -15,10 +15,12 @@ pub mod adopt;
 pub mod agent;
 mod decide;
 mod host;
+pub mod metrics;
 pub mod names;
 mod node;
 mod observe;
 mod plan;
+pub mod settings;
 mod status;
 mod step;
 
@@ -56,9 +58,10 @@ use crate::{
         tasks::{count, finish, quiet, spawn},
         webhook,
     },
-    metrics::{ip_rule as figures, reconcile::counted},
+    metrics::reconcile::counted,
     nodes::NodeBoard,
     rules::RuleBoard,
+    systems::ip_rule::settings::IpRuleSettings,
 };
 
 /// Reconciles at once.
@@ -171,7 +174,7 @@ impl IpRule {
 
     /// For as long as this daemon leads there.
     async fn decide(&self, session: ClusterSession) {
-        let settings = &session.settings.ip_rule;
+        let settings = session.settings.of::<IpRuleSettings>();
         let run = |session| serve(site_of(session), &self.own, &self.nodes);
         if !settings.leader_elect {
             return run(session).await;
@@ -212,11 +215,11 @@ async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
     }
     work(&site, &decider, &mut tasks);
     decider.changed();
-    let settings = &site.session.settings.ip_rule.webhook;
+    let settings = &site.session.settings.of::<IpRuleSettings>().webhook;
     webhook::keep(&webhook::IP_RULE, settings, own, &site, &events, &mut tasks);
     cancel.cancelled().await;
     finish(tasks).await;
-    figures::gone(&site.name);
+    metrics::gone(&site.name);
 }
 
 fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     admission::{Management, Managements, NewPool},
-    config::RancherFipQuotas,
     controller::{client::CallError, kind::NAMESPACE, store::Key, webhook::whoami},
+    systems::rancher_fip::settings::{RancherFipQuotas, RancherFipSettings},
 };
 
 /// How long until the API server is asked again that did not answer.
@@ -115,7 +115,7 @@ impl Management for Admits {
     }
 
     fn quota_required(&self) -> bool {
-        self.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required
+        self.site.session.settings.of::<RancherFipSettings>().quotas == RancherFipQuotas::Required
     }
 
     fn shows_nowhere(&self, cluster: &str, address: IpAddr) -> bool {

@@ -9,6 +9,7 @@ use super::{RancherFip, downstream, management, site_of};
 use crate::{
     clusters::ClusterSession,
     controller::leader_election::{self, Wanted},
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 impl RancherFip {
@@ -16,7 +17,7 @@ impl RancherFip {
     pub(super) async fn manage(&self, session: ClusterSession) {
         let rancher = self.ranchers.get(&session.name);
         let run = |session| management(site_of(session), self);
-        let settings = &session.settings.rancher_fip;
+        let settings = session.settings.of::<RancherFipSettings>();
         if !settings.leader_elect {
             rancher.led_elsewhere(false);
             return run(session).await;
@@ -37,7 +38,7 @@ impl RancherFip {
 
     /// Runs a downstream cluster for as long as no other program leads in its management cluster.
     pub(super) async fn serve(&self, session: ClusterSession) {
-        let Some(management) = session.management.clone() else {
+        let Some(management) = session.pools_in.get(&System::rancher_fip()).cloned() else {
             tracing::error!(cluster = %session.name, "no management cluster is configured for this downstream cluster");
             return session.cancel.cancelled().await;
         };

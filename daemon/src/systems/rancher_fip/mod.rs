@@ -16,6 +16,7 @@ pub mod floating_ip;
 pub mod guests;
 pub mod kinds;
 mod leadership;
+pub mod metrics;
 pub mod names;
 mod owners;
 pub mod pool;
@@ -25,6 +26,7 @@ pub mod requests;
 #[cfg(test)]
 mod sample;
 pub mod service;
+pub mod settings;
 pub mod stock;
 mod watches;
 
@@ -47,10 +49,13 @@ use self::{
     service::Services,
 };
 pub use crate::controller::site::Site;
-use crate::systems::rancher_fip::{admission::Admits, watches::Room};
+use crate::systems::rancher_fip::{
+    admission::Admits,
+    settings::{RancherFipRole, RancherFipSettings},
+    watches::Room,
+};
 use crate::{
     clusters::{ClusterSession, adoption},
-    config::RancherFipRole,
     controller::{
         client::Remote,
         events::Events,
@@ -107,7 +112,7 @@ impl RancherFip {
     pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
         let system = self.clone();
         Box::pin(async move {
-            match session.settings.rancher_fip.role {
+            match session.settings.of::<RancherFipSettings>().role {
                 RancherFipRole::Management => system.manage(session).await,
                 RancherFipRole::Downstream => system.serve(session).await,
             }
@@ -193,7 +198,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     let admits = Admits::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data));
     tasks.spawn(Arc::clone(&admits).learn());
     rancher.admit(admits);
-    let settings = &site.session.settings.rancher_fip.webhook;
+    let settings = &site.session.settings.of::<RancherFipSettings>().webhook;
     webhook::keep(
         &webhook::RANCHER_FIP,
         settings,

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     controller::{events::Events, reconcile::Controller, tasks::spawn},
     guests::GuestBoard,
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 impl RancherFip {
@@ -33,7 +34,12 @@ impl RancherFip {
     ) -> Option<Arc<Guests>> {
         // What a former session found out may not be so any more.
         self.guests.forget(&site.name);
-        let on = site.session.settings.rancher_fip.cluster_manager.enabled;
+        let on = site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .cluster_manager
+            .enabled;
         let (site, data, events) = (Arc::clone(site), Arc::clone(data), Arc::clone(events));
         on.then(|| {
             let (own, views) = (self.own.clone(), self.guests.clone());

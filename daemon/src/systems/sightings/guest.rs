@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, Identity, Text, sighting::HeldFor};
+use fipd_core::{ClusterId, Identity, System, Text, sighting::HeldFor};
 
 use crate::{
     clusters::ClusterSession,
     systems::rancher_fip::{
         names::{self, KIND_FLOATING_IP},
         rancher::{Data, Ranchers},
+        settings::RancherFipSettings,
     },
 };
 
@@ -25,10 +26,16 @@ pub struct Guest {
 
 impl Guest {
     pub fn of(session: &ClusterSession, ranchers: &Ranchers) -> Self {
-        let management = session.management.as_ref();
+        let management = session.pools_in.get(&System::rancher_fip());
         let rancher = management.and_then(|name| ranchers.get(name).data());
         let mut names = session.names.clone();
-        names.extend(session.settings.rancher_fip.cluster_id.clone());
+        names.extend(
+            session
+                .settings
+                .of::<RancherFipSettings>()
+                .cluster_id
+                .clone(),
+        );
         if management == Some(&session.name) {
             names.push(LOCAL.into());
         }

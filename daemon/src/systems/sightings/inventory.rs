@@ -31,11 +31,11 @@ use crate::{
         lenient::Lenient,
         sightings::ConfirmedSightings,
     },
-    config::RancherFipRole,
     controller::store::Key,
     systems::rancher_fip::{
         names::{self, KIND_SERVICE},
         rancher::Ranchers,
+        settings::{RancherFipRole, RancherFipSettings},
     },
 };
 
@@ -245,7 +245,7 @@ impl ForeignInventory {
 
     fn foreign(&self, service: Service) -> Option<ForeignService> {
         let session = &self.session;
-        let own = &session.settings.rancher_fip;
+        let own = session.settings.of::<RancherFipSettings>();
         let serves = session.systems.contains(&System::rancher_fip())
             && own.role == RancherFipRole::Downstream;
         observe::foreign(service, serves, own.class_less)

@@ -27,6 +27,7 @@ use crate::{
         waiters::LedgerEvent,
     },
     ipam::IpamError,
+    systems::claims::settings::ClaimsSettings,
 };
 use observe::Claim;
 use plan::{Asker, Plan};
@@ -123,7 +124,7 @@ impl Claims {
         let place = Place {
             cluster: &self.context.site.id,
             namespace: &key.namespace,
-            settings: &self.context.site.session.settings.claims,
+            settings: self.context.site.session.settings.of::<ClaimsSettings>(),
         };
         let wish = self
             .context

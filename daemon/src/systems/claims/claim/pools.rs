@@ -6,8 +6,9 @@ use fipd_core::{ClusterId, Ledger, Pool, System};
 use fipd_crds::fipd_io::{AddressClaimSpec, NAMESPACED_POOL, POOL, PoolRef};
 
 use crate::{
-    config,
+    config::SystemSettings,
     controller::{unserved::Unserved, waiters::Cause},
+    systems::claims::settings::ClaimsSettings,
 };
 
 /// What a claim asks for.
@@ -22,7 +23,7 @@ pub struct Wish {
 pub struct Place<'a> {
     pub cluster: &'a ClusterId,
     pub namespace: &'a str,
-    pub settings: &'a config::Claims,
+    pub settings: &'a ClaimsSettings,
 }
 
 /// Reads a claim's wish.
@@ -120,7 +121,7 @@ mod tests {
         put(&mut ledger, 2, "secret", None);
         put(&mut ledger, 3, "claims/x/here/lab", Some("here/lab"));
         put(&mut ledger, 4, "claims/x/theirs", Some("theirs"));
-        let settings: config::Claims =
+        let settings: ClaimsSettings =
             toml::from_str("pools = [\"l*\"]\ndefault-pool = \"lab\"").expect("settings");
         let found = |cluster: &str, namespace: &str, spec: &AddressClaimSpec| {
             let cluster = ClusterId(cluster.into());

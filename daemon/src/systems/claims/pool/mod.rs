@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{
+    config::SystemSettings,
     controller::{
         ReconcileError,
         client::Patch,
@@ -38,7 +39,7 @@ use crate::{
         store::{Key, Malformed},
         waiters::LedgerEvent,
     },
-    systems::claims::names::POOL,
+    systems::claims::{names::POOL, settings::ClaimsSettings},
 };
 use observe::Object;
 use plan::{Plan, Wanted};
@@ -178,7 +179,14 @@ impl Pools {
             };
         };
         let network = ledger.network(pool.spec.network);
-        match network.filter(|_| self.context.site.session.settings.claims.offers(pool)) {
+        match network.filter(|_| {
+            self.context
+                .site
+                .session
+                .settings
+                .of::<ClaimsSettings>()
+                .offers(pool)
+        }) {
             Some(network) if is_object_name(name) => {
                 Wanted::Offered(Arc::clone(pool), Text::clone(&network.name))
             }

@@ -22,7 +22,7 @@ use super::{
     validate::{self, Source},
 };
 use crate::{
-    config::PoolFacts,
+    config::{PoolFacts, SystemSettings},
     controller::{
         ReconcileError,
         conditions::ConditionUpdate,
@@ -34,7 +34,10 @@ use crate::{
         waiters::LedgerEvent,
     },
     ipam::IpamError,
-    systems::claims::names::{POOL, POOL_FINALIZER},
+    systems::claims::{
+        names::{POOL, POOL_FINALIZER},
+        settings::ClaimsSettings,
+    },
 };
 
 pub use leave::close_all;
@@ -135,7 +138,13 @@ impl Sources {
 
     /// The objects of the cluster are not to make pools.
     fn is_off(&self) -> bool {
-        !self.context.site.session.settings.claims.pool_objects
+        !self
+            .context
+            .site
+            .session
+            .settings
+            .of::<ClaimsSettings>()
+            .pool_objects
     }
 
     /// Whether fipd wrote the object for a pool of its own.
@@ -148,7 +157,14 @@ impl Sources {
         let hidden = |ledger: &Ledger| {
             let own = ledger.find_pool(&key.name).ok();
             own.is_some_and(|pool| {
-                pool.spec.name == key.name && self.context.site.session.settings.claims.offers(pool)
+                pool.spec.name == key.name
+                    && self
+                        .context
+                        .site
+                        .session
+                        .settings
+                        .of::<ClaimsSettings>()
+                        .offers(pool)
             })
         };
         if self.context.kind == POOL

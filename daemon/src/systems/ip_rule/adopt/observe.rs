@@ -18,6 +18,7 @@ use crate::{
     clusters::{CallError, ClusterSession, adoption::complete_list},
     controller::{client::Remote, kind::LEASE},
     rules::RuleBoard,
+    systems::ip_rule::settings::IpRuleSettings,
 };
 
 /// The original's controller renews its Lease every two seconds.
@@ -95,7 +96,7 @@ fn shown<K: kube::Resource>(kind: &str, one: &K) -> String {
 }
 
 async fn lease(session: &ClusterSession, me: &Text) -> LeaseSeen {
-    let settings = &session.settings.ip_rule;
+    let settings = session.settings.of::<IpRuleSettings>();
     let target = LEASE.named(&settings.lease_lock_namespace, &settings.lease_lock_name);
     let remote = Remote::new(session.client.clone());
     let first = match remote.get::<Lease>(&target).await {

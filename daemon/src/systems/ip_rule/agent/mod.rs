@@ -22,19 +22,22 @@ use super::{
     names::{AGENT, is_original},
     observe::{self, Agent},
 };
-use crate::controller::{
-    ReconcileError,
-    client::{Patch, Remote},
-    context::Context,
-    events::Events,
-    kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, SERVICE_ACCOUNT},
-    meta::Meta,
-    queue::Next,
-    reconcile,
-    reconcile::Controller,
-    site::Site,
-    store::{Key, Objects, follow_some},
-    waiters::LedgerEvent,
+use crate::{
+    controller::{
+        ReconcileError,
+        client::{Patch, Remote},
+        context::Context,
+        events::Events,
+        kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, SERVICE_ACCOUNT},
+        meta::Meta,
+        queue::Next,
+        reconcile,
+        reconcile::Controller,
+        site::Site,
+        store::{Key, Objects, follow_some},
+        waiters::LedgerEvent,
+    },
+    systems::ip_rule::settings::IpRuleSettings,
 };
 
 /// What an Agent runs with is not watched, but for its DaemonSet: it is written again after this time.
@@ -229,7 +232,13 @@ impl Agents {
 
     /// Has the pods of an Agent run; answers why they do not.
     async fn run(&self, key: &Key, agent: &Agent) -> Result<Option<Obstacle>, ReconcileError> {
-        let told = self.context.site.session.settings.ip_rule.agent_image();
+        let told = self
+            .context
+            .site
+            .session
+            .settings
+            .of::<IpRuleSettings>()
+            .agent_image();
         let image = match image(&agent.spec.image, told) {
             Ok(image) => image,
             Err(obstacle) => return Ok(Some(obstacle)),

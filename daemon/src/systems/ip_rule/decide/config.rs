@@ -7,6 +7,7 @@ use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRule, IPRuleConfig};
 use k8s_openapi::jiff;
 use tokio::time::Instant;
 
+use super::super::metrics as figures;
 use super::{
     super::{
         agent::standing::active,
@@ -23,7 +24,7 @@ use crate::{
         ReconcileError, client::Patch, context::Context, meta::Meta, queue::Next,
         reconcile::Controller, store::Key, waiters::LedgerEvent,
     },
-    metrics::ip_rule as figures,
+    systems::ip_rule::settings::IpRuleSettings,
 };
 
 /// How long it is believed that this cluster is the one that it was.
@@ -176,7 +177,7 @@ impl Decider {
     }
 
     fn patience(&self) -> Patience {
-        let settings = &self.site.session.settings.ip_rule;
+        let settings = self.site.session.settings.of::<IpRuleSettings>();
         Patience {
             unready: settings.node_timeout,
             silent: settings.silent_timeout.max(settings.node_timeout),

@@ -30,10 +30,10 @@ use fipd_core::{Actor, System, Text};
 
 use self::report::{Report, State};
 use super::{RancherFip, api_service::plan::Door};
-use crate::systems::rancher_fip::adopt::lock::Turns;
-use crate::{
-    clusters::{CallError, ClusterSession},
-    config::RancherFipRole,
+use crate::clusters::{CallError, ClusterSession};
+use crate::systems::rancher_fip::{
+    adopt::lock::Turns,
+    settings::{RancherFipRole, RancherFipSettings},
 };
 
 /// Looks at sites and takes them over.
@@ -135,7 +135,7 @@ impl Takeover {
 
     async fn find(&self, session: &ClusterSession) -> Result<found::Found, AdoptError> {
         let here = session.systems.contains(&System::rancher_fip());
-        if !here || session.settings.rancher_fip.role != RancherFipRole::Management {
+        if !here || session.settings.of::<RancherFipSettings>().role != RancherFipRole::Management {
             return Err(AdoptError::NotManagement(Text::clone(&session.name)));
         }
         observe::find(session, &self.me, &self.door).await

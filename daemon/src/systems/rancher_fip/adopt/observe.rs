@@ -14,10 +14,12 @@ use super::{
     api_service::ApiService,
     found::{Duties, Found, Looked},
 };
-use crate::systems::rancher_fip::adopt::{foreign, ledger_view};
+use crate::systems::rancher_fip::{
+    adopt::{foreign, ledger_view},
+    settings::{RancherFipQuotas, RancherFipSettings},
+};
 use crate::{
     clusters::ClusterSession,
-    config::RancherFipQuotas,
     controller::{
         client::{Remote, Target},
         kind::SERVICE,
@@ -31,7 +33,7 @@ use crate::{
 /// Looks at everything.
 pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Found, AdoptError> {
     session.verify_identity().await?;
-    let settings = &session.settings.rancher_fip;
+    let settings = session.settings.of::<RancherFipSettings>();
     let mut found = Found {
         duties: duties(session, door),
         ..Found::default()
@@ -68,7 +70,7 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
 }
 
 fn duties(session: &ClusterSession, door: &Door) -> Duties {
-    let settings = &session.settings.rancher_fip;
+    let settings = session.settings.of::<RancherFipSettings>();
     Duties {
         leader_elect: settings.leader_elect,
         cluster_manager: settings.cluster_manager.enabled,

@@ -30,12 +30,15 @@ use tokio::task::JoinSet;
 
 use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
 use super::{RancherFip, Site};
-use crate::controller::{
-    ReconcileError,
-    client::{CallError, Patch, Remote, Target},
-    events::Events,
-    kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
-    store::Key,
+use crate::{
+    controller::{
+        ReconcileError,
+        client::{CallError, Patch, Remote, Target},
+        events::Events,
+        kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
+        store::Key,
+    },
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 const AGAIN: Duration = Duration::from_secs(10);
@@ -53,7 +56,7 @@ impl RancherFip {
         events: &Arc<Events>,
         tasks: &mut JoinSet<()>,
     ) {
-        if site.session.settings.rancher_fip.api_service {
+        if site.session.settings.of::<RancherFipSettings>().api_service {
             let keeper = Keeper {
                 remote: Remote::new(site.session.client.clone()),
                 site: Arc::clone(site),
@@ -90,7 +93,12 @@ impl Keeper {
     }
 
     async fn look(&self) {
-        let namespace = &*self.site.session.settings.rancher_fip.app_namespace;
+        let namespace = &*self
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .app_namespace;
         let (found, kept) = pass(&self.remote, namespace, &self.door).await;
         let wrong = match kept {
             Ok(strangers) if strangers.is_empty() => None,

@@ -12,9 +12,9 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    config::ClusterManager,
     controller::{client::CallError, kind::CONFIG_MAP, store::Key},
     guests::{objects, objects::Texts},
+    systems::rancher_fip::settings::{ClusterManager, RancherFipSettings},
 };
 
 /// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
@@ -22,11 +22,21 @@ pub const COPY: &str = "fipd-settings";
 
 impl Guests {
     pub(super) fn given(&self) -> &ClusterManager {
-        &self.site.session.settings.rancher_fip.cluster_manager
+        &self
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .cluster_manager
     }
 
     pub(super) fn app_namespace(&self) -> &str {
-        &self.site.session.settings.rancher_fip.app_namespace
+        &self
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .app_namespace
     }
 
     /// What holds for all guests. A ConfigMap that is gone says nothing: what it said before stays.

@@ -51,6 +51,7 @@ use self::{
 };
 use super::{Site, kinds::QUOTA, rancher::Data};
 use crate::controller::confirm_absence::AbsenceCheck;
+use crate::systems::rancher_fip::settings::RancherFipSettings;
 use crate::{
     controller::{
         ReconcileError,
@@ -155,7 +156,11 @@ impl Guests {
         views: GuestBoard,
         helm: Option<Helm>,
     ) -> Arc<Self> {
-        let given = &site.session.settings.rancher_fip.cluster_manager;
+        let given = &site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .cluster_manager;
         let access = Arc::new(GuestAccess {
             links: views.links(&site.name),
             rancher: data.remote.clone(),

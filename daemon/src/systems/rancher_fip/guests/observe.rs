@@ -21,7 +21,7 @@ use crate::{
         store::{Key, Objects, follow},
         tasks::spawn,
     },
-    systems::rancher_fip::Site,
+    systems::rancher_fip::{Site, settings::RancherFipSettings},
 };
 
 /// The objects of one connection to Rancher.
@@ -76,7 +76,11 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
     let (site, seen) = (&*guests.site, &guests.seen);
     guests.sources.watch(site, guests, tasks);
     let client = &site.session.client;
-    let app = &*site.session.settings.rancher_fip.app_namespace;
+    let app = &*site
+        .session
+        .settings
+        .of::<RancherFipSettings>()
+        .app_namespace;
     let all = Arc::clone(guests);
     let keep = |object: Named<FloatingIPProjectQuota>| Some(Quota::slim(object));
     spawn(tasks, site, Arc::clone(&seen.quotas), keep, move |key| {

@@ -15,7 +15,7 @@ use crate::{
     clock,
     clusters::adoption::complete_list,
     controller::{ReconcileError, kind::SECRET, meta::Meta, queue::Next, store::Key},
-    systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA},
+    systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA, settings::RancherFipSettings},
 };
 use serde::de::IgnoredAny;
 
@@ -74,7 +74,12 @@ impl Guests {
             return Ok(Next::Done);
         }
         if let Err(why) = self.remove_secrets(project).await {
-            let wait = self.site.session.settings.rancher_fip.release_wait;
+            let wait = self
+                .site
+                .session
+                .settings
+                .of::<RancherFipSettings>()
+                .release_wait;
             if wait.left(since, clock::now()).is_some() {
                 tracing::warn!(
                     project,

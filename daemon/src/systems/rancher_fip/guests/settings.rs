@@ -7,9 +7,9 @@ use fipd_core::Text;
 use fipd_crds::labels::{APP_NAMESPACE, LB_CONTROLLER};
 
 use crate::{
-    config::{Chart, ClusterManager},
+    config::Chart,
     guests::charts::ChartRelease,
-    systems::rancher_fip::clusters::LoadBalancer,
+    systems::rancher_fip::{clusters::LoadBalancer, settings::ClusterManager},
 };
 
 /// Version prefix of the API for addresses.

@@ -19,7 +19,6 @@ use kube::Resource;
 
 use super::{floating_ip, rancher::Data};
 use crate::{
-    config::RancherFipQuotas,
     controller::{
         ReconcileError,
         conditions::ConditionUpdate,
@@ -31,6 +30,7 @@ use crate::{
         waiters::LedgerEvent,
     },
     ipam::{Ipam, IpamError},
+    systems::rancher_fip::settings::{RancherFipQuotas, RancherFipSettings},
     validation::{Wrong, mirror},
 };
 
@@ -138,7 +138,12 @@ impl Pools {
             .await;
         let (network, choice) = network
             .map_err(|error| Refused::Reconcile(ReconcileError::internal(error.to_string())))?;
-        let settings = &self.context.site.session.settings.rancher_fip;
+        let settings = self
+            .context
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>();
         let source = mirror::Source {
             cluster: &self.context.site.id,
             cluster_name: &self.context.site.name,

@@ -21,7 +21,9 @@ use crate::{
         queue::Next,
         store::Key,
     },
-    systems::rancher_fip::{floating_ip::observe::Fip, kinds::FLOATING_IP},
+    systems::rancher_fip::{
+        floating_ip::observe::Fip, kinds::FLOATING_IP, settings::RancherFipSettings,
+    },
 };
 
 /// It is looked again so often whether the FloatingIPs are gone.
@@ -104,7 +106,13 @@ impl Quotas {
         left: &[(Key, Arc<Fip>)],
         now: Timestamp,
     ) -> Option<Next> {
-        let wait = self.context.site.session.settings.rancher_fip.release_wait;
+        let wait = self
+            .context
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .release_wait;
         let rest = wait.left(since, now)?;
         let is_used = |fip: &Fip| fip.holder.is_some() && fip.meta.deleted.is_none();
         let (used, going): (Vec<_>, Vec<_>) = left.iter().partition(|(_, fip)| is_used(fip));

@@ -9,7 +9,7 @@ use super::Quotas;
 use crate::{
     clock,
     controller::{ReconcileError, client::Remote, meta::Meta, queue::Next, store::Key},
-    systems::rancher_fip::kinds::QUOTA,
+    systems::rancher_fip::{kinds::QUOTA, settings::RancherFipSettings},
 };
 
 impl Quotas {
@@ -19,7 +19,12 @@ impl Quotas {
         key: &Key,
         meta: &Meta,
     ) -> Result<Next, ReconcileError> {
-        let settings = &self.context.site.session.settings.rancher_fip;
+        let settings = self
+            .context
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>();
         if settings.cluster_manager.enabled || !meta.has_finalizer(SECRET_CLEANUP) {
             return Ok(Next::Done);
         }

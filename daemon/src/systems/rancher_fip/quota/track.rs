@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::Quotas;
 use crate::{
-    config::RancherFipQuotas,
     controller::{ReconcileError, confirm_absence::RECHECK_AFTER, queue::Next, store::Key},
-    systems::rancher_fip::kinds::QUOTA,
+    systems::rancher_fip::{
+        kinds::QUOTA,
+        settings::{RancherFipQuotas, RancherFipSettings},
+    },
 };
 
 /// Rows read from the ledger at once; a reader must not hold it for longer.
@@ -26,7 +28,15 @@ impl Quotas {
             }
             self.context.queue_all();
             // Where no quota is required an admin may have set some by hand.
-            if self.context.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required {
+            if self
+                .context
+                .site
+                .session
+                .settings
+                .of::<RancherFipSettings>()
+                .quotas
+                == RancherFipQuotas::Required
+            {
                 self.queue_known().await;
             }
         }

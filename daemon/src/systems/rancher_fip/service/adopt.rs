@@ -29,6 +29,7 @@ use crate::{
         Site,
         names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
         rancher::Guest as _,
+        settings::RancherFipSettings,
     },
 };
 
@@ -82,7 +83,12 @@ impl ServiceInventory {
     fn keeps(&self, key: &Key, svc: &Svc) -> bool {
         let identity = names::identity(&self.site.id, KIND_SERVICE, key);
         let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
-        let class_less = self.site.session.settings.rancher_fip.class_less;
+        let class_less = self
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .class_less;
         held.is_empty() || keeps(svc, class_less, &identity, &held)
     }
 
@@ -92,7 +98,12 @@ impl ServiceInventory {
             &SERVICE.target(&names::key(identity)),
         )
         .await;
-        let class_less = self.site.session.settings.rancher_fip.class_less;
+        let class_less = self
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .class_less;
         let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
         match found {
             Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
@@ -102,7 +113,7 @@ impl ServiceInventory {
     }
 
     fn sighting(&self, key: &Key, svc: &Svc, projects: &BTreeMap<String, Projects>) -> Sighting {
-        let settings = &self.site.session.settings.rancher_fip;
+        let settings = self.site.session.settings.of::<RancherFipSettings>();
         let (app, own) = (
             projects.get(&*settings.app_namespace),
             projects.get(&*key.namespace),
@@ -122,7 +133,12 @@ impl ServiceInventory {
 
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
     fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
-        let class_less = self.site.session.settings.rancher_fip.class_less;
+        let class_less = self
+            .site
+            .session
+            .settings
+            .of::<RancherFipSettings>()
+            .class_less;
         if !validate::is_ours(
             &Svc {
                 terminating: false,

@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 
 use super::observe::Svc;
 use crate::{
-    config::Announce,
     controller::{
         client::{MANAGER, Target},
         kind::Kind,
     },
-    systems::rancher_fip::names::{
-        FOR_SERVICE, MANAGED_BY, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, ServiceRef,
+    systems::rancher_fip::{
+        names::{
+            FOR_SERVICE, MANAGED_BY, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL,
+            ServiceRef,
+        },
+        settings::Announce,
     },
 };
 

@@ -17,9 +17,8 @@ use super::{
     originals::{self, Place, Users, Whose},
     pools,
 };
-use crate::systems::rancher_fip::service::release::identify;
+use crate::systems::rancher_fip::{service::release::identify, settings::Announce};
 use crate::{
-    config::Announce,
     controller::{
         ReconcileError,
         client::{CallError, MANAGER, Patch, Target},

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, net::IpAddr};
 use serde_json::{Map, Value, json};
 
 use super::{observe::Svc, originals};
-use crate::{
-    config::Announce,
-    systems::rancher_fip::names::{
+use crate::systems::rancher_fip::{
+    names::{
         FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP, SERVICE_LABEL,
         SERVICE_NAMESPACE_LABEL, ServiceRef,
     },
+    settings::Announce,
 };
 
 /// Annotations and labels of a Service that has these addresses.

@@ -5,7 +5,7 @@ use super::{Services, validate::Project};
 use crate::{
     clusters::ClusterSession,
     controller::{unserved::Unserved, waiters::Cause},
-    systems::rancher_fip::{names::RANCHER_PROJECT, rancher::Data},
+    systems::rancher_fip::{names::RANCHER_PROJECT, rancher::Data, settings::RancherFipSettings},
 };
 
 /// Why FloatingIPs of a Service cannot be told from those of other clusters.
@@ -17,7 +17,11 @@ pub enum Doubt {
 
 /// Rancher's id of a cluster: configured or discovered, else of the one cluster of its name.
 pub fn rancher_id(session: &ClusterSession, data: Option<&Data>) -> Option<String> {
-    let configured = session.settings.rancher_fip.cluster_id.as_ref();
+    let configured = session
+        .settings
+        .of::<RancherFipSettings>()
+        .cluster_id
+        .as_ref();
     let named = || {
         let listed = data.filter(|data| data.clusters.is_complete());
         if let Some(data) = listed {

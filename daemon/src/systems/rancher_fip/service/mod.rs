@@ -39,25 +39,22 @@ use super::{
     names::{self, KIND_SERVICE, ServiceRef},
     rancher::Rancher,
 };
-use crate::controller::unserved::Unserved;
-use crate::{
-    config::RancherFip,
-    controller::{
-        ReconcileError,
-        client::Remote,
-        events::Events,
-        kind::SERVICE,
-        queue::{Next, Queue},
-        store::{Key, MALFORMED, Objects, Observed},
-        waiters::{LedgerEvent, Waiters},
-    },
+use crate::controller::{
+    ReconcileError,
+    client::Remote,
+    events::Events,
+    kind::SERVICE,
+    queue::{Next, Queue},
+    store::{Key, MALFORMED, Objects, Observed},
+    waiters::{LedgerEvent, Waiters},
 };
+use crate::{controller::unserved::Unserved, systems::rancher_fip::settings::RancherFipSettings};
 use observe::{Projects, Svc};
 
 /// The controller of all Services of a downstream cluster.
 pub struct Services {
     site: Arc<Site>,
-    settings: RancherFip,
+    settings: RancherFipSettings,
     rancher: Arc<Rancher>,
     remote: Remote,
     events: Arc<Events>,
@@ -92,7 +89,7 @@ impl Services {
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
         let wakes = Waiters::new(site.system.clone(), site.id.clone(), KIND_SERVICE);
-        let settings = site.session.settings.rancher_fip.clone();
+        let settings = site.session.settings.of::<RancherFipSettings>().clone();
         Arc::new(Self {
             site,
             settings,

@@ -48,7 +48,7 @@ impl Services {
         if let Some(data) = self.rancher.data() {
             return Some(data.cluster.clone());
         }
-        let name = self.site.session.management.as_deref()?;
+        let name = self.site.session.pools_in.get(&self.site.system)?;
         self.site
             .ipam
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))

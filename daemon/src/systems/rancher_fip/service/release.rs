@@ -14,7 +14,6 @@ use super::{
     validate::{self, Wish},
 };
 use crate::{
-    config::Announce,
     controller::{
         ReconcileError,
         client::{CallError, Patch},
@@ -27,6 +26,7 @@ use crate::{
         pool::validate::family_of,
         rancher::Data,
         service::announce::reader,
+        settings::Announce,
     },
 };
 

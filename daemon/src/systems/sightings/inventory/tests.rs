@@ -252,7 +252,7 @@ async fn five_hundred_users_of_one_address_are_one_use() {
 #[tokio::test]
 async fn while_rancher_is_not_listed_its_floating_ips_may_be_for_this_cluster() {
     let mut bench = Bench::new(vec![service("one", None, &[address(1), address(2)])]).await;
-    bench.session.management = Some("rancher".into());
+    bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), "rancher".into())]);
     bench.inventory = ForeignInventory::new(bench.session.clone(), Ranchers::default());
     bench.give(1, "rancher-fip/R/FloatingIP/c-1/fip").await;
     bench.give(2, "rancher-fip/Y/Service/ns/web").await;
@@ -263,7 +263,7 @@ async fn while_rancher_is_not_listed_its_floating_ips_may_be_for_this_cluster() 
 #[tokio::test]
 async fn a_contender_stays_until_it_is_known_that_it_is_the_same_use() {
     let mut bench = Bench::new(vec![service("one", None, &[address(1)])]).await;
-    bench.session.management = Some("rancher".into());
+    bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), "rancher".into())]);
     let ranchers = Ranchers::default();
     bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers.clone());
     bench.give(1, "rancher-fip/X/FloatingIP/c-1/fip-1").await;
@@ -271,7 +271,7 @@ async fn a_contender_stays_until_it_is_known_that_it_is_the_same_use() {
     // Not listed, listed without the FloatingIP, and with one that names no cluster.
     bench.adopt().await;
     assert_eq!(bench.contenders(1), 1);
-    bench.session.management = Some(bench.session.name.clone());
+    bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), bench.session.name.clone())]);
     let rancher = bench.rancher(&ranchers);
     bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers);
     bench.adopt().await;
@@ -288,7 +288,7 @@ async fn a_contender_stays_until_it_is_known_that_it_is_the_same_use() {
 async fn a_service_of_the_management_cluster_contends_for_what_is_held_for_a_guest() {
     let three: Vec<String> = (1..=3).map(address).collect();
     let mut bench = Bench::new(vec![service("one", None, &three)]).await;
-    bench.session.management = Some(bench.session.name.clone());
+    bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), bench.session.name.clone())]);
     let ranchers = Ranchers::default();
     let rancher = bench.rancher(&ranchers);
     bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers);

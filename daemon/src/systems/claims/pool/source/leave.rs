@@ -12,7 +12,10 @@ use crate::{
         store::Key,
     },
     ipam::IpamError,
-    systems::claims::pool::{observe::Object, status::not_ready},
+    systems::claims::{
+        pool::{observe::Object, status::not_ready},
+        settings::ClaimsSettings,
+    },
 };
 
 /// Why the pools of all objects are closed.
@@ -58,7 +61,7 @@ impl Sources {
         if let Some(pool) = self.withdraw(key).await? {
             let site = &self.context.site;
             let says = site.ipam.read(|ledger| in_use(ledger, &pool));
-            let wait = site.session.settings.claims.release_wait;
+            let wait = site.session.settings.of::<ClaimsSettings>().release_wait;
             let rest = wait.left(meta.deleted.unwrap_or_default(), clock::now());
             let shown = match object {
                 Some(object) => self.show(key, object, Some(says.clone())).await?,

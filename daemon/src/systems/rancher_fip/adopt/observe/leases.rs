@@ -8,13 +8,16 @@ use super::Looks;
 use crate::{
     clusters::ClusterSession,
     controller::{client, kind::LEASE},
-    systems::rancher_fip::adopt::found::{BETWEEN_LOOKS, LOOKS_ALONE, LeaseSeen, LeaseState},
+    systems::rancher_fip::{
+        adopt::found::{BETWEEN_LOOKS, LOOKS_ALONE, LeaseSeen, LeaseState},
+        settings::RancherFipSettings,
+    },
 };
 
 impl Looks<'_> {
     /// Who holds the originals' Leases. Where it is another, a second look tells whether it lives.
     pub async fn leases(&self, session: &ClusterSession, me: &Text) -> Vec<LeaseSeen> {
-        let settings = &session.settings.rancher_fip;
+        let settings = session.settings.of::<RancherFipSettings>();
         let third = settings.cluster_manager.enabled;
         let names = [
             (MANAGER_LEASE, true),

@@ -16,13 +16,15 @@ use kube::ResourceExt as _;
 
 use super::Looks;
 use crate::{
-    config::ClusterManager,
     controller::kind::{CONFIG_MAP, DEPLOYMENT, SECRET, VALIDATING_WEBHOOK_CONFIGURATION},
-    systems::rancher_fip::adopt::{
-        found::{DeploymentSeen, Looked, Webhook},
-        guest_url::{self, GuestUrl},
-        key,
-        leftovers::{CLUSTER_MANAGER, DEPLOYMENTS, WEBHOOK},
+    systems::rancher_fip::{
+        adopt::{
+            found::{DeploymentSeen, Looked, Webhook},
+            guest_url::{self, GuestUrl},
+            key,
+            leftovers::{CLUSTER_MANAGER, DEPLOYMENTS, WEBHOOK},
+        },
+        settings::ClusterManager,
     },
 };
 

@@ -17,6 +17,7 @@ use crate::{
         RancherFip,
         adopt::{AdoptError, Takeover},
         guests::Own,
+        settings::RancherFipSettings,
     },
 };
 
@@ -200,7 +201,7 @@ async fn a_takeover_ends_and_is_audited_though_nobody_waits_and_each_step_is_aud
 #[tokio::test]
 async fn another_app_namespace_is_looked_at_where_the_originals_are_told_of_it_and_no_other() {
     let mut bed = bed().await;
-    let settings = &mut bed.session.settings.rancher_fip;
+    let settings = &mut bed.session.settings.of_mut::<RancherFipSettings>();
     settings.app_namespace = "fip".into();
     let report = bed.takeover.look(&bed.session).await.expect("a report");
     assert_eq!(report.unseen, Vec::<String>::new());

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{config::ClusterManager, systems::rancher_fip::clusters::Switch};
+use crate::systems::rancher_fip::{clusters::Switch, settings::ClusterManager};
 
 fn pool(name: &str, target: &str, network: &str, nic: &str) -> (Key, Arc<FloatingIPPool>) {
     marked(name, target, network, nic, json!({}))

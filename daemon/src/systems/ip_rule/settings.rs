@@ -1,19 +1,32 @@
 //! What a cluster's policy-routing rules need beside its IPRules.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{sync::LazyLock, time::Duration};
 
-use fipd_core::{System, Text};
+use fipd_core::Text;
 use fipd_crds::ip_rule::{LEASE, NAMESPACE};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::webhook::Webhook;
-use crate::clock;
+use crate::{
+    clock,
+    config::{Draws, SettingsTable, SystemConfig, SystemSettings, TypedSettings, Webhook},
+};
+
+/// What the configuration knows of the system.
+pub static CONFIG: SystemConfig = SystemConfig {
+    name: IpRuleSettings::NAME,
+    draws: Draws::Nothing,
+    metrics: true,
+    has_agent: true,
+    cluster: SettingsTable::of::<IpRuleSettings>(),
+    discovery: SettingsTable::of::<IpRuleSettings>(),
+    alike: &[],
+};
 
 /// `[cluster.ip-rule]`
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct IpRule {
+pub struct IpRuleSettings {
     /// Whether the original's Lease is held while fipd decides here.
     pub leader_elect: bool,
     /// Name of that Lease.
@@ -34,7 +47,7 @@ pub struct IpRule {
     pub webhook: Webhook,
 }
 
-impl Default for IpRule {
+impl Default for IpRuleSettings {
     fn default() -> Self {
         Self {
             leader_elect: true,
@@ -48,7 +61,26 @@ impl Default for IpRule {
     }
 }
 
-impl IpRule {
+impl TypedSettings for IpRuleSettings {
+    const NAME: &'static str = "ip-rule";
+
+    fn fallback() -> &'static Self {
+        static FALLBACK: LazyLock<IpRuleSettings> = LazyLock::new(Default::default);
+        &FALLBACK
+    }
+}
+
+impl SystemSettings for IpRuleSettings {
+    fn webhook(&self) -> Option<&Webhook> {
+        Some(&self.webhook)
+    }
+
+    fn webhook_mut(&mut self) -> Option<&mut Webhook> {
+        Some(&mut self.webhook)
+    }
+}
+
+impl IpRuleSettings {
     /// The image of fipd for Agents: of the configuration, or of the variables that the versions of the original read.
     pub fn agent_image(&self) -> Option<String> {
         let told = |name: &str| std::env::var(name).ok().filter(|image| !image.is_empty());
@@ -67,20 +99,6 @@ fn patience<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duratio
     })
 }
 
-/// Settings count only where the system is on.
-pub(super) fn checked(
-    given: Option<IpRule>,
-    systems: &BTreeSet<System>,
-    place: &str,
-) -> Result<IpRule, String> {
-    if given.is_some() && !systems.contains(&System::ip_rule()) {
-        return Err(format!(
-            "{place}: these settings do nothing: systems does not have \"ip-rule\""
-        ));
-    }
-    Ok(given.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -88,18 +106,25 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    fn settings(systems: &str, text: &str) -> Result<IpRule, String> {
+    fn settings(systems: &str, text: &str) -> Result<IpRuleSettings, String> {
         let text = format!(
             "[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [{systems}]\n[cluster.ip-rule]\n{text}"
         );
         let config = Config::parse(&text, Path::new("/etc/fipd"))?;
-        Ok(config.clusters.into_iter().next().unwrap().settings.ip_rule)
+        Ok(config
+            .clusters
+            .into_iter()
+            .next()
+            .unwrap()
+            .settings
+            .of::<IpRuleSettings>()
+            .clone())
     }
 
     #[test]
     fn the_defaults_are_the_originals_and_times_need_a_unit() {
         let plain = settings("\"ip-rule\"", "").unwrap();
-        assert_eq!(plain, IpRule::default());
+        assert_eq!(plain, IpRuleSettings::default());
         assert_eq!(&*plain.lease_lock_name, "fed43742.brtrm.dev");
         let quick = settings(
             "\"ip-rule\"",

@@ -9,10 +9,10 @@ use fipd_core::{Ledger, PoolUsage, System, Tenant};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
 
-use super::series::{Labels, Series};
 use crate::{
     controller::store::Key,
     ipam::Ipam,
+    metrics::series::{Labels, Series},
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         rancher::{Data, Ranchers},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Adds the family's series.
-pub(super) fn register(registry: &mut Registry, ipam: Ipam, ranchers: Ranchers) {
+pub fn register(registry: &mut Registry, ipam: Ipam, ranchers: Ranchers) {
     let family = registry.sub_registry_with_prefix("rancherfipmanager");
     family.register_collector(Box::new(RancherFip { ipam, ranchers }));
 }
