@@ -38,7 +38,11 @@ use crate::{
     clock::{self, KernelClock},
     clusters::{self, Clusters, ClustersError},
     config::HostRole,
-    controller::leader_election,
+    controller::{
+        endpoint::OwnEndpoint,
+        leader_election,
+        system::{Means, Shared},
+    },
     expiry,
     guests::GuestBoard,
     helm::Helm,
@@ -52,7 +56,7 @@ use crate::{
     settings::{Settings, effective::Effective},
     sockets::{Passed, SocketError},
     store::OpenError,
-    systems::{Runner, rancher_fip::guests::Own},
+    systems::Runner,
     webhooks::Webhooks,
 };
 use config_reloader::{Keeper, Parts};
@@ -150,13 +154,25 @@ async fn serve(
     let rules = RuleBoard::default();
     let helm = Helm::start(&config.helm, data_dir, stop.child_token());
     let nodes = NodeBoard::default();
-    let runner = controllers(settings, &guests, &helm).telling(nodes.clone());
-    let runner = host::of_node(runner, config.host.as_ref(), &rules, stop);
-    let decides = Box::new(runner.requests(ipam.clone()));
-    let ranchers = runner.ranchers();
-    let originals = runner.originals(ipam.clone(), rules.clone());
+    let host = host::means(config.host.as_ref(), stop);
+    let means = Means {
+        me: leader_election::identity(data_dir),
+        endpoint: endpoint(settings),
+        ipam: ipam.clone(),
+        guests: guests.clone(),
+        helm: Some(helm.clone()),
+        nodes: nodes.clone(),
+        rules: rules.clone(),
+        host,
+        only_host: false,
+        shared: Shared::default(),
+    };
+    let runner = Runner::new(&means);
+    let decides = runner.floating_ips();
+    let managements = runner.managements();
+    let originals = runner.originals();
     let takeover = runner.takeover();
-    let rule_takeover = runner.rule_takeover(rules.clone());
+    let rule_takeover = runner.rule_takeover();
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), data_dir).await?;
@@ -197,7 +213,7 @@ async fn serve(
         helm: Some(helm),
         backups,
         reload,
-        admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
+        admission: Desk::new(Admission::new(managements, ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         takeover,
         rule_takeover,
@@ -285,19 +301,18 @@ fn serving_at(url: &str) -> String {
     format!("serving at {url}")
 }
 
-fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner {
+/// How others reach this daemon.
+fn endpoint(settings: &Settings) -> OwnEndpoint {
     let tls = settings.tls();
     let ca = tls::ca_file(&settings.data_dir);
-    let own = Own {
+    OwnEndpoint {
         ca_file: tls.files.is_none().then_some(ca),
         cert_file: tls.files.as_ref().map(|(cert, _)| cert.clone()),
         names: tls.names(),
         listen: Some(tls.listen),
         url: tls.advertise,
         plain: settings.config.plain_fip_v1(),
-    };
-    let me = leader_election::identity(&settings.data_dir);
-    Runner::new(me, own, guests.clone(), Some(helm.clone()))
+    }
 }
 
 async fn start_clusters(

@@ -335,6 +335,11 @@ impl RuleBoard {
     }
 }
 
+/// By which name a cluster wants rules of this host, with the prefix of its system.
+pub fn wisher(prefix: &str, cluster: &str) -> Text {
+    format!("{prefix}{cluster}").into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,10 +13,13 @@ use std::time::Duration;
 
 use fipd::clusters::{Clusters, ClustersOptions, Trust};
 use fipd::config::Config;
+use fipd::controller::endpoint::OwnEndpoint;
+use fipd::controller::system::{HostMeans, Means, Shared};
 use fipd::guests::GuestBoard;
 use fipd::ipam::Ipam;
+use fipd::nodes::NodeBoard;
 use fipd::rules::{Reached, RuleBoard, View};
-use fipd::systems::{Runner, rancher_fip::guests::Own};
+use fipd::systems::Runner;
 use fipd_core::Timestamp;
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
 use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions, RESTRICTED_USER, wait_until};
@@ -91,19 +94,23 @@ impl Host {
         let (ipam, _writer) = Ipam::start(&dir.path().join("data"), Arc::new(clock)).unwrap();
         let board = RuleBoard::default();
         let me = format!("fipd_{node}");
-        let runner = Runner::new(
-            me.as_str().into(),
-            Own::default(),
-            GuestBoard::default(),
-            None,
-        );
         let leave = CancellationToken::new();
-        let mut runner = runner
-            .with_host(board.clone(), node.into(), None)
-            .leaving(leave.clone());
-        if decides.is_none() {
-            runner = runner.only_node();
-        }
+        let runner = Runner::new(&Means {
+            me: me.as_str().into(),
+            endpoint: OwnEndpoint::default(),
+            ipam: ipam.clone(),
+            guests: GuestBoard::default(),
+            helm: None,
+            nodes: NodeBoard::default(),
+            rules: board.clone(),
+            host: Some(HostMeans {
+                node: node.into(),
+                agent: None,
+                leaving: Some(leave.clone()),
+            }),
+            only_host: decides.is_none(),
+            shared: Shared::default(),
+        });
         let options = ClustersOptions {
             config,
             trust: Trust::default(),

@@ -18,10 +18,6 @@ use super::{
     router,
     ui::{Sessions, sessions},
 };
-use crate::api::access::{
-    accounts::Accounts,
-    auth::{SocketPeer, SocketPolicy},
-};
 use crate::{
     admission::Admission,
     backups::{Backups, Schedule},
@@ -32,6 +28,13 @@ use crate::{
     oidc::Oidc,
     rules::RuleBoard,
     systems::Runner,
+};
+use crate::{
+    api::access::{
+        accounts::Accounts,
+        auth::{SocketPeer, SocketPolicy},
+    },
+    controller::system::testing::means,
 };
 
 pub const PASSWORD: &str = "a long password";
@@ -95,13 +98,14 @@ impl Site {
         let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
         let rules = RuleBoard::default();
+        let runner = Runner::new(&means(&ipam));
         let api = Arc::new(Api {
             metrics: Metrics::new(
                 ipam.clone(),
                 clusters.clone(),
                 (backups.clone(), Default::default()),
                 Default::default(),
-                Default::default(),
+                &[],
                 None,
                 rules.clone(),
             ),
@@ -109,12 +113,9 @@ impl Site {
             helm: None,
             backups,
             reload: crate::reload::pair().0,
-            admission: Desk::new(Admission::new(
-                Box::new(Runner::default().ranchers()),
-                ipam.clone(),
-            )),
+            admission: Desk::new(Admission::new(runner.managements(), ipam.clone())),
             fip_v1: FipV1::new(
-                Box::new(Runner::default().requests(ipam.clone())),
+                runner.floating_ips(),
                 ipam.clone(),
                 crate::config::FipV1::default(),
             ),

@@ -20,7 +20,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
-use crate::app::{config_reloader::Keeper, listeners::open_sockets};
 use crate::{
     api::{
         self,
@@ -38,7 +37,17 @@ use crate::{
     store::{Nowhere, Store, StoreOptions},
     systems::Runner,
 };
+use crate::{
+    app::{config_reloader::Keeper, listeners::open_sockets},
+    controller::{
+        endpoint::OwnEndpoint,
+        system::{Means, Shared},
+    },
+    guests::GuestBoard,
+    nodes::NodeBoard,
+};
 
+use fipd_core::Text;
 use handlers::Handlers;
 
 /// How long the pod of an Agent goes on after it was told to stop.
@@ -77,7 +86,18 @@ async fn serve(
     let told = settings.config.host.clone().unwrap_or_default();
     make_directory(settings)?;
     let node = told.node.clone().unwrap_or_default();
-    let runner = host::of_node(Runner::default(), Some(&told), &board, stop).only_node();
+    let runner = Runner::new(&Means {
+        me: Text::default(),
+        endpoint: OwnEndpoint::default(),
+        ipam: ipam.clone(),
+        guests: GuestBoard::default(),
+        helm: None,
+        nodes: NodeBoard::default(),
+        rules: board.clone(),
+        host: host::means(Some(&told), stop),
+        only_host: true,
+        shared: Shared::default(),
+    });
     let socket = open_sockets(&mut tasks, settings, passed, stop)?;
     let api = Handlers::of(&runner, ipam, &board);
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;

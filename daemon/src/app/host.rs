@@ -10,13 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::Tasks;
 use crate::{
     config::{Config, Host, HostRule},
+    controller::system::HostMeans,
     host,
     ipam::Ipam,
-    rules::{NodeFound, RuleBoard, ledger},
-    systems::{
-        Runner,
-        ip_rule::{WISHES, wisher},
-    },
+    rules::{NodeFound, RuleBoard, ledger, wisher},
 };
 
 /// What is remembered of rules over a restart, in the data directory.
@@ -38,20 +35,23 @@ pub fn start(
         never.cancel();
         return (never, rules);
     };
-    let system = System::ip_rule();
-    if told.node.is_none()
-        && config
-            .clusters
-            .iter()
-            .any(|one| one.systems.contains(&system))
-    {
+    let mut systems = config.clusters.iter().flat_map(|one| &one.systems);
+    if told.node.is_none() && systems.any(|system| wishes(config, system).is_some()) {
         let why = "[host] has no node: it is not told which Node this host is, so that no rule of a cluster is wanted here";
         board.found(&"host".into(), NodeFound::Other(why.to_owned()));
     }
     let mut expected = of_clusters(config, told);
     expected.insert(ledger::NAME.into());
     let options = host::Options {
-        found_later: config.discovery.is_some().then_some(WISHES),
+        found_later: match config.discovery {
+            Some(_) => config
+                .known
+                .0
+                .iter()
+                .filter_map(|one| one.host_wishes)
+                .collect(),
+            None => Vec::new(),
+        },
         ..options(told, data_dir, expected)
     };
     let wanting = follow(ipam.clone(), board.clone(), rules.subscribe(), stop.clone());
@@ -95,29 +95,30 @@ pub fn engine(
     ended
 }
 
-/// Brings the rules of clusters to this host, where it is told which Node it is.
-pub fn of_node(
-    runner: Runner,
-    host: Option<&Host>,
-    board: &RuleBoard,
-    stop: &CancellationToken,
-) -> Runner {
-    let Some((host, node)) = host.and_then(|host| Some((host, host.node.clone()?))) else {
-        return runner;
-    };
-    let runner = runner.with_host(board.clone(), node, host.agent.clone());
-    match host.cleanup_on_stop {
-        true => runner.leaving(stop.clone()),
-        false => runner,
-    }
+/// What this host is to clusters, where it is told which Node it is.
+pub fn means(host: Option<&Host>, stop: &CancellationToken) -> Option<HostMeans> {
+    let host = host?;
+    Some(HostMeans {
+        node: host.node.clone()?,
+        agent: host.agent.clone(),
+        leaving: host.cleanup_on_stop.then(|| stop.clone()),
+    })
+}
+
+/// Before the names of clusters, where the system brings their wishes to this host.
+fn wishes(config: &Config, system: &System) -> Option<&'static str> {
+    config.known.get(system.as_str())?.host_wishes
 }
 
 /// The clusters whose objects may want rules of this host.
 pub fn of_clusters(config: &Config, host: &Host) -> BTreeSet<Text> {
-    let system = System::ip_rule();
-    let clusters = config.clusters.iter();
-    let with = clusters.filter(|one| host.node.is_some() && one.systems.contains(&system));
-    with.map(|one| wisher(&one.name)).collect()
+    let clusters = config.clusters.iter().filter(|_| host.node.is_some());
+    let wishing = clusters.flat_map(|one| {
+        let systems = one.systems.iter();
+        let prefixes = systems.filter_map(|system| wishes(config, system));
+        prefixes.map(|prefix| wisher(prefix, &one.name))
+    });
+    wishing.collect()
 }
 
 /// What the engine is told.
@@ -136,6 +137,6 @@ pub fn options(told: &Host, data_dir: &Path, expected: BTreeSet<Text>) -> host::
         journal: data_dir.join(JOURNAL),
         resync: told.resync,
         expected,
-        found_later: None,
+        found_later: Vec::new(),
     }
 }

@@ -144,13 +144,16 @@ impl Config {
 
 /// Systems that have work on a host that decides nothing.
 fn agent_parts(known: Systems) -> BTreeSet<System> {
-    let parts = known.0.iter().filter(|one| one.has_agent);
+    let parts = known.0.iter().filter(|one| one.host_wishes.is_some());
     parts.filter_map(|one| one.name.parse().ok()).collect()
 }
 
 /// What such a host may serve.
 fn serves(known: Systems) -> BTreeSet<Serve> {
-    let parts = known.0.iter().filter(|one| one.has_agent && one.metrics);
+    let parts = known
+        .0
+        .iter()
+        .filter(|one| one.host_wishes.is_some() && one.metrics);
     let parts = parts.map(|one| Serve::SystemMetrics(one.name));
     parts.chain([Serve::Metrics, Serve::Health]).collect()
 }

@@ -24,8 +24,8 @@ pub struct SystemConfig {
     pub draws: Draws,
     /// Whether its series have a page of their own: `metrics:NAME`.
     pub metrics: bool,
-    /// Whether it has work on a host that decides nothing.
-    pub has_agent: bool,
+    /// Before the names of clusters whose rules it brings to this host, also to one that decides nothing.
+    pub host_wishes: Option<&'static str>,
     /// `[cluster.NAME]`.
     pub cluster: SettingsTable,
     /// `[discovery.NAME]`.

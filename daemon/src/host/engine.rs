@@ -113,7 +113,7 @@ impl Engine {
             return false;
         };
         self.paused = found.paused;
-        if let Some(prefix) = self.options.found_later.take() {
+        for prefix in std::mem::take(&mut self.options.found_later) {
             let before = found.wishes.keys().filter(|who| who.starts_with(prefix));
             self.board.expect_also(&before.map(Text::clone).collect());
         }

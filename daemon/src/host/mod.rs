@@ -63,7 +63,7 @@ pub struct Options {
     pub expected: BTreeSet<Text>,
     /// Who begins like this may be found later: what they wanted before the restart counts until [`RuleBoard::expect`] says
     /// who there is.
-    pub found_later: Option<&'static str>,
+    pub found_later: Vec<&'static str>,
 }
 
 /// Runs until `stop`.

@@ -150,7 +150,7 @@ impl Host {
             journal: folder.path().join("host.redb"),
             resync: Duration::from_secs(60),
             expected: BTreeSet::new(),
-            found_later: None,
+            found_later: Vec::new(),
         };
         Self { folder, options }
     }

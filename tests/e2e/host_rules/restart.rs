@@ -140,7 +140,7 @@ fn who_may_be_found_later_keeps_its_rules_until_it_is_said_who_there_is() {
         let rules = vec!["10000: from 10.0.0.2 lookup 100 proto 200".to_owned()];
         become_("it has its rule", SOON, own, rules.clone()).await;
         engine.stop().await;
-        host.options.found_later = Some("ip-rule/");
+        host.options.found_later = vec!["ip-rule/"];
         let engine = host.start();
         engine.is_active().await;
         assert_eq!(own(), rules, "nobody looked for it yet");

@@ -177,7 +177,7 @@ async fn judged(rancher: Rancher, user: &str, options: Value) -> bool {
     });
     let question = Question::read(review.to_string().as_bytes(), Kind::FloatingIp).unwrap();
     assert_eq!(rancher.id(), &ClusterId("cluster-1".into()));
-    let admission = Admission::new(Box::new(One(Arc::new(rancher))), ipam);
+    let admission = Admission::new(Some(Box::new(One(Arc::new(rancher)))), ipam);
     let judged = admission
         .judge("rancher", Kind::FloatingIp, &question)
         .await;

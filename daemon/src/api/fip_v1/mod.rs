@@ -58,7 +58,7 @@ const CLIENT: usize = 253;
 
 /// What the API works with.
 pub struct FipV1 {
-    decides: Box<dyn FloatingIps>,
+    decides: Option<Box<dyn FloatingIps>>,
     tokens: Arc<Tokens>,
     limiter: Limiter,
     rate: Rate,
@@ -86,7 +86,7 @@ struct Trail {
 }
 
 impl FipV1 {
-    pub fn new(decides: Box<dyn FloatingIps>, ipam: Ipam, limits: config::FipV1) -> Self {
+    pub fn new(decides: Option<Box<dyn FloatingIps>>, ipam: Ipam, limits: config::FipV1) -> Self {
         Self {
             decides,
             tokens: Tokens::new(ipam),
@@ -103,9 +103,17 @@ impl FipV1 {
         }
     }
 
+    fn decides(&self) -> Result<&dyn FloatingIps, Denied> {
+        let nobody = || {
+            let message = "floating IPs are not served here";
+            Denied::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        };
+        self.decides.as_deref().ok_or_else(nobody)
+    }
+
     /// In how many management clusters nothing is decided here.
     pub fn not_leading(&self) -> usize {
-        self.decides.not_leading()
+        self.decides.as_ref().map_or(0, |one| one.not_leading())
     }
 
     /// Another key signs tokens from now on.
@@ -157,7 +165,7 @@ async fn list(State(api): State<Arc<Api>>, request: Request) -> Response {
 }
 
 async fn figures(State(api): State<Arc<Api>>) -> Response {
-    match api.fip_v1.decides.figures() {
+    match api.fip_v1.decides().and_then(|one| one.figures()) {
         Ok(figures) => Json(figures).into_response(),
         Err(denied) => refused(denied),
     }
@@ -257,7 +265,7 @@ impl FipV1 {
             fields.text("servicename")
         );
         let claim = fields.claim(trail.client.clone(), call != Call::Delete);
-        let authorized = self.decides.authorize(&claim);
+        let authorized = self.decides()?.authorize(&claim);
         let asker = self.guesses.watch(peer, &claim, authorized).await?;
         if let Some(whom) = &whom {
             // The project is charged, however many of its clusters are behind one address.
@@ -312,7 +320,7 @@ impl FipV1 {
     ) -> Result<Value, Denied> {
         match call {
             Call::Request => {
-                let given = self.decides.request(asker, &fields.wish()?).await?;
+                let given = self.decides()?.request(asker, &fields.wish()?).await?;
                 trail.address = given.address.to_string();
                 let mut answer = json!({
                     "status": "approved", "ipaddr": trail.address, "subnet": given.subnet,
@@ -336,15 +344,15 @@ impl FipV1 {
                 Ok(answer)
             }
             Call::Release => {
-                self.decides.release(asker, &fields.farewell()?).await?;
+                self.decides()?.release(asker, &fields.farewell()?).await?;
                 Ok(done("released", "Floating IP released successfully"))
             }
             Call::Delete => {
-                self.decides.delete(asker, fields.deleted()?).await?;
+                self.decides()?.delete(asker, fields.deleted()?).await?;
                 Ok(done("deleted", "Floating IP deleted successfully"))
             }
             Call::List => {
-                let rows = self.decides.list(asker).await?;
+                let rows = self.decides()?.list(asker).await?;
                 // An empty list of Go is `null`.
                 let rows = Some(rows).filter(|rows| !rows.is_empty());
                 Ok(json!({

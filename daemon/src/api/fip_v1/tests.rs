@@ -72,7 +72,11 @@ async fn defect_29_many_services_behind_one_address_pass_and_strangers_there_are
         step: Duration::ZERO,
         asked: Arc::default(),
     };
-    let api = FipV1::new(Box::new(at_once), ipam.clone(), config::FipV1::default());
+    let api = FipV1::new(
+        Some(Box::new(at_once)),
+        ipam.clone(),
+        config::FipV1::default(),
+    );
     let peer: Option<IpAddr> = "192.0.2.1".parse().ok();
     let call = async |call, token: &str, body: &Value| {
         let request = posted(token, body);
@@ -106,7 +110,7 @@ async fn one_deadline_is_for_the_whole_call() {
         step: Duration::from_secs(6),
         asked: Arc::clone(&asked),
     };
-    let api = FipV1::new(Box::new(slow), ipam.clone(), config::FipV1::default());
+    let api = FipV1::new(Some(Box::new(slow)), ipam.clone(), config::FipV1::default());
     let (token, _) = api.tokens.issue("client-c-m-a").await.unwrap();
     let body = json!({
         "clientsecret": "s", "project": "p-a", "cluster": "c-m-a", "floatingippool": "net",

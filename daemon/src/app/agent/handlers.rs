@@ -6,10 +6,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, Managements},
     api::{self, Api, access::accounts::Accounts, admission::Desk, fip_v1::FipV1},
     backups::{Backups, Schedule},
     clusters::Clusters,
+    fip_v1::FloatingIps,
     guests::GuestBoard,
     ipam::Ipam,
     liveness::Liveness,
@@ -27,8 +28,8 @@ pub struct Handlers {
     rules: RuleBoard,
     rule_takeover: ip_rule::adopt::Takeover,
     takeover: rancher_fip::adopt::Takeover,
-    decides: Box<rancher_fip::requests::Requests>,
-    ranchers: rancher_fip::rancher::Ranchers,
+    decides: Option<Box<dyn FloatingIps>>,
+    managements: Option<Box<dyn Managements>>,
     originals: Vec<Original>,
 }
 
@@ -37,11 +38,11 @@ impl Handlers {
         Self {
             ipam: ipam.clone(),
             rules: board.clone(),
-            originals: runner.originals(ipam.clone(), board.clone()),
-            rule_takeover: runner.rule_takeover(board.clone()),
+            originals: runner.originals(),
+            rule_takeover: runner.rule_takeover(),
             takeover: runner.takeover(),
-            decides: Box::new(runner.requests(ipam.clone())),
-            ranchers: runner.ranchers(),
+            decides: runner.floating_ips(),
+            managements: runner.managements(),
         }
     }
 
@@ -70,7 +71,7 @@ impl Handlers {
             helm: None,
             backups,
             reload,
-            admission: Desk::new(Admission::new(Box::new(self.ranchers), ipam.clone())),
+            admission: Desk::new(Admission::new(self.managements, ipam.clone())),
             fip_v1: FipV1::new(self.decides, ipam.clone(), settings.config.fip_v1),
             takeover: self.takeover,
             rule_takeover: self.rule_takeover,

@@ -23,12 +23,12 @@ use crate::{
     config::{FailurePolicy, WEBHOOK_FAILS, Webhook},
     controller::{
         client::{CallError, Patch, Remote, Target},
+        endpoint::OwnEndpoint,
         events::Events,
         kind::{Kind, VALIDATING_WEBHOOK_CONFIGURATION},
         store::Key,
     },
     foreign_file,
-    systems::rancher_fip::guests::Own,
 };
 
 /// How often it is looked at: a CA that is published is known to the API server by then.
@@ -48,7 +48,7 @@ struct Keeper {
     site: Arc<Site>,
     remote: Remote,
     events: Arc<Events>,
-    own: Own,
+    own: OwnEndpoint,
     /// What was said in the log.
     said: BTreeSet<String>,
     /// What the API server calls fipd; `None`: not known yet, or it does not say.
@@ -75,7 +75,7 @@ enum Failed {
 pub fn keep(
     asks: &'static Asks,
     settings: &Webhook,
-    own: &Own,
+    own: &OwnEndpoint,
     site: &Arc<Site>,
     events: &Arc<Events>,
     tasks: &mut JoinSet<()>,

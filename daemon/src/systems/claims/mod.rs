@@ -27,6 +27,8 @@ use tokio::task::JoinSet;
 
 use crate::{
     clusters::{ClusterSession, adoption},
+    config::SystemConfig,
+    controller,
     controller::{
         client::Remote,
         context::Context,
@@ -36,6 +38,7 @@ use crate::{
         reconcile::Controller,
         site::Site,
         store::{Key, Objects},
+        system::{Means, RunningSystem},
         tasks::{count, finish, follow_ranges, quiet, spawn},
     },
     systems::claims::{
@@ -50,9 +53,24 @@ use pool::{
     source::{self, Sources},
 };
 
-/// Runs the system on a cluster until the session ends.
-pub fn run(session: ClusterSession) -> BoxFuture<'static, ()> {
-    Box::pin(serve(Arc::new(Site::new(session, System::claims()))))
+/// The system.
+#[derive(Clone, Copy)]
+pub struct AddressClaims;
+
+impl controller::system::System for AddressClaims {
+    fn config(&self) -> &'static SystemConfig {
+        &settings::CONFIG
+    }
+
+    fn start(&self, _means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(*self)
+    }
+}
+
+impl RunningSystem for AddressClaims {
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        Box::pin(serve(Arc::new(Site::new(session, System::claims()))))
+    }
 }
 
 async fn serve(site: Arc<Site>) {

@@ -15,7 +15,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     name: ClaimsSettings::NAME,
     draws: Draws::Own,
     metrics: false,
-    has_agent: false,
+    host_wishes: None,
     cluster: SettingsTable::of::<ClaimsSettings>(),
     discovery: SettingsTable::of::<ClaimsSettings>(),
     alike: &[],

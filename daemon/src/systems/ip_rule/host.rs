@@ -7,7 +7,10 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::node::Seen;
-use crate::{controller::store::Key, rules::RuleBoard};
+use crate::{
+    controller::{store::Key, system::HostMeans},
+    rules::RuleBoard,
+};
 
 /// Which cluster that was, and what was understood of its objects.
 type SeenOf = (ClusterId, Arc<Mutex<Seen>>);
@@ -27,12 +30,13 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new(board: RuleBoard, node: Text, agent: Option<Key>) -> Self {
+    pub fn new(board: RuleBoard, means: HostMeans) -> Self {
+        let agent = means.agent;
         Self {
             board,
-            node,
-            agent,
-            leaving: None,
+            node: means.node,
+            agent: agent.map(|(namespace, name)| Key { namespace, name }),
+            leaving: means.leaving,
             seen: Arc::default(),
         }
     }
@@ -65,7 +69,14 @@ mod tests {
 
     #[test]
     fn what_was_seen_of_a_cluster_outlives_its_session_and_is_no_other_clusters() {
-        let host = Host::new(RuleBoard::default(), "n1".into(), None);
+        let host = Host::new(
+            RuleBoard::default(),
+            HostMeans {
+                node: "n1".into(),
+                agent: None,
+                leaving: None,
+            },
+        );
         let name: Text = "c".into();
         let id = |uid: &str| ClusterId(uid.into());
         let first = host.seen(&name, &id("1"));

@@ -24,7 +24,7 @@ pub mod settings;
 mod status;
 mod step;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::{System, Text};
 use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
@@ -35,34 +35,36 @@ use k8s_openapi::api::{
 };
 use kube::Api;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-pub use self::node::{WISHES, wisher};
 use self::{
     agent::Agents,
     decide::{Configs, Decider, Rules},
     host::Host,
     node::NodePart,
 };
-use super::rancher_fip::guests::Own;
+use self::{node::wisher, settings::WISHES};
 use crate::{
     clusters::ClusterSession,
+    config::{ClusterSettings, SystemConfig},
+    controller,
     controller::{
         client::Remote,
+        endpoint::OwnEndpoint,
         events::Events,
         leader_election::{self, Wanted},
         queue::{self, Queue},
         reconcile,
         site::Site,
         store::{Key, follow},
+        system::{Means, RunningSystem},
         tasks::{count, finish, quiet, spawn},
         webhook,
     },
     metrics::reconcile::counted,
     nodes::NodeBoard,
-    rules::RuleBoard,
     systems::ip_rule::settings::IpRuleSettings,
 };
+use prometheus_client::registry::Registry;
 
 /// Reconciles at once.
 const STATUS_AT_ONCE: usize = 4;
@@ -75,76 +77,56 @@ fn gather(took: Duration) -> Duration {
     (took * 4).clamp(Duration::from_millis(2), Duration::from_secs(1))
 }
 
-/// Starts the system on clusters.
-#[derive(Clone, Default)]
-pub struct IpRule {
-    /// What this daemon calls itself in Leases.
-    me: Text,
-    /// How API servers reach it.
-    own: Own,
-    host: Option<Host>,
-    nodes: NodeBoard,
-    /// Other daemons decide.
-    only_node: bool,
+/// The system.
+pub struct IpRule;
+
+impl controller::system::System for IpRule {
+    fn config(&self) -> &'static SystemConfig {
+        &settings::CONFIG
+    }
+
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(RunningIpRule::new(means))
+    }
 }
 
-impl IpRule {
-    /// Decides, and has no host of its own.
-    pub fn new(me: Text, own: Own) -> Self {
+/// The system in a daemon.
+#[derive(Clone)]
+pub struct RunningIpRule {
+    means: Means,
+    host: Option<Host>,
+}
+
+impl RunningIpRule {
+    pub fn new(means: &Means) -> Self {
+        let host = means.host.clone();
         Self {
-            me,
-            own,
-            ..Self::default()
+            host: host.map(|host| Host::new(means.rules.clone(), host)),
+            means: means.clone(),
         }
-    }
-
-    /// Brings rules to this host, which is the Node of this name in one of the clusters.
-    #[must_use]
-    pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
-        let agent = agent.map(|(namespace, name)| Key { namespace, name });
-        self.host = Some(Host::new(board, node, agent));
-        self
-    }
-
-    /// Tells there what Nodes there are.
-    #[must_use]
-    pub fn telling(mut self, nodes: NodeBoard) -> Self {
-        self.nodes = nodes;
-        self
-    }
-
-    /// The rules of this host go once this is cancelled, and with them what was said of them.
-    #[must_use]
-    pub fn leaving(mut self, stop: CancellationToken) -> Self {
-        if let Some(host) = &mut self.host {
-            host.leaving = Some(stop);
-        }
-        self
     }
 
     /// Takes the rules of this host over from the original.
-    pub fn takeover(&self, board: RuleBoard) -> adopt::Takeover {
-        adopt::Takeover::new(Text::clone(&self.me), board)
+    pub fn takeover(&self) -> adopt::Takeover {
+        adopt::Takeover::new(Text::clone(&self.means.me), self.means.rules.clone())
     }
+}
 
-    /// Decides nothing.
-    #[must_use]
-    pub fn only_node(mut self) -> Self {
-        self.only_node = true;
-        self
-    }
-
-    /// These are the clusters of the system: what others wanted of this host is not wanted any more.
-    pub fn known(&self, clusters: &BTreeSet<&Text>) {
+impl RunningSystem for RunningIpRule {
+    fn set_clusters(&self, clusters: &BTreeMap<&Text, &ClusterSettings>) {
+        // What other clusters wanted of this host is not wanted any more.
         if let Some(host) = &self.host {
-            let all = clusters.iter().map(|name| wisher(name));
+            let all = clusters.keys().map(|name| wisher(name));
             host.board.expect(WISHES, all.collect());
-            host.keep_seen(|name| clusters.contains(name));
+            host.keep_seen(|name| clusters.contains_key(name));
         }
     }
 
-    /// Runs the system on a cluster until the session ends.
-    pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+    fn register_metrics(&self, registry: &mut Registry) {
+        metrics::register(registry, self.means.rules.clone());
+    }
+
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
         let system = self.clone();
         Box::pin(async move {
             let node = async {
@@ -160,7 +142,7 @@ impl IpRule {
                 }
             };
             let decide = async {
-                while !system.only_node && !session.cancel.is_cancelled() {
+                while !system.means.only_host && !session.cancel.is_cancelled() {
                     system.decide(session.clone()).await;
                     tokio::select! {
                         () = session.cancel.cancelled() => {}
@@ -171,18 +153,20 @@ impl IpRule {
             tokio::join!(node, decide, session.cancel.cancelled());
         })
     }
+}
 
+impl RunningIpRule {
     /// For as long as this daemon leads there.
     async fn decide(&self, session: ClusterSession) {
         let settings = session.settings.of::<IpRuleSettings>();
-        let run = |session| serve(site_of(session), &self.own, &self.nodes);
+        let run = |session| serve(site_of(session), &self.means.endpoint, &self.means.nodes);
         if !settings.leader_elect {
             return run(session).await;
         }
         let wanted = Wanted {
             namespace: Text::clone(&settings.lease_lock_namespace),
             names: vec![Text::clone(&settings.lease_lock_name)],
-            me: Text::clone(&self.me),
+            me: Text::clone(&self.means.me),
         };
         leader_election::while_held(&session, &System::ip_rule(), &wanted, |_| {}, run).await;
     }
@@ -192,7 +176,7 @@ fn site_of(session: ClusterSession) -> Arc<Site> {
     Arc::new(Site::new(session, System::ip_rule()))
 }
 
-async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
+async fn serve(site: Arc<Site>, own: &OwnEndpoint, nodes: &NodeBoard) {
     let cancel = site.cancel();
     let remote = Remote::new(site.session.client.clone());
     let queue = Queue::<Key>::new();

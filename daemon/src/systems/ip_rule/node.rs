@@ -49,11 +49,11 @@ use crate::{
         tasks::{finish, spawn},
     },
     metrics::reconcile::counted,
+    rules,
     rules::{NodeFound, Reached, Revision, RuleBoard},
+    systems::ip_rule::settings::WISHES,
 };
 
-/// How the wishes of clusters begin on the board.
-pub const WISHES: &str = "ip-rule/";
 /// A rule whose object went without having been made absent stays so long: the object is mostly made anew.
 const GRACE: Duration = Duration::from_secs(2);
 /// All is looked at so often without any change.
@@ -66,7 +66,7 @@ const LAST_WORDS: usize = 32;
 
 /// Who wants the rules of a cluster.
 pub fn wisher(cluster: &str) -> Text {
-    format!("{WISHES}{cluster}").into()
+    rules::wisher(WISHES, cluster)
 }
 
 /// See the module.

@@ -12,12 +12,15 @@ use crate::{
     config::{Draws, SettingsTable, SystemConfig, SystemSettings, TypedSettings, Webhook},
 };
 
+/// Before the names of clusters that want rules here.
+pub const WISHES: &str = "ip-rule/";
+
 /// What the configuration knows of the system.
 pub static CONFIG: SystemConfig = SystemConfig {
     name: IpRuleSettings::NAME,
     draws: Draws::Nothing,
     metrics: true,
-    has_agent: true,
+    host_wishes: Some(WISHES),
     cluster: SettingsTable::of::<IpRuleSettings>(),
     discovery: SettingsTable::of::<IpRuleSettings>(),
     alike: &[],

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use fipd_core::{System, Text};
 use fipd_crds::labels::{API_SERVER_LEASE, MANAGER_LEASE};
 
-use super::{RancherFip, downstream, management, site_of};
+use super::{RunningRancherFip, downstream, management, site_of};
 use crate::{
     clusters::ClusterSession,
     controller::leader_election::{self, Wanted},
     systems::rancher_fip::settings::RancherFipSettings,
 };
 
-impl RancherFip {
+impl RunningRancherFip {
     /// Runs a management cluster for as long as this daemon is the one that leads there.
     pub(super) async fn manage(&self, session: ClusterSession) {
         let rancher = self.ranchers.get(&session.name);
@@ -29,7 +29,7 @@ impl RancherFip {
         let wanted = Wanted {
             namespace: Text::clone(&settings.lease_lock_namespace),
             names,
-            me: Text::clone(&self.me),
+            me: Text::clone(&self.means.me),
         };
         let elsewhere = |elsewhere| rancher.led_elsewhere(elsewhere);
         let system = System::rancher_fip();

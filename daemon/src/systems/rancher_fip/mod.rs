@@ -30,7 +30,7 @@ pub mod settings;
 pub mod stock;
 mod watches;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::{System, Text};
 use fipd_crds::{floating_ip::FloatingIPProjectQuota, management::Cluster};
@@ -40,7 +40,6 @@ use tokio::task::JoinSet;
 
 use self::{
     floating_ip::FloatingIps,
-    guests::Own,
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::Pools,
     quota::Quotas,
@@ -49,10 +48,17 @@ use self::{
     service::Services,
 };
 pub use crate::controller::site::Site;
-use crate::systems::rancher_fip::{
-    admission::Admits,
-    settings::{RancherFipRole, RancherFipSettings},
-    watches::Room,
+use crate::{
+    admission::Managements,
+    config::{ClusterSettings, SystemConfig},
+    controller,
+    controller::system::{Means, RunningSystem},
+    fip_v1,
+    systems::rancher_fip::{
+        admission::Admits,
+        settings::{RancherFipRole, RancherFipSettings},
+        watches::Room,
+    },
 };
 use crate::{
     clusters::{ClusterSession, adoption},
@@ -66,11 +72,9 @@ use crate::{
         tasks::{count, finish, follow_ranges, listed, quiet, spawn, until},
         waiters, webhook,
     },
-    guests::GuestBoard,
-    helm::Helm,
-    ipam::Ipam,
     metrics::reconcile::counted,
 };
+use prometheus_client::registry::Registry;
 
 /// The list of projects is waited for so long at most.
 const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
@@ -79,37 +83,37 @@ const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
 const SERVICES_AT_ONCE: usize = 32;
 const FOLLOW_UPS_AT_ONCE: usize = 8;
 
-/// Starts the system on clusters. Knows all management clusters, so that downstream ones find theirs.
-#[derive(Clone, Default)]
-pub struct RancherFip {
-    pub(super) ranchers: Ranchers,
-    /// What this daemon calls itself in Leases.
-    me: Text,
-    own: Own,
-    guests: GuestBoard,
-    /// Without it no charts are installed.
-    helm: Option<Helm>,
+/// The system.
+pub struct RancherFip;
+
+impl controller::system::System for RancherFip {
+    fn config(&self) -> &'static SystemConfig {
+        &settings::CONFIG
+    }
+
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(RunningRancherFip::new(means))
+    }
 }
 
-impl RancherFip {
-    /// `own` is what guests are told of fipd, `guests` gets how they are doing.
-    pub fn new(me: Text, own: Own, guests: GuestBoard, helm: Option<Helm>) -> Self {
+/// The system in a daemon. Knows all management clusters, so that downstream ones find theirs.
+#[derive(Clone)]
+pub struct RunningRancherFip {
+    pub(super) ranchers: Ranchers,
+    means: Means,
+}
+
+impl RunningRancherFip {
+    pub fn new(means: &Means) -> Self {
         Self {
-            ranchers: Ranchers::default(),
-            me,
-            own,
-            guests,
-            helm,
+            ranchers: means.shared.get(),
+            means: means.clone(),
         }
     }
+}
 
-    /// What the stock LB controllers of all downstream clusters ask.
-    pub fn requests(&self, ipam: Ipam) -> Requests {
-        Requests::new(self.ranchers.clone(), ipam)
-    }
-
-    /// Runs the system on a cluster until the session ends.
-    pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+impl RunningSystem for RunningRancherFip {
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
         let system = self.clone();
         Box::pin(async move {
             match session.settings.of::<RancherFipSettings>().role {
@@ -118,6 +122,27 @@ impl RancherFip {
             }
         })
     }
+
+    fn set_clusters(&self, clusters: &BTreeMap<&Text, &ClusterSettings>) {
+        let managing = clusters.iter().filter(|(_, settings)| {
+            settings.of::<RancherFipSettings>().role == RancherFipRole::Management
+        });
+        let names = managing.map(|(name, _)| Text::clone(name)).collect();
+        self.ranchers.configured(names);
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        metrics::register(registry, self.means.ipam.clone(), self.ranchers.clone());
+    }
+
+    fn floating_ips(&self) -> Option<Box<dyn fip_v1::FloatingIps>> {
+        let requests = Requests::new(self.ranchers.clone(), self.means.ipam.clone());
+        Some(Box::new(requests))
+    }
+
+    fn managements(&self) -> Option<Box<dyn Managements>> {
+        Some(Box::new(self.ranchers.clone()))
+    }
 }
 
 fn site_of(session: ClusterSession) -> Arc<Site> {
@@ -125,7 +150,7 @@ fn site_of(session: ClusterSession) -> Arc<Site> {
 }
 
 /// Pools and FloatingIPs.
-async fn management(site: Arc<Site>, all: &RancherFip) {
+async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     let rancher = all.ranchers.get(&site.name);
     let cancel = site.cancel();
     let client = site.session.client.clone();
@@ -158,7 +183,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         rancher: &rancher,
         data: &data,
         fips: &fips,
-        board: &all.guests,
+        board: &all.means.guests,
         guests: guests.as_ref(),
     };
     watches::watch_management(&room, &pools, &quotas, &mut tasks);
@@ -202,7 +227,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     webhook::keep(
         &webhook::RANCHER_FIP,
         settings,
-        &all.own,
+        &all.means.endpoint,
         &site,
         &events,
         &mut tasks,

@@ -17,7 +17,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     name: RancherFipSettings::NAME,
     draws: Draws::Management,
     metrics: true,
-    has_agent: false,
+    host_wishes: None,
     cluster: SettingsTable {
         read: |written, place| {
             let Some(written) = written else {

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{clock, clusters::testing, ipam::Ipam};
+use crate::{clock, clusters::testing, controller::system::testing::means, ipam::Ipam};
 
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -41,7 +41,7 @@ async fn a_rancher_is_published_only_once_its_clusters_are_listed() {
     let asked = Arc::default();
     let session = testing::session(client(gate, &asked), &ipam).await;
     let (cancel, seen) = (session.cancel.clone(), session.clone());
-    let system = RancherFip::new("test".into(), Own::default(), GuestBoard::default(), None);
+    let system = RunningRancherFip::new(&means(&ipam));
     let rancher = system.ranchers.get("x");
     let running = tokio::spawn(system.run(session));
 

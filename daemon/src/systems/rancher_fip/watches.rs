@@ -10,7 +10,7 @@ use fipd_crds::{
 use tokio::task::JoinSet;
 
 use super::{
-    RancherFip, Site,
+    RunningRancherFip, Site,
     clusters::RancherCluster,
     floating_ip::{self, FloatingIps},
     guests::Guests,
@@ -24,7 +24,7 @@ use crate::{
     systems::rancher_fip::settings::RancherFipSettings,
 };
 
-impl RancherFip {
+impl RunningRancherFip {
     /// The cluster manager, where it is switched on.
     pub(super) fn guests_of(
         &self,
@@ -33,7 +33,7 @@ impl RancherFip {
         events: &Arc<Events>,
     ) -> Option<Arc<Guests>> {
         // What a former session found out may not be so any more.
-        self.guests.forget(&site.name);
+        self.means.guests.forget(&site.name);
         let on = site
             .session
             .settings
@@ -42,8 +42,8 @@ impl RancherFip {
             .enabled;
         let (site, data, events) = (Arc::clone(site), Arc::clone(data), Arc::clone(events));
         on.then(|| {
-            let (own, views) = (self.own.clone(), self.guests.clone());
-            Guests::new(site, data, events, own, views, self.helm.clone())
+            let (own, views) = (self.means.endpoint.clone(), self.means.guests.clone());
+            Guests::new(site, data, events, own, views, self.means.helm.clone())
         })
     }
 }

@@ -49,7 +49,7 @@ impl Engine {
             journal: folder.path().join("host.redb"),
             resync: Duration::from_secs(3_600),
             expected: BTreeSet::new(),
-            found_later: None,
+            found_later: Vec::new(),
         };
         let (board, stop) = (RuleBoard::default(), CancellationToken::new());
         let task = tokio::spawn(host::run(options, board.clone(), stop.clone()));

@@ -29,7 +29,7 @@ mod uses;
 use fipd_core::{Actor, System, Text};
 
 use self::report::{Report, State};
-use super::{RancherFip, api_service::plan::Door};
+use super::{RunningRancherFip, api_service::plan::Door};
 use crate::clusters::{CallError, ClusterSession};
 use crate::systems::rancher_fip::{
     adopt::lock::Turns,
@@ -67,12 +67,12 @@ pub enum AdoptError {
     Unmade(tokio::task::JoinError),
 }
 
-impl RancherFip {
+impl RunningRancherFip {
     /// Takes sites over from the original programs.
     pub fn takeover(&self) -> Takeover {
         Takeover {
-            me: Text::clone(&self.me),
-            door: self.own.door(),
+            me: Text::clone(&self.means.me),
+            door: Door::of(&self.means.endpoint),
             turns: Turns::default(),
         }
     }

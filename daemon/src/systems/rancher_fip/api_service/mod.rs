@@ -29,7 +29,7 @@ use k8s_openapi::api::{
 use tokio::task::JoinSet;
 
 use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
-use super::{RancherFip, Site};
+use super::{RunningRancherFip, Site};
 use crate::{
     controller::{
         ReconcileError,
@@ -48,7 +48,7 @@ const LOOKUP: Duration = Duration::from_secs(5);
 /// What this is called where fipd tells of trouble.
 const PART: &str = "api-service";
 
-impl RancherFip {
+impl RunningRancherFip {
     /// Keeps the name leading here, where the configuration says so.
     pub(super) fn keep_api_service(
         &self,
@@ -61,7 +61,7 @@ impl RancherFip {
                 remote: Remote::new(site.session.client.clone()),
                 site: Arc::clone(site),
                 events: Arc::clone(events),
-                door: self.own.door(),
+                door: Door::of(&self.means.endpoint),
             };
             tasks.spawn(keeper.run());
         }

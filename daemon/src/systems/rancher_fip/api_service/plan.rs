@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use crate::controller::endpoint::OwnEndpoint;
 use fipd_crds::labels::{API_SERVICE, FIELD_MANAGER, MANAGED_BY};
 use k8s_openapi::{
     api::{
@@ -33,6 +34,17 @@ pub struct Door {
     pub plain: Option<u16>,
     /// `[api] listen`.
     pub listen: Option<SocketAddr>,
+}
+
+impl Door {
+    /// How others reach the API on a host with this endpoint.
+    pub fn of(endpoint: &OwnEndpoint) -> Self {
+        Self {
+            url: endpoint.url.clone(),
+            plain: endpoint.plain,
+            listen: endpoint.listen,
+        }
+    }
 }
 
 /// Where the name is to lead.

@@ -252,7 +252,7 @@ mod tests {
         systems::rancher_fip::{
             Site,
             clusters::{LoadBalancer, Switch},
-            guests::Own,
+            guests::OwnEndpoint,
             rancher::Data,
         },
     };
@@ -276,7 +276,7 @@ mod tests {
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let helm = Helm::start(&config::Helm::default(), dir.path(), site.cancel());
-        let (own, board) = (Own::default(), GuestBoard::default());
+        let (own, board) = (OwnEndpoint::default(), GuestBoard::default());
         let guests = Guests::new(site, data, Arc::new(events), own, board, Some(helm.clone()));
         let map = ["ChartName", "ChartRef", "ChartVersion"];
         let map = map.map(|key| (format!("RancherFipLBController{key}"), "x".to_owned()));

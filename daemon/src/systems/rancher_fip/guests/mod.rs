@@ -22,7 +22,6 @@ mod leave;
 mod notes;
 mod observe;
 pub(super) mod orphan;
-mod own;
 mod plan;
 pub(super) mod quotas;
 mod rotate;
@@ -43,14 +42,13 @@ use tokio::task::JoinSet;
 pub use self::{
     known::COPY,
     notes::{NOTES, Note},
-    own::Own,
 };
 use self::{
     observe::{Quota, Seen},
     plan::Wait,
 };
 use super::{Site, kinds::QUOTA, rancher::Data};
-use crate::controller::confirm_absence::AbsenceCheck;
+use crate::controller::{confirm_absence::AbsenceCheck, endpoint::OwnEndpoint};
 use crate::systems::rancher_fip::settings::RancherFipSettings;
 use crate::{
     controller::{
@@ -80,7 +78,7 @@ pub struct Guests {
     site: Arc<Site>,
     data: Arc<Data>,
     events: Arc<Events>,
-    own: Own,
+    own: OwnEndpoint,
     views: GuestBoard,
     seen: Seen,
     sources: GuestSources,
@@ -152,7 +150,7 @@ impl Guests {
         site: Arc<Site>,
         data: Arc<Data>,
         events: Arc<Events>,
-        own: Own,
+        own: OwnEndpoint,
         views: GuestBoard,
         helm: Option<Helm>,
     ) -> Arc<Self> {

@@ -40,7 +40,7 @@ impl Bench {
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let helm = Helm::start(&config::Helm::default(), dir.path(), site.cancel());
-        let (own, board) = (Own::default(), GuestBoard::default());
+        let (own, board) = (OwnEndpoint::default(), GuestBoard::default());
         let guests = Guests::new(site, data, Arc::new(events), own, board, Some(helm));
         Self { guests, _dir: dir }
     }

@@ -2,10 +2,10 @@
 
 use fipd_crds::labels::CA_SECRET;
 
-use super::{Guests, own::Own, settings::Settings};
+use super::{Guests, settings::Settings};
 use crate::{
     api::listen::tls::host_of,
-    controller::{ReconcileError, store::Key},
+    controller::{ReconcileError, endpoint::OwnEndpoint, store::Key},
 };
 
 impl Guests {
@@ -21,7 +21,7 @@ impl Guests {
 }
 
 /// Whether TLS with who asks this URL ends at fipd.
-fn serves(own: &Own, asked: &str) -> bool {
+fn serves(own: &OwnEndpoint, asked: &str) -> bool {
     let url = own.url.as_deref().unwrap_or_default();
     let below = !url.is_empty() && asked.starts_with(url.trim_end_matches('/'));
     below || host_of(asked).is_some_and(|host| own.names.contains(&host))
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn a_guest_is_served_under_every_name_that_the_certificate_is_of() {
-        let own = Own {
+        let own = OwnEndpoint {
             url: Some("https://fipd.example.net:8443/".into()),
             names: ["rancher-fip-api.example.net".to_owned()].into(),
-            ..Own::default()
+            ..OwnEndpoint::default()
         };
         for asked in [
             "https://fipd.example.net:8443/v1",
@@ -66,7 +66,10 @@ mod tests {
         ] {
             assert!(!serves(&own, asked), "{asked}");
         }
-        assert!(!serves(&Own::default(), "https://fipd.example.net:8443/v1"));
+        assert!(!serves(
+            &OwnEndpoint::default(),
+            "https://fipd.example.net:8443/v1"
+        ));
     }
 
     #[test]

@@ -11,12 +11,11 @@ use super::*;
 use crate::{
     clock,
     clusters::{ClusterSession, testing},
-    guests::GuestBoard,
+    controller::system::testing::means,
     ipam::Ipam,
     systems::rancher_fip::{
-        RancherFip,
+        RunningRancherFip,
         adopt::{AdoptError, Takeover},
-        guests::Own,
         settings::RancherFipSettings,
     },
 };
@@ -133,7 +132,7 @@ async fn bed() -> Bed {
     };
     let client = Client::new(tower::service_fn(serve), "default");
     let session = testing::session(client, &ipam).await;
-    let system = RancherFip::new("test".into(), Own::default(), GuestBoard::default(), None);
+    let system = RunningRancherFip::new(&means(&ipam));
     Bed {
         rancher,
         open,

@@ -1,4 +1,4 @@
-//! What guests are told of fipd itself: its URL, and the CA of its certificate.
+//! How others reach this fipd: its URL, and the CA of its certificate.
 
 use std::{
     collections::BTreeSet,
@@ -6,13 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    controller::ReconcileError, foreign_file, systems::rancher_fip::api_service::plan::Door,
-};
+use super::ReconcileError;
+use crate::foreign_file;
 
 /// What others are told of fipd itself.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct OwnEndpoint {
     /// The URL by which others reach it.
     pub url: Option<String>,
     /// What its certificate is of where that is its own: TLS for these ends here.
@@ -27,20 +26,11 @@ pub struct Own {
     pub listen: Option<SocketAddr>,
 }
 
-impl Own {
-    /// How others reach the API for addresses.
-    pub fn door(&self) -> Door {
-        Door {
-            url: self.url.clone(),
-            plain: self.plain,
-            listen: self.listen,
-        }
-    }
-
+impl OwnEndpoint {
     /// The CA of its certificate, PEM; empty where that is somebody else's.
     ///
     /// Where it cannot be read nothing may be written: a guest that is sent to fipd and does not trust it is cut off.
-    pub(super) async fn ca(&self) -> Result<String, ReconcileError> {
+    pub async fn ca(&self) -> Result<String, ReconcileError> {
         match &self.ca_file {
             Some(file) => read(file).await,
             None => Ok(String::new()),

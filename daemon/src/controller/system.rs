@@ -1,0 +1,124 @@
+//! What a system is to the rest of fipd. Nothing outside its folder names one but through this.
+
+use std::{
+    any::{Any, TypeId},
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use fipd_core::Text;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::endpoint::OwnEndpoint;
+use crate::{
+    admission::Managements,
+    clusters::ClusterSession,
+    config::{ClusterSettings, SystemConfig},
+    fip_v1::FloatingIps,
+    guests::GuestBoard,
+    helm::Helm,
+    ipam::Ipam,
+    nodes::NodeBoard,
+    rules::RuleBoard,
+};
+
+/// A set of kinds that fipd serves in clusters, in the place of an original program or as its own.
+pub trait System: Sync {
+    /// Its name, its tables in the configuration, and whose pools it draws from.
+    fn config(&self) -> &'static SystemConfig;
+
+    /// The system in a daemon; once per process.
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem>;
+}
+
+/// A system in a daemon.
+pub trait RunningSystem: Send + Sync {
+    /// Serves a cluster until the session ends.
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()>;
+
+    /// These are all clusters that are to have the system, whether reached or not.
+    fn set_clusters(&self, _clusters: &BTreeMap<&Text, &ClusterSettings>) {}
+
+    /// Decides what the stock LB controllers ask.
+    fn floating_ips(&self) -> Option<Box<dyn FloatingIps>> {
+        None
+    }
+
+    /// Knows the management clusters whose API servers ask before they store an object.
+    fn managements(&self) -> Option<Box<dyn Managements>> {
+        None
+    }
+
+    /// Adds the series of the original.
+    fn register_metrics(&self, _registry: &mut Registry) {}
+}
+
+/// What systems work with.
+#[derive(Clone)]
+pub struct Means {
+    /// What this daemon calls itself in Leases.
+    pub me: Text,
+    pub endpoint: OwnEndpoint,
+    pub ipam: Ipam,
+    /// What the pages show of guest clusters.
+    pub guests: GuestBoard,
+    /// `None`: no charts are installed.
+    pub helm: Option<Helm>,
+    /// What the pages show of Nodes.
+    pub nodes: NodeBoard,
+    pub rules: RuleBoard,
+    /// `None`: no cluster wants rules of this host.
+    pub host: Option<HostMeans>,
+    /// Other daemons decide; this one only has a host.
+    pub only_host: bool,
+    pub shared: Shared,
+}
+
+/// What this host is to clusters.
+#[derive(Clone)]
+pub struct HostMeans {
+    /// Its Node in one of them.
+    pub node: Text,
+    /// Namespace and name of the Agent whose pod this is.
+    pub agent: Option<(Text, Text)>,
+    /// The rules of this host go once it is cancelled; `None`: they stay.
+    pub leaving: Option<CancellationToken>,
+}
+
+/// What systems know of each other: one value of each type, made by whoever asks first.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<BTreeMap<TypeId, Box<dyn Any + Send>>>>);
+
+impl Shared {
+    pub fn get<T: Any + Send + Clone + Default>(&self) -> T {
+        let mut all = self.0.lock();
+        let made = all
+            .entry(TypeId::of::<T>())
+            .or_insert_with(|| Box::new(T::default()));
+        made.downcast_ref().cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// Means of a daemon without a host, helm or a URL.
+    pub fn means(ipam: &Ipam) -> Means {
+        Means {
+            me: Text::default(),
+            endpoint: OwnEndpoint::default(),
+            ipam: ipam.clone(),
+            guests: GuestBoard::default(),
+            helm: None,
+            nodes: NodeBoard::default(),
+            rules: RuleBoard::default(),
+            host: None,
+            only_host: false,
+            shared: Shared::default(),
+        }
+    }
+}
