@@ -56,6 +56,7 @@ use crate::{
     settings::{Settings, effective::Effective},
     sockets::{Passed, SocketError},
     store::OpenError,
+    systems,
     systems::Runner,
     webhooks::Webhooks,
 };
@@ -199,6 +200,7 @@ async fn serve(
     let keeper = Keeper::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let api = Arc::new(Api {
+        systems: systems::ALL,
         ipam: ipam.clone(),
         metrics: Metrics::new(
             ipam.clone(),

@@ -296,7 +296,7 @@ mod tests {
             config,
             Config {
                 data_dir,
-                ..Config::default()
+                ..Config::without_file(SYSTEMS)
             }
         );
     }

@@ -47,6 +47,7 @@ use crate::{
     backups::Backups,
     clusters::Clusters,
     config::Serve,
+    controller::system::System,
     guests::GuestBoard,
     helm::Helm,
     ipam::Ipam,
@@ -72,6 +73,8 @@ use routes::{beside, of_host, open_routes, routes};
 
 /// What handlers work with.
 pub struct Api {
+    /// All systems of this build.
+    pub systems: &'static [&'static dyn System],
     pub ipam: Ipam,
     pub clusters: Clusters,
     pub guests: GuestBoard,

@@ -59,6 +59,7 @@ pub fn all(known: Systems) -> Vec<Right> {
     let mut rights = of(Port::Api, routes());
     rights.extend(of(Port::Api, beside()));
     rights.extend(of_queries());
+    rights.sort();
     for word in Serve::all(known) {
         rights.extend(of(
             Port::Listener(word),
@@ -66,7 +67,6 @@ pub fn all(known: Systems) -> Vec<Right> {
         ));
     }
     rights.extend(of(Port::Agent, of_host(Routes::default())));
-    rights.sort();
     rights
 }
 
@@ -78,7 +78,9 @@ fn of(port: Port, routes: Routes) -> Vec<Right> {
         method,
         to: To::from(access),
     };
-    table.iter().map(right).collect()
+    let mut rights: Vec<Right> = table.iter().map(right).collect();
+    rights.sort();
+    rights
 }
 
 /// What is for fewer than may call the route, by what its query asks for; the handlers ask for the same access.

@@ -81,6 +81,7 @@ impl Site {
         let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         let stop = CancellationToken::new();
         let options = clusters::ClustersOptions {
+            config: crate::config::Config::without_file(crate::systems::SYSTEMS),
             data_dir: Some(dir.path().to_owned()),
             ..clusters::ClustersOptions::default()
         };
@@ -100,6 +101,7 @@ impl Site {
         let rules = RuleBoard::default();
         let runner = Runner::new(&means(&ipam));
         let api = Arc::new(Api {
+            systems: crate::systems::ALL,
             metrics: Metrics::new(
                 ipam.clone(),
                 clusters.clone(),

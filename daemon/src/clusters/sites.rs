@@ -100,8 +100,8 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         insecure: cluster.insecure_skip_tls_verify,
         namespace: cluster.identity_namespace.clone(),
     };
-    let aliases = cluster.settings.all().filter_map(|(_, one)| one.alias());
-    let alias = aliases.filter(|id| **id != cluster.name).cloned().next();
+    let mut aliases = cluster.settings.all().filter_map(|(_, one)| one.alias());
+    let alias = aliases.find(|id| **id != cluster.name).cloned();
     SiteSpec {
         name: cluster.name.clone(),
         names: std::iter::once(cluster.name.clone()).chain(alias).collect(),

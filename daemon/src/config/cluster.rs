@@ -59,7 +59,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// `[discovery]`: clusters found through Rancher's kubeconfig Secrets, and the template for them.
+/// The clusters found through Rancher's kubeconfig Secrets, and the template for them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discovery {
     /// The configured cluster whose Secrets are read.
@@ -139,6 +139,7 @@ impl ClusterConfig {
     }
 }
 
+/// A cluster of the configuration.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct RawCluster {
@@ -232,6 +233,7 @@ fn is_namespace_name(name: &str) -> bool {
     checked_name(name).is_ok() && !name.contains('.')
 }
 
+/// `[discovery]`: clusters found through Rancher's kubeconfig Secrets, and the template for them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct RawDiscovery {

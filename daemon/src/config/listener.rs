@@ -54,16 +54,11 @@ fn on() -> bool {
 
 impl Serve {
     /// All of them.
-    pub fn all(known: Systems) -> BTreeSet<Self> {
+    pub fn all(known: Systems) -> Vec<Self> {
         let metrics = known.0.iter().filter(|one| one.metrics);
         let metrics = metrics.map(|one| Self::SystemMetrics(one.name));
-        let rest = [
-            Self::Metrics,
-            Self::Health,
-            Self::FipV1,
-            Self::Ipam,
-            Self::Admission,
-        ];
+        let metrics = std::iter::once(Self::Metrics).chain(metrics);
+        let rest = [Self::Health, Self::FipV1, Self::Ipam, Self::Admission];
         metrics.chain(rest).collect()
     }
 

@@ -417,20 +417,12 @@ impl File {
     fn read(known: Systems, text: &str) -> Result<(Self, SystemTables<'_>), toml::de::Error> {
         let mut written = DeTable::parse(text)?;
         let table = written.get_mut();
-        let clusters = match table.get_mut("cluster").map(Spanned::get_mut) {
-            Some(DeValue::Array(clusters)) => clusters
-                .iter_mut()
-                .map(|cluster| match cluster.get_mut() {
-                    DeValue::Table(table) => known.take_tables(table),
-                    _ => Tables::new(),
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let discovery = match table.get_mut("discovery").map(Spanned::get_mut) {
-            Some(DeValue::Table(table)) => known.take_tables(table),
-            _ => Tables::new(),
-        };
+        let mut clusters = Vec::new();
+        if let Some(DeValue::Array(all)) = table.get_mut("cluster").map(Spanned::get_mut) {
+            clusters.extend(all.iter_mut().map(|one| known.take_tables_of(one)));
+        }
+        let discovery = table.get_mut("discovery");
+        let discovery = discovery.map_or_else(Tables::new, |one| known.take_tables_of(one));
         let file = Self::deserialize(Deserializer::from(written))?;
         Ok((
             file,

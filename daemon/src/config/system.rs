@@ -45,11 +45,14 @@ pub enum Draws {
     Management,
 }
 
+/// Reads a table that is called `place` in errors; `None`: what holds without it.
+pub type ReadTable =
+    fn(Option<Written<'_>>, place: &str) -> Result<Box<dyn SystemSettings>, WrongTable>;
+
 /// How a table is read and described.
 #[derive(Debug)]
 pub struct SettingsTable {
-    /// `None`: what holds without the table.
-    pub read: fn(Option<Written<'_>>, place: &str) -> Result<Box<dyn SystemSettings>, WrongTable>,
+    pub read: ReadTable,
     pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
 

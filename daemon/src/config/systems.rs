@@ -105,6 +105,19 @@ impl Systems {
             .collect()
     }
 
+    /// The same of what should be a table.
+    pub(super) fn take_tables_of<'a>(self, value: &mut Spanned<DeValue<'a>>) -> Tables<'a> {
+        match value.get_mut() {
+            DeValue::Table(table) => self.take_tables(table),
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_) => Tables::new(),
+        }
+    }
+
     /// Reads `systems` and the tables of these.
     pub(super) fn settings(
         self,

@@ -17,6 +17,7 @@ use crate::{
     admission::Managements,
     clusters::ClusterSession,
     config::{ClusterSettings, SystemConfig},
+    detach::Leaving,
     fip_v1::FloatingIps,
     guests::GuestBoard,
     helm::Helm,
@@ -29,6 +30,9 @@ use crate::{
 pub trait System: Sync {
     /// Its name, its tables in the configuration, and whose pools it draws from.
     fn config(&self) -> &'static SystemConfig;
+
+    /// What it leaves in a cluster, and how that goes.
+    fn leaving(&self) -> &'static dyn Leaving;
 
     /// The system in a daemon; once per process.
     fn start(&self, means: &Means) -> Arc<dyn RunningSystem>;
@@ -102,14 +106,14 @@ impl Shared {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod testing {
     use super::*;
 
     /// Means of a daemon without a host, helm or a URL.
     pub fn means(ipam: &Ipam) -> Means {
         Means {
-            me: Text::default(),
+            me: "test".into(),
             endpoint: OwnEndpoint::default(),
             ipam: ipam.clone(),
             guests: GuestBoard::default(),

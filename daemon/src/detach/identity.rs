@@ -2,26 +2,16 @@
 
 use serde_json::Value;
 
-use super::{
-    Found,
-    kinds::{Leftover, Named},
-    object,
-};
+use super::{Found, Leftover, Marks, object};
 use crate::{
     clusters::{ClusterSession, identity::secret as identity_secret},
     controller::{client::Remote, kind::SECRET},
 };
 
 const SECRETS: Leftover = Leftover {
-    kind: SECRET,
-    in_app: false,
     own: true,
     listed: None,
-    named: Named {
-        names: &[identity_secret::NAME],
-        in_app: false,
-        wrote: |_| true,
-    },
+    ..Leftover::of(SECRET, |_| true)
 };
 
 /// It goes where fipd knows one; the last thing that does, for until then it proves that this is the cluster.
@@ -36,7 +26,7 @@ pub(super) async fn steps(session: &ClusterSession, remote: &Remote) -> Found {
         Ok(object) => {
             let steps = object
                 .iter()
-                .flat_map(|object| object::steps(&SECRETS, object));
+                .flat_map(|object| object::steps(&SECRETS, object, &Marks::default()));
             found.steps.extend(steps);
         }
         Err(error) => found.missed(SECRET.kind, &error, true),

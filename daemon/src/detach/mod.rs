@@ -3,28 +3,23 @@
 //! Runs once no system is on for the cluster. Finalizers first, so that nothing is kept from being deleted; then marks; then the
 //! objects that are fipd's alone; its Leases; last what proves which cluster it is. Every step may be done again.
 
-mod agents;
-mod guests;
 mod identity;
-mod kinds;
 mod leases;
-mod object;
+mod leaving;
+pub mod object;
 #[cfg(test)]
-mod tests;
-
-use std::collections::BTreeSet;
+pub mod tests;
 
 use fipd_core::{Action, Actor};
-use fipd_crds::labels::APP_NAMESPACE;
 use serde_json::{Value, json};
 
-pub use self::kinds::Past;
-use self::kinds::{LEFTOVERS, Leftover};
+pub use self::leaving::{
+    Elsewhere, Leaving, Leftover, Lock, Marks, Named, Past, Places, has_webhook,
+};
 use crate::{
     clusters::ClusterSession,
     controller::client::{CallError, Patch, Remote, Target},
     ipam::IpamError,
-    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 /// One thing that is done in the cluster.
@@ -33,8 +28,8 @@ pub struct Step {
     /// `Service shop/web`.
     pub object: String,
     pub does: Does,
-    target: Target,
-    uid: String,
+    pub target: Target,
+    pub uid: String,
 }
 
 /// What is done to it.
@@ -94,14 +89,14 @@ impl Report {
 
 /// What was found of one sort.
 #[derive(Default)]
-struct Found {
-    steps: Vec<Step>,
-    unseen: Vec<String>,
+pub struct Found {
+    pub steps: Vec<Step>,
+    pub unseen: Vec<String>,
 }
 
 impl Found {
     /// What could not be looked at. A refusal counts only where fipd may have `written` such a thing.
-    fn missed(&mut self, what: &str, error: &CallError, written: bool) {
+    pub fn missed(&mut self, what: &str, error: &CallError, written: bool) {
         match error {
             CallError::NotFound(_) => {}
             CallError::Rejected(..) if !written => {}
@@ -121,30 +116,38 @@ impl Found {
 /// The audit log cannot be written; the rest is left as it is.
 pub async fn leave(
     session: &ClusterSession,
+    systems: &[&dyn Leaving],
     past: &Past,
     me: &str,
     actor: Option<&Actor>,
 ) -> Result<Report, IpamError> {
     let remote = Remote::new(session.client.clone());
-    // Its notes are among what goes.
-    let noted = guests::noted(&remote, past, &session.name).await;
-    let mut report = Report {
-        unseen: noted.unseen.clone(),
-        ..Report::default()
-    };
-    // Their pods write marks as long as they run.
-    let found = agents::steps(&remote, past).await;
-    run(session, &remote, found, actor, &mut report).await?;
-    for kind in &LEFTOVERS {
-        let mut found = steps_of(&remote, past, kind).await;
-        found.steps.retain(|step| !noted.needs(step));
+    let mut report = Report::default();
+    let mut elsewhere = Vec::new();
+    // What says so is among what goes.
+    for system in systems {
+        let found = system.elsewhere(&remote, past, &session.name).await;
+        report.unseen.extend(found.unseen.iter().cloned());
+        elsewhere.push(found);
+    }
+    for system in systems {
+        let found = system.first(&remote, past).await;
         run(session, &remote, found, actor, &mut report).await?;
     }
-    let found = guests::secrets(&remote, past).await;
+    let marks = Marks::of(systems);
+    for kind in systems.iter().flat_map(|one| one.leftovers()) {
+        let mut found = steps_of(&remote, past, kind, &marks).await;
+        let needed = |step: &Step| elsewhere.iter().any(|one| one.needs(step));
+        found.steps.retain(|step| !needed(step));
+        run(session, &remote, found, actor, &mut report).await?;
+    }
+    for system in systems {
+        let found = system.last(&remote, past).await;
+        run(session, &remote, found, actor, &mut report).await?;
+    }
+    let found = leases::steps(&remote, systems, past, me).await;
     run(session, &remote, found, actor, &mut report).await?;
-    let found = leases::steps(&remote, past, me).await;
-    run(session, &remote, found, actor, &mut report).await?;
-    report.guests = noted.left;
+    report.guests = elsewhere.into_iter().flat_map(|one| one.left).collect();
     // Whoever is not left yet has to prove itself when it is attached again.
     if report.is_clean_so_far() {
         let found = identity::steps(session, &remote).await;
@@ -212,63 +215,72 @@ async fn apply(remote: &Remote, step: &Step) -> Result<(), CallError> {
 }
 
 /// Everything of a kind that is to be done: of a list, and of the objects that fipd knows by name where it may not list.
-async fn steps_of(remote: &Remote, past: &Past, kind: &Leftover) -> Found {
+async fn steps_of(remote: &Remote, past: &Past, kind: &Leftover, marks: &Marks) -> Found {
     let mut found = Found::default();
-    if !list(remote, past, kind, &mut found).await {
-        ask(remote, past, kind, &mut found).await;
+    if !list(remote, past, (kind, marks), &mut found).await {
+        ask(remote, past, (kind, marks), &mut found).await;
     }
     found
 }
 
 /// Whether all could be listed.
-async fn list(remote: &Remote, past: &Past, kind: &Leftover, found: &mut Found) -> bool {
+async fn list(
+    remote: &Remote,
+    past: &Past,
+    (kind, marks): (&Leftover, &Marks),
+    found: &mut Found,
+) -> bool {
     let Some(wrote) = kind.listed else {
         return false;
     };
     let mut whole = true;
-    for namespace in namespaces(past, kind.in_app) {
+    for (namespace, writes) in namespaces(past, kind.only_in) {
         match remote.list_meta(&kind.kind.named(&namespace, ""), "").await {
             Ok(items) => {
-                let steps = items.iter().flat_map(|item| object::steps(kind, item));
-                found.steps.extend(steps);
+                let steps = items.iter();
+                found
+                    .steps
+                    .extend(steps.flat_map(|item| object::steps(kind, item, marks)));
             }
             Err(error) => {
                 whole = false;
-                found.missed(
-                    kind.kind.kind,
-                    &error,
-                    wrote(past) && past.writes_in(&namespace),
-                );
+                found.missed(kind.kind.kind, &error, wrote(past) && writes);
             }
         }
     }
     whole
 }
 
-async fn ask(remote: &Remote, past: &Past, kind: &Leftover, found: &mut Found) {
+async fn ask(remote: &Remote, past: &Past, (kind, marks): (&Leftover, &Marks), found: &mut Found) {
     let named = &kind.named;
-    for namespace in namespaces(past, named.in_app) {
+    for (namespace, writes) in namespaces(past, named.only_in) {
         for name in named.names {
             let object: Result<Option<Value>, _> =
                 remote.get(&kind.kind.named(&namespace, name)).await;
             match object {
                 Ok(object) => {
-                    let steps = object.iter().flat_map(|object| object::steps(kind, object));
-                    found.steps.extend(steps);
+                    let steps = object.iter();
+                    found
+                        .steps
+                        .extend(steps.flat_map(|object| object::steps(kind, object, marks)));
                 }
                 Err(error) => {
-                    let wrote = (named.wrote)(past) && past.writes_in(&namespace);
-                    found.missed(kind.kind.kind, &error, wrote);
+                    found.missed(kind.kind.kind, &error, (named.wrote)(past) && writes);
                 }
             }
         }
     }
 }
 
-fn namespaces(past: &Past, in_app: bool) -> BTreeSet<String> {
-    if !in_app {
-        return BTreeSet::from([String::new()]);
-    }
-    let settings = past.settings.of::<RancherFipSettings>();
-    BTreeSet::from([settings.app_namespace.to_string(), APP_NAMESPACE.to_owned()])
+/// Where to look, and whether fipd may have written there; the empty namespace is all of them.
+fn namespaces(past: &Past, places: Option<&Places>) -> Vec<(String, bool)> {
+    let Some(places) = places else {
+        return vec![(String::new(), true)];
+    };
+    let all = (places.namespaces)(past).into_iter();
+    all.map(|namespace| {
+        let written = (places.written)(past, &namespace);
+        (namespace, written)
+    })
+    .collect()
 }

@@ -1,37 +1,15 @@
 //! What is to be done to one object, by its metadata. Pure.
 
-use fipd_crds::{
-    ip_rule,
-    labels::{
-        ADOPTED, CLAIM_CLEANUP, FIELD_MANAGER, FLOATINGIP_CLEANUP, HOLDER, MANAGED_BY,
-        POOL_CLEANUP, QUOTA_CLEANUP, RELEASED_BY, SECRET_CLEANUP,
-    },
-};
+use fipd_crds::labels::{ADOPTED, FIELD_MANAGER, MANAGED_BY};
 use serde_json::{Map, Value, json};
 
-use super::{Does, Step, kinds::Leftover};
-use crate::systems::rancher_fip::{
-    api_service::plan::{PORTS_BEFORE as PORTS, TAKEN_OFF as SELECTOR},
-    names::FOR_SERVICE,
+use super::{
+    Does, Step,
+    leaving::{Leftover, Marks},
 };
 
-/// Finalizers that only fipd takes off, where nobody else runs.
-const FINALIZERS: [&str; 7] = [
-    FLOATINGIP_CLEANUP,
-    QUOTA_CLEANUP,
-    SECRET_CLEANUP,
-    CLAIM_CLEANUP,
-    POOL_CLEANUP,
-    ip_rule::RULE_FINALIZER,
-    ip_rule::CONFIG_FINALIZER,
-];
-/// Labels that fipd alone writes, whatever their value.
-const LABELS: [&str; 2] = [FOR_SERVICE, ADOPTED];
-/// Annotations that fipd alone writes. Those by which users ask for something stay.
-const ANNOTATIONS: [&str; 5] = [HOLDER, RELEASED_BY, SELECTOR, PORTS, ip_rule::ABSENT_SINCE];
-
 /// What is to be done to one object.
-pub(super) fn steps(kind: &Leftover, object: &Value) -> Vec<Step> {
+pub fn steps(kind: &Leftover, object: &Value, of_fipd: &Marks) -> Vec<Step> {
     let meta = object.get("metadata").cloned().unwrap_or_default();
     let text = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or_default();
     let target = kind.kind.named(text("namespace"), text("name"));
@@ -50,7 +28,7 @@ pub(super) fn steps(kind: &Leftover, object: &Value) -> Vec<Step> {
         .and_then(|all| serde_json::from_value(all.clone()).ok())
         .unwrap_or_default();
     let mut steps = Vec::new();
-    for name in FINALIZERS {
+    for name in &of_fipd.finalizers {
         if let Some(at) = left.iter().position(|one| one == name) {
             steps.push(step(Does::Finalizer(name, left.clone())));
             left.remove(at);
@@ -65,9 +43,14 @@ pub(super) fn steps(kind: &Leftover, object: &Value) -> Vec<Step> {
         steps.push(step(Does::Delete));
         return steps;
     }
-    steps.extend(
-        marks(&labels, &annotations, managed).map(|(names, patch)| step(Does::Marks(names, patch))),
-    );
+    let off = marks(&labels, &annotations, managed, of_fipd);
+    steps.extend(off.map(|(names, mut patch)| {
+        let restored = (kind.restore)(&annotations);
+        if let (Some(Value::Object(more)), Some(patch)) = (restored, patch.as_object_mut()) {
+            patch.extend(more);
+        }
+        step(Does::Marks(names, patch))
+    }));
     steps
 }
 
@@ -75,11 +58,14 @@ fn marks(
     labels: &Map<String, Value>,
     annotations: &Map<String, Value>,
     managed: bool,
+    of_fipd: &Marks,
 ) -> Option<(Vec<String>, Value)> {
-    let is_label =
-        |key: &&String| LABELS.contains(&key.as_str()) || (managed && key.as_str() == MANAGED_BY);
+    let is_label = |key: &&String| {
+        of_fipd.labels.contains(&key.as_str()) || (managed && key.as_str() == MANAGED_BY)
+    };
     let is_note = |key: &&String| {
-        ANNOTATIONS.contains(&key.as_str()) || key.starts_with(ip_rule::APPLIED_PREFIX)
+        let begins = |prefix: &&str| key.starts_with(prefix);
+        of_fipd.annotations.contains(&key.as_str()) || of_fipd.prefixes.iter().any(begins)
     };
     let labels_off: Vec<&String> = labels.keys().filter(is_label).collect();
     let notes_off: Vec<&String> = annotations.keys().filter(is_note).collect();
@@ -91,18 +77,9 @@ fn marks(
             .map(|key| ((*key).clone(), Value::Null))
             .collect()
     };
-    let mut patch = json!({ "metadata": {
+    let patch = json!({ "metadata": {
         "labels": none(&labels_off), "annotations": none(&notes_off),
     } });
-    // The Service that led to fipd leads to its own pods again.
-    let noted =
-        |key: &str| -> Option<Value> { serde_json::from_str(annotations.get(key)?.as_str()?).ok() };
-    if let Some(selector) = noted(SELECTOR) {
-        patch["spec"] = json!({ "selector": selector });
-        if let Some(ports) = noted(PORTS) {
-            patch["spec"]["ports"] = ports;
-        }
-    }
     let names = labels_off.into_iter().chain(notes_off).cloned().collect();
     Some((names, patch))
 }
@@ -110,14 +87,18 @@ fn marks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detach::kinds::LEFTOVERS;
+    use crate::{
+        detach::tests::{leaving, leftover},
+        systems::rancher_fip::{
+            api_service::plan::{PORTS_BEFORE as PORTS, TAKEN_OFF as SELECTOR},
+            names::FOR_SERVICE,
+        },
+    };
+    use fipd_crds::labels::{FLOATINGIP_CLEANUP, HOLDER};
 
     fn of(plural: &str, metadata: Value) -> Vec<String> {
-        let kind = LEFTOVERS
-            .iter()
-            .find(|kind| kind.kind.plural == plural)
-            .unwrap();
-        let steps = steps(kind, &json!({ "metadata": metadata }));
+        let object = json!({ "metadata": metadata });
+        let steps = steps(leftover(plural), &object, &Marks::of(&leaving()));
         let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
         steps.iter().map(text).collect()
     }
@@ -155,9 +136,10 @@ mod tests {
             _ => None,
         });
         let named: Vec<&str> = named.collect();
-        assert!(named.len() >= FINALIZERS.len(), "{named:?}");
+        let finalizers = Marks::of(&leaving()).finalizers;
+        assert!(named.len() >= finalizers.len(), "{named:?}");
         for name in &named {
-            assert!(FINALIZERS.contains(name), "{name}");
+            assert!(finalizers.contains(name), "{name}");
         }
         let object = json!({
             "namespace": "c-m-a", "name": "fip", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -191,11 +173,7 @@ mod tests {
         let annotations = json!({ SELECTOR: "{\"app\":\"api\"}", PORTS: "[{\"port\":8443}]" });
         let object =
             json!({ "metadata": { "namespace": "m", "name": "s", "annotations": annotations } });
-        let kind = LEFTOVERS
-            .iter()
-            .find(|kind| kind.kind.plural == "services")
-            .unwrap();
-        let steps = steps(kind, &object);
+        let steps = steps(leftover("services"), &object, &Marks::of(&leaving()));
         let [
             Step {
                 does: Does::Marks(_, patch),

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::System;
 use parking_lot::Mutex;
@@ -7,7 +7,10 @@ use super::*;
 use crate::{
     config::ClusterSettings,
     controller::client::testing::{Asked, serving},
-    systems::rancher_fip::settings::RancherFipSettings,
+    systems::{
+        ALL,
+        rancher_fip::{leaving::RancherFipLeaving, settings::RancherFipSettings},
+    },
 };
 
 const LABEL: &str = "app.kubernetes.io/managed-by";
@@ -35,15 +38,28 @@ fn server(
     })
 }
 
+/// What each system leaves.
+pub fn leaving() -> Vec<&'static dyn Leaving> {
+    ALL.iter().map(|system| system.leaving()).collect()
+}
+
+/// The kind of this plural.
+pub fn leftover(plural: &str) -> &'static Leftover {
+    let mut all = leaving().into_iter().flat_map(|one| one.leftovers());
+    all.find(|one| one.kind.plural == plural).unwrap()
+}
+
 async fn all(remote: &Remote, past: &Past) -> (Vec<String>, Vec<String>) {
-    let mut found = agents::steps(remote, past).await;
-    let (mut steps, mut unseen) = (Vec::new(), Vec::new());
-    for kind in &LEFTOVERS {
-        steps.append(&mut found.steps);
-        unseen.append(&mut found.unseen);
-        found = steps_of(remote, past, kind).await;
+    let (systems, mut found) = (leaving(), Vec::new());
+    for system in &systems {
+        found.push(system.first(remote, past).await);
     }
-    for found in [found, leases::steps(remote, past, "me").await] {
+    for kind in systems.iter().flat_map(|one| one.leftovers()) {
+        found.push(steps_of(remote, past, kind, &Marks::of(&systems)).await);
+    }
+    found.push(leases::steps(remote, &systems, past, "me").await);
+    let (mut steps, mut unseen) = (Vec::new(), Vec::new());
+    for found in found {
         steps.extend(found.steps);
         unseen.extend(found.unseen);
     }
@@ -193,18 +209,17 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
         .of_mut::<RancherFipSettings>()
         .cluster_manager
         .enabled = true;
-    let maps = LEFTOVERS
-        .iter()
-        .find(|kind| kind.kind.plural == "configmaps");
-    let maps = maps.unwrap();
+    let maps = leftover("configmaps");
     let look = async |past: &Past, data: Value| {
         let map = json!({ "metadata": {
             "name": "fipd-guests", "namespace": "rancher-fip-manager", "uid": "u", "labels": { LABEL: "fipd" },
         }, "data": data });
         let all = json!({ "items": [map] });
         let (remote, _) = server(leak(vec![(path, map), ("/api/v1/configmaps", all)]), 404);
-        let noted = guests::noted(&remote, past, "r").await;
-        let steps = steps_of(&remote, past, maps).await.steps;
+        let noted = RancherFipLeaving.elsewhere(&remote, past, "r").await;
+        let steps = steps_of(&remote, past, maps, &Marks::of(&leaving()))
+            .await
+            .steps;
         assert_eq!(steps.len(), 1, "{steps:?}");
         assert_eq!(noted.unseen, Vec::<String>::new());
         (noted.needs(&steps[0]), noted.left)
@@ -235,7 +250,7 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
     );
 
     let (remote, _) = server(leak(Vec::new()), 403);
-    let noted = guests::noted(&remote, &past, "r").await;
+    let noted = RancherFipLeaving.elsewhere(&remote, &past, "r").await;
     assert!(
         noted.unseen[0].starts_with("ConfigMap:"),
         "it is not taken as empty"
@@ -244,7 +259,7 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
         .of_mut::<RancherFipSettings>()
         .cluster_manager
         .enabled = false;
-    let noted = guests::noted(&remote, &past, "r").await;
+    let noted = RancherFipLeaving.elsewhere(&remote, &past, "r").await;
     assert_eq!(noted.unseen, Vec::<String>::new(), "there never were any");
 }
 
@@ -269,18 +284,21 @@ async fn notes_are_read_where_they_would_go_although_the_settings_say_nothing_of
     ];
     let (remote, _) = server(leak(objects), 403);
     let past = past(System::rancher_fip());
-    assert!(!past.manages_guests());
-    let noted = guests::noted(&remote, &past, "r").await;
+    let noted = RancherFipLeaving.elsewhere(&remote, &past, "r").await;
     assert!(
         noted.left.len() == 1 && noted.left[0].starts_with("guest c-1 of r"),
         "{:#?}",
         noted.left
     );
     assert_eq!(noted.unseen, Vec::<String>::new());
-    let kind = LEFTOVERS
-        .iter()
-        .find(|kind| kind.kind.plural == "configmaps");
-    let steps = steps_of(&remote, &past, kind.unwrap()).await.steps;
+    let steps = steps_of(
+        &remote,
+        &past,
+        leftover("configmaps"),
+        &Marks::of(&leaving()),
+    )
+    .await
+    .steps;
     assert_eq!(steps.len(), 2, "{steps:?}");
     assert!(steps.iter().all(|step| noted.needs(step)), "{steps:?}");
 }
@@ -305,7 +323,7 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
             .of_mut::<RancherFipSettings>()
             .cluster_manager
             .enabled = enabled;
-        let found = guests::secrets(&remote, &past).await;
+        let found = RancherFipLeaving.last(&remote, &past).await;
         let steps: Vec<String> = found.steps.iter().map(text).collect();
         let wanted = (vec![step.clone()], Vec::new());
         assert_eq!(
@@ -316,20 +334,20 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
     }
 
     let (remote, asked) = server(leak(Vec::new()), 403);
-    let unseen = guests::secrets(&remote, &past).await.unseen;
+    let unseen = RancherFipLeaving.last(&remote, &past).await.unseen;
     assert!(unseen[0].starts_with("Secret:"), "{unseen:?}");
     past.settings
         .of_mut::<RancherFipSettings>()
         .cluster_manager
         .enabled = false;
-    let unseen = guests::secrets(&remote, &past).await.unseen;
+    let unseen = RancherFipLeaving.last(&remote, &past).await.unseen;
     assert_eq!(
         unseen,
         Vec::<String>::new(),
         "there may never have been any"
     );
     past.systems = BTreeSet::from([System::claims()]);
-    guests::secrets(&remote, &past).await;
+    RancherFipLeaving.last(&remote, &past).await;
     assert_eq!(asked.lock().len(), 2, "there never were any");
 }
 

@@ -5,12 +5,15 @@ use std::{sync::Arc, time::Duration};
 use axum::{Json, extract::State as Shared};
 use fipd_core::{Actor, Text};
 
-use crate::api::{
-    Api,
-    access::auth::Caller,
-    extract::{Body, Path},
-    problem::{Code, Problem},
-    wire::{ClusterAdd, DetachReport, DetachStep, Outcome},
+use crate::{
+    api::{
+        Api,
+        access::auth::Caller,
+        extract::{Body, Path},
+        problem::{Code, Problem},
+        wire::{ClusterAdd, DetachReport, DetachStep, Outcome},
+    },
+    detach::Leaving,
 };
 use crate::{
     clusters::{ClusterSession, ClusterView, Upload},
@@ -147,7 +150,7 @@ pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
         return Ok(unreached(&view, true));
     };
     let past = past(api, &session);
-    let report = detach::leave(&session, &past, &me(api), None).await?;
+    let report = detach::leave(&session, &leaving(api), &past, &me(api), None).await?;
     Ok(shown(&view, report, true))
 }
 
@@ -170,7 +173,7 @@ async fn take_away(api: &Api, view: &ClusterView, actor: Actor) -> Result<Detach
         return Ok(unreached(view, false));
     };
     let past = heard(api, &session).await;
-    let report = detach::leave(&session, &past, &me(api), Some(&actor)).await;
+    let report = detach::leave(&session, &leaving(api), &past, &me(api), Some(&actor)).await;
     let report = report.map_err(|error| halfway(view, error.into()))?;
     let shown = shown(view, report, false);
     if shown.clean {
@@ -216,6 +219,10 @@ async fn heard(api: &Api, session: &ClusterSession) -> Past {
     };
     let known = tokio::time::timeout(QUIET, known).await;
     known.unwrap_or_else(|_| past(api, session))
+}
+
+fn leaving(api: &Api) -> Vec<&'static dyn Leaving> {
+    api.systems.iter().map(|system| system.leaving()).collect()
 }
 
 fn me(api: &Api) -> Text {

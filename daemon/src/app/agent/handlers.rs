@@ -19,6 +19,7 @@ use crate::{
     reload::Reload,
     rules::RuleBoard,
     settings::Settings,
+    systems,
     systems::{Runner, ip_rule, rancher_fip},
 };
 
@@ -58,6 +59,7 @@ impl Handlers {
         let backups = Backups::new(ipam.clone(), schedule);
         let guests = GuestBoard::default();
         Arc::new(Api {
+            systems: systems::ALL,
             metrics: Metrics::new(
                 ipam.clone(),
                 clusters.clone(),

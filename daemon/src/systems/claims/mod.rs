@@ -14,6 +14,7 @@
 //! by the sweep. Nothing here waits for another cluster.
 
 pub mod claim;
+mod leaving;
 pub mod names;
 pub mod pool;
 pub mod settings;
@@ -41,6 +42,7 @@ use crate::{
         system::{Means, RunningSystem},
         tasks::{count, finish, follow_ranges, quiet, spawn},
     },
+    detach::Leaving,
     systems::claims::{
         names::{CLAIM, NAMESPACED_POOL, POOL},
         settings::ClaimsSettings,
@@ -60,6 +62,10 @@ pub struct AddressClaims;
 impl controller::system::System for AddressClaims {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &leaving::ClaimsLeaving
     }
 
     fn start(&self, _means: &Means) -> Arc<dyn RunningSystem> {

@@ -15,6 +15,7 @@ pub mod adopt;
 pub mod agent;
 mod decide;
 mod host;
+mod leaving;
 pub mod metrics;
 pub mod names;
 mod node;
@@ -59,7 +60,9 @@ use crate::{
         system::{Means, RunningSystem},
         tasks::{count, finish, quiet, spawn},
         webhook,
+        webhook::IP_RULE_VALIDATOR as VALIDATOR,
     },
+    detach::Leaving,
     metrics::reconcile::counted,
     nodes::NodeBoard,
     systems::ip_rule::settings::IpRuleSettings,
@@ -83,6 +86,10 @@ pub struct IpRule;
 impl controller::system::System for IpRule {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &leaving::IpRuleLeaving
     }
 
     fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {

@@ -16,6 +16,7 @@ pub mod floating_ip;
 pub mod guests;
 pub mod kinds;
 mod leadership;
+pub mod leaving;
 pub mod metrics;
 pub mod names;
 mod owners;
@@ -52,7 +53,11 @@ use crate::{
     admission::Managements,
     config::{ClusterSettings, SystemConfig},
     controller,
-    controller::system::{Means, RunningSystem},
+    controller::{
+        system::{Means, RunningSystem},
+        webhook::RANCHER_FIP_VALIDATOR as VALIDATOR,
+    },
+    detach::Leaving,
     fip_v1,
     systems::rancher_fip::{
         admission::Admits,
@@ -89,6 +94,10 @@ pub struct RancherFip;
 impl controller::system::System for RancherFip {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &leaving::RancherFipLeaving
     }
 
     fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {

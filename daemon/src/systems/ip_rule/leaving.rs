@@ -1,30 +1,85 @@
-//! What Agents run: fipd has made it, and nobody else takes it away while they stay.
+//! What the system leaves in a cluster, such as what Agents run: nobody else takes that away while they stay.
 
 use std::collections::BTreeSet;
 
-use fipd_crds::ip_rule::{AGENT_WORKLOAD, MANAGED_BY, OPERATOR};
+use fipd_core::System;
+use fipd_crds::ip_rule::{
+    ABSENT_SINCE, AGENT_WORKLOAD, APPLIED_PREFIX, CONFIG_FINALIZER, MANAGED_BY, OPERATOR,
+    RULE_FINALIZER,
+};
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Does, Found, Step, kinds::Past};
+use super::{
+    names::{AGENT, CONFIG, RULE},
+    settings::IpRuleSettings,
+};
 use crate::{
     controller::{
         client::{CallError, MANAGER, Remote, Target},
         kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, Kind, SERVICE_ACCOUNT},
     },
-    systems::ip_rule::names::AGENT,
+    detach::{Does, Found, Leaving, Leftover, Lock, Marks, Past, Step, has_webhook},
 };
+
+/// What the system leaves in a cluster.
+pub struct IpRuleLeaving;
+
+impl Leaving for IpRuleLeaving {
+    fn leftovers(&self) -> &'static [Leftover] {
+        static LEFTOVERS: [Leftover; 3] = [
+            Leftover::validator(&[super::VALIDATOR], |past| {
+                ruled(past) && has_webhook(&of(past).webhook)
+            }),
+            Leftover::of(RULE, ruled),
+            Leftover::of(CONFIG, ruled),
+        ];
+        &LEFTOVERS
+    }
+
+    fn marks(&self) -> Marks {
+        Marks {
+            finalizers: vec![RULE_FINALIZER, CONFIG_FINALIZER],
+            annotations: vec![ABSENT_SINCE],
+            prefixes: vec![APPLIED_PREFIX],
+            ..Marks::default()
+        }
+    }
+
+    fn locks(&self, past: &Past) -> Vec<(Lock, bool)> {
+        let settings = of(past);
+        let lock = Lock {
+            namespace: settings.lease_lock_namespace.clone(),
+            name: settings.lease_lock_name.clone(),
+        };
+        vec![(lock, ruled(past) && settings.leader_elect)]
+    }
+
+    /// Pods of Agents write marks as long as they run.
+    fn first<'a>(&'a self, remote: &'a Remote, past: &'a Past) -> BoxFuture<'a, Found> {
+        Box::pin(steps(remote, past))
+    }
+}
+
+fn of(past: &Past) -> &IpRuleSettings {
+    past.settings.of()
+}
+
+fn ruled(past: &Past) -> bool {
+    past.systems.contains(&System::ip_rule())
+}
 
 /// In the order in which they go: pods first, their rights last.
 const NAMESPACED: [Kind; 3] = [DAEMON_SET, CONFIG_MAP, SERVICE_ACCOUNT];
 
 /// Everything of Agents that fipd has made.
-pub(super) async fn steps(remote: &Remote, past: &Past) -> Found {
+async fn steps(remote: &Remote, past: &Past) -> Found {
     let mut found = Found::default();
     let all = AGENT.all();
     let agents = match remote.list_meta(&all, "").await {
         Ok(agents) => agents,
         Err(error) => {
-            found.missed("Agent", &error, past.rules());
+            found.missed("Agent", &error, ruled(past));
             Vec::new()
         }
     };
@@ -71,7 +126,7 @@ async fn look(
                 .steps
                 .extend(object.map(|object| delete(&object, target, kind.kind)));
         }
-        Err(error) => found.missed(kind.kind, &error, past.rules()),
+        Err(error) => found.missed(kind.kind, &error, ruled(past)),
     }
 }
 

@@ -8,41 +8,29 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
 use super::{
-    Found, Step,
-    kinds::{PROJECT_SECRETS, Past},
-    namespaces, object,
+    PROJECT_SECRETS, RancherFipLeaving, app_namespaces, manages, manages_guests, of, writes_in,
 };
 use crate::{
     controller::{
         client::{CallError, Remote, Target},
         kind::CONFIG_MAP,
     },
-    systems::rancher_fip::{
-        guests::{COPY, NOTES, Note},
-        settings::RancherFipSettings,
-    },
+    detach::{Elsewhere, Found, Leaving as _, Past, object},
+    systems::rancher_fip::guests::{COPY, NOTES, Note},
 };
-
-/// What the notes say.
-pub(super) struct Noted {
-    /// What stays in each guest, and what to do about it.
-    pub left: Vec<String>,
-    /// Why they could not be read.
-    pub unseen: Vec<String>,
-}
 
 /// Reads the notes of the cluster that is called `rancher`, in whichever app namespace: the settings may have named another one
 /// when they were written.
-pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted {
+pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Elsewhere {
     let mut found = Found::default();
     let maps = match remote.list_named(&notes(""), &mark()).await {
         Ok(maps) => maps,
         Err(error) => {
-            found.missed("ConfigMap", &error, past.manages_guests());
+            found.missed("ConfigMap", &error, manages_guests(past));
             by_name(remote, past, &mut found).await
         }
     };
-    let app = &*past.settings.of::<RancherFipSettings>().app_namespace;
+    let app = &*of(past).app_namespace;
     let mut left = Vec::new();
     for map in maps {
         let map: ConfigMap = serde_json::from_value(map).unwrap_or_default();
@@ -52,9 +40,10 @@ pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted 
             left.push(stays(rancher, id, &Note::parse(note), former));
         }
     }
-    Noted {
+    Elsewhere {
         left,
         unseen: found.unseen,
+        needed: &[NOTES, COPY],
     }
 }
 
@@ -62,12 +51,12 @@ pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted 
 /// the settings of today say nothing of guests.
 async fn by_name(remote: &Remote, past: &Past, found: &mut Found) -> Vec<Value> {
     let mut maps = Vec::new();
-    for namespace in namespaces(past, true) {
+    for namespace in app_namespaces(past) {
         let map: Result<Option<Value>, CallError> = remote.get(&notes(&namespace)).await;
         match map {
             Ok(map) => maps.extend(map),
             Err(error) => {
-                let wrote = past.manages_guests() && past.writes_in(&namespace);
+                let wrote = manages_guests(past) && writes_in(past, &namespace);
                 found.missed("ConfigMap", &error, wrote);
             }
         }
@@ -83,17 +72,18 @@ fn notes(namespace: &str) -> Target {
 /// and whoever serves these next asks for the same ones. Also where the cluster manager is off by now.
 pub(super) async fn secrets(remote: &Remote, past: &Past) -> Found {
     let mut found = Found::default();
-    if !past.manages() {
+    if !manages(past) {
         return found;
     }
     let all = PROJECT_SECRETS.kind.all();
     match remote.list_meta(&all, &mark()).await {
         Ok(items) => {
             let items = items.iter().filter(|item| is_of_project(item));
-            let steps = items.flat_map(|item| object::steps(&PROJECT_SECRETS, item));
+            let steps = items
+                .flat_map(|item| object::steps(&PROJECT_SECRETS, item, &RancherFipLeaving.marks()));
             found.steps.extend(steps);
         }
-        Err(error) => found.missed(PROJECT_SECRETS.kind.kind, &error, past.manages_guests()),
+        Err(error) => found.missed(PROJECT_SECRETS.kind.kind, &error, manages_guests(past)),
     }
     found
 }
@@ -106,15 +96,6 @@ fn is_of_project(secret: &Value) -> bool {
 /// The label of what fipd has made.
 fn mark() -> String {
     format!("{MANAGED_BY}={FIELD_MANAGER}")
-}
-
-impl Noted {
-    /// Whether the step would take away what is needed to clear guests.
-    pub fn needs(&self, step: &Step) -> bool {
-        let none = self.left.is_empty() && self.unseen.is_empty();
-        let is_map = step.target.plural == "configmaps";
-        !none && is_map && [NOTES, COPY].contains(&step.target.name.as_str())
-    }
 }
 
 fn stays(rancher: &str, id: &str, note: &Note, former: Option<&str>) -> String {
