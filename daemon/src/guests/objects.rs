@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use k8s_openapi::{
-    ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    ByteString,
+    api::core::v1::{ConfigMap, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::{Map, Value, json};
 
@@ -12,6 +14,43 @@ use crate::controller::client::{CallError, Patch, Remote, Target};
 
 /// The data of a ConfigMap, or of a Secret as text.
 pub type Texts = BTreeMap<String, String>;
+
+/// Makes the values of these keys so, and leaves others alone. A Secret that is not there is made where `makes` says so.
+pub async fn write_secret(
+    remote: &Remote,
+    target: &Target,
+    want: &Texts,
+    makes: bool,
+) -> Result<(), CallError> {
+    match remote.get::<Secret>(target).await? {
+        Some(found) => match differing(&texts(&found), want, false) {
+            Some(change) => {
+                let change = json!({ "stringData": change });
+                put(remote, target, &found.metadata, change).await
+            }
+            None => Ok(()),
+        },
+        None if makes => create(remote, target, "Secret", json!({ "stringData": want })).await,
+        None => Ok(()),
+    }
+}
+
+/// Makes a ConfigMap hold exactly this. One that is not there is made where `makes` says so.
+pub async fn write_config_map(
+    remote: &Remote,
+    target: &Target,
+    want: &Texts,
+    makes: bool,
+) -> Result<(), CallError> {
+    match remote.get::<ConfigMap>(target).await? {
+        Some(found) => match differing(&found.data.clone().unwrap_or_default(), want, true) {
+            Some(change) => put(remote, target, &found.metadata, json!({ "data": change })).await,
+            None => Ok(()),
+        },
+        None if makes => create(remote, target, "ConfigMap", json!({ "data": want })).await,
+        None => Ok(()),
+    }
+}
 
 /// What is to be merged into `have`; with `exact` what is not wanted goes.
 pub fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Value> {

@@ -61,47 +61,36 @@ pub enum GuestStop {
 
 impl GuestUnready {
     pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NoKubeconfig(_) => "NoKubeconfig",
-            Self::BadKubeconfig(_) => "BadKubeconfig",
-            Self::StillDeploying(_) => "StillDeploying",
-            Self::WrongCluster => "WrongCluster",
-            Self::Unreachable(_) => "Unreachable",
-            Self::NoProvisioningCluster => "NoProvisioningCluster",
-            Self::BadCredentialName(_) => "BadCredentialName",
-            Self::NoControlPlanePool => "NoControlPlanePool",
-            Self::NoMachineConfig(_) => "NoMachineConfig",
-            Self::NoNetwork(_) => "NoNetwork",
-            Self::NoCredential(_) => "NoCredential",
-            Self::NoHarvester(_) => "NoHarvester",
-            Self::Harvester { .. } => "HarvesterUnreachable",
-            Self::NoMachineNamespace(_) => "NoMachineNamespace",
-            Self::NoProject(_) => "NoProject",
-            Self::ChartsLeaving => "ChartsLeaving",
-            Self::Chart(_) => "ChartNotRemoved",
-        }
+        self.facts().0
     }
 
     /// The guest is looked at again after this time at the latest. Where there is a watch, a change wakes it earlier.
     pub fn pause(&self) -> Duration {
-        let seconds = match self {
-            Self::Unreachable(_)
-            | Self::Harvester { .. }
-            | Self::Chart(_)
-            | Self::ChartsLeaving => 30,
-            Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
-            // No watch tells of these.
-            Self::NoMachineNamespace(_) | Self::NoProject(_) => 60,
-            Self::NoKubeconfig(_)
-            | Self::StillDeploying(_)
-            | Self::NoProvisioningCluster
-            | Self::BadCredentialName(_)
-            | Self::NoControlPlanePool
-            | Self::NoMachineConfig(_)
-            | Self::NoNetwork(_)
-            | Self::NoHarvester(_) => 120,
-        };
-        Duration::from_secs(seconds)
+        Duration::from_secs(self.facts().1)
+    }
+
+    /// Reason, and pause in seconds.
+    fn facts(&self) -> (&'static str, u64) {
+        match self {
+            Self::NoKubeconfig(_) => ("NoKubeconfig", 120),
+            Self::BadKubeconfig(_) => ("BadKubeconfig", 60),
+            Self::StillDeploying(_) => ("StillDeploying", 120),
+            Self::WrongCluster => ("WrongCluster", 60),
+            Self::Unreachable(_) => ("Unreachable", 30),
+            Self::NoProvisioningCluster => ("NoProvisioningCluster", 120),
+            Self::BadCredentialName(_) => ("BadCredentialName", 120),
+            Self::NoControlPlanePool => ("NoControlPlanePool", 120),
+            Self::NoMachineConfig(_) => ("NoMachineConfig", 120),
+            Self::NoNetwork(_) => ("NoNetwork", 120),
+            Self::NoCredential(_) => ("NoCredential", 60),
+            Self::NoHarvester(_) => ("NoHarvester", 120),
+            Self::Harvester { .. } => ("HarvesterUnreachable", 30),
+            // No watch tells of these two.
+            Self::NoMachineNamespace(_) => ("NoMachineNamespace", 60),
+            Self::NoProject(_) => ("NoProject", 60),
+            Self::ChartsLeaving => ("ChartsLeaving", 30),
+            Self::Chart(_) => ("ChartNotRemoved", 30),
+        }
     }
 }
 

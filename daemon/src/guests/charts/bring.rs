@@ -58,7 +58,7 @@ impl GuestCharts {
     ) -> (Option<Vec<ChartRelease>>, Result<Settled, ChartError>) {
         let installed = match InstalledReleases::read(guest.remote).await {
             Ok(installed) => installed,
-            Err(error) => return (None, Err(ChartError::unreadable(&error))),
+            Err(error) => return (None, Err(ChartError::unreadable(error))),
         };
         let wanted = match owner.wanted(&installed).await {
             Ok(wanted) => wanted,

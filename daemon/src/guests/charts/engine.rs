@@ -62,8 +62,9 @@ impl ReachedGuest<'_> {
         if let Some(object) = objects.of(namespace, name) {
             return self.remove_object(object).await.map(Some);
         }
-        let owner = owner(self.remote, namespace, name).await;
-        let owner = owner.map_err(|error| ChartError::unreadable(&error))?;
+        let owner = owner(self.remote, namespace, name)
+            .await
+            .map_err(ChartError::unreadable)?;
         if owner != Some(ReleaseOwner::Fipd) {
             return Ok(owner);
         }

@@ -18,18 +18,22 @@ pub struct ChartError {
 }
 
 impl ChartError {
-    pub fn of(release: &str, error: &HelmError) -> Self {
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
-            reason: error.reason(),
-            message: format!("chart {release:?}: {error}"),
+            reason,
+            message: message.into(),
         }
     }
 
-    pub fn unreadable(error: &CallError) -> Self {
-        Self {
-            reason: "ReleasesUnreadable",
-            message: format!("the releases in the cluster cannot be listed: {error}"),
-        }
+    pub fn of(release: &str, error: &HelmError) -> Self {
+        Self::new(error.reason(), format!("chart {release:?}: {error}"))
+    }
+
+    pub fn unreadable(error: CallError) -> Self {
+        Self::new(
+            "ReleasesUnreadable",
+            format!("the releases in the cluster cannot be listed: {error}"),
+        )
     }
 
     /// A release of the same, which is to be somewhere else.
@@ -37,12 +41,12 @@ impl ChartError {
         let ReleaseMark {
             namespace, name, ..
         } = mark;
-        Self {
-            reason: "ReleaseElsewhere",
-            message: format!(
+        Self::new(
+            "ReleaseElsewhere",
+            format!(
                 "the release {name:?} in namespace {namespace:?} was not installed by fipd and is in the way of {wanted}: uninstall it, or let the settings name it as it is"
             ),
-        }
+        )
     }
 
     /// Something goes on that ends soon.

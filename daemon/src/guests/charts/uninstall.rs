@@ -79,8 +79,9 @@ impl GuestCharts {
             return Ok(Vec::new());
         };
         let guest = self.reached(id, helm, &kubeconfig, &remote);
-        let installed = InstalledReleases::read(&remote).await;
-        let installed = installed.map_err(|error| ChartError::unreadable(&error))?;
+        let installed = InstalledReleases::read(&remote)
+            .await
+            .map_err(ChartError::unreadable)?;
         remover.check_unused(&guest, &installed).await?;
         let mut kept = Vec::new();
         let mut result = Ok(Settled::Yes);

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::guests::{
     charts::{
-        error::ChartError,
+        error::{BUSY, ChartError},
         installed::{ReleaseOwner, newest, owner, revisions},
     },
     objects,
@@ -91,10 +91,10 @@ impl HelmCharts {
         // Whatever the policy will be.
         spec_of(release, "")?;
         if self.0.is_none() {
-            return Err(ChartError {
-                reason: "NoHelmCharts",
-                message: "the cluster has no HelmChart kind (helm.cattle.io/v1), as RKE2 and K3s have it; the engine \"helm\" does without".to_owned(),
-            });
+            return Err(ChartError::new(
+                "NoHelmCharts",
+                "the cluster has no HelmChart kind (helm.cattle.io/v1), as RKE2 and K3s have it; the engine \"helm\" does without",
+            ));
         }
         match self.named(&release.name) {
             Some(taken) if plan::whose(taken) == ReleaseOwner::Other => Err(foreign(taken)),
@@ -299,8 +299,9 @@ impl ReachedGuest<'_> {
         &self,
         release: &Release,
     ) -> Result<Option<StoredRevision>, ChartError> {
-        let all = revisions(self.remote, &release.namespace, &release.name).await;
-        let all = all.map_err(|error| ChartError::unreadable(&error))?;
+        let all = revisions(self.remote, &release.namespace, &release.name)
+            .await
+            .map_err(ChartError::unreadable)?;
         let Some((name, _)) = newest(&all).and_then(plan::identity) else {
             return Ok(None);
         };
@@ -309,18 +310,16 @@ impl ReachedGuest<'_> {
             .remote
             .get(&target)
             .await
-            .map_err(|error| ChartError::unreadable(&error))?;
+            .map_err(ChartError::unreadable)?;
         let helms = |secret: &Value| secret.get("type") == Some(&json!(SECRET_TYPE));
         let Some(secret) = secret.filter(helms) else {
-            return Err(ChartError {
-                reason: "ReleaseBusy",
-                message: format!("the release {:?} changed meanwhile", release.name),
-            });
+            return Err(ChartError::new(
+                BUSY,
+                format!("the release {:?} changed meanwhile", release.name),
+            ));
         };
-        let stored = Stored::read(&secret).map_err(|error| ChartError {
-            reason: "ReleasesUnreadable",
-            message: error.to_string(),
-        })?;
+        let stored = Stored::read(&secret)
+            .map_err(|error| ChartError::new("ReleasesUnreadable", error.to_string()))?;
         let (name, uid) = plan::identity(&secret).unwrap_or_default();
         Ok(Some(StoredRevision {
             name: name.to_owned(),
@@ -357,8 +356,9 @@ impl ReachedGuest<'_> {
 
     async fn make_object(&self, release: &Release) -> Result<Settled, ChartError> {
         let (namespace, name) = (&*release.namespace, &*release.name);
-        let before = owner(self.remote, namespace, name).await;
-        let before = before.map_err(|error| ChartError::unreadable(&error))?;
+        let before = owner(self.remote, namespace, name)
+            .await
+            .map_err(ChartError::unreadable)?;
         let policy = self.policy().await;
         let policy = policy.map_err(|error| refused(name, &error))?;
         let mut labels = json!({ MANAGED_BY: FIELD_MANAGER });
@@ -398,44 +398,50 @@ impl ReachedGuest<'_> {
 }
 
 fn spec_of(release: &Release, policy: &str) -> Result<HelmChartSpec, ChartError> {
-    plan::spec(release, policy).map_err(|why| ChartError {
-        reason: "ChartConfigInvalid",
-        message: format!("chart {:?}: {why}", release.name),
+    plan::spec(release, policy).map_err(|why| {
+        ChartError::new(
+            "ChartConfigInvalid",
+            format!("chart {:?}: {why}", release.name),
+        )
     })
 }
 
+/// Namespace and name of an object.
+fn called(chart: &HelmChart) -> String {
+    format!(
+        "{}/{}",
+        chart.namespace().unwrap_or_default(),
+        chart.name_any()
+    )
+}
+
 fn failed(chart: &HelmChart, why: &str) -> ChartError {
-    let (namespace, name) = (chart.namespace().unwrap_or_default(), chart.name_any());
-    let policy = &chart.spec.failure_policy;
-    ChartError {
-        reason: "HelmChartFailed",
-        message: format!("HelmChart {namespace}/{name}: {why} (failurePolicy: {policy})"),
-    }
+    let (called, policy) = (called(chart), &chart.spec.failure_policy);
+    ChartError::new(
+        "HelmChartFailed",
+        format!("HelmChart {called}: {why} (failurePolicy: {policy})"),
+    )
 }
 
 fn foreign(chart: &HelmChart) -> ChartError {
-    let (namespace, name) = (chart.namespace().unwrap_or_default(), chart.name_any());
-    ChartError {
-        reason: "HelmChartForeign",
-        message: format!(
-            "HelmChart {namespace}/{name} was not made by fipd and keeps the release {name:?}: delete it, or give the chart another name"
+    let (called, name) = (called(chart), chart.name_any());
+    ChartError::new(
+        "HelmChartForeign",
+        format!(
+            "HelmChart {called} was not made by fipd and keeps the release {name:?}: delete it, or give the chart another name"
         ),
-    }
+    )
 }
 
 fn busy(chart: &HelmChart, what: &str) -> ChartError {
-    let (namespace, name) = (chart.namespace().unwrap_or_default(), chart.name_any());
-    ChartError {
-        reason: "ReleaseBusy",
-        message: format!("the release of HelmChart {namespace}/{name} {what}"),
-    }
+    ChartError::new(
+        BUSY,
+        format!("the release of HelmChart {} {what}", called(chart)),
+    )
 }
 
 fn refused(name: &str, error: &CallError) -> ChartError {
-    ChartError {
-        reason: "HelmChartNotWritten",
-        message: format!("chart {name:?}: {error}"),
-    }
+    ChartError::new("HelmChartNotWritten", format!("chart {name:?}: {error}"))
 }
 
 fn target_of(chart: &HelmChart) -> Target {

@@ -7,7 +7,7 @@ use fipd_crds::labels::{
     SECRET_PROJECT, project_secret,
 };
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace, Secret},
+    api::core::v1::{Namespace, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::json;
@@ -19,10 +19,10 @@ use super::{
 use crate::{
     controller::{
         ReconcileError,
-        client::{CallError, Patch, Remote, Target},
+        client::{CallError, Patch, Remote},
         kind::{CONFIG_MAP, DEPLOYMENT, NAMESPACE, SECRET},
     },
-    guests::objects::{Texts, create, differing, put, put_unchanged, texts},
+    guests::objects::{Texts, create, put, put_unchanged, texts, write_config_map, write_secret},
 };
 
 /// On a downstream namespace: its controller is to be restarted for the project label that was written.
@@ -37,44 +37,34 @@ pub async fn guest(
 ) -> Result<(), CallError> {
     let namespace = &*desired.namespace;
     self::namespace(remote, namespace, desired.label.as_deref(), now).await?;
-    if let Some(mappings) = &desired.mappings {
-        config_map(remote, namespace, INTERFACE_MAPPINGS, mappings).await?;
-    }
-    if let Some(ca) = &desired.ca {
-        secret(remote, namespace, CA_SECRET, &ca_texts(ca)).await?;
-    }
-    for (access, client_secret) in desired.access.iter().zip(secrets) {
-        let name = project_secret(&access.project.id);
-        secret(remote, namespace, &name, &keys(access, client_secret)).await?;
-    }
-    Ok(())
+    contents(remote, namespace, desired, secrets, true).await
 }
 
-/// Keeps what is in a namespace that is being left in step as long as somebody uses it; nothing is made there.
-pub async fn keep_up(
+/// Writes what is in the namespace of a guest. One that is being left is kept in step as long as somebody uses it, but
+/// nothing is made (`makes`) there.
+pub async fn contents(
     remote: &Remote,
     namespace: &str,
     desired: &Desired,
     secrets: &[String],
+    makes: bool,
 ) -> Result<(), CallError> {
-    let ca = desired.ca.iter();
-    let ca = ca.map(|ca| (CA_SECRET.to_owned(), ca_texts(ca)));
-    let access = desired.access.iter().zip(secrets);
-    let access = access.map(|(access, secret)| {
-        let name = project_secret(&access.project.id);
-        (name, keys(access, secret))
-    });
     if let Some(mappings) = &desired.mappings {
         let target = CONFIG_MAP.named(namespace, INTERFACE_MAPPINGS);
-        if let Some(found) = remote.get::<ConfigMap>(&target).await? {
-            update_map(remote, &target, &found, mappings).await?;
-        }
+        write_config_map(remote, &target, mappings, makes).await?;
     }
+    let ca = desired.ca.iter();
+    let ca = ca.map(|ca| {
+        (
+            CA_SECRET.to_owned(),
+            Texts::from([(CA_KEY.to_owned(), ca.clone())]),
+        )
+    });
+    let access = desired.access.iter().zip(secrets);
+    let access =
+        access.map(|(access, secret)| (project_secret(&access.project.id), keys(access, secret)));
     for (name, want) in ca.chain(access) {
-        let target = SECRET.named(namespace, &name);
-        if let Some(found) = remote.get::<Secret>(&target).await? {
-            update(remote, &target, &found, &want).await?;
-        }
+        write_secret(remote, &SECRET.named(namespace, &name), &want, makes).await?;
     }
     Ok(())
 }
@@ -122,10 +112,6 @@ pub fn client_secret() -> Result<String, ReconcileError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn ca_texts(ca: &str) -> Texts {
-    Texts::from([(CA_KEY.to_owned(), ca.to_owned())])
-}
-
 fn keys(access: &Access, client_secret: &str) -> Texts {
     let pairs = [
         (SECRET_API_URL, &*access.api_url),
@@ -135,10 +121,9 @@ fn keys(access: &Access, client_secret: &str) -> Texts {
         (SECRET_POOL, &*access.pool),
         (SECRET_LOAD_BALANCER_TYPE, access.load_balancer.as_str()),
     ];
-    let owned = pairs.into_iter();
-    owned
+    pairs
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+        .into()
 }
 
 /// Makes the namespace with its label. Where the label changes, the controller there is restarted: it reads it
@@ -156,13 +141,8 @@ async fn namespace(
             labels[PROJECT_NAME] = json!(label);
         }
         // Nothing runs in a namespace that was not there.
-        return create(
-            remote,
-            &target,
-            "Namespace",
-            json!({ "metadata": { "labels": labels } }),
-        )
-        .await;
+        let namespace = json!({ "metadata": { "labels": labels } });
+        return create(remote, &target, "Namespace", namespace).await;
     };
     let meta = &found.metadata;
     let set = meta
@@ -193,62 +173,6 @@ async fn restart(remote: &Remote, namespace: &str, now: &str) -> Result<(), Call
     match remote.patch(&target, Patch::Merge, &change).await {
         Err(CallError::NotFound(_)) => Ok(()),
         other => other,
-    }
-}
-
-/// Makes the values of these keys so, and leaves others alone.
-async fn secret(
-    remote: &Remote,
-    namespace: &str,
-    name: &str,
-    want: &Texts,
-) -> Result<(), CallError> {
-    let target = SECRET.named(namespace, name);
-    let Some(found) = remote.get::<Secret>(&target).await? else {
-        return create(remote, &target, "Secret", json!({ "stringData": want })).await;
-    };
-    update(remote, &target, &found, want).await
-}
-
-async fn update(
-    remote: &Remote,
-    target: &Target,
-    found: &Secret,
-    want: &Texts,
-) -> Result<(), CallError> {
-    match differing(&texts(found), want, false) {
-        Some(change) => {
-            let change = json!({ "stringData": change });
-            put(remote, target, &found.metadata, change).await
-        }
-        None => Ok(()),
-    }
-}
-
-/// Makes it hold exactly this.
-async fn config_map(
-    remote: &Remote,
-    namespace: &str,
-    name: &str,
-    want: &Texts,
-) -> Result<(), CallError> {
-    let target = CONFIG_MAP.named(namespace, name);
-    let Some(found) = remote.get::<ConfigMap>(&target).await? else {
-        return create(remote, &target, "ConfigMap", json!({ "data": want })).await;
-    };
-    update_map(remote, &target, &found, want).await
-}
-
-async fn update_map(
-    remote: &Remote,
-    target: &Target,
-    found: &ConfigMap,
-    want: &Texts,
-) -> Result<(), CallError> {
-    let have = found.data.clone().unwrap_or_default();
-    match differing(&have, want, true) {
-        Some(change) => put(remote, target, &found.metadata, json!({ "data": change })).await,
-        None => Ok(()),
     }
 }
 

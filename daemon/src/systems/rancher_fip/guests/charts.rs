@@ -97,9 +97,7 @@ impl ChartOwner for ChartLook<'_> {
         let typed = self
             .guests
             .typed(self.id, &self.cluster, &self.settings, &installed.marks);
-        let (cluster, _) = typed
-            .await
-            .map_err(|error| ChartError::unconfirmed(&error))?;
+        let (cluster, _) = typed.await.map_err(ChartError::unconfirmed)?;
         self.cluster = cluster;
         Ok(self.settings.releases(self.cluster.load_balancer))
     }
@@ -108,12 +106,12 @@ impl ChartOwner for ChartLook<'_> {
         match &self.cluster.engine {
             EngineWish::None => Ok(self.guests.given().engine),
             EngineWish::Some(engine) => Ok(*engine),
-            EngineWish::Unclear(said) => Err(ChartError {
-                reason: "EngineInvalid",
-                message: format!(
+            EngineWish::Unclear(said) => Err(ChartError::new(
+                "EngineInvalid",
+                format!(
                     "annotation {CHART_ENGINE}: {said:?} is not known; allowed are \"helm\" and \"helm-chart\", or none for what the configuration says; no chart is touched until it is one of these"
                 ),
-            }),
+            )),
         }
     }
 
@@ -147,7 +145,7 @@ impl ChartOwner for ChartLook<'_> {
         places.insert(namespace);
         for namespace in places {
             let owner = installed.owner(guest.remote, &namespace, &name).await;
-            match owner.map_err(|error| ChartError::unreadable(&error))? {
+            match owner.map_err(ChartError::unreadable)? {
                 Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
                     return Err(ChartError::other_load_balancer(&namespace, &name));
                 }
@@ -160,11 +158,11 @@ impl ChartOwner for ChartLook<'_> {
     async fn confirm_removal(&self) -> Result<(), ChartError> {
         self.guests.may_remove(self.id, &self.settings)?;
         let still = self.guests.still_typed(self.id, &self.cluster).await;
-        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+        if !still.map_err(ChartError::unconfirmed)? {
             return Err(ChartError::changed());
         }
         let still = self.guests.still_said().await;
-        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+        if !still.map_err(ChartError::unconfirmed)? {
             return Err(ChartError::other_settings());
         }
         Ok(())
@@ -197,7 +195,7 @@ impl ChartRemover for ChartLeave<'_> {
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
         let off = self.guests.is_off(self.id).await;
-        match off.map_err(|error| ChartError::unconfirmed(&error))? {
+        match off.map_err(ChartError::unconfirmed)? {
             true => Ok(()),
             false => Err(ChartError::changed()),
         }
@@ -209,8 +207,10 @@ const TOLD: usize = 3;
 
 /// Whether no Service waits for the controller to let go of its address.
 async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
-    let services = remote.list_meta(&SERVICE.named("", ""), "").await;
-    let services = services.map_err(|error| ChartError::services_unreadable(&error))?;
+    let services = remote
+        .list_meta(&SERVICE.named("", ""), "")
+        .await
+        .map_err(ChartError::services_unreadable)?;
     let holding: Vec<String> = services.iter().filter_map(holding).collect();
     match holding.is_empty() {
         true => Ok(()),

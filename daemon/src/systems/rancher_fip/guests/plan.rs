@@ -61,36 +61,29 @@ pub enum Wait {
 
 impl Wait {
     pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Guest(unready) => unready.reason(),
-            Self::UnknownProject(_) => "UnknownProject",
-            Self::NoQuota(_) | Self::NoQuotas => "NoQuota",
-            Self::NoDefaultPool => "NoDefaultPool",
-            Self::NoAppNamespace(_) => "NoAppNamespace",
-            Self::NoApiUrl => "NoApiUrl",
-            Self::NoSettings(_) => "SettingsGone",
-            Self::LabelChanged => "LabelChanged",
-            Self::LbTypeInvalid { .. } => "LbTypeInvalid",
-            Self::LbTypeGone { .. } => "LbTypeGone",
-        }
+        self.facts().0
     }
 
     /// When it is looked at again at the latest. What is seen to change wakes it earlier, where there is a watch.
     pub fn pause(&self) -> Duration {
-        let seconds = match self {
-            Self::Guest(unready) => return unready.pause(),
-            Self::LabelChanged | Self::LbTypeGone { .. } => 30,
+        self.facts().1
+    }
+
+    fn facts(&self) -> (&'static str, Duration) {
+        let (reason, seconds) = match self {
+            Self::Guest(unready) => return (unready.reason(), unready.pause()),
+            Self::UnknownProject(_) => ("UnknownProject", 120),
+            Self::NoQuota(_) | Self::NoQuotas => ("NoQuota", 120),
+            Self::NoDefaultPool => ("NoDefaultPool", 120),
             // No watch tells of this.
-            Self::NoAppNamespace(_) => 60,
-            Self::UnknownProject(_)
-            | Self::NoQuota(_)
-            | Self::NoQuotas
-            | Self::NoDefaultPool
-            | Self::NoApiUrl
-            | Self::NoSettings(_)
-            | Self::LbTypeInvalid { .. } => 120,
+            Self::NoAppNamespace(_) => ("NoAppNamespace", 60),
+            Self::NoApiUrl => ("NoApiUrl", 120),
+            Self::NoSettings(_) => ("SettingsGone", 120),
+            Self::LabelChanged => ("LabelChanged", 30),
+            Self::LbTypeInvalid { .. } => ("LbTypeInvalid", 120),
+            Self::LbTypeGone { .. } => ("LbTypeGone", 30),
         };
-        Duration::from_secs(seconds)
+        (reason, Duration::from_secs(seconds))
     }
 }
 

@@ -123,7 +123,7 @@ impl Guests {
         let now = now.map_or_else(|_| String::new(), |now| now.to_string());
         apply::guest(&remote, &plan.desired, &secrets, &now).await?;
         for before in self.noted(id).iter().flat_map(|note| &note.before) {
-            apply::keep_up(&remote, before, &plan.desired, &secrets).await?;
+            apply::contents(&remote, before, &plan.desired, &secrets, false).await?;
         }
         self.note_home(id, &home, &plan);
         self.note_prepared(id, &plan);
