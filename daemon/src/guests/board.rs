@@ -14,7 +14,7 @@ use super::access::GuestLinks;
 
 /// What became of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum GuestPhase {
     /// It has everything it is to have.
     Ready,
     /// Something is not there yet that others bring.
@@ -29,8 +29,8 @@ pub enum Phase {
 
 /// Phase, reason and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Says {
-    pub phase: Phase,
+pub struct GuestStatus {
+    pub phase: GuestPhase,
     pub reason: &'static str,
     pub message: String,
 }
@@ -43,18 +43,18 @@ pub struct GuestView {
     /// Rancher's id of the guest.
     pub id: String,
     pub display_name: String,
-    pub says: Says,
+    pub says: GuestStatus,
     /// Since when it is in that phase for that reason.
     pub since: Timestamp,
     /// The last reason for not being ready, kept when it is.
     pub last_error: Option<String>,
     pub load_balancer: &'static str,
-    pub has: Has,
+    pub has: GuestGoal,
 }
 
 /// What a guest is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Has {
+pub struct GuestGoal {
     /// Projects it may ask addresses for, with the pool of Services that name none.
     pub projects: BTreeMap<String, String>,
     pub releases: Vec<ReleaseView>,
@@ -70,14 +70,14 @@ pub struct ReleaseView {
 }
 
 /// What there is to be said of a guest.
-pub struct News<'a> {
+pub struct GuestUpdate<'a> {
     pub rancher: &'a Text,
     pub id: &'a str,
     pub display_name: &'a str,
     pub load_balancer: &'static str,
-    pub says: Says,
+    pub says: GuestStatus,
     /// `None`: not known; it stays as it was.
-    pub has: Option<Has>,
+    pub has: Option<GuestGoal>,
 }
 
 /// What a rotation did.
@@ -107,7 +107,7 @@ pub enum RotateError {
 }
 
 /// The cluster manager of one Rancher.
-pub trait Manager: Send + Sync {
+pub trait GuestManager: Send + Sync {
     fn has_project(&self, project: &str) -> bool;
     /// Gives a project a new secret; its guests get it with their next look, which begins at once.
     fn rotate<'a>(&'a self, project: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>>;
@@ -119,13 +119,13 @@ pub trait Manager: Send + Sync {
 #[derive(Clone, Default)]
 pub struct GuestBoard {
     views: Arc<RwLock<BTreeMap<(Text, String), GuestView>>>,
-    managers: Arc<RwLock<BTreeMap<Text, Weak<dyn Manager>>>>,
+    managers: Arc<RwLock<BTreeMap<Text, Weak<dyn GuestManager>>>>,
     /// Display names of projects, by id and Rancher.
     projects: Arc<RwLock<BTreeMap<String, BTreeMap<Text, String>>>>,
     links: Arc<Mutex<BTreeMap<Text, Weak<GuestLinks>>>>,
 }
 
-impl Phase {
+impl GuestPhase {
     pub const ALL: [Self; 5] = [
         Self::Ready,
         Self::Waiting,
@@ -145,8 +145,8 @@ impl Phase {
     }
 }
 
-impl Says {
-    pub fn new(phase: Phase, reason: &'static str, message: impl Into<String>) -> Self {
+impl GuestStatus {
+    pub fn new(phase: GuestPhase, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             phase,
             reason,
@@ -176,8 +176,9 @@ impl GuestBoard {
     }
 
     /// How many guests are in each phase.
-    pub fn phases(&self) -> BTreeMap<Phase, usize> {
-        let mut phases: BTreeMap<Phase, usize> = Phase::ALL.map(|phase| (phase, 0)).into();
+    pub fn phases(&self) -> BTreeMap<GuestPhase, usize> {
+        let mut phases: BTreeMap<GuestPhase, usize> =
+            GuestPhase::ALL.map(|phase| (phase, 0)).into();
         for view in self.views.read().values() {
             *phases.entry(view.says.phase).or_default() += 1;
         }
@@ -185,15 +186,15 @@ impl GuestBoard {
     }
 
     /// Notes what is to be said of a guest; whether that is new.
-    pub fn say(&self, news: News<'_>, now: Timestamp) -> bool {
-        let News { says, has, .. } = news;
+    pub fn say(&self, news: GuestUpdate<'_>, now: Timestamp) -> bool {
+        let GuestUpdate { says, has, .. } = news;
         let mut views = self.views.write();
         let key = (Text::clone(news.rancher), news.id.to_owned());
         let before = views.remove(&key);
         let same = before.as_ref().filter(|view| view.says.is_same_kind(&says));
         let is_new = same.is_none();
         let since = same.map_or(now, |view| view.since);
-        let not_ready = says.phase != Phase::Ready;
+        let not_ready = says.phase != GuestPhase::Ready;
         let error = not_ready.then(|| format!("{}: {}", says.reason, says.message));
         let last_error = error.or_else(|| before.as_ref().and_then(|view| view.last_error.clone()));
         let view = GuestView {
@@ -255,7 +256,7 @@ impl GuestBoard {
     }
 
     /// Who looks after the guests of a Rancher.
-    pub fn managed_by(&self, rancher: &Text, manager: Weak<dyn Manager>) {
+    pub fn managed_by(&self, rancher: &Text, manager: Weak<dyn GuestManager>) {
         let mut managers = self.managers.write();
         managers.insert(Text::clone(rancher), manager);
     }
@@ -276,7 +277,7 @@ impl GuestBoard {
     /// # Errors
     /// Why nothing was changed.
     pub async fn rotate(&self, project: &str) -> Result<Rotated, RotateError> {
-        let mut found: Vec<(Text, Arc<dyn Manager>)> = {
+        let mut found: Vec<(Text, Arc<dyn GuestManager>)> = {
             let managers = self.managers.read();
             let all = managers.iter();
             all.filter_map(|(rancher, manager)| Some((Text::clone(rancher), manager.upgrade()?)))
@@ -302,9 +303,9 @@ mod tests {
     use super::*;
 
     /// A cluster manager with one project; it does not know where it has put something while it has none.
-    struct Has(&'static str);
+    struct ManagerOf(&'static str);
 
-    impl Manager for Has {
+    impl GuestManager for ManagerOf {
         fn has_project(&self, project: &str) -> bool {
             project == self.0
         }
@@ -322,7 +323,8 @@ mod tests {
     #[test]
     fn what_a_manager_does_not_know_yet_is_not_taken_for_no() {
         let guests = GuestBoard::default();
-        let both: [Arc<dyn Manager>; 2] = [Arc::new(Has("p-1")), Arc::new(Has(""))];
+        let both: [Arc<dyn GuestManager>; 2] =
+            [Arc::new(ManagerOf("p-1")), Arc::new(ManagerOf(""))];
         guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));
         guests.managed_by(&"b".into(), Arc::downgrade(&both[1]));
         let put = |name: &str| guests.put_into(&["c-1".into(), name.into()]);
@@ -336,24 +338,24 @@ mod tests {
     fn a_view_keeps_its_time_while_the_reason_stays_and_its_last_error_afterwards() {
         let (views, rancher) = (GuestBoard::default(), Text::from("rancher"));
         let say = |phase, reason, at| {
-            let news = News {
+            let news = GuestUpdate {
                 rancher: &rancher,
                 id: "c-1",
                 display_name: "prod",
                 load_balancer: "purelb",
-                says: Says::new(phase, reason, "text"),
+                says: GuestStatus::new(phase, reason, "text"),
                 has: None,
             };
             views.say(news, Timestamp(at))
         };
-        assert!(say(Phase::Waiting, "NoProject", 1));
-        assert!(!say(Phase::Waiting, "NoProject", 2));
+        assert!(say(GuestPhase::Waiting, "NoProject", 1));
+        assert!(!say(GuestPhase::Waiting, "NoProject", 2));
         assert_eq!(views.get(&rancher, "c-1").unwrap().since, Timestamp(1));
-        assert!(say(Phase::Ready, "Ready", 3));
+        assert!(say(GuestPhase::Ready, "Ready", 3));
         let view = views.get(&rancher, "c-1").unwrap();
         assert_eq!(view.since, Timestamp(3));
         assert_eq!(view.last_error.as_deref(), Some("NoProject: text"));
-        assert_eq!(views.phases()[&Phase::Ready], 1);
+        assert_eq!(views.phases()[&GuestPhase::Ready], 1);
         views.forget(&rancher);
         assert!(views.all().is_empty());
     }
@@ -385,7 +387,8 @@ mod tests {
     #[tokio::test]
     async fn a_project_of_two_ranchers_is_not_rotated() {
         let guests = GuestBoard::default();
-        let both: [Arc<dyn Manager>; 2] = [Arc::new(Has("p-1")), Arc::new(Has("p-1"))];
+        let both: [Arc<dyn GuestManager>; 2] =
+            [Arc::new(ManagerOf("p-1")), Arc::new(ManagerOf("p-1"))];
         guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));
         let error = guests.rotate("p-1").await.unwrap_err();
         assert!(matches!(error, RotateError::NoSecret(_)), "{error}");

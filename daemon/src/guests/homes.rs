@@ -7,23 +7,23 @@ use parking_lot::Mutex;
 
 /// By Rancher's id of the guest; one that is not known may be anybody's.
 #[derive(Default)]
-pub struct Homes {
-    found: Mutex<BTreeMap<String, Home>>,
+pub struct GuestHomes {
+    found: Mutex<BTreeMap<String, GuestHome>>,
     /// The projects whose Secret each guest may have, as was noted before the last start.
     noted: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
 
 /// Where a guest runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct GuestHome {
     /// Rancher's id of the Harvester cluster.
     pub harvester: String,
     /// The project of the machines' namespace there.
     pub project: String,
 }
 
-impl Homes {
-    pub fn of(&self, guest: &str) -> Option<Home> {
+impl GuestHomes {
+    pub fn of(&self, guest: &str) -> Option<GuestHome> {
         self.found.lock().get(guest).cloned()
     }
 
@@ -40,7 +40,7 @@ impl Homes {
         *self.noted.lock() = noted;
     }
 
-    pub fn set(&self, guest: &str, home: Home) {
+    pub fn set(&self, guest: &str, home: GuestHome) {
         self.found.lock().insert(guest.to_owned(), home);
     }
 
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn until_a_home_is_found_only_the_noted_projects_count() {
-        let homes = Homes::default();
+        let homes = GuestHomes::default();
         assert!(homes.may_be_of("c-1", "p-1"), "nobody noted anything");
         let noted = BTreeSet::from(["p-1".to_owned()]);
         homes.note(BTreeMap::from([("c-1".to_owned(), noted)]));

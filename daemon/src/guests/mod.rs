@@ -16,7 +16,7 @@ pub mod sources;
 mod unready;
 
 pub use board::{
-    GuestBoard, GuestView, Has, Manager, News, Phase, ReleaseView, RotateError, Rotated, Says,
-    helm_name,
+    GuestBoard, GuestGoal, GuestManager, GuestPhase, GuestStatus, GuestUpdate, GuestView,
+    ReleaseView, RotateError, Rotated, helm_name,
 };
 pub use unready::{GuestStop, GuestUnready};

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 #[derive(Default)]
 pub struct ClusterNames {
-    state: Mutex<State>,
+    state: Mutex<NameIndex>,
 }
 
 #[derive(Default)]
-struct State {
+struct NameIndex {
     display: BTreeMap<Text, String>,
     ids: BTreeMap<String, BTreeSet<Text>>,
     /// Ids that were ever there.

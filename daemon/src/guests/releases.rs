@@ -13,7 +13,7 @@ pub struct Releases(BTreeMap<Target, Progress>);
 
 /// How one release stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReleaseState {
     /// `deployed`, `failed`, `waiting`, `unknown`, or the operation that runs.
     pub state: &'static str,
     pub error: Option<LastError>,
@@ -31,7 +31,7 @@ impl Releases {
         Self(all.collect())
     }
 
-    pub fn standing(&self, guest: &GuestView, release: &ReleaseView) -> Standing {
+    pub fn state_of(&self, guest: &GuestView, release: &ReleaseView) -> ReleaseState {
         let progress = self.0.get(&Target {
             cluster: helm_name(&guest.rancher, &guest.id),
             namespace: release.namespace.clone(),
@@ -46,7 +46,7 @@ impl Releases {
             (Some(Activity::Idle), Some(_)) => "deployed",
             (Some(Activity::Idle) | None, _) => "unknown",
         };
-        Standing {
+        ReleaseState {
             state,
             error,
             since: last.map(|last| last.since),
@@ -54,7 +54,7 @@ impl Releases {
     }
 }
 
-impl Standing {
+impl ReleaseState {
     pub fn error_text(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         Some(format!("{}: {}", error.reason, error.message))
@@ -65,7 +65,7 @@ impl Standing {
 pub mod tests {
     use super::*;
     use crate::{
-        guests::{Has, Phase, Says},
+        guests::{GuestGoal, GuestPhase, GuestStatus},
         helm::Last,
     };
 
@@ -75,18 +75,18 @@ pub mod tests {
             rancher: "rancher".into(),
             id: "c-1".into(),
             display_name: "prod".into(),
-            says: Says::new(Phase::Failed, "HelmChartFailed", "no"),
+            says: GuestStatus::new(GuestPhase::Failed, "HelmChartFailed", "no"),
             since: Timestamp(1),
             last_error: None,
             load_balancer: "purelb",
-            has: Has {
+            has: GuestGoal {
                 releases: vec![ReleaseView {
                     name: "purelb".into(),
                     namespace: "lb".into(),
                     chart: "purelb".into(),
                     version: "0.14.1".into(),
                 }],
-                ..Has::default()
+                ..GuestGoal::default()
             },
         }
     }
@@ -121,13 +121,13 @@ pub mod tests {
     fn a_release_tells_its_state_and_its_last_error() {
         let guest = guest();
         let release = &guest.has.releases[0];
-        let failed = failed().standing(&guest, release);
+        let failed = failed().state_of(&guest, release);
         assert_eq!((failed.state, failed.since), ("failed", Some(Timestamp(5))));
         let text = failed.error_text();
         assert_eq!(text.as_deref(), Some("HelmChartFailed: too often"));
         let state = |activity| {
             let all = Releases::new(vec![progress(activity, None)]);
-            all.standing(&guest, release).state
+            all.state_of(&guest, release).state
         };
         assert_eq!(state(Activity::Idle), "deployed");
         let since = Timestamp(7);
@@ -135,7 +135,7 @@ pub mod tests {
         let operation = "helm-chart";
         assert_eq!(state(Activity::Running { operation, since }), "helm-chart");
         assert_eq!(
-            Releases::default().standing(&guest, release).state,
+            Releases::default().state_of(&guest, release).state,
             "unknown"
         );
     }

@@ -15,7 +15,7 @@ use crate::{
     backups::Backups,
     clock::Synchronised,
     clusters::{ClusterState, Clusters},
-    guests::{GuestBoard, GuestView, Phase, ReleaseView, releases::Releases},
+    guests::{GuestBoard, GuestPhase, GuestView, ReleaseView, releases::Releases},
     helm::Helm,
     ipam::Ipam,
     store::Condition,
@@ -213,7 +213,7 @@ impl LiveState {
 
     fn guests(&self) -> Series<'static> {
         let phases = self.guests.phases().into_iter();
-        let value = |(phase, count): (Phase, usize)| {
+        let value = |(phase, count): (GuestPhase, usize)| {
             (vec![("phase", phase.as_str().to_owned())], count as f64)
         };
         Series {
@@ -374,7 +374,7 @@ fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
             ("rancher", guest.rancher.to_string()),
             ("guest", guest.id.clone()),
             ("release", format!("{}/{}", release.namespace, release.name)),
-            ("state", all.standing(guest, release).state.to_owned()),
+            ("state", all.state_of(guest, release).state.to_owned()),
         ];
         (labels, 1.0)
     };

@@ -17,7 +17,7 @@ use crate::{
     clock,
     guests::{
         self, ReleaseView, RotateError, Rotated,
-        releases::{Releases, Standing},
+        releases::{ReleaseState, Releases},
     },
 };
 
@@ -94,16 +94,16 @@ fn view(guest: &guests::GuestView, charts: &Releases) -> GuestView {
             .has
             .releases
             .iter()
-            .map(|one| release(one, charts.standing(guest, one)))
+            .map(|one| release(one, charts.state_of(guest, one)))
             .collect(),
     }
 }
 
-fn release(release: &ReleaseView, standing: Standing) -> GuestReleaseView {
+fn release(release: &ReleaseView, state: ReleaseState) -> GuestReleaseView {
     GuestReleaseView {
-        state: standing.state.to_owned(),
-        error: standing.error_text(),
-        since: standing.since.map(clock::rfc3339),
+        state: state.state.to_owned(),
+        error: state.error_text(),
+        since: state.since.map(clock::rfc3339),
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::{
         api::sample::Site,
-        guests::{News, Phase, Says},
+        guests::{GuestPhase, GuestStatus, GuestUpdate},
     };
 
     #[tokio::test]
@@ -126,12 +126,12 @@ mod tests {
         let site = Site::new().await;
         for rancher in ["lab", "lab-2"] {
             for id in ["c-1", "c-2"] {
-                let news = News {
+                let news = GuestUpdate {
                     rancher: &rancher.into(),
                     id,
                     display_name: id,
                     load_balancer: "purelb",
-                    says: Says::new(Phase::Ready, "Reason", "told"),
+                    says: GuestStatus::new(GuestPhase::Ready, "Reason", "told"),
                     has: None,
                 };
                 site.api.guests.say(news, Timestamp(1));

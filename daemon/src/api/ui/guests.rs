@@ -14,8 +14,8 @@ use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::Api,
     guests::{
-        GuestBoard, GuestView, Phase, ReleaseView,
-        releases::{Releases, Standing},
+        GuestBoard, GuestPhase, GuestView, ReleaseView,
+        releases::{ReleaseState, Releases},
     },
 };
 
@@ -29,7 +29,8 @@ const ORDERS: &[Order] = &[
 ];
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let phases = Phase::ALL.map(|phase| (phase.as_str().to_owned(), phase.as_str().to_owned()));
+    let phases =
+        GuestPhase::ALL.map(|phase| (phase.as_str().to_owned(), phase.as_str().to_owned()));
     let inputs = vec![
         Input::new("filter", "Name, id or project contains"),
         Input::new("phase", "Phase").kind(Form::any_of(phases)),
@@ -98,21 +99,21 @@ fn row(board: &GuestBoard, charts: &Releases, view: &GuestView) -> GuestRow {
             })
             .collect(),
         releases: releases
-            .map(|one| release(one, charts.standing(view, one)))
+            .map(|one| release(one, charts.state_of(view, one)))
             .collect(),
     }
 }
 
-fn release(release: &ReleaseView, standing: Standing) -> ReleaseRow {
+fn release(release: &ReleaseView, state: ReleaseState) -> ReleaseRow {
     ReleaseRow {
-        health: match standing.state {
+        health: match state.state {
             "deployed" => Health::Good,
-            _ if standing.error.is_some() => Health::Bad,
+            _ if state.error.is_some() => Health::Bad,
             _ => Health::Busy,
         },
-        state: standing.state.to_owned(),
-        error: standing.error_text().unwrap_or_default(),
-        since: standing.since.map(views::moment),
+        state: state.state.to_owned(),
+        error: state.error_text().unwrap_or_default(),
+        since: state.since.map(views::moment),
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),
@@ -120,11 +121,11 @@ fn release(release: &ReleaseView, standing: Standing) -> ReleaseRow {
     }
 }
 
-fn health(phase: Phase) -> Health {
+fn health(phase: GuestPhase) -> Health {
     match phase {
-        Phase::Ready | Phase::Left => Health::Good,
-        Phase::Waiting | Phase::Leaving => Health::Busy,
-        Phase::Failed => Health::Bad,
+        GuestPhase::Ready | GuestPhase::Left => Health::Good,
+        GuestPhase::Waiting | GuestPhase::Leaving => Health::Busy,
+        GuestPhase::Failed => Health::Bad,
     }
 }
 

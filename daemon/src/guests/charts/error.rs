@@ -3,7 +3,7 @@
 use super::{ReleaseMark, Settled};
 use crate::{
     controller::client::CallError,
-    guests::{Phase, Says},
+    guests::{GuestPhase, GuestStatus},
     helm::HelmError,
 };
 
@@ -69,8 +69,8 @@ impl ChartError {
         }
     }
 
-    pub fn says(&self) -> Says {
-        Says::new(Phase::Failed, self.reason, self.message.clone())
+    pub fn says(&self) -> GuestStatus {
+        GuestStatus::new(GuestPhase::Failed, self.reason, self.message.clone())
     }
 }
 

@@ -68,7 +68,7 @@ pub enum Switch {
 
 /// What is to be done about a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing<'a> {
+pub enum GuestMode<'a> {
     /// It is looked after.
     Guest,
     /// What fipd made there goes.
@@ -119,19 +119,19 @@ impl RancherCluster {
         }
     }
 
-    pub fn standing(&self) -> Standing<'_> {
+    pub fn mode(&self) -> GuestMode<'_> {
         match &self.switch {
-            _ if self.harvester || self.local => Standing::Silent,
-            Switch::On => Standing::Guest,
-            Switch::Off => Standing::Off,
-            Switch::Silent => Standing::Silent,
-            Switch::Unclear(value) => Standing::Unclear(value),
+            _ if self.harvester || self.local => GuestMode::Silent,
+            Switch::On => GuestMode::Guest,
+            Switch::Off => GuestMode::Off,
+            Switch::Silent => GuestMode::Silent,
+            Switch::Unclear(value) => GuestMode::Unclear(value),
         }
     }
 
     /// Whether it is to be looked after.
     pub fn is_guest(&self) -> bool {
-        self.standing() == Standing::Guest
+        self.mode() == GuestMode::Guest
     }
 }
 
@@ -206,23 +206,23 @@ mod tests {
 
     #[test]
     fn a_typo_in_the_label_switches_nothing_off() {
-        let standing = |value: &str| {
+        let mode = |value: &str| {
             let cluster = cluster("c-1", json!({ "rancher-fip": value }));
-            match cluster.standing() {
-                Standing::Unclear(value) => format!("unclear {value}"),
-                other @ (Standing::Guest | Standing::Off | Standing::Silent) => {
+            match cluster.mode() {
+                GuestMode::Unclear(value) => format!("unclear {value}"),
+                other @ (GuestMode::Guest | GuestMode::Off | GuestMode::Silent) => {
                     format!("{other:?}")
                 }
             }
         };
-        assert_eq!(standing("enabled"), "Guest");
-        assert_eq!(standing("disabled"), "Off");
+        assert_eq!(mode("enabled"), "Guest");
+        assert_eq!(mode("disabled"), "Off");
         for typo in ["enabeld", "Enabled", "true", ""] {
-            assert_eq!(standing(typo), format!("unclear {typo}"));
+            assert_eq!(mode(typo), format!("unclear {typo}"));
         }
-        assert_eq!(cluster("c-1", json!({})).standing(), Standing::Silent);
+        assert_eq!(cluster("c-1", json!({})).mode(), GuestMode::Silent);
         let harvester = json!({ "rancher-fip": "x", "provider.cattle.io": "harvester" });
-        assert_eq!(cluster("c-1", harvester).standing(), Standing::Silent);
+        assert_eq!(cluster("c-1", harvester).mode(), GuestMode::Silent);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::controller::{
     store::{Key, Objects},
 };
 use crate::guests::names::ClusterNames;
-use crate::{guests::homes::Homes, systems::rancher_fip::admission::Admits};
+use crate::{guests::homes::GuestHomes, systems::rancher_fip::admission::Admits};
 
 pub use all::Ranchers;
 pub use pool_names::{NoDefault, annotation};
@@ -69,7 +69,7 @@ pub struct Data {
     /// By Rancher's id of the cluster.
     pub clusters: Arc<Objects<RancherCluster>>,
     pub names: Arc<ClusterNames>,
-    pub homes: Homes,
+    pub homes: GuestHomes,
     /// Display names of projects, each in the namespace of the cluster that owns it.
     pub projects: Arc<Objects<String>>,
     /// What each pool said when it was last looked at: generation and annotations.
@@ -246,7 +246,7 @@ impl Data {
             fips: Objects::new(),
             clusters: Objects::new(),
             names: Arc::default(),
-            homes: Homes::default(),
+            homes: GuestHomes::default(),
             projects: Objects::new(),
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),

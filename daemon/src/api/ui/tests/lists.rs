@@ -450,23 +450,23 @@ async fn the_audit_log_is_filtered_and_downloaded() {
 
 #[tokio::test]
 async fn guests_are_filtered_and_the_ill_ones_come_first() {
-    use crate::guests::{Has, News, Phase, Says};
+    use crate::guests::{GuestGoal, GuestPhase, GuestStatus, GuestUpdate};
 
     let site = Site::new().await;
     let viewer = site.visitor("viewer").await;
     let none = viewer.get("/ui/guests").await.html;
     assert!(none.contains("rancher-fip=enabled"), "{none}");
     for (id, name, phase, message) in [
-        ("c-m-1", "alpha", Phase::Ready, "it has everything"),
-        ("c-m-2", "beta", Phase::Failed, "no answer <at all>"),
+        ("c-m-1", "alpha", GuestPhase::Ready, "it has everything"),
+        ("c-m-2", "beta", GuestPhase::Failed, "no answer <at all>"),
     ] {
-        let news = News {
+        let news = GuestUpdate {
             rancher: &"rancher".into(),
             id,
             display_name: name,
             load_balancer: "purelb",
-            says: Says::new(phase, "Reason", message),
-            has: Some(Has {
+            says: GuestStatus::new(phase, "Reason", message),
+            has: Some(GuestGoal {
                 projects: [("p-1".to_owned(), "net".to_owned())].into(),
                 releases: vec![],
             }),

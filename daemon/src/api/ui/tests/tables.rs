@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::ui::{lease_order::By, leases::sorted},
-    guests::{News, Phase, Says},
+    guests::{GuestPhase, GuestStatus, GuestUpdate},
     nodes::{AgentView, NodeView, Nodes},
     rules::{EngineState, View},
 };
@@ -89,15 +89,15 @@ fn rules() -> View {
 fn guests(site: &Site) {
     for number in 0..60 {
         let phase = match number % 2 {
-            0 => Phase::Ready,
-            _ => Phase::Failed,
+            0 => GuestPhase::Ready,
+            _ => GuestPhase::Failed,
         };
-        let news = News {
+        let news = GuestUpdate {
             rancher: &"rancher".into(),
             id: &format!("c-m-{number}"),
             display_name: &format!("guest-{number}"),
             load_balancer: "purelb",
-            says: Says::new(phase, "Reason", "told"),
+            says: GuestStatus::new(phase, "Reason", "told"),
             has: None,
         };
         site.api.guests.say(news, Timestamp(1));

@@ -5,7 +5,7 @@ use fipd_web_ui::{ClusterRow, Health, Warning, links};
 use super::{link, part};
 use crate::{
     clusters::DiscoveryView,
-    guests::{GuestBoard, Phase},
+    guests::{GuestBoard, GuestPhase},
 };
 
 pub(super) fn discovery(known: Option<DiscoveryView>) -> Option<Warning> {
@@ -61,7 +61,7 @@ pub(super) fn guests(board: &GuestBoard) -> Vec<Warning> {
     let failed = board.all();
     let failed = failed
         .iter()
-        .filter(|view| view.says.phase == Phase::Failed);
+        .filter(|view| view.says.phase == GuestPhase::Failed);
     let warning = |view: &crate::guests::GuestView| Warning {
         what: format!("Guest cluster {} has failed", view.display_name),
         why: part(&view.says.message),

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backups::{BackupStatus, Schedule},
     clusters::DiscoveryView,
-    guests::{GuestBoard, News, Phase, Says},
+    guests::{GuestBoard, GuestPhase, GuestStatus, GuestUpdate},
     reload::ReloadStatus,
     rules::{EngineState, View},
 };
@@ -272,12 +272,12 @@ fn what_keeps_clusters_from_working_is_told_apart_from_what_to_do() {
     let show = ["fipd clusters show rancher"];
     steps(&told, "secrets is forbidden", &show);
     let board = GuestBoard::default();
-    let news = News {
+    let news = GuestUpdate {
         rancher: &"rancher".into(),
         id: "c-m-1",
         display_name: "shop",
         load_balancer: "purelb",
-        says: Says::new(Phase::Failed, "Reason", "the chart is gone."),
+        says: GuestStatus::new(GuestPhase::Failed, "Reason", "the chart is gone."),
         has: None,
     };
     board.say(news, Timestamp(1));

@@ -13,7 +13,7 @@ use k8s_openapi::{
 use serde_json::json;
 
 use super::{
-    plan::{Access, Desired, Project},
+    plan::{GuestContents, Project, ProjectAccess},
     rotate,
 };
 use crate::{
@@ -31,7 +31,7 @@ const RESTART_DUE: &str = "fipd.io/lb-controller-restart-due";
 /// Writes all of it. `secrets` are the client secrets of the projects, in the order of `desired.access`.
 pub async fn guest(
     remote: &Remote,
-    desired: &Desired,
+    desired: &GuestContents,
     secrets: &[String],
     now: &str,
 ) -> Result<(), CallError> {
@@ -45,7 +45,7 @@ pub async fn guest(
 pub async fn contents(
     remote: &Remote,
     namespace: &str,
-    desired: &Desired,
+    desired: &GuestContents,
     secrets: &[String],
     makes: bool,
 ) -> Result<(), CallError> {
@@ -112,7 +112,7 @@ pub fn client_secret() -> Result<String, ReconcileError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn keys(access: &Access, client_secret: &str) -> Texts {
+fn keys(access: &ProjectAccess, client_secret: &str) -> Texts {
     let pairs = [
         (SECRET_API_URL, &*access.api_url),
         (SECRET_CLUSTER, &*access.cluster),

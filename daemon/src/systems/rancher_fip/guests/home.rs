@@ -2,7 +2,7 @@
 
 use super::{
     Guests, Stop,
-    plan::{Plan, Wait},
+    plan::{GuestPlan, GuestWait},
 };
 use crate::{
     controller::store::Key,
@@ -13,7 +13,7 @@ use crate::{
 impl Guests {
     /// Notes whose the guest is, once it has what it needs to ask as that. Until then it is as it was, so that it can give
     /// back what it has.
-    pub(super) fn note_home(&self, id: &str, home: &Result<RunsOn, Wait>, plan: &Plan) {
+    pub(super) fn note_home(&self, id: &str, home: &Result<RunsOn, GuestWait>, plan: &GuestPlan) {
         match home {
             Ok(RunsOn::BareMetal) => self.data.homes.forget(id),
             Ok(RunsOn::Harvester {
@@ -24,7 +24,9 @@ impl Guests {
                 let mut given = plan.desired.access.iter();
                 if given.any(|access| access.project.id == *project) {
                     let (harvester, project) = (harvester.clone(), project.clone());
-                    self.data.homes.set(id, homes::Home { harvester, project });
+                    self.data
+                        .homes
+                        .set(id, homes::GuestHome { harvester, project });
                 }
             }
             Ok(RunsOn::Harvester {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     Guests, Stop,
-    plan::{Project, Wait},
+    plan::{GuestWait, Project},
     settings::Settings,
 };
 use crate::{
@@ -107,7 +107,7 @@ impl Guests {
         };
         match written {
             Err(CallError::NotFound(_)) => {
-                return Err(Wait::NoAppNamespace(self.app_namespace().to_owned()).into());
+                return Err(GuestWait::NoAppNamespace(self.app_namespace().to_owned()).into());
             }
             other => other?,
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Guests, plan::Wait, settings::Settings};
+use super::{Guests, plan::GuestWait, settings::Settings};
 use crate::{
     controller::client::CallError,
     guests::charts::{ReleaseMark, ReleaseOwner},
@@ -19,7 +19,7 @@ impl Guests {
         cluster: &RancherCluster,
         settings: &Settings,
         marks: &[ReleaseMark],
-    ) -> Result<(RancherCluster, Option<Wait>), CallError> {
+    ) -> Result<(RancherCluster, Option<GuestWait>), CallError> {
         let key = id.to_owned();
         let label = &cluster.load_balancer_label;
         let wanted = cluster.load_balancer;
@@ -38,7 +38,7 @@ impl Guests {
             }
         };
         let held = match held(label, installed, left) {
-            None if !self.still_typed(id, cluster).await? => Some(Wait::LabelChanged),
+            None if !self.still_typed(id, cluster).await? => Some(GuestWait::LabelChanged),
             held => held,
         };
         let mut cluster = cluster.clone();
@@ -74,11 +74,11 @@ fn has_load_balancer(
 
 /// Why the load balancer that is `installed`, and that the label does not mean, stays. `left` is the time until a
 /// missing label counts.
-fn held(label: &TypeLabel, installed: LoadBalancer, left: Option<Duration>) -> Option<Wait> {
+fn held(label: &TypeLabel, installed: LoadBalancer, left: Option<Duration>) -> Option<GuestWait> {
     match label {
         TypeLabel::Known(_) => None,
-        TypeLabel::Silent => left.map(|_| Wait::LbTypeGone { installed }),
-        TypeLabel::Unclear(said) => Some(Wait::LbTypeInvalid {
+        TypeLabel::Silent => left.map(|_| GuestWait::LbTypeGone { installed }),
+        TypeLabel::Unclear(said) => Some(GuestWait::LbTypeInvalid {
             said: said.clone(),
             installed,
         }),
@@ -101,7 +101,7 @@ mod tests {
     fn only_a_label_that_says_so_replaces_a_load_balancer_at_once() {
         let known = TypeLabel::Known(LoadBalancer::PureLb);
         assert_eq!(held(&known, METALLB, None), None);
-        let gone = Wait::LbTypeGone { installed: METALLB };
+        let gone = GuestWait::LbTypeGone { installed: METALLB };
         let left = Some(Duration::from_secs(60));
         assert_eq!(held(&TypeLabel::Silent, METALLB, left), Some(gone.clone()));
         assert_eq!(held(&TypeLabel::Silent, METALLB, None), None);

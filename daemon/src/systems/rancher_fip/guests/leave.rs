@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 use serde_json::json;
 
-use super::{Guests, Stop, notes::Note, plan::Wait, settings::Settings};
+use super::{Guests, Stop, notes::Note, plan::GuestWait, settings::Settings};
 use crate::{
     controller::{
         client::{CallError, Remote},
@@ -24,9 +24,9 @@ use crate::{
         queue::Next,
         store::Key,
     },
-    guests::{Phase, Says},
+    guests::{GuestPhase, GuestStatus},
     systems::rancher_fip::{
-        clusters::{RancherCluster, Standing},
+        clusters::{GuestMode, RancherCluster},
         kinds::CLUSTER,
     },
 };
@@ -89,7 +89,7 @@ impl Guests {
     pub(super) async fn leave(&self, id: &str, cluster: &RancherCluster, said: bool) -> Next {
         let Some(note) = self.noted(id) else {
             let view = self.views.get(&self.site.name, id);
-            if view.is_some_and(|view| view.says.phase != Phase::Left) {
+            if view.is_some_and(|view| view.says.phase != GuestPhase::Left) {
                 self.views.remove(&self.site.name, id);
             }
             return Next::Done;
@@ -125,7 +125,12 @@ impl Guests {
     }
 
     fn say_leaving(&self, id: &str, cluster: &RancherCluster, reason: &'static str, text: String) {
-        self.say(id, cluster, None, Says::new(Phase::Leaving, reason, text));
+        self.say(
+            id,
+            cluster,
+            None,
+            GuestStatus::new(GuestPhase::Leaving, reason, text),
+        );
     }
 
     fn say_left(&self, id: &str, cluster: &RancherCluster, kept: &[String]) {
@@ -137,7 +142,7 @@ impl Guests {
             "it is switched off; fipd did not install these releases, and they stay: {}. helm uninstall removes them, after their HelmChart where they have one",
             kept.join(", ")
         );
-        let says = Says::new(Phase::Left, "ReleasesStay", text);
+        let says = GuestStatus::new(GuestPhase::Left, "ReleasesStay", text);
         self.say(id, cluster, None, says);
     }
 
@@ -149,7 +154,7 @@ impl Guests {
         note: &Note,
     ) -> Result<Vec<String>, Stop> {
         if !self.is_off(id).await? {
-            return Err(Wait::LabelChanged.into());
+            return Err(GuestWait::LabelChanged.into());
         }
         let remote = self.access.client(id, &cluster.display_name).await?;
         let ask = || self.chart_queue.add(Key::new("", id));
@@ -160,7 +165,7 @@ impl Guests {
             return Err(GuestUnready::ChartsLeaving.into());
         };
         if !self.is_off(id).await? {
-            return Err(Wait::LabelChanged.into());
+            return Err(GuestWait::LabelChanged.into());
         }
         for namespace in note.places() {
             clear(&remote, &namespace).await?;
@@ -208,7 +213,7 @@ impl Guests {
     /// Whether a fresh read says so too.
     pub(super) async fn is_off(&self, id: &str) -> Result<bool, CallError> {
         let found = self.fresh_cluster(id).await?;
-        Ok(found.is_some_and(|found| matches!(found.standing(), Standing::Off | Standing::Silent)))
+        Ok(found.is_some_and(|found| matches!(found.mode(), GuestMode::Off | GuestMode::Silent)))
     }
 
     pub(super) async fn fresh_cluster(

@@ -44,8 +44,8 @@ pub use self::{
     notes::{NOTES, Note},
 };
 use self::{
-    observe::{Quota, Seen},
-    plan::Wait,
+    observe::{ManagerObjects, QuotaMeta},
+    plan::GuestWait,
 };
 use super::{Site, kinds::QUOTA, rancher::Data};
 use crate::controller::{confirm_absence::AbsenceCheck, endpoint::OwnEndpoint};
@@ -60,8 +60,8 @@ use crate::{
         store::Key,
     },
     guests::{
-        GuestBoard, GuestStop, GuestUnready, Manager, access::GuestAccess, charts::GuestCharts,
-        sources::GuestSources,
+        GuestBoard, GuestManager, GuestStop, GuestUnready, access::GuestAccess,
+        charts::GuestCharts, sources::GuestSources,
     },
     helm::Helm,
     metrics::reconcile::counted,
@@ -80,11 +80,11 @@ pub struct Guests {
     events: Arc<Events>,
     own: OwnEndpoint,
     views: GuestBoard,
-    seen: Seen,
+    seen: ManagerObjects,
     sources: GuestSources,
     access: Arc<GuestAccess>,
     queue: Arc<Queue<Key>>,
-    quotas: Context<Quota>,
+    quotas: Context<QuotaMeta>,
     chart_queue: Arc<Queue<Key>>,
     charts: GuestCharts,
     /// What the ConfigMap said when it was last there.
@@ -99,7 +99,7 @@ pub struct Guests {
 
 /// Why a guest is not done.
 enum Stop {
-    Wait(Wait),
+    Wait(GuestWait),
     Reconcile(ReconcileError),
 }
 
@@ -112,8 +112,8 @@ impl Stop {
     }
 }
 
-impl From<Wait> for Stop {
-    fn from(wait: Wait) -> Self {
+impl From<GuestWait> for Stop {
+    fn from(wait: GuestWait) -> Self {
         Self::Wait(wait)
     }
 }
@@ -166,7 +166,7 @@ impl Guests {
             names: Arc::clone(&data.names),
             insecure: given.insecure_skip_tls_verify,
         });
-        let seen = Seen::new();
+        let seen = ManagerObjects::new();
         let quotas = data.context(QUOTA, &site, &events, &seen.quotas);
         let charts = GuestCharts::new(Text::clone(&site.name), Arc::clone(&access), helm);
         Arc::new(Self {
@@ -191,7 +191,7 @@ impl Guests {
 
     /// Watches and works until the session ends.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        let manager: Arc<dyn Manager> = Arc::<Self>::clone(self);
+        let manager: Arc<dyn GuestManager> = Arc::<Self>::clone(self);
         let manager = Arc::downgrade(&manager);
         self.views.managed_by(&self.site.name, manager);
         observe::watch(self, tasks);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_crds::labels::PROJECT_SECRET_PREFIX;
 use serde_json::Value;
 
-use super::{Guests, Stop, plan::Desired};
+use super::{Guests, Stop, plan::GuestContents};
 use crate::controller::{
     client::{CallError, Remote},
     kind::SECRET,
@@ -135,7 +135,7 @@ impl Guests {
         &self,
         id: &str,
         remote: &Remote,
-        desired: &Desired,
+        desired: &GuestContents,
     ) -> Result<(), Stop> {
         let have = self.noted(id);
         let mut projects: BTreeSet<String> = desired

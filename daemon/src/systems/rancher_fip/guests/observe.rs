@@ -25,8 +25,8 @@ use crate::{
 };
 
 /// The objects of one connection to Rancher.
-pub struct Seen {
-    pub quotas: Arc<Objects<Quota>>,
+pub struct ManagerObjects {
+    pub quotas: Arc<Objects<QuotaMeta>>,
     /// The ConfigMaps of the app namespace.
     pub maps: Arc<Objects<BTreeMap<String, String>>>,
     /// The CA in the app namespace, PEM.
@@ -36,14 +36,14 @@ pub struct Seen {
 /// A project's quota, as far as it matters to its Secrets. Its status, which changes with every address, does not, and
 /// neither does what else it says: one that does not fit its schema has its Secrets removed as any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota {
+pub struct QuotaMeta {
     pub uid: String,
     pub finalizers: Vec<String>,
     /// Since when it is being deleted.
     pub deleted: Option<Timestamp>,
 }
 
-impl Seen {
+impl ManagerObjects {
     pub fn new() -> Self {
         Self {
             quotas: Objects::new(),
@@ -59,7 +59,7 @@ impl Seen {
     }
 }
 
-impl Quota {
+impl QuotaMeta {
     fn slim(object: Named<FloatingIPProjectQuota>) -> Self {
         let meta = object.metadata;
         let deleted = meta.deletion_timestamp.as_ref();
@@ -82,7 +82,7 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
         .of::<RancherFipSettings>()
         .app_namespace;
     let all = Arc::clone(guests);
-    let keep = |object: Named<FloatingIPProjectQuota>| Some(Quota::slim(object));
+    let keep = |object: Named<FloatingIPProjectQuota>| Some(QuotaMeta::slim(object));
     spawn(tasks, site, Arc::clone(&seen.quotas), keep, move |key| {
         all.quota_changed(key)
     });
@@ -142,7 +142,7 @@ mod tests {
                 "spec": { "floatingIPQuota": { "net": 5 } },
                 "status": { "fips": { "net": { "used": used } } },
             });
-            Quota::slim(serde_json::from_value(object).unwrap())
+            QuotaMeta::slim(serde_json::from_value(object).unwrap())
         };
         assert_eq!(quota("7", 1), quota("8", 2));
     }

@@ -20,7 +20,7 @@ use crate::{
 /// Why a guest does not have everything yet. All of them are looked at again, whether or not somebody is seen to
 /// change something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wait {
+pub enum GuestWait {
     #[error(transparent)]
     Guest(#[from] GuestUnready),
     #[error("Rancher has no project {0}")]
@@ -59,7 +59,7 @@ pub enum Wait {
     LbTypeGone { installed: LoadBalancer },
 }
 
-impl Wait {
+impl GuestWait {
     pub fn reason(&self) -> &'static str {
         self.facts().0
     }
@@ -95,10 +95,10 @@ pub struct Project {
 }
 
 /// What is known of a guest.
-pub struct Facts<'a> {
+pub struct GuestFacts<'a> {
     pub id: &'a str,
     pub cluster: &'a RancherCluster,
-    pub home: &'a Result<RunsOn, Wait>,
+    pub home: &'a Result<RunsOn, GuestWait>,
     pub pools: &'a [(Key, Arc<FloatingIPPool>)],
     pub projects: &'a [Project],
     /// Whether the project has a quota that is there to stay.
@@ -110,14 +110,14 @@ pub struct Facts<'a> {
 
 /// What a guest is to have, and why that is not all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub desired: Desired,
-    pub wait: Option<Wait>,
+pub struct GuestPlan {
+    pub desired: GuestContents,
+    pub wait: Option<GuestWait>,
 }
 
 /// What a guest is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub struct GuestContents {
     pub namespace: String,
     /// PEM; `None`: no Secret for it.
     pub ca: Option<String>,
@@ -125,13 +125,13 @@ pub struct Desired {
     pub mappings: Option<BTreeMap<String, String>>,
     /// The project that the namespace is marked with.
     pub label: Option<String>,
-    pub access: Vec<Access>,
+    pub access: Vec<ProjectAccess>,
     pub releases: Vec<ChartRelease>,
 }
 
 /// The right of a guest to ask for addresses of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct ProjectAccess {
     pub project: Project,
     pub api_url: String,
     /// Rancher's id of the guest.
@@ -142,9 +142,9 @@ pub struct Access {
 }
 
 /// What the guest is to have.
-pub fn plan(facts: &Facts<'_>) -> Plan {
-    let Facts { settings, .. } = facts;
-    let mut desired = Desired {
+pub fn plan(facts: &GuestFacts<'_>) -> GuestPlan {
+    let GuestFacts { settings, .. } = facts;
+    let mut desired = GuestContents {
         namespace: settings.namespace.clone(),
         ca: (!facts.ca.is_empty()).then(|| facts.ca.to_owned()),
         mappings: None,
@@ -162,14 +162,14 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
             project,
         }) => facts.on_harvester(&mut desired, (id, display_name), networks, project),
     };
-    Plan {
+    GuestPlan {
         desired,
         wait: wait.err(),
     }
 }
 
-impl Facts<'_> {
-    fn on_bare_metal(&self, desired: &mut Desired) -> Result<(), Wait> {
+impl GuestFacts<'_> {
+    fn on_bare_metal(&self, desired: &mut GuestContents) -> Result<(), GuestWait> {
         let names = (self.id, &*self.cluster.display_name);
         desired.mappings = Some(mappings(self.pools, names));
         let owned = self.projects.iter();
@@ -181,10 +181,10 @@ impl Facts<'_> {
             annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true")
         });
         let Some((pool, _)) = default else {
-            return Err(Wait::NoDefaultPool);
+            return Err(GuestWait::NoDefaultPool);
         };
         if projects.is_empty() {
-            return Err(Wait::NoQuotas);
+            return Err(GuestWait::NoQuotas);
         }
         for project in projects {
             let access = self.access(project, pool.name.to_string())?;
@@ -195,29 +195,29 @@ impl Facts<'_> {
 
     fn on_harvester(
         &self,
-        desired: &mut Desired,
+        desired: &mut GuestContents,
         harvester: (&str, &str),
         networks: &[String],
         project: &Result<String, GuestUnready>,
-    ) -> Result<(), Wait> {
+    ) -> Result<(), GuestWait> {
         desired.mappings = Some(mappings(self.pools, harvester));
         let id = project.clone()?;
         let mut known = self.projects.iter().filter(|project| project.id == id);
         let Some(project) = known.next() else {
-            return Err(Wait::UnknownProject(id));
+            return Err(GuestWait::UnknownProject(id));
         };
         desired.label = Some(id.clone());
         if !(self.has_quota)(&id) {
-            return Err(Wait::NoQuota(id));
+            return Err(GuestWait::NoQuota(id));
         }
         let pool = pool_of(self.pools, harvester, networks);
         desired.access.push(self.access(project, pool)?);
         Ok(())
     }
 
-    fn access(&self, project: &Project, pool: String) -> Result<Access, Wait> {
-        let api_url = self.settings.api_url.clone().ok_or(Wait::NoApiUrl)?;
-        Ok(Access {
+    fn access(&self, project: &Project, pool: String) -> Result<ProjectAccess, GuestWait> {
+        let api_url = self.settings.api_url.clone().ok_or(GuestWait::NoApiUrl)?;
+        Ok(ProjectAccess {
             project: project.clone(),
             api_url,
             cluster: self.id.to_owned(),

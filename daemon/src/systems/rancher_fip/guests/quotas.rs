@@ -10,7 +10,7 @@ use fipd_crds::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 
-use super::{Guests, Stop, apply, notes::Note, observe::Quota};
+use super::{Guests, Stop, apply, notes::Note, observe::QuotaMeta};
 use crate::{
     clock,
     clusters::adoption::complete_list,
@@ -40,7 +40,7 @@ impl Guests {
     }
 
     /// The project's Secret in Rancher comes with the quota where the guests of a Harvester cluster use it.
-    async fn keep_quota(&self, project: &str, quota: &Quota) -> Result<(), ReconcileError> {
+    async fn keep_quota(&self, project: &str, quota: &QuotaMeta) -> Result<(), ReconcileError> {
         if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
             // What is kept of a quota does not say which version it is of.
             let key = Key::new("", project);
@@ -67,7 +67,7 @@ impl Guests {
     async fn end_quota(
         &self,
         project: &str,
-        quota: &Quota,
+        quota: &QuotaMeta,
         since: Timestamp,
     ) -> Result<Next, ReconcileError> {
         if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {

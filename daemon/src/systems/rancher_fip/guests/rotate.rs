@@ -18,13 +18,13 @@ use crate::{
         kind::SECRET,
         store::Key,
     },
-    guests::{Manager, RotateError, Rotated, objects},
+    guests::{GuestManager, RotateError, Rotated, objects},
 };
 
 /// How long the secret before is accepted.
 const OVERLAP: Duration = Duration::from_secs(3600);
 
-impl Manager for Guests {
+impl GuestManager for Guests {
     fn has_project(&self, project: &str) -> bool {
         self.projects().iter().any(|one| one.id == project)
     }

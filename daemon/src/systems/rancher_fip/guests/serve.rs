@@ -7,7 +7,7 @@ use k8s_openapi::jiff;
 
 use super::{
     AGAIN, Guests, Stop, apply, lb_type,
-    plan::{self, Facts, Plan, Wait},
+    plan::{self, GuestFacts, GuestPlan, GuestWait},
     status::{self, INSTALLING},
 };
 use crate::{
@@ -17,11 +17,11 @@ use crate::{
         store::{Key, Observed as Object},
     },
     guests::{
-        News, Phase, Says,
+        GuestPhase, GuestStatus, GuestUpdate,
         charts::{ChartProgress, InstalledReleases},
     },
     systems::rancher_fip::{
-        clusters::{RancherCluster, Standing},
+        clusters::{GuestMode, RancherCluster},
         kinds::CLUSTER,
     },
 };
@@ -33,11 +33,11 @@ impl Guests {
             // It may mean anything: everything stays as it is.
             Some(Object::Malformed(_)) => Next::Done,
             None => self.gone(id).await,
-            Some(Object::Parsed(cluster)) => match cluster.standing() {
-                Standing::Guest => self.serve(id, &cluster).await,
-                Standing::Off => self.leave(id, &cluster, true).await,
-                Standing::Silent => self.leave(id, &cluster, false).await,
-                Standing::Unclear(value) => self.freeze(id, &cluster, value),
+            Some(Object::Parsed(cluster)) => match cluster.mode() {
+                GuestMode::Guest => self.serve(id, &cluster).await,
+                GuestMode::Off => self.leave(id, &cluster, true).await,
+                GuestMode::Silent => self.leave(id, &cluster, false).await,
+                GuestMode::Unclear(value) => self.freeze(id, &cluster, value),
             },
         }
     }
@@ -48,7 +48,7 @@ impl Guests {
         let text = format!(
             "label {RANCHER_FIP}: {value:?} is not known; allowed are {ENABLED:?}, and {DISABLED:?} or no label; nothing is changed there until it is one of these"
         );
-        let says = Says::new(Phase::Waiting, "LabelInvalid", text);
+        let says = GuestStatus::new(GuestPhase::Waiting, "LabelInvalid", text);
         self.say(id, cluster, None, says);
         Next::Done
     }
@@ -59,13 +59,13 @@ impl Guests {
             Ok(plan) => {
                 let charts = self.charts.progress(id, &plan.desired.releases);
                 let says = status::says(plan.wait.as_ref(), charts);
-                let pause = plan.wait.as_ref().map_or(AGAIN, Wait::pause);
+                let pause = plan.wait.as_ref().map_or(AGAIN, GuestWait::pause);
                 (says, Some(plan), Next::After(pause))
             }
             Err(Stop::Wait(wait)) => (status::waiting(&wait), None, Next::After(wait.pause())),
             Err(Stop::Reconcile(trouble)) => {
                 let next = trouble.next("Cluster", &Key::new("", id));
-                let says = Says::new(Phase::Failed, "WriteFailed", trouble.to_string());
+                let says = GuestStatus::new(GuestPhase::Failed, "WriteFailed", trouble.to_string());
                 (says, None, next)
             }
         };
@@ -74,10 +74,10 @@ impl Guests {
     }
 
     /// Brings the guest in step with what is known of it.
-    async fn try_serve(&self, id: &str, cluster: &RancherCluster) -> Result<Plan, Stop> {
+    async fn try_serve(&self, id: &str, cluster: &RancherCluster) -> Result<GuestPlan, Stop> {
         self.keep_said().await?;
         let settings = self.settings_of(id);
-        let gone = || Wait::NoSettings(self.app_namespace().to_owned());
+        let gone = || GuestWait::NoSettings(self.app_namespace().to_owned());
         if settings.unknown {
             return Err(gone().into());
         }
@@ -93,7 +93,7 @@ impl Guests {
             Err(stop) => return Err(stop),
         };
         let ca = self.ca(&settings).await?;
-        let mut plan = plan::plan(&Facts {
+        let mut plan = plan::plan(&GuestFacts {
             id,
             cluster,
             home: &home,
@@ -135,25 +135,31 @@ impl Guests {
         Ok(plan)
     }
 
-    fn still_has_quota(&self, project: &str) -> Result<(), Wait> {
+    fn still_has_quota(&self, project: &str) -> Result<(), GuestWait> {
         match self.seen.has_quota(project) {
             true => Ok(()),
-            false => Err(Wait::NoQuota(project.to_owned())),
+            false => Err(GuestWait::NoQuota(project.to_owned())),
         }
     }
 
     /// Releases may be removed for others in the guest's namespace, once all that these need is there. Where it moves from
     /// none, what it waits for is the same before and after.
-    fn note_prepared(&self, id: &str, plan: &Plan) {
+    fn note_prepared(&self, id: &str, plan: &GuestPlan) {
         let moves = self.noted(id).is_some_and(|note| !note.before.is_empty());
         let ready = plan.wait.is_none() || !moves;
         self.charts
             .prepare(id, ready.then_some(&*plan.desired.namespace));
     }
 
-    pub(super) fn say(&self, id: &str, cluster: &RancherCluster, plan: Option<&Plan>, says: Says) {
+    pub(super) fn say(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        plan: Option<&GuestPlan>,
+        says: GuestStatus,
+    ) {
         let (phase, reason, message) = (says.phase, says.reason, says.message.clone());
-        let news = News {
+        let news = GuestUpdate {
             rancher: &self.site.name,
             id,
             display_name: &cluster.display_name,
@@ -174,10 +180,14 @@ impl Guests {
         );
         let object = CLUSTER.reference(&Key::new("", id), &cluster.uid);
         match phase {
-            Phase::Ready => self.events.normal(&object, "FloatingIPsReady", message),
-            Phase::Waiting if reason == INSTALLING => self.events.normal(&object, reason, message),
-            Phase::Leaving | Phase::Left => self.events.normal(&object, reason, message),
-            Phase::Waiting | Phase::Failed => self.events.warning(&object, reason, message),
+            GuestPhase::Ready => self.events.normal(&object, "FloatingIPsReady", message),
+            GuestPhase::Waiting if reason == INSTALLING => {
+                self.events.normal(&object, reason, message)
+            }
+            GuestPhase::Leaving | GuestPhase::Left => self.events.normal(&object, reason, message),
+            GuestPhase::Waiting | GuestPhase::Failed => {
+                self.events.warning(&object, reason, message)
+            }
         }
     }
 }

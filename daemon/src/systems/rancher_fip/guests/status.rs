@@ -1,8 +1,8 @@
 //! What is said of a guest.
 
-use super::plan::{Plan, Wait};
+use super::plan::{GuestPlan, GuestWait};
 use crate::guests::{
-    Has, Phase, ReleaseView, Says,
+    GuestGoal, GuestPhase, GuestStatus, ReleaseView,
     charts::{ChartProgress, ChartRelease},
 };
 
@@ -10,10 +10,10 @@ use crate::guests::{
 pub(super) const INSTALLING: &str = "ChartsInstalling";
 
 /// What is shown of what a guest is to have.
-pub(super) fn described(plan: &Plan) -> Has {
+pub(super) fn described(plan: &GuestPlan) -> GuestGoal {
     let access = plan.desired.access.iter();
     let projects = access.map(|access| (access.project.id.clone(), access.pool.clone()));
-    Has {
+    GuestGoal {
         projects: projects.collect(),
         releases: plan.desired.releases.iter().map(shown).collect(),
     }
@@ -29,10 +29,10 @@ fn shown(release: &ChartRelease) -> ReleaseView {
 }
 
 /// A chart that failed says more than what is waited for.
-pub(super) fn says(wait: Option<&Wait>, charts: ChartProgress) -> Says {
+pub(super) fn says(wait: Option<&GuestWait>, charts: ChartProgress) -> GuestStatus {
     match (wait, charts) {
         (None, ChartProgress::Done) => {
-            Says::new(Phase::Ready, "Ready", "it has everything it needs")
+            GuestStatus::new(GuestPhase::Ready, "Ready", "it has everything it needs")
         }
         (None, ChartProgress::Unknown) => installing(""),
         (None, ChartProgress::UnderWay(what)) => installing(&what),
@@ -48,16 +48,16 @@ pub(super) fn says(wait: Option<&Wait>, charts: ChartProgress) -> Says {
     }
 }
 
-fn installing(what: &str) -> Says {
+fn installing(what: &str) -> GuestStatus {
     let mut text = "its charts are being looked at, installed or upgraded".to_owned();
     if !what.is_empty() {
         text = format!("{text}: {what}");
     }
-    Says::new(Phase::Waiting, INSTALLING, text)
+    GuestStatus::new(GuestPhase::Waiting, INSTALLING, text)
 }
 
-pub(super) fn waiting(wait: &Wait) -> Says {
-    Says::new(Phase::Waiting, wait.reason(), wait.to_string())
+pub(super) fn waiting(wait: &GuestWait) -> GuestStatus {
+    GuestStatus::new(GuestPhase::Waiting, wait.reason(), wait.to_string())
 }
 
 #[cfg(test)]
@@ -71,10 +71,13 @@ mod tests {
             reason: "InstallFailed",
             message: "chart \"purelb\": no".into(),
         };
-        let wait = Wait::NoDefaultPool;
+        let wait = GuestWait::NoDefaultPool;
         assert_eq!(says(Some(&wait), ChartProgress::Done).reason, wait.reason());
         let both = says(Some(&wait), ChartProgress::Failed(error.clone()));
-        assert_eq!((both.phase, both.reason), (Phase::Failed, "InstallFailed"));
+        assert_eq!(
+            (both.phase, both.reason),
+            (GuestPhase::Failed, "InstallFailed")
+        );
         assert!(both.message.starts_with(&error.message), "{both:?}");
         assert!(both.message.ends_with(&wait.to_string()), "{both:?}");
     }
@@ -86,10 +89,10 @@ mod tests {
             ChartProgress::UnderWay("a goes first".into()),
         ] {
             let says = says(None, charts);
-            assert_eq!((says.phase, says.reason), (Phase::Waiting, INSTALLING));
+            assert_eq!((says.phase, says.reason), (GuestPhase::Waiting, INSTALLING));
         }
         let told = says(None, ChartProgress::UnderWay("a goes first".into())).message;
         assert!(told.ends_with(": a goes first"), "{told}");
-        assert_eq!(says(None, ChartProgress::Done).phase, Phase::Ready);
+        assert_eq!(says(None, ChartProgress::Done).phase, GuestPhase::Ready);
     }
 }

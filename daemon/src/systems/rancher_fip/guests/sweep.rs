@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 
 /// A Secret with the name of a project's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+struct ProjectSecret {
     namespace: String,
     name: String,
     uid: String,
@@ -57,8 +57,8 @@ impl Guests {
     /// Secrets are listed before quotas: one that is made meanwhile, with its quota, is in no list.
     async fn sweep(&self) -> Result<(), String> {
         let local = self.fresh_secrets().await.map_err(text)?;
-        let ours = |found: &Found| self.is_of_rancher(&found.namespace);
-        let local: Vec<Found> = local.into_iter().filter(ours).collect();
+        let ours = |found: &ProjectSecret| self.is_of_rancher(&found.namespace);
+        let local: Vec<ProjectSecret> = local.into_iter().filter(ours).collect();
         let guests = self.data.clusters.all().into_iter();
         let guests = guests.filter(|(_, cluster)| cluster.is_guest());
         let lists = guests.map(|(key, cluster)| async move {
@@ -88,7 +88,7 @@ impl Guests {
         &self,
         id: &str,
         cluster: &RancherCluster,
-    ) -> Result<(String, Remote, Vec<Found>), String> {
+    ) -> Result<(String, Remote, Vec<ProjectSecret>), String> {
         let remote = self.access.client(id, &cluster.display_name).await;
         let remote = remote.map_err(|stop| Stop::from(stop).text())?;
         let mut named = Vec::new();
@@ -125,25 +125,26 @@ impl Guests {
         Ok(listed.into_iter().collect())
     }
 
-    async fn fresh_secrets(&self) -> Result<Vec<Found>, CallError> {
+    async fn fresh_secrets(&self) -> Result<Vec<ProjectSecret>, CallError> {
         let session = &self.site.session;
         let api: Api<PartialObjectMeta<Secret>> = Api::all(session.client.clone());
         let keep = |secret: PartialObjectMeta<Secret>| {
             let name = secret.name_any();
-            name.starts_with(PROJECT_SECRET_PREFIX).then(|| Found {
-                namespace: secret.namespace().unwrap_or_default(),
-                uid: secret.uid().unwrap_or_default(),
-                version: secret.resource_version().unwrap_or_default(),
-                name,
-            })
+            name.starts_with(PROJECT_SECRET_PREFIX)
+                .then(|| ProjectSecret {
+                    namespace: secret.namespace().unwrap_or_default(),
+                    uid: secret.uid().unwrap_or_default(),
+                    version: secret.resource_version().unwrap_or_default(),
+                    name,
+                })
         };
         complete_list(session, &api, ListParams::default(), "list Secrets", keep).await
     }
 }
 
-fn found(namespace: &str, object: &Value) -> Option<Found> {
+fn found(namespace: &str, object: &Value) -> Option<ProjectSecret> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str);
-    Some(Found {
+    Some(ProjectSecret {
         namespace: namespace.to_owned(),
         name: text("/metadata/name")?.to_owned(),
         uid: text("/metadata/uid")?.to_owned(),
@@ -154,7 +155,7 @@ fn found(namespace: &str, object: &Value) -> Option<Found> {
 async fn remove_all(
     rancher: &Remote,
     guest: &Remote,
-    found: Vec<Found>,
+    found: Vec<ProjectSecret>,
     quotas: &BTreeSet<String>,
 ) -> Result<(), String> {
     for found in orphans(found, quotas)? {
@@ -164,7 +165,11 @@ async fn remove_all(
 }
 
 /// Deletes the Secret that was listed, unless its project got a quota or somebody changed it since.
-async fn remove(rancher: &Remote, holder: &Remote, found: &Found) -> Result<(), RemoteError> {
+async fn remove(
+    rancher: &Remote,
+    holder: &Remote,
+    found: &ProjectSecret,
+) -> Result<(), RemoteError> {
     let Some(project) = found.name.strip_prefix(PROJECT_SECRET_PREFIX) else {
         return Ok(());
     };
@@ -200,12 +205,15 @@ fn text(error: impl Display) -> String {
 }
 
 /// Those whose project has no quota. No quota at all says that the list is wrong rather than that all are gone.
-fn orphans(found: Vec<Found>, quotas: &BTreeSet<String>) -> Result<Vec<Found>, String> {
+fn orphans(
+    found: Vec<ProjectSecret>,
+    quotas: &BTreeSet<String>,
+) -> Result<Vec<ProjectSecret>, String> {
     if quotas.is_empty() {
         return Err("there is no FloatingIPProjectQuota at all".to_owned());
     }
     let has_quota = |project: &str| quotas.contains(project);
-    let is_orphan = |one: &Found| left_by(&one.name, has_quota).is_some();
+    let is_orphan = |one: &ProjectSecret| left_by(&one.name, has_quota).is_some();
     Ok(found.into_iter().filter(is_orphan).collect())
 }
 
@@ -218,7 +226,7 @@ mod tests {
 
     #[test]
     fn only_secrets_of_projects_without_quota_are_orphans_and_none_where_there_is_no_quota() {
-        let found = |name: &str| Found {
+        let found = |name: &str| ProjectSecret {
             namespace: "c-1".into(),
             name: name.into(),
             uid: "u".into(),
@@ -230,7 +238,7 @@ mod tests {
             "cacerts",
             "rancher-fip-config-",
         ];
-        let all: Vec<Found> = all.map(found).into();
+        let all: Vec<ProjectSecret> = all.map(found).into();
         let quotas = BTreeSet::from(["p-1".to_owned()]);
         assert_eq!(
             orphans(all.clone(), &quotas),
@@ -241,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_secret_is_deleted_only_as_it_was_listed_and_while_there_is_no_quota() {
-        let found = Found {
+        let found = ProjectSecret {
             namespace: "c-1".into(),
             name: "rancher-fip-config-p-1".into(),
             uid: "u".into(),

@@ -8,7 +8,7 @@ use fipd_core::System;
 use fipd_crds::labels::CONFIG_NAME;
 use serde_json::{Value, json};
 
-use super::{plan::Desired, *};
+use super::{plan::GuestContents, *};
 use crate::{
     clock,
     clusters::testing,
@@ -301,7 +301,7 @@ async fn a_note_takes_up_what_others_had_given_the_guest() {
         { "metadata": { "name": "rancher-fip-config-p-2" } }, { "metadata": { "name": "cacerts" } }
     ] }"#;
     let (guest, _) = canned(&[("GET", 200, secrets)]);
-    let desired = Desired {
+    let desired = GuestContents {
         namespace: "fip".into(),
         ca: None,
         mappings: None,

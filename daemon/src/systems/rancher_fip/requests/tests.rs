@@ -15,7 +15,7 @@ use super::{
 use crate::{
     controller::client::{Remote, testing::canned},
     fip_v1::Service,
-    guests::homes::Home,
+    guests::homes::GuestHome,
     systems::rancher_fip::clusters::RancherCluster,
 };
 
@@ -330,7 +330,7 @@ async fn asked_of(home: Option<&str>, answers: &[(&'static str, u16, &'static st
     (data.clusters).set(&Key::new("", "c-m-a"), RancherCluster::default());
     data.projects.set(&Key::new("c-m-h", "p-a"), "A".to_owned());
     if let Some(project) = home {
-        let home = Home {
+        let home = GuestHome {
             harvester: "c-m-h".to_owned(),
             project: project.to_owned(),
         };

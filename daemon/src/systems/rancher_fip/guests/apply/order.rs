@@ -46,12 +46,12 @@ async fn written(refuses: &'static str) -> (Vec<String>, bool) {
         id: "p-1".into(),
         namespace: "c-1".into(),
     };
-    let desired = Desired {
+    let desired = GuestContents {
         namespace: "app".into(),
         ca: Some("site and fipd".into()),
         mappings: None,
         label: None,
-        access: vec![Access {
+        access: vec![ProjectAccess {
             project,
             api_url: "https://fipd.example.net/v1".into(),
             cluster: "c-1".into(),

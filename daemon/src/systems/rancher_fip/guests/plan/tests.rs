@@ -32,7 +32,7 @@ fn project(id: &str, namespace: &str) -> Project {
     }
 }
 
-fn on_harvester(networks: &[&str]) -> Result<RunsOn, Wait> {
+fn on_harvester(networks: &[&str]) -> Result<RunsOn, GuestWait> {
     Ok(RunsOn::Harvester {
         id: "c-h".into(),
         display_name: "hv".into(),
@@ -43,7 +43,7 @@ fn on_harvester(networks: &[&str]) -> Result<RunsOn, Wait> {
 
 /// A guest "c-m-g", displayed "guest", that asks at "https://fipd/v1".
 struct Case {
-    home: Result<RunsOn, Wait>,
+    home: Result<RunsOn, GuestWait>,
     pools: Vec<(Key, Arc<FloatingIPPool>)>,
     projects: Vec<Project>,
     quotas: Vec<&'static str>,
@@ -52,7 +52,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(home: Result<RunsOn, Wait>) -> Self {
+    fn new(home: Result<RunsOn, GuestWait>) -> Self {
         Self {
             home,
             pools: vec![],
@@ -67,9 +67,9 @@ impl Case {
         }
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> GuestPlan {
         let settings = Settings::new(None, &ClusterManager::default(), self.url);
-        plan(&Facts {
+        plan(&GuestFacts {
             id: "c-m-g",
             cluster: &self.cluster,
             home: &self.home,
@@ -93,14 +93,14 @@ fn a_guest_on_harvester_gets_project_pool_and_mappings_of_the_harvester_cluster(
         pool("hv--vlan-1", "hv", "vlan-1", "eth1"),
         pool("other--vlan-1", "other", "vlan-1", "eth9"),
     ];
-    let Plan { desired, wait } = case.plan();
+    let GuestPlan { desired, wait } = case.plan();
     assert_eq!(wait, None);
-    let expected = Desired {
+    let expected = GuestContents {
         namespace: "rancher-fip-manager".into(),
         ca: Some("PEM".into()),
         mappings: Some([("hv--vlan-1".to_owned(), "eth1".to_owned())].into()),
         label: Some("p-1".into()),
-        access: vec![Access {
+        access: vec![ProjectAccess {
             project: project("p-1", "c-h"),
             api_url: "https://fipd/v1".into(),
             cluster: "c-m-g".into(),
@@ -166,7 +166,7 @@ fn bare_metal_needs_a_default_pool_and_a_quota_in_any_order() {
         "p-1 is a project of another cluster"
     );
     case.quotas.push("p-2");
-    let Plan { desired, wait } = case.plan();
+    let GuestPlan { desired, wait } = case.plan();
     assert_eq!(
         (wait, desired.label),
         (None, None),
@@ -192,7 +192,7 @@ fn what_is_missing_is_named_and_the_rest_is_there() {
     assert_eq!(case.wait(), "NoApiUrl");
     assert!(case.plan().desired.access.is_empty());
     let case = Case::new(Err(GuestUnready::NoControlPlanePool.into()));
-    let Plan { desired, wait } = case.plan();
+    let GuestPlan { desired, wait } = case.plan();
     assert_eq!(wait, Some(GuestUnready::NoControlPlanePool.into()));
     assert_eq!(
         (desired.mappings, desired.ca.as_deref()),
@@ -202,9 +202,9 @@ fn what_is_missing_is_named_and_the_rest_is_there() {
 
 #[test]
 fn defect_21_every_wait_ends_by_itself() {
-    let waits: [Wait; 3] = [
+    let waits: [GuestWait; 3] = [
         GuestUnready::NoControlPlanePool.into(),
-        Wait::NoQuotas,
+        GuestWait::NoQuotas,
         GuestUnready::StillDeploying("x".into()).into(),
     ];
     for wait in waits {
