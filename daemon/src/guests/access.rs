@@ -7,7 +7,7 @@ use fipd_crds::labels::{FLEET_NAMESPACE, KUBECONFIG_KEY, KUBECONFIG_SUFFIX};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use parking_lot::Mutex;
 
-use super::{GuestStop, GuestUnready, names::ClusterNames, objects::texts};
+use super::{GuestUnready, Stop, names::ClusterNames, objects::texts};
 use crate::{
     clusters,
     controller::{
@@ -43,7 +43,7 @@ pub struct GuestAccess {
 
 impl GuestAccess {
     /// A client of the cluster, which answers and is not Rancher's own.
-    pub async fn client(&self, id: &str, display: &str) -> Result<Remote, GuestStop> {
+    pub async fn client(&self, id: &str, display: &str) -> Result<Remote, Stop<GuestUnready>> {
         let (origin, text) = self.kubeconfig(id, display).await?;
         let remote = match self.known(id, &text) {
             Some(remote) => remote,
@@ -109,7 +109,11 @@ impl GuestAccess {
     }
 
     /// The cluster's kubeconfig with the name of its Secret. A display name counts only where no other cluster has it.
-    async fn kubeconfig(&self, id: &str, display: &str) -> Result<(String, String), GuestStop> {
+    async fn kubeconfig(
+        &self,
+        id: &str,
+        display: &str,
+    ) -> Result<(String, String), Stop<GuestUnready>> {
         let own_name = self.names.called(&[display.into()]).as_deref() == Some(id);
         let mut stems = vec![id];
         stems.extend(

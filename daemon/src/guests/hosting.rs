@@ -7,7 +7,7 @@ use fipd_crds::{
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 
-use super::{GuestStop, GuestUnready, access::GuestAccess, objects, sources::GuestSources};
+use super::{GuestUnready, Stop, access::GuestAccess, objects, sources::GuestSources};
 use crate::controller::kind::{NAMESPACE, SECRET};
 
 /// How Rancher made a cluster.
@@ -149,7 +149,7 @@ impl GuestAccess {
         sources: &GuestSources,
         (id, display): (&str, &str),
         display_name: impl Fn(&str) -> Option<String>,
-    ) -> Result<RunsOn, GuestStop> {
+    ) -> Result<RunsOn, Stop<GuestUnready>> {
         let (provisioned, machine) = sources.of(id, display);
         let Some(OnHarvester {
             credential,
@@ -163,8 +163,8 @@ impl GuestAccess {
             display_name(&id).ok_or_else(|| GuestUnready::NoHarvester(id.clone()))?;
         let project = match self.project(&id, &display_name, machine).await {
             Ok(project) => Ok(project),
-            Err(GuestStop::Unready(unready)) => Err(unready),
-            Err(stop @ GuestStop::Reconcile(_)) => return Err(stop),
+            Err(Stop::Wait(unready)) => Err(unready),
+            Err(stop @ Stop::Reconcile(_)) => return Err(stop),
         };
         Ok(RunsOn::Harvester {
             id,
@@ -175,7 +175,10 @@ impl GuestAccess {
     }
 
     /// Rancher's id of the Harvester cluster that a cloud credential is for.
-    async fn harvester(&self, (namespace, name): &(String, String)) -> Result<String, GuestStop> {
+    async fn harvester(
+        &self,
+        (namespace, name): &(String, String),
+    ) -> Result<String, Stop<GuestUnready>> {
         let target = SECRET.named(namespace, name);
         let secret: Option<Secret> = self.rancher.get(&target).await?;
         let mut texts = secret.as_ref().map(objects::texts).unwrap_or_default();
@@ -189,17 +192,17 @@ impl GuestAccess {
         id: &str,
         display: &str,
         machine: &Machine,
-    ) -> Result<String, GuestStop> {
+    ) -> Result<String, Stop<GuestUnready>> {
         let unreachable = |why: String| GuestUnready::Harvester {
             harvester: display.to_owned(),
             why,
         };
         let remote = match self.client(id, display).await {
             Ok(remote) => remote,
-            Err(GuestStop::Unready(unready)) => {
+            Err(Stop::Wait(unready)) => {
                 return Err(unreachable(unready.to_string()).into());
             }
-            Err(stop @ GuestStop::Reconcile(_)) => return Err(stop),
+            Err(stop @ Stop::Reconcile(_)) => return Err(stop),
         };
         let target = NAMESPACE.named("", &machine.namespace);
         let namespace: Option<Namespace> = match remote.get(&target).await {

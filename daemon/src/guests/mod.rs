@@ -19,4 +19,4 @@ pub use board::{
     GuestBoard, GuestGoal, GuestManager, GuestPhase, GuestStatus, GuestUpdate, GuestView,
     ReleaseView, RotateError, Rotated, helm_name,
 };
-pub use unready::{GuestStop, GuestUnready};
+pub use unready::{GuestUnready, Stop};

@@ -1,6 +1,6 @@
 //! Why a guest cannot be worked on yet.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use fipd_crds::labels::{HARVESTER_CLUSTER_ID_KEY, PROJECT_ID};
 
@@ -53,9 +53,9 @@ pub enum GuestUnready {
     Chart(String),
 }
 
-/// Why work on a guest ends early.
-pub enum GuestStop {
-    Unready(GuestUnready),
+/// Why work on a guest ends early: a system waits for something, or a call failed.
+pub enum Stop<W> {
+    Wait(W),
     Reconcile(ReconcileError),
 }
 
@@ -94,13 +94,28 @@ impl GuestUnready {
     }
 }
 
-impl From<GuestUnready> for GuestStop {
-    fn from(unready: GuestUnready) -> Self {
-        Self::Unready(unready)
+impl<W: fmt::Display> Stop<W> {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Wait(wait) => wait.to_string(),
+            Self::Reconcile(trouble) => trouble.to_string(),
+        }
     }
 }
 
-impl From<CallError> for GuestStop {
+impl<W: From<GuestUnready>> From<GuestUnready> for Stop<W> {
+    fn from(unready: GuestUnready) -> Self {
+        Self::Wait(unready.into())
+    }
+}
+
+impl<W> From<ReconcileError> for Stop<W> {
+    fn from(trouble: ReconcileError) -> Self {
+        Self::Reconcile(trouble)
+    }
+}
+
+impl<W> From<CallError> for Stop<W> {
     fn from(error: CallError) -> Self {
         Self::Reconcile(error.into())
     }

@@ -52,16 +52,14 @@ use crate::controller::{confirm_absence::AbsenceCheck, endpoint::OwnEndpoint};
 use crate::systems::rancher_fip::settings::RancherFipSettings;
 use crate::{
     controller::{
-        ReconcileError,
-        client::CallError,
         context::Context,
         events::Events,
         queue::{self, Queue},
         store::Key,
     },
     guests::{
-        GuestBoard, GuestManager, GuestStop, GuestUnready, access::GuestAccess,
-        charts::GuestCharts, sources::GuestSources,
+        self, GuestBoard, GuestManager, GuestUnready, access::GuestAccess, charts::GuestCharts,
+        sources::GuestSources,
     },
     helm::Helm,
     metrics::reconcile::counted,
@@ -98,19 +96,7 @@ pub struct Guests {
 }
 
 /// Why a guest is not done.
-enum Stop {
-    Wait(GuestWait),
-    Reconcile(ReconcileError),
-}
-
-impl Stop {
-    fn text(&self) -> String {
-        match self {
-            Self::Wait(wait) => wait.to_string(),
-            Self::Reconcile(trouble) => trouble.to_string(),
-        }
-    }
-}
+type Stop = guests::Stop<GuestWait>;
 
 impl From<GuestWait> for Stop {
     fn from(wait: GuestWait) -> Self {
@@ -118,30 +104,12 @@ impl From<GuestWait> for Stop {
     }
 }
 
-impl From<GuestUnready> for Stop {
-    fn from(unready: GuestUnready) -> Self {
-        Self::Wait(unready.into())
-    }
-}
-
-impl From<GuestStop> for Stop {
-    fn from(stop: GuestStop) -> Self {
+impl From<guests::Stop<GuestUnready>> for Stop {
+    fn from(stop: guests::Stop<GuestUnready>) -> Self {
         match stop {
-            GuestStop::Unready(unready) => unready.into(),
-            GuestStop::Reconcile(trouble) => trouble.into(),
+            guests::Stop::Wait(unready) => unready.into(),
+            guests::Stop::Reconcile(trouble) => trouble.into(),
         }
-    }
-}
-
-impl From<ReconcileError> for Stop {
-    fn from(trouble: ReconcileError) -> Self {
-        Self::Reconcile(trouble)
-    }
-}
-
-impl From<CallError> for Stop {
-    fn from(error: CallError) -> Self {
-        Self::Reconcile(error.into())
     }
 }
 

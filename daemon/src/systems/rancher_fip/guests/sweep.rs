@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Guests, Stop, orphan::left_by};
+use super::{Guests, orphan::left_by};
 use crate::{
     clusters::{CallError, adoption::complete_list},
     controller::{
@@ -90,7 +90,7 @@ impl Guests {
         cluster: &RancherCluster,
     ) -> Result<(String, Remote, Vec<ProjectSecret>), String> {
         let remote = self.access.client(id, &cluster.display_name).await;
-        let remote = remote.map_err(|stop| Stop::from(stop).text())?;
+        let remote = remote.map_err(|stop| stop.text())?;
         let mut named = Vec::new();
         for namespace in self.places_of(id) {
             let all = SECRET.named(&namespace, "");

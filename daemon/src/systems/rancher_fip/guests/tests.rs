@@ -376,7 +376,7 @@ async fn of_a_broken_kubeconfig_only_the_place_is_told() {
     let bench = Bench::new(rancher).await;
     let guests = &bench.guests;
     let stop = guests.access.client("c-1", "prod").await.err();
-    let Some(GuestStop::Unready(unready)) = stop else {
+    let Some(guests::Stop::Wait(unready)) = stop else {
         panic!("it cannot be used")
     };
     // What the log, Events and pages have of it.
