@@ -32,7 +32,22 @@ pub fn spawn<K, T>(
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     T: PartialEq + Debug + Send + Sync + 'static,
 {
-    let api: Api<Lenient<K>> = Api::all(site.session.client.clone());
+    let api = Api::all(site.session.client.clone());
+    spawn_from(api, tasks, site, objects, slim, changed);
+}
+
+/// Follows a kind of the cluster, or what is in one namespace of it.
+pub fn spawn_from<K, T>(
+    api: Api<Lenient<K>>,
+    tasks: &mut JoinSet<()>,
+    site: &Site,
+    objects: Arc<Objects<T>>,
+    slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+    changed: impl Fn(&Key) + Send + Sync + 'static,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    T: PartialEq + Debug + Send + Sync + 'static,
+{
     tasks.spawn(follow(
         api,
         objects,

@@ -5,7 +5,6 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{busy, foreign, plan, refused, target_of};
-use crate::guests::charts::helm_chart::engine_switch::{self, HandBack, UninstallStep};
 use crate::{
     controller::{
         client::{CallError, Patch},
@@ -15,6 +14,7 @@ use crate::{
         charts::{
             ReachedGuest,
             error::ChartError,
+            helm_chart::engine_switch::{self, HandBack, UninstallStep},
             installed::{ReleaseOwner, newest, revisions},
         },
         objects,

@@ -22,20 +22,20 @@ use kube::ResourceExt as _;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::guests::{
-    charts::{
-        error::{BUSY, ChartError},
-        installed::{ReleaseOwner, newest, owner, revisions},
-    },
-    objects,
-};
 use crate::{
     clock,
     controller::{
         client::{CallError, Remote, Target},
         kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
     },
-    guests::charts::{ReachedGuest, Settled},
+    guests::{
+        charts::{
+            ReachedGuest, Settled,
+            error::{BUSY, ChartError},
+            installed::{ReleaseOwner, newest, owner, revisions},
+        },
+        objects,
+    },
     helm::{self, HelmError, Noted, Release, SECRET_TYPE, Stored, Why},
 };
 use engine_switch::KeepStep;

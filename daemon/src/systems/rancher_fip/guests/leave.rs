@@ -24,19 +24,15 @@ use crate::{
         queue::Next,
         store::Key,
     },
-    guests::{GuestPhase, GuestStatus},
-    systems::rancher_fip::{
-        clusters::{GuestMode, RancherCluster},
-        kinds::CLUSTER,
-    },
-};
-use crate::{
     guests::{
-        GuestUnready,
+        GuestPhase, GuestStatus, GuestUnready,
         charts::{InstalledReleases, ReleaseMark, release_names},
         objects,
     },
-    systems::rancher_fip::clusters::LoadBalancer,
+    systems::rancher_fip::{
+        clusters::{GuestMode, LoadBalancer, RancherCluster},
+        kinds::CLUSTER,
+    },
 };
 
 impl Guests {

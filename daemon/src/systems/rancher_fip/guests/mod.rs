@@ -48,11 +48,11 @@ use self::{
     plan::GuestWait,
 };
 use super::{Site, kinds::QUOTA, rancher::Data};
-use crate::controller::{confirm_absence::AbsenceCheck, endpoint::OwnEndpoint};
-use crate::systems::rancher_fip::settings::RancherFipSettings;
 use crate::{
     controller::{
+        confirm_absence::AbsenceCheck,
         context::Context,
+        endpoint::OwnEndpoint,
         events::Events,
         queue::{self, Queue},
         store::Key,
@@ -63,6 +63,7 @@ use crate::{
     },
     helm::Helm,
     metrics::reconcile::counted,
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 /// Guests that are worked on at once. One that does not answer takes a place for ten seconds a minute at most.

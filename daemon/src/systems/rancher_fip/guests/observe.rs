@@ -1,6 +1,6 @@
 //! What is kept of the objects in Rancher that say what a guest is to have.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::Timestamp;
 use fipd_crds::{
@@ -8,20 +8,18 @@ use fipd_crds::{
     labels::{CA_KEY, CA_SECRET},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Resource, core::PartialObjectMeta as Named};
-use serde::de::DeserializeOwned;
+use kube::{Api, core::PartialObjectMeta as Named};
 use tokio::task::JoinSet;
 
 use super::Guests;
-use crate::guests::objects;
 use crate::{
-    clusters::lenient::Lenient,
     controller::{
         meta::created,
-        store::{Key, Objects, follow},
-        tasks::spawn,
+        store::{Key, Objects},
+        tasks::{spawn, spawn_from},
     },
-    systems::rancher_fip::{Site, settings::RancherFipSettings},
+    guests::objects,
+    systems::rancher_fip::settings::RancherFipSettings,
 };
 
 /// The objects of one connection to Rancher.
@@ -89,12 +87,12 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(guests);
     let keep = |map: ConfigMap| Some(map.data.unwrap_or_default());
     let api = Api::namespaced(client.clone(), app);
-    within(tasks, site, api, Arc::clone(&seen.maps), keep, move |key| {
+    spawn_from(api, tasks, site, Arc::clone(&seen.maps), keep, move |key| {
         all.map_changed(key)
     });
     let all = Arc::clone(guests);
     let api = Api::namespaced(client.clone(), app);
-    within(tasks, site, api, Arc::clone(&seen.ca), ca, move |_| {
+    spawn_from(api, tasks, site, Arc::clone(&seen.ca), ca, move |_| {
         all.everything_changed()
     });
 }
@@ -103,28 +101,6 @@ fn ca(secret: Secret) -> Option<String> {
     let named = secret.metadata.name.as_deref() == Some(CA_SECRET);
     let text = objects::texts(&secret).remove(CA_KEY)?;
     named.then_some(text)
-}
-
-/// Follows a kind in one namespace.
-fn within<K, T>(
-    tasks: &mut JoinSet<()>,
-    site: &Site,
-    api: Api<Lenient<K>>,
-    objects: Arc<Objects<T>>,
-    keep: impl Fn(K) -> Option<T> + Send + Sync + 'static,
-    changed: impl Fn(&Key) + Send + Sync + 'static,
-) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    T: PartialEq + Debug + Send + Sync + 'static,
-{
-    tasks.spawn(follow(
-        api,
-        objects,
-        keep,
-        changed,
-        site.memory(),
-        site.cancel(),
-    ));
 }
 
 #[cfg(test)]
