@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// What installs the charts of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Engine {
+pub enum ChartEngine {
     /// The helm CLI on fipd's host.
     #[default]
     Helm,
@@ -15,7 +15,7 @@ pub enum Engine {
     HelmChart,
 }
 
-impl Engine {
+impl ChartEngine {
     /// As configuration and annotation write it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Engine {
 /// A chart, and the values it is installed with.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Chart {
+pub struct ChartSettings {
     /// Also the name of the release.
     pub chart_name: Option<Text>,
     /// URL of a repository, an OCI reference or a path.

@@ -57,7 +57,7 @@ use crate::logging;
 pub use agent::AgentEnvironment;
 pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
-pub use charts::{Chart, Engine};
+pub use charts::{ChartEngine, ChartSettings};
 pub use clock::Clock;
 pub use cluster::{ClusterConfig, Discovery, Secret, Source, checked_name as checked_cluster_name};
 use cluster::{RawCluster, RawDiscovery};

@@ -8,7 +8,7 @@ use super::{
     owner::ChartOwner,
     steps::{ReleaseStep, steps},
 };
-use crate::{config::Engine, controller::queue::Next};
+use crate::{config::ChartEngine, controller::queue::Next};
 
 /// After this time a guest is looked at again although nothing was seen to change.
 const AGAIN: Duration = Duration::from_secs(300);
@@ -93,7 +93,7 @@ impl GuestCharts {
     async fn take<O: ChartOwner>(
         &self,
         guest: &ReachedGuest<'_>,
-        (owner, engine): (&O, Engine),
+        (owner, engine): (&O, ChartEngine),
         installed: &InstalledReleases,
         step: &ReleaseStep<'_>,
     ) -> Result<Settled, ChartError> {

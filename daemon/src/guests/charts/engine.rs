@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::Engine,
+    config::ChartEngine,
     helm::{Noted, Release},
 };
 
@@ -14,19 +14,19 @@ impl ReachedGuest<'_> {
     /// Whether the release is to be had, so that another may be removed for it.
     pub(super) async fn check(
         &self,
-        engine: Engine,
+        engine: ChartEngine,
         objects: &HelmCharts,
         release: &Release,
     ) -> Result<(), ChartError> {
         self.check_release(release).await?;
         match engine {
-            Engine::Helm => {
+            ChartEngine::Helm => {
                 objects.check_foreign(release)?;
                 let there = self.helm.check_chart(&release.chart).await;
                 there.map_err(|error| ChartError::of(&release.name, &error))
             }
             // Only the cluster has to reach it.
-            Engine::HelmChart => objects.check(release),
+            ChartEngine::HelmChart => objects.check(release),
         }
     }
 
@@ -34,17 +34,17 @@ impl ReachedGuest<'_> {
     /// operation of the helm CLI begins.
     pub(super) async fn bring(
         &self,
-        engine: Engine,
+        engine: ChartEngine,
         objects: &HelmCharts,
         release: &Release,
         begins: &(dyn Fn() + Sync),
     ) -> Result<Settled, ChartError> {
         match (engine, objects.of(&release.namespace, &release.name)) {
-            (Engine::HelmChart, _) => self.bring_object(objects, release).await,
-            (Engine::Helm, Some(object)) => {
+            (ChartEngine::HelmChart, _) => self.bring_object(objects, release).await,
+            (ChartEngine::Helm, Some(object)) => {
                 self.hand_to_helm(object).await.map(|()| Settled::NotYet)
             }
-            (Engine::Helm, None) => {
+            (ChartEngine::Helm, None) => {
                 let brought = self.helm.ensure_telling(self.access(), release, begins);
                 let brought = brought.await.map(|_| Settled::Yes);
                 brought.map_err(|error| ChartError::of(&release.name, &error))

@@ -3,7 +3,7 @@
 use super::{
     ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, steps::ReleaseStep,
 };
-use crate::config::Engine;
+use crate::config::ChartEngine;
 
 /// What a system wants of the charts in one guest, at one look.
 pub trait ChartOwner: Send + Sync {
@@ -14,7 +14,7 @@ pub trait ChartOwner: Send + Sync {
     ) -> impl Future<Output = Result<Vec<ChartRelease>, ChartError>> + Send;
 
     /// What brings them.
-    fn engine(&self) -> Result<Engine, ChartError>;
+    fn engine(&self) -> Result<ChartEngine, ChartError>;
 
     /// Whether the release cannot stand beside another one of fipd's that nobody wants.
     fn excludes(&self, release: &ChartRelease, other: &ReleaseMark) -> bool;

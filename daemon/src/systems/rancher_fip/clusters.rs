@@ -10,7 +10,7 @@ use fipd_crds::{
     management::Cluster,
 };
 
-use crate::config::Engine;
+use crate::config::ChartEngine;
 
 /// A `management.cattle.io` Cluster, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum EngineWish {
     /// Nothing: the configuration counts.
     #[default]
     None,
-    Some(Engine),
+    Some(ChartEngine),
     /// None of the values that mean something.
     Unclear(String),
 }
@@ -92,7 +92,7 @@ impl RancherCluster {
         let meta = object.metadata;
         let labels = meta.labels.unwrap_or_default();
         let annotations = meta.annotations.unwrap_or_default();
-        let known = [Engine::Helm, Engine::HelmChart];
+        let known = [ChartEngine::Helm, ChartEngine::HelmChart];
         let is = |key: &str, value: &str| labels.get(key).is_some_and(|set| set == value);
         let load_balancer_label = TypeLabel::read(labels.get(LOAD_BALANCER_TYPE));
         Self {
@@ -234,8 +234,11 @@ mod tests {
             });
             RancherCluster::slim(serde_json::from_value(object).unwrap()).engine
         };
-        assert_eq!(engine("helm"), EngineWish::Some(Engine::Helm));
-        assert_eq!(engine("helm-chart"), EngineWish::Some(Engine::HelmChart));
+        assert_eq!(engine("helm"), EngineWish::Some(ChartEngine::Helm));
+        assert_eq!(
+            engine("helm-chart"),
+            EngineWish::Some(ChartEngine::HelmChart)
+        );
         assert_eq!(engine("HelmChart"), EngineWish::Unclear("HelmChart".into()));
         assert_eq!(cluster("c-1", json!({})).engine, EngineWish::None);
     }

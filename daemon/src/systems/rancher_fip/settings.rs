@@ -8,8 +8,8 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
-    Chart, Draws, Engine, Flags, PoolsIn, ReleaseWait, SettingsTable, SystemConfig, SystemSettings,
-    TypedSettings, Webhook, Written, WrongTable,
+    ChartEngine, ChartSettings, Draws, Flags, PoolsIn, ReleaseWait, SettingsTable, SystemConfig,
+    SystemSettings, TypedSettings, Webhook, Written, WrongTable,
 };
 
 /// What the configuration knows of the system.
@@ -117,13 +117,13 @@ pub struct ClusterManager {
     /// Allows kubeconfig Secrets of Rancher that ask for it.
     pub insecure_skip_tls_verify: bool,
     /// What installs charts in clusters that do not say another by annotation.
-    pub engine: Engine,
+    pub engine: ChartEngine,
     /// Where the clusters find the API for addresses, with its version prefix.
     pub api_server_url: Option<Text>,
     /// The chart of the LB controller; its namespace is where everything is written to.
-    pub lb_controller: Chart,
-    pub purelb: Chart,
-    pub metallb: Chart,
+    pub lb_controller: ChartSettings,
+    pub purelb: ChartSettings,
+    pub metallb: ChartSettings,
 }
 
 impl Default for RancherFipSettings {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Guests, settings::Settings};
 use crate::{
-    config::Engine,
+    config::ChartEngine,
     controller::{
         client::Remote,
         kind::SERVICE,
@@ -102,7 +102,7 @@ impl ChartOwner for ChartLook<'_> {
         Ok(self.settings.releases(self.cluster.load_balancer))
     }
 
-    fn engine(&self) -> Result<Engine, ChartError> {
+    fn engine(&self) -> Result<ChartEngine, ChartError> {
         match &self.cluster.engine {
             EngineWish::None => Ok(self.guests.given().engine),
             EngineWish::Some(engine) => Ok(*engine),

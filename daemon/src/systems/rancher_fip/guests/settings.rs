@@ -7,7 +7,7 @@ use fipd_core::Text;
 use fipd_crds::labels::{APP_NAMESPACE, LB_CONTROLLER};
 
 use crate::{
-    config::Chart,
+    config::ChartSettings,
     guests::charts::ChartRelease,
     systems::rancher_fip::{clusters::LoadBalancer, settings::ClusterManager},
 };
@@ -41,7 +41,7 @@ impl Settings {
         given: &ClusterManager,
         own_url: Option<&str>,
     ) -> Self {
-        let chart = |prefix: &'static str, given: &Chart| chart(map, prefix, given);
+        let chart = |prefix: &'static str, given: &ChartSettings| chart(map, prefix, given);
         let lb_controller = chart("RancherFipLBController", &given.lb_controller);
         let api_url = either(given.api_server_url.as_ref(), map, "RancherFipApiServerURL");
         let own = || own_url.map(|url| format!("{}{API_PREFIX}", url.trim_end_matches('/')));
@@ -158,7 +158,7 @@ fn name_of(load_balancer: LoadBalancer) -> &'static str {
 fn chart(
     map: Option<&BTreeMap<String, String>>,
     prefix: &'static str,
-    given: &Chart,
+    given: &ChartSettings,
 ) -> ChartRelease {
     let value =
         |over: &Option<Text>, key: &str| either(over.as_ref(), map, &format!("{prefix}{key}"));
