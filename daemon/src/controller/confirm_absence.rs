@@ -25,6 +25,21 @@ impl<K: Ord + Clone> AbsenceCheck<K> {
         Some(RECHECK_AFTER.saturating_sub(now - since)).filter(|left| !left.is_zero())
     }
 
+    /// Looks again by `read`, which is no cache: how long to wait until the look that counts; `None`: this was it.
+    pub async fn confirm<T, E>(
+        &self,
+        key: &K,
+        read: impl Future<Output = Result<Option<T>, E>>,
+    ) -> Result<Option<Duration>, E> {
+        let found = read.await?.is_some();
+        if !found && let Some(left) = self.missing(key) {
+            return Ok(Some(left));
+        }
+        self.forget(key);
+        // Where the object is there the watch is behind.
+        Ok(found.then_some(RECHECK_AFTER))
+    }
+
     /// It is there, or nobody waits for it.
     pub fn forget(&self, key: &K) {
         self.0.lock().remove(key);
@@ -50,5 +65,25 @@ mod tests {
         );
         tokio::time::advance(RECHECK_AFTER).await;
         assert_eq!(looks.missing(&"a"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fresh_read_decides_what_is_missing() {
+        let looks = AbsenceCheck::default();
+        let look = async |read: Result<Option<()>, &'static str>| {
+            looks.confirm(&"a", std::future::ready(read)).await
+        };
+        assert_eq!(look(Ok(None)).await, Ok(Some(RECHECK_AFTER)));
+        tokio::time::advance(RECHECK_AFTER).await;
+        assert_eq!(look(Err("no answer")).await, Err("no answer"));
+        assert_eq!(look(Ok(Some(()))).await, Ok(Some(RECHECK_AFTER)));
+        assert_eq!(
+            look(Ok(None)).await,
+            Ok(Some(RECHECK_AFTER)),
+            "it was there"
+        );
+        tokio::time::advance(RECHECK_AFTER).await;
+        assert_eq!(look(Ok(None)).await, Ok(None));
+        assert_eq!(look(Ok(None)).await, Ok(Some(RECHECK_AFTER)), "anew");
     }
 }

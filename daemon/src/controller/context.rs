@@ -9,7 +9,7 @@ use serde::{
     Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
@@ -104,6 +104,12 @@ impl<V: PartialEq + Debug> Context<V> {
         })
     }
 
+    /// Every status may be written again at once.
+    #[cfg(test)]
+    pub(super) fn end_rests(&self) {
+        self.written.lock().clear();
+    }
+
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, key: &Key) {
         self.written.lock().remove(key);
@@ -111,14 +117,8 @@ impl<V: PartialEq + Debug> Context<V> {
 
     /// Who the object is in the address book.
     pub fn identity(&self, key: &Key) -> Identity {
-        Identity {
-            system: self.site.system.clone(),
-            cluster: Some(self.site.id.clone()),
-            kind: self.kind.kind.into(),
-            namespace: Text::clone(&key.namespace),
-            name: Text::clone(&key.name),
-            interface: "".into(),
-        }
+        let site = &self.site;
+        key.identity(site.system.clone(), &site.id, self.kind.kind)
     }
 
     /// The same of the object with this UID.
@@ -183,6 +183,18 @@ impl<V: PartialEq + Debug> Context<V> {
         Ok(drop.await?)
     }
 
+    /// What to do first where a change of the status must still rest.
+    pub fn change_rests<S: Serialize>(
+        &self,
+        key: &Key,
+        (before, after): (&S, &S),
+    ) -> Result<Option<Next>, ReconcileError> {
+        match self.status_rests(key) {
+            Some(rest) => Ok(status_patch(before, after)?.map(|_| rest)),
+            None => Ok(None),
+        }
+    }
+
     /// Writes what differs of the status.
     pub async fn write_status<S: Serialize>(
         &self,
@@ -201,9 +213,7 @@ impl<V: PartialEq + Debug> Context<V> {
         uid: &str,
         (before, after): (&S, &S),
     ) -> Result<Option<T>, ReconcileError> {
-        let patch =
-            change(before, after).map_err(|error| ReconcileError::internal(error.to_string()))?;
-        let Some(patch) = patch else {
+        let Some(patch) = status_patch(before, after)? else {
             return Ok(None);
         };
         let body = json!({ "metadata": { "uid": uid }, "status": patch });
@@ -213,4 +223,9 @@ impl<V: PartialEq + Debug> Context<V> {
         self.written.lock().insert(key.clone(), Instant::now());
         Ok(Some(now))
     }
+}
+
+/// The merge patch between two statuses; `None` if they are equal.
+fn status_patch<S: Serialize>(before: &S, after: &S) -> Result<Option<Value>, ReconcileError> {
+    change(before, after).map_err(|error| ReconcileError::internal(error.to_string()))
 }

@@ -27,7 +27,7 @@ pub trait Controller: Send + Sync + 'static {
     fn context(&self) -> &Context<Self::View>;
 
     /// Queues the objects that a change of the address book concerns.
-    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>);
+    fn affected(&self, _ledger: &Ledger, _event: &LedgerEvent<'_>) {}
 
     /// Waits until all is known that decides about an object.
     fn completed(&self) -> impl Future<Output = ()> + Send {
@@ -41,13 +41,21 @@ pub trait Controller: Send + Sync + 'static {
         object: Option<Arc<Self::View>>,
     ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
 
-    /// The object is being deleted; `object` is `None` where it does not fit its schema.
+    /// The object is being deleted; `object` is `None` where it does not fit its schema. One that has no finalizer of fipd
+    /// is brought up to date as long as it is there.
     fn release(
         &self,
         key: &Key,
-        meta: &Meta,
+        _meta: &Meta,
         object: Option<Arc<Self::View>>,
-    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
+    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send {
+        async move {
+            match object {
+                Some(object) => self.reconcile(key, Some(object)).await,
+                None => Ok(Next::Done),
+            }
+        }
+    }
 
     /// The object does not fit its schema, and is not being deleted.
     fn malformed(
@@ -88,7 +96,7 @@ pub fn follow_and_work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<(
     work(controller, tasks);
 }
 
-async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
+pub(super) async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
     let context = controller.context();
     let done = match context.objects.seen(&key) {
         None => {
@@ -149,8 +157,6 @@ mod tests {
         fn context(&self) -> &Context<Thing> {
             &self.context
         }
-
-        fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
         async fn reconcile(
             &self,

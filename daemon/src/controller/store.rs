@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::Text;
+use fipd_core::{ClusterId, Identity, System, Text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Resource, runtime::watcher};
 use parking_lot::{Mutex, RwLock};
@@ -83,6 +83,26 @@ impl Key {
             meta.namespace.as_deref().unwrap_or(""),
             meta.name.as_deref().unwrap_or(""),
         )
+    }
+
+    /// The key of the object behind an identity.
+    pub fn of_identity(identity: &Identity) -> Self {
+        Self {
+            namespace: Text::clone(&identity.namespace),
+            name: Text::clone(&identity.name),
+        }
+    }
+
+    /// Who the object of this kind is in the ledger.
+    pub fn identity(&self, system: System, cluster: &ClusterId, kind: &str) -> Identity {
+        Identity {
+            system,
+            cluster: Some(cluster.clone()),
+            kind: kind.into(),
+            namespace: Text::clone(&self.namespace),
+            name: Text::clone(&self.name),
+            interface: "".into(),
+        }
     }
 }
 

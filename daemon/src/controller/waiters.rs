@@ -10,7 +10,7 @@ use std::{
 };
 
 use fipd_core::{
-    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Tenant, Text,
+    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Tenant,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -169,10 +169,7 @@ impl Waiters {
         let ours = identity.system == self.system
             && identity.cluster.as_ref() == Some(&self.cluster)
             && &*identity.kind == self.kind;
-        ours.then(|| Key {
-            namespace: Text::clone(&identity.namespace),
-            name: Text::clone(&identity.name),
-        })
+        ours.then(|| Key::of_identity(identity))
     }
 }
 

@@ -116,14 +116,7 @@ impl fmt::Display for ServiceRef {
 
 /// The identity of an object of this system.
 pub fn identity(cluster: &ClusterId, kind: &str, key: &Key) -> Identity {
-    Identity {
-        system: System::rancher_fip(),
-        cluster: Some(cluster.clone()),
-        kind: kind.into(),
-        namespace: Text::clone(&key.namespace),
-        name: Text::clone(&key.name),
-        interface: "".into(),
-    }
+    key.identity(System::rancher_fip(), cluster, kind)
 }
 
 /// A Service that only Rancher's objects tell of, since fipd is not connected to its cluster: it keeps the address of a
@@ -146,10 +139,7 @@ pub fn is_reported(holder: &Holder, cluster: &str) -> bool {
 
 /// The key of the object behind an identity.
 pub fn key(identity: &Identity) -> Key {
-    Key {
-        namespace: Text::clone(&identity.namespace),
-        name: Text::clone(&identity.name),
-    }
+    Key::of_identity(identity)
 }
 
 /// Who asks on behalf of this system, for the audit log.

@@ -6,7 +6,7 @@ mod workload;
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Ledger, Text};
+use fipd_core::Text;
 use fipd_crds::ip_rule::{AGENT_WORKLOAD, Agent as RawAgent, AgentStatus};
 use k8s_openapi::{api::apps::v1::DaemonSet, jiff};
 use kube::{Api, runtime::watcher};
@@ -35,7 +35,6 @@ use crate::{
         reconcile::Controller,
         site::Site,
         store::{Key, Objects, follow_some},
-        waiters::LedgerEvent,
     },
     systems::ip_rule::settings::IpRuleSettings,
 };
@@ -97,8 +96,6 @@ impl Controller for Agents {
     fn context(&self) -> &Context<Agent> {
         &self.context
     }
-
-    fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
     async fn completed(&self) {
         self.running.completed().await;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Ledger, Text};
+use fipd_core::Text;
 use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRule, IPRuleConfig};
 use k8s_openapi::jiff;
 use tokio::time::Instant;
@@ -21,8 +21,8 @@ use super::{
 use crate::{
     clock,
     controller::{
-        ReconcileError, client::Patch, context::Context, meta::Meta, queue::Next,
-        reconcile::Controller, store::Key, waiters::LedgerEvent,
+        ReconcileError, client::Patch, context::Context, queue::Next, reconcile::Controller,
+        store::Key,
     },
     systems::ip_rule::settings::IpRuleSettings,
 };
@@ -45,27 +45,12 @@ impl Controller for Configs {
         &self.0.configs
     }
 
-    fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
-
     async fn reconcile(
         &self,
         key: &Key,
         found: Option<Arc<Config>>,
     ) -> Result<Next, ReconcileError> {
         self.0.bring(key, found).await
-    }
-
-    /// It goes once no node has its rule.
-    async fn release(
-        &self,
-        key: &Key,
-        _: &Meta,
-        found: Option<Arc<Config>>,
-    ) -> Result<Next, ReconcileError> {
-        match found {
-            Some(found) => self.0.bring(key, Some(found)).await,
-            None => Ok(Next::Done),
-        }
     }
 }
 

@@ -17,11 +17,10 @@ use super::{
 use crate::{
     controller::{
         ReconcileError, context::Context, meta::Meta, queue::Next, reconcile::Controller,
-        store::Key, waiters::LedgerEvent,
+        store::Key,
     },
     validation::ip_rule::warnings,
 };
-use fipd_core::Ledger;
 
 /// The controller of the IPRules, one by one.
 pub struct Rules(pub Arc<Decider>);
@@ -35,8 +34,6 @@ impl Controller for Rules {
     fn context(&self) -> &Context<Rule> {
         &self.0.rules
     }
-
-    fn affected(&self, _: &Ledger, _: &LedgerEvent<'_>) {}
 
     async fn reconcile(&self, key: &Key, rule: Option<Arc<Rule>>) -> Result<Next, ReconcileError> {
         if let Some(rule) = rule {

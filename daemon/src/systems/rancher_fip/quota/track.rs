@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Quotas;
 use crate::{
-    controller::{ReconcileError, confirm_absence::RECHECK_AFTER, queue::Next, store::Key},
+    controller::{ReconcileError, queue::Next, store::Key},
     systems::rancher_fip::{
         kinds::QUOTA,
         settings::{RancherFipQuotas, RancherFipSettings},
@@ -76,21 +76,11 @@ impl Quotas {
             self.missing.forget(key);
             return Ok(Next::Done);
         }
-        if self
-            .data
-            .remote
-            .get::<Value>(&QUOTA.target(key))
-            .await?
-            .is_some()
-        {
-            // The watch is behind.
-            self.missing.forget(key);
-            return Ok(Next::After(RECHECK_AFTER));
+        let target = QUOTA.target(key);
+        let look = self.data.remote.get::<Value>(&target);
+        if let Some(wait) = self.missing.confirm(key, look).await? {
+            return Ok(Next::After(wait));
         }
-        if let Some(rest) = self.missing.missing(key) {
-            return Ok(Next::After(rest));
-        }
-        self.missing.forget(key);
         self.set_limits(key, &BTreeMap::new()).await?;
         Ok(Next::Done)
     }
