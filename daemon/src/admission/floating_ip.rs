@@ -16,7 +16,8 @@ use super::{
 };
 use crate::validation::{
     Wrong,
-    floating_ip::{ADDRESS, POOL, address, place, pool, project},
+    floating_ip::{ADDRESS, POOL, POOL_KIND, address, place, pool, project},
+    held_address::{self, keeps},
 };
 
 const KIND: &str = "FloatingIP";
@@ -63,7 +64,7 @@ fn look(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
         address: address(&now.ip_addr).map_err(|wrong| invalid(&wrong))?,
     };
     if let Some((held, network)) = held(before, &ask.identity, book) {
-        keeps(&ask, held)?;
+        keeps(ADDRESS, ask.address, held).map_err(|wrong| invalid(&wrong))?;
         if other_pool {
             let mirror = usable(pool_name, book)?;
             if network.is_some_and(|network| network != mirror.spec.network) {
@@ -99,17 +100,6 @@ fn usable(name: &str, book: Book<'_>) -> Result<Arc<Pool>, Verdict> {
     Err(invalid(&Wrong::new(POOL, name, why)).for_now())
 }
 
-/// One that has an address keeps it: another text of it, or none, is the same.
-fn keeps(ask: &Ask<'_>, held: IpAddr) -> Result<(), Verdict> {
-    let Some(other) = ask.address.filter(|address| *address != held) else {
-        return Ok(());
-    };
-    let allowed = format!(
-        "the object has {held} and keeps it; write that or nothing, or delete the object and make another"
-    );
-    Err(invalid(&Wrong::new(ADDRESS, &other.to_string(), allowed)))
-}
-
 /// It takes its address to another pool, which must have it.
 fn goes(
     ask: &Ask<'_>,
@@ -121,12 +111,8 @@ fn goes(
     free(ask, held, pool, (project, book)).map(drop)
 }
 
-/// The pool does not have the address, or has it in another network.
 fn elsewhere(ask: &Ask<'_>, held: IpAddr) -> Verdict {
-    let allowed = format!(
-        "the object has {held}, which this FloatingIPPool does not have; delete the object and make another"
-    );
-    invalid(&Wrong::new(POOL, ask.pool, allowed))
+    invalid(&held_address::elsewhere(POOL, ask.pool, POOL_KIND, held))
 }
 
 /// It is to get an address.

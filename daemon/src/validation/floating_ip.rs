@@ -8,6 +8,7 @@ use fipd_crds::labels::PROJECT_NAME;
 use super::Wrong;
 
 pub const POOL: &str = "spec.floatingIPPool";
+pub const POOL_KIND: &str = "FloatingIPPool";
 pub const ADDRESS: &str = "spec.ipAddr";
 
 /// The project that is charged, by its label.
