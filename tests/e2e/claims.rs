@@ -116,6 +116,13 @@ impl Bench {
         Claims(Api::namespaced(client, namespace))
     }
 
+    async fn limit(&self, tenant: &str, limit: &str) {
+        let quota = [
+            "quota", "set", "--pool", "lab", "--tenant", tenant, "--limit", limit,
+        ];
+        self.fipd(quota).await;
+    }
+
     /// All leases as fipd lists them.
     async fn leases(&self) -> Vec<Value> {
         let listed = self
@@ -234,14 +241,14 @@ impl Claims {
 }
 
 fn reason(claim: &Value) -> &str {
+    condition(claim, "Ready")["reason"].as_str().unwrap_or("")
+}
+
+fn condition<'a>(claim: &'a Value, kind: &str) -> &'a Value {
     let conditions = claim["status"]["conditions"].as_array();
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|one| one["type"] == "Ready");
-    ready
-        .and_then(|ready| ready["reason"].as_str())
-        .unwrap_or("")
+    let mut conditions = conditions.into_iter().flatten();
+    let one = conditions.find(|one| one["type"] == kind);
+    one.unwrap_or(&Value::Null)
 }
 
 fn distinct(addresses: &BTreeMap<String, String>) -> bool {
@@ -326,22 +333,16 @@ async fn a_claim_gets_an_address_and_gives_it_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_holds_and_a_finalizer_comes_back() {
-    let bench = Bench::start(&["a"], "pools = [\"lab\"]\ndefault-pool = \"lab\"").await;
+    let mut bench = Bench::start(&["a"], "pools = [\"lab\"]\ndefault-pool = \"lab\"").await;
     bench.pool("lab", "10.74.0.0/29", "10.74.0.1").await;
-    let limit = async |limit: &str| {
-        let quota = [
-            "quota", "set", "--pool", "lab", "--tenant", "a/one", "--limit", limit,
-        ];
-        bench.fipd(quota).await
-    };
-    limit("1").await;
+    bench.limit("a/one", "1").await;
     let claims = bench.namespace("a", "one").await;
     claims.make("first", json!({})).await;
     let address = claims.address("first").await;
     claims.make("second", json!({})).await;
     let refused = claims.reason("second", "QuotaExceeded").await;
     assert_eq!(refused["status"]["address"], Value::Null);
-    limit("2").await;
+    bench.limit("a/one", "2").await;
     claims.address("second").await;
 
     // Stripped by hand: the claim keeps its address, and gives it back when it goes.
@@ -358,6 +359,24 @@ async fn a_quota_holds_and_a_finalizer_comes_back() {
     claims.gone("first").await;
     let left = bench.leases().await;
     assert_eq!(left.len(), 1, "{left:?}");
+
+    // The cluster goes by another name: the lease is charged to that as soon as its quota has room.
+    bench.limit("b/one", "0").await;
+    bench.set("name = \"a\"", "name = \"b\"");
+    let charged = |claim: &Value| condition(claim, "TenantCharged")["reason"].clone();
+    claims
+        .wait("second", "is not charged to the other", |claim| {
+            charged(claim) == "QuotaExceeded" && reason(claim) == "Allocated"
+        })
+        .await;
+    assert_eq!(bench.leases().await[0]["tenant"], "a/one");
+    bench.limit("b/one", "1").await;
+    claims
+        .wait("second", "is charged to the other", |claim| {
+            charged(claim).is_null()
+        })
+        .await;
+    assert_eq!(bench.leases().await[0]["tenant"], "b/one");
 }
 
 #[tokio::test(flavor = "multi_thread")]

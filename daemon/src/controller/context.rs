@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    ReconcileError,
+    ReconcileError, Reconciled,
     client::{Patch, Remote},
     events::Events,
     kind::Kind,
@@ -153,28 +153,37 @@ impl<V: PartialEq + Debug> Context<V> {
         key: &Key,
         meta: &Meta,
         finalizer: &str,
-    ) -> Result<Option<T>, ReconcileError> {
-        if meta.has_finalizer(finalizer) {
+    ) -> Reconciled<Option<T>> {
+        self.mark(key, meta, finalizer, None).await
+    }
+
+    /// The same, and writes `spec` at once.
+    pub async fn mark<T: DeserializeOwned>(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        finalizer: &str,
+        spec: Option<Value>,
+    ) -> Reconciled<Option<T>> {
+        let mut patch = json!({ "metadata": { "uid": &*meta.uid } });
+        if !meta.has_finalizer(finalizer) {
+            // A merge patch replaces the whole list, so it must be the list that was read.
+            let finalizers = meta.finalizers.iter().map(String::as_str);
+            patch["metadata"]["finalizers"] = finalizers.chain([finalizer]).collect();
+            patch["metadata"]["resourceVersion"] = json!(meta.version);
+        } else if spec.is_none() {
             return Ok(None);
         }
-        // A merge patch replaces the whole list, so it must be the list that was read.
-        let mut finalizers = meta.finalizers.clone();
-        finalizers.push(finalizer.to_owned());
-        let patch = json!({ "metadata": {
-            "uid": &*meta.uid, "resourceVersion": meta.version, "finalizers": finalizers,
-        } });
+        if let Some(spec) = spec {
+            patch["spec"] = spec;
+        }
         let target = self.kind.target(key);
         let now = self.remote.patch_seen(&target, Patch::Merge, &patch);
         Ok(Some(now.await?))
     }
 
     /// Takes the finalizer off the object with this UID.
-    pub async fn drop_finalizer(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        finalizer: &str,
-    ) -> Result<(), ReconcileError> {
+    pub async fn drop_finalizer(&self, key: &Key, meta: &Meta, finalizer: &str) -> Reconciled<()> {
         let target = self.kind.target(key);
         let (uid, finalizers) = (&meta.uid, &meta.finalizers);
         let drop = self
@@ -183,25 +192,13 @@ impl<V: PartialEq + Debug> Context<V> {
         Ok(drop.await?)
     }
 
-    /// What to do first where a change of the status must still rest.
-    pub fn change_rests<S: Serialize>(
-        &self,
-        key: &Key,
-        (before, after): (&S, &S),
-    ) -> Result<Option<Next>, ReconcileError> {
-        match self.status_rests(key) {
-            Some(rest) => Ok(status_patch(before, after)?.map(|_| rest)),
-            None => Ok(None),
-        }
-    }
-
     /// Writes what differs of the status.
     pub async fn write_status<S: Serialize>(
         &self,
         key: &Key,
         uid: &str,
         change: (&S, &S),
-    ) -> Result<(), ReconcileError> {
+    ) -> Reconciled<()> {
         let write = self.write_status_seen::<S, IgnoredAny>(key, uid, change);
         write.await.map(drop)
     }
@@ -212,8 +209,10 @@ impl<V: PartialEq + Debug> Context<V> {
         key: &Key,
         uid: &str,
         (before, after): (&S, &S),
-    ) -> Result<Option<T>, ReconcileError> {
-        let Some(patch) = status_patch(before, after)? else {
+    ) -> Reconciled<Option<T>> {
+        let patch =
+            change(before, after).map_err(|error| ReconcileError::internal(error.to_string()))?;
+        let Some(patch) = patch else {
             return Ok(None);
         };
         let body = json!({ "metadata": { "uid": uid }, "status": patch });
@@ -223,9 +222,4 @@ impl<V: PartialEq + Debug> Context<V> {
         self.written.lock().insert(key.clone(), Instant::now());
         Ok(Some(now))
     }
-}
-
-/// The merge patch between two statuses; `None` if they are equal.
-fn status_patch<S: Serialize>(before: &S, after: &S) -> Result<Option<Value>, ReconcileError> {
-    change(before, after).map_err(|error| ReconcileError::internal(error.to_string()))
 }

@@ -1,5 +1,6 @@
 //! The machine that every controller runs on.
 
+pub mod address_user;
 pub mod client;
 pub mod conditions;
 pub mod confirm_absence;
@@ -44,6 +45,9 @@ pub enum ReconcileError {
     #[error("internal: {0}")]
     Internal(String),
 }
+
+/// What a step of a reconcile comes to.
+pub type Reconciled<T = Next> = Result<T, ReconcileError>;
 
 impl ReconcileError {
     pub fn internal(what: impl Into<String>) -> Self {

@@ -97,7 +97,7 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    fn finish(&self, key: K, next: Next) {
+    pub(super) fn finish(&self, key: K, next: Next) {
         let mut state = self.state.lock();
         state.working.remove(&key);
         let again = state.again.remove(&key);

@@ -6,7 +6,7 @@ use fipd_core::Ledger;
 use tokio::task::JoinSet;
 
 use super::{
-    ReconcileError,
+    Reconciled,
     context::Context,
     meta::{Meta, View},
     queue::{self, Next},
@@ -39,7 +39,7 @@ pub trait Controller: Send + Sync + 'static {
         &self,
         key: &Key,
         object: Option<Arc<Self::View>>,
-    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
+    ) -> impl Future<Output = Reconciled> + Send;
 
     /// The object is being deleted; `object` is `None` where it does not fit its schema. One that has no finalizer of fipd
     /// is brought up to date as long as it is there.
@@ -48,7 +48,7 @@ pub trait Controller: Send + Sync + 'static {
         key: &Key,
         _meta: &Meta,
         object: Option<Arc<Self::View>>,
-    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send {
+    ) -> impl Future<Output = Reconciled> + Send {
         async move {
             match object {
                 Some(object) => self.reconcile(key, Some(object)).await,
@@ -58,11 +58,7 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// The object does not fit its schema, and is not being deleted.
-    fn malformed(
-        &self,
-        key: &Key,
-        object: &Malformed,
-    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send {
+    fn malformed(&self, key: &Key, object: &Malformed) -> impl Future<Output = Reconciled> + Send {
         self.context().warn_malformed(key, object);
         std::future::ready(Ok(Next::Done))
     }
@@ -128,7 +124,8 @@ mod tests {
         clock,
         clusters::testing,
         controller::{
-            client::testing::canned, events::Events, kind::SECRET, site::Site, store::Objects,
+            ReconcileError, client::testing::canned, events::Events, kind::SECRET, site::Site,
+            store::Objects,
         },
         ipam::Ipam,
     };
@@ -158,11 +155,7 @@ mod tests {
             &self.context
         }
 
-        async fn reconcile(
-            &self,
-            key: &Key,
-            thing: Option<Arc<Thing>>,
-        ) -> Result<Next, ReconcileError> {
+        async fn reconcile(&self, key: &Key, thing: Option<Arc<Thing>>) -> Reconciled {
             let there = thing.is_some();
             self.asked
                 .lock()
@@ -170,12 +163,7 @@ mod tests {
             Ok(Next::Done)
         }
 
-        async fn release(
-            &self,
-            key: &Key,
-            meta: &Meta,
-            thing: Option<Arc<Thing>>,
-        ) -> Result<Next, ReconcileError> {
+        async fn release(&self, key: &Key, meta: &Meta, thing: Option<Arc<Thing>>) -> Reconciled {
             let (uid, there) = (&meta.uid, thing.is_some());
             self.asked
                 .lock()

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, Ledger, Origin, Pool, System, Text};
+use fipd_core::{ClusterId, Ledger, NetworkId, Origin, Pool, System, Text};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clusters::{ClusterSession, memory::Memory},
+    clusters::{ClusterSession, ClustersError, memory::Memory},
+    config::PoolFacts,
     ipam::Ipam,
 };
 
@@ -61,6 +62,26 @@ impl Site {
     /// Whether the pool mirrors an object of this cluster.
     pub fn is_mirror(&self, pool: &Pool) -> bool {
         self.object_of(pool).is_some()
+    }
+
+    /// The network of that name for a pool of this cluster, made where it is missing. From then on it waits for this
+    /// cluster.
+    pub async fn expect_network(
+        &self,
+        pool: &str,
+        name: Option<&str>,
+    ) -> Result<NetworkId, ClustersError> {
+        let facts = PoolFacts {
+            cluster: &self.session.names,
+            system: &self.system,
+            namespace: None,
+            interface: None,
+            vlan: None,
+            pool,
+            annotation: name,
+        };
+        let (network, _) = self.session.network_of(&facts).await?;
+        Ok(network)
     }
 
     pub fn cancel(&self) -> CancellationToken {

@@ -6,6 +6,8 @@
 //! address: that is the ledger's, through [`crate::ipam`].
 
 pub mod claims;
+#[cfg(test)]
+mod conformance;
 pub mod ip_rule;
 pub mod rancher_fip;
 mod sightings;

@@ -31,6 +31,7 @@ use crate::{
     config::SystemConfig,
     controller,
     controller::{
+        address_user::inventory::AddressInventory,
         client::Remote,
         context::Context,
         events::Events,
@@ -48,7 +49,7 @@ use crate::{
         settings::ClaimsSettings,
     },
 };
-use claim::Claims;
+use claim::{ClaimController, ManagedClaims};
 use pool::{
     Pools,
     observe::{self, Object},
@@ -97,7 +98,7 @@ async fn serve(site: Arc<Site>) {
     }
     pools(&site, &remote, &events, &mut tasks);
     let context = Context::new(CLAIM, Arc::clone(&site), remote, events, Objects::new());
-    let claims = Claims::new(context.with_queue(queue));
+    let claims = ClaimController::new(context.with_queue(queue), ManagedClaims);
     let objects = &claims.context().objects;
     let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
     count(&site, "AddressClaims", objects);
@@ -109,7 +110,7 @@ async fn serve(site: Arc<Site>) {
         () = cancel.cancelled() => return,
         () = objects.completed() => {}
     }
-    let inventory = claim::adopt::ClaimInventory::new(Arc::clone(&site));
+    let inventory = AddressInventory(Arc::clone(&claims));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
         .is_none()

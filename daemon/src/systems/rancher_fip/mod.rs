@@ -40,7 +40,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use tokio::task::JoinSet;
 
 use self::{
-    floating_ip::FloatingIps,
+    floating_ip::FloatingIpController,
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::Pools,
     quota::Quotas,
@@ -68,6 +68,7 @@ use crate::{
 use crate::{
     clusters::{ClusterSession, adoption},
     controller::{
+        address_user::inventory::AddressInventory,
         client::Remote,
         events::Events,
         queue::{self, Queue},
@@ -178,7 +179,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     let quotas = data.context(QUOTA, &site, &events, &data.quotas);
     let quotas = Quotas::new(quotas, Arc::clone(&rancher), Arc::clone(&data));
     let fips = data.context(FLOATING_IP, &site, &events, &data.fips);
-    let fips = FloatingIps::new(
+    let fips = floating_ip::controller(
         fips.with_queue(queue),
         Arc::clone(&rancher),
         Arc::clone(&data),
@@ -218,8 +219,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
         return;
     }
     rancher.publish(Arc::clone(&data));
-    let inventory =
-        floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site), Arc::clone(&rancher));
+    let inventory = AddressInventory(Arc::clone(&fips));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
         .is_none()
@@ -247,7 +247,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
 
 fn manage(
     site: &Arc<Site>,
-    (pools, quotas, fips): (Arc<Pools>, Arc<Quotas>, Arc<FloatingIps>),
+    (pools, quotas, fips): (Arc<Pools>, Arc<Quotas>, Arc<FloatingIpController>),
     tasks: &mut JoinSet<()>,
 ) {
     fips.context().queue_all();

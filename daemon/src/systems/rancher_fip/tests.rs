@@ -88,7 +88,7 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     let quiet = || std::future::ready(());
     let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
     let context = data.context(FLOATING_IP, &site, &Arc::new(events), &data.fips);
-    let fips = FloatingIps::new(context, Arc::clone(&rancher), Arc::clone(&data));
+    let fips = floating_ip::controller(context, Arc::clone(&rancher), Arc::clone(&data));
     let assignee = fipd_crds::floating_ip::ServiceRef {
         service_namespace: "ns".into(),
         service_name: "web".into(),

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::{
     RunningRancherFip, Site,
     clusters::RancherCluster,
-    floating_ip::{self, FloatingIps},
+    floating_ip::{self, FloatingIpController},
     guests::Guests,
     pool::{self, Pools},
     quota::{self, Quotas},
@@ -53,7 +53,7 @@ pub struct Room<'a> {
     pub site: &'a Arc<Site>,
     pub rancher: &'a Arc<Rancher>,
     pub data: &'a Arc<Data>,
-    pub fips: &'a Arc<FloatingIps>,
+    pub fips: &'a Arc<FloatingIpController>,
     pub board: &'a GuestBoard,
     /// Where the cluster manager is on.
     pub guests: Option<&'a Arc<Guests>>,

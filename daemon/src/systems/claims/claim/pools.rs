@@ -7,42 +7,54 @@ use fipd_crds::fipd_io::{AddressClaimSpec, NAMESPACED_POOL, POOL, PoolRef};
 
 use crate::{
     config::SystemSettings,
-    controller::{unserved::Unserved, waiters::Cause},
+    controller::{address_user::refusal::FixedFields, unserved::Unserved, waiters::Cause},
     systems::claims::settings::ClaimsSettings,
 };
 
-/// What a claim asks for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Wish {
-    pub pool: Arc<Pool>,
-    pub address: Option<IpAddr>,
-}
+const ADDRESS: &str = "spec.address";
+const POOL_REF: &str = "spec.poolRef";
 
 /// Where a claim is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ClaimPlace<'a> {
     pub cluster: &'a ClusterId,
     pub namespace: &'a str,
     pub settings: &'a ClaimsSettings,
 }
 
-/// Reads a claim's wish.
-pub fn wish(ledger: &Ledger, place: &Place<'_>, spec: &AddressClaimSpec) -> Result<Wish, Unserved> {
+/// The pool that a claim means, and the address that it names.
+pub fn wish(
+    ledger: &Ledger,
+    place: &ClaimPlace<'_>,
+    spec: &AddressClaimSpec,
+) -> Result<(Arc<Pool>, Option<IpAddr>), Unserved> {
     let address = match spec.address.as_str() {
         "" => None,
         text => Some(text.parse().map_err(|_| {
             let message =
-                format!("spec.address: {text:?} is no IP address; make the claim anew without it");
+                format!("{ADDRESS}: {text:?} is no IP address; make the claim anew without it");
             Unserved::new("Invalid", message, None)
         })?),
     };
-    let pool = find(ledger, place, spec.pool_ref.as_ref())?;
-    Ok(Wish { pool, address })
+    Ok((find(ledger, place, spec.pool_ref.as_ref())?, address))
+}
+
+/// The fields that may not be changed of a claim that has an address, where the API server does not see to that.
+pub fn fixed(spec: &AddressClaimSpec) -> FixedFields<'_> {
+    let named = spec.pool_ref.as_ref();
+    let kind = named.map_or(POOL, |named| match named.kind.as_str() {
+        "" => POOL,
+        kind => kind,
+    });
+    FixedFields {
+        address: ADDRESS,
+        pool: named.map(|named| (POOL_REF, named.name.as_str(), kind)),
+    }
 }
 
 fn find(
     ledger: &Ledger,
-    place: &Place<'_>,
+    place: &ClaimPlace<'_>,
     named: Option<&PoolRef>,
 ) -> Result<Arc<Pool>, Unserved> {
     let (kind, name) = match (named, &place.settings.default_pool) {
@@ -125,13 +137,13 @@ mod tests {
             toml::from_str("pools = [\"l*\"]\ndefault-pool = \"lab\"").expect("settings");
         let found = |cluster: &str, namespace: &str, spec: &AddressClaimSpec| {
             let cluster = ClusterId(cluster.into());
-            let place = Place {
+            let place = ClaimPlace {
                 cluster: &cluster,
                 namespace,
                 settings: &settings,
             };
             match wish(&ledger, &place, spec) {
-                Ok(wish) => wish.pool.spec.name.to_string(),
+                Ok((pool, _)) => pool.spec.name.to_string(),
                 Err(problem) => problem.reason.to_owned(),
             }
         };

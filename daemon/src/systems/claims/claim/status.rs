@@ -1,65 +1,31 @@
 //! The status of a claim.
 
-use std::net::IpAddr;
-
-use fipd_core::{Lease, Ledger, Timestamp};
 use fipd_crds::fipd_io::AddressClaimStatus;
 use k8s_openapi::jiff;
 
-use super::observe::Claim;
+use super::observe::ClaimView;
 use crate::{
     clock,
     controller::{
-        conditions::{CONFLICT, ConditionUpdate, also_used, set, set_conflict},
+        address_user::outcome::{AddressOutcome, READY, refused_ready, set_conditions},
+        conditions::{CONFLICT, ConditionUpdate},
         unserved::Unserved,
     },
 };
 
-pub const READY: &str = "Ready";
-
-/// What became of a claim.
-pub type Outcome = Result<Shown, Unserved>;
-
-/// The lease that it shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
-    pub address: IpAddr,
-    pub prefix_len: u8,
-    pub gateway: Option<IpAddr>,
-    /// Empty while no pool has the address.
-    pub pool: String,
-    pub network: String,
-    pub since: Timestamp,
-    /// Who else was found using the address.
-    pub contenders: Vec<String>,
-}
-
-impl Shown {
-    pub fn of(ledger: &Ledger, lease: &Lease) -> Self {
-        let pool = lease.pool.and_then(|id| ledger.pool(id));
-        let contenders = lease.contenders.iter();
-        Self {
-            address: lease.key.address,
-            prefix_len: ledger.prefix_len(lease),
-            gateway: pool.and_then(|pool| pool.spec.gateway),
-            pool: pool.map_or_else(String::new, |pool| pool.spec.name.to_string()),
-            network: ledger
-                .network(lease.key.network)
-                .map_or_else(String::new, |network| network.name.to_string()),
-            since: lease.since,
-            contenders: contenders
-                .map(|one| one.holder.identity.to_string())
-                .collect(),
-        }
-    }
-}
+/// The lease is still charged to the tenant that the claim was of before.
+pub const CHARGED: &str = "TenantCharged";
 
 /// The status to write.
-pub fn desired(claim: &Claim, outcome: &Outcome, now: jiff::Timestamp) -> AddressClaimStatus {
+pub fn desired(
+    claim: &ClaimView,
+    outcome: &AddressOutcome,
+    now: jiff::Timestamp,
+) -> AddressClaimStatus {
     let conditions = claim.status.conditions.clone();
     let mut status = match outcome {
         Ok(shown) => AddressClaimStatus {
-            address: shown.address.to_string(),
+            address: shown.address().to_string(),
             prefix_length: Some(shown.prefix_len.into()),
             gateway: shown
                 .gateway
@@ -75,28 +41,10 @@ pub fn desired(claim: &Claim, outcome: &Outcome, now: jiff::Timestamp) -> Addres
             ..AddressClaimStatus::default()
         },
     };
-    set(
-        &mut status.conditions,
-        &ready(outcome),
-        claim.meta.generation,
-        now,
-    );
-    set_conflict(
-        &mut status.conditions,
-        conflict(outcome),
-        claim.meta.generation,
-        now,
-    );
+    let generation = claim.meta.generation;
+    let says = (ready(outcome), CHARGED);
+    set_conditions(&mut status.conditions, outcome, says, generation, now);
     status
-}
-
-/// What is to be said of others on the same address.
-pub fn conflict(outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Ok(shown) => also_used(shown.address, &shown.contenders),
-        Err(problem) if problem.reason == CONFLICT => Some(problem.message.clone()),
-        Err(_) => None,
-    }
 }
 
 /// Whether the address in the status may be in use all the same: it is not known yet, or another holds it too.
@@ -104,20 +52,19 @@ fn stays(problem: &Unserved) -> bool {
     [CONFLICT, "WaitingForAdoption", "RestoreHold"].contains(&problem.reason)
 }
 
-fn ready(outcome: &Outcome) -> ConditionUpdate {
+fn ready(outcome: &AddressOutcome) -> ConditionUpdate {
+    let says = |status, reason, message| ConditionUpdate {
+        kind: READY,
+        status,
+        reason,
+        message,
+    };
     match outcome {
-        Ok(shown) => ConditionUpdate {
-            kind: READY,
-            status: true,
-            reason: "Allocated",
-            message: format!("{} is the claim's", shown.address),
-        },
-        Err(problem) => ConditionUpdate {
-            kind: READY,
-            status: false,
-            reason: problem.reason,
-            message: problem.message.clone(),
-        },
+        Ok(shown) => refused_ready(shown).unwrap_or_else(|| {
+            let message = format!("{} is the claim's", shown.address());
+            says(true, "Allocated", message)
+        }),
+        Err(problem) => says(false, problem.reason, problem.message.clone()),
     }
 }
 
@@ -126,22 +73,13 @@ mod tests {
     use fipd_crds::fipd_io::AddressClaim;
 
     use super::*;
-    use crate::systems::claims::claim::observe::slim;
+    use crate::{
+        controller::address_user::outcome::{ShownLease, testing::shown},
+        systems::claims::claim::observe::slim,
+    };
 
     fn now() -> jiff::Timestamp {
         jiff::Timestamp::from_second(1_000).expect("a time")
-    }
-
-    fn shown() -> Shown {
-        Shown {
-            address: [10, 0, 0, 5].into(),
-            prefix_len: 24,
-            gateway: None,
-            pool: "lab".into(),
-            network: "default".into(),
-            since: Timestamp(1_000),
-            contenders: vec![],
-        }
     }
 
     #[test]
@@ -169,7 +107,7 @@ mod tests {
             );
             assert_eq!(status.conditions[0].reason, reason);
         }
-        let both = Shown {
+        let both = ShownLease {
             contenders: vec!["x/y".into()],
             ..shown()
         };

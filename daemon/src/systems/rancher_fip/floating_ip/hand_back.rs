@@ -5,10 +5,10 @@ use fipd_core::{LeaseKey, Text};
 use fipd_crds::floating_ip::FloatingIP;
 use serde_json::{Map, Value, json};
 
-use super::{FloatingIps, observe::Fip, plan};
+use super::{FloatingIpController, observe::Fip, plan};
 use crate::{
     controller::{
-        ReconcileError,
+        Reconciled,
         client::{MANAGER, Patch},
         queue::Next,
         store::Key,
@@ -19,32 +19,39 @@ use crate::{
     },
 };
 
-impl FloatingIps {
+impl FloatingIpController {
     /// Gives the object its lease back where the Service lost it without a word, then takes the Service off it.
-    pub(super) async fn hand_back(&self, key: &Key, fip: &Fip) -> Result<Next, ReconcileError> {
-        if let (Ok((_, pool)), Some(address)) = (self.understood(fip), fip.recorded()) {
-            let network = pool.spec.network;
+    pub(super) async fn hand_back(&self, key: &Key, fip: &Fip) -> Reconciled {
+        let site = &self.context.site;
+        let lost = site.ipam.read(|ledger| {
+            let network = plan::wish(ledger, &site.id, fip).ok()?.pool.spec.network;
+            let address = fip.recorded()?;
             let place = LeaseKey { network, address };
-            if self
-                .context
-                .site
-                .ipam
-                .read(|ledger| ledger.lease(place).is_none())
-            {
-                let holder = self.context.holder(key, &fip.meta.uid);
-                let adopt = plan::adopt(place, holder, fip, &self.context.site.actor());
-                self.context.site.ipam.submit(adopt).await?;
-            }
+            ledger.lease(place).is_none().then_some(place)
+        });
+        if let Some(place) = lost {
+            let asker = self.asker(key, &fip.meta);
+            let adopt = asker.adopt(place, fip.project.clone());
+            site.ipam.submit(adopt).await?;
         }
-        let target = FLOATING_IP.target(key);
-        let object = self.data.remote.get::<FloatingIP>(&target).await?;
-        if let Some(patch) = object.and_then(|object| unassigned(&object, &fip.meta.uid)) {
-            self.data
-                .remote
-                .patch(&target, Patch::Merge, &patch)
-                .await?;
-        }
+        self.take_users_off(key, fip, |_| true).await?;
         Ok(Next::Done)
+    }
+
+    /// Takes cluster, group and Services off the object, if it is as `is_so` says by a fresh read; whether it did.
+    pub(super) async fn take_users_off(
+        &self,
+        key: &Key,
+        fip: &Fip,
+        is_so: impl Fn(&FloatingIP) -> bool,
+    ) -> Reconciled<bool> {
+        let (remote, target) = (&self.context.remote, FLOATING_IP.target(key));
+        let object = remote.get::<FloatingIP>(&target).await?.filter(is_so);
+        let Some(patch) = object.and_then(|object| unassigned(&object, &fip.meta.uid)) else {
+            return Ok(false);
+        };
+        remote.patch(&target, Patch::Merge, &patch).await?;
+        Ok(true)
     }
 }
 

@@ -2,62 +2,36 @@
 
 use std::net::IpAddr;
 
-use fipd_core::Lease;
 use fipd_crds::floating_ip::{Assigned, FloatingIPStatus, STATE_ALLOCATED, STATE_ERROR};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use sha2::{Digest, Sha256};
 
 use super::observe::Fip;
-use crate::controller::conditions::{
-    CONFLICT, ConditionUpdate, also_used, set, set_conflict, unset,
+use crate::controller::{
+    address_user::outcome::{AddressOutcome, refused_ready, set_conditions},
+    conditions::ConditionUpdate,
 };
-use crate::controller::unserved::Unserved;
 
-pub const READY: &str = "Ready";
+pub use crate::controller::address_user::outcome::READY;
+
 /// Reason of [`READY`]: the address is kept for the project. When that began is the time of the condition.
 pub const UNASSIGNED: &str = "IPUnassigned";
 /// The lease is still charged to the project that the object was of before.
 pub const CHARGED: &str = "ProjectCharged";
 
-/// What became of a FloatingIP.
-pub type Outcome = Result<Shown, Unserved>;
-
-/// The lease that it shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
-    pub address: IpAddr,
-    /// Who else was found using the address.
-    pub contenders: Vec<String>,
-    /// Why it is not charged to the project that the label names.
-    pub uncharged: Option<Unserved>,
-}
-
-impl Shown {
-    pub fn of(lease: &Lease) -> Self {
-        Self {
-            address: lease.key.address,
-            contenders: lease
-                .contenders
-                .iter()
-                .map(|one| one.holder.identity.to_string())
-                .collect(),
-            uncharged: None,
-        }
-    }
-}
-
 /// The status to write.
-pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIPStatus {
+pub fn desired(fip: &Fip, outcome: &AddressOutcome, now: jiff::Timestamp) -> FloatingIPStatus {
     let mut status = fip.status.clone();
     let says = match outcome {
         Ok(shown) => {
+            let address = shown.address();
             // An address that means the same keeps the text it has.
-            if status.ip_addr.parse() != Ok(shown.address) {
-                status.ip_addr = shown.address.to_string();
+            if status.ip_addr.parse() != Ok(address) {
+                status.ip_addr = address.to_string();
             }
             status.state = STATE_ALLOCATED.into();
             status.assigned = assigned(fip);
-            ready(shown.address, status.assigned.is_some())
+            refused_ready(shown).unwrap_or_else(|| ready(address, status.assigned.is_some()))
         }
         Err(problem) => {
             status.state = STATE_ERROR.into();
@@ -69,53 +43,20 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
             }
         }
     };
-    set_ready(&mut status.conditions, &says, fip.meta.generation, now);
-    match outcome
-        .as_ref()
-        .ok()
-        .and_then(|shown| shown.uncharged.as_ref())
-    {
-        Some(problem) => {
-            let says = ConditionUpdate {
-                kind: CHARGED,
-                status: false,
-                reason: problem.reason,
-                message: problem.message.clone(),
-            };
-            set(&mut status.conditions, &says, fip.meta.generation, now);
-        }
-        None => unset(&mut status.conditions, CHARGED),
+    // The time is also that of a change between assigned and unassigned, as in the originals' log.
+    let changed = |one: &&mut Condition| one.type_ == READY && one.reason != says.reason;
+    for one in status.conditions.iter_mut().filter(changed) {
+        one.status.clear();
     }
-    set_conflict(
+    let generation = fip.meta.generation;
+    set_conditions(
         &mut status.conditions,
-        conflict(outcome),
-        fip.meta.generation,
+        outcome,
+        (says, CHARGED),
+        generation,
         now,
     );
     status
-}
-
-/// Sets the condition; its time is also that of a change between assigned and unassigned, as in the originals' log.
-fn set_ready(
-    conditions: &mut Vec<Condition>,
-    says: &ConditionUpdate,
-    generation: Option<i64>,
-    now: jiff::Timestamp,
-) {
-    let changed = |one: &&mut Condition| one.type_ == READY && one.reason != says.reason;
-    for one in conditions.iter_mut().filter(changed) {
-        one.status.clear();
-    }
-    set(conditions, says, generation, now);
-}
-
-/// What is to be said of others on the same address.
-pub fn conflict(outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Ok(shown) => also_used(shown.address, &shown.contenders),
-        Err(problem) if problem.reason == CONFLICT => Some(problem.message.clone()),
-        Err(_) => None,
-    }
 }
 
 fn ready(address: IpAddr, assigned: bool) -> ConditionUpdate {
@@ -144,13 +85,11 @@ pub fn assigned(fip: &Fip) -> Option<Assigned> {
         (Some(_), false) => before.shared_key,
         (Some(_), true) => shared_key(&cluster_name, &fip.meta.uid),
     };
+    // A label that was taken away changes nothing.
+    let project = fip.project.as_ref().map(|project| project.0.to_string());
     Some(Assigned {
         cluster_name,
-        project_name: fip
-            .project
-            .as_ref()
-            .map(|project| project.0.to_string())
-            .unwrap_or_default(),
+        project_name: project.unwrap_or(before.project_name),
         services: fip.services.clone(),
         floating_ip_group: fip.group.clone().unwrap_or_default(),
         shared_key,
@@ -174,18 +113,25 @@ mod tests {
     use fipd_crds::floating_ip::FloatingIP;
 
     use super::*;
-    use crate::systems::rancher_fip::floating_ip::observe::slim;
+    use crate::{
+        controller::{
+            address_user::{
+                outcome::{ShownLease, testing},
+                refusal::REFUSED,
+            },
+            unserved::Unserved,
+        },
+        systems::rancher_fip::floating_ip::observe::slim,
+    };
 
     fn now() -> jiff::Timestamp {
         jiff::Timestamp::from_second(1_000).expect("a time")
     }
 
-    fn shown(contenders: &[&str]) -> Outcome {
-        let contenders = contenders.iter().map(|one| (*one).to_owned()).collect();
-        Ok(Shown {
-            address: "10.0.0.5".parse().expect("v4"),
-            contenders,
-            uncharged: None,
+    fn shown(contenders: &[&str]) -> AddressOutcome {
+        Ok(ShownLease {
+            contenders: contenders.iter().map(|one| (*one).to_owned()).collect(),
+            ..testing::shown()
         })
     }
 
@@ -257,5 +203,33 @@ mod tests {
         assert_eq!(fip.status.conditions.len(), 2);
         fip.status = desired(&fip, &shown(&[]), now());
         assert_eq!(fip.status.conditions.len(), 1);
+    }
+
+    #[test]
+    fn a_refused_edit_leaves_the_address_and_says_the_rule() {
+        let mut fip = fip();
+        fip.status = desired(&fip, &shown(&[]), now());
+        let refused = Ok(ShownLease {
+            refused: Some(Unserved::new(REFUSED, "the rule", None)),
+            ..testing::shown()
+        });
+        let status = desired(&fip, &refused, now());
+        let ready = &status.conditions[0];
+        assert_eq!(
+            (status.state.as_str(), status.ip_addr.as_str()),
+            (STATE_ALLOCATED, "10.0.0.5")
+        );
+        assert_eq!(
+            (ready.status.as_str(), ready.reason.as_str()),
+            ("False", REFUSED)
+        );
+        assert_eq!(ready.message, "the rule");
+        fip.status = status;
+        let later = jiff::Timestamp::from_second(2_000).expect("a time");
+        assert_eq!(
+            desired(&fip, &refused, later),
+            fip.status,
+            "nothing more to write"
+        );
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool, FloatingIPStatus};
 use k8s_openapi::jiff;
 
-use super::{FloatingIps, hand_back, observe::Fip, status};
+use super::{FloatingIpController, observe::Fip, status};
 use crate::{
     clock,
-    controller::{ReconcileError, client::Patch, queue::Next, store::Key},
+    controller::{Reconciled, queue::Next, store::Key},
     systems::rancher_fip::{
         kinds::{CLUSTER, FLOATING_IP},
         names::RETURN_AFTER,
@@ -57,10 +57,10 @@ pub(super) enum Whereabouts {
     Unsure(Duration),
 }
 
-impl FloatingIps {
+impl FloatingIpController {
     /// A pool says something else than before: its unassigned addresses may stay for another time.
     pub fn pool_changed(&self, pool: &Key) {
-        for (key, fip) in self.data.fips.all() {
+        for (key, fip) in self.user.data.fips.all() {
             if fip.cluster.is_none() && *fip.pool == *pool.name {
                 self.context.queue.add(key);
             }
@@ -69,10 +69,10 @@ impl FloatingIps {
 
     /// A cluster of Rancher appeared, changed or went.
     pub fn cluster_changed(&self, cluster: &Key) {
-        if self.data.clusters.seen(cluster).is_some() {
+        if self.user.data.clusters.seen(cluster).is_some() {
             return;
         }
-        for (key, fip) in self.data.fips.all() {
+        for (key, fip) in self.user.data.fips.all() {
             if fip.cluster.as_deref() == Some(&*cluster.name) {
                 self.context.queue.add(key);
             }
@@ -81,60 +81,39 @@ impl FloatingIps {
 
     /// Whether the cluster that has the address is none of Rancher's any more: not in a complete list, which is not empty,
     /// nor there by a fresh read. One that was not seen before has to be missing twice.
-    pub(super) async fn whereabouts(
-        &self,
-        key: &Key,
-        fip: &Fip,
-    ) -> Result<Whereabouts, ReconcileError> {
-        let clusters = &self.data.clusters;
+    pub(super) async fn whereabouts(&self, key: &Key, fip: &Fip) -> Reconciled<Whereabouts> {
+        let clusters = &self.user.data.clusters;
         let Some(cluster) = fip.cluster.as_deref().filter(|_| clusters.is_complete()) else {
             return Ok(Whereabouts::Here);
         };
         let look = (key.clone(), cluster.to_owned());
         if clusters.seen(&Key::new("", cluster)).is_some() || clusters.keys().is_empty() {
-            self.clusterless.forget(&look);
+            self.user.clusterless.forget(&look);
             return Ok(Whereabouts::Here);
         }
         let target = CLUSTER.named("", cluster);
-        let found = self.data.remote.get::<serde_json::Value>(&target).await?;
+        let found = self
+            .context
+            .remote
+            .get::<serde_json::Value>(&target)
+            .await?;
         if found.is_some() {
-            self.clusterless.forget(&look);
+            self.user.clusterless.forget(&look);
             return Ok(Whereabouts::Here);
         }
-        if !self.data.names.was_known(cluster)
-            && let Some(left) = self.clusterless.missing(&look)
+        if !self.user.data.names.was_known(cluster)
+            && let Some(left) = self.user.clusterless.missing(&look)
         {
             return Ok(Whereabouts::Unsure(left));
         }
-        self.clusterless.forget(&look);
+        self.user.clusterless.forget(&look);
         Ok(Whereabouts::Gone)
     }
 
-    /// Serves an object as long as its cluster is there.
-    pub(super) async fn serve_its_cluster(
-        &self,
-        key: &Key,
-        fip: &Fip,
-    ) -> Result<Next, ReconcileError> {
-        match self.whereabouts(key, fip).await? {
-            Whereabouts::Gone => self.unassign(key, fip).await,
-            Whereabouts::Here => self.serve(key, fip).await,
-            Whereabouts::Unsure(left) => {
-                self.context.queue.add_after(key.clone(), left);
-                self.serve(key, fip).await
-            }
-        }
-    }
-
     /// Takes cluster, group and Services off the object; the address stays the project's.
-    async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, ReconcileError> {
-        let target = FLOATING_IP.target(key);
-        let object = self.data.remote.get::<FloatingIP>(&target).await?;
-        let object = object.filter(|object| super::observe::cluster(object) == fip.cluster);
-        if let Some(patch) = object.and_then(|object| hand_back::unassigned(&object, &fip.meta.uid))
-        {
-            let remote = &self.data.remote;
-            remote.patch(&target, Patch::Merge, &patch).await?;
+    pub(super) async fn unassign(&self, key: &Key, fip: &Fip) -> Reconciled {
+        let is_so = |object: &FloatingIP| super::observe::cluster(object) == fip.cluster;
+        if self.take_users_off(key, fip, is_so).await? {
             let cluster = fip.cluster.as_deref().unwrap_or_default();
             let note = format!(
                 "Rancher has no cluster {cluster} any more; the address is kept for the project"
@@ -144,36 +123,28 @@ impl FloatingIps {
         Ok(Next::Done)
     }
 
-    /// Gives an address back that nobody had for the time its pool says. `status` is what the object shows by now.
-    pub(super) async fn keep_for_a_while(
+    /// Deletes an object that nobody had for the time its pool says, and with it its lease. How long it still stays, nothing
+    /// where it is deleted; `None`: somebody has it, or the pool says no time.
+    pub(super) async fn return_to_pool(
         &self,
         key: &Key,
         fip: &Fip,
-        status: &FloatingIPStatus,
-    ) -> Result<Next, ReconcileError> {
-        if fip.cluster.is_some() {
-            return Ok(Next::Done);
-        }
-        let pool = self.data.pools.get(&Key::new("", &fip.pool));
-        let after = pool.and_then(|pool| return_after(&pool).ok().flatten());
-        let left = after.and_then(|after| stays(status, after, jiff::Timestamp::now()));
-        match left {
-            None => Ok(Next::Done),
-            Some(left) if left.is_zero() => {
-                let target = FLOATING_IP.target(key);
-                // Somebody may be giving it to a cluster: only the object that was read is deleted.
-                let object = self.data.remote.get::<FloatingIP>(&target).await?;
-                let object = object.filter(|object| super::observe::cluster(object).is_none());
-                if let Some(version) = object.and_then(|object| object.metadata.resource_version) {
-                    let remote = &self.data.remote;
-                    remote
-                        .delete_version(&target, &fip.meta.uid, &version)
-                        .await?;
-                }
-                Ok(Next::Done)
+    ) -> Reconciled<Option<Duration>> {
+        let pool = self.user.data.pools.get(&Key::new("", &fip.pool));
+        let after = pool.filter(|_| fip.cluster.is_none());
+        let after = after.and_then(|pool| return_after(&pool).ok().flatten());
+        let left = after.and_then(|after| stays(&fip.status, after, jiff::Timestamp::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            let (remote, target) = (&self.context.remote, FLOATING_IP.target(key));
+            // Somebody may be giving it to a cluster: only the object that was read is deleted.
+            let object = remote.get::<FloatingIP>(&target).await?;
+            let object = object.filter(|object| super::observe::cluster(object).is_none());
+            if let Some(version) = object.and_then(|object| object.metadata.resource_version) {
+                let (uid, version) = (&fip.meta.uid, &version);
+                remote.delete_version(&target, uid, version).await?;
             }
-            Some(left) => Ok(Next::After(left)),
         }
+        Ok(left)
     }
 }
 
@@ -185,7 +156,7 @@ mod tests {
 
     use fipd_core::System;
 
-    use super::*;
+    use super::{super::controller, *};
     use crate::{
         clusters::testing,
         controller::{client::testing::canned, events::Events},
@@ -244,7 +215,7 @@ mod tests {
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let rancher = Ranchers::default().get("x");
         let context = data.context(FLOATING_IP, &site, &Arc::new(events), &data.fips);
-        let fips = FloatingIps::new(context, rancher, data);
+        let fips = controller(context, rancher, data);
         let fip = Fip {
             cluster: Some("c-1".into()),
             ..super::super::observe::slim(FloatingIP::default())
@@ -253,14 +224,17 @@ mod tests {
         let look = async || fips.whereabouts(&key, &fip).await.expect("an answer");
         assert_eq!(look().await, Whereabouts::Here, "nothing is listed yet");
         let other = Key::new("", "c-2");
-        fips.data.clusters.set(&other, RancherCluster::default());
-        fips.data.clusters.complete();
+        fips.user
+            .data
+            .clusters
+            .set(&other, RancherCluster::default());
+        fips.user.data.clusters.complete();
         let unsure = look().await;
         assert!(
             matches!(unsure, Whereabouts::Unsure(left) if left.as_secs() > 50),
             "{unsure:?}"
         );
-        fips.data.names.note(&"c-1".into(), Some("one"));
+        fips.user.data.names.note(&"c-1".into(), Some("one"));
         assert_eq!(look().await, Whereabouts::Gone, "it was there");
         assert_eq!(look().await, Whereabouts::Here, "it is there");
         assert_eq!(asked.lock().len(), 3);

@@ -11,15 +11,8 @@ use crate::{
     validation::{Wrong, floating_ip as rules},
 };
 
-/// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    pub project: Tenant,
-    pub address: Option<IpAddr>,
-}
-
-/// Reads the wish. The address that the status shows goes before the one of the spec.
-pub fn wish(fip: &Fip) -> Result<Wish, Unserved> {
+/// Whom it charges and which address it names. The address that the status shows goes before the one of the spec.
+pub fn wish(fip: &Fip) -> Result<(Tenant, Option<IpAddr>), Unserved> {
     let project = fip.project.as_ref().map(|project| &*project.0);
     let project = rules::project(project).map_err(|wrong| invalid("MissingProject", &wrong))?;
     rules::pool(&fip.pool).map_err(|wrong| invalid("Invalid", &wrong))?;
@@ -27,7 +20,7 @@ pub fn wish(fip: &Fip) -> Result<Wish, Unserved> {
         Some(address) => Some(address),
         None => rules::address(&fip.wanted).map_err(|wrong| invalid("Invalid", &wrong))?,
     };
-    Ok(Wish { project, address })
+    Ok((project, address))
 }
 
 fn invalid(reason: &'static str, wrong: &Wrong) -> Unserved {
@@ -57,13 +50,7 @@ mod tests {
 
     #[test]
     fn a_wish_needs_project_and_pool_and_a_readable_address() {
-        assert_eq!(
-            wish(&fip()),
-            Ok(Wish {
-                project: Tenant("p-1".into()),
-                address: None
-            })
-        );
+        assert_eq!(wish(&fip()), Ok((Tenant("p-1".into()), None)));
         let reason = |fip: &Fip| wish(fip).expect_err("a problem").reason;
         assert_eq!(
             reason(&Fip {
@@ -92,7 +79,7 @@ mod tests {
         })
         .expect("a wish");
         assert_eq!(
-            v6.address.map(|address| address.to_string()),
+            v6.1.map(|address| address.to_string()),
             Some("2001:db8::5".into())
         );
     }

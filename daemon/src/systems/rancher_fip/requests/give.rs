@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
-use fipd_core::{Answer, Holder, Pool, Request, System};
+use fipd_core::{Holder, Pool, Request};
 use fipd_crds::floating_ip::FloatingIP;
 use http::StatusCode;
 use serde_json::json;
@@ -18,18 +19,18 @@ use super::{
 };
 use crate::{
     controller::{
+        ReconcileError,
+        address_user::{
+            request::{NotGranted, ask},
+            settle::{AddressAsker, AddressPlan, settle},
+        },
         client::{CallError, MANAGER},
         store::Key,
     },
     fip_v1::{Asker, Denied, Given, Wish},
     ipam::IpamError,
     systems::rancher_fip::{
-        floating_ip::{
-            self,
-            plan::{self, Plan},
-            status::{self, Shown},
-            validate,
-        },
+        floating_ip::{self, ManagedFloatingIps, plan, status, validate},
         kinds::FLOATING_IP,
         names::{FINALIZER, MANAGED_BY},
         rancher::Data,
@@ -228,28 +229,29 @@ impl Requests {
             // It shows the lease of a Service that fipd itself serves.
             return Ok(one.address.ok_or_else(Denied::late)?);
         }
-        let wish = validate::wish(&one.fip).map_err(|problem| denied(problem.message))?;
+        validate::wish(&one.fip).map_err(|problem| denied(problem.message))?;
         let others = self
             .ranchers
             .get(&ask.asker.management)
             .others(one.fip.cluster.as_deref());
-        let actor = actor(ask.asker);
+        let (created, actor) = (one.fip.meta.created, actor(ask.asker));
+        let asker = AddressAsker::new::<ManagedFloatingIps>(holder.clone(), created, actor);
         let planned = self.ipam.read(|ledger| {
-            let pool = ledger.mirror(&System::rancher_fip(), &data.cluster, &one.fip.pool)?;
+            let wish = plan::wish(ledger, &data.cluster, &one.fip);
+            let pool = Arc::clone(&wish.as_ref().ok()?.pool);
             let is_for = |user: &_| floating_ip::is_for(&one.fip, user, &others);
-            let plan = plan::own(ledger, holder, &one.fip, &wish, pool, &actor, &is_for);
-            Some((plan, Pool::clone(pool)))
+            let yields = plan::yields(ledger, holder, &one.fip, &is_for);
+            let plan = (!yields).then(|| settle(ledger, &asker, &wish));
+            Some((plan, pool))
         });
         let (plan, pool) = planned.ok_or_else(no_subnet)?;
         match plan {
-            // Whom it is charged to is the object's own business.
-            Plan::Show(shown) | Plan::Charge(shown, _) => Ok(shown.address),
-            Plan::Unserved(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
             // A Service that fipd itself serves takes it over.
-            Plan::Leave | Plan::Delete | Plan::HandBack => {
-                Ok(one.address.ok_or_else(Denied::late)?)
-            }
-            Plan::Ask(request) => {
+            None => Ok(one.address.ok_or_else(Denied::late)?),
+            // Whom it is charged to is the object's own business.
+            Some(AddressPlan::Show(shown) | AddressPlan::Charge(shown, _)) => Ok(shown.address()),
+            Some(AddressPlan::Unserved(_)) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
+            Some(AddressPlan::Ask(request)) => {
                 let request = no_place(*request, ask.made(one));
                 self.submit(request, holder, &pool).await
             }
@@ -257,33 +259,18 @@ impl Requests {
     }
 
     async fn submit(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<IpAddr, No> {
-        let refused = match self.ipam.submit(request).await {
-            Ok(Answer::Granted { leases, .. }) => leases.first().map(|lease| Shown::of(lease)),
-            Ok(Answer::Adopted { lease }) => Some(Shown::of(&lease)),
-            Ok(Answer::HandedOver { leases }) => {
-                let key = leases.first().ok_or_else(Denied::late)?;
-                return Ok(key.address);
+        match ask(&self.ipam, request, holder, pool.spec.network).await {
+            Ok(Ok(lease)) => Ok(lease.key.address),
+            Ok(Err(NotGranted::Contended(_))) => {
+                Err(Denied::new(StatusCode::CONFLICT, TAKEN).into())
             }
-            Ok(Answer::Contended { .. }) => None,
-            Ok(other) => {
-                tracing::error!(?other, "the address book answered another question");
-                return Err(Denied::late().into());
+            Ok(Err(NotGranted::Refused(refusal))) => Err(No::from(&IpamError::Refused(refusal))),
+            Err(ReconcileError::Ledger(error)) => Err(No::from(&error)),
+            Err(error) => {
+                tracing::error!(%error, "no address for a FloatingIP");
+                Err(Denied::late().into())
             }
-            Err(IpamError::Refused(refusal)) => {
-                // It has another address than the one now asked for, and keeps it.
-                let leases = self.ipam.read(|ledger| ledger.leases_of(&holder.identity));
-                let mut here = leases
-                    .iter()
-                    .filter(|lease| lease.key.network == pool.spec.network);
-                match here.next() {
-                    Some(lease) => Some(Shown::of(lease)),
-                    None => return Err(No::from(&IpamError::Refused(refusal))),
-                }
-            }
-            Err(error) => return Err(No::from(&error)),
-        };
-        let taken = || Denied::new(StatusCode::CONFLICT, TAKEN);
-        Ok(refused.map(|shown| shown.address).ok_or_else(taken)?)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId, System, Tenant};
-use fipd_crds::floating_ip::ServiceRef as Assignee;
+use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -10,13 +10,17 @@ use super::*;
 use crate::{
     clock,
     clusters::{adoption::Inventory, testing},
-    controller::{client::Remote, events::Events, meta::Meta},
+    controller::{
+        address_user::inventory::AddressInventory, client::Remote, events::Events, meta::Meta,
+        queue::Next, reconcile::Controller,
+    },
     ipam::Ipam,
     systems::rancher_fip::{
         Site,
         clusters::RancherCluster,
-        floating_ip::adopt::FloatingIpInventory,
-        names::ServiceRef,
+        floating_ip::{ManagedFloatingIps, controller, observe},
+        kinds::FLOATING_IP,
+        names::{FINALIZER, ServiceRef},
         rancher::{Data, Rancher, Ranchers},
         sample::{Shows, connect},
     },
@@ -28,8 +32,8 @@ struct Bench {
     _dir: tempfile::TempDir,
     ipam: Ipam,
     rancher: Arc<Rancher>,
-    fips: Arc<FloatingIps>,
-    inventory: FloatingIpInventory,
+    fips: Arc<FloatingIpController>,
+    inventory: AddressInventory<ManagedFloatingIps>,
     patched: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
@@ -76,9 +80,9 @@ impl Bench {
         let data = Data::new(site.id.clone(), Remote::new(client), site.cancel());
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
-        let inventory = FloatingIpInventory::new(Arc::clone(&site), Arc::clone(&rancher));
         let context = data.context(FLOATING_IP, &site, &Arc::new(events), &data.fips);
-        let fips = FloatingIps::new(context, Arc::clone(&rancher), data);
+        let fips = controller(context, Arc::clone(&rancher), data);
+        let inventory = AddressInventory(Arc::clone(&fips));
         let bench = Self {
             _dir: dir,
             ipam,
@@ -115,7 +119,8 @@ impl Bench {
             }],
             ..observe::slim(FloatingIP::default())
         };
-        let next = self.fips.finalize(&key(), &fip).await;
+        let meta = fip.meta.clone();
+        let next = self.fips.release(&key(), &meta, Some(Arc::new(fip))).await;
         assert_eq!(next.expect("an end"), Next::Done);
     }
 
@@ -214,10 +219,15 @@ async fn an_address_that_its_cluster_does_not_show_is_free() {
     assert!(bench.is_finalized());
 
     let bench = Bench::new().await;
-    let clusters = &bench.fips.data.clusters;
+    let clusters = &bench.fips.user.data.clusters;
     clusters.set(&Key::new("", "c-m-b"), RancherCluster::default());
     clusters.complete();
-    bench.fips.data.names.note(&"c-gone".into(), Some("gone"));
+    bench
+        .fips
+        .user
+        .data
+        .names
+        .note(&"c-gone".into(), Some("gone"));
     bench.delete("c-gone").await;
     assert_eq!(bench.holder(), None, "Rancher has no such cluster any more");
 }

@@ -1,0 +1,357 @@
+//! The flow from an object to its lease, its status and its end.
+
+use std::sync::Arc;
+
+use fipd_core::{Holder, Ledger, NetworkId, Pool, Release, ReleaseScope, Request, Text};
+use k8s_openapi::jiff;
+use kube::core::PartialObjectMeta;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    AddressHooks, AddressUser,
+    last_writes::LastWrites,
+    outcome::{AddressOutcome, ShownLease, cause, conflict},
+    refusal::{is_accepted, refusal},
+    request::{NotGranted, ask},
+    settle::{AddressAsker, AddressPlan, settle},
+};
+use crate::{
+    controller::{
+        ReconcileError, Reconciled,
+        conditions::CONFLICT,
+        confirm_absence::AbsenceCheck,
+        context::Context,
+        meta::{Meta, View},
+        queue::Next,
+        reconcile::Controller,
+        store::{Key, Malformed},
+        unserved::{contended, refused},
+        waiters::LedgerEvent,
+    },
+    ipam::IpamError,
+};
+
+/// Reason of the Event of an object that asks for another address than it has.
+const KEPT: &str = "AddressKept";
+
+/// The controller of all objects of a kind in a cluster.
+pub struct AddressController<U: AddressUser> {
+    pub context: Context<U::View>,
+    pub user: U,
+    writes: Mutex<LastWrites>,
+    /// Objects that have a lease and were found missing.
+    pub missing: AbsenceCheck<Key>,
+}
+
+impl<U: AddressHooks> Controller for AddressController<U> {
+    type View = U::View;
+
+    const METRIC: &'static str = U::METRIC;
+    const WORKERS: usize = 16;
+
+    fn context(&self) -> &Context<U::View> {
+        &self.context
+    }
+
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        let (woken, edited) = self.context.waiters.affected(ledger, event);
+        woken
+            .into_iter()
+            .for_each(|key| self.context.queue.add(key));
+        if edited && U::SHOWS_POOL {
+            self.context.queue_all();
+        }
+        U::affected(self, ledger, event);
+    }
+
+    async fn reconcile(&self, key: &Key, object: Option<Arc<U::View>>) -> Reconciled {
+        let Some(object) = object else {
+            return self.gone(key).await;
+        };
+        self.missing.forget(key);
+        let version = object.meta().version;
+        if let Some(rest) = self.writes.lock().wait(key, &version, Instant::now()) {
+            return Ok(Next::After(rest));
+        }
+        match U::before(self, key, &object).await? {
+            Some(next) => Ok(next),
+            None => self.serve(key, &object).await,
+        }
+    }
+
+    /// The address is free before the finalizer goes.
+    async fn release(&self, key: &Key, meta: &Meta, object: Option<Arc<U::View>>) -> Reconciled {
+        self.missing.forget(key);
+        self.context.waiters.wait(key, None);
+        if !meta.has_finalizer(U::FINALIZER) {
+            return Ok(Next::Done);
+        }
+        let object = match object {
+            Some(object) => Some(object),
+            None => self.read_bare(key).await?.map(Arc::new),
+        };
+        let Some(object) = object else {
+            return Ok(Next::Done);
+        };
+        let meta = object.meta();
+        U::before_release(self, key, &object).await?;
+        let holder = self.context.holder(key, &meta.uid);
+        self.give_back(holder, "deleted").await?;
+        let drop = self.context.drop_finalizer(key, &meta, U::FINALIZER);
+        drop.await.map(|()| Next::Done)
+    }
+
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Reconciled {
+        self.missing.forget(key);
+        self.context.warn_malformed(key, object);
+        Ok(Next::Done)
+    }
+}
+
+impl<U: AddressHooks> AddressController<U> {
+    pub fn new(context: Context<U::View>, user: U) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            user,
+            writes: Mutex::default(),
+            missing: AbsenceCheck::default(),
+        })
+    }
+
+    /// An object that does not fit its schema, while it is being deleted.
+    async fn read_bare(&self, key: &Key) -> Reconciled<Option<U::View>> {
+        let read = self.context.remote.get(&U::KIND.target(key)).await?;
+        let read = read.map(|object: PartialObjectMeta<U::Raw>| U::bare_view(object.metadata));
+        Ok(read.filter(|object| object.meta().is_terminating()))
+    }
+
+    /// There is no such object: a lease that it left waits for the sweep of the cluster, which may look at once.
+    async fn gone(&self, key: &Key) -> Reconciled {
+        let site = &self.context.site;
+        self.writes.lock().forget(key);
+        self.context.waiters.wait(key, None);
+        let identity = self.context.identity(key);
+        site.ipam.forget_waiter(&identity);
+        let left = site.ipam.read(|ledger| {
+            !ledger.leases_of(&identity).is_empty() || !ledger.contentions_of(&identity).is_empty()
+        });
+        if left {
+            site.session.suspect();
+        }
+        U::absent(self, key).await
+    }
+
+    /// Who the object is to the ledger.
+    pub fn asker(&self, key: &Key, meta: &Meta) -> AddressAsker {
+        let actor = self.context.site.actor();
+        AddressAsker::new::<U>(self.context.holder(key, &meta.uid), meta.created, actor)
+    }
+
+    /// Serves an object that holds its address itself.
+    async fn serve(&self, key: &Key, object: &U::View) -> Reconciled {
+        let site = &self.context.site;
+        let wish = site.ipam.read(|ledger| U::wish(ledger, site, key, object));
+        if let Ok(wish) = &wish {
+            self.expected(&wish.pool).await?;
+        }
+        let asker = self.asker(key, &object.meta());
+        let plan = site.ipam.read(|ledger| settle(ledger, &asker, &wish));
+        if let AddressPlan::Unserved(problem) = plan {
+            return self.show(key, object, Err(problem)).await;
+        }
+        let protected = match U::FINALIZER_FIRST {
+            true => self.mark(key, object, None).await?,
+            false => None,
+        };
+        let object = protected.as_ref().unwrap_or(object);
+        let network = wish
+            .as_ref()
+            .map_or(NetworkId::DEFAULT, |wish| wish.pool.spec.network);
+        let mut outcome = match plan {
+            AddressPlan::Show(shown) => Ok(shown),
+            AddressPlan::Charge(shown, request) => self.charge(shown, *request).await?,
+            AddressPlan::Ask(request) => self.ask(*request, &asker.holder, network).await?,
+            AddressPlan::Unserved(problem) => Err(problem),
+        };
+        if let Ok(shown) = &mut outcome {
+            let accepted = is_accepted(U::conditions(object), object.meta().generation);
+            shown.refused = refusal(&U::fixed(object), accepted, shown, &wish);
+        }
+        self.show(key, object, outcome).await
+    }
+
+    /// A network gives to this cluster only once it has adopted it: it must know that it waits for it.
+    async fn expected(&self, pool: &Pool) -> Reconciled<()> {
+        let site = &self.context.site;
+        let (session, network) = (&site.session, pool.spec.network);
+        if session.networks(&site.system).contains(&network) {
+            return Ok(());
+        }
+        let name = site
+            .ipam
+            .read(|ledger| ledger.network(network).map(|network| network.name.clone()));
+        let expected = site.expect_network(&pool.spec.name, name.as_deref());
+        expected
+            .await
+            .map(drop)
+            .map_err(|error| ReconcileError::internal(error.to_string()))
+    }
+
+    /// Charges another tenant; what it may not be charged with stays as it is.
+    async fn charge(&self, shown: ShownLease, request: Request) -> Reconciled<AddressOutcome> {
+        match self.context.site.ipam.submit(request).await {
+            Ok(_) => Ok(Ok(shown)),
+            Err(IpamError::Refused(refusal)) => {
+                let mut problem = refused(&refusal, shown.key.network);
+                problem.message = format!(
+                    "{} stays charged to the {} that it was of before: {}",
+                    shown.address(),
+                    U::TENANT,
+                    problem.message
+                );
+                let uncharged = Some(problem);
+                Ok(Ok(ShownLease { uncharged, ..shown }))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn ask(
+        &self,
+        request: Request,
+        holder: &Holder,
+        network: NetworkId,
+    ) -> Reconciled<AddressOutcome> {
+        let ipam = &self.context.site.ipam;
+        Ok(match ask(ipam, request, holder, network).await? {
+            Ok(lease) => Ok(ipam.read(|ledger| ShownLease::of(ledger, &lease))),
+            Err(NotGranted::Contended(lease)) => Err(contended(&lease)),
+            Err(NotGranted::Refused(refusal)) => Err(refused(&refusal, network)),
+        })
+    }
+
+    /// Writes finalizer and specification into the object, then its status.
+    pub async fn show(&self, key: &Key, object: &U::View, outcome: AddressOutcome) -> Reconciled {
+        let cause = cause(&outcome);
+        if self.context.waiters.wait(key, cause.clone()) {
+            let identity = self.context.identity(key);
+            self.context.site.ipam.forget_waiter(&identity);
+        }
+        let marked = match &outcome {
+            Ok(shown) => self.mark(key, object, Some(shown)).await?,
+            Err(_) => None,
+        };
+        // Its status is about the generation that it has by then.
+        let object = marked.as_ref().unwrap_or(object);
+        let status = U::status(object, &outcome, jiff::Timestamp::now());
+        if let Some(rest) = self.write_status(key, object, &status).await? {
+            return Ok(rest);
+        }
+        self.tell(key, object, &outcome);
+        Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
+    }
+
+    /// Writes the finalizer, and with `shown` the specification, where the object has them not; what it is then.
+    async fn mark(
+        &self,
+        key: &Key,
+        object: &U::View,
+        shown: Option<&ShownLease>,
+    ) -> Reconciled<Option<U::View>> {
+        let meta = object.meta();
+        let write = shown.and_then(|shown| U::spec(object, shown));
+        let (spec, overrules) =
+            write.map_or((None, None), |write| (Some(write.spec), write.overrules));
+        if let Some(note) = overrules {
+            self.context.warn(key, &meta.uid, KEPT, note);
+        }
+        let write = self.context.mark::<U::Raw>(key, &meta, U::FINALIZER, spec);
+        let now = write.await?.map(U::view);
+        if let Some(now) = &now {
+            self.note_write(key, &now.meta().version);
+        }
+        Ok(now)
+    }
+
+    /// Writes what differs of the status, unless it must rest.
+    async fn write_status(
+        &self,
+        key: &Key,
+        object: &U::View,
+        status: &U::Status,
+    ) -> Reconciled<Option<Next>> {
+        let (uid, before) = (object.meta().uid, U::last_status(object));
+        if before != status
+            && let Some(rest) = self.context.status_rests(key)
+        {
+            return Ok(Some(rest));
+        }
+        let write = self
+            .context
+            .write_status_seen::<_, Value>(key, &uid, (before, status));
+        if let Some(now) = write.await? {
+            let version = now.pointer("/metadata/resourceVersion");
+            self.note_write(key, version.and_then(Value::as_str).unwrap_or_default());
+        }
+        Ok(None)
+    }
+
+    fn note_write(&self, key: &Key, version: &str) {
+        self.writes.lock().note(key, version, Instant::now());
+    }
+
+    /// One Event per reason.
+    fn tell(&self, key: &Key, object: &U::View, outcome: &AddressOutcome) {
+        let uid = &object.meta().uid;
+        if let Some(message) = conflict(outcome) {
+            return self.context.warn(key, uid, CONFLICT, message);
+        }
+        let problem = match outcome {
+            Ok(shown) => match U::news(object, shown) {
+                Some(note) => return self.context.note(key, uid, "Allocated", note),
+                None => shown.refused.as_ref().or(shown.uncharged.as_ref()),
+            },
+            Err(problem) => Some(problem),
+        };
+        if let Some(problem) = problem {
+            self.context
+                .warn(key, uid, problem.reason, problem.message.clone());
+        }
+    }
+
+    /// Releases what the holder has: another instance of the object keeps its own.
+    pub async fn give_back(&self, holder: Holder, reason: &str) -> Reconciled<()> {
+        let request = Request::Release(Release {
+            scope: ReleaseScope::Holder(holder),
+            actor: self.context.site.actor(),
+            reason: reason.into(),
+        });
+        self.context.site.ipam.submit(request).await?;
+        Ok(())
+    }
+
+    /// Releases a lease that was left to an object that was never written, once a second look finds none either.
+    pub async fn release_unwritten(&self, key: &Key, reason: &str) -> Reconciled {
+        let holder = self.context.holder(key, &Text::from(""));
+        let unwritten = self.context.site.ipam.read(|ledger| {
+            let leases = ledger.leases_of(&holder.identity);
+            let unnamed = |holder: &Holder| holder.instance.is_empty();
+            leases
+                .iter()
+                .any(|lease| lease.owner().is_some_and(unnamed))
+        });
+        if !unwritten {
+            self.missing.forget(key);
+            return Ok(Next::Done);
+        }
+        let target = U::KIND.target(key);
+        let look = async { self.context.remote.get::<Value>(&target).await };
+        if let Some(wait) = self.missing.confirm(key, look).await? {
+            return Ok(Next::After(wait));
+        }
+        self.give_back(holder, reason).await?;
+        Ok(Next::Done)
+    }
+}

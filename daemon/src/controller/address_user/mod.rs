@@ -1,0 +1,166 @@
+//! The machine for objects that use an address: one flow from the object and the ledger to a lease, the object's status
+//! and its end, for every kind.
+//!
+//! ```text
+//!  object --wish--> settle --request--> ledger --outcome--> finalizer and spec --> status --> Event
+//!  gone without its finalizer --> the sweep of the cluster      deleted --> released --> finalizer dropped
+//! ```
+//!
+//! No error is final: whatever an object waits for in the ledger queues it again.
+
+#[cfg(test)]
+pub mod conformance;
+mod controller;
+pub mod inventory;
+mod last_writes;
+pub mod outcome;
+pub mod refusal;
+pub mod request;
+pub mod settle;
+
+use std::{fmt::Debug, net::IpAddr};
+
+use fipd_core::{Holder, LeaseKey, Ledger, NetworkId, Tenant};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+    jiff,
+};
+use kube::Resource;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    Reconciled, kind::Kind, meta::View, queue::Next, site::Site, store::Key, waiters::LedgerEvent,
+};
+pub use controller::AddressController;
+use outcome::{AddressOutcome, ShownLease};
+use refusal::FixedFields;
+use settle::Wished;
+
+/// A kind whose objects use an address each. Pure: what an object asks for, shows and is told.
+///
+/// What is written comes in two steps, since the status is about the generation that a write of the specification makes:
+/// [`Self::spec`] first, then [`Self::status`] of the object as it is by then. What no function of object and ledger can
+/// say is in [`AddressHooks`].
+pub trait AddressUser: Sized + Send + Sync + 'static {
+    type Raw: Resource<DynamicType = ()>
+        + Clone
+        + Debug
+        + Default
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static;
+    type View: View;
+    type Status: Serialize + PartialEq + Send + Sync;
+
+    const KIND: Kind;
+    /// The label `controller` of `fipd_reconcile_*`.
+    const METRIC: &'static str;
+    const FINALIZER: &'static str;
+    /// The finalizer is written before the address is asked for, so that no object goes without releasing it. Where it
+    /// also marks the address in the specification as allocated, it is written together with the address.
+    const FINALIZER_FIRST: bool;
+    /// An object gets what an object of its name left, whatever it asks for.
+    const INHERITS: bool;
+    /// The status shows details of the pool: an edit of a pool may change it.
+    const SHOWS_POOL: bool;
+    /// What a tenant is called in messages.
+    const TENANT: &'static str;
+    /// What the audit log says where another tenant is charged.
+    const CHARGE_REASON: &'static str;
+
+    /// Keeps what matters of an object.
+    fn view(raw: Self::Raw) -> Self::View;
+
+    /// The same of one of which only the metadata is known.
+    fn bare_view(metadata: ObjectMeta) -> Self::View {
+        let mut raw = Self::Raw::default();
+        *raw.meta_mut() = metadata;
+        Self::view(raw)
+    }
+
+    /// Who is charged, where the object says it.
+    fn tenant(site: &Site, key: &Key, object: &Self::View) -> Option<Tenant>;
+
+    fn wish(ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Wished;
+
+    /// What of the specification may not be changed once the object has an address.
+    fn fixed(object: &Self::View) -> FixedFields<'_>;
+
+    fn conditions(object: &Self::View) -> &[Condition];
+
+    /// What adoption believes.
+    fn shown(ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Option<ShownAddress>;
+
+    fn last_status(object: &Self::View) -> &Self::Status;
+
+    /// The status to write.
+    fn status(object: &Self::View, outcome: &AddressOutcome, now: jiff::Timestamp) -> Self::Status;
+
+    /// What is to be written of the specification, where the object does not have the address in it.
+    fn spec(_: &Self::View, _: &ShownLease) -> Option<SpecWrite> {
+        None
+    }
+
+    /// The Event of an object that gets its address; `None`: it shows it already.
+    fn news(object: &Self::View, shown: &ShownLease) -> Option<String>;
+}
+
+/// Steps of a kind around the common flow that need more than an object and the ledger. Most kinds need none.
+pub trait AddressHooks: AddressUser {
+    /// Before anything is asked for; `Some`: nothing is.
+    fn before(
+        _: &AddressController<Self>,
+        _: &Key,
+        _: &Self::View,
+    ) -> impl Future<Output = Reconciled<Option<Next>>> + Send {
+        std::future::ready(Ok(None))
+    }
+
+    /// Before the lease of an object that is deleted is released: whoever uses the address gets it here. Of one that does not
+    /// fit its schema only the metadata is known.
+    fn before_release(
+        _: &AddressController<Self>,
+        _: &Key,
+        _: &Self::View,
+    ) -> impl Future<Output = Reconciled<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// There is no such object: what else to look at.
+    fn absent(_: &AddressController<Self>, _: &Key) -> impl Future<Output = Reconciled> + Send {
+        std::future::ready(Ok(Next::Done))
+    }
+
+    /// Queues objects that a change of the ledger concerns, beside those that wait for it.
+    fn affected(_: &AddressController<Self>, _: &Ledger, _: &LedgerEvent<'_>) {}
+
+    /// Who gets the lease of an object that went without its finalizer; `None`: it is free.
+    fn heir(_: &AddressController<Self>, _: LeaseKey) -> Option<Holder> {
+        None
+    }
+}
+
+/// An address that an object shows.
+#[derive(Debug)]
+pub struct ShownAddress {
+    pub address: IpAddr,
+    pub network: ShownNetwork,
+    /// Who uses it in place of the object.
+    pub user: Option<Holder>,
+}
+
+#[derive(Debug)]
+pub enum ShownNetwork {
+    Known(NetworkId),
+    /// By its name, which may be of an earlier store.
+    Named(String),
+}
+
+/// What is written of a specification.
+pub struct SpecWrite {
+    pub spec: Value,
+    /// Says that the object asked for another address in vain.
+    pub overrules: Option<String>,
+}

@@ -1,0 +1,46 @@
+//! What comes of a request for an address.
+
+use std::sync::Arc;
+
+use fipd_core::{Answer, Holder, Lease, NetworkId, Refusal, Request};
+
+use crate::{
+    controller::{ReconcileError, Reconciled},
+    ipam::{Ipam, IpamError},
+};
+
+/// Why a request got no address.
+#[derive(Debug)]
+pub enum NotGranted {
+    /// Another holds it; the asker waits for it.
+    Contended(Arc<Lease>),
+    Refused(Refusal),
+}
+
+/// Asks for an address of the network for the holder, who keeps the one that it has where another is refused.
+pub async fn ask(
+    ipam: &Ipam,
+    request: Request,
+    holder: &Holder,
+    network: NetworkId,
+) -> Reconciled<Result<Arc<Lease>, NotGranted>> {
+    let lease = match ipam.submit(request).await {
+        Ok(Answer::Granted { leases, .. }) => leases.into_iter().next(),
+        Ok(Answer::Adopted { lease }) => Some(lease),
+        Ok(Answer::HandedOver { leases }) => {
+            ipam.read(|ledger| ledger.lease(*leases.first()?).cloned())
+        }
+        Ok(Answer::Contended { lease }) => return Ok(Err(NotGranted::Contended(lease))),
+        Ok(other) => return Err(ReconcileError::unexpected(&other)),
+        Err(IpamError::Refused(refusal)) => {
+            let held = ipam.read(|ledger| ledger.leases_of(&holder.identity));
+            let mut here = held
+                .into_iter()
+                .filter(|lease| lease.key.network == network);
+            return Ok(here.next().ok_or(NotGranted::Refused(refusal)));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let lost = || ReconcileError::internal("the lease changed hands meanwhile");
+    lease.map(Ok).ok_or_else(lost)
+}

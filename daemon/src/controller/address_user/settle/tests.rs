@@ -1,0 +1,212 @@
+use fipd_core::{
+    AddressSpec, ClusterId, Contender, Member, NetworkId, Op, PoolId, PoolSpec, System,
+};
+
+use super::*;
+use crate::controller::{conditions::CONFLICT, store::Key, waiters::Cause};
+
+fn asker(name: &str, uid: &str) -> AddressAsker {
+    let identity = Key::new("ns", name).identity(System::claims(), &ClusterId("c".into()), "Kind");
+    AddressAsker {
+        holder: Holder {
+            identity,
+            instance: uid.into(),
+        },
+        created: Timestamp(7),
+        actor: "test".into(),
+        inherits: true,
+        charge_reason: "moved",
+    }
+}
+
+fn pool() -> Arc<Pool> {
+    let addresses: AddressSpec = "10.0.0.0/24".parse().expect("addresses");
+    Arc::new(Pool {
+        id: PoolId(1),
+        spec: PoolSpec {
+            gateway: "10.0.0.1".parse().ok(),
+            ..PoolSpec::own("lab", vec![addresses])
+        },
+        created: Timestamp(0),
+        generation: 1,
+    })
+}
+
+fn key(last: u8) -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 0, 0, last].into(),
+    }
+}
+
+fn tenant(name: &str) -> Tenant {
+    Tenant(name.into())
+}
+
+fn lease(last: u8, holder: &Holder, contender: Option<&Holder>) -> Lease {
+    let member = |holder: &Holder| Member {
+        holder: holder.clone(),
+        ports: vec![],
+    };
+    let contender = contender.map(|holder| Contender {
+        holder: holder.clone(),
+        tenant: None,
+        since: Timestamp(1),
+    });
+    Lease {
+        key: key(last),
+        pool: Some(PoolId(1)),
+        state: LeaseState::Allocated,
+        members: [member(holder)].into_iter().collect(),
+        contenders: contender.into_iter().collect(),
+        tenant: Some(tenant("t")),
+        group: None,
+        since: Timestamp(1_000),
+        until: None,
+        labels: Default::default(),
+    }
+}
+
+fn ledger(leases: impl IntoIterator<Item = Lease>) -> Ledger {
+    let mut ledger = Ledger::new();
+    ledger.apply(&Op::PutPool(pool()));
+    for lease in leases {
+        ledger.apply(&Op::PutLease(Arc::new(lease)));
+    }
+    ledger
+}
+
+fn wish() -> AddressWish {
+    AddressWish::new(tenant("t"), pool(), None)
+}
+
+/// What is planned in a word.
+fn plan(ledger: &Ledger, asker: &AddressAsker, wish: &AddressWish) -> String {
+    word(settle(ledger, asker, &Ok(wish.clone())))
+}
+
+fn word(plan: AddressPlan) -> String {
+    match plan {
+        AddressPlan::Show(shown) => format!("show {}", shown.address()),
+        AddressPlan::Charge(shown, request) => {
+            let Request::Transfer(Transfer { tenant, force, .. }) = *request else {
+                panic!("{request:?}");
+            };
+            let tenant = tenant.map(|tenant| tenant.0);
+            format!("charge {} to {tenant:?} {force}", shown.address())
+        }
+        AddressPlan::Unserved(problem) => problem.reason.to_owned(),
+        AddressPlan::Ask(request) => asked(&request),
+    }
+}
+
+fn asked(request: &Request) -> String {
+    if let Request::Allocate(ask) = request {
+        return format!("allocate {:?}", ask.wants[0].address);
+    }
+    if let Request::Adopt(ask) = request {
+        return format!("adopt {} for {:?}", ask.key.address, ask.tenant);
+    }
+    let Request::Handover(ask) = request else {
+        panic!("{request:?}");
+    };
+    format!("take {} from {}", ask.keys.len(), ask.from.identity)
+}
+
+#[test]
+fn what_it_has_goes_before_what_it_asks_for() {
+    let (one, two) = (asker("one", "u"), asker("two", "u"));
+    let gone = || {
+        let problem = Unserved::new("PoolNotFound", "", Some(Cause::Pools));
+        move |ledger: &Ledger, asker: &AddressAsker| {
+            word(settle(ledger, asker, &Err(problem.clone())))
+        }
+    };
+    let empty = ledger([]);
+    assert_eq!(plan(&empty, &one, &wish()), "allocate None");
+    assert_eq!(gone()(&empty, &one), "PoolNotFound");
+
+    let held = lease(9, &one.holder, Some(&two.holder));
+    let ledger = ledger([held.clone()]);
+    let AddressPlan::Show(shown) = settle(&ledger, &one, &Ok(wish())) else {
+        panic!("it has an address");
+    };
+    assert_eq!((shown.prefix_len, shown.contenders.len()), (24, 1));
+    assert_eq!(shown.gateway, Some([10, 0, 0, 1].into()));
+    assert_eq!(gone()(&ledger, &one), "show 10.0.0.9");
+    assert_eq!(plan(&ledger, &two, &wish()), CONFLICT);
+    let mut other = wish();
+    other.address = Some([10, 0, 0, 8].into());
+    assert_eq!(plan(&ledger, &one, &other), "show 10.0.0.9");
+}
+
+#[test]
+fn what_an_earlier_object_left_is_inherited_or_asked_for_anew() {
+    let (mut next, one) = (asker("one", "next"), asker("one", "u"));
+    let left = lease(9, &one.holder, None);
+    let orphan = Lease {
+        state: LeaseState::Orphaned,
+        ..left.clone()
+    };
+    for (asker, ledger) in [(&next, ledger([left.clone()])), (&one, ledger([orphan]))] {
+        let adopts = r#"adopt 10.0.0.9 for Some(Tenant("t"))"#;
+        assert_eq!(plan(&ledger, asker, &wish()), adopts);
+    }
+    next.inherits = false;
+    let ledger = ledger([left]);
+    assert_eq!(plan(&ledger, &next, &wish()), "allocate None");
+}
+
+#[test]
+fn another_tenant_is_charged() {
+    let one = asker("one", "u");
+    let held = lease(9, &one.holder, None);
+    let other = AddressWish::new(tenant("other"), pool(), None);
+    let charged = r#"charge 10.0.0.9 to Some("other") false"#;
+    assert_eq!(plan(&ledger([held.clone()]), &one, &other), charged);
+    assert_eq!(
+        plan(&ledger([held.clone()]), &one, &wish()),
+        "show 10.0.0.9"
+    );
+    let mut shared = held;
+    let member = shared.members.first().cloned().expect("a member");
+    shared.members = [
+        member.clone(),
+        Member {
+            holder: asker("two", "u").holder,
+            ..member
+        },
+    ]
+    .into_iter()
+    .collect();
+    assert_eq!(plan(&ledger([shared]), &one, &other), "show 10.0.0.9");
+}
+
+#[test]
+fn a_recorded_address_is_adopted_unless_another_has_it() {
+    let (one, two) = (asker("one", "u"), asker("two", "u"));
+    let mut shows = wish();
+    shows.recorded = Some([10, 0, 0, 5].into());
+    let adopts = r#"adopt 10.0.0.5 for Some(Tenant("t"))"#;
+    assert_eq!(plan(&ledger([]), &one, &shows), adopts);
+    let taken = ledger([lease(5, &two.holder, None)]);
+    assert_eq!(plan(&taken, &one, &shows), adopts, "it becomes a contender");
+    let contended = ledger([lease(5, &two.holder, Some(&one.holder))]);
+    assert_eq!(plan(&contended, &one, &shows), CONFLICT);
+    let elsewhere = ledger([lease(6, &two.holder, Some(&one.holder))]);
+    assert_eq!(plan(&elsewhere, &one, &shows), adopts);
+}
+
+#[test]
+fn what_is_kept_for_an_object_is_taken() {
+    let (one, keeper) = (asker("one", "u"), asker("keeper", ""));
+    let mut back = wish();
+    back.kept = Some(KeptLease {
+        from: keeper.holder.clone(),
+        key: key(5),
+        reason: "it is back",
+    });
+    let ledger = ledger([lease(5, &keeper.holder, None)]);
+    let taken = format!("take 1 from {}", keeper.holder.identity);
+    assert_eq!(plan(&ledger, &one, &back), taken);
+}

@@ -1,0 +1,16 @@
+//! Every kind that uses an address keeps the contract of [`AddressUser`](crate::controller::address_user::AddressUser).
+
+use crate::{
+    controller::address_user::conformance::conforms,
+    systems::{claims::claim::ManagedClaims, rancher_fip::floating_ip::ManagedFloatingIps},
+};
+
+#[tokio::test]
+async fn address_claims_conform() {
+    conforms::<ManagedClaims>().await;
+}
+
+#[tokio::test]
+async fn floating_ips_conform() {
+    conforms::<ManagedFloatingIps>().await;
+}
