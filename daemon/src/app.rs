@@ -25,7 +25,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::Admission,
     api::{
         self, Api,
         access::accounts::{AccountError, Accounts},
@@ -170,7 +169,7 @@ async fn serve(
     };
     let runner = Runner::new(&means);
     let decides = runner.floating_ips();
-    let managements = runner.managements();
+    let admission = runner.admission();
     let originals = runner.originals();
     let takeover = runner.takeover();
     let rule_takeover = runner.rule_takeover();
@@ -215,7 +214,7 @@ async fn serve(
         helm: Some(helm),
         backups,
         reload,
-        admission: Desk::new(Admission::new(managements, ipam.clone())),
+        admission: Desk::new(admission),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         takeover,
         rule_takeover,

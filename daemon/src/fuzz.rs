@@ -14,7 +14,7 @@ use fipd_crds::fipd_io;
 use serde_json::Value;
 
 use crate::{
-    admission::review::{Kind, Question},
+    admission::review::Question,
     api::{fip_v1, listen::tls, page, rest::import, ui},
     clusters::kubeconfig,
     config::{self, Config},
@@ -22,6 +22,7 @@ use crate::{
     systems::{
         SYSTEMS,
         claims::{claim, pool},
+        ip_rule, rancher_fip,
     },
 };
 
@@ -135,9 +136,13 @@ fn fip_v1_body(bytes: &[u8]) {
 }
 
 fn admission(bytes: &[u8]) {
-    for kind in Kind::ALL {
+    let asks = crate::systems::ALL.iter().filter_map(|one| one.asks());
+    for kind in asks.flat_map(|asks| asks.kinds) {
         if let Ok(question) = Question::read(bytes, kind) {
-            let verdict = crate::admission::fuzz(kind, &question);
+            let verdict = match ip_rule::admission::ASKS.kinds.contains(kind) {
+                true => ip_rule::admission::judge(kind, &question),
+                false => rancher_fip::admission::fuzz(kind, &question),
+            };
             let why = verdict.denied.map(|denial| denial.message);
             assert_ne!(why.as_deref(), Some(""), "refused without a word");
         }

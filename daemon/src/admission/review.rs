@@ -1,25 +1,17 @@
 //! `AdmissionReview` of `admission.k8s.io/v1`, as values.
 
-use fipd_crds::{floating_ip, ip_rule, labels::FIELD_MANAGER};
+use fipd_crds::labels::FIELD_MANAGER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::ReviewedKind;
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
 /// The longest reason for a refusal, in bytes.
 const MESSAGE: usize = 2048;
-
-/// The kinds that have rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    FloatingIp,
-    Pool,
-    Quota,
-    IpRule,
-    Agent,
-}
 
 /// What is asked, as far as rules look at it.
 #[derive(Clone, Debug)]
@@ -134,60 +126,12 @@ struct Resource {
     resource: String,
 }
 
-impl Kind {
-    pub const ALL: [Self; 5] = [
-        Self::FloatingIp,
-        Self::Pool,
-        Self::Quota,
-        Self::IpRule,
-        Self::Agent,
-    ];
-
-    /// The API group of the resource.
-    pub fn group(self) -> &'static str {
-        match self {
-            Self::FloatingIp | Self::Pool | Self::Quota => floating_ip::GROUP,
-            Self::IpRule | Self::Agent => ip_rule::GROUP,
-        }
-    }
-
-    /// The plural of the resource.
-    pub fn plural(self) -> &'static str {
-        match self {
-            Self::FloatingIp => "floatingips",
-            Self::Pool => "floatingippools",
-            Self::Quota => "floatingipprojectquotas",
-            Self::IpRule => "iprules",
-            Self::Agent => "agents",
-        }
-    }
-
-    /// What the API server asks about.
-    pub fn operations(self) -> &'static [&'static str] {
-        match self {
-            Self::FloatingIp | Self::Pool => &["CREATE", "UPDATE", "DELETE"],
-            Self::Quota | Self::IpRule | Self::Agent => &["CREATE", "UPDATE"],
-        }
-    }
-
-    /// The last part of the path at which the kind is judged.
-    pub fn path(self) -> &'static str {
-        match self {
-            Self::FloatingIp => "validate-floatingip",
-            Self::Pool => "validate-floatingippool",
-            Self::Quota => "validate-floatingipprojectquota",
-            Self::IpRule => "validate-api-operator-brtrm-dev-v1alpha1-iprule",
-            Self::Agent => "validate-api-operator-brtrm-dev-v1alpha1-agent",
-        }
-    }
-}
-
 impl Question {
     /// Reads a review that is to be about this kind.
     ///
     /// # Errors
     /// What is not as an API server writes it.
-    pub fn read(body: &[u8], kind: Kind) -> Result<Self, Malformed> {
+    pub fn read(body: &[u8], kind: &ReviewedKind) -> Result<Self, Malformed> {
         let review: Review =
             serde_json::from_slice(body).map_err(|error| Malformed::Json(error.to_string()))?;
         expect("apiVersion", &review.api_version, VERSION)?;
@@ -196,10 +140,10 @@ impl Question {
         expect(
             "request.resource.group",
             &request.resource.group,
-            kind.group(),
+            kind.group,
         )?;
         let plural = &request.resource.resource;
-        expect("request.resource.resource", plural, kind.plural())?;
+        expect("request.resource.resource", plural, kind.plural)?;
         if request.uid.is_empty() {
             return Err(missing("request.uid"));
         }
@@ -342,6 +286,7 @@ mod tests {
     use fipd_crds::floating_ip::GROUP;
 
     use super::*;
+    use crate::systems::rancher_fip::admission::{FLOATING_IP, POOL};
 
     fn body(request: Value) -> Vec<u8> {
         let mut whole = json!({
@@ -358,7 +303,7 @@ mod tests {
     }
 
     fn read(request: Value) -> Question {
-        Question::read(&body(request), Kind::FloatingIp).expect("a question")
+        Question::read(&body(request), &FLOATING_IP).expect("a question")
     }
 
     #[test]
@@ -368,21 +313,18 @@ mod tests {
                 .expect_err("malformed")
                 .to_string()
         };
-        assert!(why(b"{", Kind::Pool).starts_with("the body is no AdmissionReview"));
-        assert!(why(b"[]", Kind::Pool).starts_with("the body is no AdmissionReview"));
+        assert!(why(b"{", &POOL).starts_with("the body is no AdmissionReview"));
+        assert!(why(b"[]", &POOL).starts_with("the body is no AdmissionReview"));
         let old = br#"{ "apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview" }"#;
         let text = "apiVersion: \"admission.k8s.io/v1beta1\" is not understood; \"admission.k8s.io/v1\" is";
-        assert_eq!(why(old, Kind::Pool), text);
+        assert_eq!(why(old, &POOL), text);
         assert!(
-            why(&body(json!({})), Kind::Pool)
-                .starts_with("request.resource.resource: \"floatingips\"")
+            why(&body(json!({})), &POOL).starts_with("request.resource.resource: \"floatingips\"")
         );
-        assert!(why(&body(json!({ "uid": "" })), Kind::FloatingIp).starts_with("request.uid"));
-        assert!(
-            why(&body(json!({ "object": null })), Kind::FloatingIp).starts_with("request.object")
-        );
+        assert!(why(&body(json!({ "uid": "" })), &FLOATING_IP).starts_with("request.uid"));
+        assert!(why(&body(json!({ "object": null })), &FLOATING_IP).starts_with("request.object"));
         let other = json!({ "group": "kubefip.k8s.binbash.org", "version": "v1", "resource": "floatingips" });
-        let text = why(&body(json!({ "resource": other })), Kind::FloatingIp);
+        let text = why(&body(json!({ "resource": other })), &FLOATING_IP);
         assert!(text.starts_with("request.resource.group"), "{text}");
     }
 

@@ -27,8 +27,8 @@ use super::{
     problem::{Code, Problem},
 };
 use crate::admission::{
-    Admission,
-    review::{Kind, Question, Verdict},
+    Admission, ReviewedKind,
+    review::{Question, Verdict},
 };
 
 /// The largest review: far more than two pools with all that their status may list.
@@ -89,7 +89,7 @@ async fn validate(
     request: Request,
 ) -> Response {
     let began = Instant::now();
-    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.path() == rule) else {
+    let Some(kind) = api.admission.admission.kind(&rule) else {
         return Problem::not_found("such path:", request.uri().path()).into_response();
     };
     let answer = api.admission.answer(&cluster, kind, request);
@@ -103,7 +103,7 @@ async fn validate(
         }
     };
     api.metrics
-        .admission(kind.plural(), result.name(), began.elapsed());
+        .admission(kind.plural, result.name(), began.elapsed());
     answer
 }
 
@@ -111,7 +111,7 @@ impl Desk {
     async fn answer(
         &self,
         cluster: &str,
-        kind: Kind,
+        kind: &'static ReviewedKind,
         request: Request,
     ) -> Result<(Outcome, Value), Refused> {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
@@ -125,7 +125,7 @@ impl Desk {
             // Not louder: whoever writes is told, and anybody may ask.
             tracing::debug!(
                 cluster,
-                kind = kind.plural(),
+                kind = kind.plural,
                 namespace = question.namespace,
                 name = question.name,
                 user = question.user,
@@ -136,7 +136,11 @@ impl Desk {
         Ok((outcome, judged.verdict.answer(&question.uid)))
     }
 
-    async fn read(&self, kind: Kind, request: Request) -> Result<Question, Refused> {
+    async fn read(
+        &self,
+        kind: &'static ReviewedKind,
+        request: Request,
+    ) -> Result<Question, Refused> {
         // Who sends a large one slowly keeps only other large ones waiting. Never closed.
         let length = request.body().size_hint().upper();
         let _place = match length {

@@ -19,7 +19,13 @@ use super::{
     ui::{Sessions, sessions},
 };
 use crate::{
-    admission::Admission,
+    api::access::{
+        accounts::Accounts,
+        auth::{SocketPeer, SocketPolicy},
+    },
+    controller::system::testing::means,
+};
+use crate::{
     backups::{Backups, Schedule},
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
@@ -28,13 +34,6 @@ use crate::{
     oidc::Oidc,
     rules::RuleBoard,
     systems::Runner,
-};
-use crate::{
-    api::access::{
-        accounts::Accounts,
-        auth::{SocketPeer, SocketPolicy},
-    },
-    controller::system::testing::means,
 };
 
 pub const PASSWORD: &str = "a long password";
@@ -115,7 +114,7 @@ impl Site {
             helm: None,
             backups,
             reload: crate::reload::pair().0,
-            admission: Desk::new(Admission::new(runner.managements(), ipam.clone())),
+            admission: Desk::new(runner.admission()),
             fip_v1: FipV1::new(
                 runner.floating_ips(),
                 ipam.clone(),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::endpoint::OwnEndpoint;
 use crate::{
-    admission::Managements,
+    admission::{Asks, Judge},
     clusters::ClusterSession,
     config::{ClusterSettings, SystemConfig},
     detach::Leaving,
@@ -30,6 +30,11 @@ use crate::{
 pub trait System: Sync {
     /// Its name, its tables in the configuration, and whose pools it draws from.
     fn config(&self) -> &'static SystemConfig;
+
+    /// What API servers ask before they store its objects; [`RunningSystem::judge`] answers.
+    fn asks(&self) -> Option<&'static Asks> {
+        None
+    }
 
     /// What it leaves in a cluster, and how that goes.
     fn leaving(&self) -> &'static dyn Leaving;
@@ -51,8 +56,8 @@ pub trait RunningSystem: Send + Sync {
         None
     }
 
-    /// Knows the management clusters whose API servers ask before they store an object.
-    fn managements(&self) -> Option<Box<dyn Managements>> {
+    /// Judges the objects of [`System::asks`].
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
         None
     }
 

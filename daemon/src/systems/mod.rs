@@ -21,7 +21,7 @@ use fipd_core::{System, Text};
 use futures::future::BoxFuture;
 
 use crate::{
-    admission::Managements,
+    admission::Admission,
     clusters::{ClusterSession, SystemRunner},
     config::{ClusterSettings, Systems},
     controller::{
@@ -79,9 +79,12 @@ impl Runner {
         self.systems.iter().find_map(|(_, one)| one.floating_ips())
     }
 
-    /// Knows the management clusters whose API servers ask before they store an object.
-    pub fn managements(&self) -> Option<Box<dyn Managements>> {
-        self.systems.iter().find_map(|(_, one)| one.managements())
+    /// Judges what API servers ask.
+    pub fn admission(&self) -> Admission {
+        let systems = ALL.iter().zip(&self.systems);
+        Admission::new(
+            systems.filter_map(|(system, (_, running))| Some((system.asks()?, running.judge()?))),
+        )
     }
 
     /// How the series of each system's original are registered.

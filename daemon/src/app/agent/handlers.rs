@@ -6,7 +6,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::{Admission, Managements},
+    admission::Admission,
     api::{self, Api, access::accounts::Accounts, admission::Desk, fip_v1::FipV1},
     backups::{Backups, Schedule},
     clusters::Clusters,
@@ -30,7 +30,7 @@ pub struct Handlers {
     rule_takeover: ip_rule::adopt::Takeover,
     takeover: rancher_fip::adopt::Takeover,
     decides: Option<Box<dyn FloatingIps>>,
-    managements: Option<Box<dyn Managements>>,
+    admission: Admission,
     originals: Vec<Original>,
 }
 
@@ -43,7 +43,7 @@ impl Handlers {
             rule_takeover: runner.rule_takeover(),
             takeover: runner.takeover(),
             decides: runner.floating_ips(),
-            managements: runner.managements(),
+            admission: runner.admission(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Handlers {
             helm: None,
             backups,
             reload,
-            admission: Desk::new(Admission::new(self.managements, ipam.clone())),
+            admission: Desk::new(self.admission),
             fip_v1: FipV1::new(self.decides, ipam.clone(), settings.config.fip_v1),
             takeover: self.takeover,
             rule_takeover: self.rule_takeover,

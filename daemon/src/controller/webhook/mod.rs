@@ -7,18 +7,16 @@ mod proof;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
-use fipd_crds::labels::WEBHOOK_CONFIGURATION;
 use rustls::{RootCertStore, pki_types::UnixTime};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use self::ca::{Ca, NoCa};
-pub use self::plan::{Asks, IP_RULE, IP_RULE_VALIDATOR, RANCHER_FIP, RANCHER_FIP_VALIDATOR};
 use self::plan::{Step, Wanted, certificates, is_so, original, repair, step};
 use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
 use crate::{
-    admission::proof::Proof,
+    admission::{Asks, proof::Proof},
     api::listen::tls::host_of,
     config::{FailurePolicy, WEBHOOK_FAILS, Webhook},
     controller::{
@@ -193,8 +191,8 @@ impl Keeper {
         if wanted.is_none() {
             self.report(PROOF, None);
         }
-        if wanted.is_some() && self.asks == &RANCHER_FIP {
-            self.look_at_original().await?;
+        if let (Some(_), Some(original)) = (&wanted, &self.asks.original) {
+            self.look_at_original(original.name).await?;
         }
         Ok(())
     }
@@ -296,10 +294,10 @@ impl Keeper {
     }
 
     /// Says that the original's configuration is still there, if it may be in the way.
-    async fn look_at_original(&mut self) -> Result<(), CallError> {
+    async fn look_at_original(&mut self, name: &str) -> Result<(), CallError> {
         let found = match self
             .remote
-            .get(&VALIDATING_WEBHOOK_CONFIGURATION.named("", WEBHOOK_CONFIGURATION))
+            .get(&VALIDATING_WEBHOOK_CONFIGURATION.named("", name))
             .await
         {
             Ok(found) => found,
@@ -308,15 +306,13 @@ impl Keeper {
             Err(error) => return Err(error),
         };
         let found: Value = found.unwrap_or_default();
-        let text = original(&found, &self.site.name);
+        let text = original(self.asks, &found, &self.site.name);
         let Some(text) = text.filter(|text| !self.said.contains(text)) else {
             return Ok(());
         };
         let uid = found.pointer("/metadata/uid").and_then(Value::as_str);
-        let reference = VALIDATING_WEBHOOK_CONFIGURATION.reference(
-            &Key::new("", WEBHOOK_CONFIGURATION),
-            uid.unwrap_or_default(),
-        );
+        let reference = VALIDATING_WEBHOOK_CONFIGURATION
+            .reference(&Key::new("", name), uid.unwrap_or_default());
         self.events
             .warning(&reference, "OriginalWebhook", text.clone());
         self.say(text);

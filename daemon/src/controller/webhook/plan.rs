@@ -1,67 +1,10 @@
 //! The ValidatingWebhookConfiguration that a cluster is to have for a system, and what is to be done about the one it has.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY, WEBHOOK_CONFIGURATION};
+use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use serde_json::{Value, json};
 
-use crate::admission::review::Kind;
-
-/// What the API server asks about for a system.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Asks {
-    /// The name of fipd's own object; an original's is another.
-    pub name: &'static str,
-    kinds: &'static [Kind],
-    versions: &'static [&'static str],
-    /// The object by whose dry run the webhook is proved, in the namespace `default` where that is not empty.
-    pub sample: Sample,
-}
-
-/// An object that the API server would store if it did not ask fipd.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Sample {
-    pub api: &'static str,
-    pub kind: &'static str,
-    pub plural: &'static str,
-    pub namespace: &'static str,
-    /// JSON.
-    pub spec: &'static str,
-    /// The role that allows to create it.
-    pub role: &'static str,
-}
-
-/// The names of these objects.
-pub const RANCHER_FIP_VALIDATOR: &str = "fipd-rancher-fip-validator";
-pub const IP_RULE_VALIDATOR: &str = "fipd-ip-rule-validator";
-
-/// Of the management clusters of rancher-fip.
-pub static RANCHER_FIP: Asks = Asks {
-    name: RANCHER_FIP_VALIDATOR,
-    kinds: &[Kind::FloatingIp, Kind::Pool, Kind::Quota],
-    versions: &["v1beta1", "v1beta2"],
-    sample: Sample {
-        api: "apis/rancher.k8s.binbash.org/v1beta2",
-        kind: "FloatingIP",
-        plural: "floatingips",
-        namespace: "default",
-        spec: r#"{ "floatingIPPool": "fipd-webhook-proof" }"#,
-        role: "packaging/rbac/rancher-fip-management.yaml",
-    },
-};
-/// Of the clusters with ip-rule.
-pub static IP_RULE: Asks = Asks {
-    name: IP_RULE_VALIDATOR,
-    kinds: &[Kind::IpRule, Kind::Agent],
-    versions: &["v1alpha1"],
-    sample: Sample {
-        api: "apis/api.operator.brtrm.dev/v1alpha1",
-        kind: "IPRule",
-        plural: "iprules",
-        namespace: "",
-        spec: r#"{ "cidrs": ["192.0.2.1/32"], "table": 1 }"#,
-        role: "packaging/rbac/ip-rule.yaml",
-    },
-};
+use crate::admission::{Asks, ReviewedKind};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 const KIND: &str = "ValidatingWebhookConfiguration";
@@ -115,7 +58,7 @@ pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
 /// The whole object.
 pub fn configuration(wanted: &Wanted) -> Value {
     let kinds = wanted.asks.kinds.iter();
-    let webhooks: Vec<Value> = kinds.map(|kind| webhook(wanted, *kind)).collect();
+    let webhooks: Vec<Value> = kinds.map(|kind| webhook(wanted, kind)).collect();
     json!({
         "apiVersion": API_VERSION, "kind": KIND,
         "metadata": { "name": wanted.asks.name, "labels": { MANAGED_BY: FIELD_MANAGER } },
@@ -123,30 +66,18 @@ pub fn configuration(wanted: &Wanted) -> Value {
     })
 }
 
-fn webhook(wanted: &Wanted, kind: Kind) -> Value {
-    let url = format!(
-        "{}/admission/{}/{}",
-        wanted.base,
-        wanted.cluster,
-        kind.path()
-    );
+fn webhook(wanted: &Wanted, kind: &ReviewedKind) -> Value {
+    let url = format!("{}/admission/{}/{}", wanted.base, wanted.cluster, kind.path);
     let mut client = json!({ "url": url });
     if let Some(ca) = &wanted.ca {
         client["caBundle"] = json!(STANDARD.encode(ca));
     }
-    let scope = match kind {
-        Kind::FloatingIp | Kind::Agent => "Namespaced",
-        Kind::Pool | Kind::Quota | Kind::IpRule => "Cluster",
-    };
-    let name = match kind {
-        Kind::IpRule => "viprule.kb.io".to_owned(),
-        Kind::Agent => "vagent.kb.io".to_owned(),
-        Kind::FloatingIp | Kind::Pool | Kind::Quota => {
-            format!("{}.rancher-fip.fipd.io", kind.plural())
-        }
+    let scope = match kind.namespaced {
+        true => "Namespaced",
+        false => "Cluster",
     };
     json!({
-        "name": name,
+        "name": kind.webhook,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
         // "Fail" needs two serving hosts, which cannot exist yet.
@@ -156,8 +87,8 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
         "namespaceSelector": {},
         "objectSelector": {},
         "rules": [{
-            "apiGroups": [kind.group()], "apiVersions": wanted.asks.versions, "operations": kind.operations(),
-            "resources": [kind.plural()], "scope": scope,
+            "apiGroups": [kind.group], "apiVersions": wanted.asks.versions, "operations": kind.operations,
+            "resources": [kind.plural], "scope": scope,
         }],
         "sideEffects": "None",
         "timeoutSeconds": wanted.seconds,
@@ -264,24 +195,28 @@ fn is_ours(found: &Value) -> bool {
 }
 
 /// What is to be said of the original's configuration, if it is there and asks a Service.
-pub fn original(found: &Value, cluster: &str) -> Option<String> {
+pub fn original(asks: &Asks, found: &Value, cluster: &str) -> Option<String> {
+    let original = asks.original.as_ref()?;
     let webhooks = found.get("webhooks")?.as_array()?;
-    let asks = |webhook: &&Value| webhook.pointer("/clientConfig/service").is_some();
-    let first = webhooks.iter().find(asks)?;
+    let asking = |webhook: &&Value| webhook.pointer("/clientConfig/service").is_some();
+    let first = webhooks.iter().find(asking)?;
     let service = format!(
         "{}/{}",
         text(first, "/clientConfig/service/namespace"),
         text(first, "/clientConfig/service/name")
     );
     Some(format!(
-        "{WEBHOOK_CONFIGURATION} asks the Service {service} of the original webhook, with failurePolicy {}: where that is Fail \
-         and the Service does not answer, nobody can write a FloatingIP or a FloatingIPPool. fipd answers through {}; remove \
-         the other with `fipd adopt rancher-fip --cluster {cluster}`",
+        "{} asks the Service {service} of the original webhook, with failurePolicy {}: where that is Fail \
+         and the Service does not answer, nobody can write {}. fipd answers through {}; remove \
+         the other with `fipd adopt {} --cluster {cluster}`",
+        original.name,
         first
             .get("failurePolicy")
             .and_then(Value::as_str)
             .unwrap_or("Fail"),
-        RANCHER_FIP.name
+        original.kinds,
+        asks.name,
+        asks.system,
     ))
 }
 
@@ -295,10 +230,11 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::rancher_fip::admission::ASKS;
 
     fn wanted() -> Wanted {
         Wanted {
-            asks: &RANCHER_FIP,
+            asks: &ASKS,
             base: "https://fipd.example.net:8443".into(),
             cluster: "rancher".into(),
             ca: Some("PEM".into()),
@@ -498,7 +434,7 @@ mod tests {
     fn the_originals_configuration_is_spoken_of_while_it_asks_a_service() {
         let service = json!({ "name": "webhook", "namespace": "rancher-fip-manager" });
         let found = json!({ "webhooks": [{ "clientConfig": { "service": service }, "failurePolicy": "Fail" }] });
-        let text = original(&found, "prod").unwrap();
+        let text = original(&ASKS, &found, "prod").unwrap();
         assert!(
             text.contains("rancher-fip-manager/webhook")
                 && text.contains("failurePolicy Fail")
@@ -506,6 +442,6 @@ mod tests {
             "{text}"
         );
         let other = json!({ "webhooks": [{ "clientConfig": { "url": "https://a" } }] });
-        assert_eq!(original(&other, "prod"), None);
+        assert_eq!(original(&ASKS, &other, "prod"), None);
     }
 }

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{Asks, Sample};
 use crate::{
-    admission::proof::Proof,
+    admission::{Asks, Sample, proof::Proof},
     controller::client::{CallError, Target},
 };
 
@@ -78,12 +77,13 @@ pub fn trouble(verdict: &Verdict, asks: &Asks, base: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::plan::RANCHER_FIP, *};
+    use super::*;
+    use crate::systems::{ip_rule, rancher_fip::admission::ASKS};
 
     #[test]
     fn only_this_processs_own_refusal_proves_the_webhook() {
         let proof = Proof::own().unwrap();
-        let sample = &RANCHER_FIP.sample;
+        let sample = &ASKS.sample;
         let rejected = |why: &str| Err(CallError::Rejected("x".into(), why.into()));
         let of = |result| verdict(result, &proof, sample);
         let denied = format!(
@@ -101,14 +101,14 @@ mod tests {
         let role = of(rejected(
             "User \"a\" cannot create resource \"floatingips\"",
         ));
-        let text = trouble(&role, &RANCHER_FIP, "https://a").unwrap();
+        let text = trouble(&role, &ASKS, "https://a").unwrap();
         assert!(
             text.contains("packaging/rbac/rancher-fip-management.yaml"),
             "{text}"
         );
         let down = Err(CallError::Unavailable("x".into(), "down".into()));
         assert_eq!(of(down), Verdict::Nothing);
-        let text = trouble(&Verdict::NotAsked, &RANCHER_FIP, "https://a").unwrap();
+        let text = trouble(&Verdict::NotAsked, &ASKS, "https://a").unwrap();
         assert!(
             text.contains("not in force") && text.contains("https://a"),
             "{text}"
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_samples_are_objects_with_a_spec() {
         let proof = Proof::own().unwrap();
-        for asks in [&RANCHER_FIP, &super::super::plan::IP_RULE] {
+        for asks in [&ASKS, &ip_rule::admission::ASKS] {
             let object = asks.sample.object(&proof);
             assert!(object["spec"].is_object(), "{object}");
             assert_eq!(object["metadata"]["name"], json!(proof.name));

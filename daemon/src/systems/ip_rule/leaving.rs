@@ -28,7 +28,7 @@ pub struct IpRuleLeaving;
 impl Leaving for IpRuleLeaving {
     fn leftovers(&self) -> &'static [Leftover] {
         static LEFTOVERS: [Leftover; 3] = [
-            Leftover::validator(&[super::VALIDATOR], |past| {
+            Leftover::validator(&[super::admission::VALIDATOR], |past| {
                 ruled(past) && has_webhook(&of(past).webhook)
             }),
             Leftover::of(RULE, ruled),

@@ -11,6 +11,7 @@
 //! IPRule until then, whatever the garbage collector thinks. What cannot be understood, and what a list that is not whole
 //! lacks, stays as it was.
 
+pub mod admission;
 pub mod adopt;
 pub mod agent;
 mod decide;
@@ -45,6 +46,7 @@ use self::{
 };
 use self::{node::wisher, settings::WISHES};
 use crate::{
+    admission::{Asks, Judge},
     clusters::ClusterSession,
     config::{ClusterSettings, SystemConfig},
     controller,
@@ -60,7 +62,6 @@ use crate::{
         system::{Means, RunningSystem},
         tasks::{count, finish, quiet, spawn},
         webhook,
-        webhook::IP_RULE_VALIDATOR as VALIDATOR,
     },
     detach::Leaving,
     metrics::reconcile::counted,
@@ -86,6 +87,10 @@ pub struct IpRule;
 impl controller::system::System for IpRule {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
+    }
+
+    fn asks(&self) -> Option<&'static Asks> {
+        Some(&admission::ASKS)
     }
 
     fn leaving(&self) -> &'static dyn Leaving {
@@ -127,6 +132,10 @@ impl RunningSystem for RunningIpRule {
             host.board.expect(WISHES, all.collect());
             host.keep_seen(|name| clusters.contains_key(name));
         }
+    }
+
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        Some(Arc::new(admission::RuleJudge))
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
@@ -207,7 +216,7 @@ async fn serve(site: Arc<Site>, own: &OwnEndpoint, nodes: &NodeBoard) {
     work(&site, &decider, &mut tasks);
     decider.changed();
     let settings = &site.session.settings.of::<IpRuleSettings>().webhook;
-    webhook::keep(&webhook::IP_RULE, settings, own, &site, &events, &mut tasks);
+    webhook::keep(&admission::ASKS, settings, own, &site, &events, &mut tasks);
     cancel.cancelled().await;
     finish(tasks).await;
     metrics::gone(&site.name);

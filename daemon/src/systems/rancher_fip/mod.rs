@@ -8,7 +8,7 @@
 //!       ^------------------ shows the lease of a Service ------------/
 //! ```
 
-mod admission;
+pub mod admission;
 pub mod adopt;
 pub mod api_service;
 pub mod clusters;
@@ -40,6 +40,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use tokio::task::JoinSet;
 
 use self::{
+    admission::FamilyJudge,
     floating_ip::FloatingIpController,
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::Pools,
@@ -50,13 +51,10 @@ use self::{
 };
 pub use crate::controller::site::Site;
 use crate::{
-    admission::Managements,
+    admission::{Asks, Judge},
     config::{ClusterSettings, SystemConfig},
     controller,
-    controller::{
-        system::{Means, RunningSystem},
-        webhook::RANCHER_FIP_VALIDATOR as VALIDATOR,
-    },
+    controller::system::{Means, RunningSystem},
     detach::Leaving,
     fip_v1,
     systems::rancher_fip::{
@@ -95,6 +93,10 @@ pub struct RancherFip;
 impl controller::system::System for RancherFip {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
+    }
+
+    fn asks(&self) -> Option<&'static Asks> {
+        Some(&admission::ASKS)
     }
 
     fn leaving(&self) -> &'static dyn Leaving {
@@ -150,8 +152,10 @@ impl RunningSystem for RunningRancherFip {
         Some(Box::new(requests))
     }
 
-    fn managements(&self) -> Option<Box<dyn Managements>> {
-        Some(Box::new(self.ranchers.clone()))
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        let managements = Box::new(self.ranchers.clone());
+        let judge = FamilyJudge::new(managements, self.means.ipam.clone());
+        Some(Arc::new(judge))
     }
 }
 
@@ -234,7 +238,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     rancher.admit(admits);
     let settings = &site.session.settings.of::<RancherFipSettings>().webhook;
     webhook::keep(
-        &webhook::RANCHER_FIP,
+        &admission::ASKS,
         settings,
         &all.means.endpoint,
         &site,

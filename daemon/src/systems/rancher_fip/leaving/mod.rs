@@ -128,7 +128,7 @@ fn selector(annotations: &Map<String, Value>) -> Option<Value> {
 }
 
 static LEFTOVERS: [Leftover; 12] = [
-    Leftover::validator(&[super::VALIDATOR], |past| {
+    Leftover::validator(&[super::admission::VALIDATOR], |past| {
         manages(past) && has_webhook(&of(past).webhook)
     }),
     Leftover {

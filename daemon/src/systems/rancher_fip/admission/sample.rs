@@ -16,7 +16,9 @@ use fipd_crds::floating_ip::GROUP;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Asked, Book, Kind, Management, NewPool, Operation, Question, Verdict, deletion};
+use super::{
+    Asked, Book, Management, NewPool, Operation, Question, ReviewedKind, Verdict, deletion,
+};
 use crate::validation::{
     mirror::{Source, desired},
     pool::{RawConfig, validate},
@@ -203,13 +205,19 @@ impl Rancher {
         Ledger::load(rows.chain([next]), 0).expect("rows")
     }
 
-    pub fn judge(&self, kind: Kind, name: &str, old: Option<Value>, new: Value) -> Verdict {
+    pub fn judge(
+        &self,
+        kind: &ReviewedKind,
+        name: &str,
+        old: Option<Value>,
+        new: Value,
+    ) -> Verdict {
         let operation = if old.is_some() { "UPDATE" } else { "CREATE" };
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
                 "uid": "u-1", "operation": operation, "name": name, "namespace": "c-m-a",
-                "resource": { "group": GROUP, "version": "v1beta2", "resource": kind.plural() },
+                "resource": { "group": GROUP, "version": "v1beta2", "resource": kind.plural },
                 "object": new, "oldObject": old,
             },
         });
@@ -218,12 +226,12 @@ impl Rancher {
     }
 
     /// A delete of `object` by `user`.
-    pub fn delete(&self, kind: Kind, name: &str, user: &str, object: Value) -> Verdict {
+    pub fn delete(&self, kind: &ReviewedKind, name: &str, user: &str, object: Value) -> Verdict {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
                 "uid": "u-1", "operation": "DELETE", "name": name, "namespace": "c-m-a",
-                "resource": { "group": GROUP, "version": "v1beta2", "resource": kind.plural() },
+                "resource": { "group": GROUP, "version": "v1beta2", "resource": kind.plural },
                 "userInfo": { "username": user }, "object": null, "oldObject": object,
             },
         });
@@ -231,7 +239,7 @@ impl Rancher {
         self.answer(kind, &question)
     }
 
-    pub fn answer(&self, kind: Kind, question: &Question) -> Verdict {
+    pub fn answer(&self, kind: &ReviewedKind, question: &Question) -> Verdict {
         if question.operation != Operation::Delete && question.passes() {
             return Verdict::allowed();
         }

@@ -6,8 +6,8 @@ use fipd_core::{Adopt, ClusterId, Holder, LeaseKey, LeaseState, NetworkId, Reque
 use serde_json::{Value, json};
 
 use super::super::{
-    Admission, Management, Managements,
-    review::{Kind, Question, Verdict},
+    FLOATING_IP, FamilyJudge, Judge as _, Management, Managements, POOL, QUOTA,
+    review::{Question, Verdict},
     sample::{Rancher, fip, why},
 };
 use crate::{clock, ipam::Ipam};
@@ -35,7 +35,7 @@ fn forced(mut object: Value, value: &str) -> Value {
 }
 
 fn delete(rancher: &Rancher, object: Value) -> Verdict {
-    rancher.delete(Kind::FloatingIp, "a", USER, object)
+    rancher.delete(&FLOATING_IP, "a", USER, object)
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_pool_with_leases_is_not_deleted_and_its_holders_are_named() {
         "p-1",
         LeaseState::Allocated,
     );
-    let delete = |rancher: &Rancher, object| rancher.delete(Kind::Pool, "net", USER, object);
+    let delete = |rancher: &Rancher, object| rancher.delete(&POOL, "net", USER, object);
     let text = why(delete(&rancher, pool()));
     assert!(
         text.contains("10.0.0.11 by rancher-fip/cluster-1/FloatingIP/c-m-a/a, 10.0.0.12 by")
@@ -116,7 +116,7 @@ fn a_pool_with_leases_is_not_deleted_and_its_holders_are_named() {
         Verdict::allowed(),
         "nobody holds it"
     );
-    let unknown = rancher.delete(Kind::Pool, "other", USER, pool());
+    let unknown = rancher.delete(&POOL, "other", USER, pool());
     assert_eq!(unknown, Verdict::allowed());
 }
 
@@ -128,14 +128,14 @@ fn what_the_cluster_clears_away_is_never_held_up() {
         "system:serviceaccount:kube-system:generic-garbage-collector",
         "system:kube-controller-manager",
     ] {
-        let verdict = rancher.delete(Kind::FloatingIp, "a", user, used("10.0.0.11"));
+        let verdict = rancher.delete(&FLOATING_IP, "a", user, used("10.0.0.11"));
         assert_eq!(verdict, Verdict::allowed(), "{user}");
     }
     let mut ending = used("10.0.0.11");
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(delete(&rancher, ending), Verdict::allowed());
     let quota = json!({ "metadata": {}, "spec": {} });
-    let verdict = rancher.delete(Kind::Quota, "p-1", USER, quota);
+    let verdict = rancher.delete(&QUOTA, "p-1", USER, quota);
     assert_eq!(verdict, Verdict::allowed());
 }
 
@@ -175,12 +175,10 @@ async fn judged(rancher: Rancher, user: &str, options: Value) -> bool {
             "object": null, "oldObject": used("10.0.0.11"),
         },
     });
-    let question = Question::read(review.to_string().as_bytes(), Kind::FloatingIp).unwrap();
+    let question = Question::read(review.to_string().as_bytes(), &FLOATING_IP).unwrap();
     assert_eq!(rancher.id(), &ClusterId("cluster-1".into()));
-    let admission = Admission::new(Some(Box::new(One(Arc::new(rancher)))), ipam);
-    let judged = admission
-        .judge("rancher", Kind::FloatingIp, &question)
-        .await;
+    let admission = FamilyJudge::new(Box::new(One(Arc::new(rancher))), ipam);
+    let judged = admission.judge("rancher", &FLOATING_IP, &question).await;
     judged.verdict.denied.is_none()
 }
 

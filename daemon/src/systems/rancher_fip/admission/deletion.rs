@@ -7,8 +7,8 @@ use fipd_core::{ClusterId, Identity, Lease, LeaseState, Ledger, System};
 use fipd_crds::labels::{CLUSTER_NAME, FORCE_DELETE, HOLDER, services};
 
 use super::{
-    Book, floating_ip,
-    review::{Kind, Object, Question, Verdict},
+    Book, POOL, QUOTA, ReviewedKind, floating_ip,
+    review::{Object, Question, Verdict},
     some,
 };
 
@@ -23,11 +23,8 @@ const CONTROLLERS: [&str; 3] = [
 const NAMED: usize = 5;
 
 /// Whether the delete may be judged at all; `None`: it passes whatever is in use.
-pub fn subject(kind: Kind, question: &Question) -> Option<&Object> {
-    let guarded = match kind {
-        Kind::FloatingIp | Kind::Pool => !question.subresource,
-        Kind::Quota | Kind::IpRule | Kind::Agent => false,
-    };
+pub fn subject<'a>(kind: &ReviewedKind, question: &'a Question) -> Option<&'a Object> {
+    let guarded = *kind != QUOTA && !question.subresource;
     let old = question.old.as_ref().filter(|_| guarded)?;
     let forced = old.annotation(FORCE_DELETE) == Some("true");
     let ends = old.metadata.deletion_timestamp.is_some();
@@ -35,11 +32,10 @@ pub fn subject(kind: Kind, question: &Question) -> Option<&Object> {
     (!forced && !ends && !clears).then_some(old)
 }
 
-pub fn judge(kind: Kind, question: &Question, object: &Object, book: Book<'_>) -> Verdict {
-    let denied = match kind {
-        Kind::FloatingIp => fip_in_use(question, object, book),
-        Kind::Pool => pool_in_use(question, book),
-        Kind::Quota | Kind::IpRule | Kind::Agent => None,
+pub fn judge(kind: &ReviewedKind, question: &Question, object: &Object, book: Book<'_>) -> Verdict {
+    let denied = match *kind == POOL {
+        true => pool_in_use(question, book),
+        false => fip_in_use(question, object, book),
     };
     denied.map_or_else(Verdict::allowed, Verdict::forbidden)
 }

@@ -12,15 +12,15 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 
-use super::{
-    Site,
-    pool::network,
-    rancher::{Data, Rancher, Ranchers},
-};
+use super::{Management, Managements, NewPool};
 use crate::{
-    admission::{Management, Managements, NewPool},
     controller::{client::CallError, kind::NAMESPACE, store::Key, webhook::whoami},
-    systems::rancher_fip::settings::{RancherFipQuotas, RancherFipSettings},
+    systems::rancher_fip::{
+        Site,
+        pool::network,
+        rancher::{Data, Rancher, Ranchers},
+        settings::{RancherFipQuotas, RancherFipSettings},
+    },
 };
 
 /// How long until the API server is asked again that did not answer.

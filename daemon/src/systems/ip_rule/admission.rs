@@ -1,14 +1,84 @@
 //! Whether an IPRule or an Agent may be stored. Needs nothing but the object.
 
-use fipd_crds::ip_rule::IPRuleSpec;
+use fipd_crds::ip_rule::{GROUP, IPRuleSpec};
 
-use super::{
-    review::{Question, Verdict},
-    spec,
+use futures::future::BoxFuture;
+
+use crate::{
+    admission::{
+        Asks, Judge, Judged, ReviewedKind, Sample,
+        review::{Operation, Question, Verdict},
+        spec,
+    },
+    validation::ip_rule::{is_agent_name, read, warnings},
 };
-use crate::validation::ip_rule::{is_agent_name, read, warnings};
 
-pub fn rule(question: &Question) -> Verdict {
+/// The name of fipd's object.
+pub const VALIDATOR: &str = "fipd-ip-rule-validator";
+
+const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const RULE: ReviewedKind = ReviewedKind {
+    group: GROUP,
+    plural: "iprules",
+    operations: WRITES,
+    path: "validate-api-operator-brtrm-dev-v1alpha1-iprule",
+    namespaced: false,
+    webhook: "viprule.kb.io",
+};
+const AGENT: ReviewedKind = ReviewedKind {
+    group: GROUP,
+    plural: "agents",
+    operations: WRITES,
+    path: "validate-api-operator-brtrm-dev-v1alpha1-agent",
+    namespaced: true,
+    webhook: "vagent.kb.io",
+};
+
+/// What API servers ask about.
+pub static ASKS: Asks = Asks {
+    system: "ip-rule",
+    name: VALIDATOR,
+    kinds: &[RULE, AGENT],
+    versions: &["v1alpha1"],
+    sample: Sample {
+        api: "apis/api.operator.brtrm.dev/v1alpha1",
+        kind: "IPRule",
+        plural: "iprules",
+        namespace: "",
+        spec: r#"{ "cidrs": ["192.0.2.1/32"], "table": 1 }"#,
+        role: "packaging/rbac/ip-rule.yaml",
+    },
+    original: None,
+};
+
+/// Judges IPRules and Agents.
+pub struct RuleJudge;
+
+impl Judge for RuleJudge {
+    fn judge<'a>(
+        &'a self,
+        _cluster: &'a str,
+        kind: &'static ReviewedKind,
+        question: &'a Question,
+    ) -> BoxFuture<'a, Judged> {
+        let passes = question.operation == Operation::Delete || question.passes();
+        let verdict = match passes {
+            true => Verdict::allowed(),
+            false => judge(kind, question),
+        };
+        Box::pin(std::future::ready(Judged::checked(verdict)))
+    }
+}
+
+/// Whether it may be stored.
+pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
+    match *kind == AGENT {
+        true => agent(question),
+        false => rule(question),
+    }
+}
+
+fn rule(question: &Question) -> Verdict {
     let spec: IPRuleSpec = match spec(&question.object.spec) {
         Ok(spec) => spec,
         Err(verdict) => return verdict,
@@ -22,7 +92,7 @@ pub fn rule(question: &Question) -> Verdict {
     }
 }
 
-pub fn agent(question: &Question) -> Verdict {
+fn agent(question: &Question) -> Verdict {
     match is_agent_name(&question.name) {
         true => Verdict::allowed(),
         false => Verdict::invalid(format!(
@@ -37,14 +107,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::admission::review::Kind;
 
-    fn question(kind: Kind, name: &str, spec: Value) -> Question {
+    fn question(kind: &'static ReviewedKind, name: &str, spec: Value) -> Question {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
                 "uid": "u", "operation": "CREATE", "name": name,
-                "resource": { "group": "api.operator.brtrm.dev", "version": "v1alpha1", "resource": kind.plural() },
+                "resource": { "group": "api.operator.brtrm.dev", "version": "v1alpha1", "resource": kind.plural },
                 "object": { "metadata": { "name": name }, "spec": spec },
             },
         });
@@ -52,7 +121,7 @@ mod tests {
     }
 
     fn denied(spec: Value) -> String {
-        let verdict = rule(&question(Kind::IpRule, "lb", spec));
+        let verdict = rule(&question(&RULE, "lb", spec));
         verdict.denied.unwrap().message
     }
 
@@ -66,7 +135,7 @@ mod tests {
         }
         assert!(denied(json!({ "cidr": "10.0.0.0/8", "table": "x" })).contains("schema"));
         let allowed = |spec| {
-            let verdict = rule(&question(Kind::IpRule, "lb", spec));
+            let verdict = rule(&question(&RULE, "lb", spec));
             assert_eq!(verdict.denied, None);
             verdict.warnings.len()
         };
@@ -84,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_agent_has_one_of_two_names() {
-        let judge = |name| agent(&question(Kind::Agent, name, json!({}))).denied;
+        let judge = |name| agent(&question(&AGENT, name, json!({}))).denied;
         assert_eq!((judge("default"), judge("agent")), (None, None));
         assert!(
             judge("mine")
