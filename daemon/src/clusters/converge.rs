@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{
-    Adoption, Answer, ClusterId, ClusterRecord, Expectation, NetworkId, Refusal, Request, System,
-    Text,
+    Adoption, Answer, ClusterId, ClusterRecord, Expectation, Ledger, NetworkId, Refusal, Request,
+    System, Text,
 };
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     clusters::identity_conflicts::{self, Lead, SiteClaim, SiteDoubt, SiteStanding},
-    config::{Draws, SystemSettings},
+    config::{Draws, Pattern, SystemSettings},
 };
 use crate::{
     config::{self, Awaited, SightingMode},
@@ -217,6 +217,10 @@ impl Registry {
         &mut self,
         standings: &Standings,
     ) -> Result<Vec<(NetworkId, Awaited)>, IpamError> {
+        let mut offers = std::mem::take(&mut self.offers);
+        let asked = self.claimants().into_iter().map(|(.., patterns)| patterns);
+        offers.follow(&self.ipam, asked.collect());
+        self.offers = offers;
         let mut awaited = Vec::new();
         for one in self.awaited(standings) {
             awaited.push((self.network(&one.network).await?, one));
@@ -288,38 +292,42 @@ impl Registry {
         config::awaited(&self.config.networks, &sites, &seen, unlisted)
     }
 
-    /// The networks of fipd's own pools that clusters may use.
-    fn offered(&self) -> Vec<(Text, System, Text)> {
-        let mut asking: Vec<(&Text, &System, &dyn SystemSettings)> = Vec::new();
+    /// The clusters that may use pools of fipd's own, and their patterns for these.
+    fn claimants(&self) -> Vec<(&Text, &System, &[Pattern])> {
+        let mut found: Vec<(&Text, &System, &dyn SystemSettings)> = Vec::new();
         for site in self.sites.values() {
-            asking.extend(site.spec.drawing_from_own());
+            found.extend(site.spec.drawing_from_own());
         }
         // What a discovery may bring counts until it has.
         let discovery = self.config.discovery.as_ref();
         if let Some(one) = discovery.filter(|_| self.found.is_none()) {
             let own = |system: &&System| one.settings.draws(system) == Draws::Own;
             let systems = one.systems.iter().filter(own);
-            asking.extend(
+            found.extend(
                 systems
                     .filter_map(|system| Some((&one.cluster, system, one.settings.any(system)?))),
             );
         }
+        let mut claimants = Vec::new();
+        for (cluster, system, one) in found {
+            claimants.push((cluster, system, one.offered_pools()));
+        }
+        claimants
+    }
+
+    /// The networks of fipd's own pools that clusters may use.
+    fn offered(&self) -> Vec<(Text, System, Text)> {
         let mut offered = Vec::new();
-        self.ipam.read(|ledger| {
-            for pool in ledger.pools() {
-                let Some(network) = ledger.network(pool.spec.network) else {
-                    continue;
-                };
-                let takers = asking.iter().filter(|(_, _, one)| one.offers(pool));
-                offered.extend(takers.map(|(cluster, system, _)| {
-                    (
-                        Text::clone(cluster),
-                        (*system).clone(),
-                        network.name.clone(),
-                    )
-                }));
+        for (cluster, system, patterns) in self.claimants() {
+            let networks: Vec<NetworkId> = self.offers.networks(patterns).collect();
+            for some in networks.chunks(Ledger::SCAN) {
+                self.ipam.read(|ledger| {
+                    let known = some.iter().filter_map(|id| ledger.network(*id));
+                    let row = |name: &Text| (cluster.clone(), system.clone(), name.clone());
+                    offered.extend(known.map(|network| row(&network.name)));
+                });
             }
-        });
+        }
         offered
     }
 

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     clusters::{
         identity_conflicts::SiteStanding,
+        offers::Offers,
         registrations::{Registration, Registrations},
     },
     config::{Config, NetworkChoice, NetworkRules, PoolFacts, Systems},
@@ -167,6 +168,7 @@ impl Clusters {
             seen: BTreeSet::new(),
             orphaned: BTreeSet::new(),
             expected: Vec::new(),
+            offers: Offers::default(),
             serial: 0,
             proofs,
             windows: Arc::default(),

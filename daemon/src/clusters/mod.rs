@@ -36,6 +36,7 @@ mod leave;
 pub mod lenient;
 mod link;
 pub mod memory;
+mod offers;
 mod plugin;
 pub mod ranges;
 mod registrations;

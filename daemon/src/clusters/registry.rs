@@ -27,6 +27,7 @@ use super::{
 };
 use crate::clusters::{
     admin_requests::{AdminAsk, AdminRequest},
+    offers::Offers,
     registrations::Registrations,
     release_budget::Windows,
 };
@@ -141,6 +142,8 @@ pub(super) struct Registry {
     pub orphaned: BTreeSet<(ClusterId, Option<System>)>,
     /// Expectations as last pushed.
     pub expected: Vec<fipd_core::Expectation>,
+    /// Networks of fipd's own pools that clusters may use.
+    pub offers: Offers,
     pub serial: u64,
     /// What the ways to clusters have proved.
     pub proofs: Proofs,

@@ -81,9 +81,10 @@ fn networks(
         .find(|site| site.name == *pools_in)
         .map_or(&own[..], |site| &site.names);
     let mut networks = rules.possible(names, system);
+    let first = (pools_in.clone(), system.clone(), Text::default());
     let found = seen
-        .iter()
-        .filter(|(cluster, of, _)| cluster == pools_in && of == system);
+        .range(first..)
+        .take_while(|(cluster, of, _)| cluster == pools_in && of == system);
     networks.extend(found.map(|(_, _, network)| network.clone()));
     networks
 }

@@ -6,7 +6,7 @@ use std::{
     fmt::Debug,
 };
 
-use fipd_core::{Pool, System, Text};
+use fipd_core::{Origin, Pool, System, Text};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use toml::{
@@ -14,7 +14,7 @@ use toml::{
     de::{DeValue, ValueDeserializer},
 };
 
-use super::{Flags, SightingMode, Webhook};
+use super::{Flags, Pattern, SightingMode, Webhook};
 
 /// A system that a configuration can switch on.
 #[derive(Debug)]
@@ -91,9 +91,16 @@ pub trait SystemSettings: AnySettings {
         false
     }
 
+    /// Names of fipd's own pools that the cluster may use.
+    fn offered_pools(&self) -> &[Pattern] {
+        &[]
+    }
+
     /// Whether the cluster may use this pool as one of fipd's own.
-    fn offers(&self, _pool: &Pool) -> bool {
-        false
+    fn offers(&self, pool: &Pool) -> bool {
+        let own = matches!(pool.spec.origin, Origin::Own);
+        let mut patterns = self.offered_pools().iter();
+        own && patterns.any(|one| one.matches(&pool.spec.name))
     }
 
     fn webhook(&self) -> Option<&Webhook> {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use fipd_core::{Origin, Pool, Text};
+use fipd_core::Text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -46,8 +46,7 @@ impl TypedSettings for ClaimsSettings {
 }
 
 impl SystemSettings for ClaimsSettings {
-    fn offers(&self, pool: &Pool) -> bool {
-        let own = matches!(pool.spec.origin, Origin::Own);
-        own && self.pools.iter().any(|one| one.matches(&pool.spec.name))
+    fn offered_pools(&self) -> &[Pattern] {
+        &self.pools
     }
 }
