@@ -57,7 +57,7 @@ pub use lease::{
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, Lookout, MovePage, NameError, Overlap,
     Planned, PoolPreview, PoolSpans, PoolUsage, Separation, Standing, Ticket, TooOld, Trial,
-    Violation,
+    Violation, count_rows,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};

@@ -964,6 +964,7 @@ impl History {
     fn compare(&self) {
         assert_eq!(self.ledger.check(), []);
         assert_eq!(self.ledger.check_page(None).violations, []);
+        assert_eq!(self.ledger.check_pools_page(None).0, []);
         let page = self
             .ledger
             .leases(&LeaseFilter::default(), None, usize::MAX);
@@ -1080,6 +1081,19 @@ impl History {
         assert_eq!(self.ledger.quotas(None, None, None, 99), expected);
         let mut tenancies = self.model.tenancies();
         assert_eq!(self.ledger.tenancies(None, None, 99), tenancies);
+        for tenant in tenancies.iter().map(|one| &one.tenant) {
+            let limits = expected.iter().filter(|one| one.quota.tenant == *tenant);
+            let limits: Vec<_> = limits.cloned().collect();
+            assert_eq!(self.ledger.quotas(Some(tenant), None, None, 99), limits);
+            let mine = tenancies.iter().filter(|one| one.tenant == *tenant);
+            let mine: Vec<_> = mine.cloned().collect();
+            assert_eq!(self.ledger.tenancies(Some(tenant), None, 99), mine);
+            for (at, after) in mine.iter().enumerate() {
+                let after = Some((after.pool, after.tenant.clone()));
+                let next = self.ledger.tenancies(Some(tenant), after, 1);
+                assert_eq!(next.first(), mine.get(at + 1));
+            }
+        }
         let half = tenancies.split_off(tenancies.len() / 2);
         let last = tenancies
             .last()

@@ -58,11 +58,17 @@ impl Candidates {
         }
     }
 
-    /// What pools make of it.
-    pub fn of(pools: &BTreeMap<PoolId, Arc<Pool>>) -> Self {
+    /// Whether the pool is filed under each of its scopes.
+    pub fn has(&self, pool: &Pool) -> bool {
+        let files = |hook| Some(self.0.get(&hook)?.contains(&rank(pool)));
+        hooks(pool).all(|hook| files(hook) == Some(true))
+    }
+
+    /// Whether these pools and no others are filed.
+    pub fn are_of(&self, pools: &BTreeMap<PoolId, Arc<Pool>>) -> bool {
         let mut all = Self::default();
         pools.values().for_each(|pool| all.put(pool));
-        all
+        *self == all
     }
 
     fn after(&self, hooks: &[Hook], after: Option<&Rank>) -> Option<&Rank> {

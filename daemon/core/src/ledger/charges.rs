@@ -1,12 +1,18 @@
 //! How many leases count for which tenant, pool by pool.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use crate::{Lease, LeaseState, PoolId, Tenant};
 
 /// Numbers of leases by pool and tenant; none is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Charges(BTreeMap<Charge, u64>);
+pub(super) struct Charges {
+    numbers: BTreeMap<Charge, u64>,
+    tenants: TenantPools,
+}
 
 /// The pool and the tenant that a lease counts for.
 pub(super) type Charge = (PoolId, Tenant);
@@ -36,25 +42,27 @@ impl Charges {
 
     pub fn count(&mut self, charge: Charge, number: u64) {
         if number > 0 {
-            *self.0.entry(charge).or_default() += number;
+            self.tenants.put(&charge);
+            *self.numbers.entry(charge).or_default() += number;
         }
     }
 
     pub fn uncount(&mut self, charge: &Charge) {
-        if let Some(number) = self.0.get_mut(charge) {
+        if let Some(number) = self.numbers.get_mut(charge) {
             *number -= 1;
             if *number == 0 {
-                self.0.remove(charge);
+                self.forget(charge);
             }
         }
     }
 
     pub fn forget(&mut self, charge: &Charge) {
-        self.0.remove(charge);
+        self.numbers.remove(charge);
+        self.tenants.remove(charge);
     }
 
     pub fn of(&self, charge: &Charge) -> u64 {
-        self.0.get(charge).copied().unwrap_or(0)
+        self.numbers.get(charge).copied().unwrap_or(0)
     }
 
     /// What leases count for, in order, and how many.
@@ -62,10 +70,55 @@ impl Charges {
         &'a self,
         from: Bound<&'a Charge>,
     ) -> impl Iterator<Item = (&'a Charge, &'a u64)> {
-        self.0.range((from, Bound::Unbounded))
+        self.numbers.range((from, Bound::Unbounded))
+    }
+
+    /// Finds pools by tenant.
+    pub fn tenants(&self) -> &TenantPools {
+        &self.tenants
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.numbers.is_empty()
+    }
+}
+
+/// The pools of charges or quotas, by tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TenantPools(BTreeSet<(Tenant, PoolId)>);
+
+impl TenantPools {
+    pub fn put(&mut self, (pool, tenant): &Charge) {
+        if !self.0.contains(&(tenant.clone(), *pool)) {
+            self.0.insert((tenant.clone(), *pool));
+        }
+    }
+
+    pub fn remove(&mut self, (pool, tenant): &Charge) {
+        self.0.remove(&(tenant.clone(), *pool));
+    }
+
+    /// The tenant's pools by number, those whose charge is above `after`.
+    pub fn of<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        after: Option<&Charge>,
+    ) -> impl Iterator<Item = PoolId> + use<'a> {
+        let from = match after {
+            None => Bound::Included((tenant.clone(), PoolId::default())),
+            Some((pool, other)) if tenant > other => Bound::Included((tenant.clone(), *pool)),
+            Some((pool, _)) => Bound::Excluded((tenant.clone(), *pool)),
+        };
+        let found = self.0.range((from, Bound::Unbounded));
+        let found = found.take_while(move |(one, _)| one == tenant);
+        found.map(|(_, pool)| *pool)
+    }
+}
+
+impl<'a> FromIterator<&'a Charge> for TenantPools {
+    fn from_iter<T: IntoIterator<Item = &'a Charge>>(charges: T) -> Self {
+        let mut all = Self::default();
+        charges.into_iter().for_each(|charge| all.put(charge));
+        all
     }
 }

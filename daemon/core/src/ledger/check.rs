@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
-    Ledger, candidates::Candidates, due, groups, identities, index::contending_clusters,
-    intern::fingerprint, keyset::KeySet, tentative::Table, violation::Violation,
+    Ledger, due, groups, identities, index::contending_clusters, intern::fingerprint,
+    keyset::KeySet, rows_read::CountedRows as _, tentative::Table, violation::Violation,
 };
-use crate::{Family, Lease, LeaseKey, LeaseState, layout::Layout};
+use crate::{Family, Lease, LeaseKey, LeaseState, Pool, PoolId, layout::Layout};
 
 /// Some rows of a ledger in use, and what is wrong with them.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,9 @@ impl Ledger {
         for (key, lease) in &self.rows.leases {
             self.check_lease(*key, lease, found);
         }
-        self.check_pools(found);
+        for (id, pool) in &self.rows.pools {
+            self.check_pool(*id, pool, found);
+        }
         self.check_quotas(found);
         self.check_memory(found);
         self.check_names(found);
@@ -81,49 +83,62 @@ impl Ledger {
         check_holders(lease, found);
     }
 
-    fn check_pools(&self, found: &mut Vec<Violation>) {
-        for (id, pool) in &self.rows.pools {
-            if let Err(error) = Layout::new(&pool.spec) {
-                found.push(Violation::InvalidPool {
-                    pool: *id,
-                    why: error.to_string(),
-                });
-            }
-            let network = pool.spec.network;
-            if !self.rows.networks.contains_key(&network) {
-                found.push(Violation::PoolInUnknownNetwork { pool: *id, network });
-            }
-            if *id >= self.rows.next_pool {
-                found.push(Violation::PoolNumber {
-                    pool: *id,
-                    next: self.rows.next_pool,
-                });
-            }
+    fn check_pool(&self, id: PoolId, pool: &Pool, found: &mut Vec<Violation>) {
+        if let Err(error) = Layout::new(&pool.spec) {
+            found.push(Violation::InvalidPool {
+                pool: id,
+                why: error.to_string(),
+            });
+        }
+        let network = pool.spec.network;
+        if !self.rows.networks.contains_key(&network) {
+            found.push(Violation::PoolInUnknownNetwork { pool: id, network });
+        }
+        if id >= self.rows.next_pool {
+            found.push(Violation::PoolNumber {
+                pool: id,
+                next: self.rows.next_pool,
+            });
+        }
+        let name = &pool.spec.name;
+        let same = self
+            .rows
+            .pool_by_name(name)
+            .is_none_or(|known| known.id != pool.id);
+        let mirror = match &pool.spec.origin {
+            crate::Origin::Own => None,
+            crate::Origin::Mirror {
+                system,
+                cluster,
+                object,
+                uid: _,
+            } => self.rows.mirror(system, cluster, object),
+        };
+        if same || mirror.is_some_and(|known| known.id != pool.id) {
+            found.push(Violation::SamePoolName {
+                name: Arc::clone(name),
+            });
+        }
+        if !self.rows.candidates.has(pool) {
+            found.push(Violation::Index {
+                what: "pools by scope",
+                row: format!("pool {}", id.0),
+            });
         }
     }
 
-    fn check_names(&self, found: &mut Vec<Violation>) {
-        for pool in self.rows.pools.values() {
-            let name = &pool.spec.name;
-            let same = self
-                .rows
-                .pool_by_name(name)
-                .is_none_or(|known| known.id != pool.id);
-            let mirror = match &pool.spec.origin {
-                crate::Origin::Own => None,
-                crate::Origin::Mirror {
-                    system,
-                    cluster,
-                    object,
-                    uid: _,
-                } => self.rows.mirror(system, cluster, object),
-            };
-            if same || mirror.is_some_and(|known| known.id != pool.id) {
-                found.push(Violation::SamePoolName {
-                    name: Arc::clone(name),
-                });
-            }
+    /// Checks the pools above `after`, at most [`Ledger::SCAN`] of them; the key to go on from, `None` at the end.
+    pub fn check_pools_page(&self, after: Option<PoolId>) -> (Vec<Violation>, Option<PoolId>) {
+        let mut found = Vec::new();
+        let mut last = None;
+        for pool in self.pools_after(after).take(Self::SCAN) {
+            self.check_pool(pool.id, pool, &mut found);
+            last = Some(pool.id);
         }
+        (found, last)
+    }
+
+    fn check_names(&self, found: &mut Vec<Violation>) {
         for network in self.rows.networks.values() {
             if self.rows.network_by_name(&network.name) != Some(network) {
                 found.push(Violation::SameNetworkName {
@@ -154,7 +169,7 @@ impl Ledger {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.leases.range((from, Bound::Unbounded));
         let mut page = CheckedPage::default();
-        for (key, lease) in rows.take(Self::SCAN) {
+        for (key, lease) in rows.take(Self::SCAN).counted() {
             self.check_lease(*key, lease, &mut page.violations);
             self.check_index(*key, lease, &mut page.violations);
             page.leases.push(Arc::clone(lease));
@@ -166,18 +181,16 @@ impl Ledger {
         page
     }
 
-    /// Checks what [`Self::check_page`] does not look at and is not kept per lease: pools, names, queues.
+    /// Checks what is kept neither per lease nor per pool: names of networks and clusters, queues.
     pub fn check_rest(&self) -> Vec<Violation> {
         let mut found = Vec::new();
-        self.check_pools(&mut found);
         self.check_names(&mut found);
         self.check_waiters(&mut found);
-        self.check_candidates(&mut found);
         found
     }
 
     fn check_candidates(&self, found: &mut Vec<Violation>) {
-        if Candidates::of(&self.rows.pools) != self.rows.candidates {
+        if !self.rows.candidates.are_of(&self.rows.pools) {
             found.push(Violation::Index {
                 what: "pools by scope",
                 row: "the pools".to_owned(),

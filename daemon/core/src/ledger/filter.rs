@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, free::keys, intern::fingerprint};
+use super::{Ledger, free::keys, intern::fingerprint, rows_read::count};
 use crate::{
     ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, Mark, NetworkId, PoolId, Scope,
     Span, System, Tenant, Text,
@@ -115,6 +115,7 @@ impl Ledger {
         let out_of_range = |lease: &Lease| self.marks(lease).contains(&Mark::OutOfRange);
         while let Some(lease) = rows.next() {
             scanned += 1;
+            count(1);
             if filter.matches(lease, &mut text) && (!filter.out_of_range || out_of_range(lease)) {
                 page.leases.push(Arc::clone(lease));
             }

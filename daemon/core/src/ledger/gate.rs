@@ -24,6 +24,11 @@ impl Gate {
         self.holds.get(&network).map_or(&[], Vec::as_slice)
     }
 
+    /// How many networks something holds back.
+    pub fn held_networks(&self) -> usize {
+        self.holds.len()
+    }
+
     /// Whether the configuration knows a cluster by this name.
     pub fn expects(&self, cluster: &str) -> bool {
         self.expectations

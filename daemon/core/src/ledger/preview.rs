@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{LeasePage, Ledger, free::keys, keyset::KeySet};
+use super::{LeasePage, Ledger, free::keys, keyset::KeySet, rows_read::count};
 use crate::{
     Lease, LeaseKey, LeaseState, Pool, PoolId, PoolSize, PoolSpec, Refusal, layout::Layout,
 };
@@ -83,6 +83,7 @@ impl Ledger {
             spans.take(limit + 1).collect::<Vec<_>>()
         };
         let mut found = of_pool.map_or_else(Vec::new, within);
+        count(found.len());
         let more = found.len() > limit;
         found.truncate(limit);
         let leases = found.iter().filter_map(|key| self.rows.leases.get(key));

@@ -8,7 +8,7 @@ use std::{ops::Bound, sync::Arc};
 
 use super::{
     Change, Ledger,
-    charges::{Charge, Charges, charge},
+    charges::{Charge, Charges, TenantPools, charge},
     plan::{Draft, Draw, Stop},
     tentative::{InFlight, Table},
     violation::Violation,
@@ -222,6 +222,7 @@ impl Ledger {
 
     pub(super) fn put_quota(&mut self, quota: &Quota) {
         let key = (quota.pool, quota.tenant.clone());
+        self.rows.quota_tenants.put(&key);
         let known = self.rows.quotas.insert(key.clone(), quota.limit);
         if known.is_none() {
             let flights = self.tentative.flights();
@@ -234,6 +235,7 @@ impl Ledger {
     pub(super) fn drop_quota(&mut self, pool: PoolId, tenant: &Tenant) {
         let key = (pool, tenant.clone());
         self.rows.quotas.remove(&key);
+        self.rows.quota_tenants.remove(&key);
         self.tentative.charges.forget(&key);
     }
 
@@ -293,7 +295,10 @@ impl Ledger {
         for charge in flights.flat_map(|flight| self.added(flight)) {
             ahead.count(charge, 1);
         }
-        used == *self.index.charges() && ahead == self.tentative.charges
+        let quotas: TenantPools = self.rows.quotas.keys().collect();
+        used == *self.index.charges()
+            && ahead == self.tentative.charges
+            && quotas == self.rows.quota_tenants
     }
 }
 

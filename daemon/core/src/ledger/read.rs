@@ -9,6 +9,7 @@ use super::{
     free::{Room, keys},
     intern::fingerprint,
     keyset::KeySet,
+    rows_read::{CountedRows as _, count},
     space::Part,
 };
 use crate::{
@@ -75,12 +76,14 @@ impl Ledger {
 
     /// What changed after `revision`.
     pub fn changes_since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.changes.since(revision, usize::MAX)
+        self.changes_page(revision, usize::MAX)
     }
 
     /// The first `most` changes after `revision`.
     pub fn changes_page(&self, revision: u64, most: usize) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.changes.since(revision, most)
+        let changes = self.changes.since(revision, most)?;
+        count(changes.len());
+        Ok(changes)
     }
 
     /// When [`crate::Request::Expire`] has something to do; `None` while nothing has an end.
@@ -88,15 +91,15 @@ impl Ledger {
         self.index.due().first()
     }
 
-    pub fn networks(&self) -> impl Iterator<Item = &Network> {
-        self.rows.networks.values()
+    pub fn networks(&self) -> impl ExactSizeIterator<Item = &Network> {
+        self.rows.networks.values().counted()
     }
 
     /// Networks by id, after `after`.
     pub fn networks_after(&self, after: Option<NetworkId>) -> impl Iterator<Item = &Network> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.networks.range((from, Bound::Unbounded));
-        rows.map(|(_, network)| network)
+        rows.map(|(_, network)| network).counted()
     }
 
     pub fn network(&self, id: NetworkId) -> Option<&Network> {
@@ -109,14 +112,19 @@ impl Ledger {
 
     /// All pools, by id.
     pub fn pools(&self) -> impl ExactSizeIterator<Item = &Arc<Pool>> {
-        self.rows.pools.values()
+        self.rows.pools.values().counted()
     }
 
     /// Pools by id, after `after`.
     pub fn pools_after(&self, after: Option<PoolId>) -> impl Iterator<Item = &Arc<Pool>> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.pools.range((from, Bound::Unbounded));
-        rows.map(|(_, pool)| pool)
+        rows.map(|(_, pool)| pool).counted()
+    }
+
+    /// Above all numbers that pools have or had.
+    pub fn next_pool(&self) -> PoolId {
+        self.rows.next_pool
     }
 
     pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
@@ -214,6 +222,7 @@ impl Ledger {
         keys.flat_map(|keys| keys.after(after))
             .filter_map(|key| self.rows.leases.get(&key).cloned())
             .take(limit)
+            .counted()
             .collect()
     }
 
@@ -224,6 +233,7 @@ impl Ledger {
         };
         let rows = self.rows.leases.range(keys(pool.spec.network, span));
         rows.take(limit)
+            .counted()
             .map(|(_, lease)| Arc::clone(lease))
             .collect()
     }
@@ -262,6 +272,7 @@ impl Ledger {
     ) -> Vec<Arc<Lease>> {
         let keys = self.index.of_cluster(cluster, system, after, limit);
         keys.iter()
+            .counted()
             .filter_map(|key| self.rows.leases.get(key).cloned())
             .collect()
     }
@@ -281,6 +292,7 @@ impl Ledger {
         self.index
             .contended()
             .iter()
+            .counted()
             .filter_map(|key| self.rows.leases.get(&key))
     }
 
@@ -294,6 +306,7 @@ impl Ledger {
         let keys = self.index.contending(cluster).into_iter();
         keys.flat_map(|keys| keys.after(after))
             .take(limit)
+            .counted()
             .filter_map(|key| self.rows.leases.get(&key).cloned())
             .collect()
     }
@@ -304,8 +317,8 @@ impl Ledger {
     }
 
     /// All known clusters, by id.
-    pub fn clusters(&self) -> impl Iterator<Item = &ClusterRecord> {
-        self.rows.clusters.values()
+    pub fn clusters(&self) -> impl ExactSizeIterator<Item = &ClusterRecord> {
+        self.rows.clusters.values().counted()
     }
 
     /// Clusters by id, after `after`.
@@ -315,7 +328,7 @@ impl Ledger {
     ) -> impl Iterator<Item = &ClusterRecord> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.clusters.range((from, Bound::Unbounded));
-        rows.map(|(_, record)| record)
+        rows.map(|(_, record)| record).counted()
     }
 
     pub fn cluster(&self, id: &ClusterId) -> Option<&ClusterRecord> {
@@ -329,6 +342,11 @@ impl Ledger {
     /// Why the network gives nothing new yet; empty when it does.
     pub fn holds(&self, network: NetworkId) -> Vec<Hold> {
         self.gate.holds(network).to_vec()
+    }
+
+    /// How many networks give nothing new yet.
+    pub fn held_networks(&self) -> usize {
+        self.gate.held_networks()
     }
 
     /// Whether the network has adopted the system of the cluster, or an admin skipped that.
@@ -358,6 +376,7 @@ impl Ledger {
         self.waiters
             .of_pool(pool)
             .take(limit)
+            .counted()
             .map(|(place, _)| place.clone())
             .collect()
     }
@@ -378,34 +397,35 @@ impl Ledger {
         self.waiters
             .of_pool(pool)
             .take_while(|(_, waiter)| fits(waiter.need))
+            .counted()
             .map(|((_, identity), _)| identity.clone())
             .collect()
     }
 
-    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.rows.accounts.values()
+    pub fn accounts(&self) -> impl ExactSizeIterator<Item = &Account> {
+        self.rows.accounts.values().counted()
     }
 
     /// Accounts by name, after `after`.
     pub fn accounts_after(&self, after: Option<&str>) -> impl Iterator<Item = &Account> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.accounts.range::<str, _>((from, Bound::Unbounded));
-        rows.map(|(_, account)| account)
+        rows.map(|(_, account)| account).counted()
     }
 
     pub fn account(&self, name: &str) -> Option<&Account> {
         self.rows.accounts.get(name)
     }
 
-    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
-        self.rows.tokens.values()
+    pub fn tokens(&self) -> impl ExactSizeIterator<Item = &Token> {
+        self.rows.tokens.values().counted()
     }
 
     /// Tokens by id, after `after`.
     pub fn tokens_after(&self, after: Option<TokenId>) -> impl Iterator<Item = &Token> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.tokens.range((from, Bound::Unbounded));
-        rows.map(|(_, token)| token)
+        rows.map(|(_, token)| token).counted()
     }
 
     /// The key that signs.
@@ -416,7 +436,7 @@ impl Ledger {
 
     /// Keys by number.
     pub fn keys(&self) -> impl Iterator<Item = &SigningKey> {
-        self.rows.keys.values()
+        self.rows.keys.values().counted()
     }
 
     pub fn token(&self, id: TokenId) -> Option<&Token> {
@@ -436,6 +456,7 @@ impl Ledger {
     ) -> impl Iterator<Item = &Arc<Lease>> {
         self.index
             .of_identity(fingerprint)
+            .counted()
             .filter_map(|key| self.rows.leases.get(&key))
             .filter(move |lease| super::identities(lease).any(|known| known == identity))
     }

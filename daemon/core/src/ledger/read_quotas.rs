@@ -1,11 +1,12 @@
 //! Quotas and what tenants hold, as they are read.
 
-use std::ops::Bound;
+use std::{collections::BTreeSet, ops::Bound};
 
 use super::{
     Ledger,
     charges::Charge,
     quotas::{first_of, without_quota},
+    rows_read::CountedRows as _,
 };
 use crate::{PoolId, Quota, QuotaUsage, Tenancy, Tenant};
 
@@ -32,16 +33,10 @@ impl Ledger {
     ) -> Vec<QuotaUsage> {
         let usage = |(key, limit): (&Charge, &u64)| self.quota_usage(key, *limit);
         if let Some(tenant) = tenant {
-            let pools = match pool {
-                Some(pool) => self.rows.pools.range(pool..=pool),
-                None => self.rows.pools.range(PoolId::default()..),
-            };
-            let keys = pools.map(|(pool, _)| (*pool, tenant.clone()));
-            return keys
-                .filter(|key| after.as_ref().is_none_or(|after| key > after))
-                .filter_map(|key| self.quota(key.0, tenant))
-                .take(limit)
-                .collect();
+            let pools = self.rows.quota_tenants.of(tenant, after.as_ref());
+            let pools = pools.filter(|one| pool.is_none_or(|pool| pool == *one));
+            let found = pools.counted().filter_map(|pool| self.quota(pool, tenant));
+            return found.take(limit).collect();
         }
         let first = pool.map(first_of);
         let from = match (&first, &after) {
@@ -52,7 +47,7 @@ impl Ledger {
         };
         let within = |(key, _): &(&Charge, &u64)| pool.is_none_or(|pool| key.0 == pool);
         let rows = self.quotas_after(from).take_while(within);
-        rows.take(limit).map(usage).collect()
+        rows.take(limit).counted().map(usage).collect()
     }
 
     /// Who holds something of a pool or has a quota in it (all, or the tenant), by pool number and tenant, after the
@@ -64,16 +59,15 @@ impl Ledger {
         limit: usize,
     ) -> Vec<Tenancy> {
         if let Some(tenant) = tenant {
-            let keys = self.rows.pools.keys().map(|pool| (*pool, tenant.clone()));
-            let later = keys.filter(|key| after.as_ref().is_none_or(|after| key > after));
-            let found = later.map(|key| {
+            let charged = self.index.charges().tenants().of(tenant, after.as_ref());
+            let limited = self.rows.quota_tenants.of(tenant, after.as_ref());
+            let pools: BTreeSet<PoolId> = charged.take(limit).chain(limited.take(limit)).collect();
+            let found = pools.into_iter().counted().map(|pool| {
+                let key = (pool, tenant.clone());
                 let limit = self.rows.quotas.get(&key).copied();
                 self.tenancy(&key, self.index.charges().of(&key), limit)
             });
-            let known = |key: &Charge| self.rows.quotas.contains_key(key);
-            let real =
-                |found: &Tenancy| found.used > 0 || known(&(found.pool, found.tenant.clone()));
-            return found.filter(real).take(limit).collect();
+            return found.take(limit).collect();
         }
         let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         // Both are in the same order: one walk has them all, without a look-up for each.
@@ -88,7 +82,7 @@ impl Ledger {
             let used = used.map_or(0, |(_, used)| *used);
             Some(self.tenancy(key, used, limit.map(|(_, limit)| *limit)))
         };
-        std::iter::from_fn(next).take(limit).collect()
+        std::iter::from_fn(next).take(limit).counted().collect()
     }
 
     fn tenancy(&self, (pool, tenant): &Charge, used: u64, quota: Option<u64>) -> Tenancy {

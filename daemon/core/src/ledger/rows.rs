@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{candidates::Candidates, subnets::Subnets};
+use super::{candidates::Candidates, charges::TenantPools, subnets::Subnets};
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Epoch, KeyId, Lease, LeaseKey, Network, NetworkId,
     Op, Origin, Pool, PoolId, Quota, SigningKey, System, Tenant, Text, Token, TokenId,
@@ -19,6 +19,8 @@ pub(super) struct Rows {
     pub next_pool: PoolId,
     /// Limits.
     pub quotas: BTreeMap<(PoolId, Tenant), u64>,
+    /// Pools by the tenants of these.
+    pub quota_tenants: TenantPools,
     pub leases: BTreeMap<LeaseKey, Arc<Lease>>,
     pub clusters: BTreeMap<ClusterId, ClusterRecord>,
     pub adoptions: BTreeMap<(NetworkId, Text, System), Adoption>,
