@@ -28,7 +28,7 @@ use std::{
 
 use fipd_core::{
     Action, Actor, Answer, BookTime, ClusterId, Expectation, Identity, Ledger, Lookout, Refusal,
-    Refused, Request, System, Text,
+    Refused, Request, System, Text, count_rows,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{
@@ -347,9 +347,16 @@ impl Ipam {
         let _ = tokio::time::timeout(LAST_PATIENCE, set).await;
     }
 
-    /// Reads the committed state. Keep it short: at most 1,000 rows, no waiting.
+    /// Reads the committed state. Keep it short: no waiting, and at most [`Ledger::SCAN`] rows and one that tells that there are
+    /// more. Debug builds panic at more.
+    #[track_caller]
     pub fn read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> R {
-        look(&self.shared.ledger.read())
+        let (result, rows) = count_rows(|| look(&self.shared.ledger.read()));
+        debug_assert!(
+            rows <= Ledger::SCAN + 1,
+            "{rows} rows of the ledger are read in one step"
+        );
+        result
     }
 
     /// The revision of the ledger, as it grows. What changed: [`Ledger::changes_since`].

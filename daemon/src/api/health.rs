@@ -199,10 +199,7 @@ fn readiness(api: &Api) -> Readiness {
     if let Some(wrong) = time_sentence(&api.ipam) {
         reasons.push(format!("time: {wrong}"));
     }
-    let held = api.ipam.read(|ledger| {
-        let held = |network: &&fipd_core::Network| !ledger.holds(network.id).is_empty();
-        ledger.networks().filter(held).count()
-    });
+    let held = api.ipam.read(fipd_core::Ledger::held_networks);
     if held > 0 {
         reasons.push(format!(
             "{held} networks give nothing new until their clusters are adopted"

@@ -14,7 +14,7 @@ pub fn checks(api: &Api) -> Vec<Checked> {
     let clusters: Vec<(Text, ClusterSettings)> = sessions
         .map(|session| (session.name, session.settings))
         .collect();
-    let pools: Vec<Arc<Pool>> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
+    let pools = api.ipam.pools();
     let nameless = |pool: &&Arc<Pool>| !is_object_name(&pool.spec.name);
     let nameless = pools.iter().filter(nameless);
     nameless.filter_map(|pool| check(pool, &clusters)).collect()

@@ -262,11 +262,10 @@ impl Finder<'_> {
         clusters: &[RancherCluster],
         found: &[FoundCluster],
     ) -> Result<BTreeSet<ClusterId>, CallError> {
-        let known = self.session.ipam.read(|ledger| {
-            let discovered = ledger.clusters().filter(|record| record.discovered);
-            discovered
-                .map(|record| (record.id.clone(), record.names.clone()))
-                .collect::<Vec<_>>()
+        let mut known = Vec::new();
+        self.session.ipam.for_each_cluster(|_, record| {
+            let discovered = record.discovered;
+            known.extend(discovered.then(|| (record.id.clone(), record.names.clone())));
         });
         let mut gone = BTreeSet::new();
         for (id, names) in not_seen(known, clusters, found) {

@@ -97,24 +97,19 @@ impl Registry {
                 .is_some_and(|found| found.gone.contains(id))
         };
         let mut leavers = Vec::new();
-        self.ipam.read(|ledger| {
-            for record in ledger.clusters() {
-                match on.get(&record.id) {
-                    Some(systems) => {
-                        let off = self
-                            .config
-                            .known
-                            .all()
-                            .chain([System::foreign()])
-                            .filter(|system| !systems.contains(system));
-                        leavers.extend(off.map(|system| (record.id.clone(), Some(system))));
-                    }
-                    // Its Secret may be gone for a while; only without its Cluster object it has left.
-                    None if record.discovered && discovers && !gone(&record.id) => {}
-                    None => leavers.push((record.id.clone(), None)),
+        self.ipam
+            .for_each_cluster(|_, record| match on.get(&record.id) {
+                Some(systems) => {
+                    let known = self.config.known.all();
+                    let off = known
+                        .chain([System::foreign()])
+                        .filter(|system| !systems.contains(system));
+                    leavers.extend(off.map(|system| (record.id.clone(), Some(system))));
                 }
-            }
-        });
+                // Its Secret may be gone for a while; only without its Cluster object it has left.
+                None if record.discovered && discovers && !gone(&record.id) => {}
+                None => leavers.push((record.id.clone(), None)),
+            });
         leavers
     }
 

@@ -228,7 +228,7 @@ mod tests {
                         true => format!("{}{made}", NAMES[*name]),
                         false => format!("claims/c/{}{made}", NAMES[*name]),
                     };
-                    let mut spec = PoolSpec::own(&name, vec![addresses]);
+                    let mut spec = PoolSpec::own(&*name, vec![addresses]);
                     spec.network = self.networks[*network];
                     if !own {
                         spec.origin = Origin::Mirror {

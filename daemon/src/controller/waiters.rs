@@ -64,7 +64,8 @@ struct State {
 /// What happened to the ledger since the last look.
 pub enum LedgerEvent<'a> {
     Changes(&'a [Arc<Change>]),
-    /// Too much to tell; everything may be different.
+    /// Too much to tell; everything may be different. What may have changed of pools follows as [`LedgerEvent::Changes`] that
+    /// name each pool, also those that are gone.
     Everything,
 }
 
@@ -114,10 +115,6 @@ impl Waiters {
         match event {
             LedgerEvent::Everything => {
                 keys.extend(state.causes.keys().cloned());
-                state.generations = ledger
-                    .pools()
-                    .map(|pool| (pool.id, pool.generation))
-                    .collect();
             }
             LedgerEvent::Changes(changes) => {
                 let pools: BTreeSet<PoolId> = changes
@@ -260,31 +257,70 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     }
 }
 
-/// Calls `on_change` with what changes in the ledger until cancelled; first with [`LedgerEvent::Everything`].
+/// Changes that are looked at in one step, and pools where everything may have changed.
+const STEP: u16 = 250;
+
+/// Calls `on_change` with what changes in the ledger until cancelled; first with [`LedgerEvent::Everything`]. Each call holds the
+/// ledger.
 pub async fn listen(
     ipam: Ipam,
     cancel: CancellationToken,
     mut on_change: impl FnMut(&Ledger, &LedgerEvent<'_>),
 ) {
     let mut revisions = ipam.revisions();
-    revisions.borrow_and_update();
-    let mut last = ipam.read(|ledger| {
-        on_change(ledger, &LedgerEvent::Everything);
-        ledger.revision()
-    });
+    let mut last = None;
     loop {
+        revisions.borrow_and_update();
+        let Some(since) = last else {
+            // What changes meanwhile is looked at once more.
+            last = Some(ipam.read(|ledger| {
+                on_change(ledger, &LedgerEvent::Everything);
+                ledger.revision()
+            }));
+            tell_pools(&ipam, &mut on_change).await;
+            continue;
+        };
+        last = ipam.read(|ledger| {
+            let changes = ledger.changes_page(since, STEP.into()).ok()?;
+            let latest = changes.last().map_or(since, |change| change.revision);
+            if latest > since {
+                on_change(ledger, &LedgerEvent::Changes(&changes));
+            }
+            Some(latest)
+        });
+        if last != Some(since) {
+            if cancel.is_cancelled() {
+                return;
+            }
+            tokio::task::yield_now().await;
+            continue;
+        }
         tokio::select! {
             () = cancel.cancelled() => return,
             changed = revisions.changed() => if changed.is_err() { return },
         }
-        last = ipam.read(|ledger| {
-            match ledger.changes_since(last) {
-                Ok(changes) if changes.is_empty() => {}
-                Ok(changes) => on_change(ledger, &LedgerEvent::Changes(&changes)),
-                Err(_) => on_change(ledger, &LedgerEvent::Everything),
-            }
-            ledger.revision()
+    }
+}
+
+async fn tell_pools(ipam: &Ipam, on_change: &mut impl FnMut(&Ledger, &LedgerEvent<'_>)) {
+    let mut first = PoolId::default().0;
+    loop {
+        let end = ipam.read(|ledger| {
+            let end = ledger.next_pool().0.min(first.saturating_add(STEP.into()));
+            let pools = (first..end).map(PoolId).collect();
+            let change = Arc::new(Change {
+                revision: ledger.revision(),
+                pools,
+                ..Change::default()
+            });
+            on_change(ledger, &LedgerEvent::Changes(&[change]));
+            end
         });
+        if end <= first {
+            return;
+        }
+        first = end;
+        tokio::task::yield_now().await;
     }
 }
 

@@ -16,6 +16,7 @@ use fipd_core::{
 use super::{Clock, Ipam, IpamError, Writer};
 
 mod clock;
+mod walk;
 
 /// A clock that goes on by a millisecond a look.
 fn clock() -> Clock {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterRecord, Ledger, Network, Pool};
+use fipd_core::{ClusterId, ClusterRecord, Ledger, Pool};
 
 use super::Ipam;
 
@@ -19,27 +19,22 @@ impl Ipam {
         });
     }
 
-    /// The same for clusters.
+    /// All pools, by id.
+    pub fn pools(&self) -> Vec<Arc<Pool>> {
+        let mut pools = Vec::new();
+        self.for_each_pool(|_, pool| pools.push(Arc::clone(pool)));
+        pools
+    }
+
+    /// As [`Self::for_each_pool`], for clusters.
     pub fn for_each_cluster(&self, mut each: impl FnMut(&Ledger, &ClusterRecord)) {
-        self.in_steps(|ledger, after: Option<fipd_core::ClusterId>| {
+        self.in_steps(|ledger, after: Option<ClusterId>| {
             let mut last = None;
             for record in ledger.clusters_after(after.as_ref()).take(Ledger::SCAN) {
                 each(ledger, record);
                 last = Some(&record.id);
             }
             last.cloned()
-        });
-    }
-
-    /// The same for networks.
-    pub fn for_each_network(&self, mut each: impl FnMut(&Ledger, &Network)) {
-        self.in_steps(|ledger, after| {
-            let mut last = None;
-            for network in ledger.networks_after(after).take(Ledger::SCAN) {
-                each(ledger, network);
-                last = Some(network.id);
-            }
-            last
         });
     }
 

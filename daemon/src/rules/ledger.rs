@@ -47,12 +47,12 @@ pub async fn run(ipam: Ipam, board: RuleBoard, rules: Vec<HostRule>, stop: Cance
 
 /// The leases that changed since. `None`: that is not known any more, or they are too many to be looked at in one go.
 fn changed(ledger: &Ledger, since: u64) -> Option<Vec<LeaseKey>> {
-    let changes = ledger.changes_page(since, Ledger::SCAN + 1).ok()?;
+    let changes = ledger.changes_page(since, Ledger::SCAN).ok()?;
     let keys = changes
         .iter()
         .flat_map(|change| change.leases.iter().copied());
     let keys: Vec<LeaseKey> = keys.take(Ledger::SCAN + 1).collect();
-    (changes.len() <= Ledger::SCAN && keys.len() <= Ledger::SCAN).then_some(keys)
+    (changes.len() < Ledger::SCAN && keys.len() <= Ledger::SCAN).then_some(keys)
 }
 
 /// The addresses of the pool of a rule that somebody has.

@@ -113,12 +113,12 @@ impl From<CopyError> for Problem {
 pub fn counts(ledger: &Ledger, revision: u64) -> StoreCounts {
     StoreCounts {
         revision,
-        networks: ledger.networks_after(None).count(),
-        pools: ledger.pools().count(),
+        networks: ledger.networks().len(),
+        pools: ledger.pools().len(),
         quotas: ledger.quota_count(),
         leases: ledger.lease_count(),
-        clusters: ledger.clusters().count(),
-        users: ledger.accounts().count(),
-        tokens: ledger.tokens().count(),
+        clusters: ledger.clusters().len(),
+        users: ledger.accounts().len(),
+        tokens: ledger.tokens().len(),
     }
 }

@@ -54,7 +54,7 @@ fn seen(reach: Reach<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {
 pub fn checks(api: &Api) -> Vec<Checked> {
     const TOLD: usize = 3;
     let scope = Scope::default();
-    let pools: Vec<_> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
+    let pools = api.ipam.pools();
     let mut checks = Vec::new();
     for pool in pools {
         let overlaps = api.ipam.read(|ledger| {

@@ -41,11 +41,17 @@ pub fn live(ipam: &Ipam, file: Option<&Ledger>) -> Result<Live, ReadError> {
             break;
         }
     }
-    live.wrong.extend(
-        ipam.read(|ledger| ledger.check_rest())
-            .iter()
-            .map(ToString::to_string),
-    );
+    let mut after = None;
+    loop {
+        let (wrong, next) = ipam.read(|ledger| ledger.check_pools_page(after));
+        live.wrong.extend(wrong.iter().map(ToString::to_string));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let rest = ipam.read(|ledger| ledger.check_rest());
+    live.wrong.extend(rest.iter().map(ToString::to_string));
     let wrong = settle(suspects, PAUSE, |keys| look(ipam, keys))?;
     let said = |key: LeaseKey| {
         format!(

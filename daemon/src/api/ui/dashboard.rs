@@ -58,6 +58,8 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let store = store_card(&api.ipam);
     let rules = rules_card(api.rules.view());
     let shell = visitor.shell(Nav::Dashboard);
+    let contended = |ledger: &Ledger| ledger.contentions().take(Dashboard::COUNTED + 1).count();
+    let contended = api.ipam.read(contended);
     let board = api.ipam.read(|ledger| Dashboard {
         shell,
         warnings,
@@ -70,8 +72,8 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         pools_total,
         all_pools: format!("{}?sort=-use", links::POOLS),
         leases: ledger.lease_count() as u128,
-        contended: ledger.contentions().take(Dashboard::COUNTED + 1).count(),
-        networks: ledger.networks().count(),
+        contended,
+        networks: ledger.networks().len(),
         clusters,
         clusters_total,
         clusters_well,

@@ -12,6 +12,7 @@ use http::StatusCode;
 use super::{fields::with_query, page::page_as, pool_form::form, views};
 use crate::api::Api;
 use crate::api::ui::session_extract::Visitor;
+use crate::ipam::Ipam;
 
 /// Leases, pools and quotas that a preview lists.
 const SHOWN: usize = 20;
@@ -92,21 +93,21 @@ pub fn show(
         ..Form::default()
     };
     let shell = visitor.shell(Nav::Pools);
+    let size = preview.after.assignable;
+    let quotas = api.ipam.read(|ledger| quotas(ledger, about, Some(size)));
+    let changes = changes(&api.ipam, about.map(|pool| &pool.spec), &spec);
     let page = api.ipam.read(|ledger| PreviewPage {
         shell,
         title: format!("{title}?"),
         trail: trail(about),
-        changes: changes(ledger, about.map(|pool| &pool.spec), &spec),
-        size: (
-            preview.before.map(|size| size.assignable),
-            Some(preview.after.assignable),
-        ),
+        changes,
+        size: (preview.before.map(|size| size.assignable), Some(size)),
         leaving: rows(ledger, &preview),
         leaving_count: preview.leaving.len(),
         leaving_more: preview.next.is_some(),
         leaving_list: about.map_or_else(String::new, |pool| leaving(pool, &preview)),
         overlaps: overlaps(ledger, &preview),
-        quotas: quotas(ledger, about, Some(preview.after.assignable)),
+        quotas,
         obstacle: String::new(),
         form,
         editable: true,
@@ -117,12 +118,13 @@ pub fn show(
 
 /// Label, before and after of each field that becomes another; all that have a value, of a new pool.
 fn changes(
-    ledger: &Ledger,
+    ipam: &Ipam,
     before: Option<&PoolSpec>,
     after: &PoolSpec,
 ) -> Vec<(&'static str, String, String)> {
-    let was = before.map(|before| form(ledger, Some(before)));
-    let will = form(ledger, Some(after));
+    let form = |spec| ipam.read(|ledger| form(ledger, Some(spec)));
+    let was = before.map(form);
+    let will = form(after);
     let inputs = will.inputs.into_iter();
     let change = |input: Input| {
         let before = was.as_ref().map_or("", |was| was.value(input.name));
@@ -192,6 +194,7 @@ pub fn deletion(
 ) -> Response {
     let shell = visitor.shell(Nav::Pools);
     let name = &pool.spec.name;
+    let quotas = api.ipam.read(|ledger| quotas(ledger, Some(pool), None));
     let page = api.ipam.read(|ledger| {
         let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
         let used = |lease: &&Arc<fipd_core::Lease>| lease.state != LeaseState::Quarantined;
@@ -216,7 +219,7 @@ pub fn deletion(
             leaving_more: false,
             leaving_list: String::new(),
             overlaps: Vec::new(),
-            quotas: quotas(ledger, Some(pool), None),
+            quotas,
             obstacle,
             form: Form {
                 target: links::pool_delete(pool.id.0),

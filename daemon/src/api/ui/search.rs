@@ -166,26 +166,22 @@ fn choice(ipam: &Ipam, text: &str) -> Vec<(String, String)> {
 
 /// Networks that hold the address; else those with a pool around it.
 fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
-    let keys = || {
-        ledger
-            .networks()
-            .take(Ledger::SCAN)
-            .map(|network| LeaseKey {
-                network: network.id,
-                address,
-            })
-    };
-    let holding: Vec<_> = keys()
-        .filter(|key| ledger.lease(*key).is_some())
-        .map(|key| key.network)
+    let networks = ledger.networks().take(Ledger::SCAN);
+    let keys: Vec<LeaseKey> = networks
+        .map(|network| LeaseKey {
+            network: network.id,
+            address,
+        })
         .collect();
+    let of = |has: &dyn Fn(LeaseKey) -> bool| -> Vec<NetworkId> {
+        let found = keys.iter().filter(|key| has(**key));
+        found.map(|key| key.network).collect()
+    };
+    let holding = of(&|key| ledger.lease(key).is_some());
     if !holding.is_empty() {
         return holding;
     }
-    keys()
-        .filter(|key| !ledger.pools_at(*key).is_empty())
-        .map(|key| key.network)
-        .collect()
+    of(&|key| !ledger.pools_at(key).is_empty())
 }
 
 /// Leases with the text in address or owner, step by step, so that nobody waits for a long search.

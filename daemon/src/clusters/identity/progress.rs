@@ -64,12 +64,11 @@ pub(in crate::clusters) struct Proofs {
 impl Proofs {
     /// Nothing has proved itself to this process.
     pub(in crate::clusters) fn new(ipam: &Ipam) -> Self {
+        let mut known_before = BTreeSet::new();
+        ipam.for_each_cluster(|_, record| known_before.extend([record.id.clone()]));
         Self {
             began: Reached::of(ipam),
-            known_before: ipam.read(|ledger| {
-                let records = ledger.clusters();
-                records.map(|record| record.id.clone()).collect()
-            }),
+            known_before,
             progress: BTreeMap::new(),
             proved: BTreeMap::new(),
             verdicts: BTreeMap::new(),

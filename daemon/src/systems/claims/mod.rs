@@ -21,7 +21,7 @@ pub mod settings;
 
 use std::sync::Arc;
 
-use fipd_core::{Ledger, System};
+use fipd_core::System;
 use fipd_crds::fipd_io::{self, AddressClaim};
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
@@ -141,8 +141,10 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     follow_pools(&mirrors, tasks);
     follow_pools(&cluster, tasks);
     // Switched off, it may still have finalizers to take off; its role may have gone, which then shows in the log.
-    let made = |ledger: &Ledger| ledger.pools().any(|pool| namespaced.key_of(pool).is_some());
-    if !site.session.settings.of::<ClaimsSettings>().pool_objects && !site.ipam.read(made) {
+    let mut made = false;
+    site.ipam
+        .for_each_pool(|_, pool| made |= namespaced.key_of(pool).is_some());
+    if !site.session.settings.of::<ClaimsSettings>().pool_objects && !made {
         return;
     }
     let source = Arc::clone(&namespaced);

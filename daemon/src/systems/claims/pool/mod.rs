@@ -72,18 +72,7 @@ impl Controller for Pools {
         let mut names = self.names.lock();
         let mut queue = |name: &Text| self.context.queue_status(Key::new("", name));
         match event {
-            LedgerEvent::Everything => {
-                let now = ledger.pools().filter(|pool| is_own(pool));
-                let now: BTreeMap<PoolId, Text> = now
-                    .map(|pool| (pool.id, Text::clone(&pool.spec.name)))
-                    .collect();
-                let before = std::mem::replace(&mut *names, now);
-                let went = before.into_values();
-                let went = went.filter(|name| !names.values().any(|now| now == name));
-                self.went.lock().extend(went);
-                names.values().for_each(&mut queue);
-                self.context.queue_every_status();
-            }
+            LedgerEvent::Everything => self.context.queue_every_status(),
             LedgerEvent::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
                 for id in touched.collect::<BTreeSet<_>>() {

@@ -61,8 +61,7 @@ impl Controller for Sources {
     fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
         match event {
             LedgerEvent::Everything => {
-                let keys = ledger.pools().filter_map(|pool| self.key_of(pool));
-                let keys = keys.chain(self.context.objects.keys());
+                let keys = self.context.objects.keys().into_iter();
                 keys.for_each(|key| self.context.queue_status(key));
             }
             LedgerEvent::Changes(changes) => {

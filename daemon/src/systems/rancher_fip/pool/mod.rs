@@ -64,7 +64,8 @@ impl Controller for Pools {
             }
         };
         match event {
-            LedgerEvent::Everything => ledger.pools().for_each(|pool| queue(pool)),
+            // Each pool follows.
+            LedgerEvent::Everything => {}
             LedgerEvent::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
                 let touched: BTreeSet<_> = touched.copied().collect();

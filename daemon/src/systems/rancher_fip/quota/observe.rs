@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Lease, LeaseFilter, LeaseKey, LeaseState, Pool, PoolId, Tenant};
+use fipd_core::{Lease, LeaseFilter, LeaseKey, LeaseState, Ledger, Pool, PoolId, Tenant};
 use fipd_crds::floating_ip::FloatingIPProjectQuota;
 
 use super::status::PoolUse;
@@ -24,15 +24,23 @@ pub fn tenancies(
     tenant: &Tenant,
     ours: impl Fn(&Pool) -> bool,
 ) -> Vec<(Arc<Pool>, u64, Option<u64>)> {
-    ipam.read(|ledger| {
-        let all = ledger.tenancies(Some(tenant), None, usize::MAX).into_iter();
-        all.filter_map(|one| {
-            let pool = ledger.pool(one.pool).filter(|pool| ours(pool))?;
-            let row = ledger.quota(one.pool, tenant).map(|row| row.quota.limit);
-            Some((Arc::clone(pool), one.used, row))
-        })
-        .collect()
-    })
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let more = ipam.read(|ledger| {
+            let page = ledger.tenancies(Some(tenant), after.take(), Ledger::SCAN);
+            let last = page.last().filter(|_| page.len() == Ledger::SCAN);
+            after = last.map(|last| (last.pool, tenant.clone()));
+            all.extend(page.iter().filter_map(|one| {
+                let pool = ledger.pool(one.pool).filter(|pool| ours(pool))?;
+                let row = ledger.quota(one.pool, tenant).map(|row| row.quota.limit);
+                Some((Arc::clone(pool), one.used, row))
+            }));
+            after.is_some()
+        });
+        if !more {
+            return all;
+        }
+    }
 }
 
 /// What the tenant holds of a pool: the exact number, and its addresses up to `most`, a page of the ledger at a time.

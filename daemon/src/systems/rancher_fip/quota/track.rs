@@ -44,12 +44,10 @@ impl Quotas {
 
     /// Queues the projects that have quotas in pools of the cluster.
     async fn queue_known(&self) {
-        let pools: Vec<PoolId> = self.context.site.ipam.read(|ledger| {
-            let ours = ledger
-                .pools()
-                .filter(|pool| self.context.site.is_mirror(pool));
-            ours.map(|pool| pool.id).collect()
-        });
+        let mut pools: Vec<PoolId> = Vec::new();
+        let site = &self.context.site;
+        site.ipam
+            .for_each_pool(|_, pool| pools.extend(site.is_mirror(pool).then_some(pool.id)));
         for pool in pools {
             let mut after: Option<(PoolId, Tenant)> = None;
             loop {

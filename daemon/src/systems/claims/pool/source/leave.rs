@@ -124,14 +124,11 @@ impl Sources {
 
 /// Closes all that objects of the cluster made, where they are not to make pools any more.
 pub async fn close_all(site: &Site) -> Result<(), ReconcileError> {
-    let of_site = |pool: &&Arc<Pool>| {
+    let of_site = |pool: &Arc<Pool>| {
         matches!(&pool.spec.origin, Origin::Mirror { system, cluster, .. }
             if *system == site.system && *cluster == site.id)
     };
-    let pools: Vec<Arc<Pool>> = site
-        .ipam
-        .read(|ledger| ledger.pools().filter(of_site).cloned().collect());
-    for pool in pools {
+    for pool in site.ipam.pools().into_iter().filter(of_site) {
         close(site, &pool, OFF).await?;
     }
     Ok(())
