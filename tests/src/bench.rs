@@ -13,6 +13,7 @@ mod floor;
 mod import;
 mod load;
 mod page;
+mod pools;
 mod rest;
 mod rules;
 mod service;
@@ -60,6 +61,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "clusters",
         run: || Box::pin(clusters::run()),
+    },
+    Bench {
+        name: "pools-100k",
+        run: || Box::pin(pools::run()),
     },
     Bench {
         name: "adoption",

@@ -24,7 +24,7 @@ const LEASES: u32 = 100_000;
 const OTHERS: u32 = 300;
 const CLUSTERS: u32 = 30;
 /// Nobody is there.
-const KUBECONFIG: &str = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
+pub const KUBECONFIG: &str = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
     "clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:9"}}],
     "users":[{"name":"c","user":{"token":"t"}}],
     "contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}"#;
