@@ -1137,7 +1137,7 @@ impl History {
             free -= waiter.need;
             ready.push(waiter.identity.clone());
         }
-        assert_eq!(self.ledger.ready_waiters(pool), ready);
+        assert_eq!(self.ledger.ready_waiters(pool, 99), ready);
     }
 
     /// Ends what is in flight; a ledger loaded from the rows is the same as the one that lived.

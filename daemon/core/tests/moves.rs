@@ -230,7 +230,7 @@ fn who_waits_goes_on_waiting() {
     book.done(&moves(BLUE));
     assert_eq!(book.0.waiters(POOL, 9).len(), 1);
     book.done(&release("c"));
-    assert_eq!(book.0.ready_waiters(POOL), [holder("late").identity]);
+    assert_eq!(book.0.ready_waiters(POOL, 99), [holder("late").identity]);
     assert_eq!(book.gets("late"), key(BLUE, 2));
 }
 

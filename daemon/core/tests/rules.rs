@@ -403,9 +403,9 @@ fn the_oldest_waiter_is_served_first_and_nobody_jumps_the_queue() {
         book.refused(&waiting(DB, pool, 3)),
         Refusal::Exhausted { .. }
     ));
-    assert!(book.0.ready_waiters(pool).is_empty());
+    assert!(book.0.ready_waiters(pool, 99).is_empty());
     book.done(&release(WEB, "1"));
-    assert_eq!(book.0.ready_waiters(pool), [DB.parse().unwrap()]);
+    assert_eq!(book.0.ready_waiters(pool, 99), [DB.parse().unwrap()]);
     assert!(matches!(
         book.refused(&waiting(API, pool, 7)),
         Refusal::Exhausted { .. }

@@ -164,7 +164,7 @@ impl Book {
     }
 
     fn ready(&self, name: &str) -> Vec<String> {
-        let ready = self.0.ready_waiters(self.id(name));
+        let ready = self.0.ready_waiters(self.id(name), 99);
         ready
             .iter()
             .map(|identity| identity.name.to_string())

@@ -131,13 +131,11 @@ impl Waiters {
                 if edited || other {
                     keys.extend(state.waiting_for(&Cause::Networks));
                 }
+                let mut most = WOKEN;
                 for pool in &pools {
-                    keys.extend(
-                        ledger
-                            .ready_waiters(*pool)
-                            .iter()
-                            .filter_map(|identity| self.key(identity)),
-                    );
+                    let ready = ledger.ready_waiters(*pool, most);
+                    most -= ready.len();
+                    keys.extend(ready.iter().filter_map(|identity| self.key(identity)));
                 }
                 for change in *changes {
                     for lease in &change.leases {
@@ -257,6 +255,8 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     }
 }
 
+/// Those in queues who are woken in one step at most; the others ask again by themselves.
+const WOKEN: usize = 500;
 /// Changes that are looked at in one step, and pools where everything may have changed.
 const STEP: u16 = 250;
 
@@ -303,10 +303,14 @@ pub async fn listen(
 }
 
 async fn tell_pools(ipam: &Ipam, on_change: &mut impl FnMut(&Ledger, &LedgerEvent<'_>)) {
-    let mut first = PoolId::default().0;
+    // Numbers begin with 1.
+    let mut first = 1_u32;
     loop {
         let end = ipam.read(|ledger| {
             let end = ledger.next_pool().0.min(first.saturating_add(STEP.into()));
+            if end <= first {
+                return None;
+            }
             let pools = (first..end).map(PoolId).collect();
             let change = Arc::new(Change {
                 revision: ledger.revision(),
@@ -314,12 +318,12 @@ async fn tell_pools(ipam: &Ipam, on_change: &mut impl FnMut(&Ledger, &LedgerEven
                 ..Change::default()
             });
             on_change(ledger, &LedgerEvent::Changes(&[change]));
-            end
+            Some(end)
         });
-        if end <= first {
-            return;
+        match end {
+            Some(end) => first = end,
+            None => return,
         }
-        first = end;
         tokio::task::yield_now().await;
     }
 }

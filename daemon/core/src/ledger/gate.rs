@@ -8,14 +8,18 @@ use crate::{Expectation, Hold, NetworkId};
 /// The expectations of the configuration and, kept up to date, what of them is not met.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
-    expectations: BTreeSet<Expectation>,
+    expectations: BTreeMap<NetworkId, BTreeSet<Expectation>>,
     holds: BTreeMap<NetworkId, Vec<Hold>>,
 }
 
 impl Gate {
     /// Replaces the expectations.
     pub fn expect(&mut self, expectations: Vec<Expectation>, rows: &Rows) {
-        self.expectations = expectations.into_iter().collect();
+        self.expectations.clear();
+        for expected in expectations {
+            let of_network = self.expectations.entry(expected.network).or_default();
+            of_network.insert(expected);
+        }
         self.review(rows);
     }
 
@@ -31,31 +35,39 @@ impl Gate {
 
     /// Whether the configuration knows a cluster by this name.
     pub fn expects(&self, cluster: &str) -> bool {
-        self.expectations
-            .iter()
-            .any(|expected| &*expected.cluster == cluster)
+        let mut all = self.expectations.values().flatten();
+        all.any(|expected| &*expected.cluster == cluster)
     }
 
     /// Looks at clusters and markers again.
     pub fn review(&mut self, rows: &Rows) {
         self.holds.clear();
-        for expected in &self.expectations {
-            let record = rows.cluster_by_name(&expected.cluster);
-            let adopted = record.is_some_and(|record| {
-                rows.adopted(expected.network, &record.id.0, &expected.system)
-            });
-            // A cluster that was never reached has no id yet: an admin may have skipped it by name.
-            let skipped = || {
-                let name = format!("name:{}", expected.cluster);
-                rows.adopted(expected.network, &name, &expected.system)
-            };
-            if !adopted && !skipped() {
-                self.holds.entry(expected.network).or_default().push(Hold {
-                    cluster: expected.cluster.clone(),
-                    id: record.map(|record| record.id.clone()),
-                    system: expected.system.clone(),
-                });
-            }
+        let networks: Vec<NetworkId> = self.expectations.keys().copied().collect();
+        for network in networks {
+            self.review_network(network, rows);
         }
     }
+
+    /// Looks at the markers of one network again.
+    pub fn review_network(&mut self, network: NetworkId, rows: &Rows) {
+        let expected = self.expectations.get(&network).into_iter().flatten();
+        let holds: Vec<Hold> = expected.filter_map(|one| hold(one, rows)).collect();
+        match holds.is_empty() {
+            true => drop(self.holds.remove(&network)),
+            false => drop(self.holds.insert(network, holds)),
+        }
+    }
+}
+
+fn hold(expected: &Expectation, rows: &Rows) -> Option<Hold> {
+    let record = rows.cluster_by_name(&expected.cluster);
+    let adopted = |cluster: &str| rows.adopted(expected.network, cluster, &expected.system);
+    // A cluster that was never reached has no id yet: an admin may have skipped it by name.
+    let met = record.is_some_and(|record| adopted(&record.id.0))
+        || adopted(&format!("name:{}", expected.cluster));
+    (!met).then(|| Hold {
+        cluster: expected.cluster.clone(),
+        id: record.map(|record| record.id.clone()),
+        system: expected.system.clone(),
+    })
 }

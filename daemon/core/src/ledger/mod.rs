@@ -164,7 +164,7 @@ impl Ledger {
             }
             Op::PutAdoption(marker) => {
                 self.rows.put_adoption(marker.clone());
-                self.gate.review(&self.rows);
+                self.gate.review_network(marker.network, &self.rows);
             }
             Op::DeleteAdoption {
                 network,
@@ -174,7 +174,7 @@ impl Ledger {
                 self.rows
                     .adoptions
                     .remove(&(*network, Arc::clone(cluster), system.clone()));
-                self.gate.review(&self.rows);
+                self.gate.review_network(*network, &self.rows);
             }
             Op::PutAccount(account) => {
                 self.rows

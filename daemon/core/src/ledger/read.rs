@@ -386,8 +386,8 @@ impl Ledger {
         self.waiters.count(pool)
     }
 
-    /// Whom to ask again: the head of the queue, as many as there are free addresses for, oldest first.
-    pub fn ready_waiters(&self, pool: PoolId) -> Vec<Identity> {
+    /// Whom to ask again: the head of the queue, as many as there are free addresses for, oldest first, at most `most`.
+    pub fn ready_waiters(&self, pool: PoolId, most: usize) -> Vec<Identity> {
         let mut free = self.usage(pool).map_or(0, |usage| usage.free);
         let mut fits = |need: u128| {
             let fits = need <= free;
@@ -397,6 +397,7 @@ impl Ledger {
         self.waiters
             .of_pool(pool)
             .take_while(|(_, waiter)| fits(waiter.need))
+            .take(most)
             .counted()
             .map(|((_, identity), _)| identity.clone())
             .collect()
