@@ -147,12 +147,15 @@ impl Batch {
                 write_row(&mut self.separations, key, codec::encode_mark()?);
             }
             Op::DeleteSeparation(pair) => self.separations.push((separation_key(*pair), None)),
-            Op::PutRollup(row) => {
-                // A clock that is set back must not bring the hour again.
-                self.latest = self.latest.max(row.hour.end().0);
-                self.rollups.push((*row, codec::encode_rollup(row)?));
-            }
+            Op::PutRollup(row) => self.add_rollup(row)?,
         }
+        Ok(())
+    }
+
+    fn add_rollup(&mut self, row: &Rollup) -> Result<(), EncodeError> {
+        // A clock that is set back must not bring the hour again.
+        self.latest = self.latest.max(row.hour.end().0);
+        self.rollups.push((*row, codec::encode_rollup(row)?));
         Ok(())
     }
 
