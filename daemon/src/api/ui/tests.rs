@@ -13,6 +13,7 @@ pub(in crate::api) use crate::api::sample::{PASSWORD, Site, origin};
 
 mod cluster;
 mod import;
+mod large;
 mod lists;
 mod live;
 mod pools;
