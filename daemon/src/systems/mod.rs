@@ -11,6 +11,8 @@ mod conformance;
 pub mod ip_rule;
 pub mod rancher_fip;
 mod sightings;
+#[cfg(test)]
+mod sixth_tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,16 +51,24 @@ pub const SYSTEMS: Systems = Systems(&[
 /// The systems of a daemon; one for all clusters, since clusters of a system look at each other.
 #[derive(Clone)]
 pub struct Runner {
-    systems: Vec<(&'static str, Arc<dyn RunningSystem>)>,
+    systems: Vec<(
+        &'static dyn controller::system::System,
+        Arc<dyn RunningSystem>,
+    )>,
     means: Means,
 }
 
 impl Runner {
     pub fn new(means: &Means) -> Self {
-        let systems = ALL.iter();
+        Self::of(ALL, means)
+    }
+
+    /// The same of these systems.
+    pub fn of(systems: &[&'static dyn controller::system::System], means: &Means) -> Self {
+        let systems = systems.iter();
         Self {
             systems: systems
-                .map(|system| (system.config().name, system.start(means)))
+                .map(|system| (*system, system.start(means)))
                 .collect(),
             means: means.clone(),
         }
@@ -81,18 +91,18 @@ impl Runner {
 
     /// Judges what API servers ask.
     pub fn admission(&self) -> Admission {
-        let systems = ALL.iter().zip(&self.systems);
+        let systems = self.systems.iter();
         Admission::new(
-            systems.filter_map(|(system, (_, running))| Some((system.asks()?, running.judge()?))),
+            systems.filter_map(|(system, running)| Some((system.asks()?, running.judge()?))),
         )
     }
 
     /// How the series of each system's original are registered.
     pub fn originals(&self) -> Vec<Original> {
         let with = self.systems.iter().cloned();
-        with.filter(|(name, _)| SYSTEMS.get(name).is_some_and(|one| one.metrics))
+        with.filter(|(system, _)| system.config().metrics)
             .map(|(system, running)| Original {
-                system,
+                system: system.config().name,
                 register: Box::new(move |registry| running.register_metrics(registry)),
             })
             .collect()
@@ -102,9 +112,11 @@ impl Runner {
 impl SystemRunner for Runner {
     fn known(&self, clusters: &[(&Text, &BTreeSet<System>, &ClusterSettings)]) {
         for (system, running) in &self.systems {
-            let with = clusters
-                .iter()
-                .filter(|(_, systems, _)| systems.iter().any(|one| one.as_str() == *system));
+            let with = clusters.iter().filter(|(_, systems, _)| {
+                systems
+                    .iter()
+                    .any(|one| one.as_str() == system.config().name)
+            });
             let with: BTreeMap<_, _> = with.map(|(name, _, settings)| (*name, *settings)).collect();
             running.set_clusters(&with);
         }
@@ -115,7 +127,7 @@ impl SystemRunner for Runner {
             return sightings::run(session, self.means.shared.get());
         }
         let mut systems = self.systems.iter();
-        if let Some((_, running)) = systems.find(|(name, _)| *name == system.as_str()) {
+        if let Some((_, running)) = systems.find(|(one, _)| one.config().name == system.as_str()) {
             return running.run(session);
         }
         Box::pin(async move {

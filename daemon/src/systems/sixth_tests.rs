@@ -1,0 +1,289 @@
+//! A system that exists only here gets its place everywhere by its description alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    path::Path,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use fipd_core::{System as SystemId, Text};
+use futures::future::BoxFuture;
+use prometheus_client::{encoding::text::encode, metrics::counter::Counter, registry::Registry};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Runner;
+use crate::{
+    admission::{
+        Asks, Judge, Judged, ReviewedKind, Sample,
+        review::{Question, Verdict},
+    },
+    clock,
+    clusters::{ClusterSession, SystemRunner as _, testing},
+    config::{
+        ClusterSettings, Config, Draws, SettingsTable, SystemConfig, SystemSettings, Systems,
+        TypedSettings, reference,
+    },
+    controller::{
+        client::testing::serving,
+        kind::Kind,
+        system::{Means, RunningSystem, System, testing::means},
+    },
+    detach::{Leaving, Leftover, Lock, Marks, Past, tests::looked_at},
+    ipam::Ipam,
+};
+
+/// `[cluster.sixth]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct SixthSettings {
+    /// What it is painted with.
+    colour: Option<Text>,
+}
+
+impl SystemSettings for SixthSettings {}
+
+impl TypedSettings for SixthSettings {
+    const NAME: &'static str = "sixth";
+
+    fn fallback() -> &'static Self {
+        static FALLBACK: LazyLock<SixthSettings> = LazyLock::new(Default::default);
+        &FALLBACK
+    }
+}
+
+static CONFIG: SystemConfig = SystemConfig {
+    name: SixthSettings::NAME,
+    draws: Draws::Own,
+    metrics: true,
+    host_wishes: None,
+    cluster: SettingsTable::of::<SixthSettings>(),
+    discovery: SettingsTable::of::<SixthSettings>(),
+    alike: &[],
+};
+
+const KNOWN: Systems = Systems(&[&CONFIG]);
+const BRUSH: Kind = Kind::namespaced("apis/sixth.example/v1", "brushes", "Brush");
+const REVIEWED: ReviewedKind = ReviewedKind {
+    group: "sixth.example",
+    plural: "brushes",
+    operations: &["CREATE"],
+    path: "validate-brush",
+    namespaced: true,
+    webhook: "brushes.sixth.fipd.io",
+};
+static ASKS: Asks = Asks {
+    system: SixthSettings::NAME,
+    name: "fipd-sixth-validator",
+    kinds: &[REVIEWED],
+    versions: &["v1"],
+    sample: Sample {
+        api: "apis/sixth.example/v1",
+        kind: "Brush",
+        plural: "brushes",
+        namespace: "default",
+        spec: "{}",
+        role: "none",
+    },
+    original: None,
+};
+
+struct Sixth;
+
+#[derive(Clone, Default)]
+struct RunningSixth {
+    clusters: Arc<AtomicUsize>,
+    ran: Counter,
+}
+
+struct SixthLeaving;
+
+impl System for Sixth {
+    fn config(&self) -> &'static SystemConfig {
+        &CONFIG
+    }
+
+    fn asks(&self) -> Option<&'static Asks> {
+        Some(&ASKS)
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &SixthLeaving
+    }
+
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(means.shared.get::<Arc<RunningSixth>>().as_ref().clone())
+    }
+}
+
+impl RunningSystem for RunningSixth {
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let ran = self.ran.clone();
+        Box::pin(async move {
+            assert_eq!(&*session.name, "x");
+            ran.inc();
+        })
+    }
+
+    fn set_clusters(&self, clusters: &BTreeMap<&Text, &ClusterSettings>) {
+        self.clusters.store(clusters.len(), Ordering::Relaxed);
+    }
+
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        registry.register("sixth_ran", "Clusters that were served", self.ran.clone());
+    }
+}
+
+impl Judge for RunningSixth {
+    fn judge<'a>(
+        &'a self,
+        _cluster: &'a str,
+        kind: &'static ReviewedKind,
+        _question: &'a Question,
+    ) -> BoxFuture<'a, Judged> {
+        let refused = Verdict::forbidden(format!("no {} today", kind.plural));
+        Box::pin(std::future::ready(Judged::checked(refused)))
+    }
+}
+
+impl Leaving for SixthLeaving {
+    fn leftovers(&self) -> &'static [Leftover] {
+        static LEFTOVERS: [Leftover; 1] = [Leftover::of(BRUSH, |past| !past.systems.is_empty())];
+        &LEFTOVERS
+    }
+
+    fn marks(&self) -> Marks {
+        Marks {
+            finalizers: vec!["sixth.example/wet"],
+            ..Marks::default()
+        }
+    }
+
+    fn locks(&self, _past: &Past) -> Vec<(Lock, bool)> {
+        let lock = Lock {
+            namespace: "studio".into(),
+            name: "painter".into(),
+        };
+        vec![(lock, true)]
+    }
+}
+
+fn read(settings: &str) -> Result<Config, String> {
+    let text = format!(
+        "[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"sixth\"]\n{settings}\n\
+         [[listener]]\naddress = \"127.0.0.1:1\"\nserve = [\"metrics:sixth\"]\n"
+    );
+    Config::read(KNOWN, &text, Path::new("/etc/fipd"))
+}
+
+#[test]
+fn it_has_settings_that_are_typed_described_and_refused_with_their_place() {
+    let config = read("[cluster.sixth]\ncolour = \"red\"").unwrap();
+    let settings: &SixthSettings = config.clusters[0].settings.of();
+    assert_eq!(settings.colour.as_deref(), Some("red"));
+    let system = SixthSettings::NAME.parse::<SystemId>().unwrap();
+    let pools = config.pools_of(&system, &"a".into(), &config.clusters[0].settings);
+    assert_eq!(
+        pools.as_deref(),
+        Some("a"),
+        "no other cluster keeps its networks waiting"
+    );
+    let wrong = read("[cluster.sixth]\ncolor = \"red\"").unwrap_err();
+    assert!(
+        wrong.contains("line 6, column 1") && wrong.contains("`colour`"),
+        "{wrong}"
+    );
+    let other = read("[cluster.claims]\n").unwrap_err();
+    assert!(
+        other.contains("claims"),
+        "there is no other system: {other}"
+    );
+    let reference = reference::markdown(KNOWN);
+    for text in [
+        "## `[cluster.sixth]`",
+        "What it is painted with",
+        "`metrics:sixth`",
+    ] {
+        assert!(reference.contains(text), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_run_told_of_its_clusters_counted_and_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+    let means = means(&ipam);
+    let running: Arc<RunningSixth> = means.shared.get();
+    let runner = Runner::of(&[&Sixth], &means);
+    let config = read("").unwrap();
+    let (systems, settings) = (&config.clusters[0].systems, &config.clusters[0].settings);
+    let none = BTreeSet::new();
+    runner.known(&[
+        (&"a".into(), systems, settings),
+        (&"b".into(), &none, settings),
+    ]);
+    assert_eq!(running.clusters.load(Ordering::Relaxed), 1);
+    let silent = |_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+    };
+    let client = kube::Client::new(tower::service_fn(silent), "default");
+    let session = testing::session(client, &ipam).await;
+    runner.run(session, "sixth".parse().unwrap()).await;
+    let originals = runner.originals();
+    let mut registry = Registry::default();
+    (originals[0].register)(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    assert_eq!(originals[0].system, "sixth");
+    assert!(text.contains("sixth_ran_total 1"), "{text}");
+    let admission = runner.admission();
+    let kind = admission.kind("validate-brush").unwrap();
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "operation": "CREATE", "name": "fine",
+            "resource": { "group": "sixth.example", "version": "v1", "resource": "brushes" },
+            "object": { "metadata": {} },
+        },
+    });
+    let question = Question::read(review.to_string().as_bytes(), kind).unwrap();
+    let judged = admission.judge("a", kind, &question).await;
+    assert_eq!(judged.verdict.denied.unwrap().message, "no brushes today");
+}
+
+#[tokio::test]
+async fn what_it_leaves_goes() {
+    let brush = json!({ "metadata": {
+        "namespace": "studio", "name": "fine", "uid": "u", "finalizers": ["sixth.example/wet"],
+    } });
+    let lease = json!({ "metadata": { "uid": "l" }, "spec": { "holderIdentity": "me" } });
+    let (remote, _) = serving(move |path| match path {
+        "/apis/sixth.example/v1/brushes" => (200, json!({ "items": [brush] })),
+        "/apis/coordination.k8s.io/v1/namespaces/studio/leases/painter" => (200, lease.clone()),
+        _ => (404, json!("nothing")),
+    });
+    let past = Past {
+        systems: BTreeSet::from(["sixth".parse().unwrap()]),
+        settings: ClusterSettings::default(),
+        guest: false,
+        unheard: BTreeSet::new(),
+    };
+    let (steps, unseen) = looked_at(&remote, &[&SixthLeaving], &past).await;
+    assert_eq!(
+        steps,
+        [
+            "Brush studio/fine: take the finalizer sixth.example/wet off",
+            "Lease studio/painter: let go",
+        ]
+    );
+    assert_eq!(unseen, Vec::<String>::new());
+}
