@@ -36,6 +36,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod oidc;
 pub mod outgoing;
+mod private_file;
 pub mod reload;
 pub mod restore_hold;
 pub mod rollup;

@@ -335,6 +335,20 @@ impl RuleBoard {
     }
 }
 
+/// The word for a state, and what is to be said of it.
+pub fn engine_state(state: &EngineState) -> (&'static str, Option<String>) {
+    match state {
+        EngineState::Off => ("off", Some(CommandError::Off.to_string())),
+        EngineState::Starting(what) => ("starting", Some(what.clone())),
+        EngineState::Active => ("active", None),
+        EngineState::Paused => (
+            "paused",
+            Some("fipd's rules were flushed; `fipd rules resume` brings them back".to_owned()),
+        ),
+        EngineState::Degraded(why) => ("degraded", Some(why.clone())),
+    }
+}
+
 /// By which name a cluster wants rules of this host, with the prefix of its system.
 pub fn wisher(prefix: &str, cluster: &str) -> Text {
     format!("{prefix}{cluster}").into()

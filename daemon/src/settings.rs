@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    api::listen::{TlsSettings, tls},
+    api::listen::TlsSettings,
     clusters::WatchedFile,
-    config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole},
+    config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole, host_of},
     store::{HostId, StoreOptions},
     systems::SYSTEMS,
 };
@@ -148,7 +148,7 @@ impl Settings {
         let urls = self.config.webhook_urls();
         let mut more = self.config.api_service_names();
         more.extend(api.names.iter().cloned());
-        more.extend(urls.iter().filter_map(|url| tls::host_of(url)));
+        more.extend(urls.iter().filter_map(|url| host_of(url)));
         TlsSettings {
             data_dir: self.data_dir.clone(),
             listen: self.overrides.listen.unwrap_or(api.listen),

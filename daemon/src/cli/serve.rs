@@ -6,9 +6,8 @@ use clap::Args;
 
 use super::exit::Failure;
 use crate::{
-    api::listen::tls,
     app::{self, AppError},
-    config::{Flags, HostRole},
+    config::{Flags, HostRole, host_of},
     descriptors,
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
@@ -159,7 +158,7 @@ impl Serve {
 }
 
 fn advertise(text: &str) -> Result<String, String> {
-    match tls::host_of(text) {
+    match host_of(text) {
         Some(_) => Ok(text.to_owned()),
         None => Err("https://HOST[:PORT] is allowed".to_owned()),
     }

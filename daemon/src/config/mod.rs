@@ -30,6 +30,7 @@ mod system;
 mod systems;
 mod together;
 mod uploaded;
+mod url;
 mod webhook;
 
 #[cfg(test)]
@@ -86,6 +87,7 @@ pub use system::{
 };
 pub use systems::Systems;
 use systems::Tables;
+pub use url::{host_of, is_dns_name};
 pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};
 
 /// Where the daemon looks for its configuration when nothing else is said.

@@ -20,10 +20,7 @@ use prometheus_client::{
 };
 
 use super::series::{Labels, Series};
-use crate::{
-    api::rest::rules::state_of,
-    rules::{EngineState, RuleBoard, rows::Rows},
-};
+use crate::rules::{EngineState, RuleBoard, engine_state, rows::Rows};
 
 /// Of the whole process: there is one engine.
 static KEPT: LazyLock<EngineCounts> = LazyLock::new(EngineCounts::default);
@@ -176,9 +173,9 @@ impl Collector for EngineCollector {
             EngineState::Paused,
             EngineState::Degraded(String::new()),
         ];
-        let (now, _) = state_of(&view.state);
+        let (now, _) = engine_state(&view.state);
         let states = states.iter().map(|state| {
-            let (word, _) = state_of(state);
+            let (word, _) = engine_state(state);
             let labels: Labels<'_> = vec![("state", word.to_owned())];
             (labels, if word == now { 1.0 } else { 0.0 })
         });

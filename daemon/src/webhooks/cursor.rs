@@ -8,10 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::private_file;
 use fipd_core::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use crate::api::access::accounts::write_private;
 
 const DIRECTORY: &str = "webhooks";
 
@@ -66,7 +65,7 @@ impl Place {
         };
         std::fs::create_dir_all(directory)?;
         let text = serde_json::to_string(&cursor).map_err(io::Error::other)?;
-        write_private(&self.0, &text)?;
+        private_file::write(&self.0, &text)?;
         File::open(directory)?.sync_all()
     }
 }

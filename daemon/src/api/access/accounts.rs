@@ -3,8 +3,6 @@
 //! Owns password hashing (argon2id, at most two at once) and the file `initial-admin`.
 
 use std::{
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,6 +17,7 @@ use tokio::sync::Semaphore;
 use crate::{
     clock,
     ipam::{Guard, Ipam, IpamError},
+    private_file,
 };
 
 /// The name of the account made at first start.
@@ -204,12 +203,12 @@ impl Accounts {
     async fn make_first(&self) -> Result<(), AccountError> {
         let password = random_password()?;
         let path = self.data_dir.join(INITIAL_FILE);
-        write_private(&path, &format!("{INITIAL_ADMIN}\n{password}\n")).map_err(|source| {
-            AccountError::File {
+        private_file::write(&path, &format!("{INITIAL_ADMIN}\n{password}\n")).map_err(
+            |source| AccountError::File {
                 path: path.clone(),
                 source,
-            }
-        })?;
+            },
+        )?;
         self.create(INITIAL_ADMIN, Role::Admin, password, "fipd".into())
             .await?;
         tracing::info!(file = %path.display(), "made the first account; its name and password are in the file");
@@ -295,27 +294,8 @@ fn random_password() -> Result<String, getrandom::Error> {
     Ok(text)
 }
 
-/// Writes a file that only its owner can read, whatever was there before.
-pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let fresh = path.with_extension("new");
-    match std::fs::remove_file(&fresh) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -373,19 +353,5 @@ mod tests {
         }
         ipam.shutdown().await;
         writer.join();
-    }
-
-    #[test]
-    fn private_files_replace_open_ones() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("secret");
-        std::fs::write(&path, "old").unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        write_private(&path, "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -18,8 +18,8 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
 use x509_parser::certificate::Validity;
 
-use crate::api::access::accounts::write_private;
-use crate::foreign_file;
+use crate::config::host_of;
+use crate::{config::is_dns_name, foreign_file, private_file};
 
 const CA_YEARS: i16 = 20;
 const LEAF_DAYS: i32 = 390;
@@ -70,28 +70,6 @@ pub fn names(listen: SocketAddr, advertise: Option<&str>) -> BTreeSet<String> {
         names.insert(host);
     }
     names
-}
-
-/// The host of an `https://host[:port][/path]` URL.
-pub fn host_of(url: &str) -> Option<String> {
-    let uri: http::Uri = url.parse().ok()?;
-    if uri.scheme_str() != Some("https") {
-        return None;
-    }
-    let host = uri
-        .host()?
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_ascii_lowercase();
-    (host.parse::<IpAddr>().is_ok() || is_dns_name(&host)).then_some(host)
-}
-
-fn is_dns_name(host: &str) -> bool {
-    !host.is_empty()
-        && host.len() <= 253
-        && host
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
 /// Reads the configured certificate.
@@ -302,7 +280,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), TlsError> {
-    write_private(path, text).map_err(|source| TlsError::File {
+    private_file::write(path, text).map_err(|source| TlsError::File {
         path: path.to_owned(),
         source,
     })
@@ -435,16 +413,5 @@ mod tests {
                 0o600
             );
         }
-    }
-
-    #[test]
-    fn hosts_come_from_urls() {
-        assert_eq!(
-            host_of("https://[2001:db8::1]:8443").as_deref(),
-            Some("2001:db8::1")
-        );
-        assert_eq!(host_of("https://a.example/x").as_deref(), Some("a.example"));
-        assert_eq!(host_of("not a url"), None);
-        assert_eq!(host_of("http://a.example/"), None);
     }
 }

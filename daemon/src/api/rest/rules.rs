@@ -10,16 +10,20 @@ use fipd_core::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::api::{
-    Api,
-    access::auth::Caller,
-    extract::{Body, Query},
-    page::Ask,
-    problem::{Code, Problem},
-    wire::{
-        Checked, FlushRules, ForeignRulePage, Outcome, PageQuery, PruneForeignRules, RuleClash,
-        RuleDrift, RulePage, RulePlan, RuleQuery, RuleStep, RuleView, RuleWarning, RulesRemoved,
+use crate::{
+    api::{
+        Api,
+        access::auth::Caller,
+        extract::{Body, Query},
+        page::Ask,
+        problem::{Code, Problem},
+        wire::{
+            Checked, FlushRules, ForeignRulePage, Outcome, PageQuery, PruneForeignRules, RuleClash,
+            RuleDrift, RulePage, RulePlan, RuleQuery, RuleStep, RuleView, RuleWarning,
+            RulesRemoved,
+        },
     },
+    rules::engine_state,
 };
 use crate::{
     clock,
@@ -90,7 +94,7 @@ pub async fn plan(
         let rest = steps(&view.plan).enumerate().skip(behind(after));
         page.of(rest, |(at, _)| *at as u64, |(_, step)| Some(step.clone()))
     });
-    let (state, reason) = state_of(&view.state);
+    let (state, reason) = engine_state(&view.state);
     let all = view.plan.adds.len() + view.plan.removals.len();
     let adds = steps_that_add(&view.plan);
     Ok(Json(RulePlan {
@@ -186,7 +190,7 @@ pub fn checks(view: &View) -> Vec<Checked> {
             format!("{} are in the kernel", view.desired.rules.len()),
         ),
         EngineState::Starting(_) | EngineState::Paused | EngineState::Degraded(_) => {
-            let (state, why) = state_of(&view.state);
+            let (state, why) = engine_state(&view.state);
             (false, format!("{state}: {}", why.unwrap_or_default()))
         }
     };
@@ -306,20 +310,6 @@ fn looked_at(view: &View) -> Option<String> {
     (view.at > Timestamp(0)).then(|| clock::rfc3339(view.at))
 }
 
-/// The word for a state, and what is to be said of it.
-pub fn state_of(state: &EngineState) -> (&'static str, Option<String>) {
-    match state {
-        EngineState::Off => ("off", Some(CommandError::Off.to_string())),
-        EngineState::Starting(what) => ("starting", Some(what.clone())),
-        EngineState::Active => ("active", None),
-        EngineState::Paused => (
-            "paused",
-            Some("fipd's rules were flushed; `fipd rules resume` brings them back".to_owned()),
-        ),
-        EngineState::Degraded(why) => ("degraded", Some(why.clone())),
-    }
-}
-
 /// What a plan does, in its order.
 pub fn steps(plan: &Plan) -> impl Iterator<Item = RuleStep> {
     let step = |does: &str, rule: &fipd_core::host::Rule| RuleStep {
@@ -341,7 +331,7 @@ pub fn steps_that_add(plan: &Plan) -> usize {
 
 fn page(rows: &Rows, rules: Vec<RuleView>, next: Option<String>) -> RulePage {
     let view: &View = rows.view();
-    let (state, reason) = state_of(&view.state);
+    let (state, reason) = engine_state(&view.state);
     let warning = |one: &crate::rules::Warning| RuleWarning {
         code: one.code.to_owned(),
         text: one.text.clone(),

@@ -15,12 +15,15 @@ use super::{
     pools::{columns, figures, in_order},
     rules, views, warnings,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, rest::rules::state_of},
+    api::Api,
     ipam::Ipam,
     rules::{EngineState, View, rows::Rows},
     store::{Condition, StoreStats},
+};
+use crate::{
+    api::ui::session_extract::{Query, Visitor},
+    rules::engine_state,
 };
 
 /// Pools and clusters that are shown; the others are on their own pages.
@@ -97,7 +100,7 @@ fn rules_card(view: Arc<View>) -> Option<RulesCard> {
     facts.extend(rules::drift(&rows));
     Some(RulesCard {
         health: rules::health(&view.state),
-        state: state_of(&view.state).0.to_owned(),
+        state: engine_state(&view.state).0.to_owned(),
         mended: mended.saturating_add(drift.index),
         facts,
         at: (view.at.0 > 0).then(|| views::moment(view.at)),

@@ -15,11 +15,14 @@ use super::{
     page::{Answered, page},
     rules, views,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, rest::rules::state_of},
+    api::Api,
     nodes::{AgentView, NodeView},
     rules::{EngineState, View},
+};
+use crate::{
+    api::ui::session_extract::{Query, Visitor},
+    rules::engine_state,
 };
 
 /// Nodes, or Agents, of one page.
@@ -131,7 +134,7 @@ fn health(ready: bool) -> Health {
 }
 
 fn this(view: &View) -> HostCard {
-    let (state, reason) = state_of(&view.state);
+    let (state, reason) = engine_state(&view.state);
     let fine = "The kernel's rules are kept as they are to be.";
     let off = "fipd leaves the policy-routing rules of this host alone: there is no [host] in its configuration.";
     let means = match view.state {

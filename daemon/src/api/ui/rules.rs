@@ -16,12 +16,15 @@ use super::{
     page::{Answered, go_to, page, page_as},
     views,
 };
-use crate::api::ui::session_extract::{Posted, Query, Visitor};
+use crate::{
+    api::ui::session_extract::{Posted, Query, Visitor},
+    rules::engine_state,
+};
 use crate::{
     api::{
         Api,
         page::{self as cursor, Ask},
-        rest::rules::{audited, state_of, steps},
+        rest::rules::{audited, steps},
         wire::RuleStep,
     },
     rules::{
@@ -73,7 +76,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         false => rules(&rows, &query),
     };
     let view = rows.view();
-    let (state, reason) = state_of(&view.state);
+    let (state, reason) = engine_state(&view.state);
     let others: Vec<RuleRow> = rows
         .foreign(0)
         .take(FEW + 1)

@@ -17,8 +17,7 @@ use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
 use crate::{
     admission::{Asks, proof::Proof},
-    api::listen::tls::host_of,
-    config::{FailurePolicy, WEBHOOK_FAILS, Webhook},
+    config::{FailurePolicy, WEBHOOK_FAILS, Webhook, host_of},
     controller::{
         client::{CallError, Patch, Remote, Target},
         endpoint::OwnEndpoint,

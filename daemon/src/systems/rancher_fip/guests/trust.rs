@@ -4,7 +4,7 @@ use fipd_crds::labels::CA_SECRET;
 
 use super::{Guests, settings::Settings};
 use crate::{
-    api::listen::tls::host_of,
+    config::host_of,
     controller::{ReconcileError, endpoint::OwnEndpoint, store::Key},
 };
 
