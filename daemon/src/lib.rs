@@ -10,6 +10,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 pub mod admission;
 pub mod api;
 pub mod app;
+#[cfg(test)]
+mod arrows;
 pub mod backups;
 pub mod child;
 pub mod cli;
