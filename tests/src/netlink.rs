@@ -1,15 +1,23 @@
-//! Policy rules by hand-written netlink messages: the floor that the engine is measured against, and a second opinion on what
-//! the kernel has. Shares no code with the engine.
+//! Policy rules by hand-written netlink messages, which are the floor that the engine is measured against, and read by
+//! rtnetlink, which is a second opinion on what the kernel has. Shares no code with the engine.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's messages are enums of dozens, and grow"
+)]
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use anyhow::{Context, Result, ensure};
+use futures::TryStreamExt as _;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket,
     sockopt,
 };
+use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use rtnetlink::{Handle, IpVersion};
+use tokio::task::JoinHandle;
 
 use crate::namespace::unshare;
 
@@ -36,8 +44,6 @@ const PROTOCOL: u16 = 21;
 const TO_TABLE: u8 = 1;
 const UNREACHABLE: u8 = 7;
 const HEADER: usize = 16;
-/// Of `struct fib_rule_hdr`.
-const RULE_HEADER: usize = 12;
 const BUFFER: usize = 64 << 10;
 /// Answers of the kernel that are not read yet.
 const ROOM: usize = 4 << 20;
@@ -108,65 +114,73 @@ impl RawRule {
     }
 }
 
-/// A rule as the kernel told it: the bytes of its message after the header.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told(pub Vec<u8>);
+/// A rule as rtnetlink reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told(RuleMessage);
 
 impl Told {
     /// The tag; 0 where it has none.
     pub fn protocol(&self) -> u8 {
-        self.attribute(PROTOCOL)
-            .and_then(|bytes| bytes.first().copied())
-            .unwrap_or(0)
+        let protocol = self.find(|attribute| match attribute {
+            RuleAttribute::Protocol(protocol) => Some(u8::from(*protocol)),
+            _ => None,
+        });
+        protocol.unwrap_or(0)
     }
 
     /// What of it a [`RawRule`] can say.
     pub fn rule(&self) -> RawRule {
-        let number = |kind| {
-            let bytes = self.attribute(kind)?.try_into().ok()?;
-            Some(u32::from_ne_bytes(bytes))
-        };
-        let source = self.attribute(SOURCE).and_then(|bytes| match bytes.len() {
-            4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?)),
-            _ => Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)),
-        });
-        let goes_on = self.0.get(7) == Some(&TO_TABLE);
-        let input = self.attribute(INPUT).map(|bytes| {
-            let name = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-            String::from_utf8_lossy(name).into_owned()
-        });
         RawRule {
-            priority: number(PRIORITY).unwrap_or(0),
-            source,
-            table: number(TABLE).filter(|_| goes_on),
+            priority: self
+                .find(|attribute| match attribute {
+                    RuleAttribute::Priority(priority) => Some(*priority),
+                    _ => None,
+                })
+                .unwrap_or(0),
+            source: self.find(|attribute| match attribute {
+                RuleAttribute::Source(source) => Some(*source),
+                _ => None,
+            }),
+            table: self.find(|attribute| match attribute {
+                RuleAttribute::Table(table) if self.0.header.action == RuleAction::ToTable => {
+                    Some(*table)
+                }
+                _ => None,
+            }),
             protocol: self.protocol(),
-            mark: number(MARK),
-            input,
+            mark: self.find(|attribute| match attribute {
+                RuleAttribute::FwMark(mark) => Some(*mark),
+                _ => None,
+            }),
+            input: self.find(|attribute| match attribute {
+                RuleAttribute::Iifname(name) => Some(name.clone()),
+                _ => None,
+            }),
         }
     }
 
-    fn attribute(&self, wanted: u16) -> Option<&[u8]> {
-        let mut rest = self.0.get(RULE_HEADER..)?;
-        loop {
-            let (length, kind) = (half(rest, 0)?, half(rest, 2)?);
-            let length = usize::from(length);
-            if kind == wanted {
-                return rest.get(4..length);
-            }
-            rest = rest.get(length.max(4).next_multiple_of(4)..)?;
-        }
+    fn find<T>(&self, read: impl Fn(&RuleAttribute) -> Option<T>) -> Option<T> {
+        self.0.attributes.iter().find_map(read)
     }
 }
 
-/// A socket to the routing tables of the network namespace in which it was opened; it keeps that namespace alive.
+/// Sockets to the routing tables of the network namespace in which they were opened; they keep that namespace alive.
 pub struct Netlink {
     socket: OwnedFd,
     sequence: u32,
     buffer: Vec<u8>,
+    handle: Handle,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
 }
 
 impl Netlink {
-    /// In the namespace of this thread.
+    /// In the namespace of this thread, which is in a runtime.
     pub fn open() -> Result<Self> {
         let kind = SockProtocol::NetlinkRoute;
         let socket = socket(
@@ -177,10 +191,13 @@ impl Netlink {
         );
         let socket = socket.context("open a netlink socket")?;
         setsockopt(&socket, sockopt::RcvBufForce, &ROOM).context("widen a netlink socket")?;
+        let (connection, handle, _) = rtnetlink::new_connection()?;
         Ok(Self {
             socket,
             sequence: 0,
             buffer: vec![0; BUFFER],
+            handle,
+            connection: tokio::spawn(connection),
         })
     }
 
@@ -195,31 +212,38 @@ impl Netlink {
     }
 
     /// Deletes a rule as it was told. `false`: there is none.
-    pub fn delete_told(&mut self, rule: &Told) -> Result<bool> {
-        self.send(DELETE_RULE, 0, std::slice::from_ref(&rule.0))?;
-        match self.acknowledged() {
+    pub async fn delete_told(&self, rule: &Told) -> Result<bool> {
+        match self.handle.rule().del(rule.0.clone()).execute().await {
             Ok(()) => Ok(true),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::ENOENT => {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// All rules of both families, in the kernel's order.
-    pub fn dump(&mut self) -> Result<Vec<Told>> {
+    pub async fn dump(&self) -> Result<Vec<Told>> {
         let mut all = Vec::new();
+        for family in [IpVersion::V4, IpVersion::V6] {
+            let rules = self.handle.rule().get(family).execute();
+            all.extend(rules.map_ok(Told).try_collect::<Vec<_>>().await?);
+        }
+        Ok(all)
+    }
+
+    /// Reads all rules of both families, and nothing of what is in them.
+    pub fn skim(&mut self) -> Result<()> {
         for v6 in [false, true] {
             let like = vec![family(v6), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             self.send(GET_RULE, DUMP, &[like])?;
-            while self.receive(|kind, payload| match kind {
-                NEW_RULE => {
-                    all.push(Told(payload.to_vec()));
-                    Ok(true)
-                }
+            while self.receive(|kind, _, _| match kind {
+                NEW_RULE => Ok(true),
                 DONE => Ok(false),
                 _ => Err(io::Error::other("an answer that is none to a listing")),
             })? {}
         }
-        Ok(all)
+        Ok(())
     }
 
     fn all(&mut self, kind: u16, flags: u16, rules: &[RawRule]) -> Result<()> {
@@ -236,7 +260,7 @@ impl Netlink {
     fn acknowledged(&mut self) -> io::Result<()> {
         let last = self.sequence;
         let mut refused = None;
-        while self.receive_numbered(|kind, sequence, payload| {
+        while self.receive(|kind, sequence, payload| {
             let code = payload.first_chunk().map(|code| i32::from_ne_bytes(*code));
             let code = code.filter(|_| kind == ERROR).unwrap_or(-libc::EPROTO);
             if code != 0 && refused.is_none() {
@@ -267,12 +291,8 @@ impl Netlink {
         Ok(())
     }
 
-    fn receive(&mut self, mut each: impl FnMut(u16, &[u8]) -> io::Result<bool>) -> Result<bool> {
-        Ok(self.receive_numbered(|kind, _, payload| each(kind, payload))?)
-    }
-
     /// The messages of one piece. `false` once `each` said that it was the last.
-    fn receive_numbered(
+    fn receive(
         &mut self,
         mut each: impl FnMut(u16, u32, &[u8]) -> io::Result<bool>,
     ) -> io::Result<bool> {
@@ -315,7 +335,9 @@ fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// A socket into a network namespace of its own in which nothing else is.
 pub fn elsewhere() -> Result<Netlink> {
-    let opened = std::thread::spawn(|| {
+    let runtime = tokio::runtime::Handle::current();
+    let opened = std::thread::spawn(move || {
+        let _runtime = runtime.enter();
         unshare()?;
         Netlink::open()
     });
@@ -328,10 +350,10 @@ pub fn elsewhere() -> Result<Netlink> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rules_come_back_as_they_were_said() {
+    #[tokio::test]
+    async fn rules_come_back_as_they_were_said() {
         let mut kernel = elsewhere().unwrap();
-        let boot = kernel.dump().unwrap();
+        let boot = kernel.dump().await.unwrap();
         assert_eq!(boot.len(), 5, "{boot:?}");
         let v6 = RawRule::new("2001:db8::1".parse().unwrap(), u32::MAX, 10_000, 200);
         let v4 = RawRule {
@@ -346,15 +368,15 @@ mod tests {
         };
         let all = [v4, closed, v6];
         kernel.add(&all).unwrap();
-        let told = kernel.dump().unwrap();
+        let told = kernel.dump().await.unwrap();
         let told = told.iter().filter(|one| !boot.contains(one));
         let back = told.map(Told::rule).collect::<Vec<_>>();
         assert_eq!(back, all);
         kernel.delete(&all[..1]).unwrap();
         assert!(kernel.delete(&all[..1]).is_err(), "it is gone");
-        let told = kernel.dump().unwrap();
+        let told = kernel.dump().await.unwrap();
         let tagged = told.iter().find(|told| told.protocol() == 200).unwrap();
-        assert!(kernel.delete_told(tagged).unwrap());
-        assert!(!kernel.delete_told(tagged).unwrap());
+        assert!(kernel.delete_told(tagged).await.unwrap());
+        assert!(!kernel.delete_told(tagged).await.unwrap());
     }
 }

@@ -99,26 +99,25 @@ impl RuleSite {
     }
 
     /// fipd's rules in the kernel, sorted, each as often as it is there.
-    pub fn own(&mut self) -> Result<Vec<RawRule>> {
-        own(&mut self.kernel)
+    pub async fn own(&self) -> Result<Vec<RawRule>> {
+        own(&self.kernel).await
     }
 
-    /// The rules of others, in the kernel's order and bytes.
-    pub fn foreign(&mut self) -> Result<Vec<Told>> {
-        let mut all = self.kernel.dump()?;
+    /// The rules of others whole, in the kernel's order.
+    pub async fn foreign(&self) -> Result<Vec<Told>> {
+        let mut all = self.kernel.dump().await?;
         all.retain(|rule| rule.protocol() != TAG);
         Ok(all)
     }
 
     /// Until fipd's rules are these.
-    pub async fn settles(&mut self, what: &str, expected: &[RawRule]) -> Result<()> {
-        let kernel = &mut self.kernel;
-        let look = || {
-            std::future::ready(match own(kernel) {
+    pub async fn settles(&self, what: &str, expected: &[RawRule]) -> Result<()> {
+        let look = || async {
+            match self.own().await {
                 Ok(seen) if seen == expected => Ok(()),
                 Ok(seen) => Err(differences(&seen, expected)),
                 Err(error) => Err(format!("{error:#}")),
-            })
+            }
         };
         let settled = wait_until(what, SETTLED_WITHIN, look).await;
         settled.with_context(|| self.fipd.log_tail())
@@ -169,7 +168,7 @@ impl RuleSite {
     }
 
     /// Takes a Service's addresses, and waits until neither a rule nor an IPRuleConfig is left.
-    pub async fn clear_vips(&mut self, name: &str) -> Result<()> {
+    pub async fn clear_vips(&self, name: &str) -> Result<()> {
         self.set_vips(name, &[]).await?;
         self.settles("no rule is left", &[]).await?;
         self.no_config("no IPRuleConfig is left").await
@@ -188,7 +187,7 @@ impl RuleSite {
     }
 
     /// Deletes all objects, and waits until nothing of them is left anywhere.
-    pub async fn clear(&mut self) -> Result<()> {
+    pub async fn clear(&self) -> Result<()> {
         let all = ListParams::default();
         let services = self.services.list(&all).await?;
         let own = services
@@ -216,8 +215,8 @@ impl RuleSite {
     }
 }
 
-fn own(kernel: &mut Netlink) -> Result<Vec<RawRule>> {
-    let all = kernel.dump()?;
+async fn own(kernel: &Netlink) -> Result<Vec<RawRule>> {
+    let all = kernel.dump().await?;
     let own = all.iter().filter(|rule| rule.protocol() == TAG);
     let mut own: Vec<RawRule> = own.map(Told::rule).collect();
     own.sort();

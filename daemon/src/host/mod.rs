@@ -22,6 +22,7 @@ mod journal;
 mod journal_writer;
 mod kernel;
 mod links;
+mod listing;
 mod lock;
 mod message;
 mod netlink_reply;

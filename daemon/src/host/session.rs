@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
     }
 
     async fn read_links(&mut self) -> Result<(), Problem> {
-        let vrfs = links::vrfs(&mut self.kernel.requests).await?;
+        let vrfs = links::vrfs().await?;
         let before = self.engine.board.view().vrfs.clone();
         if before.as_deref() != Some(&vrfs) {
             let before = before.iter().flat_map(|before| before.iter());

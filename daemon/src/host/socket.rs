@@ -1,6 +1,10 @@
-//! The socket that asks the kernel about its routing tables, and has it change them.
+//! The socket that lists the kernel's rules, and has it change them.
 //!
-//! It is another one than that which hears of changes, so that a listing can be trusted. The kernel gives a list in pieces and
+//! Links and routes are read by rtnetlink; rules are not, since it waits for an answer to each rule where this sends 256 in
+//! one call, leaves out a rule that it cannot read where the engine has to see that somebody has one, and does not say which
+//! port made a change.
+//!
+//! The socket is another one than that which hears of changes, so that a listing can be trusted. The kernel gives a list in pieces and
 //! finds its place again by counting, so that a rule that comes or goes meanwhile makes another one be told twice or not at
 //! all. It queues the news of a change when it makes it: if none is queued by the end of a listing, there was none.
 
@@ -10,13 +14,9 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
-use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
-    route::{RouteAttribute, RouteMessage},
-    rule::RuleMessage,
-};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, rule::RuleMessage};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols};
-use nix::libc::{EAFNOSUPPORT, RTM_NEWROUTE, RTM_NEWRULE};
+use nix::libc::{EAFNOSUPPORT, RTM_NEWRULE};
 
 use fipd_core::{
     Family,
@@ -27,7 +27,7 @@ use super::message;
 use crate::host::netlink_reply::{Said, Unreadable, answers};
 
 /// The kernel answers at once; a list of a hundred thousand rules takes it 100 ms.
-const DEADLINE: Duration = Duration::from_secs(5);
+pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 /// Above what the kernel puts into one piece of a list.
 pub(super) const BUFFER: usize = 64 << 10;
 /// Room for the refusals of a whole batch.
@@ -153,33 +153,6 @@ impl Requests {
         }
     }
 
-    /// Whether a table has a route of a family. Ends the socket, since the rest of a large table is not waited for.
-    pub async fn has_routes(mut self, family: Family, table: u32) -> Result<bool, Trouble> {
-        let mut like = RouteMessage::default();
-        like.header.address_family = message::family_number(family);
-        like.attributes.push(RouteAttribute::Table(table));
-        let like = RouteNetlinkMessage::GetRoute(like);
-        let sequence = self.send(vec![like], NLM_F_DUMP).await?;
-        let first = tokio::time::timeout(DEADLINE, self.receive()).await;
-        first.map_err(|_| Trouble::Late)??;
-        for answer in answers(&self.buffer) {
-            let answer = answer?;
-            match answer.said {
-                _ if answer.sequence != sequence => {}
-                Said::Message(RTM_NEWROUTE, _) => return Ok(true),
-                // No such table.
-                Said::Done(Some(error)) | Said::Answered(Some(error))
-                    if error.raw_os_error() != Some(nix::libc::ENOENT) =>
-                {
-                    return Err(Trouble::List(error));
-                }
-                Said::Message(..) | Said::Done(_) | Said::Answered(_) => {}
-                Said::Overrun | Said::Nothing => {}
-            }
-        }
-        Ok(false)
-    }
-
     /// Adds all of these, in this order. Answers those that the kernel refused.
     pub async fn add(&mut self, rules: &[Rule]) -> Result<Vec<(usize, io::Error)>, Trouble> {
         let messages = rules.iter().map(message::write);
@@ -296,7 +269,7 @@ pub(super) fn widen(socket: &TokioSocket, bytes: usize) {
     }
 }
 
-fn unexpected() -> io::Error {
+pub(super) fn unexpected() -> io::Error {
     io::Error::other("an answer that is none to a listing")
 }
 
@@ -320,9 +293,6 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));
         let (rules, _) = requests.rules(Family::V4).await.unwrap();
         assert!(rules.iter().any(|one| one.rule.protocol == 2), "{rules:?}");
-        let requests = Requests::open().unwrap();
-        let routes = requests.has_routes(Family::V4, 4_000_000_000).await;
-        assert_eq!(routes.ok(), Some(false), "a table that is not there");
     }
 
     #[tokio::test]

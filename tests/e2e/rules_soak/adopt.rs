@@ -126,7 +126,7 @@ fn rules_without_tag_are_taken_over_where_an_object_says_them_in_full_and_nothin
 {
     in_namespace(async || {
         let mut site = RuleSite::start().await.unwrap();
-        let boot = site.foreign().unwrap();
+        let boot = site.foreign().await.unwrap();
         let (theirs, mut alike) = left_by_the_original(&mut site).await;
         let mut own = vec![
             RawRule::new(ip("10.96.23.17"), 100, 1_000, TAG),
@@ -136,10 +136,10 @@ fn rules_without_tag_are_taken_over_where_an_object_says_them_in_full_and_nothin
         site.settles("the rules of fipd are beside them", &own)
             .await
             .unwrap();
-        let before = site.kernel.dump().unwrap();
+        let before = site.kernel.dump().await.unwrap();
         let shown = changes(&adopt(&site, &["--dry-run"]).await.json().unwrap());
         assert_eq!(shown.len(), theirs.len(), "{shown:?}");
-        assert_eq!(site.kernel.dump().unwrap(), before, "a dry run");
+        assert_eq!(site.kernel.dump().await.unwrap(), before, "a dry run");
 
         // The original's agent would bring them back.
         let agents = Api::namespaced(site.client().await.unwrap(), ORIGINALS);
@@ -157,7 +157,7 @@ fn rules_without_tag_are_taken_over_where_an_object_says_them_in_full_and_nothin
         .await
         .unwrap();
         refused(&site, &format!("DaemonSet {ORIGINALS}/{AGENT}")).await;
-        assert_eq!(site.kernel.dump().unwrap(), before, "refused");
+        assert_eq!(site.kernel.dump().await.unwrap(), before, "refused");
         agents
             .delete(AGENT, &DeleteParams::default())
             .await
@@ -173,7 +173,13 @@ fn rules_without_tag_are_taken_over_where_an_object_says_them_in_full_and_nothin
 
         let done = adopt(&site, &[]).await.json().unwrap();
         assert_eq!(changes(&done), shown, "{done}");
-        let mut left: Vec<RawRule> = site.foreign().unwrap().iter().map(Told::rule).collect();
+        let mut left: Vec<RawRule> = site
+            .foreign()
+            .await
+            .unwrap()
+            .iter()
+            .map(Told::rule)
+            .collect();
         left.sort();
         alike.extend(boot.iter().map(Told::rule));
         alike.sort();

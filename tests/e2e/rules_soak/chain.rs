@@ -18,7 +18,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 #[test]
 fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address() {
     in_namespace(async || {
-        let mut site = RuleSite::start().await.unwrap();
+        let site = RuleSite::start().await.unwrap();
         let spec = json!({ "cidr": "203.0.113.0/24", "table": 100, "priority": 1000 });
         site.apply_rule("lb", &spec).await.unwrap();
         let own: IpAddr = "10.96.23.17".parse().unwrap();
@@ -36,13 +36,13 @@ fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address(
         for _ in 0..=ROUNDS {
             let start = Instant::now();
             site.set_vips("web", &[vip]).await.unwrap();
-            until(&mut site, &rule).await;
+            until(&site, &rule).await;
             added.push(start.elapsed());
             let config = site.configs.get("iprc-10-96-23-17").await.unwrap();
             assert_eq!(json!(config)["spec"]["state"], "present");
             let start = Instant::now();
             site.set_vips("web", &[]).await.unwrap();
-            until(&mut site, &[]).await;
+            until(&site, &[]).await;
             removed.push(start.elapsed());
             wait_until("its object is gone", WITHIN, || async {
                 match site.configs.get_opt("iprc-10-96-23-17").await {
@@ -66,13 +66,13 @@ fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address(
 }
 
 /// Looks more often than [`RuleSite::settles`], since it is timed.
-async fn until(site: &mut RuleSite, expected: &[RawRule]) {
+async fn until(site: &RuleSite, expected: &[RawRule]) {
     let start = Instant::now();
-    while site.own().unwrap() != expected {
+    while site.own().await.unwrap() != expected {
         assert!(
             start.elapsed() < WITHIN,
             "{:?} instead of {expected:?}\n{}",
-            site.own().unwrap(),
+            site.own().await.unwrap(),
             site.fipd.log_tail()
         );
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -45,7 +45,7 @@ fn conformance_34_who_takes_its_rules_away_at_its_stop_says_so_in_the_cluster() 
         .unwrap();
         site.fipd.terminate(WITHIN).await.unwrap();
         assert_eq!(says().await, Value::Null, "{}", site.fipd.log_tail());
-        assert_eq!(site.own().unwrap(), []);
+        assert_eq!(site.own().await.unwrap(), []);
         // Back again, it has its rules as before.
         site.fipd.restart().await.unwrap();
         site.settles("it has them again", &rule).await.unwrap();

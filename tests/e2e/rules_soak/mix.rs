@@ -90,7 +90,10 @@ impl Soak {
             killed: Instant::now(),
             happened: BTreeMap::new(),
         };
-        assert_eq!(soak.site.foreign().unwrap(), soak.twin.dump().unwrap());
+        assert_eq!(
+            soak.site.foreign().await.unwrap(),
+            soak.twin.dump().await.unwrap()
+        );
         for _ in 0..RULES / 2 {
             soak.change_rule().await;
         }
@@ -131,7 +134,7 @@ impl Soak {
                 "addresses changed"
             }
             60..72 => {
-                self.add_foreign();
+                self.add_foreign().await;
                 "rules of others added"
             }
             72..80 => {
@@ -139,11 +142,11 @@ impl Soak {
                 "rules of others deleted"
             }
             80..92 => {
-                self.delete_own();
+                self.delete_own().await;
                 "own rules deleted by hand"
             }
             92..98 => {
-                self.plant();
+                self.plant().await;
                 "rules with fipd's tag added by hand"
             }
             _ => {
@@ -159,7 +162,7 @@ impl Soak {
         self.site.fipd.kill9().unwrap();
         for _ in 0..self.dice.roll(4) {
             match self.dice.roll(3) {
-                0 => self.delete_own(),
+                0 => self.delete_own().await,
                 1 => self.change_rule().await,
                 _ => self.delete_rule().await,
             }
@@ -259,7 +262,7 @@ impl Soak {
 
     /// One that looks like one of fipd's, or is only near it. Each kind has a tag, since the kernel deletes the first rule that
     /// has what is said, whatever else it has.
-    fn add_foreign(&mut self) {
+    async fn add_foreign(&mut self) {
         let (source, table) = (self.source(), 100 + self.dice.roll(6));
         let priorities = [1_000, 5_000, 10_000, 10_001, 20_000];
         let priority = priorities[self.dice.roll(5) as usize];
@@ -283,7 +286,7 @@ impl Soak {
         };
         let one = std::slice::from_ref(&rule);
         // Others cannot add one twice either, with the flag that they use.
-        let there = self.twin.dump().unwrap();
+        let there = self.twin.dump().await.unwrap();
         if there.iter().any(|told| told.rule() == rule) {
             return;
         }
@@ -308,8 +311,8 @@ impl Soak {
     }
 
     /// All of a source, one, or every second.
-    fn delete_own(&mut self) {
-        let mut own = self.site.kernel.dump().unwrap();
+    async fn delete_own(&mut self) {
+        let mut own = self.site.kernel.dump().await.unwrap();
         own.retain(|rule| rule.protocol() == TAG);
         if own.is_empty() {
             return;
@@ -320,14 +323,14 @@ impl Soak {
         for (index, rule) in own.iter().enumerate() {
             if way == 0 || (way == 1 && index % 2 == 0) || index == one {
                 // fipd may have been quicker.
-                let _ = self.site.kernel.delete_told(rule).unwrap();
+                let _ = self.site.kernel.delete_told(rule).await.unwrap();
             }
         }
     }
 
     /// With fipd's tag and not fipd's: a leftover of a crash, or a second one of a rule that is there.
-    fn plant(&mut self) {
-        let own = self.site.own().unwrap();
+    async fn plant(&mut self) {
+        let own = self.site.own().await.unwrap();
         let twice = own.first().filter(|_| self.dice.roll(2) == 0).cloned();
         let source = self.source();
         let rule = twice.unwrap_or_else(|| RawRule::new(source, 77, 12_345, TAG));
@@ -372,16 +375,19 @@ impl Soak {
             expected.len()
         );
         self.site.settles(&what, &expected).await.unwrap();
-        self.nothing_of_others_is_touched();
+        self.nothing_of_others_is_touched().await;
         let needs = self.is_calm(&expected).await;
         self.site.clear().await.unwrap();
-        self.nothing_of_others_is_touched();
+        self.nothing_of_others_is_touched().await;
         assert!(self.happened["kills"] > 0, "{:?}", self.happened);
         needs
     }
 
-    fn nothing_of_others_is_touched(&mut self) {
-        let (here, there) = (self.site.foreign().unwrap(), self.twin.dump().unwrap());
+    async fn nothing_of_others_is_touched(&self) {
+        let (here, there) = (
+            self.site.foreign().await.unwrap(),
+            self.twin.dump().await.unwrap(),
+        );
         let lost: Vec<_> = there.iter().filter(|rule| !here.contains(rule)).collect();
         let more: Vec<_> = here.iter().filter(|rule| !there.contains(rule)).collect();
         let shown = |all: &[&Told]| all.iter().map(|told| told.rule()).collect::<Vec<_>>();
@@ -402,7 +408,7 @@ impl Soak {
         let memory = fipd.resident_kib().unwrap();
         assert!(used < Duration::from_millis(900), "{used:?} in 3 s");
         assert!(memory < MEMORY_KIB, "{memory} KiB");
-        assert_eq!(self.site.own().unwrap(), expected);
+        assert_eq!(self.site.own().await.unwrap(), expected);
         (used, memory)
     }
 }

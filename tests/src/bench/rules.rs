@@ -145,7 +145,7 @@ fn by_engine(distinct: bool) -> Result<(Duration, Duration)> {
         engine.applies(sets, COUNT).await?;
         let whole = start.elapsed();
         let adding = Duration::from_secs_f64(figures::adding() - before);
-        let there = Netlink::open()?.dump()?;
+        let there = Netlink::open()?.dump().await?;
         let own = there.iter().filter(|rule| rule.protocol() == TAG).count();
         if own != COUNT as usize {
             bail!("{own} of {COUNT} rules are in the kernel");
@@ -185,7 +185,7 @@ fn idle() -> Result<Vec<Figure>> {
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..4 * ROUNDS {
             let start = Instant::now();
-            kernel.dump()?;
+            kernel.skim()?;
             floor.push(start.elapsed());
             let change = || match round % 2 {
                 0 => kernel.add(&foreign),
@@ -222,7 +222,11 @@ fn mended() -> Result<Figure> {
             let rule = RawRule::new(source(number), TABLE, PRIORITY, TAG);
             let start = Instant::now();
             kernel.delete(std::slice::from_ref(&rule))?;
-            while !kernel.dump()?.iter().any(|told| told.rule() == rule) {
+            let is_back = async |kernel: &Netlink| -> Result<bool> {
+                let all = kernel.dump().await?;
+                Ok(all.iter().any(|told| told.rule() == rule))
+            };
+            while !is_back(&kernel).await? {
                 if start.elapsed() > Duration::from_secs(10) {
                     bail!("{rule:?} is not back");
                 }

@@ -19,7 +19,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 pub fn figure() -> Result<Figure> {
     let times = in_namespace(2, async || {
-        let mut site = RuleSite::start().await?;
+        let site = RuleSite::start().await?;
         let spec = json!({ "cidr": "203.0.113.0/24", "table": TABLE, "priority": 1000 });
         site.apply_rule("lb", &spec).await?;
         let own = IpAddr::from([10, 96, 23, 17]);
@@ -29,7 +29,7 @@ pub fn figure() -> Result<Figure> {
         for round in 0..WARM_UP + ROUNDS {
             let start = Instant::now();
             site.set_vips("web", &[[203, 0, 113, 45].into()]).await?;
-            has(&mut site, &rule, start).await?;
+            has(&site, &rule, start).await?;
             if round >= WARM_UP {
                 times.push(start.elapsed());
             }
@@ -47,10 +47,10 @@ pub fn figure() -> Result<Figure> {
     ))
 }
 
-async fn has(site: &mut RuleSite, expected: &[RawRule], start: Instant) -> Result<()> {
-    while site.own()? != expected {
+async fn has(site: &RuleSite, expected: &[RawRule], start: Instant) -> Result<()> {
+    while site.own().await? != expected {
         if start.elapsed() > WITHIN {
-            bail!("{:?}\n{}", site.own()?, site.fipd.log_tail());
+            bail!("{:?}\n{}", site.own().await?, site.fipd.log_tail());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
