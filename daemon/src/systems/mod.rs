@@ -7,7 +7,7 @@
 
 pub mod claims;
 #[cfg(test)]
-mod conformance;
+mod conformance_tests;
 pub mod ip_rule;
 pub mod rancher_fip;
 mod sightings;

@@ -9,7 +9,7 @@
 //! No error is final: whatever an object waits for in the ledger queues it again.
 
 #[cfg(test)]
-pub mod conformance;
+pub mod conformance_tests;
 mod controller;
 pub mod inventory;
 mod last_writes;

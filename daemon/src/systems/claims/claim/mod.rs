@@ -1,7 +1,7 @@
 //! AddressClaims: each gets the address it names or one of its pool, and shows it.
 
 #[cfg(test)]
-mod conformance;
+mod conformance_tests;
 pub mod observe;
 pub mod pools;
 pub mod status;

@@ -5,7 +5,7 @@
 //! program made and fipd took over stays, with the lease.
 
 #[cfg(test)]
-mod conformance;
+mod conformance_tests;
 mod hand_back;
 mod in_use;
 pub mod observe;

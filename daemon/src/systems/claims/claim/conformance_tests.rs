@@ -7,7 +7,7 @@ use super::{ClaimController, ManagedClaims};
 use crate::{
     clusters::ClusterSession,
     controller::{
-        address_user::conformance::Subject, client::Remote, context::Context, events::Events,
+        address_user::conformance_tests::Subject, client::Remote, context::Context, events::Events,
         site::Site, store::Objects,
     },
     systems::claims::{names::CLAIM, settings::ClaimsSettings},

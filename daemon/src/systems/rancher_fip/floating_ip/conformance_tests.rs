@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::{FloatingIpController, ManagedFloatingIps, controller};
 use crate::{
-    controller::{address_user::conformance::Subject, client::Remote, events::Events, site::Site},
+    controller::{
+        address_user::conformance_tests::Subject, client::Remote, events::Events, site::Site,
+    },
     systems::rancher_fip::{
         kinds::FLOATING_IP,
         names::PROJECT,

@@ -1,7 +1,7 @@
 //! Every kind that uses an address keeps the contract of [`AddressUser`](crate::controller::address_user::AddressUser).
 
 use crate::{
-    controller::address_user::conformance::conforms,
+    controller::address_user::conformance_tests::conforms,
     systems::{claims::claim::ManagedClaims, rancher_fip::floating_ip::ManagedFloatingIps},
 };
 
