@@ -70,16 +70,18 @@ async fn fill(site: &Site) {
         fipd_core::Request::CreatePool { spec, actor }
     });
     let pools = submit(site, pools).await;
-    let quotas = pools.iter().filter_map(|answer| match answer {
-        Answer::Pool(pool) => Some(fipd_core::Request::SetQuota {
+    let quotas = pools.iter().map(|answer| {
+        let Answer::Pool(pool) = answer else {
+            panic!("{answer:?}");
+        };
+        fipd_core::Request::SetQuota {
             quota: Quota {
                 pool: pool.id,
                 tenant: Tenant("t".into()),
                 limit: 7,
             },
             actor: actor(),
-        }),
-        _ => None,
+        }
     });
     submit(site, quotas).await;
     for user in ["a", "b"] {
