@@ -9,14 +9,14 @@ use std::{
 
 use super::{
     Ledger,
-    plan::{Draft, Draw, Stop},
-    runs::Runs,
-    space::{Part, Segment, Space},
-    tentative::Table,
+    space::{
+        runs::Runs,
+        segments::{Part, Segment, Space},
+    },
 };
 use crate::{
-    Action, Actor, Answer, Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Span,
-    Timestamp, address::number, layout::Layout,
+    Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Span, address::number,
+    layout::Layout,
 };
 
 /// Two networks of which an admin said that they are two; the lower number first.
@@ -223,49 +223,6 @@ impl Ledger {
             other,
             there,
         }
-    }
-
-    pub(super) fn plan_separate(
-        &self,
-        (a, b): Separation,
-        apart: bool,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        self.unlocked(Table::Pools)?;
-        for network in [a, b] {
-            if !self.rows.networks.contains_key(&network) {
-                return Err(Refusal::UnknownNetwork(network).into());
-            }
-        }
-        if a == b {
-            return Err(Refusal::Invalid {
-                field: "network",
-                value: self.network_name(a).to_string(),
-                allowed: "two different networks".to_owned(),
-            }
-            .into());
-        }
-        let pair = separation(a, b);
-        if self.ambiguity.separate.contains(&pair) == apart {
-            return Err(Stop::Answer(Answer::Done));
-        }
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Pools);
-        draft.flight.edits.extend([a, b]);
-        let (op, action) = if apart {
-            (Op::PutSeparation(pair), Action::NetworksSeparated)
-        } else {
-            (Op::DeleteSeparation(pair), Action::SeparationWithdrawn)
-        };
-        draft.flight.ops.push(op);
-        let detail = format!(
-            "{} and {}",
-            self.network_name(pair.0),
-            self.network_name(pair.1)
-        );
-        draft.say(action, detail.into());
-        Ok((draft, Answer::Done))
     }
 
     /// Puts the pool, and those that it shares addresses with, into their spaces with what they may give.

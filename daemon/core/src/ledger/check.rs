@@ -3,8 +3,14 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
-    Ledger, due, groups, identities, index::contending_clusters, intern::fingerprint,
-    keyset::KeySet, rows_read::CountedRows as _, tentative::Table, violation::Violation,
+    Ledger,
+    draft::Table,
+    identities,
+    index::{contending_clusters, due, groups},
+    intern::fingerprint,
+    keyset::KeySet,
+    rows_read::CountedRows as _,
+    violation::Violation,
 };
 use crate::{Family, Lease, LeaseKey, LeaseState, Pool, PoolId, layout::Layout};
 

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, free::keys, intern::fingerprint, rows_read::count};
+use super::{Ledger, intern::fingerprint, rows_read::count, space::free::keys};
 use crate::{
     ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, Mark, NetworkId, PoolId, Scope,
     Span, System, Tenant, Text,

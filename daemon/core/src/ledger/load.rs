@@ -1,6 +1,6 @@
 //! A ledger from the rows of a store, and its rows again.
 
-use super::{Ledger, Violation, free::Free, index::Index};
+use super::{Ledger, Violation, index::Index, space::free::Free};
 use crate::Op;
 
 impl Ledger {

@@ -10,61 +10,27 @@
 //! the same order give the same answers.
 
 mod ambiguity;
-mod candidates;
 mod changes;
-mod charges;
 mod check;
-mod choice;
-mod dice;
-mod due;
+mod draft;
 mod filter;
-mod free;
 mod gate;
-mod groups;
-mod identities;
-mod import_lease;
 mod index;
 mod intern;
 mod keyset;
 mod load;
 mod lookout;
-mod memory;
-mod overlap;
 mod plan;
-mod plan_account;
-mod plan_adopt;
-mod plan_allocate;
-mod plan_cluster;
-mod plan_epoch;
-mod plan_expire;
-mod plan_import;
-mod plan_label;
-mod plan_move;
-mod plan_pool;
-mod plan_probe;
-mod plan_release;
-mod plan_remember;
-mod plan_reserve;
-mod plan_share;
-mod plan_transfer;
-mod preview;
 mod quotas;
 mod read;
 mod read_quotas;
 mod rollups;
 mod rows;
 mod rows_read;
-mod runs;
-mod select;
-mod shelf;
 mod space;
-mod spans;
 mod standing;
-mod subnets;
-mod tentative;
 mod violation;
 mod waiters;
-mod wants;
 
 use std::sync::Arc;
 
@@ -73,16 +39,13 @@ pub use changes::{Change, TooOld};
 pub use check::CheckedPage;
 pub use filter::{LeaseFilter, LeasePage};
 pub use lookout::Lookout;
-pub use overlap::Overlap;
-pub use plan::Planned;
-pub use plan_import::Trial;
-pub use plan_move::MovePage;
-pub use preview::PoolPreview;
+
+pub use draft::Ticket;
+pub use plan::{MovePage, Planned, PoolPreview, Trial};
 pub use read::{NameError, PoolUsage};
 pub use rows_read::count_rows;
-pub use spans::PoolSpans;
+pub use space::{Overlap, PoolSpans};
 pub use standing::Standing;
-pub use tentative::Ticket;
 pub use violation::Violation;
 
 use crate::{
@@ -90,15 +53,14 @@ use crate::{
 };
 use ambiguity::Ambiguity;
 use changes::Changes;
-use dice::Dice;
-use free::Free;
+use draft::Tentative;
 use gate::Gate;
 use index::Index;
-use intern::{Interner, Prints, fingerprint};
+use intern::{Interner, Prints};
 use lookout::Lookouts;
 use rollups::Rollups;
 use rows::Rows;
-use tentative::Tentative;
+use space::{dice::Dice, free::Free};
 use waiters::Waiters;
 
 /// The address book.
@@ -292,14 +254,6 @@ impl Ledger {
     /// knows: by default it is always the same.
     pub fn seed(&mut self, seed: u64) {
         self.dice = Dice::new(seed);
-    }
-
-    /// Gives up the identity's places in all queues: its object is gone or asks elsewhere. Counts as a change of
-    /// the pools where it had one.
-    pub fn forget_waiter(&mut self, identity: &Identity) {
-        self.leave_queues(identity, None);
-        self.tentative
-            .forget_places(fingerprint(identity), identity);
     }
 
     fn at(revision: u64) -> Self {

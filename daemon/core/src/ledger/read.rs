@@ -6,11 +6,13 @@ use smallvec::SmallVec;
 
 use super::{
     Change, Ledger, TooOld,
-    free::{Room, keys},
     intern::fingerprint,
     keyset::KeySet,
     rows_read::{CountedRows as _, count},
-    space::Part,
+    space::{
+        free::{Room, keys},
+        segments::Part,
+    },
 };
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark,
@@ -460,6 +462,11 @@ impl Ledger {
             .counted()
             .filter_map(|key| self.rows.leases.get(&key))
             .filter(move |lease| super::identities(lease).any(|known| known == identity))
+    }
+
+    pub(super) fn network_name(&self, network: NetworkId) -> Text {
+        let network = self.rows.networks.get(&network);
+        network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Bound};
 
 use super::{
     Ledger,
-    charges::Charge,
+    index::charges::Charge,
     quotas::{first_of, without_quota},
     rows_read::CountedRows as _,
 };

@@ -2,15 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{
-    Ledger,
-    free::Room,
-    plan::{Draft, Draw},
-    tentative::Table,
-};
-use crate::{
-    Actor, Answer, Forecast, Hour, Lease, LeaseState, Op, PoolId, Refusal, Rollup, Timestamp,
-};
+use super::{Ledger, space::free::Room};
+use crate::{Forecast, Hour, Lease, LeaseState, Op, PoolId, Refusal, Rollup, Timestamp};
 
 /// What happened to a pool since its last row was made; in memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,34 +171,6 @@ impl Ledger {
         History::forecast(history, self.free.room(pool), now)
     }
 
-    /// Rows of the last hour that is over, of up to `most` pools after `after` in which something happened.
-    pub(super) fn plan_roll_up(
-        &self,
-        after: Option<PoolId>,
-        most: usize,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        self.unlocked(Table::Rollups)?;
-        // A pool that is being deleted must not get a row after its end.
-        self.unlocked(Table::Pools)?;
-        let mut draft = Draft::new(now, actor);
-        let hour = Hour::of(now).before(1);
-        let mut pools = self.pools_after(after).map(|pool| pool.id).peekable();
-        let mut last = after;
-        for pool in pools.by_ref().take(most.max(1)) {
-            last = Some(pool);
-            draft
-                .flight
-                .ops
-                .extend(self.row(pool, hour).map(Op::PutRollup));
-        }
-        draft.flight.table = Some(Table::Rollups);
-        let rows = draft.flight.ops.len();
-        let next = last.filter(|_| pools.peek().is_some());
-        Ok((draft, Answer::RolledUp { rows, next }))
-    }
-
     /// The pool that the rows take to another network with its leases, and what it counts: nobody gets or loses one of them.
     pub(super) fn moving(&self, ops: &[Op]) -> Option<(PoolId, Tally)> {
         let moved = ops.iter().find_map(|op| {
@@ -244,7 +209,7 @@ impl Ledger {
     }
 
     /// `None` where the hour has a row, a later one has, or nothing happened.
-    fn row(&self, pool: PoolId, hour: Hour) -> Option<Rollup> {
+    pub(super) fn row(&self, pool: PoolId, hour: Hour) -> Option<Rollup> {
         let room = self.free.room(pool)?;
         let history = self.rollups.histories.get(&pool);
         let tally = self.rollups.tally(pool);

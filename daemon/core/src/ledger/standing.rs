@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, free::Room, read::PoolUsage, rollups::History};
+use super::{Ledger, read::PoolUsage, rollups::History, space::free::Room};
 use crate::{Forecast, Pool, PoolId, Timestamp};
 
 /// A pool, with what [`Ledger::usage`] and [`Ledger::forecast`] count from.

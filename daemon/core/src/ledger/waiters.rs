@@ -9,6 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
+use super::{Change, Ledger, intern::fingerprint};
 use crate::{ClusterId, Identity, PoolId, System, Text, Timestamp};
 
 /// Orders waiters: the oldest object first, then by identity.
@@ -290,5 +293,39 @@ impl Queue {
                 .map(|(place, _)| place.clone());
         }
         Some(waiter)
+    }
+}
+
+impl Ledger {
+    /// Gives up the identity's places in all queues: its object is gone or asks elsewhere. Counts as a change of
+    /// the pools where it had one.
+    pub fn forget_waiter(&mut self, identity: &Identity) {
+        self.leave_queues(identity, None);
+        self.tentative
+            .forget_places(fingerprint(identity), identity);
+    }
+
+    /// Gives up the places of a cluster (or of one of its systems) in all queues: nothing asks for it any more. Counts as
+    /// a change of the pools where it had some.
+    pub fn forget_waiters_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
+        let pools = self.waiters.leave_cluster(cluster, system);
+        self.tentative.forget_places_of(cluster, system);
+        self.moved_up(pools.into_iter().collect());
+    }
+
+    /// Gives up places in all queues; with `instance`, only those of that instance.
+    pub(super) fn leave_queues(&mut self, identity: &Identity, instance: Option<&Text>) {
+        let pools = self.waiters.leave_all(identity, instance);
+        self.moved_up(pools.into());
+    }
+
+    /// Somebody left these queues and who waits behind may be served next; counts as a change of the pools.
+    pub(super) fn moved_up(&mut self, pools: SmallVec<[PoolId; 2]>) {
+        if !pools.is_empty() {
+            self.changes.push(Change {
+                pools,
+                ..Change::default()
+            });
+        }
     }
 }

@@ -1,0 +1,397 @@
+//! Finding leases by who has them. Everything here follows from the lease rows.
+
+pub(super) mod charges;
+pub(super) mod due;
+pub(super) mod groups;
+mod identities;
+mod shelf;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    intern::{Prints, fingerprint},
+    keyset::KeySet,
+};
+use crate::{ClusterId, Lease, LeaseKey, LeaseState, PoolId, System};
+use {
+    charges::Charges,
+    due::Due,
+    groups::Groups,
+    identities::Identities,
+    shelf::{Part, Shelf},
+};
+
+/// The secondary indexes of the leases.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    identities: Identities,
+    /// By cluster and system of the members.
+    clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>>,
+    pools: BTreeMap<PoolId, KeySet>,
+    /// Leases of no pool.
+    poolless: KeySet,
+    contended: KeySet,
+    /// Leases with a contender of the cluster.
+    contending: BTreeMap<ClusterId, KeySet>,
+    due: Due,
+    /// How many leases of a pool are quarantined; pools without any are not in it.
+    cooling: BTreeMap<PoolId, u64>,
+    charges: Charges,
+    groups: Groups,
+}
+
+impl Index {
+    /// The indexes of leases sorted by key: faster and denser than adding one by one.
+    pub fn of_sorted(leases: &[Arc<Lease>]) -> Self {
+        let mut pools: BTreeMap<PoolId, Vec<LeaseKey>> = BTreeMap::new();
+        let mut shelves: BTreeMap<(&ClusterId, &System, Part), Vec<LeaseKey>> = BTreeMap::new();
+        let (mut poolless, mut contended) = (Vec::new(), Vec::new());
+        let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
+        let mut cooling = BTreeMap::new();
+        let mut charges = Charges::default();
+        for lease in leases {
+            charges.add(lease);
+            if let Some(pool) = cooling_in(lease) {
+                *cooling.entry(pool).or_default() += 1;
+            }
+            match lease.pool {
+                Some(pool) => pools.entry(pool).or_default().push(lease.key),
+                None => poolless.push(lease.key),
+            }
+            if !lease.contenders.is_empty() {
+                contended.push(lease.key);
+            }
+            for cluster in contending_clusters(lease) {
+                file(&mut contending, cluster, lease.key);
+            }
+            for member in &lease.members {
+                let identity = &member.holder.identity;
+                if let Some(cluster) = &identity.cluster {
+                    shelves
+                        .entry((cluster, &identity.system, Part::of(lease)))
+                        .or_default()
+                        .push(lease.key);
+                }
+            }
+        }
+        let mut clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>> = BTreeMap::new();
+        for ((cluster, system, part), keys) in shelves {
+            let systems = clusters.entry(cluster.clone()).or_default();
+            let shelf = systems.entry(system.clone()).or_default();
+            shelf.0.insert(part, keys.into_iter().collect());
+        }
+        Self {
+            identities: Identities::of_sorted(leases),
+            clusters,
+            pools: pools
+                .into_iter()
+                .map(|(pool, keys)| (pool, keys.into_iter().collect()))
+                .collect(),
+            poolless: poolless.into_iter().collect(),
+            contended: contended.into_iter().collect(),
+            contending,
+            due: leases.iter().map(Arc::as_ref).collect(),
+            cooling,
+            charges,
+            groups: leases.iter().map(Arc::as_ref).collect(),
+        }
+    }
+
+    /// Enters a lease.
+    pub fn add(&mut self, lease: &Lease) {
+        for identity in crate::ledger::identities(lease) {
+            self.identities.insert(fingerprint(identity), lease.key);
+        }
+        self.add_rest(lease);
+    }
+
+    /// Enters a lease of one holder, whose prints are known.
+    pub fn add_one(&mut self, prints: Prints, lease: &Lease) {
+        self.identities.insert(prints.whole, lease.key);
+        self.add_rest(lease);
+    }
+
+    fn add_rest(&mut self, lease: &Lease) {
+        let key = lease.key;
+        self.due.add(lease);
+        self.groups.add(lease);
+        if let Some(pool) = cooling_in(lease) {
+            *self.cooling.entry(pool).or_default() += 1;
+        }
+        self.charges.add(lease);
+        for member in &lease.members {
+            let identity = &member.holder.identity;
+            let Some(cluster) = &identity.cluster else {
+                continue;
+            };
+            let part = Part::of(lease);
+            // Names are copied for the first lease only.
+            match self
+                .clusters
+                .get_mut(cluster)
+                .and_then(|systems| systems.get_mut(&identity.system))
+            {
+                Some(shelf) => file(&mut shelf.0, &part, key),
+                None => {
+                    let systems = self.clusters.entry(cluster.clone()).or_default();
+                    let shelf = systems.entry(identity.system.clone()).or_default();
+                    file(&mut shelf.0, &part, key);
+                }
+            }
+        }
+        match lease.pool {
+            Some(pool) => file(&mut self.pools, &pool, key),
+            None => {
+                self.poolless.insert(key);
+            }
+        }
+        if !lease.contenders.is_empty() {
+            self.contended.insert(key);
+        }
+        for cluster in contending_clusters(lease) {
+            file(&mut self.contending, cluster, key);
+        }
+    }
+
+    /// Takes a lease out, as it was when it was entered.
+    pub fn remove(&mut self, lease: &Lease) {
+        let key = lease.key;
+        self.due.remove(lease);
+        self.groups.remove(lease);
+        if let Some(pool) = cooling_in(lease)
+            && let Some(count) = self.cooling.get_mut(&pool)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.cooling.remove(&pool);
+            }
+        }
+        self.charges.remove(lease);
+        for identity in crate::ledger::identities(lease) {
+            self.identities.remove(fingerprint(identity), key);
+        }
+        for member in &lease.members {
+            let identity = &member.holder.identity;
+            let Some(cluster) = &identity.cluster else {
+                continue;
+            };
+            let Some(systems) = self.clusters.get_mut(cluster) else {
+                continue;
+            };
+            let Some(shelf) = systems.get_mut(&identity.system) else {
+                continue;
+            };
+            unfile(&mut shelf.0, &Part::of(lease), key);
+            if shelf.0.is_empty() {
+                systems.remove(&identity.system);
+            }
+            if systems.is_empty() {
+                self.clusters.remove(cluster);
+            }
+        }
+        match lease.pool {
+            Some(pool) => unfile(&mut self.pools, &pool, key),
+            None => {
+                self.poolless.remove(key);
+            }
+        }
+        self.contended.remove(key);
+        for cluster in contending_clusters(lease) {
+            unfile(&mut self.contending, cluster, key);
+        }
+    }
+
+    /// Keys of leases in which the fingerprint's identity is a member or contender, IPv4 first. May hold others'
+    /// with the same fingerprint.
+    pub fn of_identity(&self, fingerprint: u64) -> impl Iterator<Item = LeaseKey> {
+        self.identities.of(fingerprint)
+    }
+
+    /// The same in key order, those above `after`.
+    pub fn of_identity_after(
+        &self,
+        fingerprint: u64,
+        after: Option<LeaseKey>,
+    ) -> impl Iterator<Item = LeaseKey> {
+        self.identities.after(fingerprint, after)
+    }
+
+    /// How many entries the index of identities has.
+    pub fn identity_entries(&self) -> usize {
+        self.identities.len()
+    }
+
+    /// How many leases of the pool are quarantined.
+    pub fn cooling(&self, pool: PoolId) -> u64 {
+        self.cooling.get(&pool).copied().unwrap_or(0)
+    }
+
+    /// The same of all pools that have one.
+    pub fn cooling_by_pool(&self) -> &BTreeMap<PoolId, u64> {
+        &self.cooling
+    }
+
+    /// Leases that end by themselves.
+    pub fn due(&self) -> &Due {
+        &self.due
+    }
+
+    /// Leases that others of their group may join.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Leases attributed to a pool; `None` if there are none.
+    pub fn of_pool(&self, pool: PoolId) -> Option<&KeySet> {
+        self.pools.get(&pool)
+    }
+
+    /// The same of all pools that have one.
+    pub fn by_pool(&self) -> &BTreeMap<PoolId, KeySet> {
+        &self.pools
+    }
+
+    /// Leases of no pool.
+    pub fn poolless(&self) -> &KeySet {
+        &self.poolless
+    }
+
+    /// How many leases count for whom.
+    pub fn charges(&self) -> &Charges {
+        &self.charges
+    }
+
+    /// Leases with contenders.
+    pub fn contended(&self) -> &KeySet {
+        &self.contended
+    }
+
+    /// Leases with a member of the cluster (and system), in order, above `after`.
+    pub fn of_cluster(
+        &self,
+        cluster: &ClusterId,
+        system: Option<&System>,
+        after: Option<LeaseKey>,
+        limit: usize,
+    ) -> Vec<LeaseKey> {
+        let sets = self.shelves(cluster, system).flat_map(|shelf| shelf.sets());
+        let mut keys: Vec<LeaseKey> = sets.flat_map(|set| set.after(after).take(limit)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(limit);
+        keys
+    }
+
+    /// How many leases have a member of the cluster (and system); a lease shared by several systems counts once
+    /// for each.
+    pub fn count_of_cluster(&self, cluster: &ClusterId, system: Option<&System>) -> usize {
+        self.shelves(cluster, system)
+            .flat_map(|shelf| shelf.sets())
+            .map(KeySet::len)
+            .sum()
+    }
+
+    /// The lowest `most` leases that may become orphaned, and whether there are more.
+    pub fn live(
+        &self,
+        cluster: &ClusterId,
+        system: Option<&System>,
+        most: usize,
+    ) -> (Vec<LeaseKey>, bool) {
+        let sets: Vec<_> = self
+            .shelves(cluster, system)
+            .filter_map(|shelf| shelf.0.get(&Part::Live))
+            .collect();
+        lowest(&sets, most)
+    }
+
+    /// Whether the cluster has no lease for itself that is in use: it has left.
+    pub fn has_left(&self, cluster: &ClusterId) -> bool {
+        self.shelves(cluster, None)
+            .all(|shelf| !shelf.0.contains_key(&Part::Live))
+    }
+
+    /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones,
+    /// those kept for it, those it contends for and, where it has left, those it shares with others.
+    pub fn forgettable(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
+        let of = |part: Part| {
+            self.shelves(cluster, None)
+                .filter_map(move |shelf| shelf.0.get(&part))
+        };
+        let left = self.has_left(cluster);
+        let shared = of(Part::Shared).filter(|_| left);
+        let own = of(Part::Orphaned).chain(of(Part::Kept)).chain(shared);
+        let sets: Vec<_> = own.chain(self.contending.get(cluster)).collect();
+        lowest(&sets, most)
+    }
+
+    /// Whether the lease is filed under each cluster that contends for it.
+    pub fn files_contenders(&self, lease: &Lease) -> bool {
+        let files = |cluster| Some(self.contending.get(cluster)?.contains(lease.key));
+        contending_clusters(lease).all(|cluster| files(cluster) == Some(true))
+    }
+
+    /// Leases with a contender of the cluster; `None` if there are none.
+    pub fn contending(&self, cluster: &ClusterId) -> Option<&KeySet> {
+        self.contending.get(cluster)
+    }
+
+    /// How many entries the index of contending clusters has.
+    pub fn contending_entries(&self) -> usize {
+        self.contending.values().map(KeySet::len).sum()
+    }
+
+    fn shelves(
+        &self,
+        cluster: &ClusterId,
+        system: Option<&System>,
+    ) -> impl Iterator<Item = &Shelf> {
+        self.clusters
+            .get(cluster)
+            .into_iter()
+            .flatten()
+            .filter(move |(name, _)| system.is_none_or(|system| *name == system))
+            .map(|(_, shelf)| shelf)
+    }
+}
+
+/// The pool that a quarantined lease is of.
+fn cooling_in(lease: &Lease) -> Option<PoolId> {
+    lease
+        .pool
+        .filter(|_| lease.state == LeaseState::Quarantined)
+}
+
+fn file<K: Clone + Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {
+    match sets.get_mut(under) {
+        Some(keys) => keys.insert(key),
+        None => sets.entry(under.clone()).or_default().insert(key),
+    };
+}
+
+fn unfile<K: Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {
+    if let Some(keys) = sets.get_mut(under) {
+        keys.remove(key);
+        if keys.is_empty() {
+            sets.remove(under);
+        }
+    }
+}
+
+/// The clusters of the contenders; one may come several times.
+pub(super) fn contending_clusters(lease: &Lease) -> impl Iterator<Item = &ClusterId> {
+    let contenders = lease.contenders.iter();
+    contenders.filter_map(|contender| contender.holder.identity.cluster.as_ref())
+}
+
+fn lowest(sets: &[&KeySet], most: usize) -> (Vec<LeaseKey>, bool) {
+    let mut keys: Vec<LeaseKey> = sets
+        .iter()
+        .flat_map(|set| set.iter().take(most.saturating_add(1)))
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let more = keys.len() > most;
+    keys.truncate(most);
+    (keys, more)
+}

@@ -1,0 +1,218 @@
+//! Accounts, tokens and keys.
+
+use std::sync::Arc;
+
+use crate::{
+    Account, AccountEdit, Action, Actor, Answer, KeyBytes, KeyId, Op, Refusal, Role, SigningKey,
+    Text, Timestamp, Token, TokenId,
+    ledger::{
+        Ledger,
+        draft::{Draft, Draw, Stop, Table},
+    },
+};
+
+impl Ledger {
+    pub(super) fn plan_create_account(
+        &self,
+        account: &Account,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
+        self.unlocked(Table::Accounts)?;
+        let name = &account.name;
+        match self.rows.accounts.get(name) {
+            Some(known) if known == account => return Err(Stop::Answer(Answer::Done)),
+            Some(_) => return Err(Refusal::AccountExists(Arc::clone(name)).into()),
+            None => {}
+        }
+        let op = Op::PutAccount(account.clone());
+        let detail = format!("{name}: made as {}", word(account.role)).into();
+        let (table, action) = (Table::Accounts, Action::AccountChanged);
+        Ok(done(table, op, action, &detail, actor, now))
+    }
+
+    pub(super) fn plan_edit_account(&self, edit: &AccountEdit, now: Timestamp) -> Draw {
+        self.unlocked(Table::Accounts)?;
+        let name = &edit.name;
+        let known = self.rows.accounts.get(name);
+        let known = known.ok_or_else(|| Refusal::UnknownAccount(Arc::clone(name)))?;
+        let mut account = known.clone();
+        let mut changes = Vec::new();
+        if let Some(role) = edit.role.filter(|role| *role != known.role) {
+            self.not_last_admin(known)?;
+            changes.push(format!("{} to {}", word(known.role), word(role)));
+            account.role = role;
+        }
+        if let Some(hash) = &edit.password_hash {
+            changes.push("another password".to_owned());
+            account.password_hash = Arc::clone(hash);
+        }
+        if let Some(disabled) = edit.disabled.filter(|disabled| *disabled != known.disabled) {
+            if disabled {
+                self.not_last_admin(known)?;
+            }
+            let word = if disabled { "disabled" } else { "enabled" };
+            changes.push(word.to_owned());
+            account.disabled = disabled;
+        }
+        if account == *known {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let detail = format!("{name}: {}", changes.join(", ")).into();
+        let (table, action) = (Table::Accounts, Action::AccountChanged);
+        let op = Op::PutAccount(account);
+        Ok(done(table, op, action, &detail, &edit.actor, now))
+    }
+
+    pub(super) fn plan_delete_account(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Accounts)?;
+        let Some(account) = self.rows.accounts.get(name) else {
+            return Err(Stop::Answer(Answer::Done));
+        };
+        self.not_last_admin(account)?;
+        let op = Op::DeleteAccount(Arc::clone(name));
+        let (table, action) = (Table::Accounts, Action::AccountDeleted);
+        Ok(done(table, op, action, name, actor, now))
+    }
+
+    /// Somebody must be able to sign in and make accounts.
+    fn not_last_admin(&self, account: &Account) -> Result<(), Refusal> {
+        let admin = |account: &Account| account.role == Role::Admin && !account.disabled;
+        let other = |other: &Account| admin(other) && other.name != account.name;
+        if !admin(account) || self.rows.accounts.values().any(other) {
+            Ok(())
+        } else {
+            Err(Refusal::LastAdmin(Arc::clone(&account.name)))
+        }
+    }
+
+    pub(super) fn plan_put_token(&self, token: &Token, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Tokens)?;
+        if self.rows.tokens.get(&token.id) == Some(token) {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        // Both would be one actor in the audit log.
+        let living = |other: &Token| other.expires.is_none_or(|end| end > now);
+        let twin = |other: &Token| other.id != token.id && other.name == token.name;
+        if self
+            .rows
+            .tokens
+            .values()
+            .any(|other| twin(other) && living(other))
+        {
+            return Err(Refusal::TokenNameTaken(Arc::clone(&token.name)).into());
+        }
+        let op = Op::PutToken(token.clone());
+        Ok(done(
+            Table::Tokens,
+            op,
+            Action::TokenCreated,
+            &token.name,
+            actor,
+            now,
+        ))
+    }
+
+    pub(super) fn plan_delete_token(&self, id: TokenId, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Tokens)?;
+        let Some(token) = self.rows.tokens.get(&id) else {
+            return Err(Stop::Answer(Answer::Done));
+        };
+        Ok(done(
+            Table::Tokens,
+            Op::DeleteToken(id),
+            Action::TokenDeleted,
+            &token.name,
+            actor,
+            now,
+        ))
+    }
+
+    pub(super) fn plan_rotate_key(
+        &self,
+        bytes: &KeyBytes,
+        after: Option<KeyId>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
+        self.unlocked(Table::Keys)?;
+        let keys = &self.rows.keys;
+        let last = self.signing_key();
+        if last.map(|key| key.id) != after {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Keys);
+        let over = keys
+            .values()
+            .filter(|key| key.until.is_some_and(|end| end <= now));
+        let gone = over.map(|key| Op::DeleteKey(key.id));
+        draft.flight.ops.extend(gone);
+        let id = self.next_key();
+        let mut detail = format!("key {} signs", id.0);
+        if let Some(last) = last {
+            let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
+            detail = format!("{detail}, key {} counts until {until}", last.id.0);
+            draft.flight.ops.push(Op::PutKey(SigningKey {
+                until: Some(until),
+                ..last.clone()
+            }));
+        }
+        draft.flight.ops.push(Op::PutKey(SigningKey {
+            id,
+            created: now,
+            bytes: bytes.clone(),
+            until: None,
+        }));
+        draft.say(Action::KeyRotated, detail.into());
+        Ok((draft, Answer::Done))
+    }
+
+    pub(super) fn plan_import_key(&self, bytes: &KeyBytes, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Keys)?;
+        if self.rows.keys.values().any(|key| key.bytes == *bytes) {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Keys);
+        let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
+        let id = self.next_key();
+        draft.flight.ops.push(Op::PutKey(SigningKey {
+            id,
+            created: now,
+            bytes: bytes.clone(),
+            until: Some(until),
+        }));
+        let detail = format!("key {} of another program counts until {until}", id.0);
+        draft.say(Action::TakenOver, detail.into());
+        Ok((draft, Answer::Done))
+    }
+
+    fn next_key(&self) -> KeyId {
+        let last = self.rows.keys.last_key_value();
+        KeyId(last.map_or(1, |(id, _)| id.0.saturating_add(1)))
+    }
+}
+
+fn done(
+    table: Table,
+    op: Op,
+    action: Action,
+    name: &Text,
+    actor: &Actor,
+    now: Timestamp,
+) -> (Draft, Answer) {
+    let mut draft = Draft::new(now, actor);
+    draft.flight.table = Some(table);
+    draft.flight.ops.push(op);
+    draft.say(action, Arc::clone(name));
+    (draft, Answer::Done)
+}
+
+fn word(role: Role) -> &'static str {
+    match role {
+        Role::Viewer => "viewer",
+        Role::Operator => "operator",
+        Role::Admin => "admin",
+    }
+}

@@ -1,0 +1,280 @@
+//! Addresses found in use, and leases that change hands.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+
+use super::release::from_whom;
+use crate::{
+    Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeaseKey,
+    LeaseState, Member, Op, Refusal, Tenant, Text, Timestamp,
+    ledger::{
+        Ledger,
+        draft::{Draft, Draw, Stop},
+        intern::{Prints, fingerprint},
+    },
+};
+
+impl Ledger {
+    /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use.
+    pub(super) fn plan_adopt(&mut self, ask: &Adopt, now: Timestamp) -> Draw {
+        let key = ask.key.canonical();
+        if !self.rows.networks.contains_key(&key.network) {
+            return Err(Refusal::UnknownNetwork(key.network).into());
+        }
+        let prints = Prints::of(&ask.holder.identity);
+        if self.tentative.edits(key.network)
+            || self.tentative.locks(key)
+            || self.free.is_taken(key)
+            || self.tentative.locks_identity(prints.whole)
+        {
+            return Err(Stop::Busy);
+        }
+        let mut draft = Draft::new(now, &ask.actor);
+        draft.flight.identities.push(prints.whole);
+        let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
+        let Some(lease) = self.rows.leases.get(&key) else {
+            let pool = self.pool_around(key);
+            let lease = Arc::new(exclusive(key, pool, holder, tenant, now));
+            self.free.take(key);
+            draft.flight.taken.push(key);
+            draft.flight.prints = Some(prints);
+            draft.put_new(&lease, Action::Adopted, Text::default());
+            return Ok((draft, Answer::Adopted { lease }));
+        };
+        if lease.held_by(&holder.identity) {
+            return readopt(draft, lease, &holder);
+        }
+        if is_foreign_there(lease, &holder) {
+            let contenders = contenders_beside(lease, &holder.identity);
+            let mut next = exclusive(key, lease.pool, holder, tenant, now);
+            next.contenders = contenders;
+            let lease = Arc::new(next);
+            draft.put(
+                &lease,
+                Action::Adopted,
+                "a Service of its cluster used it".into(),
+            );
+            return Ok((draft, Answer::Adopted { lease }));
+        }
+        if lease.state == LeaseState::Quarantined {
+            let mut next = exclusive(key, lease.pool, holder, tenant, now);
+            next.contenders = others(lease, &ask.holder.identity);
+            let lease = Arc::new(next);
+            draft.put(&lease, Action::Adopted, "it was in quarantine".into());
+            return Ok((draft, Answer::Adopted { lease }));
+        }
+        contend(
+            draft,
+            lease,
+            Contender {
+                holder,
+                tenant,
+                since: ask.since,
+            },
+        )
+    }
+
+    pub(super) fn plan_handover(&self, ask: &Handover, now: Timestamp) -> Draw {
+        let leases = self.settled_leases(&ask.from.identity)?;
+        self.settled_leases(&ask.to.identity)?;
+        let mut draft = Draft::new(now, &ask.actor);
+        draft.flight.identities.push(fingerprint(&ask.to.identity));
+        let mut handed = Vec::new();
+        if ask.from == ask.to {
+            return Ok((draft, Answer::HandedOver { leases: handed }));
+        }
+        for lease in leases {
+            let wanted =
+                ask.keys.is_empty() || ask.keys.iter().any(|key| key.canonical() == lease.key);
+            if wanted && lease.members.iter().any(|member| member.holder == ask.from) {
+                let next = Arc::new(handed_over(&lease, &ask.from, &ask.to));
+                draft.flight.keys.push(next.key);
+                draft.flight.ops.push(Op::PutLease(Arc::clone(&next)));
+                draft.say_lease(
+                    &next,
+                    Action::HandedOver,
+                    Some(ask.to.identity.clone()),
+                    from_whom(Some(&ask.from), &ask.reason),
+                );
+                handed.push(next.key);
+            }
+        }
+        Ok((draft, Answer::HandedOver { leases: handed }))
+    }
+}
+
+/// The contenders other than this one.
+fn others(lease: &Lease, than: &Identity) -> Vec<Contender> {
+    let contenders = lease.contenders.iter();
+    let others = contenders.filter(|one| one.holder.identity != *than);
+    others.cloned().collect()
+}
+
+/// The same where a foreign object loses the lease to `owner`. Unless that is the same object it goes on contending: what it
+/// shows may be another use, until a list of its cluster tells.
+fn contenders_beside(lease: &Lease, owner: &Identity) -> Vec<Contender> {
+    let mut contenders = others(lease, owner);
+    let foreign = lease.members.iter().map(|member| &member.holder);
+    for holder in foreign.filter(|one| !one.identity.names_same_object(owner)) {
+        contenders.retain(|one| one.holder.identity != holder.identity);
+        contenders.push(Contender {
+            holder: holder.clone(),
+            tenant: lease.tenant.clone(),
+            since: lease.since,
+        });
+    }
+    contenders.sort_by_key(|one| one.since);
+    contenders
+}
+
+/// Whether the address was only kept for a foreign object of the cluster of which an object is ours now.
+fn is_foreign_there(lease: &Lease, holder: &Holder) -> bool {
+    let kept = |member: &Member| {
+        let identity = &member.holder.identity;
+        identity.is_foreign() && identity.shares_cluster(&holder.identity)
+    };
+    let is_ours = !holder.identity.is_foreign();
+    is_ours && !lease.members.is_empty() && lease.members.iter().all(kept)
+}
+
+/// A lease in use by one holder.
+pub(super) fn exclusive(
+    key: LeaseKey,
+    pool: Option<crate::PoolId>,
+    holder: Holder,
+    tenant: Option<Tenant>,
+    now: Timestamp,
+) -> Lease {
+    Lease {
+        key,
+        pool,
+        state: LeaseState::Allocated,
+        members: smallvec![Member {
+            holder,
+            ports: Vec::new()
+        }],
+        contenders: Vec::new(),
+        tenant,
+        group: None,
+        since: now,
+        until: None,
+        labels: Labels::default(),
+    }
+}
+
+/// The holder is known already: it comes back to life, has a new instance, or nothing changes.
+fn readopt(mut draft: Draft, lease: &Arc<Lease>, holder: &Holder) -> Draw {
+    let Some((next, renewed)) = renew(lease, holder, true) else {
+        return Err(Stop::Answer(Answer::Adopted {
+            lease: Arc::clone(lease),
+        }));
+    };
+    let action = if renewed {
+        Action::Adopted
+    } else {
+        Action::InstanceChanged
+    };
+    let detail = if renewed {
+        "it was not in use".into()
+    } else {
+        Text::default()
+    };
+    draft.put(&next, action, detail);
+    Ok((draft, Answer::Adopted { lease: next }))
+}
+
+/// The member's lease with this instance and in use; `None` if it is so already. The flag says whether it was
+/// not in use before. An address being probed becomes in use only if it is `used` all the same.
+pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, used: bool) -> Option<(Arc<Lease>, bool)> {
+    let idle = match lease.state {
+        LeaseState::Reserved | LeaseState::Orphaned => true,
+        LeaseState::Probing => used,
+        LeaseState::Allocated | LeaseState::Quarantined => false,
+    };
+    let other_instance = |member: &Member| {
+        member.holder.identity == holder.identity && member.holder.instance != holder.instance
+    };
+    if !idle && !lease.members.iter().any(other_instance) {
+        return None;
+    }
+    let mut next = Lease::clone(lease);
+    if idle {
+        next.state = LeaseState::Allocated;
+        next.until = None;
+    }
+    for member in next
+        .members
+        .iter_mut()
+        .filter(|member| other_instance(member))
+    {
+        member.holder.instance = Arc::clone(&holder.instance);
+    }
+    Some((Arc::new(next), idle))
+}
+
+/// Another holds it: the asker is noted, by the time since when it uses the address.
+fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
+    let known = lease
+        .contenders
+        .iter()
+        .find(|known| known.holder.identity == contender.holder.identity);
+    if known.is_some_and(|known| known.holder.instance == contender.holder.instance) {
+        return Err(Stop::Answer(Answer::Contended {
+            lease: Arc::clone(lease),
+        }));
+    }
+    let mut next = Lease::clone(lease);
+    next.contenders
+        .retain(|known| known.holder.identity != contender.holder.identity);
+    let at = next
+        .contenders
+        .partition_point(|known| known.since <= contender.since);
+    let detail = format!("{} uses it too", contender.holder.identity);
+    next.contenders.insert(at, contender);
+    let lease = Arc::new(next);
+    draft.put(&lease, Action::Contended, detail.into());
+    Ok((draft, Answer::Contended { lease }))
+}
+
+/// Takes a new holder off the contenders. Having been found using the address, it has it in use.
+pub(super) fn stop_contending(next: &mut Lease, to: &Holder) {
+    let contenders = next.contenders.len();
+    next.contenders
+        .retain(|contender| contender.holder.identity != to.identity);
+    if next.contenders.len() < contenders {
+        next.state = LeaseState::Allocated;
+        next.until = None;
+    }
+}
+
+/// `to` in the place of `from`, and nowhere else in the lease.
+fn handed_over(lease: &Arc<Lease>, from: &Holder, to: &Holder) -> Lease {
+    let mut next = Lease::clone(lease);
+    stop_contending(&mut next, to);
+    if from.identity != to.identity && next.held_by(&to.identity) {
+        let place = next
+            .members
+            .iter()
+            .position(|member| member.holder == *from);
+        let left = place.map(|at| next.members.remove(at));
+        let mut members = next.members.iter_mut();
+        if let Some(heir) = members.find(|member| member.holder.identity == to.identity) {
+            heir.holder.instance = Arc::clone(&to.instance);
+            heir.ports
+                .extend(left.into_iter().flat_map(|member| member.ports));
+        }
+        return next;
+    }
+    for member in next
+        .members
+        .iter_mut()
+        .filter(|member| member.holder == *from)
+    {
+        member.holder = to.clone();
+    }
+    if matches!(lease.state, LeaseState::Orphaned | LeaseState::Probing) {
+        (next.state, next.until) = (LeaseState::Allocated, None);
+    }
+    next
+}

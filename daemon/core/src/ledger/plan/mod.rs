@@ -1,0 +1,179 @@
+//! From a request to a tentative decision.
+
+mod account;
+mod adopt;
+mod allocate;
+mod cluster;
+mod epoch;
+mod expire;
+mod import;
+mod import_lease;
+mod label;
+mod move_network;
+mod pool;
+mod preview;
+mod probe;
+mod quota;
+mod release;
+mod remember;
+mod reserve;
+mod roll_up;
+mod select;
+mod separate;
+mod share;
+mod transfer;
+mod wants;
+
+use super::{
+    Ledger, Ticket,
+    draft::{Draft, Stop},
+};
+use crate::{Action, Actor, Answer, Decision, Refusal, Request, Text, Timestamp};
+use reserve::Purpose;
+
+pub use import::Trial;
+pub use move_network::MovePage;
+pub use preview::PoolPreview;
+
+/// What became of a request.
+#[derive(Debug, PartialEq)]
+#[must_use]
+pub enum Planned {
+    /// Nothing has to change.
+    Answer(Answer),
+    /// Answer this once the decision is durable and confirmed.
+    Tentative {
+        ticket: Ticket,
+        decision: Decision,
+        answer: Answer,
+    },
+    /// It stands on something that a decision in flight changes (or a pool is full only because of decisions in
+    /// flight). Plan it again after the next confirm or abort, before requests that came later.
+    Busy,
+    Refused(Refusal),
+}
+
+impl Ledger {
+    /// Decides a request without making the decision visible. Addresses it gives are nobody else's from here on;
+    /// what it changes is locked until [`Ledger::confirm`] or [`Ledger::abort`].
+    ///
+    /// `now` must not run backwards between calls.
+    pub fn plan(&mut self, request: &Request, now: Timestamp) -> Planned {
+        let planned = match request {
+            Request::Allocate(ask) => self.plan_allocate(ask, Purpose::of(ask, now), now),
+            Request::Reserve(ask) => self.plan_reserve(ask, now),
+            Request::Release(ask) => self.plan_release(ask, now),
+            Request::Probed(ask) => self.plan_probed(ask, now),
+            Request::Adopt(ask) => self.plan_adopt(ask, now),
+            Request::Handover(ask) => self.plan_handover(ask, now),
+            Request::Transfer(ask) => self.plan_transfer(ask, now),
+            Request::Label(ask) => self.plan_label(ask, now),
+            Request::CreateNetwork { name, actor } => self.plan_network(name, actor, now),
+            Request::CreatePool { spec, actor } => self.plan_create_pool(spec, actor, now),
+            Request::UpdatePool(edit) => self.plan_update_pool(edit, now),
+            Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, actor, now),
+            Request::MoveNetwork {
+                pool,
+                network,
+                actor,
+            } => self.plan_move_network(*pool, *network, actor, now),
+            Request::Separate {
+                networks,
+                apart,
+                actor,
+            } => self.plan_separate(*networks, *apart, actor, now),
+            Request::SetQuota { quota, actor } => self.plan_set_quota(quota, actor, now),
+            Request::DeleteQuota {
+                pool,
+                tenant,
+                actor,
+            } => self.plan_delete_quota(*pool, tenant, actor, now),
+            Request::RecordCluster { record } => self.plan_record_cluster(record, now),
+            Request::SetApart {
+                record,
+                name,
+                actor,
+            } => self.plan_set_apart(record, name, actor, now),
+            Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, actor, now),
+            Request::Orphan {
+                cluster,
+                system,
+                most,
+                actor,
+            } => self.plan_orphan(cluster, system.as_ref(), *most, actor, now),
+            Request::Forget {
+                cluster,
+                most,
+                actor,
+            } => self.plan_forget(cluster, *most, actor, now),
+            Request::Expire { most, actor } => self.plan_expire(*most, actor, now),
+            Request::RollUp { after, most, actor } => self.plan_roll_up(*after, *most, actor, now),
+            Request::CreateAccount { account, actor } => {
+                self.plan_create_account(account, actor, now)
+            }
+            Request::EditAccount(edit) => self.plan_edit_account(edit, now),
+            Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
+            Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
+            Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),
+            Request::RotateKey {
+                bytes,
+                after,
+                actor,
+            } => self.plan_rotate_key(bytes, *after, actor, now),
+            Request::ImportKey { bytes, actor } => self.plan_import_key(bytes, actor, now),
+            Request::Note {
+                action,
+                what,
+                actor,
+            } => Ok(note(*action, what, actor, now)),
+            Request::HoldNetworks {
+                networks,
+                reason,
+                actor,
+            } => self.plan_hold_networks(networks, reason, actor, now),
+            Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
+            Request::Import(ask) => self.plan_import(ask, now),
+            Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
+        };
+        match planned {
+            Ok((draft, answer)) => self.depart(draft, answer),
+            Err(Stop::Answer(answer)) => Planned::Answer(answer),
+            Err(Stop::Busy) => Planned::Busy,
+            Err(Stop::Refused(refusal)) => {
+                self.count_refused(&refusal);
+                Planned::Refused(refusal)
+            }
+        }
+    }
+
+    /// Puts a finished draft in flight; one that leaves nothing behind is an answer at once.
+    fn depart(&mut self, mut draft: Draft, answer: Answer) -> Planned {
+        if draft.flight.ops.is_empty() && draft.audit.is_empty() {
+            if let Some((identity, instance)) = draft.flight.leaves.as_deref() {
+                self.leave_queues(identity, instance.as_ref());
+            }
+            self.moved_up(draft.flight.places.iter().map(|(id, ..)| *id).collect());
+            return Planned::Answer(answer);
+        }
+        let forgets = self.forget_granted(&draft.flight);
+        draft.flight.ops.extend(forgets);
+        let decision = Decision {
+            ops: draft.flight.ops.to_vec(),
+            audit: draft.audit,
+        };
+        self.count_ahead(&draft.flight);
+        self.start_in_memory(&draft.flight);
+        let ticket = self.tentative.start(draft.flight);
+        Planned::Tentative {
+            ticket,
+            decision,
+            answer,
+        }
+    }
+}
+
+fn note(action: Action, what: &Text, actor: &Actor, now: Timestamp) -> (Draft, Answer) {
+    let mut draft = Draft::new(now, actor);
+    draft.say(action, Text::clone(what));
+    (draft, Answer::Done)
+}

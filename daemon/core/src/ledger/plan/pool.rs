@@ -1,0 +1,364 @@
+//! Networks and pools.
+//!
+//! Making or editing a pool costs as much as its specification has entries and as there are leases on addresses
+//! that come or go; it is an admin's request. Leases without a pool on addresses that the pool now lists are
+//! attributed to it in the same decision, under the pool's own audit entry: each of them is a row, nothing
+//! about who holds it changes.
+
+use std::{net::IpAddr, sync::Arc};
+
+use crate::{
+    Action, Actor, Answer, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Origin, Pool,
+    PoolEdit, PoolId, PoolSpec, Refusal, Span, Text, Timestamp,
+    layout::{Layout, minus},
+    ledger::{
+        Ledger,
+        draft::{Draft, Draw, Stop, Table},
+        keyset::KeySet,
+        space::free::keys,
+    },
+};
+
+impl Ledger {
+    pub(super) fn plan_network(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Networks)?;
+        if let Some(network) = self.rows.network_by_name(name) {
+            return Err(Stop::Answer(Answer::Network(network.clone())));
+        }
+        let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let fine = (1..=63).contains(&name.len())
+            && name.chars().all(|c| edge(c) || c == '-')
+            && name.starts_with(edge)
+            && name.ends_with(edge);
+        if !fine {
+            let allowed = "1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit";
+            return Err(invalid("network", name, allowed).into());
+        }
+        let last = self
+            .rows
+            .networks
+            .last_key_value()
+            .map_or(0, |(id, _)| id.0);
+        let network = Network {
+            id: NetworkId(last.saturating_add(1)),
+            name: Arc::clone(name),
+            hold: None,
+        };
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Networks);
+        draft.flight.ops.push(Op::PutNetwork(network.clone()));
+        draft.say(Action::NetworkCreated, Arc::clone(name));
+        if let Some(entry) = draft.audit.last_mut() {
+            entry.network = Some(network.id);
+        }
+        Ok((draft, Answer::Network(network)))
+    }
+
+    pub(super) fn plan_create_pool(&self, spec: &PoolSpec, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Pools)?;
+        if let Some(pool) = self.rows.pool_by_name(&spec.name) {
+            return Err(if pool.spec == *spec {
+                Stop::Answer(Answer::Pool(Arc::clone(pool)))
+            } else {
+                Refusal::PoolExists(Arc::clone(&spec.name)).into()
+            });
+        }
+        let layout = self.check_spec(spec, None)?;
+        let id = self.rows.next_pool;
+        if id.0 == u32::MAX {
+            return Err(Refusal::NoPoolNumber.into());
+        }
+        let pool = Arc::new(Pool {
+            id,
+            spec: spec.clone(),
+            created: now,
+            generation: 1,
+        });
+        let mut draft = Draft::new(now, actor);
+        draft
+            .flight
+            .ops
+            .push(Op::PutNextPool(PoolId(id.0.saturating_add(1))));
+        self.write_pool(draft, pool, &layout, &[], Action::PoolCreated)
+    }
+
+    pub(super) fn plan_update_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
+        self.unlocked(Table::Pools)?;
+        let pool = self
+            .rows
+            .pools
+            .get(&edit.pool)
+            .ok_or(Refusal::UnknownPool(edit.pool))?;
+        if let Some(expected) = edit
+            .if_generation
+            .filter(|expected| *expected != pool.generation)
+        {
+            let pool_name = Arc::clone(&pool.spec.name);
+            return Err(Refusal::Stale {
+                pool: pool_name,
+                expected,
+                actual: pool.generation,
+            }
+            .into());
+        }
+        if pool.spec == edit.spec {
+            return Err(Stop::Answer(Answer::Pool(Arc::clone(pool))));
+        }
+        let layout = self.check_spec(&edit.spec, Some(pool))?;
+        let gone = self.leaving(pool, &edit.spec, &layout);
+        if !edit.force {
+            self.check_leaving(pool, &gone)?;
+        }
+        let next = Pool {
+            spec: edit.spec.clone(),
+            generation: pool.generation.saturating_add(1),
+            ..Pool::clone(pool)
+        };
+        let draft = Draft::new(now, &edit.actor);
+        let next = Arc::new(next);
+        let (mut draft, answer) =
+            self.write_pool(draft, next, &layout, &gone, Action::PoolUpdated)?;
+        if let Some(entry) = draft.audit.last_mut().filter(|_| !edit.reason.is_empty()) {
+            entry.detail = format!("{}: {}", entry.detail, edit.reason).into();
+        }
+        Ok((draft, answer))
+    }
+
+    pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Pools)?;
+        let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
+        let keys = self.index.of_pool(id);
+        let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling(id);
+        if leases > 0 {
+            return Err(Refusal::PoolInUse {
+                pool: Arc::clone(&pool.spec.name),
+                leases,
+            }
+            .into());
+        }
+        self.settled(keys.into_iter().flat_map(KeySet::iter))?;
+        let listed = self.free.room(id).map(|room| Arc::clone(&room.layout));
+        self.unlocked_spans(
+            pool.spec.network,
+            listed.as_ref().map_or(&[], |layout| &layout.listed),
+        )?;
+        let quotas = self.without_quotas(id)?;
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Pools);
+        draft.flight.edits.push(pool.spec.network);
+        draft.flight.ops.extend(quotas);
+        // Nobody has what cools: it goes on cooling where another pool may give it, else its row goes with the pool.
+        for key in keys.into_iter().flat_map(KeySet::iter) {
+            draft.flight.keys.push(key);
+            let cooling = self.rows.leases.get(&key);
+            let op = match (cooling, self.pool_around_but(key, Some(id))) {
+                (Some(cooling), pool @ Some(_)) => {
+                    let lease = Lease::clone(cooling);
+                    Op::PutLease(Arc::new(Lease { pool, ..lease }))
+                }
+                _ => Op::DeleteLease(key),
+            };
+            draft.flight.ops.push(op);
+        }
+        let pasts = self.free.memory().of_pool(id);
+        let forgets = pasts.map(|(_, key)| Op::DeletePast(key));
+        draft.flight.ops.extend(forgets);
+        draft.flight.ops.push(Op::DeletePool(id));
+        say_pool(
+            &mut draft,
+            Action::PoolDeleted,
+            pool,
+            Arc::clone(&pool.spec.name),
+        );
+        Ok((draft, Answer::Done))
+    }
+
+    /// Everything about a specification that the ledger can judge. `before` is the pool being edited.
+    pub(super) fn check_spec(
+        &self,
+        spec: &PoolSpec,
+        before: Option<&Arc<Pool>>,
+    ) -> Result<Layout, Refusal> {
+        let layout = Layout::new(spec)?;
+        if !self.rows.networks.contains_key(&spec.network) {
+            return Err(Refusal::UnknownNetwork(spec.network));
+        }
+        let other = |pool: &&Arc<Pool>| before.is_none_or(|before| before.id != pool.id);
+        if self.rows.pool_by_name(&spec.name).filter(other).is_some() {
+            return Err(Refusal::PoolExists(Arc::clone(&spec.name)));
+        }
+        if let Origin::Mirror {
+            system,
+            cluster,
+            object,
+            uid: _,
+        } = &spec.origin
+            && let Some(mirror) = self.rows.mirror(system, cluster, object).filter(other)
+        {
+            return Err(Refusal::PoolExists(Arc::clone(&mirror.spec.name)));
+        }
+        let Some(before) = before else {
+            return Ok(layout);
+        };
+        if matches!(before.spec.origin, Origin::Own) != matches!(spec.origin, Origin::Own) {
+            return Err(invalid(
+                "origin",
+                &spec.name,
+                "that of the pool: own pools and mirrors stay what they are",
+            ));
+        }
+        if self.index.of_pool(before.id).is_some() {
+            if before.spec.network != spec.network {
+                let allowed = "the pool's network while it has leases; `fipd pool move-network` takes them along";
+                return Err(invalid("network", &spec.network.0.to_string(), allowed));
+            }
+            if before.spec.family() != spec.family() {
+                let allowed =
+                    "addresses of the pool's family while it has leases; release them first";
+                let first = spec
+                    .addresses
+                    .first()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                return Err(invalid("addresses", &first, allowed));
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Assignable spans of the pool that a new layout does not have; all that it lists, if it goes to another network
+    /// or family, for no lease may follow it there.
+    pub(super) fn leaving(&self, pool: &Pool, spec: &PoolSpec, layout: &Layout) -> Vec<Span> {
+        let before = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
+        before.map_or_else(Vec::new, |before| {
+            if before.family == layout.family && pool.spec.network == spec.network {
+                let had = [before.assignable.as_slice(), &before.withheld].concat();
+                minus(&had, &layout.assignable)
+            } else {
+                before.listed.clone()
+            }
+        })
+    }
+
+    fn check_leaving(&self, pool: &Pool, gone: &[Span]) -> Result<(), Stop> {
+        let mine = |(key, _): &(&LeaseKey, &Arc<Lease>)| {
+            self.rows.leases.get(key).is_some_and(|lease| {
+                lease.pool == Some(pool.id) && lease.state != LeaseState::Quarantined
+            })
+        };
+        let leases = gone
+            .iter()
+            .flat_map(|span| self.rows.leases.range(keys(pool.spec.network, *span)));
+        let (mut count, mut sample) = (0, Vec::<IpAddr>::new());
+        for (key, _) in leases.filter(mine) {
+            count += 1;
+            if sample.len() < 5 {
+                sample.push(key.address);
+            }
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        Err(Refusal::WouldOrphan {
+            pool: Arc::clone(&pool.spec.name),
+            count,
+            sample,
+        }
+        .into())
+    }
+
+    /// Finishes a draft that makes or edits `pool`. Decisions in flight about addresses that come or go end first.
+    fn write_pool(
+        &self,
+        mut draft: Draft,
+        pool: Arc<Pool>,
+        layout: &Layout,
+        gone: &[Span],
+        action: Action,
+    ) -> Draw {
+        let network = pool.spec.network;
+        let before = self.rows.pools.get(&pool.id);
+        let old = before
+            .and_then(|before| Some((before.spec.network, &self.free.room(before.id)?.layout)));
+        let come = match old {
+            Some((old_network, old)) if old_network == network && old.family == layout.family => {
+                minus(&layout.listed, &old.listed)
+            }
+            Some(_) | None => layout.listed.clone(),
+        };
+        let from = before.map_or(network, |before| before.spec.network);
+        self.unlocked_spans(from, gone)?;
+        self.unlocked_spans(network, &come)?;
+        if let Some((before, (_, old))) = before
+            .zip(old)
+            .filter(|(pool, _)| pool.spec.remembers() > 0)
+        {
+            self.unlocked_spans(from, &old.listed)?;
+            let forgets = self.forget_by_edit(before, &pool.spec, layout);
+            draft.flight.ops.extend(forgets);
+        }
+        draft.flight.table = Some(Table::Pools);
+        draft.flight.edits.push(network);
+        if from != network {
+            draft.flight.edits.push(from);
+        }
+        draft.flight.ops.push(Op::PutPool(Arc::clone(&pool)));
+        let detail = match self.attach(&mut draft, &pool, &come) {
+            0 => Arc::clone(&pool.spec.name),
+            attached => format!("{}, with {attached} leases found before", pool.spec.name).into(),
+        };
+        say_pool(&mut draft, action, &pool, detail);
+        Ok((draft, Answer::Pool(pool)))
+    }
+
+    /// Gives the pool the leases without a pool that its network has on the spans; how many.
+    pub(super) fn attach(&self, draft: &mut Draft, pool: &Pool, spans: &[Span]) -> usize {
+        let mut attached = 0;
+        let known = |span: &Span| {
+            let range = keys(pool.spec.network, *span);
+            self.index.poolless().within(*range.start(), *range.end())
+        };
+        for key in spans.iter().flat_map(known) {
+            if let Some(lease) = self.rows.leases.get(&key) {
+                let lease = Lease {
+                    pool: Some(pool.id),
+                    ..Lease::clone(lease)
+                };
+                draft.flight.keys.push(key);
+                draft.flight.ops.push(Op::PutLease(Arc::new(lease)));
+                attached += 1;
+            }
+        }
+        attached
+    }
+
+    /// Busy if a decision in flight is about an address of one of the spans.
+    pub(super) fn unlocked_spans(&self, network: NetworkId, spans: &[Span]) -> Result<(), Stop> {
+        if self.tentative.is_empty() {
+            return Ok(());
+        }
+        for span in spans {
+            let range = keys(network, *span);
+            if self.free.takes_in(range.clone()) || self.tentative.locks_in(range) {
+                return Err(Stop::Busy);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn invalid(field: &'static str, value: &str, allowed: &str) -> Refusal {
+    Refusal::Invalid {
+        field,
+        value: value.to_owned(),
+        allowed: allowed.to_owned(),
+    }
+}
+
+pub(super) fn say_pool(draft: &mut Draft, action: Action, pool: &Pool, detail: Text) {
+    draft.say(action, detail);
+    if let Some(entry) = draft.audit.last_mut() {
+        entry.network = Some(pool.spec.network);
+        entry.pool = Some(pool.id);
+    }
+}
