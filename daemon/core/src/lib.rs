@@ -1,8 +1,8 @@
 //! The pure address book of fipd.
 //!
 //! ```text
-//!  Request --plan--> tentative --(Authority commits its Ops)--> confirm --> Change
-//!                        \------(commit refused)--------------> abort
+//!  Request --plan--> draft --(Authority commits its Ops)--> confirm --> Change
+//!                    \------(commit refused)--------------> abort
 //! ```
 //!
 //! This crate owns the meaning of networks, pools and leases and every decision about them. It has no clock,

@@ -293,7 +293,7 @@ impl Ledger {
         if entries != self.index.identity_entries() {
             broken("identities", format!("{entries} entries"));
         }
-        let in_flight = !self.tentative.is_empty() || self.tentative.locks_table(Table::Pools);
+        let in_flight = !self.drafts.is_empty() || self.drafts.locks_table(Table::Pools);
         if !self.free.consistent(&self.rows.leases, in_flight) {
             broken("free addresses", "the pools' counters".to_owned());
         }

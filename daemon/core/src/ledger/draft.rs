@@ -172,7 +172,7 @@ pub(super) struct InFlight {
 
 /// All decisions in flight and their locks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tentative {
+pub(super) struct Drafts {
     /// By ticket; places of ended decisions are used again.
     flights: Vec<Option<InFlight>>,
     vacant: Vec<usize>,
@@ -186,7 +186,7 @@ pub(super) struct Tentative {
     pub charges: Charges,
 }
 
-impl Tentative {
+impl Drafts {
     /// Puts a decision in flight and locks what it says.
     pub fn start(&mut self, flight: InFlight) -> Ticket {
         let at = self.vacant.pop().unwrap_or(self.flights.len());
@@ -301,7 +301,7 @@ impl Tentative {
         }
     }
 
-    /// [`Tentative::forget_places`] of everybody in the cluster (and system).
+    /// [`Drafts::forget_places`] of everybody in the cluster (and system).
     pub fn forget_places_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
         for flight in self.flights.iter_mut().flatten() {
             let stays = |place: &Place| !is_of(&place.1, cluster, system);
@@ -335,7 +335,7 @@ fn quotas(flight: &InFlight) -> impl Iterator<Item = Charge> {
 impl Ledger {
     /// Busy while another decision about the same table is in flight.
     pub(super) fn unlocked(&self, table: Table) -> Result<(), Stop> {
-        if self.tentative.locks_table(table) {
+        if self.drafts.locks_table(table) {
             Err(Stop::Busy)
         } else {
             Ok(())
@@ -354,7 +354,7 @@ impl Ledger {
         fingerprint: u64,
         identity: &Identity,
     ) -> Result<Vec<Arc<Lease>>, Stop> {
-        if self.tentative.locks_identity(fingerprint) {
+        if self.drafts.locks_identity(fingerprint) {
             return Err(Stop::Busy);
         }
         let mut leases: Vec<_> = self
@@ -368,7 +368,7 @@ impl Ledger {
 
     /// Busy if one of the leases is being changed.
     pub(super) fn settled(&self, mut keys: impl Iterator<Item = LeaseKey>) -> Result<(), Stop> {
-        if keys.any(|key| self.tentative.locks(key) || self.free.is_taken(key)) {
+        if keys.any(|key| self.drafts.locks(key) || self.free.is_taken(key)) {
             Err(Stop::Busy)
         } else {
             Ok(())

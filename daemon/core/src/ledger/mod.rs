@@ -1,11 +1,11 @@
 //! The complete view of networks, pools, leases, contenders and free space, and the decisions over it.
 //!
 //! ```text
-//!  plan ----> Draft --(locks, takes addresses)--> Tentative --confirm--> Rows, Index, Free, Changes
-//!                                                     \------abort-----> as it was
+//!  plan ----> Draft --(locks, takes addresses)--> Drafts --confirm--> Rows, Index, Free, Changes
+//!                                                   \----abort-----> as it was
 //! ```
 //!
-//! Readers see [`Rows`] and what follows from them, never what is tentative. Every step costs O(log n) in the
+//! Readers see [`Rows`] and what follows from them, never a draft. Every step costs O(log n) in the
 //! number of leases, whatever the size of the pools. Nothing here iterates over a hash map: the same requests in
 //! the same order give the same answers.
 
@@ -53,7 +53,7 @@ use crate::{
 };
 use ambiguity::Ambiguity;
 use changes::Changes;
-use draft::Tentative;
+use draft::Drafts;
 use gate::Gate;
 use index::Index;
 use intern::{Interner, Prints};
@@ -77,7 +77,7 @@ pub struct Ledger {
     gate: Gate,
     lookouts: Lookouts,
     waiters: Waiters,
-    tentative: Tentative,
+    drafts: Drafts,
     changes: Changes,
     dice: Dice,
     rollups: Rollups,
@@ -171,7 +171,7 @@ impl Ledger {
 
     /// The decision is durable: makes it visible.
     pub fn confirm(&mut self, ticket: Ticket) -> Arc<Change> {
-        let Some(flight) = self.tentative.end(&ticket) else {
+        let Some(flight) = self.drafts.end(&ticket) else {
             return Arc::new(Change {
                 revision: self.changes.revision(),
                 ..Change::default()
@@ -218,7 +218,7 @@ impl Ledger {
         if let Some(cluster) = flight.cluster_leaves {
             let pools = self.waiters.leave_cluster(&cluster, None);
             change.pools.extend(pools);
-            self.tentative.forget_places_of(&cluster, None);
+            self.drafts.forget_places_of(&cluster, None);
         }
         match told {
             true => self.changes.push(change),
@@ -228,7 +228,7 @@ impl Ledger {
 
     /// The decision did not become durable: leaves everything as it was before planning.
     pub fn abort(&mut self, ticket: Ticket) {
-        let Some(flight) = self.tentative.end(&ticket) else {
+        let Some(flight) = self.drafts.end(&ticket) else {
             return;
         };
         self.uncount_ahead(&flight);
@@ -272,7 +272,7 @@ impl Ledger {
             gate: Gate::default(),
             lookouts: Lookouts::default(),
             waiters: Waiters::default(),
-            tentative: Tentative::default(),
+            drafts: Drafts::default(),
             changes: Changes::new(revision),
             dice: Dice::new(0),
             rollups: Rollups::default(),

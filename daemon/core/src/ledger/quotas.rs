@@ -15,7 +15,7 @@ use crate::{LeaseKey, Op, Pool, PoolId, Quota, Tenant, Text};
 impl Ledger {
     /// Whether there is any quota, or one may come of a decision in flight.
     pub(super) fn has_quotas(&self) -> bool {
-        !self.rows.quotas.is_empty() || !self.tentative.leaves_quotas()
+        !self.rows.quotas.is_empty() || !self.drafts.leaves_quotas()
     }
 
     /// The most that the tenant may have; `None`: any number.
@@ -49,17 +49,17 @@ impl Ledger {
     /// A decision goes in flight.
     pub(super) fn count_ahead(&mut self, flight: &InFlight) {
         for charge in self.added(flight) {
-            self.tentative.charges.count(charge, 1);
+            self.drafts.charges.count(charge, 1);
         }
     }
 
     /// A decision is in flight no more; nothing of it is in the rows yet.
     pub(super) fn uncount_ahead(&mut self, flight: &InFlight) {
-        if self.tentative.charges.is_empty() {
+        if self.drafts.charges.is_empty() {
             return;
         }
         for charge in self.added(flight) {
-            self.tentative.charges.uncount(&charge);
+            self.drafts.charges.uncount(&charge);
         }
     }
 
@@ -68,10 +68,10 @@ impl Ledger {
         self.rows.quota_tenants.put(&key);
         let known = self.rows.quotas.insert(key.clone(), quota.limit);
         if known.is_none() {
-            let flights = self.tentative.flights();
+            let flights = self.drafts.flights();
             let added = flights.flat_map(|flight| self.added(flight));
             let ahead = added.filter(|added| *added == key).count();
-            self.tentative.charges.count(key, ahead as u64);
+            self.drafts.charges.count(key, ahead as u64);
         }
     }
 
@@ -79,7 +79,7 @@ impl Ledger {
         let key = (pool, tenant.clone());
         self.rows.quotas.remove(&key);
         self.rows.quota_tenants.remove(&key);
-        self.tentative.charges.forget(&key);
+        self.drafts.charges.forget(&key);
     }
 
     /// Notes the tenants that may be given more once `op` is applied.
@@ -134,13 +134,13 @@ impl Ledger {
         for lease in self.rows.leases.values() {
             used.add(lease);
         }
-        let flights = self.tentative.flights();
+        let flights = self.drafts.flights();
         for charge in flights.flat_map(|flight| self.added(flight)) {
             ahead.count(charge, 1);
         }
         let quotas: TenantPools = self.rows.quotas.keys().collect();
         used == *self.index.charges()
-            && ahead == self.tentative.charges
+            && ahead == self.drafts.charges
             && quotas == self.rows.quota_tenants
     }
 }

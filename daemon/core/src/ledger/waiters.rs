@@ -301,15 +301,14 @@ impl Ledger {
     /// the pools where it had one.
     pub fn forget_waiter(&mut self, identity: &Identity) {
         self.leave_queues(identity, None);
-        self.tentative
-            .forget_places(fingerprint(identity), identity);
+        self.drafts.forget_places(fingerprint(identity), identity);
     }
 
     /// Gives up the places of a cluster (or of one of its systems) in all queues: nothing asks for it any more. Counts as
     /// a change of the pools where it had some.
     pub fn forget_waiters_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
         let pools = self.waiters.leave_cluster(cluster, system);
-        self.tentative.forget_places_of(cluster, system);
+        self.drafts.forget_places_of(cluster, system);
         self.moved_up(pools.into_iter().collect());
     }
 

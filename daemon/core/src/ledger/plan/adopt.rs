@@ -23,10 +23,10 @@ impl Ledger {
             return Err(Refusal::UnknownNetwork(key.network).into());
         }
         let prints = Prints::of(&ask.holder.identity);
-        if self.tentative.edits(key.network)
-            || self.tentative.locks(key)
+        if self.drafts.edits(key.network)
+            || self.drafts.locks(key)
             || self.free.is_taken(key)
-            || self.tentative.locks_identity(prints.whole)
+            || self.drafts.locks_identity(prints.whole)
         {
             return Err(Stop::Busy);
         }

@@ -107,7 +107,7 @@ impl Ledger {
 
     /// What has to hold before anybody more has an address of the pool.
     pub(super) fn check_open(&self, spec: &PoolSpec) -> Result<(), Stop> {
-        if self.tentative.edits(spec.network) {
+        if self.drafts.edits(spec.network) {
             return Err(Stop::Busy);
         }
         self.check_adopted(spec.network)?;

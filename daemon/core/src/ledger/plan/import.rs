@@ -46,7 +46,7 @@ impl Ledger {
             return Err(invalid("rows", ask.rows.len(), &allowed));
         }
         // The rows are held against no lock.
-        if !self.tentative.is_empty() {
+        if !self.drafts.is_empty() {
             return Err(Stop::Busy);
         }
         let mut trial = Trial::new(&ask.actor, ask.force, now);

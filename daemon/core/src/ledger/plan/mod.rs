@@ -1,4 +1,4 @@
-//! From a request to a tentative decision.
+//! From a request to a draft: one file for each kind of request.
 
 mod account;
 mod adopt;
@@ -26,7 +26,7 @@ mod wants;
 
 use super::{
     Ledger, Ticket,
-    draft::{Draft, Stop},
+    draft::{Draft, Draw, Stop},
 };
 use crate::{Action, Actor, Answer, Decision, Refusal, Request, Text, Timestamp};
 use reserve::Purpose;
@@ -59,7 +59,20 @@ impl Ledger {
     ///
     /// `now` must not run backwards between calls.
     pub fn plan(&mut self, request: &Request, now: Timestamp) -> Planned {
-        let planned = match request {
+        match self.draft(request, now) {
+            Ok((draft, answer)) => self.depart(draft, answer),
+            Err(Stop::Answer(answer)) => Planned::Answer(answer),
+            Err(Stop::Busy) => Planned::Busy,
+            Err(Stop::Refused(refusal)) => {
+                self.count_refused(&refusal);
+                Planned::Refused(refusal)
+            }
+        }
+    }
+
+    /// The draft of a request, with the answer that its commit gives.
+    fn draft(&mut self, request: &Request, now: Timestamp) -> Draw {
+        match request {
             Request::Allocate(ask) => self.plan_allocate(ask, Purpose::of(ask, now), now),
             Request::Reserve(ask) => self.plan_reserve(ask, now),
             Request::Release(ask) => self.plan_release(ask, now),
@@ -134,15 +147,6 @@ impl Ledger {
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
             Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
-        };
-        match planned {
-            Ok((draft, answer)) => self.depart(draft, answer),
-            Err(Stop::Answer(answer)) => Planned::Answer(answer),
-            Err(Stop::Busy) => Planned::Busy,
-            Err(Stop::Refused(refusal)) => {
-                self.count_refused(&refusal);
-                Planned::Refused(refusal)
-            }
         }
     }
 
@@ -163,7 +167,7 @@ impl Ledger {
         };
         self.count_ahead(&draft.flight);
         self.start_in_memory(&draft.flight);
-        let ticket = self.tentative.start(draft.flight);
+        let ticket = self.drafts.start(draft.flight);
         Planned::Tentative {
             ticket,
             decision,

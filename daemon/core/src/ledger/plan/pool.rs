@@ -334,12 +334,12 @@ impl Ledger {
 
     /// Busy if a decision in flight is about an address of one of the spans.
     pub(super) fn unlocked_spans(&self, network: NetworkId, spans: &[Span]) -> Result<(), Stop> {
-        if self.tentative.is_empty() {
+        if self.drafts.is_empty() {
             return Ok(());
         }
         for span in spans {
             let range = keys(network, *span);
-            if self.free.takes_in(range.clone()) || self.tentative.locks_in(range) {
+            if self.free.takes_in(range.clone()) || self.drafts.locks_in(range) {
                 return Err(Stop::Busy);
             }
         }

@@ -70,7 +70,7 @@ impl Ledger {
     /// Busy while the quota or any pool is being changed.
     fn unlocked_quota(&self, key: &Charge) -> Result<(), Stop> {
         self.unlocked(Table::Pools)?;
-        if self.tentative.locks_quota(key) {
+        if self.drafts.locks_quota(key) {
             return Err(Stop::Busy);
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Ledger {
 
     /// What deletes the quotas of a pool with the pool; busy while one of them is being changed.
     pub(super) fn without_quotas(&self, pool: PoolId) -> Result<Vec<Op>, Stop> {
-        if self.tentative.locks_quota_of(pool) {
+        if self.drafts.locks_quota_of(pool) {
             return Err(Stop::Busy);
         }
         let first = first_of(pool);
@@ -98,7 +98,7 @@ impl Ledger {
         holder: &Holder,
     ) -> Result<(), Stop> {
         let keys = || needs.iter().map(|(pool, ..)| (*pool, tenant.clone()));
-        if keys().any(|key| self.tentative.locks_quota(&key)) {
+        if keys().any(|key| self.drafts.locks_quota(&key)) {
             return Err(Stop::Busy);
         }
         let mut busy = false;
@@ -118,7 +118,7 @@ impl Ledger {
                 }
                 .into());
             }
-            busy |= after + u128::from(self.tentative.charges.of(&key)) > limit.into();
+            busy |= after + u128::from(self.drafts.charges.of(&key)) > limit.into();
         }
         if busy { Err(Stop::Busy) } else { Ok(()) }
     }
@@ -134,7 +134,7 @@ impl Ledger {
         let Some(new) = new else {
             return Ok(false);
         };
-        if self.tentative.locks_quota(&new) {
+        if self.drafts.locks_quota(&new) {
             return Err(Stop::Busy);
         }
         let Some(limit) = self.limit_of(&new) else {
@@ -151,7 +151,7 @@ impl Ledger {
             }
             .into());
         }
-        let beyond = used.saturating_add(self.tentative.charges.of(&new)) >= limit;
+        let beyond = used.saturating_add(self.drafts.charges.of(&new)) >= limit;
         match beyond {
             true if !force => Err(Stop::Busy),
             _ => Ok(beyond),

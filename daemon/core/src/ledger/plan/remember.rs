@@ -36,7 +36,7 @@ impl Ledger {
         if most == 0 || !room.is_some_and(|room| room.layout.in_range(number(lease.key.address))) {
             return Ok(());
         }
-        if self.tentative.edits(pool.spec.network) {
+        if self.drafts.edits(pool.spec.network) {
             return Err(Stop::Busy);
         }
         let past = PastLease {

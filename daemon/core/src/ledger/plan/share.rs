@@ -149,7 +149,7 @@ impl Ledger {
     ) -> Result<(), Stop> {
         let network = want.pool.spec.network;
         let of: Group = (network, ask.tenant.clone(), Arc::clone(&share.key));
-        if self.tentative.locks_group(&of) {
+        if self.drafts.locks_group(&of) {
             return Err(Stop::Busy);
         }
         let found = match want.key {
