@@ -66,7 +66,7 @@ pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, P
 pub use probe::{ProbeVerdict, Probed};
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use redating::Redating;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, RefusalClass};
 pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Release, ReleaseScope, Request,
     Reserve, Share, Transfer, Want,

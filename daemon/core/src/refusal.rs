@@ -135,7 +135,131 @@ pub enum Refusal {
     Pool(#[from] PoolError),
 }
 
+/// What callers tell apart of a refusal: what it waits for and how it is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalClass<'a> {
+    /// Full: an address may become free.
+    Exhausted,
+    OverQuota(&'a Tenant),
+    /// Somebody has the address, or had it until now.
+    AddressTaken(IpAddr),
+    NotAssignable,
+    /// An admin has to say which networks are one.
+    Ambiguous,
+    /// Until clusters are adopted.
+    Held,
+    /// Until the hold after a restore ends.
+    RestoreHeld,
+    PoolClosed,
+    /// No such pool or network, or none for the asker.
+    PoolNotFound,
+    /// The specification of a pool is not valid.
+    InvalidPool,
+    Invalid,
+    /// Something other than a pool does not exist.
+    NotFound,
+    Exists,
+    PoolInUse,
+    WouldOrphan,
+    Collision,
+    Stale,
+    ChangedHands,
+    /// The current state contradicts the request.
+    Conflict,
+}
+
 impl Refusal {
+    /// The class of the refusal itself; [`Refusal::decisive`] looks behind "none of the pools gives".
+    #[must_use]
+    pub fn class(&self) -> RefusalClass<'_> {
+        match self {
+            Self::Exhausted { .. } | Self::NoneGives { .. } => RefusalClass::Exhausted,
+            Self::QuotaExceeded { tenant, .. } => RefusalClass::OverQuota(tenant),
+            Self::AddressTaken { address, .. } | Self::Quarantined { address, .. } => {
+                RefusalClass::AddressTaken(*address)
+            }
+            Self::NotAssignable { .. } => RefusalClass::NotAssignable,
+            Self::NetworkAmbiguous { .. } => RefusalClass::Ambiguous,
+            Self::NetworkHeld { .. } | Self::PoolHeld { .. } => RefusalClass::Held,
+            Self::RestoreHeld { .. } => RefusalClass::RestoreHeld,
+            Self::PoolClosed(_) => RefusalClass::PoolClosed,
+            Self::NoPool { .. } | Self::UnknownPool(_) | Self::UnknownNetwork(_) => {
+                RefusalClass::PoolNotFound
+            }
+            Self::Pool(_) => RefusalClass::InvalidPool,
+            Self::Invalid { .. } => RefusalClass::Invalid,
+            Self::UnknownCluster(_) | Self::UnknownAccount(_) | Self::NotHeld(_) => {
+                RefusalClass::NotFound
+            }
+            Self::PoolExists(_) | Self::AccountExists(_) | Self::TokenNameTaken(_) => {
+                RefusalClass::Exists
+            }
+            Self::PoolInUse { .. } => RefusalClass::PoolInUse,
+            Self::WouldOrphan { .. } => RefusalClass::WouldOrphan,
+            Self::Collisions { .. } => RefusalClass::Collision,
+            Self::Stale { .. } => RefusalClass::Stale,
+            Self::ChangedHands { .. } => RefusalClass::ChangedHands,
+            Self::NoPoolNumber
+            | Self::LastAdmin(_)
+            | Self::NotTransferable { .. }
+            | Self::NotShareable { .. }
+            | Self::NotProbed { .. } => RefusalClass::Conflict,
+        }
+    }
+
+    /// Of several pools that cannot give, none of which is full: the reason of the first. Otherwise the refusal itself.
+    #[must_use]
+    pub fn decisive(&self) -> &Self {
+        if let Self::NoneGives {
+            reasons,
+            full: false,
+            ..
+        } = self
+        {
+            return reasons.first().map_or(self, Self::decisive);
+        }
+        self
+    }
+
+    /// The field of the request at fault, and its value.
+    #[must_use]
+    pub fn field(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Exhausted { pool, .. }
+            | Self::PoolHeld { pool, .. }
+            | Self::PoolClosed(pool)
+            | Self::PoolInUse { pool, .. }
+            | Self::WouldOrphan { pool, .. }
+            | Self::Stale { pool, .. } => Some(("pool", pool.to_string())),
+            Self::NoPool { .. } | Self::NoneGives { .. } => Some(("select", String::new())),
+            Self::QuotaExceeded { tenant, .. } => Some(("tenant", tenant.0.to_string())),
+            Self::AddressTaken { address, .. }
+            | Self::Quarantined { address, .. }
+            | Self::NotAssignable { address, .. }
+            | Self::NetworkAmbiguous { address, .. }
+            | Self::NotHeld(address)
+            | Self::ChangedHands { address, .. }
+            | Self::NotTransferable { address, .. }
+            | Self::NotShareable { address, .. }
+            | Self::NotProbed { address, .. } => Some(("address", address.to_string())),
+            Self::NetworkHeld { network, .. } | Self::Collisions { network, .. } => {
+                Some(("network", network.to_string()))
+            }
+            Self::PoolExists(name)
+            | Self::UnknownAccount(name)
+            | Self::AccountExists(name)
+            | Self::TokenNameTaken(name)
+            | Self::LastAdmin(name) => Some(("name", name.to_string())),
+            Self::Invalid { field, value, .. } => Some((field, value.clone())),
+            Self::Pool(error) => Some((error.field, error.value.clone())),
+            Self::RestoreHeld { .. }
+            | Self::NoPoolNumber
+            | Self::UnknownPool(_)
+            | Self::UnknownNetwork(_)
+            | Self::UnknownCluster(_) => None,
+        }
+    }
+
     /// The address of a lease that cools is not given; `keep`: nor kept for later.
     #[must_use]
     pub fn cools(lease: &Lease, keep: bool) -> Self {
@@ -158,4 +282,38 @@ fn list(waiting: &[Hold]) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_pool_decides_where_none_is_full() {
+        let none = |full| Refusal::NoneGives {
+            reasons: vec![Refusal::PoolClosed("a".into()), Refusal::NoPoolNumber],
+            more: 0,
+            full,
+        };
+        assert_eq!(none(true).decisive().class(), RefusalClass::Exhausted);
+        assert_eq!(none(false).decisive().class(), RefusalClass::PoolClosed);
+        assert_eq!(none(false).class(), RefusalClass::Exhausted);
+        assert_eq!(none(false).field(), Some(("select", String::new())));
+    }
+
+    #[test]
+    fn the_field_and_its_value_are_those_of_the_request() {
+        let taken = Refusal::AddressTaken {
+            address: [10, 0, 0, 5].into(),
+            owner: "x".into(),
+        };
+        assert_eq!(taken.field(), Some(("address", "10.0.0.5".into())));
+        let invalid = Refusal::Invalid {
+            field: "count",
+            value: "0".into(),
+            allowed: "1 to 1024".into(),
+        };
+        assert_eq!(invalid.field(), Some(("count", "0".into())));
+        assert_eq!(Refusal::UnknownPool(PoolId(7)).field(), None);
+    }
 }

@@ -3,7 +3,7 @@
 //! Owns the mapping from every refusal to a status and a stable `code`. Clients decide by `code`; `detail` is for people.
 
 use axum::response::{IntoResponse, Response};
-use fipd_core::{NameError, Refusal, Refused};
+use fipd_core::{NameError, Refusal, RefusalClass, Refused};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -273,87 +273,47 @@ impl IntoResponse for Problem {
     }
 }
 
+impl From<RefusalClass<'_>> for Code {
+    fn from(class: RefusalClass<'_>) -> Self {
+        match class {
+            RefusalClass::Exhausted => Self::Exhausted,
+            RefusalClass::OverQuota(_) => Self::QuotaExceeded,
+            RefusalClass::AddressTaken(_) | RefusalClass::ChangedHands => Self::AddressTaken,
+            RefusalClass::NotAssignable => Self::NotAssignable,
+            RefusalClass::Ambiguous => Self::NetworkAmbiguous,
+            RefusalClass::Held => Self::NetworkHeld,
+            RefusalClass::RestoreHeld => Self::RestoreHeld,
+            RefusalClass::PoolClosed => Self::PoolClosed,
+            RefusalClass::PoolNotFound | RefusalClass::NotFound => Self::NotFound,
+            RefusalClass::InvalidPool | RefusalClass::Invalid => Self::Invalid,
+            RefusalClass::Exists => Self::Exists,
+            RefusalClass::PoolInUse => Self::PoolInUse,
+            RefusalClass::WouldOrphan => Self::WouldOrphan,
+            RefusalClass::Collision => Self::Collision,
+            RefusalClass::Stale => Self::Stale,
+            RefusalClass::Conflict => Self::Conflict,
+        }
+    }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let detail = refusal.to_string();
-        match refusal {
-            Refusal::Exhausted { pool, .. } => {
-                Self::new(Code::Exhausted, detail).about("pool", &*pool)
-            }
-            Refusal::NoPool { .. } => Self::new(Code::NotFound, detail).about("select", ""),
-            Refusal::NoneGives { full: true, .. } => {
-                Self::new(Code::Exhausted, detail).about("select", "")
-            }
-            Refusal::NoneGives { reasons, .. } => {
-                let first = reasons.into_iter().next().map(Self::from);
-                let code = first.map_or(Code::Exhausted, |first| first.code);
-                Self::new(code, detail).about("select", "")
-            }
-            Refusal::QuotaExceeded { tenant, .. } => {
-                Self::new(Code::QuotaExceeded, detail).about("tenant", &*tenant.0)
-            }
-            Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address, .. } => {
-                Self::new(Code::AddressTaken, detail).about("address", address.to_string())
-            }
-            Refusal::NetworkAmbiguous { address, .. } => {
-                Self::new(Code::NetworkAmbiguous, detail).about("address", address.to_string())
-            }
-            Refusal::NotAssignable { address, why, .. } => {
-                let mut problem =
-                    Self::new(Code::NotAssignable, detail).about("address", address.to_string());
-                problem.allowed = Some(why.into());
-                problem
-            }
-            Refusal::NetworkHeld { network, .. } => {
-                Self::new(Code::NetworkHeld, detail).about("network", &*network)
-            }
-            Refusal::PoolHeld { pool, .. } => {
-                Self::new(Code::NetworkHeld, detail).about("pool", &*pool)
-            }
-            Refusal::RestoreHeld { .. } => Self::new(Code::RestoreHeld, detail),
-            Refusal::PoolClosed(pool) => Self::new(Code::PoolClosed, detail).about("pool", &*pool),
-            Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) | Refusal::UnknownCluster(_) => {
-                Self::new(Code::NotFound, detail)
-            }
-            Refusal::NoPoolNumber => Self::new(Code::Conflict, detail),
-            Refusal::PoolExists(pool) => Self::new(Code::Exists, detail).about("name", &*pool),
-            Refusal::PoolInUse { pool, .. } => {
-                Self::new(Code::PoolInUse, detail).about("pool", &*pool)
-            }
-            Refusal::WouldOrphan { pool, .. } => {
-                Self::new(Code::WouldOrphan, detail).about("pool", &*pool)
-            }
-            Refusal::Collisions { network, .. } => {
-                Self::new(Code::Collision, detail).about("network", &*network)
-            }
-            Refusal::Stale { pool, .. } => Self::new(Code::Stale, detail).about("pool", &*pool),
-            Refusal::UnknownAccount(name) => {
-                Self::new(Code::NotFound, detail).about("name", &*name)
-            }
-            Refusal::AccountExists(name) | Refusal::TokenNameTaken(name) => {
-                Self::new(Code::Exists, detail).about("name", &*name)
-            }
-            Refusal::LastAdmin(name) => Self::new(Code::Conflict, detail).about("name", &*name),
-            Refusal::NotHeld(address) => {
-                Self::new(Code::NotFound, detail).about("address", address.to_string())
-            }
-            Refusal::ChangedHands { address, .. } => {
-                Self::new(Code::AddressTaken, detail).about("address", address.to_string())
-            }
-            Refusal::NotTransferable { address, .. }
-            | Refusal::NotShareable { address, .. }
-            | Refusal::NotProbed { address, .. } => {
-                Self::new(Code::Conflict, detail).about("address", address.to_string())
-            }
-            Refusal::Invalid {
-                field,
-                value,
-                allowed,
-            } => Self::invalid(field, value, allowed),
-            Refusal::Pool(error) => {
-                Self::new(Code::Invalid, detail).about(error.field, error.value)
-            }
+        let code = refusal.decisive().class().into();
+        let mut problem = Self::new(code, refusal.to_string());
+        if let Some((field, value)) = refusal.field() {
+            problem = problem.about(field, value);
         }
+        if let Refusal::NotAssignable { why, .. } = refusal {
+            problem.allowed = Some(why.into());
+        } else if let Refusal::Invalid {
+            field,
+            value,
+            allowed,
+        } = refusal
+        {
+            return Self::invalid(field, value, allowed);
+        }
+        problem
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why an object cannot be served, and what it waits for.
 
-use fipd_core::{Lease, NetworkId, Refusal};
+use fipd_core::{Lease, NetworkId, Refusal, RefusalClass};
 
 use super::conditions::CONFLICT;
 use crate::controller::waiters::{self, Cause};
@@ -27,36 +27,25 @@ impl Unserved {
 
 /// The ledger said no.
 pub fn refused(refusal: &Refusal, network: NetworkId) -> Unserved {
-    let reason = match refusal {
-        Refusal::Exhausted { .. } | Refusal::NoneGives { .. } => "PoolExhausted",
-        Refusal::QuotaExceeded { .. } => "QuotaExceeded",
-        Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
-        Refusal::NotAssignable { .. } => "AddressNotAssignable",
-        Refusal::NetworkAmbiguous { .. } => "NetworkAmbiguous",
-        Refusal::NetworkHeld { .. } | Refusal::PoolHeld { .. } => "WaitingForAdoption",
-        Refusal::RestoreHeld { .. } => "RestoreHold",
-        Refusal::NoPool { .. }
-        | Refusal::PoolClosed(_)
-        | Refusal::UnknownPool(_)
-        | Refusal::UnknownNetwork(_) => "PoolNotFound",
-        Refusal::UnknownCluster(_)
-        | Refusal::PoolExists(_)
-        | Refusal::NoPoolNumber
-        | Refusal::PoolInUse { .. }
-        | Refusal::WouldOrphan { .. }
-        | Refusal::Collisions { .. }
-        | Refusal::Stale { .. }
-        | Refusal::UnknownAccount(_)
-        | Refusal::AccountExists(_)
-        | Refusal::TokenNameTaken(_)
-        | Refusal::LastAdmin(_)
-        | Refusal::NotHeld(_)
-        | Refusal::ChangedHands { .. }
-        | Refusal::NotTransferable { .. }
-        | Refusal::NotShareable { .. }
-        | Refusal::NotProbed { .. }
-        | Refusal::Invalid { .. }
-        | Refusal::Pool(_) => "AllocationFailed",
+    let reason = match refusal.class() {
+        RefusalClass::Exhausted => "PoolExhausted",
+        RefusalClass::OverQuota(_) => "QuotaExceeded",
+        RefusalClass::AddressTaken(_) => "AddressTaken",
+        RefusalClass::NotAssignable => "AddressNotAssignable",
+        RefusalClass::Ambiguous => "NetworkAmbiguous",
+        RefusalClass::Held => "WaitingForAdoption",
+        RefusalClass::RestoreHeld => "RestoreHold",
+        RefusalClass::PoolClosed | RefusalClass::PoolNotFound => "PoolNotFound",
+        RefusalClass::InvalidPool
+        | RefusalClass::Invalid
+        | RefusalClass::NotFound
+        | RefusalClass::Exists
+        | RefusalClass::PoolInUse
+        | RefusalClass::WouldOrphan
+        | RefusalClass::Collision
+        | RefusalClass::Stale
+        | RefusalClass::ChangedHands
+        | RefusalClass::Conflict => "AllocationFailed",
     };
     Unserved::new(
         reason,

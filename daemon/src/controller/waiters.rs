@@ -10,7 +10,8 @@ use std::{
 };
 
 use fipd_core::{
-    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Tenant,
+    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, RefusalClass,
+    System, Tenant,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -212,46 +213,25 @@ impl State {
 
 /// What an object whose request was refused waits for; `None`: for a change of itself.
 pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
-    match refusal {
-        Refusal::Exhausted { .. } => Some(Cause::Exhausted),
-        Refusal::QuotaExceeded { tenant, .. } => Some(Cause::Quota(tenant.clone())),
-        Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address, .. } => {
-            Some(Cause::Address(LeaseKey {
-                network,
-                address: *address,
-            }))
-        }
-        Refusal::NetworkHeld { .. } | Refusal::PoolHeld { .. } | Refusal::RestoreHeld { .. } => {
-            Some(Cause::Held(network))
-        }
-        Refusal::NoneGives { full: true, .. } => Some(Cause::Exhausted),
-        Refusal::NoneGives { reasons, .. } => {
-            reasons.first().and_then(|first| cause(first, network))
-        }
-        Refusal::NotAssignable { .. }
-        | Refusal::NoPool { .. }
-        | Refusal::PoolClosed(_)
-        | Refusal::UnknownPool(_)
-        | Refusal::UnknownNetwork(_)
-        | Refusal::Pool(_) => Some(Cause::Pools),
-        Refusal::NetworkAmbiguous { .. } => Some(Cause::Networks),
-        Refusal::UnknownCluster(_)
-        | Refusal::PoolExists(_)
-        | Refusal::NoPoolNumber
-        | Refusal::PoolInUse { .. }
-        | Refusal::WouldOrphan { .. }
-        | Refusal::Collisions { .. }
-        | Refusal::Stale { .. }
-        | Refusal::UnknownAccount(_)
-        | Refusal::AccountExists(_)
-        | Refusal::TokenNameTaken(_)
-        | Refusal::LastAdmin(_)
-        | Refusal::NotHeld(_)
-        | Refusal::ChangedHands { .. }
-        | Refusal::NotTransferable { .. }
-        | Refusal::NotShareable { .. }
-        | Refusal::NotProbed { .. }
-        | Refusal::Invalid { .. } => None,
+    match refusal.decisive().class() {
+        RefusalClass::Exhausted => Some(Cause::Exhausted),
+        RefusalClass::OverQuota(tenant) => Some(Cause::Quota(tenant.clone())),
+        RefusalClass::AddressTaken(address) => Some(Cause::Address(LeaseKey { network, address })),
+        RefusalClass::Held | RefusalClass::RestoreHeld => Some(Cause::Held(network)),
+        RefusalClass::NotAssignable
+        | RefusalClass::PoolClosed
+        | RefusalClass::PoolNotFound
+        | RefusalClass::InvalidPool => Some(Cause::Pools),
+        RefusalClass::Ambiguous => Some(Cause::Networks),
+        RefusalClass::Invalid
+        | RefusalClass::NotFound
+        | RefusalClass::Exists
+        | RefusalClass::PoolInUse
+        | RefusalClass::WouldOrphan
+        | RefusalClass::Collision
+        | RefusalClass::Stale
+        | RefusalClass::ChangedHands
+        | RefusalClass::Conflict => None,
     }
 }
 

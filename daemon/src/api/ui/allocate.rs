@@ -154,41 +154,14 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         form.error = Some(text);
         return Problem::from(error).status_code();
     };
-    match refusal {
-        Refusal::AddressTaken { .. }
-        | Refusal::Quarantined { .. }
-        | Refusal::NetworkAmbiguous { .. }
-        | Refusal::NotAssignable { .. } => form.address.error = Some(text),
-        Refusal::Invalid { .. } => form.owner.error = Some(text),
-        Refusal::Exhausted { .. } => {
-            form.error = Some(text.split(';').next().unwrap_or_default().to_owned());
-        }
-        Refusal::NoPool { .. }
-        | Refusal::NoneGives { .. }
-        | Refusal::QuotaExceeded { .. }
-        | Refusal::NetworkHeld { .. }
-        | Refusal::PoolHeld { .. }
-        | Refusal::RestoreHeld { .. }
-        | Refusal::PoolClosed(_)
-        | Refusal::UnknownPool(_)
-        | Refusal::UnknownNetwork(_)
-        | Refusal::UnknownCluster(_)
-        | Refusal::PoolExists(_)
-        | Refusal::NoPoolNumber
-        | Refusal::PoolInUse { .. }
-        | Refusal::WouldOrphan { .. }
-        | Refusal::Collisions { .. }
-        | Refusal::Stale { .. }
-        | Refusal::UnknownAccount(_)
-        | Refusal::AccountExists(_)
-        | Refusal::TokenNameTaken(_)
-        | Refusal::LastAdmin(_)
-        | Refusal::NotHeld(_)
-        | Refusal::ChangedHands { .. }
-        | Refusal::NotTransferable { .. }
-        | Refusal::NotShareable { .. }
-        | Refusal::NotProbed { .. }
-        | Refusal::Pool(_) => form.error = Some(text),
+    if matches!(refusal, Refusal::Invalid { .. }) {
+        form.owner.error = Some(text);
+    } else if matches!(refusal, Refusal::Exhausted { .. }) {
+        form.error = Some(text.split(';').next().unwrap_or_default().to_owned());
+    } else if refusal.field().is_some_and(|(name, _)| name == "address") {
+        form.address.error = Some(text);
+    } else {
+        form.error = Some(text);
     }
     Problem::from(error).status_code()
 }

@@ -1,11 +1,11 @@
 //! What the client hears of a refusal. It does not ask again after `denied the request`, so only what does not pass by
 //! itself says so; and it hears nothing of other projects.
 
-use fipd_core::{NetworkId, Refusal};
+use fipd_core::{Refusal, RefusalClass};
 use http::StatusCode;
 
 use super::decide::{TAKEN, denied};
-use crate::{controller::unserved, fip_v1::Denied, ipam::IpamError};
+use crate::{fip_v1::Denied, ipam::IpamError};
 
 /// Why an object has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +47,16 @@ pub fn error(error: &IpamError) -> Denied {
 }
 
 fn refused(refusal: &Refusal) -> Denied {
-    match unserved::refused(refusal, NetworkId::DEFAULT).reason {
-        "AddressTaken" => Denied::new(StatusCode::CONFLICT, TAKEN),
-        "WaitingForAdoption" | "RestoreHold" => {
-            tracing::info!(why = %refusal, "an LB controller is told to ask later");
-            Denied::late()
-        }
-        "PoolExhausted" => Denied::new(StatusCode::INTERNAL_SERVER_ERROR, refusal.to_string()),
-        _ => denied(refusal),
+    let class = refusal.class();
+    if let RefusalClass::AddressTaken(_) = class {
+        Denied::new(StatusCode::CONFLICT, TAKEN)
+    } else if matches!(class, RefusalClass::Held | RefusalClass::RestoreHeld) {
+        tracing::info!(why = %refusal, "an LB controller is told to ask later");
+        Denied::late()
+    } else if class == RefusalClass::Exhausted {
+        Denied::new(StatusCode::INTERNAL_SERVER_ERROR, refusal.to_string())
+    } else {
+        denied(refusal)
     }
 }
 
