@@ -29,13 +29,14 @@ const PAGES: usize = 1_000;
 const METADATA_PAGE: u32 = 500;
 /// How often a list that expired between two pages is begun again.
 const RESTARTS: usize = 3;
-/// The field manager of everything fipd applies.
+/// The field manager of what fipd applies, but where [`Remote::with_manager`] names another.
 pub const MANAGER: &str = "fipd";
 
 /// A client of one cluster.
 #[derive(Clone)]
 pub struct Remote {
     client: Client,
+    manager: &'static str,
 }
 
 /// One object (or, without name, one collection) of the API.
@@ -58,7 +59,7 @@ pub enum Patch {
     Strategic,
     /// RFC 6902.
     Json,
-    /// Server-side apply as field manager [`MANAGER`], taking over fields of others.
+    /// Server-side apply, taking over fields of others.
     Apply,
 }
 
@@ -81,7 +82,19 @@ pub enum CallError {
 
 impl Remote {
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            manager: MANAGER,
+        }
+    }
+
+    /// The same as another field manager: what one of them applies takes nothing from what the other did.
+    #[must_use]
+    pub fn with_manager(&self, manager: &'static str) -> Self {
+        Self {
+            client: self.client.clone(),
+            manager,
+        }
     }
 
     /// The object, or `None` if it does not exist.
@@ -236,7 +249,7 @@ impl Remote {
             name: String::new(),
             ..target.clone()
         };
-        let path = format!("{}?fieldManager={MANAGER}", all.path());
+        let path = format!("{}?fieldManager={}", all.path(), self.manager);
         let body = ("application/json", encode(target, body)?);
         self.send(Method::POST, target, &path, Some(body)).await
     }
@@ -357,7 +370,7 @@ impl Remote {
         let path = match patch {
             Patch::Json => path.to_owned(),
             Patch::Merge | Patch::Strategic | Patch::Apply => {
-                format!("{path}?fieldManager={MANAGER}{query}")
+                format!("{path}?fieldManager={}{query}", self.manager)
             }
         };
         let body = encode(target, body)?;
@@ -575,10 +588,13 @@ pub mod testing {
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
+    use std::{convert::Infallible, io::ErrorKind, sync::Arc};
+
+    use kube::client::Body;
+    use parking_lot::Mutex;
 
     use super::*;
-    use crate::clusters::CredentialError;
+    use crate::{clusters::CredentialError, controller::kind::SERVICE};
 
     #[test]
     fn what_is_in_credentials_is_not_told() {
@@ -668,6 +684,38 @@ mod tests {
         let error = remote.list(&services(), "").await.unwrap_err();
         assert!(error.to_string().contains("longer than 64 MiB"), "{error}");
         assert_eq!(asked.lock().len(), 4);
+    }
+
+    #[tokio::test]
+    async fn each_field_manager_writes_in_its_own_name() {
+        let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+        let all = Arc::clone(&paths);
+        let serve = move |request: Request<Body>| {
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            all.lock().push(format!("{method} {uri}"));
+            let answer = http::Response::new(Body::from(b"{}".to_vec()));
+            std::future::ready(Ok::<_, Infallible>(answer))
+        };
+        let remote = Remote::new(Client::new(tower::service_fn(serve), "default"));
+        let other = remote.with_manager("fipd-vips");
+        let target = SERVICE.named("ns", "a");
+        for remote in [&remote, &other] {
+            let body = json!({});
+            remote.create(&target, &body).await.unwrap();
+            remote.patch(&target, Patch::Apply, &body).await.unwrap();
+        }
+        let (all, one) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
+        let apply = format!("PATCH {all}/a{one}&force=true");
+        let others = format!("PATCH {all}/a{one}-vips&force=true");
+        assert_eq!(
+            *paths.lock(),
+            [
+                format!("POST {all}{one}"),
+                apply,
+                format!("POST {all}{one}-vips"),
+                others,
+            ]
+        );
     }
 
     #[test]

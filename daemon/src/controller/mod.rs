@@ -1,4 +1,14 @@
-//! The machine that every controller runs on.
+//! The machine that every controller runs on: stores of objects, a queue, workers, and what all of them write.
+//!
+//! It is not the `Controller` of kube-runtime, of which it uses the watcher, because of what that cannot do:
+//! - An object that does not fit its schema stays in the store as [`store::Malformed`], and what was in force for it stays. A
+//!   kube-runtime store takes it for an error of the whole watch, or for gone, which would free its addresses.
+//! - A store keeps the few fields that are used ([`meta::View`]) and charges them to the memory of its cluster. A reflector
+//!   keeps whole objects, which for 50,000 Services is most of a gigabyte.
+//! - A change of the address book queues what waits for it, of any kind in any cluster ([`waiters`]); a trigger there is a watch
+//!   of the same cluster. What users wait for comes first, and each object says when it is looked at next ([`queue`]).
+//! - No object is worked on before all are known and the addresses that they show are adopted: an address that is in use must
+//!   never be allocated. A kube-runtime controller reconciles the first object that it lists.
 
 pub mod address_user;
 pub mod client;
