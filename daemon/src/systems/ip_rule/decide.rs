@@ -13,11 +13,11 @@ use tokio::{sync::watch, time::Instant};
 
 use super::metrics as figures;
 use super::{
+    config_change::{is_overgrown, is_so},
     gather,
     names::{CONFIG, RULE},
     observe::{Agent, Config, Machine, Node, Rule, Slice, Svc},
-    plan::{Known, Outlook, outlook, wants_endpoints},
-    step::{is_overgrown, is_so},
+    plan::{ConfigPlan, PlanInput, plan, wants_endpoints},
 };
 use crate::{
     controller::{
@@ -52,7 +52,7 @@ pub struct Decider {
     pub status_queue: Arc<Queue<Key>>,
     /// Whether the pods behind Services are to be followed.
     pub needs_slices: watch::Sender<bool>,
-    outlook: Mutex<Option<Arc<Outlook>>>,
+    plan: Mutex<Option<Arc<ConfigPlan>>>,
     /// How long the last look took.
     looking: Mutex<Duration>,
     /// When the cluster was last asked who it is.
@@ -87,7 +87,7 @@ impl Decider {
             all: Queue::new(),
             status_queue: Queue::new(),
             needs_slices: watch::Sender::new(false),
-            outlook: Mutex::default(),
+            plan: Mutex::default(),
             looking: Mutex::default(),
             verified: Mutex::default(),
             pods_unknown: Mutex::default(),
@@ -174,8 +174,8 @@ impl Decider {
             }
         }
         let began = Instant::now();
-        let now = Arc::new(outlook(&self.known(rules)));
-        let before = self.outlook.lock().replace(Arc::clone(&now));
+        let now = Arc::new(plan(&self.known(rules)));
+        let before = self.plan.lock().replace(Arc::clone(&now));
         self.enqueue(before.as_deref(), &now);
         self.count(&now);
         *self.looking.lock() = began.elapsed();
@@ -196,7 +196,7 @@ impl Decider {
         since.get_or_insert_with(Instant::now).elapsed() < PODS
     }
 
-    fn known(&self, rules: Vec<Arc<Rule>>) -> Known {
+    fn known(&self, rules: Vec<Arc<Rule>>) -> PlanInput {
         let all = self.slices.all().into_iter().map(|(_, slice)| slice);
         let slices = match *self.needs_slices.borrow() {
             true => self.slices.is_complete().then(|| all.collect()),
@@ -205,7 +205,7 @@ impl Decider {
         // One that is being deleted holds nothing: what came of it goes first.
         let malformed = self.rules.objects.malformed().into_iter();
         let malformed = malformed.filter(|(_, object)| object.meta.deleted.is_none());
-        Known {
+        PlanInput {
             rules,
             malformed: malformed.map(|(key, _)| key.name).collect(),
             services: self.services.all(),
@@ -214,7 +214,7 @@ impl Decider {
     }
 
     /// Queues what is not as it is to be, and the IPRules of which something else is to be said.
-    fn enqueue(&self, before: Option<&Outlook>, now: &Outlook) {
+    fn enqueue(&self, before: Option<&ConfigPlan>, now: &ConfigPlan) {
         for (name, wanted) in &now.wanted {
             let key = Key::new("", name);
             let so = self
@@ -240,12 +240,12 @@ impl Decider {
         }
     }
 
-    fn count(&self, outlook: &Outlook) {
+    fn count(&self, plan: &ConfigPlan) {
         let configs = self.configs.objects.all();
         let absent = configs
             .iter()
             .filter(|(_, config)| config.is_ours() && !config.is_present());
-        figures::stand(&self.site.name, outlook.wanted.len(), absent.count());
+        figures::stand(&self.site.name, plan.wanted.len(), absent.count());
     }
 
     fn node_map(&self) -> BTreeMap<Text, Arc<Node>> {

@@ -6,14 +6,14 @@ use fipd_core::{ClusterId, Text};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::node::Seen;
+use super::node::LastRules;
 use crate::{
     controller::{store::Key, system::HostMeans},
     rules::RuleBoard,
 };
 
 /// Which cluster that was, and what was understood of its objects.
-type SeenOf = (ClusterId, Arc<Mutex<Seen>>);
+type SeenOf = (ClusterId, Arc<Mutex<LastRules>>);
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Host {
     }
 
     /// What earlier sessions understood of this cluster; nothing where its name is another's now.
-    pub fn seen(&self, name: &Text, id: &ClusterId) -> Arc<Mutex<Seen>> {
+    pub fn seen(&self, name: &Text, id: &ClusterId) -> Arc<Mutex<LastRules>> {
         let mut all = self.seen.lock();
         let new = || (id.clone(), Arc::default());
         let entry = all.entry(Text::clone(name)).or_insert_with(new);

@@ -14,6 +14,7 @@
 pub mod admission;
 pub mod adopt;
 pub mod agent;
+mod config_change;
 mod decide;
 mod host;
 mod leaving;
@@ -24,7 +25,6 @@ mod observe;
 mod plan;
 pub mod settings;
 mod status;
-mod step;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

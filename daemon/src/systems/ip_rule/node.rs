@@ -7,7 +7,7 @@
 //! ```
 
 mod news;
-mod wants;
+mod plan;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,10 +28,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub use self::wants::Seen;
+pub use self::plan::LastRules;
 use self::{
     news::{Said, news},
-    wants::{Belongs, Want, is_absent_by_hand, wants},
+    plan::{Belongs, NodeInput, is_absent_by_hand, plan},
 };
 use super::{
     agent::standing::winner,
@@ -84,7 +84,7 @@ pub struct NodePart {
     agents: Arc<Objects<Agent>>,
     nodes: Arc<Objects<Node>>,
     woken: Notify,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<LastRules>>,
     /// What was said last that counts, and how the kernel is since.
     told: Mutex<Option<(Arc<Said>, Arc<Reached>)>>,
     reports: Arc<Queue<Key>>,
@@ -96,7 +96,7 @@ impl NodePart {
         site: Arc<Site>,
         board: RuleBoard,
         (node, agent): (Text, Option<Key>),
-        seen: Arc<Mutex<Seen>>,
+        seen: Arc<Mutex<LastRules>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             remote: Remote::new(site.session.client.clone()),
@@ -270,7 +270,7 @@ impl NodePart {
         let vrfs = self.board.view().vrfs.clone();
         let malformed = self.configs.malformed().into_iter();
         let before = self.board.wish(&wisher(&self.site.name));
-        let want = Want {
+        let want = NodeInput {
             cluster: &self.site.name,
             name: &self.node,
             node: node.as_deref(),
@@ -293,7 +293,7 @@ impl NodePart {
             .map(|(_, config)| config)
             .collect();
         let mut seen = self.seen.lock();
-        let (sets, present) = wants(&want, &configs, &mut seen, Instant::now(), GRACE)?;
+        let (sets, present) = plan(&want, &configs, &mut seen, Instant::now(), GRACE)?;
         let wanted: BTreeSet<_> = sets.iter().flat_map(|set| &set.sources).copied().collect();
         let gone = |config: &&Arc<Config>| {
             config.is_ours()

@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(600);
 
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct PlanInput {
     pub rules: Vec<Arc<Rule>>,
     /// IPRules that do not fit their schema, by name.
     pub malformed: BTreeSet<Text>,
@@ -40,7 +40,7 @@ pub struct Known {
 
 /// An IPRuleConfig as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedConfig {
     pub spec: IPRuleConfigSpec,
     pub owner: Owner,
 }
@@ -60,9 +60,9 @@ pub enum Told {
 
 /// All that is to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outlook {
+pub struct ConfigPlan {
     /// By name.
-    pub wanted: BTreeMap<Text, Wanted>,
+    pub wanted: BTreeMap<Text, WantedConfig>,
     pub rules: BTreeMap<Text, Told>,
     /// IPRules that cannot be understood: what came of them before stays as it was.
     pub held: BTreeSet<Text>,
@@ -72,7 +72,7 @@ pub struct Outlook {
     pub interval: Option<Duration>,
 }
 
-impl Outlook {
+impl ConfigPlan {
     /// The time until the next look where nothing changes.
     pub fn again(&self) -> Duration {
         self.interval.unwrap_or(INTERVAL)
@@ -86,16 +86,16 @@ pub fn wants_endpoints(rules: &[Arc<Rule>]) -> bool {
     sources.any(|source| source == SourceMode::Endpoints)
 }
 
-pub fn outlook(known: &Known) -> Outlook {
-    let mut outlook = Outlook {
+pub fn plan(known: &PlanInput) -> ConfigPlan {
+    let mut plan = ConfigPlan {
         held: known.malformed.clone(),
-        ..Outlook::default()
+        ..ConfigPlan::default()
     };
     let mut valid: Vec<(&Rule, Valid)> = Vec::new();
     for rule in &known.rules {
         // Also of one that goes: the same nodes are asked that have it.
         if let Ok(nodes) = Selector::read(&rule.spec.node_selector_label) {
-            outlook.nodes.insert(Text::clone(&rule.meta.name), nodes);
+            plan.nodes.insert(Text::clone(&rule.meta.name), nodes);
         }
     }
     for rule in known
@@ -106,17 +106,17 @@ pub fn outlook(known: &Known) -> Outlook {
         let name = Text::clone(&rule.meta.name);
         match read(&rule.spec) {
             Ok(one) if one.source == SourceMode::Endpoints && known.slices.is_none() => {
-                outlook.held.insert(Text::clone(&name));
-                outlook.rules.insert(name, Told::PodsUnknown);
+                plan.held.insert(Text::clone(&name));
+                plan.rules.insert(name, Told::PodsUnknown);
             }
             Ok(one) => valid.push((rule, one)),
             Err(wrong) => {
-                outlook.held.insert(Text::clone(&name));
-                outlook.rules.insert(name, Told::Wrong(wrong));
+                plan.held.insert(Text::clone(&name));
+                plan.rules.insert(name, Told::Wrong(wrong));
             }
         }
     }
-    outlook.interval = valid.iter().filter_map(|(_, valid)| valid.interval).min();
+    plan.interval = valid.iter().filter_map(|(_, valid)| valid.interval).min();
     let policies = policies(&valid);
     let assignment = assign(&policies, &balanced(known));
     let mut counts = vec![0_usize; valid.len()];
@@ -127,7 +127,7 @@ pub fn outlook(known: &Known) -> Outlook {
         if let Some(count) = counts.get_mut(assigned.policy) {
             *count += 1;
         }
-        let wanted = Wanted {
+        let wanted = WantedConfig {
             spec: config_spec(source.to_string(), rule, valid),
             owner: Owner {
                 name: Text::clone(&rule.meta.name),
@@ -135,7 +135,7 @@ pub fn outlook(known: &Known) -> Outlook {
                 controller: true,
             },
         };
-        outlook.wanted.insert(config_name(*source).into(), wanted);
+        plan.wanted.insert(config_name(*source).into(), wanted);
     }
     for ((rule, _), sources) in valid.iter().zip(counts) {
         let name = Text::clone(&rule.meta.name);
@@ -147,9 +147,9 @@ pub fn outlook(known: &Known) -> Outlook {
             sources,
             lost: lost.cloned().collect(),
         };
-        outlook.rules.insert(name, told);
+        plan.rules.insert(name, told);
     }
-    outlook
+    plan
 }
 
 fn policies(valid: &[(&Rule, Valid)]) -> Vec<Policy> {
@@ -167,7 +167,7 @@ fn policies(valid: &[(&Rule, Valid)]) -> Vec<Policy> {
     valid.iter().map(policy).collect()
 }
 
-fn balanced(known: &Known) -> Vec<Balanced> {
+fn balanced(known: &PlanInput) -> Vec<Balanced> {
     let mut pods: BTreeMap<&ServiceName, Vec<std::net::IpAddr>> = BTreeMap::new();
     for slice in known.slices.iter().flatten() {
         pods.entry(&slice.service)
@@ -227,8 +227,8 @@ pub(super) mod tests {
         (Key::new("shop", name), Arc::new(service))
     }
 
-    fn told(outlook: &Outlook) -> Vec<String> {
-        let wanted = outlook.wanted.iter();
+    fn told(plan: &ConfigPlan) -> Vec<String> {
+        let wanted = plan.wanted.iter();
         let wanted = wanted.map(|(name, one)| {
             format!(
                 "{name} t{} p{} {}",
@@ -240,7 +240,7 @@ pub(super) mod tests {
 
     #[test]
     fn conformance_1_a_service_in_the_range_has_its_config() {
-        let known = Known {
+        let known = PlanInput {
             rules: vec![rule(
                 "lb",
                 json!({ "cidr": "203.0.113.0/24", "table": 100, "priority": 1000 }),
@@ -249,11 +249,11 @@ pub(super) mod tests {
                 service("web", &["203.0.113.45"], &["10.96.23.17"]),
                 service("outside", &["203.0.114.45"], &["10.96.23.18"]),
             ],
-            ..Known::default()
+            ..PlanInput::default()
         };
-        let outlook = outlook(&known);
-        assert_eq!(told(&outlook), ["iprc-10-96-23-17 t100 p1000 lb"]);
-        let spec = &outlook.wanted["iprc-10-96-23-17"].spec;
+        let plan = plan(&known);
+        assert_eq!(told(&plan), ["iprc-10-96-23-17 t100 p1000 lb"]);
+        let spec = &plan.wanted["iprc-10-96-23-17"].spec;
         let expected = json!({ "serviceIP": "10.96.23.17", "table": 100, "priority": 1000, "state": "present" });
         assert_eq!(serde_json::to_value(spec).unwrap(), expected);
     }
@@ -268,19 +268,15 @@ pub(super) mod tests {
             ]
         };
         for (second, by_length) in [("203.0.113.0/24", true), ("203.0.0.0/16", false)] {
-            let known = Known {
+            let known = PlanInput {
                 rules: rules(second),
                 services: vec![service("web", &["203.0.113.45"], &["10.96.0.1"])],
-                ..Known::default()
+                ..PlanInput::default()
             };
-            let outlook = outlook(&known);
-            assert_eq!(
-                told(&outlook),
-                ["iprc-10-96-0-1 t200 p0 narrow"],
-                "{second}"
-            );
-            let Told::Counts { sources: 0, lost } = &outlook.rules["wide"] else {
-                panic!("{:?}", outlook.rules);
+            let plan = plan(&known);
+            assert_eq!(told(&plan), ["iprc-10-96-0-1 t200 p0 narrow"], "{second}");
+            let Told::Counts { sources: 0, lost } = &plan.rules["wide"] else {
+                panic!("{:?}", plan.rules);
             };
             assert_eq!((lost.len(), lost[0].by_length), (1, by_length));
         }
@@ -288,7 +284,7 @@ pub(super) mod tests {
 
     #[test]
     fn defect_5_and_6_a_source_has_one_config_and_both_families_have_theirs() {
-        let known = Known {
+        let known = PlanInput {
             rules: vec![
                 rule(
                     "a",
@@ -301,19 +297,19 @@ pub(super) mod tests {
                 &["203.0.113.4", "203.0.114.4", "2001:db8::4"],
                 &["10.96.0.1", "fd00::1"],
             )],
-            ..Known::default()
+            ..PlanInput::default()
         };
-        let outlook = outlook(&known);
+        let plan = plan(&known);
         let expected = [
             "iprc-10-96-0-1 t100 p0 a",
             "iprc-fd00-0000-0000-0000-0000-0000-0000-0001 t100 p0 a",
         ];
-        assert_eq!(told(&outlook), expected);
+        assert_eq!(told(&plan), expected);
     }
 
     #[test]
     fn defect_13_a_rule_that_is_wrong_holds_what_it_had_and_stops_no_other() {
-        let known = Known {
+        let known = PlanInput {
             rules: vec![
                 rule("bad", json!({ "cidr": "203.0.113.0/24", "table": 0 })),
                 rule(
@@ -322,15 +318,13 @@ pub(super) mod tests {
                 ),
             ],
             services: vec![service("web", &["203.0.113.45"], &["10.96.0.1"])],
-            ..Known::default()
+            ..PlanInput::default()
         };
-        let outlook = outlook(&known);
-        assert!(outlook.held.contains("bad"));
-        assert!(
-            matches!(&outlook.rules["bad"], Told::Wrong(wrong) if wrong[0].field == "spec.table")
-        );
-        assert_eq!(told(&outlook), ["iprc-10-96-0-1 t200 p0 good"]);
-        assert_eq!(outlook.interval, Some(Duration::from_secs(30)));
+        let plan = plan(&known);
+        assert!(plan.held.contains("bad"));
+        assert!(matches!(&plan.rules["bad"], Told::Wrong(wrong) if wrong[0].field == "spec.table"));
+        assert_eq!(told(&plan), ["iprc-10-96-0-1 t200 p0 good"]);
+        assert_eq!(plan.interval, Some(Duration::from_secs(30)));
     }
 
     #[test]
@@ -341,11 +335,11 @@ pub(super) mod tests {
             rule(name, spec)
         };
         let again = |rules: Vec<Arc<Rule>>| {
-            let known = Known {
+            let known = PlanInput {
                 rules,
-                ..Known::default()
+                ..PlanInput::default()
             };
-            outlook(&known).again()
+            plan(&known).again()
         };
         let hour = Duration::from_secs(3600);
         assert_eq!(again(vec![with("a", "")]), hour / 6);
@@ -362,15 +356,15 @@ pub(super) mod tests {
         going.meta.deleted = Some(fipd_core::Timestamp(1));
         let wrong = json!({ "cidr": "203.0.113.0/24", "table": 0, "nodeSelectorLabel": "lb=true" });
         let odd = json!({ "cidr": "203.0.113.0/24", "table": 1, "nodeSelectorLabel": "a in (b)" });
-        let known = Known {
+        let known = PlanInput {
             rules: vec![Arc::new(going), rule("odd", odd), rule("wrong", wrong)],
-            ..Known::default()
+            ..PlanInput::default()
         };
-        let outlook = outlook(&known);
-        let nodes: Vec<&str> = outlook.nodes.keys().map(|name| &**name).collect();
+        let plan = plan(&known);
+        let nodes: Vec<&str> = plan.nodes.keys().map(|name| &**name).collect();
         assert_eq!(nodes, ["going", "wrong"]);
-        assert!(!outlook.nodes["going"].matches(&BTreeMap::new()));
-        assert!(!outlook.rules.contains_key("going"));
+        assert!(!plan.nodes["going"].matches(&BTreeMap::new()));
+        assert!(!plan.rules.contains_key("going"));
     }
 
     #[test]
@@ -384,39 +378,37 @@ pub(super) mod tests {
             service: ("shop".into(), "web".into()),
             addresses: vec!["10.42.0.5".parse().unwrap()],
         };
-        let known = Known {
+        let known = PlanInput {
             rules: vec![pods],
             services: vec![service("web", &["203.0.113.45"], &["10.96.0.1"])],
             slices: Some(vec![Arc::new(slice)]),
-            ..Known::default()
+            ..PlanInput::default()
         };
-        let outlook = outlook(&known);
-        assert_eq!(told(&outlook), ["iprc-10-42-0-5 t0 p0 pods"]);
-        assert_eq!(outlook.wanted["iprc-10-42-0-5"].spec.vrf, "red");
+        let plan = plan(&known);
+        assert_eq!(told(&plan), ["iprc-10-42-0-5 t0 p0 pods"]);
+        assert_eq!(plan.wanted["iprc-10-42-0-5"].spec.vrf, "red");
         let table = rule("lb", json!({ "cidr": "203.0.112.0/23", "table": 100 }));
-        let unread = Known {
+        let unread = PlanInput {
             rules: vec![Arc::clone(&known.rules[0]), table],
             slices: None,
             ..known
         };
-        let outlook = super::outlook(&unread);
-        assert_eq!(told(&outlook), ["iprc-10-96-0-1 t100 p0 lb"], "of others");
-        assert!(outlook.held.contains("pods"), "what it had stays");
-        assert_eq!(outlook.rules["pods"], Told::PodsUnknown);
+        let plan = super::plan(&unread);
+        assert_eq!(told(&plan), ["iprc-10-96-0-1 t100 p0 lb"], "of others");
+        assert!(plan.held.contains("pods"), "what it had stays");
+        assert_eq!(plan.rules["pods"], Told::PodsUnknown);
     }
 
     #[test]
     fn two_vrfs_are_two_targets() {
-        let known = Known {
+        let known = PlanInput {
             rules: ["red", "green"]
                 .map(|vrf| rule(vrf, json!({ "cidr": "203.0.113.0/24", "vrf": vrf })))
                 .to_vec(),
             services: vec![service("web", &["203.0.113.45"], &["10.96.0.1"])],
-            ..Known::default()
+            ..PlanInput::default()
         };
-        let outlook = outlook(&known);
-        assert!(
-            matches!(&outlook.rules["red"], Told::Counts { sources: 0, lost } if lost.len() == 1)
-        );
+        let plan = plan(&known);
+        assert!(matches!(&plan.rules["red"], Told::Counts { sources: 0, lost } if lost.len() == 1));
     }
 }

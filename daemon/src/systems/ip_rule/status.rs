@@ -7,9 +7,9 @@ use fipd_crds::ip_rule::{IPRuleConfigStatus, IPRuleStatus};
 use k8s_openapi::jiff;
 
 use super::{
+    config_change::{Scope, named},
     observe::{Config, Rule},
     plan::Told,
-    step::{Scope, named},
 };
 use crate::{
     controller::conditions::{ConditionUpdate, remark, set},

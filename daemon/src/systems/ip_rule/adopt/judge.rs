@@ -19,7 +19,7 @@ use crate::rules::{EngineState, View};
 const UNTAGGED: u8 = 0;
 
 /// What an IPRuleConfig wants of the kernel.
-struct Known<'a> {
+struct PlanInput<'a> {
     name: String,
     table: u32,
     /// 0: whichever the kernel chose.
@@ -112,8 +112,8 @@ fn programs(found: &Found, report: &mut Report) {
 }
 
 /// Those that the original made, by their source. One that says nothing to be found in the kernel is told.
-fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<Known<'a>>> {
-    let mut known: BTreeMap<IpAddr, Vec<Known<'a>>> = BTreeMap::new();
+fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<PlanInput<'a>>> {
+    let mut known: BTreeMap<IpAddr, Vec<PlanInput<'a>>> = BTreeMap::new();
     for config in &found.configs {
         let (name, spec) = (config.name_any(), &config.spec);
         let made = config.labels().get(MANAGED_BY).map(String::as_str) == Some(OPERATOR);
@@ -123,7 +123,7 @@ fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<Know
         let state = [PRESENT, ABSENT].contains(&&*spec.state);
         match (source, table, priority) {
             (Ok(source), Ok(table), Ok(priority)) if made && state => {
-                known.entry(source).or_default().push(Known {
+                known.entry(source).or_default().push(PlanInput {
                     name,
                     table,
                     priority,
@@ -148,7 +148,7 @@ fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<Know
     known
 }
 
-fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut Report) {
+fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<PlanInput<'_>>>, report: &mut Report) {
     let tables = found.rules.iter().map(|one| one.spec.table);
     let tables = tables.filter_map(|table| check_table(table).ok());
     let of_configs = known.values().flatten().map(|one| one.table);
@@ -199,17 +199,17 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut R
 
 /// The IPRuleConfig whose rule it is.
 fn fit<'a, 'f>(
-    known: &'a BTreeMap<IpAddr, Vec<Known<'f>>>,
+    known: &'a BTreeMap<IpAddr, Vec<PlanInput<'f>>>,
     rule: &Rule,
     source: IpAddr,
     table: u32,
-) -> Option<&'a Known<'f>> {
+) -> Option<&'a PlanInput<'f>> {
     let mut configs = known.get(&source).into_iter().flatten();
     configs.find(|one| one.table == table && (one.priority == 0 || one.priority == rule.priority))
 }
 
 /// Where each of them would have its own rule.
-fn plan(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>) -> Takeover {
+fn plan(found: &Found, known: &BTreeMap<IpAddr, Vec<PlanInput<'_>>>) -> Takeover {
     let all = found.view.kernel.iter().filter_map(untagged);
     let all = all.filter(|(rule, source, table)| {
         let config = fit(known, rule, *source, *table);
@@ -238,11 +238,11 @@ fn here<'a>(view: &'a View, asked: &'a BTreeMap<IpAddr, Asked>) -> Here<'a> {
 }
 
 /// Whether its source has a rule afterwards, where it is to have one.
-fn is_kept(one: &Known<'_>, source: IpAddr, view: &View) -> bool {
+fn is_kept(one: &PlanInput<'_>, source: IpAddr, view: &View) -> bool {
     one.config.spec.state == ABSENT || view.desired.owners.contains_key(&source)
 }
 
-fn does(one: &Known<'_>, rule: &Rule, plan: &Takeover, protocol: u8) -> String {
+fn does(one: &PlanInput<'_>, rule: &Rule, plan: &Takeover, protocol: u8) -> String {
     let place = plan.taken.get(rule).filter(|at| **at != rule.priority);
     let place = place
         .map(|at| format!(" and priority {at}"))

@@ -11,10 +11,10 @@ use super::super::metrics as figures;
 use super::{
     super::{
         agent::standing::active,
+        config_change::{ConfigChange, ConfigPatience, Scope, named, plan_change},
         names::{CONFIG, RULE},
         observe::{self, Config},
         status,
-        step::{Patience, Scope, Step, named, step},
     },
     Decider,
 };
@@ -57,21 +57,21 @@ impl Controller for Configs {
 impl Decider {
     /// Brings one IPRuleConfig to what is wanted.
     async fn bring(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, ReconcileError> {
-        let Some(outlook) = self.outlook.lock().clone() else {
+        let Some(plan) = self.plan.lock().clone() else {
             return Ok(Next::Done);
         };
         let owner = found.as_ref().and_then(|found| found.owner());
-        let held = owner.is_some_and(|owner| outlook.held.contains(&owner.name));
+        let held = owner.is_some_and(|owner| plan.held.contains(&owner.name));
         let nodes = self.node_map();
         let agents = self.agents.all();
         let scope = Scope {
             nodes: &nodes,
-            rule: owner.and_then(|owner| outlook.nodes.get(&owner.name)),
+            rule: owner.and_then(|owner| plan.nodes.get(&owner.name)),
             agent: active(&agents).map(|agent| &agent.spec.node_selector),
             patience: self.patience(),
         };
-        let wanted = outlook.wanted.get(&key.name);
-        let step = step(
+        let wanted = plan.wanted.get(&key.name);
+        let step = plan_change(
             &key.name,
             wanted,
             held,
@@ -89,12 +89,12 @@ impl Decider {
     async fn apply(
         &self,
         key: &Key,
-        step: Step,
+        step: ConfigChange,
         found: Option<&Config>,
     ) -> Result<Next, ReconcileError> {
         let target = CONFIG.target(key);
         let written = match (step, found) {
-            (Step::Create(object), _) => {
+            (ConfigChange::Create(object), _) => {
                 let made: IPRuleConfig = self.configs.remote.create_seen(&target, &object).await?;
                 figures::created();
                 if self.configs.objects.seen(key).is_none() {
@@ -102,7 +102,7 @@ impl Decider {
                 }
                 made
             }
-            (Step::Repair(patch), _) => {
+            (ConfigChange::Repair(patch), _) => {
                 let made = self
                     .configs
                     .remote
@@ -111,7 +111,7 @@ impl Decider {
                 figures::updated();
                 made
             }
-            (Step::Retire(patch), Some(found)) => {
+            (ConfigChange::Retire(patch), Some(found)) => {
                 self.trusted(found).await?;
                 let made = self
                     .configs
@@ -123,7 +123,7 @@ impl Decider {
                 }
                 made
             }
-            (Step::Wait(nodes), _) => {
+            (ConfigChange::Wait(nodes), _) => {
                 tracing::debug!(
                     name = &*key.name,
                     ?nodes,
@@ -134,7 +134,7 @@ impl Decider {
                     WAIT.min(patience / 2 + Duration::from_millis(500)),
                 ));
             }
-            (Step::Delete(unheard), Some(found)) => {
+            (ConfigChange::Delete(unheard), Some(found)) => {
                 let (uid, version) = (&found.meta.uid, &found.meta.version);
                 if !found.meta.is_terminating() {
                     self.configs
@@ -146,11 +146,12 @@ impl Decider {
                 self.tell_unheard(found, &unheard);
                 return Ok(Next::Done);
             }
-            (Step::LetGo, Some(found)) => {
+            (ConfigChange::LetGo, Some(found)) => {
                 self.let_go(key, found).await?;
                 return Ok(Next::Done);
             }
-            (Step::Nothing, _) | (Step::Retire(_) | Step::Delete(_) | Step::LetGo, None) => {
+            (ConfigChange::Nothing, _)
+            | (ConfigChange::Retire(_) | ConfigChange::Delete(_) | ConfigChange::LetGo, None) => {
                 return Ok(Next::Done);
             }
         };
@@ -161,9 +162,9 @@ impl Decider {
         Ok(Next::Done)
     }
 
-    fn patience(&self) -> Patience {
+    fn patience(&self) -> ConfigPatience {
         let settings = self.site.session.settings.of::<IpRuleSettings>();
-        Patience {
+        ConfigPatience {
             unready: settings.node_timeout,
             silent: settings.silent_timeout.max(settings.node_timeout),
         }
@@ -231,8 +232,7 @@ impl Decider {
     }
 
     async fn try_show(&self, key: &Key) -> Result<(), ReconcileError> {
-        let (Some(outlook), Some(config)) =
-            (self.outlook.lock().clone(), self.configs.objects.get(key))
+        let (Some(plan), Some(config)) = (self.plan.lock().clone(), self.configs.objects.get(key))
         else {
             return Ok(());
         };
@@ -244,9 +244,9 @@ impl Decider {
         let owner = config.owner();
         let scope = Scope {
             nodes: &nodes,
-            rule: owner.and_then(|owner| outlook.nodes.get(&owner.name)),
+            rule: owner.and_then(|owner| plan.nodes.get(&owner.name)),
             agent: active(&agents).map(|agent| &agent.spec.node_selector),
-            patience: Patience::default(),
+            patience: ConfigPatience::default(),
         };
         let after = status::of_config(&config, &scope, jiff::Timestamp::now());
         let (uid, change) = (&config.meta.uid, (&config.status, &after));

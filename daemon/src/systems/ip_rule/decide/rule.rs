@@ -67,10 +67,10 @@ impl Decider {
 
     /// Brings the status of one IPRule up to date.
     async fn show_rule(&self, key: &Key, rule: &Rule) -> Result<(), ReconcileError> {
-        let Some(outlook) = self.outlook.lock().clone() else {
+        let Some(plan) = self.plan.lock().clone() else {
             return Ok(());
         };
-        let Some(told) = outlook.rules.get(&key.name) else {
+        let Some(told) = plan.rules.get(&key.name) else {
             return Ok(());
         };
         let after = status::of_rule(rule, told, jiff::Timestamp::now());
@@ -90,10 +90,10 @@ impl Decider {
         let configs = self.configs.objects.all();
         // Until the next look at all, IPRuleConfigs may still be made of it.
         let counts = self
-            .outlook
+            .plan
             .lock()
             .as_ref()
-            .is_none_or(|outlook| outlook.rules.contains_key(&key.name));
+            .is_none_or(|plan| plan.rules.contains_key(&key.name));
         if counts || configs.iter().any(|(_, config)| mine(config)) {
             return Ok(());
         }

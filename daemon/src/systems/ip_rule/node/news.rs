@@ -7,9 +7,9 @@ use fipd_crds::ip_rule::{APPLIED_PREFIX, CLEANUP_PREFIX, DONE};
 use serde_json::{Value, json};
 
 use super::super::{
+    config_change::echo,
     names::{of_node, spec_hash},
     observe::Config,
-    step::echo,
 };
 use crate::{controller::client::Patch, rules::Reached};
 
@@ -99,7 +99,7 @@ mod tests {
     use fipd_crds::ip_rule::{ABSENT, ABSENT_SINCE, PRESENT};
 
     use super::*;
-    use crate::systems::ip_rule::node::wants::tests::config;
+    use crate::systems::ip_rule::node::plan::tests::config;
 
     const NODE: &str = "n1";
 

@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 use super::{
     super::{
+        config_change::selects,
         names::{of_node, spec_hash},
         observe::{Config, Node, Rule},
-        step::selects,
     },
     news::Present,
 };
 use crate::validation::ip_rule::{Selector, mode};
 
 /// What decides about the rules of this node.
-pub struct Want<'a> {
+pub struct NodeInput<'a> {
     pub cluster: &'a str,
     /// The name of the Node that this host is.
     pub name: &'a str,
@@ -56,7 +56,7 @@ pub enum Belongs<'a> {
 
 /// The rule of an IPRuleConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct NodeRule {
     owner: Text,
     source: IpAddr,
     table: u32,
@@ -69,12 +69,12 @@ struct Entry {
 /// What was understood last, so that neither an object that is made anew nor one that cannot be understood takes its rule
 /// away.
 #[derive(Debug, Default)]
-pub struct Seen {
-    entries: BTreeMap<Text, Entry>,
+pub struct LastRules {
+    entries: BTreeMap<Text, NodeRule>,
     gone: BTreeMap<Text, Instant>,
 }
 
-impl Seen {
+impl LastRules {
     /// Whether there are rules whose object went a moment ago.
     pub fn waits(&self) -> bool {
         !self.gone.is_empty()
@@ -82,10 +82,10 @@ impl Seen {
 }
 
 /// The sets, and each IPRuleConfig whose rule is in them. `None`: it is not known yet.
-pub fn wants(
-    want: &Want<'_>,
+pub fn plan(
+    want: &NodeInput<'_>,
     configs: &[Arc<Config>],
-    seen: &mut Seen,
+    seen: &mut LastRules,
     now: Instant,
     grace: Duration,
 ) -> Option<(Vec<RuleSet>, BTreeMap<Text, Present>)> {
@@ -129,7 +129,7 @@ pub fn wants(
             entries.insert(Text::clone(name), entry.clone());
         }
     }
-    *seen = Seen { entries, gone };
+    *seen = LastRules { entries, gone };
     let present = seen
         .entries
         .iter()
@@ -151,7 +151,7 @@ pub fn is_absent_by_hand(config: &Config) -> bool {
 }
 
 /// `seen`: it had a rule here a moment ago.
-fn in_scope(want: &Want<'_>, config: &Config, seen: bool) -> bool {
+fn in_scope(want: &NodeInput<'_>, config: &Config, seen: bool) -> bool {
     let Some(node) = want.node else {
         return false;
     };
@@ -174,7 +174,7 @@ fn in_scope(want: &Want<'_>, config: &Config, seen: bool) -> bool {
     agent && selector.is_none_or(|selector| selector.matches(&node.labels))
 }
 
-impl Entry {
+impl NodeRule {
     fn present(&self, cluster: &str) -> Present {
         Present {
             hash: self.hash.clone(),
@@ -190,7 +190,7 @@ fn set_name(cluster: &str, owner: &str) -> Text {
 }
 
 /// `None`: it is not understood, somebody edited it by hand, or its VRF is not there.
-fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Entry> {
+fn entry(want: &NodeInput<'_>, config: &Config, before: Option<&NodeRule>) -> Option<NodeRule> {
     let spec = &config.spec;
     let hash = spec_hash(spec);
     let said = config.annotations.get(SPEC_HASH);
@@ -209,7 +209,7 @@ fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Ent
     let owner = config.owner().map(|owner| &owner.name);
     let owner = owner.or_else(|| before.map(|before| &before.owner));
     let owner = owner.map(Text::clone);
-    Some(Entry {
+    Some(NodeRule {
         owner: owner.unwrap_or_default(),
         source: config.source()?,
         table,
@@ -221,7 +221,7 @@ fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Ent
 }
 
 /// The table by which the source went last.
-fn last(want: &Want<'_>, config: &Config) -> Option<u32> {
+fn last(want: &NodeInput<'_>, config: &Config) -> Option<u32> {
     let source = config.source()?;
     let name = set_name(want.cluster, &config.owner()?.name);
     let mut sets = want.before.iter();
@@ -230,7 +230,7 @@ fn last(want: &Want<'_>, config: &Config) -> Option<u32> {
 }
 
 /// One set for each IPRule, table and priority.
-fn sets(cluster: &str, entries: &BTreeMap<Text, Entry>) -> Vec<RuleSet> {
+fn sets(cluster: &str, entries: &BTreeMap<Text, NodeRule>) -> Vec<RuleSet> {
     let mut sets: BTreeMap<_, RuleSet> = BTreeMap::new();
     for entry in entries.values() {
         let mode = match entry.mode {
@@ -303,7 +303,7 @@ pub(super) mod tests {
         vrfs: Option<BTreeMap<Text, u32>>,
         malformed: BTreeSet<Text>,
         before: Vec<RuleSet>,
-        seen: Seen,
+        seen: LastRules,
         start: Instant,
     }
 
@@ -318,23 +318,23 @@ pub(super) mod tests {
                 vrfs: Some(BTreeMap::new()),
                 malformed: BTreeSet::new(),
                 before: Vec::new(),
-                seen: Seen::default(),
+                seen: LastRules::default(),
                 start: Instant::now(),
             }
         }
 
-        fn wants(&mut self, configs: &[Arc<Config>], after: u64) -> Vec<String> {
-            self.try_wants(configs, after).unwrap()
+        fn plan(&mut self, configs: &[Arc<Config>], after: u64) -> Vec<String> {
+            self.try_plan(configs, after).unwrap()
         }
 
         /// `None`: it cannot be said yet.
-        fn try_wants(&mut self, configs: &[Arc<Config>], after: u64) -> Option<Vec<String>> {
+        fn try_plan(&mut self, configs: &[Arc<Config>], after: u64) -> Option<Vec<String>> {
             Some(self.both(configs, after)?.0)
         }
 
         /// With the number of those that go where their objects say.
         fn both(&mut self, configs: &[Arc<Config>], after: u64) -> Option<(Vec<String>, usize)> {
-            let want = Want {
+            let want = NodeInput {
                 cluster: "c",
                 name: "n1",
                 node: self.node.as_ref(),
@@ -350,7 +350,7 @@ pub(super) mod tests {
                 before: &self.before,
             };
             let now = self.start + Duration::from_millis(after);
-            let (sets, present) = wants(&want, configs, &mut self.seen, now, GRACE)?;
+            let (sets, present) = plan(&want, configs, &mut self.seen, now, GRACE)?;
             let text = |set: &RuleSet| format!("{} t{} {:?}", set.name, set.table, set.sources);
             Some((
                 sets.iter().map(text).collect(),
@@ -366,12 +366,12 @@ pub(super) mod tests {
             config("10.96.0.1", 100, PRESENT),
             config("10.96.0.2", 100, PRESENT),
         ];
-        assert_eq!(host.wants(&both, 0), ["c/lb t100 {10.96.0.1, 10.96.0.2}"]);
+        assert_eq!(host.plan(&both, 0), ["c/lb t100 {10.96.0.1, 10.96.0.2}"]);
         let one = [
             config("10.96.0.1", 100, ABSENT),
             config("10.96.0.2", 200, PRESENT),
         ];
-        assert_eq!(host.wants(&one, 0), ["c/lb t200 {10.96.0.2}"]);
+        assert_eq!(host.plan(&one, 0), ["c/lb t200 {10.96.0.2}"]);
         assert!(!host.seen.waits());
     }
 
@@ -379,10 +379,10 @@ pub(super) mod tests {
     fn defect_12_an_object_that_is_made_anew_or_edited_takes_no_rule_away() {
         let mut host = Host::new();
         let whole = [config("10.96.0.1", 100, PRESENT)];
-        let expected = host.wants(&whole, 0);
-        assert_eq!(host.wants(&[], 100), expected);
+        let expected = host.plan(&whole, 0);
+        assert_eq!(host.plan(&[], 100), expected);
         assert!(host.seen.waits());
-        assert_eq!(host.wants(&whole, 200), expected);
+        assert_eq!(host.plan(&whole, 200), expected);
         let edited = |table, state| {
             let mut config = Config::clone(&config("10.96.0.1", table, state));
             config.labelled = false;
@@ -391,20 +391,20 @@ pub(super) mod tests {
         let mut masked = Config::clone(&edited(7, PRESENT));
         let hash = spec_hash(&whole[0].spec);
         masked.annotations.insert(SPEC_HASH.into(), hash);
-        let kept = host.wants(&[Arc::new(masked)], 250);
+        let kept = host.plan(&[Arc::new(masked)], 250);
         assert_eq!(kept, expected, "not as its hash says");
         assert_eq!(
-            host.wants(&[edited(0, "here")], 300),
+            host.plan(&[edited(0, "here")], 300),
             expected,
             "not understood"
         );
         let mut absent = Config::clone(&config("10.96.0.1", 100, ABSENT));
         let hash = spec_hash(&absent.spec);
         absent.annotations.insert(SPEC_HASH.into(), hash);
-        let kept = host.wants(&[Arc::new(absent)], 350);
+        let kept = host.plan(&[Arc::new(absent)], 350);
         assert_eq!(kept, expected, "absent by hand");
-        host.wants(&[], 400);
-        assert!(host.wants(&[], 2500).is_empty(), "gone for good");
+        host.plan(&[], 400);
+        assert!(host.plan(&[], 2500).is_empty(), "gone for good");
     }
 
     #[test]
@@ -416,22 +416,22 @@ pub(super) mod tests {
             "lb".into(),
             rule("lb", json!({ "nodeSelectorLabel": "lb=true" })),
         )]);
-        assert!(host.wants(&configs, 0).is_empty());
+        assert!(host.plan(&configs, 0).is_empty());
         host.node = Some(Node {
             labels: labels.clone(),
             ..Node::default()
         });
-        assert_eq!(host.wants(&configs, 0).len(), 1);
+        assert_eq!(host.plan(&configs, 0).len(), 1);
         host.agent = Some(BTreeMap::from([("role".into(), "edge".into())]));
-        assert!(host.wants(&configs, 0).is_empty());
+        assert!(host.plan(&configs, 0).is_empty());
         host.agent = Some(labels);
-        assert_eq!(host.wants(&configs, 0).len(), 1);
+        assert_eq!(host.plan(&configs, 0).len(), 1);
         host.left = true;
-        assert!(host.wants(&configs, 0).is_empty(), "its Agent is gone");
+        assert!(host.plan(&configs, 0).is_empty(), "its Agent is gone");
         host.left = false;
-        assert_eq!(host.wants(&configs, 0).len(), 1);
+        assert_eq!(host.plan(&configs, 0).len(), 1);
         host.node = None;
-        assert!(host.wants(&configs, 0).is_empty());
+        assert!(host.plan(&configs, 0).is_empty());
     }
 
     #[test]
@@ -440,20 +440,20 @@ pub(super) mod tests {
         let mut red = Config::clone(&config("10.96.0.1", 0, PRESENT));
         red.spec.vrf = "red".into();
         let configs = [Arc::new(red), config("10.96.0.2", 100, PRESENT)];
-        assert_eq!(host.wants(&configs, 0), ["c/lb t100 {10.96.0.2}"]);
+        assert_eq!(host.plan(&configs, 0), ["c/lb t100 {10.96.0.2}"]);
         host.vrfs = Some(BTreeMap::from([("red".into(), 1001)]));
         let both = ["c/lb t100 {10.96.0.2}", "c/lb t1001 {10.96.0.1}"];
-        assert_eq!(host.wants(&configs, 0), both);
+        assert_eq!(host.plan(&configs, 0), both);
         host.vrfs = None;
-        assert_eq!(host.wants(&configs, 0), both, "as it was seen");
+        assert_eq!(host.plan(&configs, 0), both, "as it was seen");
         host.vrfs = Some(BTreeMap::new());
         let (rules, present) = host.both(&configs, 0).unwrap();
         assert_eq!(rules, both, "it stays where it was");
         assert_eq!(present, 1, "and is no more what is asked for");
-        (host.seen, host.vrfs) = (Seen::default(), None);
-        let unsaid = host.try_wants(&configs, 0);
+        (host.seen, host.vrfs) = (LastRules::default(), None);
+        let unsaid = host.try_plan(&configs, 0);
         assert_eq!(unsaid, None, "what it wants without its VRF is not all");
-        assert_eq!(host.wants(&configs[1..], 0), ["c/lb t100 {10.96.0.2}"]);
+        assert_eq!(host.plan(&configs[1..], 0), ["c/lb t100 {10.96.0.2}"]);
         // After a restart, by the journal.
         host.vrfs = Some(BTreeMap::new());
         host.before = vec![RuleSet {
@@ -464,7 +464,7 @@ pub(super) mod tests {
             fail_closed: false,
             mode: Mode::Auto,
         }];
-        assert_eq!(host.wants(&configs, 0), both, "what was wanted last stays");
+        assert_eq!(host.plan(&configs, 0), both, "what was wanted last stays");
     }
 
     #[test]
@@ -480,30 +480,30 @@ pub(super) mod tests {
             host.rules.clear();
             host.rules
                 .extend(broken.map(|rule| (Text::from("lb"), rule)));
-            assert!(host.wants(&configs, 0).is_empty(), "never here");
+            assert!(host.plan(&configs, 0).is_empty(), "never here");
             // It says that it was here before a restart.
             let mut applied = Config::clone(&configs[0]);
             let key = of_node(APPLIED_PREFIX, "n1");
             applied.annotations.insert(key, "x".into());
-            assert_eq!(host.wants(&[Arc::new(applied)], 0).len(), 1);
-            let here = host.wants(&configs, 0);
+            assert_eq!(host.plan(&[Arc::new(applied)], 0).len(), 1);
+            let here = host.plan(&configs, 0);
             assert_eq!(here.len(), 1, "seen a moment ago");
-            host.seen = Seen::default();
+            host.seen = LastRules::default();
             (host.rules, host.agents_fit) = (whole.clone(), true);
-            assert_eq!(host.wants(&configs, 0).len(), 1);
+            assert_eq!(host.plan(&configs, 0).len(), 1);
         }
     }
 
     #[test]
     fn defect_13_an_object_that_does_not_fit_its_schema_any_more_keeps_its_rule() {
         let mut host = Host::new();
-        let expected = host.wants(&[config("10.96.0.1", 100, PRESENT)], 0);
+        let expected = host.plan(&[config("10.96.0.1", 100, PRESENT)], 0);
         host.malformed = BTreeSet::from(["iprc-10.96.0.1".into(), "iprc-10.96.0.2".into()]);
-        assert_eq!(host.wants(&[], 10), expected);
-        assert_eq!(host.wants(&[], 10_000), expected, "however long");
+        assert_eq!(host.plan(&[], 10), expected);
+        assert_eq!(host.plan(&[], 10_000), expected, "however long");
         assert!(!host.seen.waits());
         host.malformed.clear();
-        host.wants(&[], 20_000);
-        assert!(host.wants(&[], 30_000).is_empty());
+        host.plan(&[], 20_000);
+        assert!(host.plan(&[], 30_000).is_empty());
     }
 }

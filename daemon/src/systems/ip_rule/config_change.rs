@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::{
     names::{CONFIG, RULE, of_node, spec_hash},
     observe::{Config, Node},
-    plan::Wanted,
+    plan::WantedConfig,
 };
 use crate::{clock, controller::merge_patch::change, validation::ip_rule::Selector};
 
@@ -31,7 +31,7 @@ const ECHO: usize = 16;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum ConfigChange {
     Nothing,
     Create(Value),
     /// A merge patch of what is not as it is to be.
@@ -54,12 +54,12 @@ pub struct Scope<'a> {
     pub rule: Option<&'a Selector>,
     /// Of the Agent that counts.
     pub agent: Option<&'a BTreeMap<String, String>>,
-    pub patience: Patience,
+    pub patience: ConfigPatience,
 }
 
 /// How long a node that says nothing is waited for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Patience {
+pub struct ConfigPatience {
     /// One that is not ready, or that never had the rule.
     pub unready: Duration,
     /// One that is ready and had the rule: fipd is not there any more.
@@ -95,7 +95,7 @@ impl Scope<'_> {
             let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
             now.0.saturating_sub(since.0) >= patience
         };
-        let Patience { unready, silent } = self.patience;
+        let ConfigPatience { unready, silent } = self.patience;
         let absent = config.annotations.get(ABSENT_SINCE);
         let absent = absent.and_then(|text| clock::parse_rfc3339(text));
         let says = |prefix: &str, node: &str| config.annotations.get(&of_node(prefix, node));
@@ -142,7 +142,7 @@ pub fn named(nodes: &[Text]) -> Vec<String> {
 }
 
 /// Whether it is as it is to be, but for what costs more to compare.
-pub fn is_so(found: &Config, wanted: &Wanted) -> bool {
+pub fn is_so(found: &Config, wanted: &WantedConfig) -> bool {
     let owned = matches!(found.owners.as_slice(), [owner] if *owner == wanted.owner);
     let hash = found.annotations.get(SPEC_HASH);
     found.spec == wanted.spec
@@ -156,41 +156,41 @@ pub fn is_so(found: &Config, wanted: &Wanted) -> bool {
 }
 
 /// `held`: its IPRule cannot be understood, so that it stays as it was.
-pub fn step(
+pub fn plan_change(
     name: &str,
-    wanted: Option<&Wanted>,
+    wanted: Option<&WantedConfig>,
     held: bool,
     found: Option<&Config>,
     scope: &Scope<'_>,
     now: Timestamp,
-) -> Step {
+) -> ConfigChange {
     match (wanted, found) {
-        (None, None) => Step::Nothing,
-        (Some(wanted), None) => Step::Create(object(name, wanted)),
-        (Some(_), Some(found)) if found.meta.is_terminating() => Step::LetGo,
+        (None, None) => ConfigChange::Nothing,
+        (Some(wanted), None) => ConfigChange::Create(object(name, wanted)),
+        (Some(_), Some(found)) if found.meta.is_terminating() => ConfigChange::LetGo,
         (Some(wanted), Some(found)) if is_so(found, wanted) => tidy(found, scope),
-        (Some(wanted), Some(found)) => Step::Repair(repair(found, wanted, scope)),
-        (None, Some(found)) if !found.is_ours() => Step::Nothing,
+        (Some(wanted), Some(found)) => ConfigChange::Repair(repair(found, wanted, scope)),
+        (None, Some(found)) if !found.is_ours() => ConfigChange::Nothing,
         (None, Some(found))
             if held && found.spec.state != ABSENT && !found.meta.is_terminating() =>
         {
-            Step::Nothing
+            ConfigChange::Nothing
         }
         (None, Some(found)) => match retire(found, scope, now) {
-            Some(patch) => Step::Retire(patch),
+            Some(patch) => ConfigChange::Retire(patch),
             None => {
                 let pending = scope.pending(found, now);
                 if pending.waited.is_empty() {
-                    Step::Delete(pending.unheard)
+                    ConfigChange::Delete(pending.unheard)
                 } else {
-                    Step::Wait(pending.waited)
+                    ConfigChange::Wait(pending.waited)
                 }
             }
         },
     }
 }
 
-fn object(name: &str, wanted: &Wanted) -> Value {
+fn object(name: &str, wanted: &WantedConfig) -> Value {
     json!({
         "apiVersion": CONFIG.api_version(), "kind": CONFIG.kind,
         "metadata": {
@@ -201,7 +201,7 @@ fn object(name: &str, wanted: &Wanted) -> Value {
     })
 }
 
-fn owners(wanted: &Wanted) -> Value {
+fn owners(wanted: &WantedConfig) -> Value {
     let owner = &wanted.owner;
     json!([{ "apiVersion": RULE.api_version(), "kind": RULE.kind, "name": owner.name, "uid": owner.uid, "controller": true }])
 }
@@ -220,16 +220,16 @@ fn finalizers(found: &Config) -> Option<Value> {
 }
 
 /// Takes what nodes said that are no more away, once that is much: an object has room for 256 KiB of such words.
-fn tidy(found: &Config, scope: &Scope<'_>) -> Step {
+fn tidy(found: &Config, scope: &Scope<'_>) -> ConfigChange {
     if !is_overgrown(found, scope.nodes.len()) {
-        return Step::Nothing;
+        return ConfigChange::Nothing;
     }
     let mut meta = guarded(found);
     meta.insert(
         "annotations".to_owned(),
         Value::Object(strangers(found, scope)),
     );
-    Step::Repair(json!({ "metadata": meta }))
+    ConfigChange::Repair(json!({ "metadata": meta }))
 }
 
 /// Whether more nodes have said something than there are.
@@ -257,7 +257,7 @@ fn without_acks(found: &Config) -> Map<String, Value> {
     acks.map(|(key, _)| (key.clone(), Value::Null)).collect()
 }
 
-fn repair(found: &Config, wanted: &Wanted, scope: &Scope<'_>) -> Value {
+fn repair(found: &Config, wanted: &WantedConfig, scope: &Scope<'_>) -> Value {
     let mut meta = guarded(found);
     let mut annotations = strangers(found, scope);
     annotations.extend(without_acks(found));
