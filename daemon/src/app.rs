@@ -171,8 +171,7 @@ async fn serve(
     let decides = runner.floating_ips();
     let admission = runner.admission();
     let originals = runner.originals();
-    let takeover = runner.takeover();
-    let rule_takeover = runner.rule_takeover();
+    let takeovers = runner.takeovers();
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), data_dir).await?;
@@ -216,8 +215,7 @@ async fn serve(
         reload,
         admission: Desk::new(admission),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
-        takeover,
-        rule_takeover,
+        takeovers,
         rules,
         webhooks,
         oidc,

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Folders that a folder must not import from.
-const NEVER: [(&str, &[&str]); 15] = [
+const NEVER: [(&str, &[&str]); 16] = [
     (
         "store",
         &[
@@ -55,6 +55,7 @@ const NEVER: [(&str, &[&str]); 15] = [
         &["clusters", "controller", "systems", "api", "app", "cli"],
     ),
     ("detach", &["systems", "api", "app", "cli"]),
+    ("adopt", &["systems", "api", "app", "cli"]),
     ("systems", &["api", "app", "cli"]),
     ("metrics", &["systems", "app", "cli"]),
     ("api", &["app", "cli", "host"]),

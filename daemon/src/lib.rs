@@ -8,6 +8,7 @@
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 pub mod admission;
+pub mod adopt;
 pub mod api;
 pub mod app;
 #[cfg(test)]

@@ -11,8 +11,6 @@
 
 pub mod access;
 pub mod admission;
-pub mod adopt;
-mod adopt_rules;
 pub mod body;
 mod cell;
 pub mod convert;
@@ -44,22 +42,10 @@ pub use layers::{LEAVE_DEADLINE, common_headers, strict_transport};
 pub use routes::pages;
 
 use crate::{
-    backups::Backups,
-    clusters::Clusters,
-    config::Serve,
-    controller::system::System,
-    guests::GuestBoard,
-    helm::Helm,
-    ipam::Ipam,
-    liveness::Liveness,
-    metrics::Metrics,
-    nodes::NodeBoard,
-    oidc::Oidc,
-    reload::Reload,
-    rules::RuleBoard,
-    settings::effective::Effective,
-    systems::{ip_rule, rancher_fip::adopt::Takeover},
-    webhooks::Webhooks,
+    adopt::Takeovers, backups::Backups, clusters::Clusters, config::Serve,
+    controller::system::System, guests::GuestBoard, helm::Helm, ipam::Ipam, liveness::Liveness,
+    metrics::Metrics, nodes::NodeBoard, oidc::Oidc, reload::Reload, rules::RuleBoard,
+    settings::effective::Effective, webhooks::Webhooks,
 };
 use access::Routes;
 use access::{
@@ -88,8 +74,7 @@ pub struct Api {
     pub reload: Reload,
     pub fip_v1: fip_v1::FipV1,
     pub admission: admission::Desk,
-    pub takeover: Takeover,
-    pub rule_takeover: ip_rule::adopt::Takeover,
+    pub takeovers: Takeovers,
     pub rules: RuleBoard,
     pub webhooks: Webhooks,
     /// Of clusters that have policy-routing rules.

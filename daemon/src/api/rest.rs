@@ -1,6 +1,7 @@
 //! The handlers of `/api/v1`.
 
 pub mod admin;
+pub mod adopt;
 pub(super) mod attach;
 pub mod audit;
 pub mod backups;

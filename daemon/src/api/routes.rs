@@ -4,11 +4,11 @@ use fipd_core::Role;
 
 use super::{
     access::{Access, Routes},
-    admission, adopt, adopt_rules, fip_v1, health, ui,
+    admission, fip_v1, health, ui,
 };
 use crate::api::rest::{
-    admin, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history, import,
-    labels, leases, move_network, openapi, pool_preview, pools, probed, quotas, reload,
+    admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
+    import, labels, leases, move_network, openapi, pool_preview, pools, probed, quotas, reload,
     restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
 };
 use crate::config::Serve;
@@ -163,16 +163,6 @@ fn running(routes: Routes) -> Routes {
             ADMIN,
             clusters::install_crds,
         )
-        .get(
-            "/api/v1/clusters/{name}/adopt/rancher-fip",
-            ADMIN,
-            adopt::preview,
-        )
-        .post(
-            "/api/v1/clusters/{name}/adopt/rancher-fip",
-            ADMIN,
-            adopt::adopt,
-        )
         .get("/api/v1/audit", OUR_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
@@ -200,14 +190,14 @@ fn running(routes: Routes) -> Routes {
 pub(super) fn of_host(routes: Routes) -> Routes {
     routes
         .get(
-            "/api/v1/clusters/{name}/adopt/ip-rule",
+            "/api/v1/clusters/{name}/adopt/{system}",
             ADMIN,
-            adopt_rules::preview,
+            adopt::preview,
         )
         .post(
-            "/api/v1/clusters/{name}/adopt/ip-rule",
+            "/api/v1/clusters/{name}/adopt/{system}",
             ADMIN,
-            adopt_rules::adopt,
+            adopt::adopt,
         )
         .get("/api/v1/reload", VIEWER, reload::standing)
         .post("/api/v1/reload", ADMIN, reload::reload)
@@ -276,7 +266,7 @@ mod tests {
     #[test]
     fn a_site_is_looked_at_and_taken_over_by_admins_alone() {
         let (_, table) = routes().finish();
-        let pattern = "/api/v1/clusters/{name}/adopt/rancher-fip";
+        let pattern = "/api/v1/clusters/{name}/adopt/{system}";
         let found: Vec<_> = table
             .iter()
             .filter(|(_, of, _)| *of == pattern)

@@ -1,46 +1,44 @@
 //! `fipd adopt`.
 
-use clap::Subcommand;
+use clap::{Args, builder::PossibleValue};
 
 use super::{Session, client::segment, exit::Failure, output::Table};
-use crate::api::wire::AdoptReport;
+use crate::{api::wire::AdoptReport, controller::system::System, systems};
 
-#[derive(Debug, Subcommand)]
-pub enum Adopt {
-    /// Pools, quotas and addresses of rancher-fip, and what its original programs left
-    RancherFip {
-        /// Name of the Rancher cluster
-        #[arg(long, value_name = "NAME")]
-        cluster: String,
-        /// Only say what is found and what would change
-        #[arg(long)]
-        dry_run: bool,
-    },
-    /// Rules of the daemon's host that ip-rule-operator made
-    IpRule {
-        /// Name of the cluster whose rules these are
-        #[arg(long, value_name = "NAME")]
-        cluster: String,
-        /// Only say what is found and what would change
-        #[arg(long)]
-        dry_run: bool,
-    },
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// What is taken over
+    #[arg(value_parser = adopting())]
+    system: String,
+    /// Name of the cluster in the configuration
+    #[arg(long, value_name = "NAME")]
+    cluster: String,
+    /// Only say what is found and what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The systems whose originals leave something to take over.
+fn adopting() -> Vec<PossibleValue> {
+    let systems = systems::ALL.iter();
+    let value = |system: &&dyn System| {
+        let what = system.adopts()?;
+        Some(PossibleValue::new(system.config().name).help(what))
+    };
+    systems.filter_map(value).collect()
 }
 
 impl Adopt {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let (system, cluster, dry_run) = match self {
-            Self::RancherFip { cluster, dry_run } => ("rancher-fip", cluster, dry_run),
-            Self::IpRule { cluster, dry_run } => ("ip-rule", cluster, dry_run),
-        };
-        let path = format!("/api/v1/clusters/{}/adopt/{system}", segment(&cluster));
-        let report: AdoptReport = match dry_run {
+        let cluster = segment(&self.cluster);
+        let path = format!("/api/v1/clusters/{cluster}/adopt/{}", self.system);
+        let report: AdoptReport = match self.dry_run {
             true => session.client.get(&path).await?,
             false => session.client.post(&path, &()).await?,
         };
         session.output.show(&report, table)?;
         let failed = report.changes.iter().any(|change| change.state == "failed");
-        if failed && !dry_run {
+        if failed && !self.dry_run {
             return Err(Failure::Failed(report.message));
         }
         Ok(())

@@ -141,7 +141,6 @@ enum ClientCommand {
     #[command(subcommand)]
     RancherFip(rancher_fip::RancherFip),
     /// Take a site over from the programs that fipd replaces
-    #[command(subcommand)]
     Adopt(adopt::Adopt),
     /// Policy-routing rules of the daemon's host
     #[command(subcommand)]
@@ -361,6 +360,10 @@ mod tests {
             ),
             ("fipd pool create p --cidr 10.0.0.0/99", "--cidr"),
             ("fipd nonsense", "nonsense"),
+            (
+                "fipd adopt claims --cluster east",
+                "possible values: rancher-fip, ip-rule",
+            ),
         ] {
             let text = exit::usage_line(&parse(line).unwrap_err());
             assert!(text.contains(expected), "{line}: {text}");

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::endpoint::OwnEndpoint;
 use crate::{
     admission::{Asks, Judge},
+    adopt::Takeover,
     clusters::ClusterSession,
     config::{ClusterSettings, SystemConfig},
     detach::Leaving,
@@ -33,6 +34,11 @@ pub trait System: Sync {
 
     /// What API servers ask before they store its objects; [`RunningSystem::judge`] answers.
     fn asks(&self) -> Option<&'static Asks> {
+        None
+    }
+
+    /// What there is to take over from its original, for the help; [`RunningSystem::takeover`] does it.
+    fn adopts(&self) -> Option<&'static str> {
         None
     }
 
@@ -58,6 +64,11 @@ pub trait RunningSystem: Send + Sync {
 
     /// Judges the objects of [`System::asks`].
     fn judge(&self) -> Option<Arc<dyn Judge>> {
+        None
+    }
+
+    /// Takes over what [`System::adopts`] says.
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
         None
     }
 

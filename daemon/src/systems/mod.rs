@@ -24,6 +24,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     admission::Admission,
+    adopt::Takeovers,
     clusters::{ClusterSession, SystemRunner},
     config::{ClusterSettings, Systems},
     controller::{
@@ -74,14 +75,12 @@ impl Runner {
         }
     }
 
-    /// Takes sites over from the originals.
-    pub fn takeover(&self) -> rancher_fip::adopt::Takeover {
-        rancher_fip::RunningRancherFip::new(&self.means).takeover()
-    }
-
-    /// Takes rules of this host over from the original.
-    pub fn rule_takeover(&self) -> ip_rule::adopt::Takeover {
-        ip_rule::RunningIpRule::new(&self.means).takeover()
+    /// What takes over from the originals.
+    pub fn takeovers(&self) -> Takeovers {
+        let systems = self.systems.iter();
+        Takeovers::new(systems.filter_map(|(system, running)| {
+            Some((system.config().name.parse().ok()?, running.takeover()?))
+        }))
     }
 
     /// Decides what the stock LB controllers ask.

@@ -23,6 +23,7 @@ use crate::{
         Asks, Judge, Judged, ReviewedKind, Sample,
         review::{Question, Verdict},
     },
+    adopt::{AdoptLog, Takeover, TakeoverError, TakeoverReport},
     clock,
     clusters::{ClusterSession, SystemRunner as _, testing},
     config::{
@@ -112,6 +113,10 @@ impl System for Sixth {
         Some(&ASKS)
     }
 
+    fn adopts(&self) -> Option<&'static str> {
+        Some("Brushes of the original")
+    }
+
     fn leaving(&self) -> &'static dyn Leaving {
         &SixthLeaving
     }
@@ -138,6 +143,10 @@ impl RunningSystem for RunningSixth {
         Some(Arc::new(self.clone()))
     }
 
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
+        Some(Arc::new(self.clone()))
+    }
+
     fn register_metrics(&self, registry: &mut Registry) {
         registry.register("sixth_ran", "Clusters that were served", self.ran.clone());
     }
@@ -152,6 +161,24 @@ impl Judge for RunningSixth {
     ) -> BoxFuture<'a, Judged> {
         let refused = Verdict::forbidden(format!("no {} today", kind.plural));
         Box::pin(std::future::ready(Judged::checked(refused)))
+    }
+}
+
+impl Takeover for RunningSixth {
+    fn look<'a>(
+        &'a self,
+        _session: &'a ClusterSession,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        let mut report = TakeoverReport::<&str>::default();
+        report.act("Brush studio/fine", "cleans it", "soap");
+        Box::pin(std::future::ready(Ok(report.shown())))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        log: AdoptLog<'a>,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        self.look(log.session)
     }
 }
 
@@ -237,7 +264,12 @@ async fn it_is_run_told_of_its_clusters_counted_and_asked() {
     };
     let client = kube::Client::new(tower::service_fn(silent), "default");
     let session = testing::session(client, &ipam).await;
-    runner.run(session, "sixth".parse().unwrap()).await;
+    runner.run(session.clone(), "sixth".parse().unwrap()).await;
+    let takeovers = runner.takeovers();
+    let takeover = takeovers.of("sixth").unwrap();
+    let planned = takeover.look(&session).await.unwrap();
+    assert_eq!(planned.summary(true), "1 things would be done");
+    assert!(takeover.adopt(&session, &"me".into()).await.is_ok());
     let originals = runner.originals();
     let mut registry = Registry::default();
     (originals[0].register)(&mut registry);

@@ -11,12 +11,12 @@ use utoipa::{
 };
 
 use super::{
-    admin, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history, import,
-    labels, leases, move_network, pool_preview, pools, probed, quotas, reload, restore_hold,
-    rotate_key, rules, separate, tokens, transfer, users, webhooks,
+    admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
+    import, labels, leases, move_network, pool_preview, pools, probed, quotas, reload,
+    restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
 };
 use crate::api::problem::MEDIA_TYPE;
-use crate::api::{adopt, adopt_rules, health, wire};
+use crate::api::{health, wire};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -35,7 +35,7 @@ use crate::api::{adopt, adopt_rules, health, wire};
         clusters::skip_adoption,
         clusters::confirm_release, clusters::confirm_sightings, clusters::install_crds,
         attach::add, attach::remove, attach::preview, attach::detach, attach::attach,
-        adopt::preview, adopt::adopt, adopt_rules::preview, adopt_rules::adopt,
+        adopt::preview, adopt::adopt,
         rules::show, rules::foreign, rules::plan, rules::flush, rules::resume, rules::prune_foreign,
         audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
         export::export, import::import,

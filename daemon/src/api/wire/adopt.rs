@@ -24,7 +24,8 @@ pub struct AdoptReport {
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AdoptFinding {
-    /// `pool`, `quota`, `address`, `conflict`, `orphan`, `secret`, `leftover`, `program` or `malformed`.
+    /// `pool`, `quota`, `address`, `conflict`, `orphan`, `secret`, `leftover`, `program`, `refused`, `unwanted` or
+    /// `malformed`.
     pub kind: String,
     pub name: String,
     /// Whether all is well with it.

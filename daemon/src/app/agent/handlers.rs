@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::Admission,
+    adopt::Takeovers,
     api::{self, Api, access::accounts::Accounts, admission::Desk, fip_v1::FipV1},
     backups::{Backups, Schedule},
     clusters::Clusters,
@@ -19,16 +20,14 @@ use crate::{
     reload::Reload,
     rules::RuleBoard,
     settings::Settings,
-    systems,
-    systems::{Runner, ip_rule, rancher_fip},
+    systems::{self, Runner},
 };
 
 /// What the socket serves with: that of a daemon, over an address book that is empty.
 pub struct Handlers {
     ipam: Ipam,
     rules: RuleBoard,
-    rule_takeover: ip_rule::adopt::Takeover,
-    takeover: rancher_fip::adopt::Takeover,
+    takeovers: Takeovers,
     decides: Option<Box<dyn FloatingIps>>,
     admission: Admission,
     originals: Vec<Original>,
@@ -40,8 +39,7 @@ impl Handlers {
             ipam: ipam.clone(),
             rules: board.clone(),
             originals: runner.originals(),
-            rule_takeover: runner.rule_takeover(),
-            takeover: runner.takeover(),
+            takeovers: runner.takeovers(),
             decides: runner.floating_ips(),
             admission: runner.admission(),
         }
@@ -75,8 +73,7 @@ impl Handlers {
             reload,
             admission: Desk::new(self.admission),
             fip_v1: FipV1::new(self.decides, ipam.clone(), settings.config.fip_v1),
-            takeover: self.takeover,
-            rule_takeover: self.rule_takeover,
+            takeovers: self.takeovers,
             rules: self.rules,
             webhooks: Default::default(),
             oidc: Default::default(),

@@ -39,6 +39,7 @@ use kube::Api;
 use tokio::task::JoinSet;
 
 use self::{
+    adopt::RuleTakeover,
     agent::Agents,
     decide::{Configs, Decider, Rules},
     host::Host,
@@ -47,6 +48,7 @@ use self::{
 use self::{node::wisher, settings::WISHES};
 use crate::{
     admission::{Asks, Judge},
+    adopt::Takeover,
     clusters::ClusterSession,
     config::{ClusterSettings, SystemConfig},
     controller,
@@ -93,6 +95,10 @@ impl controller::system::System for IpRule {
         Some(&admission::ASKS)
     }
 
+    fn adopts(&self) -> Option<&'static str> {
+        Some("Rules of the daemon's host that ip-rule-operator made")
+    }
+
     fn leaving(&self) -> &'static dyn Leaving {
         &leaving::IpRuleLeaving
     }
@@ -117,11 +123,6 @@ impl RunningIpRule {
             means: means.clone(),
         }
     }
-
-    /// Takes the rules of this host over from the original.
-    pub fn takeover(&self) -> adopt::Takeover {
-        adopt::Takeover::new(Text::clone(&self.means.me), self.means.rules.clone())
-    }
 }
 
 impl RunningSystem for RunningIpRule {
@@ -136,6 +137,11 @@ impl RunningSystem for RunningIpRule {
 
     fn judge(&self) -> Option<Arc<dyn Judge>> {
         Some(Arc::new(admission::RuleJudge))
+    }
+
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
+        let Means { me, rules, .. } = &self.means;
+        Some(Arc::new(RuleTakeover::new(me.clone(), rules.clone())))
     }
 
     fn register_metrics(&self, registry: &mut Registry) {

@@ -41,6 +41,7 @@ use tokio::task::JoinSet;
 
 use self::{
     admission::FamilyJudge,
+    adopt::SiteTakeover,
     floating_ip::FloatingIpController,
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::Pools,
@@ -52,6 +53,7 @@ use self::{
 pub use crate::controller::site::Site;
 use crate::{
     admission::{Asks, Judge},
+    adopt::Takeover,
     config::{ClusterSettings, SystemConfig},
     controller,
     controller::system::{Means, RunningSystem},
@@ -97,6 +99,10 @@ impl controller::system::System for RancherFip {
 
     fn asks(&self) -> Option<&'static Asks> {
         Some(&admission::ASKS)
+    }
+
+    fn adopts(&self) -> Option<&'static str> {
+        Some("Pools, quotas and addresses of rancher-fip, and what its original programs left")
     }
 
     fn leaving(&self) -> &'static dyn Leaving {
@@ -150,6 +156,11 @@ impl RunningSystem for RunningRancherFip {
     fn floating_ips(&self) -> Option<Box<dyn fip_v1::FloatingIps>> {
         let requests = Requests::new(self.ranchers.clone(), self.means.ipam.clone());
         Some(Box::new(requests))
+    }
+
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
+        let decides = !self.means.only_host;
+        decides.then(|| Arc::new(SiteTakeover::new(&self.means)) as _)
     }
 
     fn judge(&self) -> Option<Arc<dyn Judge>> {

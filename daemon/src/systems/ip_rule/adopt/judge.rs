@@ -12,14 +12,17 @@ use fipd_core::host::{
 use fipd_crds::ip_rule::{ABSENT, IPRuleConfig, MANAGED_BY, OPERATOR, PRESENT};
 use kube::ResourceExt as _;
 
-use super::{Change, Finding, Found, LeaseSeen, Report};
-use crate::rules::{EngineState, View};
+use super::{RuleInventory, RuleReport};
+use crate::{
+    adopt::{FindingKind, leases::LeaseHolder},
+    rules::{EngineState, View},
+};
 
 /// `RTPROT_UNSPEC`: what the original's rules say of who made them.
 const UNTAGGED: u8 = 0;
 
 /// What an IPRuleConfig wants of the kernel.
-struct PlanInput<'a> {
+struct ConfiguredRule<'a> {
     name: String,
     table: u32,
     /// 0: whichever the kernel chose.
@@ -28,10 +31,13 @@ struct PlanInput<'a> {
 }
 
 /// Makes the report.
-pub fn report(found: &Found) -> Report {
-    let mut report = Report::default();
-    report.counts.insert("IPRules", found.rules.len());
-    report.counts.insert("IPRuleConfigs", found.configs.len());
+pub fn report(found: &RuleInventory) -> RuleReport {
+    let mut report = RuleReport {
+        wording: ("rules", "taken over"),
+        ..RuleReport::default()
+    };
+    report.count("IPRules", found.rules.len());
+    report.count("IPRuleConfigs", found.configs.len());
     programs(found, &mut report);
     let known = known(found, &mut report);
     if found.view.state == EngineState::Off {
@@ -62,7 +68,7 @@ fn engine(view: &View) -> Option<String> {
     }
 }
 
-fn programs(found: &Found, report: &mut Report) {
+fn programs(found: &RuleInventory, report: &mut RuleReport) {
     match &found.programs {
         Err(why) => {
             report
@@ -74,46 +80,43 @@ fn programs(found: &Found, report: &mut Report) {
         }
         Ok(programs) => {
             for program in programs {
-                let runs = program.wanted > 0;
+                let runs = program.replicas > 0;
                 let says = match runs {
                     true => {
                         "it is to run and would bring its rules back; scale it to 0 or delete it"
                     }
                     false => "it is not to run any more",
                 };
-                report.findings.push(Finding {
-                    kind: "program",
-                    name: program.name.clone(),
-                    fine: !runs,
-                    says: says.to_owned(),
-                });
+                report.finding(FindingKind::Program, program.to_string(), !runs, says);
                 if runs {
-                    report.blockers.push(format!("{} {says}", program.name));
+                    report.blockers.push(format!("{program} {says}"));
                 }
             }
         }
     }
     match &found.lease {
-        LeaseSeen::Free => {}
-        LeaseSeen::Other { by, alive: true } => report.blockers.push(format!(
+        LeaseHolder::Missing | LeaseHolder::Nobody | LeaseHolder::Ours { .. } => {}
+        LeaseHolder::Other {
+            by, alive: true, ..
+        } => report.blockers.push(format!(
             "{by} renews the Lease of the original's controller: stop it"
         )),
-        LeaseSeen::Other { by, alive: false } => report.findings.push(Finding {
-            kind: "program",
-            name: by.clone(),
-            fine: false,
-            says: "it holds the Lease of the original's controller and does not renew it"
-                .to_owned(),
-        }),
-        LeaseSeen::Unknown(why) => report
+        LeaseHolder::Other { by, .. } => {
+            let says = "it holds the Lease of the original's controller and does not renew it";
+            report.wrong(FindingKind::Program, by, says);
+        }
+        LeaseHolder::Unknown(why) => report
             .unseen
             .push(format!("the Lease of the original's controller: {why}")),
     }
 }
 
 /// Those that the original made, by their source. One that says nothing to be found in the kernel is told.
-fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<PlanInput<'a>>> {
-    let mut known: BTreeMap<IpAddr, Vec<PlanInput<'a>>> = BTreeMap::new();
+fn known<'a>(
+    found: &'a RuleInventory,
+    report: &mut RuleReport,
+) -> BTreeMap<IpAddr, Vec<ConfiguredRule<'a>>> {
+    let mut known: BTreeMap<IpAddr, Vec<ConfiguredRule<'a>>> = BTreeMap::new();
     for config in &found.configs {
         let (name, spec) = (config.name_any(), &config.spec);
         let made = config.labels().get(MANAGED_BY).map(String::as_str) == Some(OPERATOR);
@@ -123,18 +126,17 @@ fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<Plan
         let state = [PRESENT, ABSENT].contains(&&*spec.state);
         match (source, table, priority) {
             (Ok(source), Ok(table), Ok(priority)) if made && state => {
-                known.entry(source).or_default().push(PlanInput {
+                known.entry(source).or_default().push(ConfiguredRule {
                     name,
                     table,
                     priority,
                     config,
                 });
             }
-            _ => report.findings.push(Finding {
-                kind: "malformed",
-                name: format!("IPRuleConfig {name}"),
-                fine: false,
-                says: format!(
+            _ => report.wrong(
+                FindingKind::Malformed,
+                format!("IPRuleConfig {name}"),
+                format!(
                     "no rule is its: label {MANAGED_BY}={OPERATOR} {}, serviceIP {:?}, table {}, priority {}, state {:?}",
                     if made { "is there" } else { "is missing" },
                     spec.service_ip,
@@ -142,13 +144,17 @@ fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<Plan
                     spec.priority,
                     spec.state
                 ),
-            }),
+            ),
         }
     }
     known
 }
 
-fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<PlanInput<'_>>>, report: &mut Report) {
+fn rules(
+    found: &RuleInventory,
+    known: &BTreeMap<IpAddr, Vec<ConfiguredRule<'_>>>,
+    report: &mut RuleReport,
+) {
     let tables = found.rules.iter().map(|one| one.spec.table);
     let tables = tables.filter_map(|table| check_table(table).ok());
     let of_configs = known.values().flatten().map(|one| one.table);
@@ -159,57 +165,39 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<PlanInput<'_>>>, report: &m
         match fit(known, rule, source, table) {
             // Of several that are alike one is named: all of them go.
             Some(_) if !seen.insert(rule.clone()) => {}
-            Some(one) if !is_kept(one, source, &found.view) => report.findings.push(Finding {
-                kind: "unwanted",
-                name: rule.to_string(),
-                fine: false,
-                says: format!(
+            Some(one) if !is_kept(one, source, &found.view) => report.wrong(FindingKind::Unwanted, rule.to_string(), format!(
                     "IPRuleConfig {} is present, and yet no rule for it is wanted on this host: it is left alone. Look at \
                      the nodes that its IPRule selects, and at `fipd rules show`",
                     one.name
-                ),
-            }),
+                )),
             Some(one) => match plan.refused.get(rule) {
-                Some(why) => report.findings.push(Finding {
-                    kind: "refused",
-                    name: rule.to_string(),
-                    fine: false,
-                    says: format!("IPRuleConfig {}: it is left alone: {why}", one.name),
-                }),
-                None => report.changes.push(Change {
-                    rule: rule.clone(),
-                    does: does(one, rule, &plan, found.view.protocol),
-                    done: None,
-                }),
+                Some(why) => report.wrong(FindingKind::Refused, rule.to_string(), format!("IPRuleConfig {}: it is left alone: {why}", one.name)),
+                None => report.act(
+                    rule.to_string(),
+                    does(one, rule, &plan, found.view.protocol),
+                    rule.clone(),
+                ),
             },
-            None if tables.contains(&table) => report.findings.push(Finding {
-                kind: "leftover",
-                name: rule.to_string(),
-                fine: false,
-                says: "no IPRuleConfig says so; it is left alone. If it is the original's: `fipd rules prune-foreign`"
-                    .to_owned(),
-            }),
+            None if tables.contains(&table) => report.wrong(FindingKind::Leftover, rule.to_string(), "no IPRuleConfig says so; it is left alone. If it is the original's: `fipd rules prune-foreign`"),
             None => {}
         }
     }
-    report
-        .counts
-        .insert("rules without tag", report.changes.len());
+    report.count("rules without tag", report.changes.len());
 }
 
 /// The IPRuleConfig whose rule it is.
 fn fit<'a, 'f>(
-    known: &'a BTreeMap<IpAddr, Vec<PlanInput<'f>>>,
+    known: &'a BTreeMap<IpAddr, Vec<ConfiguredRule<'f>>>,
     rule: &Rule,
     source: IpAddr,
     table: u32,
-) -> Option<&'a PlanInput<'f>> {
+) -> Option<&'a ConfiguredRule<'f>> {
     let mut configs = known.get(&source).into_iter().flatten();
     configs.find(|one| one.table == table && (one.priority == 0 || one.priority == rule.priority))
 }
 
 /// Where each of them would have its own rule.
-fn plan(found: &Found, known: &BTreeMap<IpAddr, Vec<PlanInput<'_>>>) -> Takeover {
+fn plan(found: &RuleInventory, known: &BTreeMap<IpAddr, Vec<ConfiguredRule<'_>>>) -> Takeover {
     let all = found.view.kernel.iter().filter_map(untagged);
     let all = all.filter(|(rule, source, table)| {
         let config = fit(known, rule, *source, *table);
@@ -238,11 +226,11 @@ fn here<'a>(view: &'a View, asked: &'a BTreeMap<IpAddr, Asked>) -> Here<'a> {
 }
 
 /// Whether its source has a rule afterwards, where it is to have one.
-fn is_kept(one: &PlanInput<'_>, source: IpAddr, view: &View) -> bool {
+fn is_kept(one: &ConfiguredRule<'_>, source: IpAddr, view: &View) -> bool {
     one.config.spec.state == ABSENT || view.desired.owners.contains_key(&source)
 }
 
-fn does(one: &PlanInput<'_>, rule: &Rule, plan: &Takeover, protocol: u8) -> String {
+fn does(one: &ConfiguredRule<'_>, rule: &Rule, plan: &Takeover, protocol: u8) -> String {
     let place = plan.taken.get(rule).filter(|at| **at != rule.priority);
     let place = place
         .map(|at| format!(" and priority {at}"))
@@ -286,7 +274,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::systems::ip_rule::adopt::Program;
+    use crate::adopt::OriginalWorkload;
 
     fn config(source: &str, table: i64, priority: i64, state: &str) -> IPRuleConfig {
         let name = format!("iprc-{}", source.replace(['.', ':'], "-"));
@@ -313,7 +301,7 @@ mod tests {
         }
     }
 
-    fn found(configs: Vec<IPRuleConfig>, kernel: Vec<Rule>) -> Found {
+    fn found(configs: Vec<IPRuleConfig>, kernel: Vec<Rule>) -> RuleInventory {
         let wanted = configs.iter().filter(|one| one.spec.state == PRESENT);
         let wanted = wanted.filter_map(|one| one.spec.service_ip.parse().ok());
         let desired = Desired {
@@ -332,12 +320,12 @@ mod tests {
             })
         });
         let sets = sets.collect();
-        Found {
+        RuleInventory {
             rules: Vec::new(),
             configs,
             sets,
             programs: Ok(Vec::new()),
-            lease: LeaseSeen::Free,
+            lease: LeaseHolder::Missing,
             view: Arc::new(View {
                 state: EngineState::Active,
                 node: Some("n1".into()),
@@ -378,7 +366,11 @@ mod tests {
             config("fd00::1", 100, 0, "present"),
         ];
         let report = report(&found(configs, kernel));
-        let taken: Vec<&Rule> = report.changes.iter().map(|one| &one.rule).collect();
+        let taken: Vec<&Rule> = report
+            .changes
+            .iter()
+            .filter_map(|one| one.action.as_ref())
+            .collect();
         assert_eq!(taken, [&ours, &chosen]);
         assert!(
             report.changes[0]
@@ -418,7 +410,7 @@ mod tests {
         let report = report(&found(configs, kernel));
         assert_eq!(report.changes.len(), 1, "{report:?}");
         assert!(report.changes[0].does.contains("tag 200 and priority 999"));
-        assert_eq!(report.findings[0].kind, "refused");
+        assert_eq!(report.findings[0].kind, FindingKind::Refused);
         let says = &report.findings[0].says;
         assert!(
             says.contains("let the IPRule state a priority of 1000 to 2999"),
@@ -437,7 +429,7 @@ mod tests {
             config("10.96.0.2", 100, 1000, "absent"),
         ];
         let mut seen = found(configs, kernel);
-        let with = |seen: &mut Found, change: &dyn Fn(&mut View)| {
+        let with = |seen: &mut RuleInventory, change: &dyn Fn(&mut View)| {
             let mut view = View::clone(&seen.view);
             change(&mut view);
             seen.view = Arc::new(view);
@@ -446,7 +438,7 @@ mod tests {
         assert_eq!(report(&seen).changes.len(), 2);
         let out_of_scope = with(&mut seen, &|view| view.desired = Arc::default());
         assert_eq!(out_of_scope.changes.len(), 1, "what is to be absent goes");
-        assert_eq!(out_of_scope.findings[0].kind, "unwanted");
+        assert_eq!(out_of_scope.findings[0].kind, FindingKind::Unwanted);
         let paused = with(&mut seen, &|view| view.state = EngineState::Paused);
         assert!(paused.blockers[0].contains("resume"), "{paused:?}");
         let nobody = with(&mut seen, &|view| {
@@ -456,29 +448,34 @@ mod tests {
         assert!(nobody.blockers[0].contains("node in [host]"), "{nobody:?}");
     }
 
+    fn workload(kind: &'static str, name: &str, replicas: i32) -> OriginalWorkload {
+        let (namespace, name) = ("a".to_owned(), name.to_owned());
+        OriginalWorkload {
+            kind,
+            namespace,
+            name,
+            replicas,
+        }
+    }
+
     #[test]
     fn what_still_runs_and_what_is_not_known_keeps_it_from_being_done() {
         let mut seen = found(vec![config("10.96.0.1", 0, 0, "present")], Vec::new());
         seen.programs = Ok(vec![
-            Program {
-                name: "DaemonSet a/iprule-agent".into(),
-                wanted: 3,
-            },
-            Program {
-                name: "Deployment a/gone".into(),
-                wanted: 0,
-            },
+            workload("DaemonSet", "iprule-agent", 3),
+            workload("Deployment", "gone", 0),
         ]);
-        seen.lease = LeaseSeen::Other {
+        seen.lease = LeaseHolder::Other {
             by: "manager_1".into(),
+            renewed: None,
             alive: true,
         };
         let told = report(&seen);
         assert_eq!(told.blockers.len(), 2, "{told:?}");
         assert!(told.blockers[0].contains("DaemonSet a/iprule-agent"));
-        assert_eq!(told.findings[2].kind, "malformed");
+        assert_eq!(told.findings[2].kind, FindingKind::Malformed);
         seen.programs = Err("forbidden".into());
-        seen.lease = LeaseSeen::Free;
+        seen.lease = LeaseHolder::Nobody;
         assert_eq!(report(&seen).blockers.len(), 1);
         seen.programs = Ok(Vec::new());
         seen.view = Arc::default();

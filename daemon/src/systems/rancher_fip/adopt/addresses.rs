@@ -4,40 +4,41 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_crds::floating_ip::STATE_ERROR;
 
+use super::pool_ranges::PoolRanges;
 use super::{
-    found::Found,
-    report::{By, Kind, Report, some},
+    inventory::SiteInventory,
+    report::{SiteReport, some},
 };
-use crate::systems::rancher_fip::adopt::pool_ranges::Known;
+use crate::adopt::{ChangeBy, FindingKind};
 use crate::{
     controller::store::Key,
     systems::rancher_fip::{floating_ip::observe::Fip, names::PROJECT},
 };
 
 /// Says which FloatingIPs are not as they must be, and counts the others.
-pub fn judge(found: &Found, known: &Known<'_>, report: &mut Report) {
+pub fn judge(found: &SiteInventory, known: &PoolRanges<'_>, report: &mut SiteReport) {
     for (key, fip) in &found.fips {
         count(fip, report);
         let name = place(key);
         let wrongs = wrongs(found, known, fip);
         if !wrongs.is_empty() {
-            report.wrong(Kind::Address, &name, wrongs.join("; "));
+            report.wrong(FindingKind::Address, &name, wrongs.join("; "));
         }
         if fip.status.state == STATE_ERROR && fip.meta.deleted.is_none() {
             let does = "tries again; it gets an address once pool and quota have one";
-            report.change(By::Itself, format!("FloatingIP {name}"), does);
+            report.change(ChangeBy::Itself, format!("FloatingIP {name}"), does);
         }
         if let Some(holder) = found.book.held_by_others.get(key) {
             let address = fip.shown().map(|address| address.to_string());
             let address = address.unwrap_or_default();
             let says = format!("{address} is held by {holder}; it waits for it");
-            report.wrong(Kind::Conflict, name, says);
+            report.wrong(FindingKind::Conflict, name, says);
         }
     }
     conflicts(found, report);
 }
 
-fn count(fip: &Fip, report: &mut Report) {
+fn count(fip: &Fip, report: &mut SiteReport) {
     report.count("FloatingIPs", 1);
     let state = match (fip.shown(), &fip.cluster) {
         _ if fip.meta.deleted.is_some() => "being deleted",
@@ -49,7 +50,7 @@ fn count(fip: &Fip, report: &mut Report) {
     report.count(state, 1);
 }
 
-fn wrongs(found: &Found, known: &Known<'_>, fip: &Fip) -> Vec<String> {
+fn wrongs(found: &SiteInventory, known: &PoolRanges<'_>, fip: &Fip) -> Vec<String> {
     let mut wrongs = Vec::new();
     if fip.project.is_none() {
         wrongs.push(format!("it has no label {PROJECT}"));
@@ -81,7 +82,7 @@ fn wrongs(found: &Found, known: &Known<'_>, fip: &Fip) -> Vec<String> {
 }
 
 /// FloatingIPs that show one address.
-fn conflicts(found: &Found, report: &mut Report) {
+fn conflicts(found: &SiteInventory, report: &mut SiteReport) {
     let mut users: BTreeMap<(&str, IpAddr), Vec<&Key>> = BTreeMap::new();
     for (key, fip) in &found.fips {
         let network = found.book.network(&fip.pool);
@@ -93,10 +94,10 @@ fn conflicts(found: &Found, report: &mut Report) {
         if keys.len() > 1 {
             let names: Vec<String> = keys.iter().map(|key| place(key)).collect();
             let says = format!("several FloatingIPs show it: {}", some(&names));
-            report.wrong(Kind::Conflict, address.to_string(), says);
+            report.wrong(FindingKind::Conflict, address.to_string(), says);
             let does =
                 "one FloatingIP has it; the others say so in a condition until they get another";
-            report.change(By::Itself, address.to_string(), does);
+            report.change(ChangeBy::Itself, address.to_string(), does);
         }
     }
 }

@@ -4,9 +4,10 @@ use fipd_crds::labels::API_SERVICE;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::util::intstr::IntOrString};
 
 use super::{
-    found::Found,
-    report::{By, Kind, Report, some},
+    inventory::SiteInventory,
+    report::{SiteReport, some},
 };
+use crate::adopt::{ChangeBy, FindingKind};
 use crate::systems::rancher_fip::api_service::plan::{
     self, TAKEN_OFF, Want, mend, node_port, selector,
 };
@@ -21,7 +22,7 @@ pub struct ApiService {
 }
 
 /// Says where it leads.
-pub fn judge(found: &Found, report: &mut Report) {
+pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
     let name = format!("Service {}/{API_SERVICE}", found.duties.app_namespace);
     let seen = match &found.service {
         None => return,
@@ -31,17 +32,17 @@ pub fn judge(found: &Found, report: &mut Report) {
     match (&seen.want, &seen.found) {
         (None, None) => {}
         (None, Some(service)) => left(found, name, service, report),
-        (Some(Err(wrong)), None) => report.wrong(Kind::Leftover, name, wrong.to_string()),
+        (Some(Err(wrong)), None) => report.wrong(FindingKind::Leftover, name, wrong.to_string()),
         (Some(Err(wrong)), Some(service)) => {
             let says = format!("{}; it stays so: {wrong}", there(service));
-            report.wrong(Kind::Leftover, name, says);
+            report.wrong(FindingKind::Leftover, name, says);
         }
         (Some(Ok(want)), service) => kept(found, name, (service.as_ref(), want), report),
     }
 }
 
 /// Nobody keeps it.
-fn left(found: &Found, name: String, service: &Service, report: &mut Report) {
+fn left(found: &SiteInventory, name: String, service: &Service, report: &mut SiteReport) {
     let there = there(service);
     let leads = match selector(service) {
         Ok(_) => "leads nowhere once the original is stopped",
@@ -49,7 +50,7 @@ fn left(found: &Found, name: String, service: &Service, report: &mut Report) {
         Err(None) => "leads where its EndpointSlices say, which fipd does not keep",
     };
     let says = format!("{there}; {leads}, and with it every Ingress and node port on it");
-    report.wrong(Kind::Leftover, &name, says);
+    report.wrong(FindingKind::Leftover, &name, says);
     let url = found.duties.api_url.as_deref();
     let url = url.unwrap_or("the URL that [api] advertise is to say, with /v1");
     let mut does = format!(
@@ -62,15 +63,15 @@ fn left(found: &Found, name: String, service: &Service, report: &mut Report) {
              '{back}'`, and delete its EndpointSlices of fipd"
         );
     }
-    report.change(By::You, name, does);
+    report.change(ChangeBy::You, name, does);
 }
 
 /// fipd keeps it.
 fn kept(
-    found: &Found,
+    found: &SiteInventory,
     name: String,
     (service, want): (Option<&Service>, &Want),
-    report: &mut Report,
+    report: &mut SiteReport,
 ) {
     let changes = service.is_none_or(|service| mend(service, want).is_some());
     let mut says = match (service, changes) {
@@ -82,15 +83,15 @@ fn kept(
     };
     let wrongs = wrongs(found, service, want);
     if wrongs.is_empty() {
-        report.fine(Kind::Leftover, &name, says);
+        report.fine(FindingKind::Leftover, &name, says);
     } else {
         says += &format!("; {}", wrongs.join("; "));
-        report.wrong(Kind::Leftover, &name, says);
+        report.wrong(FindingKind::Leftover, &name, says);
     }
     match &found.strangers {
         Some(Ok(strangers)) if !strangers.is_empty() => {
             let does = format!("delete {} unless they lead to fipd", some(strangers));
-            report.change(By::You, &name, does);
+            report.change(ChangeBy::You, &name, does);
         }
         Some(Err(why)) => report
             .unseen
@@ -110,11 +111,11 @@ fn kept(
             ),
             Some(Err(_)) => "sets its ports and keeps its EndpointSlices".to_owned(),
         };
-        report.change(By::Itself, name, does);
+        report.change(ChangeBy::Itself, name, does);
     }
 }
 
-fn wrongs(found: &Found, service: Option<&Service>, want: &Want) -> Vec<String> {
+fn wrongs(found: &SiteInventory, service: Option<&Service>, want: &Want) -> Vec<String> {
     let mut wrongs = Vec::new();
     if let Some(Ok(strangers)) = &found.strangers
         && !strangers.is_empty()

@@ -8,10 +8,10 @@ use futures::{StreamExt as _, stream};
 
 use super::{
     addresses::place,
-    report::{Action, State, some},
+    report::{AdoptAction, some},
 };
 use crate::{
-    clusters::ClusterSession,
+    adopt::{AdoptLog, ChangeState},
     controller::{
         client::{CallError, Patch, Remote},
         kind::VALIDATING_WEBHOOK_CONFIGURATION,
@@ -31,68 +31,44 @@ const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Does it and says what became of it. The audit log has it before it is begun and when it has ended.
-pub async fn apply(session: &ClusterSession, action: &Action, name: &str, actor: &Actor) -> State {
-    let log = Log { session, actor };
+pub async fn apply(log: &AdoptLog<'_>, action: &AdoptAction, name: &str) -> ChangeState {
+    let session = log.session;
     let done = match action {
-        Action::TakeKey(bytes) => {
+        AdoptAction::TakeKey(bytes) => {
             let request = Request::ImportKey {
                 bytes: bytes.clone(),
-                actor: Actor::clone(actor),
+                actor: Actor::clone(log.actor),
             };
             let imported = session.ipam.submit(request).await;
             imported.map(drop).map_err(|error| error.to_string())
         }
-        Action::RemoveWebhook { uid, version } => remove_webhook(&log, name, uid, version).await,
-        Action::RemoveGhosts(keys) => remove_ghosts(&log, keys).await,
+        AdoptAction::RemoveWebhook { uid, version } => {
+            remove_webhook(log, name, uid, version).await
+        }
+        AdoptAction::RemoveGhosts(keys) => remove_ghosts(log, keys).await,
     };
     match done {
-        Ok(()) => State::Done,
+        Ok(()) => ChangeState::Done,
         Err(why) => {
             tracing::warn!(cluster = %session.name, name, why, "not taken over");
-            State::Failed(why)
+            ChangeState::Failed(why)
         }
     }
 }
 
-/// Where it is noted what is done to a cluster.
-struct Log<'a> {
-    session: &'a ClusterSession,
-    actor: &'a Actor,
+fn remote(log: &AdoptLog<'_>) -> Remote {
+    Remote::new(log.session.client.clone())
 }
 
-impl Log<'_> {
-    fn remote(&self) -> Remote {
-        Remote::new(self.session.client.clone())
-    }
-
-    /// What is about to be done; unless it could be noted it must not be.
-    async fn begin(&self, what: &str) -> Result<(), String> {
-        if self.session.cancel.is_cancelled() {
-            return Err("not begun: the cluster is not served any more".to_owned());
-        }
-        let noted = self.note(what).await;
-        noted.map_err(|why| format!("not begun, as the audit log cannot be written: {why}"))
-    }
-
-    /// What became of it. `begin` has it already, so that this may fail.
-    async fn end(&self, what: &str) {
-        if let Err(why) = self.note(what).await {
-            tracing::warn!(cluster = %self.session.name, what, why, "not in the audit log");
-        }
-    }
-
-    async fn note(&self, what: &str) -> Result<(), String> {
-        let what = format!("{}: {what}", self.session.name);
-        let actor = Actor::clone(self.actor);
-        let noted = (self.session.ipam).note(fipd_core::Action::TakenOver, what, actor);
-        noted.await.map_err(|error| error.to_string())
-    }
-}
-
-async fn remove_webhook(log: &Log<'_>, name: &str, uid: &str, version: &str) -> Result<(), String> {
+async fn remove_webhook(
+    log: &AdoptLog<'_>,
+    name: &str,
+    uid: &str,
+    version: &str,
+) -> Result<(), String> {
     let target = VALIDATING_WEBHOOK_CONFIGURATION.named("", WEBHOOK_CONFIGURATION);
     log.begin(&format!("{name}: is being deleted")).await?;
-    let removed = log.remote().delete_version(&target, uid, version).await;
+    let removed = remote(log).delete_version(&target, uid, version).await;
     let removed = removed.map_err(|error| error.to_string());
     log.end(&match &removed {
         Ok(()) => format!("{name}: deleted"),
@@ -167,8 +143,8 @@ impl Removed {
 }
 
 /// In groups: each is in the audit log by its names before it is begun. Ends where a whole group fails.
-async fn remove_ghosts(log: &Log<'_>, keys: &[Key]) -> Result<(), String> {
-    let remote = log.remote();
+async fn remove_ghosts(log: &AdoptLog<'_>, keys: &[Key]) -> Result<(), String> {
+    let remote = remote(log);
     let mut all = Removed::default();
     for group in keys.chunks(AT_ONCE) {
         let names: Vec<String> = group.iter().map(place).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fipd_core::{Lease, LeaseKey, LeaseState, System};
 
-use super::found::Book;
+use super::inventory::LedgerView;
 use crate::{
     controller::store::Key,
     systems::rancher_fip::{
@@ -18,7 +18,7 @@ use crate::{
 const ROWS: usize = 500;
 
 /// Notes which addresses are in the address book, and which of them somebody else has.
-pub fn note(site: &Site, fips: &BTreeMap<Key, Fip>, book: &mut Book) {
+pub fn note(site: &Site, fips: &BTreeMap<Key, Fip>, book: &mut LedgerView) {
     let all: Vec<(&Key, &Fip)> = fips.iter().collect();
     // A reader holds the ledger for at most 1,000 rows.
     for some in all.chunks(ROWS) {

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use fipd_crds::labels::CONFIG_NAME;
 
-use super::{
-    api_service::ApiService,
-    found::Found,
-    report::{By, Kind, Report},
-};
+use super::{api_service::ApiService, inventory::SiteInventory, report::SiteReport};
+use crate::adopt::{ChangeBy, FindingKind};
 use crate::systems::rancher_fip::api_service::plan::{TLS_PORT, names};
 
 /// Key of the ConfigMap.
@@ -37,7 +34,7 @@ pub fn given(over: Option<&str>, map: &BTreeMap<String, String>) -> Option<Guest
 }
 
 /// Says where it leads.
-pub fn judge(found: &Found, report: &mut Report) {
+pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
     let given = match &found.guest_url {
         None => return,
         Some(Err(why)) => return report.unseen.push(why.clone()),
@@ -53,7 +50,7 @@ pub fn judge(found: &Found, report: &mut Report) {
     let url = &given.url;
     if leads_here(found, url) {
         return report.fine(
-            Kind::Leftover,
+            FindingKind::Leftover,
             name,
             format!("{key} is {url}, which is fipd"),
         );
@@ -61,16 +58,16 @@ pub fn judge(found: &Found, report: &mut Report) {
     let says = format!(
         "{key} is {url}: guests are sent there, and that is neither [api] advertise nor a name of the Service that api-service keeps"
     );
-    report.wrong(Kind::Leftover, &name, says);
+    report.wrong(FindingKind::Leftover, &name, says);
     let does = match &found.duties.api_url {
         Some(own) => format!("set {key} to {own}, unless DNS or an Ingress leads {url} to fipd"),
         None => format!("set [api] advertise to the URL of fipd, and {key} to the same with /v1"),
     };
-    report.change(By::You, name, does);
+    report.change(ChangeBy::You, name, does);
 }
 
 /// Whether the URL is that of fipd, or an in-cluster name that fipd keeps.
-fn leads_here(found: &Found, url: &str) -> bool {
+fn leads_here(found: &SiteInventory, url: &str) -> bool {
     let Some((scheme, host, port)) = place(url) else {
         return false;
     };

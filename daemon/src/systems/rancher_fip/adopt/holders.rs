@@ -7,16 +7,22 @@ use fipd_crds::{
     labels::QUOTA_CLEANUP,
 };
 
+use super::pool_ranges::PoolRanges;
 use super::{
-    found::Found,
-    report::{By, Kind, Report, parts},
+    inventory::SiteInventory,
+    report::{SiteReport, parts},
     uses::Uses,
 };
-use crate::systems::rancher_fip::adopt::pool_ranges::Known;
+use crate::adopt::{ChangeBy, FindingKind};
 use crate::validation::quota::{Wanted, limits, wanted};
 
 /// Says how each quota is.
-pub fn judge<'a>(found: &'a Found, known: &Known<'a>, uses: &Uses<'a>, report: &mut Report) {
+pub fn judge<'a>(
+    found: &'a SiteInventory,
+    known: &PoolRanges<'a>,
+    uses: &Uses<'a>,
+    report: &mut SiteReport,
+) {
     let names = Names::of(found, known);
     for (project, quota) in &found.quotas {
         report.count("quotas", 1);
@@ -48,7 +54,7 @@ pub fn judge<'a>(found: &'a Found, known: &Known<'a>, uses: &Uses<'a>, report: &
         let expected = expected(found, &names, uses, (project, quota), taken.as_ref());
         if !is_so(quota, &expected) {
             let name = format!("FloatingIPProjectQuota {project}");
-            report.change(By::Itself, name, "writes its status anew");
+            report.change(ChangeBy::Itself, name, "writes its status anew");
         }
         wrongs.extend(drift(quota, &expected));
         say(project, says, wrongs, report);
@@ -63,32 +69,32 @@ fn is_ending(quota: &FloatingIPProjectQuota) -> bool {
 }
 
 /// The controllers end what the originals began.
-fn end<'a>(project: &'a str, uses: &Uses<'a>, report: &mut Report) {
+fn end<'a>(project: &'a str, uses: &Uses<'a>, report: &mut SiteReport) {
     let used: u64 = uses.of_project(project).map(|(_, used)| used).sum();
     let says = format!("is being deleted, and the project has {used} addresses");
-    report.wrong(Kind::Quota, project, says);
+    report.wrong(FindingKind::Quota, project, says);
     let does = "ends its deletion: gives the project nothing more, and deletes its FloatingIPs but for those that Services \
                 of fipd hold";
     let name = format!("FloatingIPProjectQuota {project}");
-    report.change(By::Itself, name, does);
+    report.change(ChangeBy::Itself, name, does);
 }
 
-fn say(project: &str, mut says: Vec<String>, mut wrongs: Vec<String>, report: &mut Report) {
+fn say(project: &str, mut says: Vec<String>, mut wrongs: Vec<String>, report: &mut SiteReport) {
     let fine = wrongs.is_empty();
     says.append(&mut wrongs);
     if says.is_empty() {
         says.push("names no pool".to_owned());
     }
     if fine {
-        report.fine(Kind::Quota, project, parts(&says));
+        report.fine(FindingKind::Quota, project, parts(&says));
     } else {
-        report.wrong(Kind::Quota, project, parts(&says));
+        report.wrong(FindingKind::Quota, project, parts(&says));
     }
 }
 
 /// Pools by the names that quotas have for them.
 struct Names<'a> {
-    found: &'a Found,
+    found: &'a SiteInventory,
     /// Those of which there is, or is to be, a mirror.
     usable: BTreeSet<&'a str>,
     /// By cluster and network.
@@ -96,7 +102,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn of(found: &'a Found, known: &Known<'a>) -> Self {
+    fn of(found: &'a SiteInventory, known: &PoolRanges<'a>) -> Self {
         let mut others: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let mut usable = BTreeSet::new();
         for (name, pool) in &found.pools {
@@ -140,7 +146,7 @@ impl<'a> Names<'a> {
 ///
 /// `taken` are the limits of the object; `None`: it is not taken as it is, and its last limits stay.
 fn expected<'a>(
-    found: &'a Found,
+    found: &'a SiteInventory,
     names: &Names<'a>,
     uses: &Uses<'a>,
     (project, quota): (&'a String, &'a FloatingIPProjectQuota),

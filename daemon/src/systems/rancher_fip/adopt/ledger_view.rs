@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_core::{Ledger, Pool, PoolId, Tenant, Text};
 use fipd_crds::floating_ip::FloatingIPPool;
 
-use super::found::{Book, Charge, Placed};
+use super::inventory::{LedgerView, Placed, ProjectCharge};
 use crate::systems::rancher_fip::{
     Site,
     pool::{
@@ -21,13 +21,13 @@ const OVERLAPS: usize = 50;
 const TOLD: usize = 3;
 
 /// What there is of the pools.
-pub fn read(site: &Site, pools: &BTreeMap<String, FloatingIPPool>) -> Book {
+pub fn read(site: &Site, pools: &BTreeMap<String, FloatingIPPool>) -> LedgerView {
     let placed = pools
         .iter()
         .map(|(name, pool)| (name.clone(), placed(site, name, pool)));
-    let mut book = Book {
+    let mut book = LedgerView {
         pools: placed.collect(),
-        ..Book::default()
+        ..LedgerView::default()
     };
     charge(site, &mut book);
     book
@@ -85,7 +85,7 @@ fn overlap(site: &Site, ledger: &Ledger, mirror: &Pool) -> Option<String> {
 }
 
 /// What each project has, as the statuses of quotas are made of it.
-fn charge(site: &Site, book: &mut Book) {
+fn charge(site: &Site, book: &mut LedgerView) {
     let mut after: Option<(PoolId, Tenant)> = None;
     loop {
         let page = site.ipam.read(|ledger| {
@@ -110,7 +110,9 @@ fn charge(site: &Site, book: &mut Book) {
                 let placed = book.pools.entry(name).or_insert_with(gone);
                 let (used, limit) = (one.used, one.limit);
                 let project = one.tenant.0.to_string();
-                placed.charged.insert(project, Charge { used, limit });
+                placed
+                    .charged
+                    .insert(project, ProjectCharge { used, limit });
             }
             after = Some((one.pool, one.tenant));
         }
@@ -136,7 +138,10 @@ mod tests {
         controller::{client::Remote, events::Events, store::Key},
         ipam::Ipam,
         systems::rancher_fip::{
-            adopt::{found::Found, holders, pool_ranges::Known, report::Report, uses::Uses},
+            adopt::{
+                holders, inventory::SiteInventory, pool_ranges::PoolRanges, report::SiteReport,
+                uses::Uses,
+            },
             names::{self, KIND_SERVICE},
             pool::Pools,
             rancher::Data,
@@ -174,26 +179,26 @@ mod tests {
         all.into()
     }
 
-    fn networks(book: &Book) -> Vec<(&str, &str)> {
+    fn networks(book: &LedgerView) -> Vec<(&str, &str)> {
         let all = book.pools.iter();
         all.map(|(name, placed)| (&**name, &*placed.network))
             .collect()
     }
 
     /// What the report says of the quota `p-1` that limits the project in the pool `lab-a`.
-    fn said(book: Book, pools: BTreeMap<String, FloatingIPPool>) -> String {
+    fn said(book: LedgerView, pools: BTreeMap<String, FloatingIPPool>) -> String {
         let quota = serde_json::from_value(json!({
             "metadata": { "name": "p-1" }, "spec": { "floatingIPQuota": { "lab-a": 5 } },
             "status": { "fips": { "lab-a": { "used": 1 } } },
         }));
-        let found = Found {
+        let found = SiteInventory {
             book,
             pools,
             quotas: [("p-1".to_owned(), quota.expect("a quota"))].into(),
-            ..Found::default()
+            ..SiteInventory::default()
         };
-        let known = Known::of(&found);
-        let mut report = Report::default();
+        let known = PoolRanges::of(&found);
+        let mut report = SiteReport::default();
         holders::judge(&found, &known, &Uses::of(&found, &known), &mut report);
         report.findings.remove(0).says
     }

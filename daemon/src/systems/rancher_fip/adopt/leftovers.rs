@@ -3,11 +3,11 @@
 use fipd_crds::labels::{API_SERVICE, APP_NAMESPACE, JWT_SECRET, WEBHOOK_CONFIGURATION};
 
 use super::{
-    api_service,
-    found::{Found, LeaseSeen, LeaseState},
-    guest_url,
-    report::{Action, By, Kind, Report},
+    api_service, guest_url,
+    inventory::{LeaseSeen, SiteInventory},
+    report::{AdoptAction, SiteReport},
 };
+use crate::adopt::{ChangeBy, FindingKind, leases::LeaseHolder};
 
 /// The Deployment of the original webhook, and its Service.
 pub const WEBHOOK: &str = "rancher-fip-manager-webhook";
@@ -22,7 +22,7 @@ pub fn webhook_name() -> String {
 }
 
 /// Says what is left, and what is in the way.
-pub fn judge(found: &Found, report: &mut Report) {
+pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
     for lease in &found.leases {
         self::lease(found, lease, report);
     }
@@ -34,7 +34,7 @@ pub fn judge(found: &Found, report: &mut Report) {
     for one in &found.remains {
         match one {
             Ok(name) => report.fine(
-                Kind::Leftover,
+                FindingKind::Leftover,
                 name,
                 "does no harm, and a way back to the originals needs it; delete it when there is none",
             ),
@@ -43,13 +43,13 @@ pub fn judge(found: &Found, report: &mut Report) {
     }
 }
 
-fn lease(found: &Found, lease: &LeaseSeen, report: &mut Report) {
+fn lease(found: &SiteInventory, lease: &LeaseSeen, report: &mut SiteReport) {
     let name = format!("Lease {}", lease.name);
-    match &lease.state {
-        LeaseState::Missing => {}
-        LeaseState::Free => report.fine(Kind::Leftover, name, "nobody holds it"),
-        LeaseState::Ours { .. } => report.fine(Kind::Leftover, name, "fipd holds it"),
-        LeaseState::Unknown(why) => {
+    match &lease.holder {
+        LeaseHolder::Missing => {}
+        LeaseHolder::Nobody => report.fine(FindingKind::Leftover, name, "nobody holds it"),
+        LeaseHolder::Ours { .. } => report.fine(FindingKind::Leftover, name, "fipd holds it"),
+        LeaseHolder::Unknown(why) => {
             report.unseen.push(format!("{name}: {why}"));
             if lease.rival {
                 let says =
@@ -58,7 +58,7 @@ fn lease(found: &Found, lease: &LeaseSeen, report: &mut Report) {
             }
             return;
         }
-        LeaseState::Held {
+        LeaseHolder::Other {
             by, alive: true, ..
         } => {
             let says = format!("{by} holds and renews it: that program runs");
@@ -66,27 +66,27 @@ fn lease(found: &Found, lease: &LeaseSeen, report: &mut Report) {
                 report.blockers.push(format!(
                     "{by} holds {name} and renews it: stop that program first"
                 ));
-                report.wrong(Kind::Leftover, name, says);
+                report.wrong(FindingKind::Leftover, name, says);
             } else {
                 report.fine(
-                    Kind::Leftover,
+                    FindingKind::Leftover,
                     name,
                     format!("{says}, and fipd does not do its work here"),
                 );
             }
             return;
         }
-        LeaseState::Held { by, renewed, .. } => {
+        LeaseHolder::Other { by, renewed, .. } => {
             let since = renewed.as_deref().unwrap_or("a time it does not say");
             let says =
                 format!("{by} holds it and has not renewed it since {since}: that program is dead");
-            report.wrong(Kind::Leftover, &name, says);
+            report.wrong(FindingKind::Leftover, &name, says);
             if lease.rival {
-                report.change(By::Itself, &name, "takes it over once it has expired");
+                report.change(ChangeBy::Itself, &name, "takes it over once it has expired");
             }
         }
     }
-    let ours = matches!(lease.state, LeaseState::Ours { .. });
+    let ours = matches!(lease.holder, LeaseHolder::Ours { .. });
     if lease.rival && found.duties.leader_elect && !ours {
         report.blockers.push(format!(
             "fipd does not hold Lease {} yet: `fipd clusters list` says what it waits for",
@@ -95,7 +95,7 @@ fn lease(found: &Found, lease: &LeaseSeen, report: &mut Report) {
     }
 }
 
-fn deployments(found: &Found, report: &mut Report) {
+fn deployments(found: &SiteInventory, report: &mut SiteReport) {
     let all = match &found.deployments {
         Some(Ok(all)) => all,
         Some(Err(why)) => {
@@ -106,13 +106,14 @@ fn deployments(found: &Found, report: &mut Report) {
         None => return,
     };
     for one in all {
-        let shown = format!("Deployment {}/{}", one.namespace, one.name);
+        let shown = one.to_string();
+        let rival = one.name != CLUSTER_MANAGER || found.duties.cluster_manager;
         let says = format!("is to have {} replicas", one.replicas);
         if one.replicas == 0 {
-            report.fine(Kind::Leftover, shown, "scaled to 0");
-        } else if !one.rival {
+            report.fine(FindingKind::Leftover, shown, "scaled to 0");
+        } else if !rival {
             let says = format!("{says}, and fipd does not do its work here");
-            report.fine(Kind::Leftover, shown, says);
+            report.fine(FindingKind::Leftover, shown, says);
         } else {
             let scale = format!(
                 "kubectl -n {} scale deployment {} --replicas=0",
@@ -122,13 +123,13 @@ fn deployments(found: &Found, report: &mut Report) {
                 .blockers
                 .push(format!("{shown} {says}: `{scale}` first"));
             let says = format!("{says}: it takes over whenever fipd stops");
-            report.wrong(Kind::Leftover, &shown, says);
-            report.change(By::You, shown, format!("scale it to 0: `{scale}`"));
+            report.wrong(FindingKind::Leftover, &shown, says);
+            report.change(ChangeBy::You, shown, format!("scale it to 0: `{scale}`"));
         }
     }
 }
 
-fn webhook(found: &Found, report: &mut Report) {
+fn webhook(found: &SiteInventory, report: &mut SiteReport) {
     let name = webhook_name();
     let deletes = "deletes it";
     let webhook = match &found.webhook {
@@ -146,7 +147,7 @@ fn webhook(found: &Found, report: &mut Report) {
     let runs = webhook_runs(found);
     if !webhook.original {
         report.fine(
-            Kind::Leftover,
+            FindingKind::Leftover,
             name,
             "does not point at the Service of the original; it stays",
         );
@@ -155,11 +156,11 @@ fn webhook(found: &Found, report: &mut Report) {
             "it stays, as whether the original answers it is not known: bind ClusterRole fipd-rancher-fip-adopt-app in namespace \
              {APP_NAMESPACE} to fipd's user ({why})"
         );
-        report.wrong(Kind::Leftover, &name, &*why);
+        report.wrong(FindingKind::Leftover, &name, &*why);
         report.cannot(name, deletes, why);
     } else if runs == Ok(true) {
         report.wrong(
-            Kind::Leftover,
+            FindingKind::Leftover,
             name,
             "the original answers it; it stays until that is scaled to 0",
         );
@@ -169,11 +170,11 @@ fn webhook(found: &Found, report: &mut Report) {
             false => "nobody answers it",
         };
         report.wrong(
-            Kind::Leftover,
+            FindingKind::Leftover,
             &name,
             format!("points at the Service of the original: {fails}"),
         );
-        let action = Action::RemoveWebhook {
+        let action = AdoptAction::RemoveWebhook {
             uid: webhook.uid.clone(),
             version: webhook.version.clone(),
         };
@@ -181,31 +182,39 @@ fn webhook(found: &Found, report: &mut Report) {
     }
 }
 
-fn key(found: &Found, report: &mut Report) {
+fn key(found: &SiteInventory, report: &mut SiteReport) {
     let name = format!("Secret {APP_NAMESPACE}/{JWT_SECRET}");
     match &found.key {
         None => {}
         Some(Err(why)) => report.unseen.push(format!("{name}: {why}")),
         Some(Ok(Err(wrong))) => {
             let says = format!("{wrong}; clients get tokens of fipd's own key");
-            report.wrong(Kind::Leftover, name, says);
+            report.wrong(FindingKind::Leftover, name, says);
         }
         Some(Ok(Ok(bytes))) if found.known_keys.contains(bytes) => {
-            report.fine(Kind::Leftover, name, "fipd knows the key");
+            report.fine(FindingKind::Leftover, name, "fipd knows the key");
         }
         Some(Ok(Ok(_))) if found.tokens_over => {
-            report.fine(Kind::Leftover, name, "every token that it signed has ended");
+            report.fine(
+                FindingKind::Leftover,
+                name,
+                "every token that it signed has ended",
+            );
         }
         Some(Ok(Ok(bytes))) => {
-            report.fine(Kind::Leftover, &name, "signed the tokens of the original");
+            report.fine(
+                FindingKind::Leftover,
+                &name,
+                "signed the tokens of the original",
+            );
             let does = "takes the key over: tokens that it signed go on to count until they end";
-            report.act(name, does, Action::TakeKey(bytes.clone()));
+            report.act(name, does, AdoptAction::TakeKey(bytes.clone()));
         }
     }
 }
 
 /// Whether the original webhook is meant to run, or why that is not known.
-fn webhook_runs(found: &Found) -> Result<bool, &str> {
+fn webhook_runs(found: &SiteInventory) -> Result<bool, &str> {
     match &found.deployments {
         Some(Ok(all)) => Ok(all
             .iter()

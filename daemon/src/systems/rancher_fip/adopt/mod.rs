@@ -1,7 +1,7 @@
 //! Taking a site over from the original programs of the family.
 //!
 //! ```text
-//!  complete lists of Rancher, the address book --observe--> Found --report--> Report --> REST, command line
+//!  complete lists of Rancher, the address book --observe--> inventory --report--> report --> REST, command line
 //! ```
 //!
 //! Most of it fipd does by itself once it leads. Here is what it found, and what somebody has to ask for.
@@ -10,13 +10,12 @@ mod addresses;
 mod api_service;
 mod apply;
 mod foreign;
-pub mod found;
 mod guest_url;
 mod holders;
+mod inventory;
 mod key;
 mod ledger_view;
 mod leftovers;
-mod lock;
 mod observe;
 mod owners;
 mod pool_ranges;
@@ -26,117 +25,80 @@ pub mod report;
 mod tests;
 mod uses;
 
-use fipd_core::{Actor, System, Text};
+use fipd_core::{System, Text};
+use futures::future::BoxFuture;
 
-use self::report::{Report, State};
-use super::{RunningRancherFip, api_service::plan::Door};
-use crate::clusters::{CallError, ClusterSession};
-use crate::systems::rancher_fip::{
-    adopt::lock::Turns,
+use self::{inventory::SiteInventory, report::SiteReport};
+use super::{
+    api_service::plan::Door,
     settings::{RancherFipRole, RancherFipSettings},
+};
+use crate::{
+    adopt::{AdoptLog, ChangeState, Takeover, TakeoverError, TakeoverReport},
+    clusters::ClusterSession,
+    controller::system::Means,
 };
 
 /// Looks at sites and takes them over.
-#[derive(Clone, Default)]
-pub struct Takeover {
+pub struct SiteTakeover {
     /// What this daemon calls itself in Leases.
     me: Text,
     door: Door,
-    turns: Turns,
 }
 
-/// Why there is no report, or nothing was taken over.
-#[derive(Debug, thiserror::Error)]
-pub enum AdoptError {
-    #[error(
-        "cluster {0} holds no pools of rancher-fip: its role in the configuration is not \"management\""
-    )]
-    NotManagement(Text),
-    #[error(transparent)]
-    Cluster(#[from] CallError),
-    /// Nothing was changed.
-    #[error("nothing was taken over: {}", .0.join("; "))]
-    Blocked(Vec<String>),
-    #[error(
-        "it is being taken over already: wait for that to end, then look with `fipd adopt rancher-fip --dry-run`"
-    )]
-    Busy,
-    #[error("the take-over broke off; the audit log says what was begun: {0}")]
-    Broken(#[from] tokio::task::JoinError),
-    #[error("the report could not be made: {0}")]
-    Unmade(tokio::task::JoinError),
-}
-
-impl RunningRancherFip {
-    /// Takes sites over from the original programs.
-    pub fn takeover(&self) -> Takeover {
-        Takeover {
-            me: Text::clone(&self.means.me),
-            door: Door::of(&self.means.endpoint),
-            turns: Turns::default(),
+impl SiteTakeover {
+    pub fn new(means: &Means) -> Self {
+        Self {
+            me: Text::clone(&means.me),
+            door: Door::of(&means.endpoint),
         }
     }
 }
 
-impl Takeover {
-    /// What is found in the cluster and what would change. Changes nothing.
-    pub async fn look(&self, session: &ClusterSession) -> Result<Report, AdoptError> {
+impl Takeover for SiteTakeover {
+    fn look<'a>(
+        &'a self,
+        session: &'a ClusterSession,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        Box::pin(async { Ok(self.report(session).await?.shown()) })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        log: AdoptLog<'a>,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        Box::pin(async move {
+            let mut report = self.report(log.session).await?.unblocked()?;
+            let mut before = Vec::new();
+            for mut change in std::mem::take(&mut report.changes) {
+                if let Some(action) = &change.action {
+                    change.state = match report::obstacle(&before, action) {
+                        Some(why) => ChangeState::Failed(why),
+                        None => apply::apply(&log, action, &change.name).await,
+                    };
+                }
+                before.push(change);
+            }
+            report.changes = before;
+            Ok(report.shown())
+        })
+    }
+}
+
+impl SiteTakeover {
+    async fn report(&self, session: &ClusterSession) -> Result<SiteReport, TakeoverError> {
         let found = self.find(session).await?;
         let made = tokio::task::spawn_blocking(move || report::report(&found)).await;
-        made.map_err(AdoptError::Unmade)
+        made.map_err(TakeoverError::Unmade)
     }
 
-    /// Does what is done only where it is asked for, and says what became of it. Doing it again changes nothing.
-    ///
-    /// One at a time for each cluster, and to its end also where nobody waits for it.
-    pub async fn take_over(
-        &self,
-        session: &ClusterSession,
-        actor: &Actor,
-    ) -> Result<Report, AdoptError> {
-        let turn = self.turns.begin(&session.id.0).ok_or(AdoptError::Busy)?;
-        let (takeover, session, actor) = (self.clone(), session.clone(), actor.clone());
-        let work = tokio::spawn(async move {
-            let _turn = turn;
-            let done = takeover.take_all(&session, &actor).await;
-            match &done {
-                Ok(_) => tracing::info!(cluster = %session.name, %actor, "rancher-fip taken over"),
-                Err(why) => {
-                    tracing::warn!(cluster = %session.name, %actor, %why, "rancher-fip not taken over")
-                }
-            }
-            done
-        });
-        work.await?
-    }
-
-    async fn take_all(
-        &self,
-        session: &ClusterSession,
-        actor: &Actor,
-    ) -> Result<Report, AdoptError> {
-        let mut report = self.look(session).await?;
-        if !report.blockers.is_empty() {
-            return Err(AdoptError::Blocked(report.blockers));
-        }
-        let mut before = Vec::new();
-        for mut change in std::mem::take(&mut report.changes) {
-            if let Some(action) = &change.action {
-                change.state = match report::obstacle(&before, action) {
-                    Some(why) => State::Failed(why),
-                    None => apply::apply(session, action, &change.name, actor).await,
-                };
-            }
-            before.push(change);
-        }
-        report.changes = before;
-        Ok(report)
-    }
-
-    async fn find(&self, session: &ClusterSession) -> Result<found::Found, AdoptError> {
+    async fn find(&self, session: &ClusterSession) -> Result<SiteInventory, TakeoverError> {
         let here = session.systems.contains(&System::rancher_fip());
         if !here || session.settings.of::<RancherFipSettings>().role != RancherFipRole::Management {
-            return Err(AdoptError::NotManagement(Text::clone(&session.name)));
+            return Err(TakeoverError::NotServed(format!(
+                "cluster {} holds no pools of rancher-fip: its role in the configuration is not \"management\"",
+                session.name
+            )));
         }
         observe::find(session, &self.me, &self.door).await
     }

@@ -1,28 +1,29 @@
 //! Looks at a site: complete lists of what counts, and the originals' other objects as far as fipd may read them.
 
-mod leases;
 mod lists;
 mod programs;
 
-use fipd_core::Text;
-use fipd_crds::labels::API_SERVICE;
+use fipd_core::{SigningKey, Text};
+use fipd_crds::labels::{API_SERVER_LEASE, API_SERVICE, MANAGER_LEASE};
 use serde::de::DeserializeOwned;
 
-use self::{leases::tokens_over, lists::Lists};
+use self::lists::SiteLists;
 use super::{
-    AdoptError,
     api_service::ApiService,
-    found::{Duties, Found, Looked},
+    foreign,
+    inventory::{Duties, LeaseSeen, SiteInventory},
+    ledger_view,
 };
-use crate::systems::rancher_fip::{
-    adopt::{foreign, ledger_view},
-    settings::{RancherFipQuotas, RancherFipSettings},
-};
+use crate::systems::rancher_fip::settings::{RancherFipQuotas, RancherFipSettings};
 use crate::{
+    adopt::{
+        Looked, TakeoverError,
+        leases::{self, LOOKS_ALONE, LeaseHolder},
+    },
     clusters::ClusterSession,
     controller::{
         client::{Remote, Target},
-        kind::SERVICE,
+        kind::{LEASE, SERVICE},
     },
     systems::rancher_fip::{
         api_service::{self, plan::Door},
@@ -31,14 +32,18 @@ use crate::{
 };
 
 /// Looks at everything.
-pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Found, AdoptError> {
+pub async fn find(
+    session: &ClusterSession,
+    me: &Text,
+    door: &Door,
+) -> Result<SiteInventory, TakeoverError> {
     session.verify_identity().await?;
     let settings = session.settings.of::<RancherFipSettings>();
-    let mut found = Found {
+    let mut found = SiteInventory {
         duties: duties(session, door),
-        ..Found::default()
+        ..SiteInventory::default()
     };
-    let lists = Lists { session };
+    let lists = SiteLists { session };
     lists.fill(&mut found).await?;
     let looks = Looks {
         remote: Remote::new(session.client.clone()),
@@ -49,7 +54,7 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
     found.tokens_over = tokens_over(&found.leases, jiff::Timestamp::now());
     found.webhook = looks.webhook().await.transpose();
     let manager = &settings.cluster_manager;
-    found.deployments = Some(looks.deployments(manager.enabled).await);
+    found.deployments = Some(looks.deployments().await);
     looks.service(settings.api_service, door, &mut found).await;
     found.guest_url = looks.guest_url(manager).await.transpose();
     found.remains = looks.remains().await;
@@ -66,7 +71,7 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
     };
     // There may be thousands of pools.
     let found = tokio::task::spawn_blocking(read).await;
-    found.map_err(AdoptError::Unmade)
+    found.map_err(TakeoverError::Unmade)
 }
 
 fn duties(session: &ClusterSession, door: &Door) -> Duties {
@@ -92,8 +97,32 @@ struct Looks<'a> {
 }
 
 impl Looks<'_> {
+    /// Who holds the originals' Leases.
+    async fn leases(&self, session: &ClusterSession, me: &Text) -> Vec<LeaseSeen> {
+        let settings = session.settings.of::<RancherFipSettings>();
+        let names = [
+            (MANAGER_LEASE, true),
+            (API_SERVER_LEASE, true),
+            (&*settings.lease_lock_name, settings.cluster_manager.enabled),
+        ];
+        let namespace = &settings.lease_lock_namespace;
+        let targets = names.map(|(name, _)| LEASE.named(namespace, name));
+        let looks = match settings.leader_elect {
+            true => 1,
+            false => LOOKS_ALONE,
+        };
+        let holders = leases::look(&self.remote, me, &targets, looks).await;
+        let seen = names.into_iter().zip(holders);
+        let seen = seen.map(|((name, rival), holder)| LeaseSeen {
+            name: format!("{namespace}/{name}"),
+            rival,
+            holder,
+        });
+        seen.collect()
+    }
+
     /// What there is of the Service of the original API server, and where it is to lead.
-    async fn service(&self, kept: bool, door: &Door, found: &mut Found) {
+    async fn service(&self, kept: bool, door: &Door, found: &mut SiteInventory) {
         if !kept {
             let target = SERVICE.named(self.namespace, API_SERVICE);
             let seen = self.get(&target).await;
@@ -116,4 +145,19 @@ impl Looks<'_> {
         let found = self.remote.get(target).await;
         found.map_err(|error| error.to_string())
     }
+}
+
+/// Whether fipd has served the API for so long that no token of the original counts any more.
+fn tokens_over(leases: &[LeaseSeen], now: jiff::Timestamp) -> bool {
+    let mut api = leases
+        .iter()
+        .filter(|lease| lease.name.ends_with(API_SERVER_LEASE));
+    let ours = api.find_map(|lease| match &lease.holder {
+        LeaseHolder::Ours { since } => *since,
+        _ => None,
+    });
+    ours.is_some_and(|since| {
+        let led = now.duration_since(since).as_millis();
+        u64::try_from(led).is_ok_and(|led| led > SigningKey::OVERLAP)
+    })
 }

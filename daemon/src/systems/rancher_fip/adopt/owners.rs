@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     addresses::place,
-    found::Found,
-    report::{Action, By, Kind, Report, some},
+    inventory::SiteInventory,
+    report::{AdoptAction, SiteReport, some},
 };
+use crate::adopt::{ChangeBy, FindingKind};
 use crate::{
     controller::store::Key,
     systems::rancher_fip::{floating_ip::observe::Fip, guests::orphan::left_by},
@@ -16,7 +17,7 @@ use crate::{
 type Homes<'a> = BTreeMap<&'a str, Vec<&'a Key>>;
 
 /// Says what has no owner any more.
-pub fn judge(found: &Found, report: &mut Report) {
+pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
     let mut homes = Homes::new();
     for key in &found.projects {
         homes.entry(&key.name).or_default().push(key);
@@ -39,25 +40,25 @@ pub fn judge(found: &Found, report: &mut Report) {
     }
     for (cluster, names) in gone {
         let says = format!("cluster {cluster} is gone; used by {}", some(&names));
-        report.wrong(Kind::Orphan, cluster, says);
+        report.wrong(FindingKind::Orphan, cluster, says);
         let does = format!(
             "takes {} FloatingIPs off it; they stay their projects'",
             names.len()
         );
-        report.change(By::Itself, format!("cluster {cluster}"), does);
+        report.change(ChangeBy::Itself, format!("cluster {cluster}"), does);
     }
     if !haunted.is_empty() {
         let names: Vec<String> = haunted.iter().map(place).collect();
         let name = format!("FloatingIP {}", some(&names));
         let does = "takes the labels of Services and group off";
-        report.act(name, does, Action::RemoveGhosts(haunted));
+        report.act(name, does, AdoptAction::RemoveGhosts(haunted));
     }
     quotas(found, &homes, report);
     secrets(found, &homes, report);
 }
 
 /// Whether labels name Services on an address that no cluster has.
-fn ghosts(key: &Key, fip: &Fip, report: &mut Report) -> bool {
+fn ghosts(key: &Key, fip: &Fip, report: &mut SiteReport) -> bool {
     let named = !fip.services.is_empty() || fip.group.is_some();
     if !named || fip.holder.is_some() || fip.meta.deleted.is_some() {
         return false;
@@ -71,11 +72,17 @@ fn ghosts(key: &Key, fip: &Fip, report: &mut Report) -> bool {
             names => format!("Services: {}", some(names)),
         }
     );
-    report.wrong(Kind::Orphan, place(key), says);
+    report.wrong(FindingKind::Orphan, place(key), says);
     true
 }
 
-fn project(found: &Found, homes: &Homes<'_>, key: &Key, fip: &Fip, report: &mut Report) {
+fn project(
+    found: &SiteInventory,
+    homes: &Homes<'_>,
+    key: &Key,
+    fip: &Fip,
+    report: &mut SiteReport,
+) {
     let Some(project) = &fip.project else {
         return;
     };
@@ -85,14 +92,14 @@ fn project(found: &Found, homes: &Homes<'_>, key: &Key, fip: &Fip, report: &mut 
             "its project {} is gone; it is kept until somebody deletes it",
             project.0
         );
-        report.wrong(Kind::Orphan, place(key), says);
+        report.wrong(FindingKind::Orphan, place(key), says);
     } else if !homes.is_empty() && !homes.iter().any(|home| home.namespace == key.namespace) {
         let homes: Vec<String> = homes
             .iter()
             .map(|home| home.namespace.to_string())
             .collect();
         let says = format!("its project {} is in namespace {}", project.0, some(&homes));
-        report.wrong(Kind::Orphan, place(key), says);
+        report.wrong(FindingKind::Orphan, place(key), says);
     } else if !found.has_quota(&project.0) {
         let more = match found.duties.quotas_required {
             true => "the project gets no more addresses",
@@ -102,15 +109,15 @@ fn project(found: &Found, homes: &Homes<'_>, key: &Key, fip: &Fip, report: &mut 
             "its project {} has no quota: it keeps its address, {more}",
             project.0
         );
-        report.wrong(Kind::Orphan, place(key), says);
+        report.wrong(FindingKind::Orphan, place(key), says);
     }
 }
 
-fn quotas(found: &Found, homes: &Homes<'_>, report: &mut Report) {
+fn quotas(found: &SiteInventory, homes: &Homes<'_>, report: &mut SiteReport) {
     for project in found.quotas.keys() {
         if !found.projects.is_empty() && !homes.contains_key(&**project) {
             report.wrong(
-                Kind::Orphan,
+                FindingKind::Orphan,
                 project,
                 "a quota of a project that Rancher does not have",
             );
@@ -119,7 +126,7 @@ fn quotas(found: &Found, homes: &Homes<'_>, report: &mut Report) {
 }
 
 /// The sweep of Secrets deletes what nobody needs; what it leaves alone is said as well.
-fn secrets(found: &Found, homes: &Homes<'_>, report: &mut Report) {
+fn secrets(found: &SiteInventory, homes: &Homes<'_>, report: &mut SiteReport) {
     let keys = match &found.secrets {
         Some(Ok(keys)) => keys,
         Some(Err(why)) => return report.unseen.push(format!("Secrets of projects: {why}")),
@@ -141,12 +148,12 @@ fn secrets(found: &Found, homes: &Homes<'_>, report: &mut Report) {
         if !ours {
             says += "; it stays, as its namespace is that of no cluster of Rancher";
         }
-        report.wrong(Kind::Secret, place(key), says);
+        report.wrong(FindingKind::Secret, place(key), says);
         // No quota at all says that the list is wrong rather than that all are gone.
         if ours && found.duties.cluster_manager && found.has_quotas() {
             let name = format!("Secret {}", place(key));
             report.change(
-                By::Itself,
+                ChangeBy::Itself,
                 name,
                 "deletes it, here and in the project's clusters",
             );

@@ -8,14 +8,14 @@ use std::{
 use fipd_core::AddressSpec;
 use fipd_crds::floating_ip::FloatingIPPool;
 
-use super::found::Found;
+use super::inventory::SiteInventory;
 use crate::validation::pool::{Ranges, raw, validate};
 
 /// The pools that can be used, with their addresses.
-pub struct Known<'a>(BTreeMap<&'a str, Room<'a>>);
+pub struct PoolRanges<'a>(BTreeMap<&'a str, PoolRange<'a>>);
 
 /// The addresses of a pool.
-pub struct Room<'a> {
+pub struct PoolRange<'a> {
     /// Inside one an address is given once.
     network: &'a str,
     first: IpAddr,
@@ -34,22 +34,22 @@ pub struct Overlap<'a> {
 /// Those of an overlap that are named.
 const SHOWN: usize = 5;
 
-impl<'a> Known<'a> {
-    pub fn of(found: &'a Found) -> Self {
+impl<'a> PoolRanges<'a> {
+    pub fn of(found: &'a SiteInventory) -> Self {
         let room = |(name, pool): (&'a String, &'a FloatingIPPool)| {
             let ranges = validate(raw(&pool.spec).as_ref()).ok()?;
-            let room = Room::of(found.book.network(name), &ranges)?;
+            let room = PoolRange::of(found.book.network(name), &ranges)?;
             Some((&**name, room))
         };
         Self(found.pools.iter().filter_map(room).collect())
     }
 
-    pub fn get(&self, pool: &str) -> Option<&Room<'a>> {
+    pub fn get(&self, pool: &str) -> Option<&PoolRange<'a>> {
         self.0.get(pool)
     }
 
-    fn by_network(&self) -> BTreeMap<&'a str, Vec<(&'a str, &Room<'a>)>> {
-        let mut networks: BTreeMap<&str, Vec<(&str, &Room<'_>)>> = BTreeMap::new();
+    fn by_network(&self) -> BTreeMap<&'a str, Vec<(&'a str, &PoolRange<'a>)>> {
+        let mut networks: BTreeMap<&str, Vec<(&str, &PoolRange<'_>)>> = BTreeMap::new();
         for (name, room) in &self.0 {
             networks.entry(room.network).or_default().push((name, room));
         }
@@ -117,7 +117,7 @@ impl<'a> Known<'a> {
     }
 }
 
-impl<'a> Room<'a> {
+impl<'a> PoolRange<'a> {
     fn of(network: &'a str, ranges: &Ranges) -> Option<Self> {
         let AddressSpec::Range(first, last) = ranges.addresses else {
             return None;
@@ -163,8 +163,8 @@ fn number(address: IpAddr) -> u128 {
 mod tests {
     use super::*;
 
-    fn room(first: u8, last: u8) -> Room<'static> {
-        Room {
+    fn room(first: u8, last: u8) -> PoolRange<'static> {
+        PoolRange {
             network: "default",
             first: [10, 0, 0, first].into(),
             last: [10, 0, 0, last].into(),
@@ -172,11 +172,11 @@ mod tests {
         }
     }
 
-    fn known(rooms: &[(&'static str, u8, u8)]) -> Known<'static> {
+    fn known(rooms: &[(&'static str, u8, u8)]) -> PoolRanges<'static> {
         let rooms = rooms
             .iter()
             .map(|(name, first, last)| (*name, room(*first, *last)));
-        Known(rooms.collect())
+        PoolRanges(rooms.collect())
     }
 
     #[test]

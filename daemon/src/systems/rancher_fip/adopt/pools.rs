@@ -7,19 +7,25 @@ use std::{
 
 use fipd_crds::floating_ip::{EXCLUDED, FloatingIPPool};
 
+use super::pool_ranges::{Overlap, PoolRanges};
 use super::{
-    found::{Found, Placed},
-    report::{By, Kind, Report, more, some},
+    inventory::{Placed, SiteInventory},
+    report::{SiteReport, more, some},
     uses::Uses,
 };
-use crate::systems::rancher_fip::adopt::pool_ranges::{Known, Overlap};
+use crate::adopt::{ChangeBy, FindingKind};
 use crate::{
     config::DEFAULT_NETWORK,
     validation::pool::{raw, validate},
 };
 
 /// Says how each pool is.
-pub fn judge(found: &Found, known: &Known<'_>, uses: &Uses<'_>, report: &mut Report) {
+pub fn judge(
+    found: &SiteInventory,
+    known: &PoolRanges<'_>,
+    uses: &Uses<'_>,
+    report: &mut SiteReport,
+) {
     let overlaps = known.overlaps();
     let targets = targets(found);
     for (name, pool) in &found.pools {
@@ -27,7 +33,7 @@ pub fn judge(found: &Found, known: &Known<'_>, uses: &Uses<'_>, report: &mut Rep
         let Some(room) = known.get(name) else {
             let why = validate(raw(&pool.spec).as_ref()).err();
             let why = why.map_or_else(String::new, |why| why.to_string());
-            report.wrong(Kind::Pool, name, format!("cannot be used: {why}"));
+            report.wrong(FindingKind::Pool, name, format!("cannot be used: {why}"));
             continue;
         };
         report.count("usable pools", 1);
@@ -52,15 +58,19 @@ pub fn judge(found: &Found, known: &Known<'_>, uses: &Uses<'_>, report: &mut Rep
                 some(&stale)
             ));
             report.change(
-                By::Itself,
+                ChangeBy::Itself,
                 format!("FloatingIPPool {name}"),
                 "writes its status anew",
             );
         }
         if wrongs.is_empty() {
-            report.fine(Kind::Pool, name, says);
+            report.fine(FindingKind::Pool, name, says);
         } else {
-            report.wrong(Kind::Pool, name, format!("{says}; {}", wrongs.join("; ")));
+            report.wrong(
+                FindingKind::Pool,
+                name,
+                format!("{says}; {}", wrongs.join("; ")),
+            );
         }
     }
 }
@@ -88,7 +98,7 @@ fn placing(placed: Option<&Placed>, overlap: Option<&Overlap<'_>>) -> Vec<String
 }
 
 /// What a pool may call the clusters of Rancher.
-fn targets(found: &Found) -> BTreeSet<&str> {
+fn targets(found: &SiteInventory) -> BTreeSet<&str> {
     let clusters = found.clusters.iter();
     let names = clusters.flat_map(|(id, cluster)| [&**id, &*cluster.display_name]);
     names.collect()

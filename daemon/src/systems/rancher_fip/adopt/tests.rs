@@ -12,13 +12,16 @@ use serde_json::{Value, json};
 
 use super::{
     api_service::ApiService,
-    found::{Charge, DeploymentSeen, Duties, Found, LeaseSeen, LeaseState, Placed, Webhook},
     guest_url,
+    inventory::{Duties, LeaseSeen, Placed, ProjectCharge, SiteInventory, Webhook},
     key::WrongKey,
     leftovers::{CLUSTER_MANAGER, WEBHOOK},
-    report::{Action, By, Change, Kind, Report, State, obstacle, report},
+    report::{AdoptAction, SiteReport, obstacle, report},
 };
 use crate::{
+    adopt::{
+        ChangeBy, ChangeState, FindingKind, OriginalWorkload, TakeoverChange, leases::LeaseHolder,
+    },
     controller::store::Key,
     systems::rancher_fip::{
         api_service::plan::{Want, want},
@@ -37,12 +40,12 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
 }
 
 /// Cluster c-1 ("prod") with project p-1, pool net of ten addresses, a quota of two of them.
-fn site() -> Found {
+fn site() -> SiteInventory {
     let cluster = RancherCluster {
         display_name: "prod".into(),
         ..RancherCluster::default()
     };
-    let mut found = Found {
+    let mut found = SiteInventory {
         clusters: BTreeMap::from([("c-1".into(), cluster)]),
         projects: [Key::new("c-1", "p-1")].into(),
         deployments: Some(Ok(Vec::new())),
@@ -54,14 +57,14 @@ fn site() -> Found {
             api_url: Some("https://fipd.example.net/v1".into()),
             closed: None,
         },
-        ..Found::default()
+        ..SiteInventory::default()
     };
     pool(&mut found, "net", "10.0.0.10", "10.0.0.19");
     quota(&mut found, "p-1", json!({ "net": 2 }));
     found
 }
 
-fn pool(found: &mut Found, name: &str, start: &str, end: &str) {
+fn pool(found: &mut SiteInventory, name: &str, start: &str, end: &str) {
     let pool: FloatingIPPool = object(json!({
         "metadata": { "name": name },
         "spec": {
@@ -72,7 +75,7 @@ fn pool(found: &mut Found, name: &str, start: &str, end: &str) {
     found.pools.insert(name.to_owned(), pool);
 }
 
-fn quota(found: &mut Found, project: &str, limits: Value) {
+fn quota(found: &mut SiteInventory, project: &str, limits: Value) {
     let pools = limits.as_object().expect("limits").keys();
     let fips: BTreeMap<&String, Value> = pools.map(|pool| (pool, json!({}))).collect();
     let quota: FloatingIPProjectQuota = object(json!({
@@ -83,12 +86,12 @@ fn quota(found: &mut Found, project: &str, limits: Value) {
 }
 
 /// What the status of the project's quota says.
-fn says(found: &mut Found, project: &str, fips: Value) {
+fn says(found: &mut SiteInventory, project: &str, fips: Value) {
     let quota = found.quotas.get_mut(project).expect("a quota");
     quota.status = Some(object(json!({ "fips": fips })));
 }
 
-fn fip(found: &mut Found, name: &str, address: &str, labels: Value) {
+fn fip(found: &mut SiteInventory, name: &str, address: &str, labels: Value) {
     let mut all = json!({ format!("{GROUP}/project-name"): "p-1" });
     let given = labels.as_object().expect("labels").clone();
     let all = all.as_object_mut().expect("labels");
@@ -105,7 +108,7 @@ fn fip(found: &mut Found, name: &str, address: &str, labels: Value) {
 }
 
 /// What is said of one kind that is not fine.
-fn wrongs(report: &Report, kind: Kind) -> Vec<String> {
+fn wrongs(report: &SiteReport, kind: FindingKind) -> Vec<String> {
     let all = report.findings.iter();
     let wrong = all.filter(|one| one.kind == kind && !one.fine);
     wrong
@@ -113,7 +116,7 @@ fn wrongs(report: &Report, kind: Kind) -> Vec<String> {
         .collect()
 }
 
-fn asked(report: &Report) -> Vec<&Action> {
+fn asked(report: &SiteReport) -> Vec<&AdoptAction> {
     let changes = report.changes.iter();
     changes
         .filter_map(|change| change.action.as_ref())
@@ -163,7 +166,7 @@ fn pools_say_why_they_cannot_be_used_what_they_overlap_with_and_what_is_stale() 
     ));
     found.pools.insert("net".into(), stale);
     let report = report(&found);
-    let said = wrongs(&report, Kind::Pool);
+    let said = wrongs(&report, FindingKind::Pool);
     assert!(
         said[0].contains("bad: cannot be used: spec.ipConfig.pool.start"),
         "{said:?}"
@@ -180,7 +183,7 @@ fn pools_say_why_they_cannot_be_used_what_they_overlap_with_and_what_is_stale() 
         report
             .changes
             .iter()
-            .any(|one| one.by == By::Itself && one.name == "FloatingIPPool net")
+            .any(|one| one.by == ChangeBy::Itself && one.name == "FloatingIPPool net")
     );
 }
 
@@ -199,8 +202,8 @@ fn pools_are_judged_where_the_pool_controller_has_them() {
         found.fips.get_mut(&key).expect("it is there").pool = pool.into();
     }
     let seen = report(&found);
-    assert_eq!(wrongs(&seen, Kind::Pool), Vec::<String>::new());
-    assert_eq!(wrongs(&seen, Kind::Conflict), Vec::<String>::new());
+    assert_eq!(wrongs(&seen, FindingKind::Pool), Vec::<String>::new());
+    assert_eq!(wrongs(&seen, FindingKind::Conflict), Vec::<String>::new());
     assert_eq!(seen.findings[0].says, "10 addresses, 1 held, network lab");
     let over = Placed {
         ignored_annotation: Some("fipd.io/network: no name".into()),
@@ -211,14 +214,14 @@ fn pools_are_judged_where_the_pool_controller_has_them() {
     found.book.pools.insert("over".into(), over);
     let seen = report(&found);
     assert_eq!(
-        wrongs(&seen, Kind::Pool),
+        wrongs(&seen, FindingKind::Pool),
         [
             "net: 10 addresses, 1 held, network lab; overlaps with over",
             "over: 10 addresses, 0 held, network lab; overlaps with net; gives addresses of fipd/own as well; 5 addresses are \
              not given; fipd.io/network: no name",
         ]
     );
-    assert_eq!(wrongs(&seen, Kind::Conflict).len(), 1);
+    assert_eq!(wrongs(&seen, FindingKind::Conflict).len(), 1);
 }
 
 #[test]
@@ -242,17 +245,17 @@ fn quotas_are_compared_with_what_the_quota_controller_will_write() {
         "p-1",
         json!({ "net": { "used": 1 }, "small": { "used": 1 } }),
     );
-    let written = |report: &Report| {
+    let written = |report: &SiteReport| {
         let mut changes = report.changes.iter();
         changes.any(|one| one.name == "FloatingIPProjectQuota p-1")
     };
     let seen = report(&found);
-    assert_eq!(wrongs(&seen, Kind::Quota), Vec::<String>::new());
+    assert_eq!(wrongs(&seen, FindingKind::Quota), Vec::<String>::new());
     assert!(!written(&seen));
 
     // The address book has one of them, and one of a Service that no FloatingIP shows.
     found.book.taken.insert(Key::new("c-1", "c"));
-    let charge = Charge {
+    let charge = ProjectCharge {
         used: 2,
         limit: None,
     };
@@ -263,7 +266,7 @@ fn quotas_are_compared_with_what_the_quota_controller_will_write() {
     found.book.pools.insert("small".into(), small);
     let seen = report(&found);
     assert_eq!(
-        wrongs(&seen, Kind::Quota),
+        wrongs(&seen, FindingKind::Quota),
         ["p-1: 1 of 2 in net; its status says 1 of small, 2 are there"]
     );
     assert!(written(&seen));
@@ -273,7 +276,7 @@ fn quotas_are_compared_with_what_the_quota_controller_will_write() {
         json!({ "net": { "used": 1 }, "small": { "used": 2 }, "gone": {} }),
     );
     let seen = report(&found);
-    assert_eq!(wrongs(&seen, Kind::Quota), Vec::<String>::new());
+    assert_eq!(wrongs(&seen, FindingKind::Quota), Vec::<String>::new());
     assert!(written(&seen), "a pool that it has nothing to do with goes");
 }
 
@@ -289,7 +292,7 @@ fn a_quota_that_is_being_deleted_takes_what_its_project_has_along() {
     quota.metadata = object(ending);
     let seen = report(&found);
     assert_eq!(
-        wrongs(&seen, Kind::Quota),
+        wrongs(&seen, FindingKind::Quota),
         ["p-1: is being deleted, and the project has 1 addresses"]
     );
     let mut changes = seen.changes.iter();
@@ -309,14 +312,14 @@ fn quotas_say_which_names_lead_to_no_pool_or_twice_to_one() {
         "p-1",
         json!({ "prod--net": 1, "bad": 1, "none": 1 }),
     );
-    let said = wrongs(&report(&found), Kind::Quota);
+    let said = wrongs(&report(&found), FindingKind::Quota);
     assert_eq!(
         said,
         ["p-1: pool bad cannot be used; there is no pool none; several pools are called prod--net"]
     );
     found.pools.remove("alias");
     quota(&mut found, "p-1", json!({ "prod--net": 1, "net": 2 }));
-    let said = wrongs(&report(&found), Kind::Quota);
+    let said = wrongs(&report(&found), FindingKind::Quota);
     assert!(
         said[0].contains("it is the same pool as \"net\""),
         "{said:?}"
@@ -343,13 +346,16 @@ fn a_report_of_thousands_of_equal_pools_is_of_short_lines() {
         found.projects.insert(Key::new(&home, &format!("p-{n}")));
     }
     let seen = report(&found);
-    let of = |kind: Kind| seen.findings.iter().filter(move |one| one.kind == kind);
-    assert_eq!(of(Kind::Pool).count(), POOLS + 1);
-    let first = of(Kind::Pool).next().map(|one| &*one.says);
+    let of = |kind: FindingKind| seen.findings.iter().filter(move |one| one.kind == kind);
+    assert_eq!(of(FindingKind::Pool).count(), POOLS + 1);
+    let first = of(FindingKind::Pool).next().map(|one| &*one.says);
     let expected = "10 addresses, 1 held; overlaps with pool-0000, pool-0001, pool-0002, pool-0003, pool-0004 and 4995 more";
     assert_eq!(first, Some(expected));
     assert_eq!(
-        (of(Kind::Conflict).count(), of(Kind::Quota).count()),
+        (
+            of(FindingKind::Conflict).count(),
+            of(FindingKind::Quota).count()
+        ),
         (1, 1)
     );
     let longest = seen.findings.iter().map(|one| one.says.len()).max();
@@ -369,7 +375,7 @@ fn quotas_say_what_is_over_unknown_or_drifted() {
         fip(&mut found, name, address, json!({}));
     }
     says(&mut found, "p-1", json!({ "prod--net": { "used": 7 } }));
-    let said = wrongs(&report(&found), Kind::Quota);
+    let said = wrongs(&report(&found), FindingKind::Quota);
     assert_eq!(
         said,
         [
@@ -396,14 +402,14 @@ fn addresses_that_are_wrong_or_claimed_twice_are_named() {
         .insert(Key::new("c-1", "c"), "fipd/vm/lab/x".into());
     let report = report(&found);
     assert_eq!(
-        wrongs(&report, Kind::Address),
+        wrongs(&report, FindingKind::Address),
         [
             "c-1/c: 10.0.0.99 is none that pool net gives; it is kept",
             "c-1/d: in state Error: it does not say why; there is no pool \"gone\"",
         ]
     );
     assert_eq!(
-        wrongs(&report, Kind::Conflict),
+        wrongs(&report, FindingKind::Conflict),
         [
             "c-1/c: 10.0.0.99 is held by fipd/vm/lab/x; it waits for it",
             "10.0.0.10: several FloatingIPs show it: c-1/a, c-1/b",
@@ -445,7 +451,7 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
     found.duties.cluster_manager = true;
     quota(&mut found, "p-1", json!({ "net": 9 }));
     let report = report(&found);
-    let mut said = wrongs(&report, Kind::Orphan);
+    let mut said = wrongs(&report, FindingKind::Orphan);
     said.sort();
     assert_eq!(
         said,
@@ -457,15 +463,15 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
         ]
     );
     assert_eq!(
-        wrongs(&report, Kind::Secret),
+        wrongs(&report, FindingKind::Secret),
         ["c-1/rancher-fip-config-p-9: project p-9 has no quota"]
     );
     assert_eq!(
         asked(&report),
-        [&Action::RemoveGhosts(vec![Key::new("c-1", "ghost")])]
+        [&AdoptAction::RemoveGhosts(vec![Key::new("c-1", "ghost")])]
     );
     // As the sweep of Secrets sees it: a quota that does not fit its schema is one, and other namespaces are left alone.
-    let deleted = |found: &Found| {
+    let deleted = |found: &SiteInventory| {
         let changes = super::report::report(found).changes.into_iter();
         let secrets = changes.filter(|one| one.name.starts_with("Secret "));
         secrets.map(|one| one.name).collect::<Vec<_>>()
@@ -479,27 +485,31 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
     found.malformed.insert(malformed, "no".into());
     assert_eq!(deleted(&found), Vec::<String>::new());
     found.clusters.clear();
-    let said = wrongs(&super::report::report(&found), Kind::Orphan);
+    let said = wrongs(&super::report::report(&found), FindingKind::Orphan);
     assert!(
         !said.iter().any(|one| one.starts_with("c-9")),
         "an empty list says nothing: {said:?}"
     );
 }
 
-fn lease(name: &str, rival: bool, state: LeaseState) -> LeaseSeen {
+fn lease(name: &str, rival: bool, holder: LeaseHolder) -> LeaseSeen {
     let name = format!("rancher-fip-manager/{name}");
-    LeaseSeen { name, rival, state }
+    LeaseSeen {
+        name,
+        rival,
+        holder,
+    }
 }
 
 #[test]
 fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease() {
-    let held = |alive| LeaseState::Held {
+    let held = |alive| LeaseHolder::Other {
         by: "x".into(),
         renewed: Some("2026-01-01T00:00:00Z".into()),
         alive,
     };
     let mut found = site();
-    let mut blockers = |state: LeaseState, rival| {
+    let mut blockers = |state: LeaseHolder, rival| {
         found.leases = vec![lease(MANAGER_LEASE, rival, state)];
         report(&found).blockers
     };
@@ -508,7 +518,7 @@ fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease()
         one.len() == 1 && one[0].contains("stop that program first"),
         "{one:?}"
     );
-    for state in [held(false), LeaseState::Missing, LeaseState::Free] {
+    for state in [held(false), LeaseHolder::Missing, LeaseHolder::Nobody] {
         let one = blockers(state, true);
         assert!(
             one.len() == 1 && one[0].contains("does not hold Lease"),
@@ -516,7 +526,7 @@ fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease()
         );
     }
     assert_eq!(
-        blockers(LeaseState::Ours { since: None }, true),
+        blockers(LeaseHolder::Ours { since: None }, true),
         Vec::<String>::new()
     );
     assert_eq!(
@@ -525,9 +535,9 @@ fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease()
         "it does what fipd does not"
     );
     found.duties.leader_elect = false;
-    found.leases = vec![lease(API_SERVER_LEASE, true, LeaseState::Free)];
+    found.leases = vec![lease(API_SERVER_LEASE, true, LeaseHolder::Nobody)];
     assert_eq!(report(&found).blockers, Vec::<String>::new());
-    let unknown = LeaseState::Unknown("forbidden".into());
+    let unknown = LeaseHolder::Unknown("forbidden".into());
     found.leases = vec![lease(API_SERVER_LEASE, true, unknown)];
     assert_eq!(report(&found).blockers.len(), 1, "it may run");
 }
@@ -541,17 +551,21 @@ fn the_webhook_of_the_original_goes_unless_the_original_answers_it() {
         original: true,
         fails: true,
     };
-    let remove = Action::RemoveWebhook {
+    let remove = AdoptAction::RemoveWebhook {
         uid: "u".into(),
         version: "7".into(),
     };
     found.webhook = Some(Ok(webhook.clone()));
     let seen = report(&found);
     assert_eq!(asked(&seen), [&remove]);
-    assert!(seen.changes.iter().all(|one| one.state == State::Planned));
-    found.deployments = Some(Ok(vec![deployment(WEBHOOK, 1, true)]));
+    assert!(
+        seen.changes
+            .iter()
+            .all(|one| one.state == ChangeState::Planned)
+    );
+    found.deployments = Some(Ok(vec![deployment(WEBHOOK, 1)]));
     let seen = report(&found);
-    assert_eq!(asked(&seen), Vec::<&Action>::new());
+    assert_eq!(asked(&seen), Vec::<&AdoptAction>::new());
     assert_eq!(
         seen.blockers,
         [
@@ -560,8 +574,8 @@ fn the_webhook_of_the_original_goes_unless_the_original_answers_it() {
         ]
     );
     found.deployments = Some(Ok(vec![
-        deployment(WEBHOOK, 0, true),
-        deployment(CLUSTER_MANAGER, 1, false),
+        deployment(WEBHOOK, 0),
+        deployment(CLUSTER_MANAGER, 1),
     ]));
     let seen = report(&found);
     assert_eq!(asked(&seen), [&remove]);
@@ -573,7 +587,7 @@ fn the_webhook_of_the_original_goes_unless_the_original_answers_it() {
     for unknown in [Some(Err("forbidden".to_owned())), None] {
         found.deployments = unknown;
         let seen = report(&found);
-        assert_eq!(asked(&seen), Vec::<&Action>::new());
+        assert_eq!(asked(&seen), Vec::<&AdoptAction>::new());
         let why = failures(&seen);
         assert!(
             why.len() == 1 && why[0].contains("fipd-rancher-fip-adopt-app"),
@@ -585,28 +599,28 @@ fn the_webhook_of_the_original_goes_unless_the_original_answers_it() {
         original: false,
         ..webhook
     }));
-    assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
+    assert_eq!(asked(&report(&found)), Vec::<&AdoptAction>::new());
     found.webhook = Some(Err("forbidden".into()));
     let seen = report(&found);
     assert_eq!((seen.unseen.len(), failures(&seen).len()), (1, 1));
     assert!(failures(&seen)[0].contains("ClusterRole fipd-rancher-fip-adopt to"));
 }
 
-fn deployment(name: &str, replicas: i32, rival: bool) -> DeploymentSeen {
-    DeploymentSeen {
+fn deployment(name: &str, replicas: i32) -> OriginalWorkload {
+    OriginalWorkload {
+        kind: "Deployment",
         namespace: "rancher-fip-manager".into(),
         name: name.into(),
         replicas,
-        rival,
     }
 }
 
 /// Why changes were not made.
-fn failures(report: &Report) -> Vec<&str> {
-    fn why(one: &Change) -> Option<&str> {
+fn failures(report: &SiteReport) -> Vec<&str> {
+    fn why(one: &TakeoverChange<AdoptAction>) -> Option<&str> {
         match &one.state {
-            State::Failed(why) => Some(why),
-            State::Planned | State::Done => None,
+            ChangeState::Failed(why) => Some(why),
+            ChangeState::Planned | ChangeState::Done | ChangeState::Needless(_) => None,
         }
     }
     report.changes.iter().filter_map(why).collect()
@@ -617,16 +631,16 @@ fn ghosts_wait_for_the_webhook_that_may_refuse_their_removal() {
     let mut found = site();
     found.webhook = Some(Err("forbidden".into()));
     let seen = report(&found);
-    let ghosts = Action::RemoveGhosts(Vec::new());
+    let ghosts = AdoptAction::RemoveGhosts(Vec::new());
     let why = obstacle(&seen.changes, &ghosts).expect("it is not known to be gone");
     assert!(
         why.contains("rancher-fip-manager-validator is there"),
         "{why}"
     );
-    let key = Action::TakeKey(KeyBytes(vec![1].into()));
+    let key = AdoptAction::TakeKey(KeyBytes(vec![1].into()));
     assert_eq!(obstacle(&seen.changes, &key), None);
     let mut gone = seen.changes;
-    gone[0].state = State::Done;
+    gone[0].state = ChangeState::Done;
     assert_eq!(obstacle(&gone, &ghosts), None);
 }
 
@@ -642,7 +656,7 @@ fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
     };
     let old = "https://rancher-fip-api.example.com/v1";
     let report = seen(None, old, None);
-    let said = wrongs(&report, Kind::Leftover);
+    let said = wrongs(&report, FindingKind::Leftover);
     assert!(
         said.len() == 1
             && said[0].starts_with(&format!(
@@ -657,11 +671,11 @@ fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
         "{does:?}"
     );
     let own = seen(Some(old), "https://fipd.example.net", None);
-    assert!(wrongs(&own, Kind::Leftover)[0].contains("cluster-manager]: api-server-url is"));
+    assert!(wrongs(&own, FindingKind::Leftover)[0].contains("cluster-manager]: api-server-url is"));
     for fine in ["https://FIPD.example.net:443/v1\n", " "] {
         let report = seen(None, fine, None);
         assert_eq!(
-            wrongs(&report, Kind::Leftover),
+            wrongs(&report, FindingKind::Leftover),
             Vec::<String>::new(),
             "{fine}"
         );
@@ -685,7 +699,11 @@ fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
         ("no URL", false),
     ] {
         let report = seen(None, url, Some(want.clone()));
-        assert_eq!(wrongs(&report, Kind::Leftover).is_empty(), fine, "{url}");
+        assert_eq!(
+            wrongs(&report, FindingKind::Leftover).is_empty(),
+            fine,
+            "{url}"
+        );
     }
 }
 
@@ -695,18 +713,18 @@ fn a_key_is_taken_over_once_and_while_its_tokens_count_and_a_bad_one_is_only_sai
     let bytes = KeyBytes(vec![1, 2, 3].into());
     found.key = Some(Ok(Ok(bytes.clone())));
     let seen = report(&found);
-    assert_eq!(asked(&seen), [&Action::TakeKey(bytes.clone())]);
+    assert_eq!(asked(&seen), [&AdoptAction::TakeKey(bytes.clone())]);
     assert!(
         !format!("{seen:?}").contains("[1, 2, 3]"),
         "it is never shown"
     );
     found.tokens_over = true;
-    assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
+    assert_eq!(asked(&report(&found)), Vec::<&AdoptAction>::new());
     found.tokens_over = false;
     found.known_keys.push(bytes);
-    assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
+    assert_eq!(asked(&report(&found)), Vec::<&AdoptAction>::new());
     found.key = Some(Ok(Err(WrongKey::Empty)));
-    let said = wrongs(&report(&found), Kind::Leftover);
+    let said = wrongs(&report(&found), FindingKind::Leftover);
     assert!(
         said.len() == 1 && said[0].contains("jwt-private-key: it is empty"),
         "{said:?}"

@@ -5,8 +5,8 @@ use std::{
     net::IpAddr,
 };
 
-use super::found::Found;
-use crate::systems::rancher_fip::adopt::pool_ranges::Known;
+use super::inventory::SiteInventory;
+use super::pool_ranges::PoolRanges;
 
 /// What the statuses of pools and quotas are made of.
 pub struct Uses<'a> {
@@ -16,7 +16,7 @@ pub struct Uses<'a> {
 }
 
 impl<'a> Uses<'a> {
-    pub fn of(found: &'a Found, known: &Known<'a>) -> Self {
+    pub fn of(found: &'a SiteInventory, known: &PoolRanges<'a>) -> Self {
         let mut uses = Self {
             held: BTreeMap::new(),
             charged: BTreeMap::new(),
@@ -32,7 +32,7 @@ impl<'a> Uses<'a> {
     }
 
     /// An address is taken in once, for the first that shows it, and counts for a pool that lists it, whichever is named.
-    fn take_in(&mut self, found: &'a Found, known: &Known<'a>) {
+    fn take_in(&mut self, found: &'a SiteInventory, known: &PoolRanges<'a>) {
         let mut fresh: BTreeMap<(&str, IpAddr), Option<&str>> = BTreeMap::new();
         for (key, fip) in &found.fips {
             let shown = fip.shown().filter(|_| fip.meta.deleted.is_none());

@@ -12,6 +12,7 @@ use kube::{Api, Resource, ResourceExt as _, api::ListParams, core::PartialObject
 use serde::de::DeserializeOwned;
 
 use crate::{
+    adopt::Looked,
     clusters::{
         CallError, ClusterSession,
         adoption::{complete_list, complete_metadata},
@@ -19,9 +20,7 @@ use crate::{
     },
     controller::store::Key,
     systems::rancher_fip::{
-        adopt::found::{Found, Looked},
-        clusters::RancherCluster,
-        floating_ip::observe::slim,
+        adopt::inventory::SiteInventory, clusters::RancherCluster, floating_ip::observe::slim,
     },
 };
 
@@ -29,12 +28,12 @@ use crate::{
 type Malformed = ((String, Key), String);
 
 /// Lists of one cluster.
-pub struct Lists<'a> {
+pub struct SiteLists<'a> {
     pub session: &'a ClusterSession,
 }
 
-impl Lists<'_> {
-    pub async fn fill(&self, found: &mut Found) -> Result<(), CallError> {
+impl SiteLists<'_> {
+    pub async fn fill(&self, found: &mut SiteInventory) -> Result<(), CallError> {
         let (pools, bad) = self.all::<FloatingIPPool>("list pools").await?;
         found.malformed.extend(bad);
         let named = |pool: FloatingIPPool| (pool.name_any(), pool);

@@ -16,13 +16,14 @@ use kube::ResourceExt as _;
 
 use super::Looks;
 use crate::{
+    adopt::{Looked, OriginalWorkload},
     controller::kind::{CONFIG_MAP, DEPLOYMENT, SECRET, VALIDATING_WEBHOOK_CONFIGURATION},
     systems::rancher_fip::{
         adopt::{
-            found::{DeploymentSeen, Looked, Webhook},
             guest_url::{self, GuestUrl},
+            inventory::Webhook,
             key,
-            leftovers::{CLUSTER_MANAGER, DEPLOYMENTS, WEBHOOK},
+            leftovers::{DEPLOYMENTS, WEBHOOK},
         },
         settings::ClusterManager,
     },
@@ -47,8 +48,7 @@ impl Looks<'_> {
         Ok(guest_url::given(over.map(|url| &**url), &data))
     }
 
-    /// `manages`: whether fipd is the cluster manager.
-    pub async fn deployments(&self, manages: bool) -> Looked<Vec<DeploymentSeen>> {
+    pub async fn deployments(&self) -> Looked<Vec<OriginalWorkload>> {
         let mut all = Vec::new();
         for name in DEPLOYMENTS {
             // The webhook's is hard-wired.
@@ -59,13 +59,7 @@ impl Looks<'_> {
             };
             let target = DEPLOYMENT.named(namespace, name);
             let found: Option<Deployment> = self.get(&target).await?;
-            let replicas = found.map(|found| found.spec.replicas.unwrap_or(1));
-            all.extend(replicas.map(|replicas| DeploymentSeen {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                replicas,
-                rival: name != CLUSTER_MANAGER || manages,
-            }));
+            all.extend(found.as_ref().map(OriginalWorkload::deployment));
         }
         Ok(all)
     }

@@ -37,7 +37,7 @@ fn a_service_that_nobody_keeps_is_named_with_what_clients_need() {
     assert!(seen(None).changes.is_empty());
     let abandoned = seen(Some(api_service(json!({ "app": "x" }), json!(null))));
     assert_eq!(
-        wrongs(&abandoned, Kind::Leftover),
+        wrongs(&abandoned, FindingKind::Leftover),
         [
             "Service rancher-fip-manager/rancher-fip-api-server: selector {\"app\":\"x\"}, 8443 to 8443 (node port 30001); \
              leads nowhere once the original is stopped, and with it every Ingress and node port on it"
@@ -49,7 +49,7 @@ fn a_service_that_nobody_keeps_is_named_with_what_clients_need() {
         "{does}"
     );
     let taken = seen(Some(api_service(json!({}), json!("{\"app\":\"x\"}"))));
-    let said = wrongs(&taken, Kind::Leftover);
+    let said = wrongs(&taken, FindingKind::Leftover);
     assert!(
         said[0].contains("no selector ({\"app\":\"x\"} was taken off)"),
         "{said:?}"
@@ -70,14 +70,14 @@ fn of_a_service_that_fipd_keeps_it_is_said_what_there_is_and_what_it_is_to_be() 
         }));
         report(&found)
     };
-    let says = |report: &Report| report.findings.last().map(|one| one.says.clone());
-    let does = |report: &Report| {
+    let says = |report: &SiteReport| report.findings.last().map(|one| one.says.clone());
+    let does = |report: &SiteReport| {
         let changes = report.changes.iter();
         changes.map(|one| one.does.clone()).collect::<Vec<_>>()
     };
     let original = api_service(json!({ "app": "x" }), json!(null));
     let wrong = seen(Some(original.clone()), Err(Wrong::NoUrl));
-    let said = wrongs(&wrong, Kind::Leftover);
+    let said = wrongs(&wrong, FindingKind::Leftover);
     assert!(
         said[0].contains("8443 to 8443 (node port 30001); it stays so: [api] advertise is not set"),
         "{said:?}"
@@ -87,7 +87,7 @@ fn of_a_service_that_fipd_keeps_it_is_said_what_there_is_and_what_it_is_to_be() 
         host: "api.example.com".into(),
         how: "Ingress fip/api leads api.example.com to it".into(),
     };
-    let said = wrongs(&seen(None, Err(circle)), Kind::Leftover);
+    let said = wrongs(&seen(None, Err(circle)), FindingKind::Leftover);
     assert!(said[0].contains("leads back to the Service"), "{said:?}");
 
     let missing = seen(None, Ok(want_at(9443, Some(9080))));
@@ -95,7 +95,7 @@ fn of_a_service_that_fipd_keeps_it_is_said_what_there_is_and_what_it_is_to_be() 
     assert_eq!(says(&missing).as_deref(), Some(expected));
     assert_eq!(does(&missing), ["makes it and keeps its EndpointSlices"]);
     let before = seen(Some(original), Ok(want_at(9443, None)));
-    assert!(wrongs(&before, Kind::Leftover).is_empty());
+    assert!(wrongs(&before, FindingKind::Leftover).is_empty());
     let said = says(&before).expect("it is said");
     assert!(
         said.starts_with("selector {\"app\":\"x\"}, 8443 to 8443 (node port 30001); is to lead to 192.0.2.7, 8443 to 9443; \
@@ -126,7 +126,7 @@ fn a_service_that_is_as_it_is_to_be_changes_nothing_and_what_is_in_its_way_is_sa
     found.duties.closed = "127.0.0.1:8443".parse().ok();
     found.unseen_ingresses = Some("forbidden".into());
     let seen = report(&found);
-    let said = wrongs(&seen, Kind::Leftover);
+    let said = wrongs(&seen, FindingKind::Leftover);
     for part in [
         "leads to 192.0.2.7, 8443 to 30001",
         "leads also where others say: EndpointSlice x",
@@ -139,7 +139,7 @@ fn a_service_that_is_as_it_is_to_be_changes_nothing_and_what_is_in_its_way_is_sa
         );
     }
     assert!(
-        seen.changes.iter().all(|one| one.by == By::You),
+        seen.changes.iter().all(|one| one.by == ChangeBy::You),
         "{:?}",
         seen.changes
     );

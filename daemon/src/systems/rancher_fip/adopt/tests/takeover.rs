@@ -9,15 +9,12 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
+    adopt::{Takeover, TakeoverError, TakeoverReport, Takeovers},
     clock,
     clusters::{ClusterSession, testing},
     controller::system::testing::means,
     ipam::Ipam,
-    systems::rancher_fip::{
-        RunningRancherFip,
-        adopt::{AdoptError, Takeover},
-        settings::RancherFipSettings,
-    },
+    systems::rancher_fip::{adopt::SiteTakeover, settings::RancherFipSettings},
 };
 
 const WITHIN: Duration = Duration::from_secs(10);
@@ -103,7 +100,7 @@ struct Bed {
     rancher: Arc<Rancher>,
     open: watch::Sender<bool>,
     session: ClusterSession,
-    takeover: Takeover,
+    takeovers: Takeovers,
     _dir: tempfile::TempDir,
 }
 
@@ -132,14 +129,24 @@ async fn bed() -> Bed {
     };
     let client = Client::new(tower::service_fn(serve), "default");
     let session = testing::session(client, &ipam).await;
-    let system = RunningRancherFip::new(&means(&ipam));
+    let takeover = SiteTakeover::new(&means(&ipam));
+    let takeover: Arc<dyn Takeover> = Arc::new(takeover);
     Bed {
         rancher,
         open,
         session,
-        takeover: system.takeover(),
+        takeovers: Takeovers::new([(fipd_core::System::rancher_fip(), takeover)]),
         _dir: dir,
     }
+}
+
+async fn adopt(
+    takeovers: &Takeovers,
+    session: &ClusterSession,
+    actor: &str,
+) -> Result<TakeoverReport, TakeoverError> {
+    let takeover = takeovers.of("rancher-fip")?;
+    takeover.adopt(session, &actor.into()).await
 }
 
 /// Waits until so many effects were asked for.
@@ -158,20 +165,19 @@ async fn wait_effects(bed: &Bed, count: usize) {
 async fn a_takeover_ends_and_is_audited_though_nobody_waits_and_each_step_is_audited_before_it_is_done()
  {
     let bed = bed().await;
-    let (takeover, session) = (bed.takeover.clone(), bed.session.clone());
-    let request =
-        tokio::spawn(async move { takeover.take_over(&session, &"local:root".into()).await });
+    let (takeovers, session) = (bed.takeovers.clone(), bed.session.clone());
+    let request = tokio::spawn(async move { adopt(&takeovers, &session, "local:root").await });
     wait_effects(&bed, 1).await;
     request.abort();
     assert!(request.await.is_err_and(|error| error.is_cancelled()));
-    let busy = bed.takeover.take_over(&bed.session, &"other".into()).await;
-    assert!(matches!(busy, Err(AdoptError::Busy)), "it goes on");
+    let busy = adopt(&bed.takeovers, &bed.session, "other").await;
+    assert!(matches!(busy, Err(TakeoverError::Busy(_))), "it goes on");
     bed.open.send_replace(true);
     wait_effects(&bed, 2).await;
     let ended = async {
         loop {
-            match bed.takeover.take_over(&bed.session, &"again".into()).await {
-                Err(AdoptError::Busy) => tokio::time::sleep(Duration::from_millis(5)).await,
+            match adopt(&bed.takeovers, &bed.session, "again").await {
+                Err(TakeoverError::Busy(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
                 other => break other.expect("a report"),
             }
         }
@@ -202,7 +208,8 @@ async fn another_app_namespace_is_looked_at_where_the_originals_are_told_of_it_a
     let mut bed = bed().await;
     let settings = &mut bed.session.settings.of_mut::<RancherFipSettings>();
     settings.app_namespace = "fip".into();
-    let report = bed.takeover.look(&bed.session).await.expect("a report");
+    let takeover = bed.takeovers.of("rancher-fip").expect("there is one");
+    let report = takeover.look(&bed.session).await.expect("a report");
     assert_eq!(report.unseen, Vec::<String>::new());
     let asked = bed.rancher.asked.lock().clone();
     let named = |kind: &str| {

@@ -3,15 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
-    time::Duration,
 };
 
 use fipd_core::{KeyBytes, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
-use jiff::Timestamp;
 
 use super::{api_service::ApiService, guest_url::GuestUrl, key::WrongKey};
 use crate::{
+    adopt::{Looked, OriginalWorkload, leases::LeaseHolder},
     config::DEFAULT_NETWORK,
     controller::store::Key,
     systems::rancher_fip::{clusters::RancherCluster, floating_ip::observe::Fip},
@@ -19,12 +18,9 @@ use crate::{
 
 const QUOTA: &str = "FloatingIPProjectQuota";
 
-/// What fipd may not read is said, and keeps nothing else from being shown.
-pub type Looked<T> = Result<T, String>;
-
 /// All of it.
 #[derive(Default)]
-pub struct Found {
+pub struct SiteInventory {
     /// By name.
     pub pools: BTreeMap<String, FloatingIPPool>,
     /// By project.
@@ -36,13 +32,13 @@ pub struct Found {
     pub projects: BTreeSet<Key>,
     /// Objects that do not fit their schema: kind and name, and why.
     pub malformed: BTreeMap<(String, Key), String>,
-    pub book: Book,
+    pub book: LedgerView,
     /// Project Secrets in Rancher.
     pub secrets: Option<Looked<BTreeSet<Key>>>,
     pub leases: Vec<LeaseSeen>,
     pub webhook: Option<Looked<Webhook>>,
     /// The originals' Deployments; `None`: nobody looked.
-    pub deployments: Option<Looked<Vec<DeploymentSeen>>>,
+    pub deployments: Option<Looked<Vec<OriginalWorkload>>>,
     /// The key of the original's tokens.
     pub key: Option<Looked<Result<KeyBytes, WrongKey>>>,
     /// Those that fipd has.
@@ -63,7 +59,7 @@ pub struct Found {
 
 /// What the address book has of the site, or is to have.
 #[derive(Default)]
-pub struct Book {
+pub struct LedgerView {
     /// By name of the object.
     pub pools: BTreeMap<String, Placed>,
     /// FloatingIPs whose address it has; the others are yet to be taken in.
@@ -90,17 +86,17 @@ pub struct Placed {
     /// The addresses that somebody has.
     pub held: BTreeSet<IpAddr>,
     /// By project.
-    pub charged: BTreeMap<String, Charge>,
+    pub charged: BTreeMap<String, ProjectCharge>,
 }
 
 /// What a project has of a pool, and what it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charge {
+pub struct ProjectCharge {
     pub used: u64,
     pub limit: Option<u64>,
 }
 
-impl Book {
+impl LedgerView {
     /// The network of the pool; of one that there is not, that of its FloatingIPs.
     pub fn network(&self, pool: &str) -> &str {
         let placed = self.pools.get(pool);
@@ -122,7 +118,7 @@ impl Book {
     }
 }
 
-impl Found {
+impl SiteInventory {
     /// Also one that does not fit its schema.
     pub fn has_quota(&self, project: &str) -> bool {
         self.quotas.contains_key(project) || self.is_malformed(QUOTA, project)
@@ -160,44 +156,13 @@ pub struct Duties {
     pub closed: Option<SocketAddr>,
 }
 
-/// A Deployment of an original.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeploymentSeen {
-    pub namespace: String,
-    pub name: String,
-    /// Those that it is to have.
-    pub replicas: i32,
-    /// Whether it does what fipd is to do.
-    pub rival: bool,
-}
-
 /// One of the originals' Leases, looked at twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseSeen {
     pub name: String,
     /// Whether the program that holds it does what fipd is to do.
     pub rival: bool,
-    pub state: LeaseState,
-}
-
-/// Who has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseState {
-    Missing,
-    /// Its holder has let it go.
-    Free,
-    /// This daemon.
-    Ours {
-        since: Option<Timestamp>,
-    },
-    Held {
-        by: String,
-        /// By the holder's clock.
-        renewed: Option<String>,
-        /// Whether it was renewed between the two looks.
-        alive: bool,
-    },
-    Unknown(String),
+    pub holder: LeaseHolder,
 }
 
 /// The ValidatingWebhookConfiguration of the original's name.
@@ -210,8 +175,3 @@ pub struct Webhook {
     /// Whether a write fails that it does not answer to.
     pub fails: bool,
 }
-
-/// How long a holder is given to renew its Lease between two looks: it does so every two seconds.
-pub const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
-/// So often it is looked at again where fipd takes no Leases itself: as long as a Lease lasts that is not renewed.
-pub const LOOKS_ALONE: usize = 3;

@@ -1,0 +1,266 @@
+//! What a takeover finds, and what would change.
+
+use std::collections::BTreeMap;
+
+/// What is found, and what would change. `A` is what the system's takeover needs to make a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeoverReport<A = ()> {
+    /// How many of each there are.
+    pub counts: BTreeMap<&'static str, usize>,
+    pub findings: Vec<Finding>,
+    /// What could not be looked at.
+    pub unseen: Vec<String>,
+    pub changes: Vec<TakeoverChange<A>>,
+    /// Why nothing can be taken over at present; empty: it can.
+    pub blockers: Vec<String>,
+    /// What the changes are in a sentence, and what happens to them: such as `rules` that are `taken over`.
+    pub wording: (&'static str, &'static str),
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// The object.
+    pub name: String,
+    /// Whether all is well with it.
+    pub fine: bool,
+    pub says: String,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    Pool,
+    Quota,
+    Address,
+    Conflict,
+    Orphan,
+    Secret,
+    Leftover,
+    Malformed,
+    /// A program of the original.
+    Program,
+    /// What the takeover leaves alone, as it would do harm.
+    Refused,
+    /// What fipd would not keep.
+    Unwanted,
+}
+
+/// Something that changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeoverChange<A = ()> {
+    pub by: ChangeBy,
+    /// The object.
+    pub name: String,
+    pub does: String,
+    pub state: ChangeState,
+    /// How `fipd adopt` does it.
+    pub action: Option<A>,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ChangeState {
+    #[default]
+    Planned,
+    Done,
+    /// Nothing was left to be done, and why.
+    Needless(String),
+    Failed(String),
+}
+
+/// Who changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeBy {
+    /// fipd, while it leads.
+    Itself,
+    /// `fipd adopt`.
+    Adopt,
+    /// Whoever runs the site.
+    You,
+}
+
+impl FindingKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::Quota => "quota",
+            Self::Address => "address",
+            Self::Conflict => "conflict",
+            Self::Orphan => "orphan",
+            Self::Secret => "secret",
+            Self::Leftover => "leftover",
+            Self::Malformed => "malformed",
+            Self::Program => "program",
+            Self::Refused => "refused",
+            Self::Unwanted => "unwanted",
+        }
+    }
+}
+
+impl ChangeBy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Itself => "fipd",
+            Self::Adopt => "adopt",
+            Self::You => "you",
+        }
+    }
+}
+
+impl<A> Default for TakeoverReport<A> {
+    fn default() -> Self {
+        Self {
+            counts: BTreeMap::new(),
+            findings: Vec::new(),
+            unseen: Vec::new(),
+            changes: Vec::new(),
+            blockers: Vec::new(),
+            wording: ("things", "done"),
+        }
+    }
+}
+
+impl<A> TakeoverReport<A> {
+    pub fn fine(&mut self, kind: FindingKind, name: impl Into<String>, says: impl Into<String>) {
+        self.finding(kind, name, true, says);
+    }
+
+    pub fn wrong(&mut self, kind: FindingKind, name: impl Into<String>, says: impl Into<String>) {
+        self.finding(kind, name, false, says);
+    }
+
+    pub fn finding(
+        &mut self,
+        kind: FindingKind,
+        name: impl Into<String>,
+        fine: bool,
+        says: impl Into<String>,
+    ) {
+        let (name, says) = (name.into(), says.into());
+        self.findings.push(Finding {
+            kind,
+            name,
+            fine,
+            says,
+        });
+    }
+
+    /// What others than `fipd adopt` change.
+    pub fn change(&mut self, by: ChangeBy, name: impl Into<String>, does: impl Into<String>) {
+        self.add(by, name.into(), does.into(), ChangeState::Planned, None);
+    }
+
+    /// What `fipd adopt` does.
+    pub fn act(&mut self, name: impl Into<String>, does: impl Into<String>, action: A) {
+        let planned = ChangeState::Planned;
+        self.add(
+            ChangeBy::Adopt,
+            name.into(),
+            does.into(),
+            planned,
+            Some(action),
+        );
+    }
+
+    /// What `fipd adopt` would do, were it known that it may.
+    pub fn cannot(
+        &mut self,
+        name: impl Into<String>,
+        does: impl Into<String>,
+        why: impl Into<String>,
+    ) {
+        let failed = ChangeState::Failed(why.into());
+        self.add(ChangeBy::Adopt, name.into(), does.into(), failed, None);
+    }
+
+    fn add(
+        &mut self,
+        by: ChangeBy,
+        name: String,
+        does: String,
+        state: ChangeState,
+        action: Option<A>,
+    ) {
+        self.changes.push(TakeoverChange {
+            by,
+            name,
+            does,
+            state,
+            action,
+        });
+    }
+
+    pub fn count(&mut self, what: &'static str, more: usize) {
+        *self.counts.entry(what).or_default() += more;
+    }
+
+    /// One sentence about what `fipd adopt` does.
+    pub fn summary(&self, dry_run: bool) -> String {
+        let (things, done) = self.wording;
+        let asked = self.changes.iter().filter(|one| one.by == ChangeBy::Adopt);
+        let why = |one: &TakeoverChange<A>| match &one.state {
+            ChangeState::Failed(why) => Some(format!("{}: {why}", one.name)),
+            ChangeState::Planned | ChangeState::Done | ChangeState::Needless(_) => None,
+        };
+        let failed: Vec<String> = asked.clone().filter_map(why).collect();
+        match (asked.count(), failed.len()) {
+            (0, _) => "nothing to do".to_owned(),
+            (all, 0) if dry_run => format!("{all} {things} would be {done}"),
+            (all, 0) => format!("{all} {things} were {done}"),
+            (all, count) => {
+                let could = if dry_run { "cannot" } else { "could not" };
+                let failed = failed.join("; ");
+                format!("{count} of {all} {things} {could} be {done}: {failed}")
+            }
+        }
+    }
+
+    /// The report as it is shown.
+    pub fn shown(self) -> TakeoverReport {
+        let changes = self.changes.into_iter().map(|one| TakeoverChange {
+            by: one.by,
+            name: one.name,
+            does: one.does,
+            state: one.state,
+            action: None,
+        });
+        TakeoverReport {
+            counts: self.counts,
+            findings: self.findings,
+            unseen: self.unseen,
+            changes: changes.collect(),
+            blockers: self.blockers,
+            wording: self.wording,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_what_adopt_does_and_says_what_failed() {
+        let mut report = TakeoverReport::<()>::default();
+        report.change(ChangeBy::You, "a", "stop it");
+        assert_eq!(report.summary(true), "nothing to do");
+        report.act("b", "deletes it", ());
+        report.act("c", "deletes it", ());
+        assert_eq!(report.summary(true), "2 things would be done");
+        for (change, state) in report
+            .changes
+            .iter_mut()
+            .skip(1)
+            .zip([ChangeState::Done, ChangeState::Needless("gone".to_owned())])
+        {
+            change.state = state;
+        }
+        report.wording = ("rules", "taken over");
+        assert_eq!(report.summary(false), "2 rules were taken over");
+        report.cannot("d", "deletes it", "forbidden");
+        let said = "1 of 3 rules could not be taken over: d: forbidden";
+        assert_eq!(report.shown().summary(false), said);
+    }
+}
