@@ -9,8 +9,9 @@ use fipd_core::System;
 use fipd_crds::names::is_object_name;
 
 use super::{
-    ClusterConfig, ClusterSettings, Config, Host, HostRole, Listener, Serve, Source, Systems,
+    ClusterConfig, Config, Host, HostRole, Listener, Serve, SightingMode, Source, Systems,
     listener::listed,
+    systems::{Place, Tables},
 };
 use crate::clock;
 
@@ -93,6 +94,10 @@ impl Config {
 
     /// An agent's configuration where there is no file: the cluster that it runs in.
     pub fn of_agent(known: Systems) -> Self {
+        let systems = agent_parts(known);
+        let names: Vec<String> = systems.iter().map(ToString::to_string).collect();
+        let place = Place::Cluster(&HERE.into());
+        let settings = known.settings(&names, Tables::new(), place, SightingMode::default());
         Self {
             known,
             role: HostRole::Agent,
@@ -103,8 +108,8 @@ impl Config {
                 insecure_skip_tls_verify: false,
                 identity_namespace: "kube-system".into(),
                 same_as: None,
-                systems: agent_parts(known),
-                settings: ClusterSettings::default(),
+                systems,
+                settings: settings.map(|(_, settings)| settings).unwrap_or_default(),
             }],
             ..Self::default()
         }
@@ -243,6 +248,9 @@ mod tests {
         let config = Config::of_agent(crate::systems::SYSTEMS)
             .with_environment(given())
             .unwrap();
+        let here = &config.clusters[0];
+        let sightings = here.settings.sightings(&here.systems);
+        assert_eq!(sightings, SightingMode::Off, "rules are no leases");
         let host = config.host.unwrap();
         assert_eq!(
             (host.node.as_deref(), host.resync.as_secs()),

@@ -142,6 +142,10 @@ impl Systems {
             let at = place.table(name);
             if !systems.iter().any(|one| one.as_str() == name) {
                 if written.is_none() {
+                    // What discovered clusters may still have of a system that is off is what it wrote in such clusters.
+                    if let Place::Discovery = place {
+                        settings.set(system, (system.discovery.read)(None, &at)?);
+                    }
                     continue;
                 }
                 let what =

@@ -176,7 +176,9 @@ impl<U: AddressHooks> AddressController<U> {
             AddressPlan::Unserved(problem) => Err(problem),
         };
         if let Ok(shown) = &mut outcome {
-            let accepted = is_accepted(U::conditions(object), object.meta().generation);
+            // One that shows no address yet was not edited: it gets whatever is kept for it.
+            let first = wish.as_ref().is_ok_and(|wish| wish.recorded.is_none());
+            let accepted = first || is_accepted(U::conditions(object), object.meta().generation);
             shown.refused = refusal(&U::fixed(object), accepted, shown, &wish);
         }
         self.show(key, object, outcome).await

@@ -7,7 +7,7 @@ use super::{
     settle::Wished,
 };
 use crate::{
-    controller::unserved::Unserved,
+    controller::{unserved::Unserved, waiters::Cause},
     validation::held_address::{elsewhere, gives, keeps},
 };
 
@@ -55,7 +55,9 @@ pub fn refusal(
         let (field, name, kind) = left?;
         Some(elsewhere(field, name, kind, shown.address()))
     });
-    broken.map(|rule| Unserved::new(REFUSED, rule.to_string(), None))
+    // What another pool has may change; what the object says changes with the object.
+    let cause = left.map(|_| Cause::Pools);
+    broken.map(|rule| Unserved::new(REFUSED, rule.to_string(), cause))
 }
 
 #[cfg(test)]
@@ -66,10 +68,7 @@ mod tests {
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff};
 
     use super::*;
-    use crate::controller::{
-        address_user::{outcome::testing::shown, settle::AddressWish},
-        waiters::Cause,
-    };
+    use crate::controller::address_user::{outcome::testing::shown, settle::AddressWish};
 
     fn wish(pool: u32, addresses: &str, address: Option<&str>) -> AddressWish {
         let spec = PoolSpec::own("net", vec![addresses.parse().expect("addresses")]);

@@ -102,7 +102,7 @@ pub fn settle(ledger: &Ledger, asker: &AddressAsker, wish: &Wished) -> AddressPl
     }
     let recorded = wish.ok().and_then(AddressWish::recorded_key);
     let contentions = ledger.contentions_of(identity);
-    let uses = |lease: &&Arc<Lease>| recorded.is_none_or(|key| key == lease.key);
+    let uses = |lease: &&Arc<Lease>| recorded.map_or(asker.inherits, |key| key == lease.key);
     if let Some(lease) = contentions.iter().find(uses) {
         return AddressPlan::Unserved(contended(lease));
     }

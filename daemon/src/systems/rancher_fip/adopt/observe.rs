@@ -154,7 +154,10 @@ fn tokens_over(leases: &[LeaseSeen], now: jiff::Timestamp) -> bool {
         .filter(|lease| lease.name.ends_with(API_SERVER_LEASE));
     let ours = api.find_map(|lease| match &lease.holder {
         LeaseHolder::Ours { since } => *since,
-        _ => None,
+        LeaseHolder::Missing
+        | LeaseHolder::Nobody
+        | LeaseHolder::Other { .. }
+        | LeaseHolder::Unknown(_) => None,
     });
     ours.is_some_and(|since| {
         let led = now.duration_since(since).as_millis();

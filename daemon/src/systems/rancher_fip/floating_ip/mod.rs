@@ -42,7 +42,7 @@ use crate::{
             AddressController, AddressHooks, AddressUser, ShownAddress, ShownNetwork, SpecWrite,
             outcome::{AddressOutcome, ShownLease},
             refusal::FixedFields,
-            settle::Wished,
+            settle::{Wished, holds},
         },
         confirm_absence::AbsenceCheck,
         context::Context,
@@ -190,17 +190,24 @@ impl AddressHooks for ManagedFloatingIps {
             Whereabouts::Gone => return fips.unassign(key, fip).await.map(Some),
             Whereabouts::Unsure(left) => fips.context.queue.add_after(key.clone(), left),
         }
+        let others = fips.user.rancher.others(fip.cluster.as_deref());
+        let own = fips.context.holder(key, &fip.meta.uid);
+        let is_for = |user: &Identity| is_for(fip, user, &others);
+        let ipam = &fips.context.site.ipam;
+        let (yields, has) = ipam.read(|ledger| {
+            let leases = ledger.leases_of(&own.identity);
+            let has = leases.iter().any(|lease| holds(lease, &own));
+            (plan::yields(ledger, &own, fip, &is_for), has)
+        });
+        if yields || !has {
+            return Ok(yields.then_some(Next::Done));
+        }
         match fips.return_to_pool(key, fip).await? {
             None => {}
             Some(left) if left.is_zero() => return Ok(Some(Next::Done)),
             Some(left) => fips.context.queue.add_after(key.clone(), left),
         }
-        let others = fips.user.rancher.others(fip.cluster.as_deref());
-        let own = fips.context.holder(key, &fip.meta.uid);
-        let is_for = |user: &Identity| is_for(fip, user, &others);
-        let ipam = &fips.context.site.ipam;
-        let yields = ipam.read(|ledger| plan::yields(ledger, &own, fip, &is_for));
-        Ok(yields.then_some(Next::Done))
+        Ok(None)
     }
 
     async fn before_release(fips: &FloatingIpController, key: &Key, fip: &Fip) -> Reconciled<()> {
