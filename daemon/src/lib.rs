@@ -13,6 +13,7 @@ pub mod api;
 pub mod app;
 #[cfg(test)]
 mod arrows;
+mod backoff;
 pub mod backups;
 pub mod child;
 pub mod cli;

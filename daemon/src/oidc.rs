@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    clusters::backoff::Backoff,
+    backoff::Backoff,
     config, foreign_file,
     outgoing::{Outgoing, OutgoingError},
 };

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use super::{
     CallError, ClusterSession, absence::Presence, answers::PAGE, memory::weight, watch::LIST,
 };
-use crate::ipam::IpamError;
+use crate::{backoff::Backoff, ipam::IpamError};
 
 /// Objects per page of a list where metadata alone is asked for.
 const METADATA_PAGE: u32 = 500;
@@ -378,7 +378,7 @@ pub async fn first(
     system: &System,
     inventory: &dyn Inventory,
 ) -> Option<Adopted> {
-    let mut backoff = super::backoff::Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     loop {
         let err = match adopt(session, system, inventory).await {
             Ok(adopted) => {

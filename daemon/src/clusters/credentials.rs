@@ -15,11 +15,8 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    backoff::Backoff,
-    plugin::{PluginError, Program},
-};
-use crate::foreign_file;
+use super::plugin::{PluginError, Program};
+use crate::{backoff::Backoff, foreign_file};
 
 /// How long before they expire credentials are renewed.
 const MARGIN: Duration = Duration::from_secs(60);

@@ -22,14 +22,11 @@ use kube::{
     },
 };
 
-use super::{
-    CallError, ClusterSession,
-    absence::Presence,
-    adoption::complete_list,
+use super::{CallError, ClusterSession, absence::Presence, adoption::complete_list, watch::Watch};
+use crate::{
     backoff::{Backoff, jittered},
-    watch::Watch,
+    config::Discovery,
 };
-use crate::config::Discovery;
 
 /// Between two lists when nothing is seen to change.
 const PERIOD: Duration = Duration::from_secs(300);

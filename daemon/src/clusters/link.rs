@@ -14,7 +14,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    backoff::{Backoff, jittered},
     connect,
     files::{self, Stamps},
     identity::{
@@ -24,7 +23,10 @@ use super::{
     kubeconfig::{self, Allow, KubeconfigRefused, Loaded, Trust},
     memory::Memory,
 };
-use crate::foreign_file;
+use crate::{
+    backoff::{Backoff, jittered},
+    foreign_file,
+};
 
 /// Between two probes of a cluster that answers.
 const PROBE: Duration = Duration::from_secs(15);

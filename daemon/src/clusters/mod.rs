@@ -22,7 +22,6 @@ mod admin;
 mod admin_requests;
 pub mod adoption;
 pub mod answers;
-pub(crate) mod backoff;
 mod connect;
 mod converge;
 mod credentials;

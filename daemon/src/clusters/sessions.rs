@@ -8,17 +8,18 @@ use kube::runtime::events::{Recorder, Reporter};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    SystemRunner,
-    backoff::Backoff,
-    discovery,
+    SystemRunner, discovery,
     identity::Verdict,
     link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
     session::{ClusterSession, SessionShared, Shows},
     sites::{SiteSpec, SiteWay},
 };
-use crate::clusters::converge::{Leads, networks_of};
 use crate::config::{Awaited, SightingMode};
+use crate::{
+    backoff::Backoff,
+    clusters::converge::{Leads, networks_of},
+};
 
 impl Registry {
     /// Ends sessions that no longer are what they should be. What runs in their place starts when they have ended.

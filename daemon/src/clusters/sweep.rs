@@ -19,10 +19,12 @@ use super::{
     ClusterSession, HeldBack,
     absence::{Absences, Withheld},
     adoption::{self, Held, Inventory},
-    backoff::jittered,
 };
-use crate::clusters::release_budget::{self, Window};
 use crate::ipam::IpamError;
+use crate::{
+    backoff::jittered,
+    clusters::release_budget::{self, Window},
+};
 
 /// Between two lists when nothing asks for one earlier.
 const PERIOD: Duration = Duration::from_secs(300);

@@ -16,10 +16,8 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{
-    answers::{PAGE, Unbounded},
-    backoff::Backoff,
-};
+use super::answers::{PAGE, Unbounded};
+use crate::backoff::Backoff;
 
 /// Until all objects of a kind are listed.
 pub(super) const LIST: Duration = Duration::from_secs(600);

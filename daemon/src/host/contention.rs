@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fipd_core::host::Rule;
 use tokio::time::Instant;
 
-use crate::{clusters::backoff::Backoff, rules::Warning};
+use crate::{backoff::Backoff, rules::Warning};
 
 /// Times within [`WINDOW`] that a rule is put back at once.
 const MOST: u32 = 10;

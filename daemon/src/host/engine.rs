@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Options, journal::Wishes, lock::LockError, session::Session, socket::Trouble};
-use crate::host::{contention::Fights, journal_writer::Notes, rejected_echo::Unkept};
+use crate::rules::{CommandError, Drift, EngineState, Ordered, RuleBoard, View};
 use crate::{
-    clusters::backoff::Backoff,
-    rules::{CommandError, Drift, EngineState, Ordered, RuleBoard, View},
+    backoff::Backoff,
+    host::{contention::Fights, journal_writer::Notes, rejected_echo::Unkept},
 };
 
 /// Between two sessions.

@@ -12,7 +12,7 @@ use super::{
     nft::TABLE,
     session::Session,
 };
-use crate::{clusters::backoff::Backoff, rules::Reached};
+use crate::{backoff::Backoff, rules::Reached};
 
 /// For all of it; the daemon waits a little longer.
 const DEADLINE: Duration = Duration::from_secs(7);

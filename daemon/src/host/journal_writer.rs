@@ -9,7 +9,7 @@ use fipd_core::host::{Places, Rule};
 use tokio::time::Instant;
 
 use super::journal::{Journal, JournalError, Remembered, Wishes};
-use crate::{clusters::backoff::Backoff, rules::Warning};
+use crate::{backoff::Backoff, rules::Warning};
 
 /// For one write, on a disk that does not answer.
 const DEADLINE: Duration = Duration::from_secs(5);

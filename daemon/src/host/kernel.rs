@@ -8,7 +8,7 @@ use super::{
     events::{Events, News},
     socket::{Requests, Trouble},
 };
-use crate::clusters::backoff::Backoff;
+use crate::backoff::Backoff;
 
 /// Times that a list is read again at once when others change rules meanwhile.
 const AGAIN: usize = 4;

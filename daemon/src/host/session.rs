@@ -25,7 +25,7 @@ use super::{
     preflight,
 };
 use crate::{
-    clusters::backoff::{Backoff, jittered},
+    backoff::{Backoff, jittered},
     metrics::rules as figures,
     rules::{Ordered, Revision, Warning},
 };

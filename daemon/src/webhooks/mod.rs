@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clusters::backoff::Backoff,
+    backoff::Backoff,
     config::Hook,
     ipam::Ipam,
     store::{AuditFilter, ReadError},

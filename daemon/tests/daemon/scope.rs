@@ -45,6 +45,7 @@ fn about_other(path: &str) -> String {
         ("{pool}", "other"),
         ("{tenant}", "red"),
         ("{id}", "1"),
+        ("{system}", "ip-rule"),
         ("{project}", "p-1"),
         ("/networks/{name}", "/networks/default"),
         ("/pools/{name}", "/pools/other"),

@@ -11,7 +11,8 @@ use fipd_core::{AddressSpec, Span};
 use serde_json::Value;
 
 use crate::{
-    clusters::{ClusterSession, backoff::jittered, ranges::ForeignRange},
+    backoff::jittered,
+    clusters::{ClusterSession, ranges::ForeignRange},
     controller::{
         client::{CallError, MANAGER, Remote, Target},
         kind::{CONFIG_MAP, Kind},

@@ -70,7 +70,7 @@ async fn a_site_of_other_programs_is_shown_to_admins_alone() {
         let answer = site.visitor(who).await.get(path).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{who}");
     }
-    let admin = site.visitor("admin").await;
+    let admin = admin(&site).await;
     let other = admin.get("/api/v1/clusters/rancher/adopt/claims").await;
     assert_eq!(other.status, StatusCode::NOT_FOUND);
     assert!(
