@@ -55,7 +55,7 @@ pub struct Form {
 }
 
 /// A page that is one form.
-#[derive(Clone, Debug, Template)]
+#[derive(Clone, Debug, Default, Template)]
 #[template(path = "form_page.html")]
 pub struct FormPage {
     pub shell: Shell,
@@ -219,6 +219,16 @@ impl Input {
 }
 
 impl Form {
+    /// Nothing but a button that takes something away.
+    pub fn confirm(target: String, button: impl Into<String>) -> Self {
+        Self {
+            target,
+            button: button.into(),
+            danger: true,
+            ..Self::default()
+        }
+    }
+
     /// Whether it is sent in parts.
     pub(crate) fn has_file(&self) -> bool {
         let mut inputs = self.inputs.iter();
@@ -229,6 +239,12 @@ impl Form {
     pub fn value(&self, name: &str) -> &str {
         let input = self.inputs.iter().find(|input| input.name == name);
         input.map_or("", |input| &input.field.value)
+    }
+
+    /// The field of that name, for a page that lays out its form itself.
+    pub fn field(&self, name: &str) -> Field {
+        let input = self.inputs.iter().find(|input| input.name == name);
+        input.map_or_else(Field::default, |input| input.field.clone())
     }
 
     /// Fills a field in.

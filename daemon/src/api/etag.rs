@@ -57,6 +57,11 @@ fn digest(value: &impl Serialize) -> String {
 }
 
 impl IfMatch {
+    /// Asks for the state that a form carried along. Unlike in a header `*` is none.
+    pub fn shown(state: &str) -> Self {
+        Self(Some(vec![state.replace('*', "")]))
+    }
+
     pub fn allows(&self, state: Option<&State>) -> bool {
         let Some(tags) = &self.0 else {
             return true;

@@ -34,20 +34,6 @@ impl Api {
         let answer = self.ipam.submit_if(request, Box::new(guard)).await;
         answer.map_err(|error| discreet(caller, error).into())
     }
-
-    /// Asks the ledger for a signed-in user, who has no scope.
-    pub async fn submit_for_user(&self, request: Request) -> Result<Answer, IpamError> {
-        let guard = |ledger: &Ledger, request: &Request| {
-            if let Request::Allocate(ask) = request {
-                return ends_no_quarantine(ledger, &Scope::default(), ask);
-            }
-            if let Request::Reserve(reserve) = request {
-                return ends_no_quarantine(ledger, &Scope::default(), &reserve.ask);
-            }
-            Ok(())
-        };
-        self.ipam.submit_if(request, Box::new(guard)).await
-    }
 }
 
 /// Who else holds an address is not for callers with a scope.

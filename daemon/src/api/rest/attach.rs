@@ -35,39 +35,29 @@ pub async fn add(
     Path(name): Path<String>,
     Body(body): Body<ClusterAdd>,
 ) -> Result<Json<Outcome>, Problem> {
-    let upload = Upload {
-        name: name.as_str().into(),
-        kubeconfig: body.kubeconfig,
-        systems: body.systems.into_iter().collect(),
-        settings: body.settings,
-    };
-    let detached = api.clusters.add(upload, caller.actor).await?;
-    let message = added(&name, detached);
-    Ok(Json(Outcome { message }))
-}
-
-/// What is said of a cluster that was added.
-pub fn added(name: &str, detached: bool) -> String {
-    match detached {
+    let message = match take_in(&api, &caller, &name, body).await? {
         true => format!(
             "cluster {name} is added and stays detached: no system is on; `fipd clusters attach {name}` switches its systems on"
         ),
         false => format!("cluster {name} is added; `fipd clusters show {name}` says how it is"),
-    }
+    };
+    Ok(Json(Outcome { message }))
 }
 
-/// What is said of a cluster that was removed.
-pub fn removed(name: &str, held: bool) -> String {
-    let left = match held {
-        true => format!(
-            "; what fipd has put there stays, since it was not left cleanly: add it again and `fipd clusters detach {name}` \
-             takes it away"
-        ),
-        false => String::new(),
+/// Takes a cluster in; whether it stays detached.
+pub(in crate::api) async fn take_in(
+    api: &Api,
+    caller: &Caller,
+    name: &str,
+    body: ClusterAdd,
+) -> Result<bool, Problem> {
+    let upload = Upload {
+        name: name.into(),
+        kubeconfig: body.kubeconfig,
+        systems: body.systems.into_iter().collect(),
+        settings: body.settings,
     };
-    format!(
-        "cluster {name} is removed; its leases are kept until `fipd clusters forget {name}`{left}"
-    )
+    Ok(api.clusters.add(upload, caller.actor.clone()).await?)
 }
 
 /// Takes a cluster out that was added by hand. Its leases are kept as orphaned until it is forgotten.
@@ -78,9 +68,26 @@ pub async fn remove(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    let held = api.clusters.remove(&name, caller.actor).await?;
-    let message = removed(&name, held);
+    let left = match take_out(&api, &caller, &name).await? {
+        true => format!(
+            "; what fipd has put there stays, since it was not left cleanly: add it again and `fipd clusters detach {name}` \
+             takes it away"
+        ),
+        false => String::new(),
+    };
+    let message = format!(
+        "cluster {name} is removed; its leases are kept until `fipd clusters forget {name}`{left}"
+    );
     Ok(Json(Outcome { message }))
+}
+
+/// Takes a cluster out; whether something of fipd's is left there.
+pub(in crate::api) async fn take_out(
+    api: &Api,
+    caller: &Caller,
+    name: &str,
+) -> Result<bool, Problem> {
+    Ok(api.clusters.remove(name, caller.actor.clone()).await?)
 }
 
 /// What leaving a cluster would take away there. Changes nothing.

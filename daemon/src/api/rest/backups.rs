@@ -48,10 +48,15 @@ pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<BackupList>, Probl
     responses((status = 201, body = BackupView), (status = 429, body = Problem), (status = 503, body = Problem),
         (status = 507, body = Problem)))]
 pub async fn make(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
+    let made = copy(&api).await?;
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Makes a copy.
+pub(in crate::api) async fn copy(api: &Api) -> Result<BackupView, Problem> {
     let backups = api.backups.clone();
     let made = admin::blocking(move || backups.make()).await?;
-    let copy = made?;
-    Ok((StatusCode::CREATED, Json(view(&copy))).into_response())
+    Ok(view(&made?))
 }
 
 /// Restores a copy on trial, in a place of its own, and notes what came of it.

@@ -187,15 +187,10 @@ pub async fn confirm_sightings(
 ) -> Result<Json<Outcome>, Problem> {
     unchanged(&api, &name, &if_match)?;
     let addresses = api.clusters.confirm_sightings(&name, caller.actor).await?;
-    Ok(done(confirmed_sightings(&name, addresses)))
-}
-
-/// What comes of a confirmation.
-pub fn confirmed_sightings(name: &str, addresses: usize) -> String {
-    format!(
+    Ok(done(format!(
         "{addresses} addresses that foreign Services of cluster {name} show are kept for them once the next list, which \
          begins now, shows them too; if fipd restarts before that, confirm again"
-    )
+    )))
 }
 
 /// Installs fipd's CustomResourceDefinitions in the cluster.

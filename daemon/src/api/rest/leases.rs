@@ -166,10 +166,10 @@ pub(in crate::api) async fn keep(
 #[serde(deny_unknown_fields)]
 pub struct Reason {
     #[serde(default)]
-    reason: String,
+    pub reason: String,
     /// The address cools and shall be free before its time.
     #[serde(default)]
-    end_quarantine: bool,
+    pub end_quarantine: bool,
 }
 
 /// Takes an address back, whoever holds it. An address without a lease, or that cools already, is answered the same. With

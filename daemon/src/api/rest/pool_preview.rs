@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use fipd_core::{LeaseKey, Ledger, PoolPreview};
+use fipd_core::{LeaseKey, Ledger, Pool, PoolPreview, PoolSpec};
 
-use super::pools::{find, patched, refuse_mirror};
+use super::pools::{editable, new_spec, patched};
 use crate::api::{
     Api,
     access::auth::Caller,
     convert,
+    etag::IfMatch,
     extract::{Body, Path, Query},
     page::{self, Ask},
     problem::Problem,
-    wire::{Count, PageQuery, PoolPatch, PoolPreviewView},
+    wire::{Count, PageQuery, PoolCreate, PoolPatch, PoolPreviewView},
 };
 
 /// What an edit of a pool would do. It is taken as the edit is, and refused for the same reasons, but for leases that it
@@ -29,14 +30,40 @@ pub async fn preview(
     Query(query): Query<PageQuery>,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Json<PoolPreviewView>, Problem> {
-    let ask = Ask::<LeaseKey>::new(query.limit, query.cursor.as_deref())?;
-    let pool = find(&api, &caller, &name)?;
-    refuse_mirror(&pool)?;
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let which = (name.as_str(), &IfMatch::default());
+    let (pool, (_, preview)) = of_edit(&api, &caller, which, patch, ask)?;
+    let name = pool.spec.name.to_string();
+    Ok(Json(api.ipam.read(|ledger| view(ledger, name, &preview))))
+}
+
+/// What an edit leads to and what comes of it.
+pub(in crate::api) fn of_edit(
+    api: &Api,
+    caller: &Caller,
+    which: (&str, &IfMatch),
+    patch: PoolPatch,
+    ask: Ask<LeaseKey>,
+) -> Result<(Arc<Pool>, (PoolSpec, PoolPreview)), Problem> {
+    let pool = editable(api, caller, which)?;
     convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    api.ipam.read(|ledger| {
+    let found = api.ipam.read(|ledger| {
         let spec = patched(ledger, pool.spec.clone(), patch)?;
         let preview = ledger.preview_pool_after(Some(pool.id), &spec, ask.after, ask.limit)?;
-        Ok(Json(view(ledger, pool.spec.name.to_string(), &preview)))
+        Ok::<_, Problem>((spec, preview))
+    });
+    Ok((pool, found?))
+}
+
+/// What a new pool would be.
+pub(in crate::api) fn of_new(
+    api: &Api,
+    body: PoolCreate,
+) -> Result<(PoolSpec, PoolPreview), Problem> {
+    api.ipam.read(|ledger| {
+        let spec = new_spec(ledger, body)?;
+        let preview = ledger.preview_pool(None, &spec)?;
+        Ok((spec, preview))
     })
 }
 

@@ -186,13 +186,21 @@ pub async fn create(
     caller: Caller,
     Body(body): Body<PoolCreate>,
 ) -> Result<Response, Problem> {
-    let spec = api.ipam.read(|ledger| new_spec(ledger, body))?;
+    let pool = make(&api, &caller, body).await?;
+    Ok(shown(&api, &pool, StatusCode::CREATED))
+}
+
+/// Makes a pool.
+pub(in crate::api) async fn make(
+    api: &Api,
+    caller: &Caller,
+    body: PoolCreate,
+) -> Result<Arc<Pool>, Problem> {
     let request = Request::CreatePool {
-        spec,
+        spec: api.ipam.read(|ledger| new_spec(ledger, body))?,
         actor: caller.actor.clone(),
     };
-    let pool = pool_of(api.submit(&caller, request).await?)?;
-    Ok(shown(&api, &pool, StatusCode::CREATED))
+    pool_of(api.submit(caller, request).await?)
 }
 
 /// Changes a pool; with `If-Match` only if nobody else has since.
@@ -207,12 +215,18 @@ pub async fn update(
     if_match: IfMatch,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Response, Problem> {
-    let pool = find(&api, &caller, &name)?;
-    refuse_mirror(&pool)?;
-    if_match.check(
-        &format!("pool {name}"),
-        Some(&State::number(pool.generation)),
-    )?;
+    let pool = change(&api, &caller, (&name, &if_match), patch).await?;
+    Ok(shown(&api, &pool, StatusCode::OK))
+}
+
+/// Changes a pool.
+pub(in crate::api) async fn change(
+    api: &Api,
+    caller: &Caller,
+    which: (&str, &IfMatch),
+    patch: PoolPatch,
+) -> Result<Arc<Pool>, Problem> {
+    let pool = editable(api, caller, which)?;
     let force = patch.force;
     let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
     let spec = api
@@ -227,8 +241,20 @@ pub async fn update(
         actor: caller.actor.clone(),
         reason,
     };
-    let pool = pool_of(api.submit(&caller, Request::UpdatePool(edit)).await?)?;
-    Ok(shown(&api, &pool, StatusCode::OK))
+    pool_of(api.submit(caller, Request::UpdatePool(edit)).await?)
+}
+
+/// The pool that an edit is about, as the client has read it.
+pub(super) fn editable(
+    api: &Api,
+    caller: &Caller,
+    (name, if_match): (&str, &IfMatch),
+) -> Result<Arc<Pool>, Problem> {
+    let pool = find(api, caller, name)?;
+    refuse_mirror(&pool)?;
+    let state = State::number(pool.generation);
+    if_match.check(&format!("pool {name}"), Some(&state))?;
+    Ok(pool)
 }
 
 /// Removes a pool without leases; with `If-Match` only if nobody else has changed it since.

@@ -57,8 +57,7 @@ pub async fn show(
     Path((pool, name)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let tenant = tenant(&name)?;
-    let id = pool_id(&api, &caller, &pool)?;
+    let (id, tenant) = named(&api, &caller, (&pool, &name))?;
     api.ipam.read(|ledger| {
         let usage = find(ledger, &caller, id, &tenant);
         let usage = usage.ok_or_else(|| unknown(&name, &pool))?;
@@ -91,8 +90,7 @@ pub(in crate::api) async fn set(
     if_match: IfMatch,
     limit: u64,
 ) -> Result<(State, QuotaView), Problem> {
-    let tenant = tenant(name)?;
-    let pool = pool_id(api, caller, pool)?;
+    let (pool, tenant) = named(api, caller, (pool, name))?;
     let quota = Quota {
         pool,
         tenant,
@@ -134,8 +132,7 @@ pub(in crate::api) async fn lift(
     (pool, name): (&str, &str),
     if_match: IfMatch,
 ) -> Result<(), Problem> {
-    let tenant = tenant(name)?;
-    let id = pool_id(api, caller, pool)?;
+    let (id, tenant) = named(api, caller, (pool, name))?;
     let found = api.ipam.read(|ledger| find(ledger, caller, id, &tenant));
     let quota = found.ok_or_else(|| unknown(name, pool))?.quota;
     let request = Request::DeleteQuota {
@@ -170,8 +167,16 @@ fn key(quota: &Quota) -> (PoolId, Tenant) {
     (quota.pool, quota.tenant.clone())
 }
 
-fn pool_id(api: &Api, caller: &Caller, name: &str) -> Result<PoolId, Problem> {
-    api.ipam.read(|ledger| caller.within(ledger).pool_id(name))
+/// The pool and the tenant of these names.
+pub(in crate::api) fn named(
+    api: &Api,
+    caller: &Caller,
+    (pool, name): (&str, &str),
+) -> Result<(PoolId, Tenant), Problem> {
+    let tenant = tenant(name)?;
+    let id = api.ipam.read(|ledger| caller.within(ledger).pool_id(pool));
+    let id = id.map_err(|problem| problem.about("pool", pool))?;
+    Ok((id, tenant))
 }
 
 /// A tenant that can have a quota.

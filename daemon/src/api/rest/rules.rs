@@ -216,7 +216,7 @@ fn token(table: u32, priorities: Option<(u32, u32)>, lines: &[String]) -> String
 }
 
 /// Has it done, with one row in the audit log before and one after. It goes on to its end also where the asker goes away.
-pub async fn audited(
+async fn audited(
     api: &Arc<Api>,
     actor: Actor,
     what: &str,

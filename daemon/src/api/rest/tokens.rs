@@ -152,6 +152,16 @@ pub async fn create(
     caller: Caller,
     Body(body): Body<TokenCreate>,
 ) -> Result<Response, Problem> {
+    let made = make(&api, &caller, body).await?;
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Makes a token.
+pub(in crate::api) async fn make(
+    api: &Api,
+    caller: &Caller,
+    body: TokenCreate,
+) -> Result<TokenMade, Problem> {
     let name = plain_name(&body.name)?;
     let now = api.ipam.wall();
     let expires = convert::end("expires", body.expires.as_deref(), body.lasts, now)?;
@@ -170,12 +180,11 @@ pub async fn create(
         token: minted.token,
         actor: caller.actor.clone(),
     };
-    api.submit(&caller, request).await?;
-    let made = TokenMade {
+    api.submit(caller, request).await?;
+    Ok(TokenMade {
         view,
         token: minted.text,
-    };
-    Ok((StatusCode::CREATED, Json(made)).into_response())
+    })
 }
 
 /// Ends a token at once.
@@ -210,7 +219,7 @@ fn find(api: &Api, id: &str) -> Result<Token, Problem> {
 }
 
 /// The names of a scope as the numbers they have now.
-pub(in crate::api) fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
+fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
     for (field, list) in [
         ("pools", &body.pools),
         ("networks", &body.networks),
@@ -222,9 +231,15 @@ pub(in crate::api) fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Sc
             return Err(Problem::invalid(field, list.len().to_string(), allowed));
         }
     }
-    let pools = body.pools.iter().map(|name| Ok(ledger.find_pool(name)?.id));
-    let networks = body.networks.iter();
-    let networks = networks.map(|name| Ok(convert::network(ledger, name)?.id));
+    let pools = body.pools.iter().map(|name| {
+        let pool = ledger.find_pool(name).map_err(Problem::from);
+        pool.map(|pool| pool.id)
+            .map_err(|problem| problem.about("pools", name))
+    });
+    let networks = body.networks.iter().map(|name| {
+        let network = convert::network(ledger, name).map(|network| network.id);
+        network.map_err(|problem| problem.about("networks", name))
+    });
     let tenants = body.tenants.iter().map(|name| match &**name {
         "" => Err(Problem::invalid("tenants", "", "names of tenants")),
         name => convert::text("tenants", name).map(Tenant),
@@ -237,7 +252,7 @@ pub(in crate::api) fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Sc
 }
 
 /// From where the token may be used.
-pub(in crate::api) fn sources(body: &TokenCreate) -> Result<Vec<IpNet>, Problem> {
+fn sources(body: &TokenCreate) -> Result<Vec<IpNet>, Problem> {
     body.from.iter().map(|text| source(text)).collect()
 }
 

@@ -64,15 +64,25 @@ pub async fn create(
     caller: Caller,
     Body(body): Body<UserCreate>,
 ) -> Result<Response, Problem> {
+    let name = body.name.clone();
+    make(&api, &caller, body).await?;
+    shown(&api, StatusCode::CREATED, &name)
+}
+
+/// Makes a user.
+pub(in crate::api) async fn make(
+    api: &Api,
+    caller: &Caller,
+    body: UserCreate,
+) -> Result<(), Problem> {
     let name = plain_name(&body.name)?;
     // Before the costly hash; decided again by the ledger.
     if api.ipam.read(|ledger| ledger.account(name).is_some()) {
         return Err(fipd_core::Refusal::AccountExists(name.into()).into());
     }
-    api.accounts
-        .create(name, body.role, body.password.0, caller.actor)
-        .await?;
-    shown(&api, StatusCode::CREATED, name)
+    let actor = Arc::clone(&caller.actor);
+    let made = api.accounts.create(name, body.role, body.password.0, actor);
+    Ok(made.await?)
 }
 
 /// Gives a user another role or password, or lets nobody sign in as the user. The user's sessions end; tokens belong to
@@ -88,24 +98,32 @@ pub async fn update(
     if_match: IfMatch,
     Body(body): Body<UserPatch>,
 ) -> Result<Response, Problem> {
+    change(&api, &caller, &name, if_match, body).await?;
+    shown(&api, StatusCode::OK, &name)
+}
+
+/// Changes a user.
+pub(in crate::api) async fn change(
+    api: &Api,
+    caller: &Caller,
+    name: &str,
+    if_match: IfMatch,
+    body: UserPatch,
+) -> Result<(), Problem> {
     // Before the costly hash; decided again by the ledger.
-    if_match.check(
-        &format!("user {name}"),
-        Some(&State::of(&find(&api, &name)?)),
-    )?;
+    if_match.check(&format!("user {name}"), Some(&State::of(&find(api, name)?)))?;
     let change = Change {
         role: body.role,
         password: body.password.map(|password| password.0),
         disabled: body.disabled,
     };
     let ends = change.is_any();
-    api.accounts
-        .edit_if(&name, change, caller.actor, guard(if_match, &name))
-        .await?;
+    let (actor, guard) = (Arc::clone(&caller.actor), guard(if_match, name));
+    api.accounts.edit_if(name, change, actor, guard).await?;
     if ends {
-        api.sessions.end_all(&name);
+        api.sessions.end_all(name);
     }
-    shown(&api, StatusCode::OK, &name)
+    Ok(())
 }
 
 /// Deletes a user and ends the user's sessions.
@@ -137,12 +155,20 @@ pub async fn sign_out(
         find(&api, &name)?;
         return Ok(StatusCode::NO_CONTENT);
     }
-    let what = format!("{name}: signed out by an admin");
-    api.ipam
-        .note(Action::AccountChanged, what, caller.actor)
-        .await?;
+    note_sign_out(&api, &caller, &name).await?;
     api.sessions.end_all(&name);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Notes in the audit log that an admin ends sessions of somebody.
+pub(in crate::api) async fn note_sign_out(
+    api: &Api,
+    caller: &Caller,
+    name: &str,
+) -> Result<(), Problem> {
+    let what = format!("{name}: signed out by an admin");
+    let actor = caller.actor.clone();
+    Ok(api.ipam.note(Action::AccountChanged, what, actor).await?)
 }
 
 fn find(api: &Api, name: &str) -> Result<Account, Problem> {
@@ -156,7 +182,7 @@ fn shown(api: &Api, status: StatusCode, name: &str) -> Result<Response, Problem>
 }
 
 /// Refuses what is about another state of the user than that one.
-pub fn guard(if_match: IfMatch, name: &str) -> Guard {
+fn guard(if_match: IfMatch, name: &str) -> Guard {
     let (what, name) = (format!("user {name}"), name.to_owned());
     if_match.guard(what, move |ledger| ledger.account(&name).map(State::of))
 }

@@ -82,7 +82,10 @@ fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
         ));
     }
     let pool = match (&want.pool, &want.select) {
-        (Some(name), None) => Choice::Pool(reach.pool_id(name)?),
+        (Some(name), None) => {
+            let pool = reach.pool_id(name);
+            Choice::Pool(pool.map_err(|problem| problem.about("pool", name))?)
+        }
         (None, Some(select)) => selection(reach, select, address)?.into(),
         (Some(name), Some(_)) => {
             return Err(Problem::invalid("pool", name, "either `pool` or `select`"));

@@ -1,169 +1,99 @@
 //! Giving an address by hand.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Allocate, Answer, Holder, Identity, Pool, Refusal, Request, Want};
-use fipd_web_ui::{AllocateForm, AllocatePage, Field, Nav, links};
+use fipd_core::Pool;
+use fipd_web_ui::{AllocateForm, AllocatePage, Form, Nav, links};
 use http::StatusCode;
 
 use super::{
-    fields::{Fields, with_query},
+    fields::with_query,
+    forms::{Words, blame, filled, optional},
     page::{Answered, go_to, page_as},
     pool::{example, find},
+    session_extract::{PathParam, Query, SubmittedForm, Visitor},
 };
-use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
-use crate::{
-    api::{Api, convert::owner, problem::Problem},
-    ipam::IpamError,
+use crate::api::{
+    Api,
+    problem::Code,
+    rest::leases::give,
+    wire::{Allocate, Granted, Want},
+};
+
+const FIELDS: [&str; 2] = ["owner", "address"];
+const WORDS: Words = |field, value| match (field, value) {
+    ("owner", "") => Some("Say who will hold the address."),
+    ("address", _) => Some("That is no address."),
+    _ => None,
 };
 
 /// The form alone, with what the query says filled in.
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
-    visitor.must_write()?;
     let pool = find(&api, &visitor, &id)?;
-    Ok(form_page(
-        &api,
-        &visitor,
-        &pool,
-        StatusCode::OK,
-        filled(&pool, &query),
-    ))
+    let form = filled(&FIELDS, &query);
+    Ok(form_page(&api, &visitor, &pool, StatusCode::OK, form))
 }
 
 /// Allocates, or shows the form again with what is wrong.
 pub async fn submit(
     State(api): State<Arc<Api>>,
-    Place(id): Place<String>,
-    posted: Posted,
+    PathParam(id): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_write()?;
+    let SubmittedForm { visitor, fields } = posted;
     let pool = find(&api, &visitor, &id)?;
-    let mut form = filled(&pool, &fields);
-    let Some((identity, address)) = parse(&api, &mut form) else {
-        return Ok(form_page(
-            &api,
-            &visitor,
-            &pool,
-            StatusCode::UNPROCESSABLE_ENTITY,
-            form,
-        ));
-    };
-    let request = Request::Allocate(Allocate {
-        holder: Holder {
-            identity,
-            instance: "".into(),
-        },
-        tenant: None,
+    let mut form = filled(&FIELDS, &fields);
+    let body = Allocate {
+        owner: form.value("owner").to_owned(),
         wants: vec![Want {
-            pool: pool.id.into(),
-            address,
-            count: 1,
+            pool: Some(pool.spec.name.to_string()),
+            address: optional(form.value("address")),
+            ..Want::default()
         }],
-        waiting_since: None,
-        by_admin: visitor.is_admin(),
-        share: None,
-        probe: false,
-        actor: visitor.actor(),
-    });
-    let status = match api.submit_for_user(request).await {
-        Ok(answer) => return Ok(granted(&visitor, &pool, &answer)),
-        Err(error) => explain(&mut form, error),
+        ..Allocate::default()
     };
-    Ok(form_page(&api, &visitor, &pool, status, form))
+    match give(&api, &visitor.caller(), body).await {
+        Ok((status, granted)) => {
+            let fresh = status == StatusCode::CREATED;
+            Ok(shown(&visitor, &pool, fresh, &granted))
+        }
+        Err(mut problem) => {
+            if problem.code == Code::Exhausted {
+                // What else there is to do is for those who choose the pool.
+                let first = problem.detail.split(';').next().unwrap_or_default();
+                problem.detail = first.into();
+            }
+            let status = blame(&mut form, &problem, WORDS);
+            Ok(form_page(&api, &visitor, &pool, status, form))
+        }
+    }
 }
 
 /// To the pool's page, which says what was given.
-fn granted(visitor: &Visitor, pool: &Pool, answer: &Answer) -> Response {
+fn shown(visitor: &Visitor, pool: &Pool, fresh: bool, granted: &Granted) -> Response {
     let here = links::pool(pool.id.0);
-    let Answer::Granted { leases, fresh } = answer else {
+    let Some(first) = granted.leases.first() else {
         return go_to(&here);
     };
-    let Some(key) = leases.first().map(|lease| lease.key) else {
-        return go_to(&here);
-    };
-    let text = match (fresh, leases.len()) {
-        (true, _) => format!("{} was allocated.", key.address),
-        (false, 1) => format!(
-            "Nothing was changed: the owner holds {} already.",
-            key.address
-        ),
+    let address = first.address;
+    let text = match (fresh, granted.leases.len()) {
+        (true, _) => format!("{address} was allocated."),
+        (false, 1) => format!("Nothing was changed: the owner holds {address} already."),
         (false, many) => {
             format!("Nothing was changed: the owner holds {many} addresses of the pool already.")
         }
     };
-    let link = (
-        links::lease(key.network.0, key.address),
-        "See the lease".to_owned(),
-    );
-    visitor.tell(true, text, Some(link));
-    let at = if key.address.is_ipv4() {
-        key.address.to_string()
-    } else {
-        String::new()
-    };
+    let lease = links::lease(pool.spec.network.0, address);
+    visitor.tell(true, text, Some((lease, "See the lease".to_owned())));
+    let at = Some(address).filter(|address| address.is_ipv4());
+    let at = at.map_or_else(String::new, |address| address.to_string());
     go_to(&with_query(&here, &[("at", &at)]))
-}
-
-fn filled(pool: &Pool, fields: &Fields) -> AllocateForm {
-    let field = |name| Field {
-        value: fields.get(name).to_owned(),
-        error: None,
-    };
-    AllocateForm {
-        pool: pool.id.0,
-        owner: field("owner"),
-        address: field("address"),
-        ..AllocateForm::default()
-    }
-}
-
-/// Owner and address; `None` with the mistakes noted beside the fields.
-fn parse(api: &Api, form: &mut AllocateForm) -> Option<(Identity, Option<IpAddr>)> {
-    let identity = api.ipam.read(|ledger| {
-        owner(ledger, &form.owner.value).map_err(|problem| problem.detail.into_string())
-    });
-    form.owner.error = match &identity {
-        Ok(_) => None,
-        Err(_) if form.owner.value.is_empty() => Some("Say who will hold the address.".to_owned()),
-        Err(detail) => Some(detail.clone()),
-    };
-    let text = &form.address.value;
-    let address: Option<Result<IpAddr, _>> = (!text.is_empty()).then(|| text.parse());
-    if let Some(Err(_)) = address {
-        form.address.error = Some("That is no address.".to_owned());
-    }
-    match (identity, address.transpose()) {
-        (Ok(identity), Ok(address)) => {
-            Some((identity, address.map(|address| address.to_canonical())))
-        }
-        (Err(_), _) | (_, Err(_)) => None,
-    }
-}
-
-/// Puts a refusal beside the field it is about.
-fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
-    let text = error.to_string();
-    let IpamError::Refused(refusal) = &error else {
-        form.error = Some(text);
-        return Problem::from(error).status_code();
-    };
-    if matches!(refusal, Refusal::Invalid { .. }) {
-        form.owner.error = Some(text);
-    } else if matches!(refusal, Refusal::Exhausted { .. }) {
-        form.error = Some(text.split(';').next().unwrap_or_default().to_owned());
-    } else if refusal.field().is_some_and(|(name, _)| name == "address") {
-        form.address.error = Some(text);
-    } else {
-        form.error = Some(text);
-    }
-    Problem::from(error).status_code()
 }
 
 fn form_page(
@@ -171,13 +101,18 @@ fn form_page(
     visitor: &Visitor,
     pool: &Pool,
     status: StatusCode,
-    form: AllocateForm,
+    form: Form,
 ) -> Response {
-    let example = api.ipam.read(|ledger| example(ledger, pool));
     let page = AllocatePage {
         shell: visitor.shell(Nav::Pools),
         pool_name: pool.spec.name.to_string(),
-        form: AllocateForm { example, ..form },
+        form: AllocateForm {
+            pool: pool.id.0,
+            owner: form.field("owner"),
+            address: form.field("address"),
+            error: form.error,
+            example: api.ipam.read(|ledger| example(ledger, pool)),
+        },
     };
     page_as(status, &page)
 }

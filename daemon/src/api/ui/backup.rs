@@ -2,22 +2,30 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{extract::State, response::Response};
-use fipd_core::Request;
+use axum::{Json, extract::State, response::Response};
 use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Moment, Nav, links};
 use http::StatusCode;
 
 use super::{
-    change::check_reason,
+    change::WORDS,
     dashboard::size,
     fields::{Fields, with_query},
+    forms::{blame, typed},
     list::{Listing, Order},
     page::{Answered, go_to, page_as},
+    session_extract::{Query, SubmittedForm, Visitor},
     views,
 };
-use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
-    api::{Api, problem::Problem},
+    api::{
+        Api,
+        extract::{Body, Path},
+        rest::{
+            backups::{self, copy},
+            restore_hold,
+        },
+        wire::LiftHold,
+    },
     backups::{BackupStatus, Backups, Copy},
     clock,
 };
@@ -42,41 +50,32 @@ const EXPORTS: [(&str, &str); 5] = [
 ];
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    visitor.must_administer()?;
     Ok(room(&api, &visitor, StatusCode::OK, &query, lifting()).await)
 }
 
 /// Makes a copy in the directory of copies.
-pub async fn make(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
-    let backups = api.backups.clone();
-    let made = tokio::task::spawn_blocking(move || backups.make()).await;
-    let (good, text) = match made {
-        Ok(Ok(copy)) => (true, format!("{} was made and checked.", copy.name)),
-        Ok(Err(error)) => (false, format!("No copy was made: {error}.")),
-        Err(error) => (false, format!("No copy was made: {error}.")),
+pub async fn make(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, .. } = posted;
+    let (good, text) = match copy(&api).await {
+        Ok(copy) => (true, format!("{} was made and checked.", copy.name)),
+        Err(problem) => (false, format!("No copy was made: {}.", problem.detail)),
     };
     visitor.tell(good, text, None);
     Ok(go_to(links::BACKUP))
 }
 
 /// Restores a copy on trial.
-pub async fn drill(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
-    let (backups, name) = (api.backups.clone(), fields.get("name").to_owned());
-    let tried = tokio::task::spawn_blocking(move || (backups.drill(&name), name)).await;
-    let (good, text) = match tried {
-        Ok((Ok(drill), name)) => match drill.problems.first() {
-            None => (
-                true,
-                format!("{name} was restored on trial: it is in order."),
-            ),
-            Some(problem) => (false, format!("{name} cannot be restored: {problem}.")),
-        },
-        Ok((Err(error), _)) => (false, format!("Nothing was tried out: {error}.")),
-        Err(error) => (false, format!("Nothing was tried out: {error}.")),
+pub async fn drill(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
+    let name = fields.get("name");
+    let tried = backups::drill(State(api), Path(name.to_owned())).await;
+    let (good, text) = match tried.map(|Json(drill)| drill.problems.into_iter().next()) {
+        Ok(None) => (
+            true,
+            format!("{name} was restored on trial: it is in order."),
+        ),
+        Ok(Some(problem)) => (false, format!("{name} cannot be restored: {problem}.")),
+        Err(problem) => (false, format!("Nothing was tried out: {}.", problem.detail)),
     };
     visitor.tell(good, text, None);
     Ok(go_to(links::BACKUP))
@@ -88,23 +87,16 @@ pub async fn to_hold(_: Visitor) -> Answered {
 }
 
 /// Ends the hold that a restore began.
-pub async fn lift(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+pub async fn lift(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let mut form = lifting();
-    form.set("reason", fields.get("reason"));
-    let reason = form.inputs.first_mut().map(|input| &mut input.field);
-    if !reason.is_some_and(|reason| check_reason(reason, true)) {
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Ok(room(&api, &visitor, status, &Fields::default(), form).await);
-    }
-    let request = Request::LiftHold {
-        reason: form.value("reason").into(),
-        actor: visitor.actor(),
-    };
-    if let Err(error) = api.ipam.submit(request).await {
-        form.error = Some(error.to_string());
-        let status = Problem::from(error).status_code();
+    typed(&mut form, &fields);
+    let body = Body(LiftHold {
+        reason: form.value("reason").to_owned(),
+    });
+    let lifted = restore_hold::lift(State(Arc::clone(&api)), visitor.caller(), body);
+    if let Err(problem) = lifted.await {
+        let status = blame(&mut form, &problem, WORDS);
         return Ok(room(&api, &visitor, status, &Fields::default(), form).await);
     }
     visitor.tell(true, "Free addresses are given again.", None);

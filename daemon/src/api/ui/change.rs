@@ -4,20 +4,32 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use fipd_core::{Lease, LeaseKey, Ledger};
-use fipd_web_ui::{Field, links};
+use fipd_web_ui::{Form, links};
+use http::StatusCode;
 
 use super::{
-    cookies::fingerprint,
+    forms::{Words, blame},
     lease::find,
     page::{Failure, go_to},
 };
 use crate::api::ui::session_extract::Visitor;
-use crate::api::{Api, convert::owner_text};
+use crate::api::{
+    Api,
+    convert::owner_text,
+    etag::State,
+    problem::{Code, Problem},
+};
 
-/// The longest reason, in characters.
-const MAX_REASON: usize = 200;
 /// Why a form about an older state of the lease does nothing.
-pub const CHANGED: &str = "The lease has changed since this was asked. This is how it is now.";
+const CHANGED: &str = "The lease has changed since this was asked. This is how it is now.";
+
+/// What is said where a reason is needed.
+pub const WHY: &str = "Say why, in a few words.";
+pub const WORDS: Words = |field, value| match (field, value) {
+    ("to", "") => Some("Say who shall have the address."),
+    ("reason", "") => Some(WHY),
+    _ => None,
+};
 
 /// Whom a change of the lease concerns beside its holder.
 pub struct Concerned {
@@ -33,7 +45,6 @@ pub fn open(
     visitor: &Visitor,
     (network, address): (&str, &str),
 ) -> Result<(LeaseKey, Option<Arc<Lease>>), Failure> {
-    visitor.must_write()?;
     let key = find(api, visitor, network, address)?;
     Ok((key, api.ipam.read(|ledger| ledger.lease(key).cloned())))
 }
@@ -44,29 +55,18 @@ pub fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
     go_to(&links::lease(key.network.0, key.address))
 }
 
-/// What the asker has in front of them: another holder, instance or time is another lease.
+/// What the asker has in front of them, as `If-Match` compares it.
 pub fn seen(lease: &Lease) -> String {
-    let holders: Vec<_> = lease.members.iter().map(|member| &member.holder).collect();
-    let text = format!(
-        "{:?} {holders:?} {:?} {:?}",
-        lease.key, lease.state, lease.since
-    );
-    fingerprint(&text)
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    State::of(lease).as_str().to_owned()
 }
 
-/// Notes what is wrong with the reason; whether nothing is.
-pub fn check_reason(reason: &mut Field, required: bool) -> bool {
-    let length = reason.value.chars().count();
-    if required && length == 0 {
-        reason.error = Some("Say why, in a few words.".to_owned());
-    } else if length > MAX_REASON {
-        reason.error = Some(format!("At most {MAX_REASON} characters are kept."));
+/// What is wrong with a form that changes a lease.
+pub fn blame_of_lease(form: &mut Form, problem: &Problem) -> StatusCode {
+    let status = blame(form, problem, WORDS);
+    if problem.code == Code::Stale {
+        form.error = Some(CHANGED.to_owned());
     }
-    reason.error.is_none()
+    status
 }
 
 pub fn concerned(ledger: &Ledger, lease: &Lease) -> Concerned {

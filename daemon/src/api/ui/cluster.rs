@@ -2,24 +2,28 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{Json, extract::State, response::Response};
 use fipd_core::System;
 use fipd_web_ui::{ClusterPage, Form, FormPage, Input, InputKind, Known, Nav, Served, links};
 use http::StatusCode;
 
 use super::{
-    clusters::row,
+    clusters::row as cluster_row,
     fields::Fields,
-    page::{Answered, Failure, go_to, page, page_as},
+    forms::{AS_REST, blame},
+    page::{Answered, Failure, go_to, page},
+    session_extract::{PathParam, Query, SubmittedForm, Visitor},
 };
-use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::{
     api::{
         Api,
-        problem::Problem,
-        rest::{attach, clusters::confirmed_sightings},
+        etag::IfMatch,
+        extract::Path,
+        problem::{Code, Problem},
+        rest::{attach, clusters},
+        wire::ClusterAdd,
     },
-    clusters::{ClusterOrigin, ClusterView, ClustersError, Registration, Upload},
+    clusters::{ClusterOrigin, ClusterView, Registration},
     config::{Draws, Systems},
 };
 
@@ -33,7 +37,7 @@ const SHOWN: usize = 50;
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Answered {
     let view = find(&api, &visitor, &name)?;
     Ok(page(&ClusterPage {
@@ -50,7 +54,7 @@ pub async fn show(
         detached: view.detached,
         known: known(view.found),
         leases: view.leases as u128,
-        clusters: vec![row(&view)],
+        clusters: vec![cluster_row(&view)],
     }))
 }
 
@@ -93,7 +97,6 @@ pub fn found_text(found: ClusterOrigin) -> &'static str {
 }
 
 pub async fn new(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    visitor.must_administer()?;
     let mut form = add_form();
     let name = query.get("name");
     form.set("name", name);
@@ -112,9 +115,8 @@ fn fill(form: &mut Form, name: &str, said: &Registration) {
     form.set(FILLED, name);
 }
 
-pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+pub async fn add(State(api): State<Arc<Api>>, posted: SubmittedForm<MOST>) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let mut form = add_form();
     let name = fields.get("name").to_owned();
     form.set("name", &name);
@@ -126,23 +128,15 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
         form.wrong("kubeconfig", "Choose the file of a kubeconfig.");
         return Ok(ask_new(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
     }
-    let upload = Upload {
-        name: name.as_str().into(),
+    let body = ClusterAdd {
         kubeconfig: fields.raw("kubeconfig").to_owned(),
-        systems: said.systems,
+        systems: said.systems.into_iter().collect(),
         settings: said.settings,
     };
-    let detached = match api.clusters.add(upload, visitor.actor()).await {
+    let detached = match attach::take_in(&api, &visitor.caller(), &name, body).await {
         Ok(detached) => detached,
-        Err(ClustersError::Invalid(field, why)) => {
-            form.wrong(at_fault(field), why);
-            return Ok(ask_new(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
-        }
-        Err(error) => {
-            let text = error.to_string();
-            let status = Problem::from(error).status;
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CONFLICT);
-            form.error = Some(text);
+        Err(problem) => {
+            let status = blame(&mut form, &at_fault(problem), AS_REST);
             return Ok(ask_new(&visitor, status, form));
         }
     };
@@ -156,12 +150,17 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     Ok(go_to(&links::cluster(&name)))
 }
 
-/// The input that a refusal is about. What is wrong with the cluster is its settings: the ticks are of systems that there are.
-fn at_fault(field: &'static str) -> &'static str {
-    match field {
-        "cluster" => "settings",
-        _ => field,
+/// As the form has it: what is wrong with the cluster is its settings, for the ticks are of systems that there are.
+fn at_fault(mut problem: Problem) -> Problem {
+    if problem.field.as_deref() == Some("cluster") {
+        problem.field = Some("settings".into());
     }
+    if problem.code == Code::Invalid
+        && let Some(why) = problem.value.take()
+    {
+        problem.detail = why;
+    }
+    problem
 }
 
 /// What the form says. Where it was not filled in with what is kept of the cluster, what it leaves out stays.
@@ -188,27 +187,25 @@ fn said(known: Systems, fields: &Fields, kept: Option<Registration>) -> Registra
 pub async fn ask_remove(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Answered {
-    visitor.must_administer()?;
     let view = find(&api, &visitor, &name)?;
     let lead = vec![format!(
         "fipd forgets its kubeconfig and serves it no more. {} leases of it are kept until an admin says `fipd clusters forget {name}`. \
          What fipd has put into the cluster stays there: leave it first to have that taken away.",
         view.leases
     )];
-    let form = button(links::cluster_remove(&name), "Remove the cluster");
+    let form = Form::confirm(links::cluster_remove(&name), "Remove the cluster");
     Ok(confirm(&visitor, &name, "Remove cluster", lead, form))
 }
 
 pub async fn remove(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
-    match api.clusters.remove(&name, visitor.actor()).await {
+    let SubmittedForm { visitor, .. } = posted;
+    match attach::take_out(&api, &visitor.caller(), &name).await {
         Ok(held) => {
             let left = match held {
                 true => {
@@ -220,7 +217,7 @@ pub async fn remove(
             visitor.tell(true, said, None);
             Ok(go_to(links::CLUSTERS))
         }
-        Err(error) => Err(refused(&visitor, error)),
+        Err(problem) => Err(failed(&visitor, &problem)),
     }
 }
 
@@ -228,9 +225,8 @@ pub async fn remove(
 pub async fn ask_detach(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Answered {
-    visitor.must_administer()?;
     find(&api, &visitor, &name)?;
     let report = attach::look(&api, &name).await;
     let report = report.map_err(|problem| failed(&visitor, &problem))?;
@@ -246,17 +242,16 @@ pub async fn ask_detach(
     }
     let left = report.left.iter().take(SHOWN);
     lead.extend(left.map(|what| format!("Left: {what}.")));
-    let form = button(links::cluster_detach(&name), "Leave the cluster");
+    let form = Form::confirm(links::cluster_detach(&name), "Leave the cluster");
     Ok(confirm(&visitor, &name, "Leave cluster", lead, form))
 }
 
 pub async fn detach(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
+    let SubmittedForm { visitor, .. } = posted;
     let (actor, leaving) = (visitor.actor(), name.clone());
     // To its end, whether the browser waits or not.
     let ended = tokio::spawn(async move { attach::leave(&api, &leaving, actor).await }).await;
@@ -286,14 +281,14 @@ pub async fn detach(
 
 pub async fn attach_again(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
-    let view = find(&api, &visitor, &name)?;
-    let done = api.clusters.attach(&view.name, visitor.actor()).await;
-    done.map_err(|error| refused(&visitor, error))?;
+    let SubmittedForm { visitor, .. } = posted;
+    let done = attach::attach(State(api), visitor.caller(), Path(name.clone())).await;
+    if let Err(problem) = done {
+        return Err(failed(&visitor, &problem));
+    }
     visitor.tell(
         true,
         format!("The systems of cluster {name} are on again."),
@@ -305,18 +300,14 @@ pub async fn attach_again(
 /// Keeps what foreign Services use and is only reported.
 pub async fn confirm_sightings(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
-    let view = find(&api, &visitor, &name)?;
-    let done = api
-        .clusters
-        .confirm_sightings(&view.name, visitor.actor())
-        .await;
-    let addresses = done.map_err(|error| refused(&visitor, error))?;
-    visitor.tell(true, confirmed_sightings(&name, addresses), None);
+    let SubmittedForm { visitor, .. } = posted;
+    let (path, any) = (Path(name.clone()), IfMatch::default());
+    let done = clusters::confirm_sightings(State(api), visitor.caller(), path, any).await;
+    let Json(outcome) = done.map_err(|problem| failed(&visitor, &problem))?;
+    visitor.tell(true, outcome.message, None);
     Ok(go_to(&links::cluster(&name)))
 }
 
@@ -325,17 +316,9 @@ fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<ClusterView, Failure
     view.ok_or_else(|| visitor.not_found("There is no cluster of that name."))
 }
 
-fn refused(visitor: &Visitor, error: ClustersError) -> Failure {
-    failed(visitor, &Problem::from(error))
-}
-
 fn failed(visitor: &Visitor, problem: &Problem) -> Failure {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::CONFLICT);
-    visitor.failure(
-        status,
-        problem.detail.to_string(),
-        "Nothing was changed here.",
-    )
+    let next = "Nothing was changed here.";
+    visitor.failure(problem.status_code(), problem.detail.to_string(), next)
 }
 
 /// The name of the tick of a system.
@@ -385,38 +368,27 @@ fn ask_new(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
         }
     };
     let asks = FormPage {
-        shell: visitor.shell(Nav::Clusters),
         title,
         trail: vec![(links::CLUSTERS.to_owned(), "Clusters".to_owned())],
         lead,
-        caution: String::new(),
         form,
         back: links::CLUSTERS.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &asks)
-}
-
-fn button(target: String, text: &str) -> Form {
-    Form {
-        target,
-        button: text.to_owned(),
-        danger: true,
-        ..Form::default()
-    }
+    visitor.ask(Nav::Clusters, status, asks)
 }
 
 fn confirm(visitor: &Visitor, name: &str, what: &str, lead: Vec<String>, form: Form) -> Response {
     let asks = FormPage {
-        shell: visitor.shell(Nav::Clusters),
         title: format!("{what} {name}?"),
         trail: vec![
             (links::CLUSTERS.to_owned(), "Clusters".to_owned()),
             (links::cluster(name), name.to_owned()),
         ],
         lead,
-        caution: String::new(),
         form,
         back: links::cluster(name),
+        ..FormPage::default()
     };
-    page(&asks)
+    visitor.ask(Nav::Clusters, StatusCode::OK, asks)
 }

@@ -11,7 +11,7 @@ use super::{
     fields::Fields,
     page::{Answered, go_to, page_as},
 };
-use crate::api::ui::session_extract::{MAX_FORM, Posted, Visitor};
+use crate::api::ui::session_extract::{MAX_FORM, SubmittedForm, Visitor};
 use crate::api::{
     Api,
     rest::import::take,
@@ -29,14 +29,12 @@ const CHANGED: &str =
     "Something changed since this was shown. This is what would happen to the rows by now.";
 
 pub async fn show(visitor: Visitor) -> Answered {
-    visitor.must_administer()?;
     Ok(answer(&visitor, StatusCode::OK, form(), None))
 }
 
 /// From what was sent to the next page: the form again, what would become of the rows, or the deed.
-pub async fn step(State(api): State<Arc<Api>>, posted: Posted<MOST_SENT>) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+pub async fn step(State(api): State<Arc<Api>>, posted: SubmittedForm<MOST_SENT>) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let mut form = form();
     let text = chosen(&mut form, &fields);
     if fields.get("step") == "edit" {

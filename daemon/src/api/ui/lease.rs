@@ -11,7 +11,7 @@ use super::{
     page::{Answered, Failure, go_to, page},
     views,
 };
-use crate::api::ui::session_extract::{Place, Query, Visitor};
+use crate::api::ui::session_extract::{PathParam, Query, Visitor};
 use crate::{
     api::{
         Api,
@@ -27,7 +27,7 @@ const SHOWN: usize = 50;
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place((network, address)): Place<(String, String)>,
+    PathParam((network, address)): PathParam<(String, String)>,
     Query(query): Query,
 ) -> Answered {
     let key = find(&api, &visitor, &network, &address)?;
@@ -106,7 +106,7 @@ fn listed(
 pub async fn by_name(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place((network, address)): Place<(String, String)>,
+    PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
     let known = |ledger: &Ledger| ledger.network_by_name(&network).map(|found| found.id.0);
     let number = api.ipam.read(known).map(|id| id.to_string());

@@ -20,7 +20,7 @@ use super::{
     sessions::Origin,
 };
 use crate::api::Api;
-use crate::api::ui::session_extract::{MAX_FORM, Posted, Query, Unread, read_form};
+use crate::api::ui::session_extract::{MAX_FORM, Query, SubmittedForm, Unread, read_form};
 
 /// Ties the form to the browser that asked for it, as there is no session yet.
 pub const FORM_COOKIE: &str = "__Host-fipd-login";
@@ -99,7 +99,11 @@ fn logged<'a>(api: &Api, name: &'a str) -> (Option<&'a str>, Option<usize>) {
 }
 
 /// Ends the session.
-pub async fn sign_out(State(api): State<Arc<Api>>, headers: HeaderMap, posted: Posted) -> Response {
+pub async fn sign_out(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    posted: SubmittedForm,
+) -> Response {
     let cookie = api.sessions.close(&headers);
     let provider = api.oidc.provider();
     let provider = provider.filter(|_| posted.visitor.session.by_provider);

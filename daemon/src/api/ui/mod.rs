@@ -19,6 +19,7 @@ mod cookies;
 mod dashboard;
 pub(crate) mod fields;
 mod flow;
+mod forms;
 mod guests;
 mod hosts;
 mod import;
@@ -74,7 +75,7 @@ use super::{
     access::{Access, Routes},
 };
 use page::{Failure, file, go_to};
-use session_extract::{Place, Visitor};
+use session_extract::{PathParam, Visitor};
 
 /// Adds the pages to the table of routes.
 pub fn routes(routes: Routes) -> Routes {
@@ -253,7 +254,7 @@ async fn home() -> Response {
     go_to(links::HOME)
 }
 
-async fn static_file(Place(name): Place<String>) -> Response {
+async fn static_file(PathParam(name): PathParam<String>) -> Response {
     match assets::find(&name) {
         Some(asset) => file(asset.content_type, asset.body),
         None => {

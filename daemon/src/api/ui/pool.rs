@@ -16,7 +16,7 @@ use super::{
     page::{Answered, Failure, page},
     pool_blocks, pool_chart, views,
 };
-use crate::api::ui::session_extract::{Place, Query, Visitor};
+use crate::api::ui::session_extract::{PathParam, Query, Visitor};
 use crate::api::{
     Api,
     convert::{network_name, owner_text},
@@ -31,7 +31,7 @@ const SHOWN: usize = 20;
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
     let pool = find(&api, &visitor, &id)?;

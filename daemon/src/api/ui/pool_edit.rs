@@ -6,38 +6,46 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Answer, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request};
-use fipd_web_ui::{Field, Form, FormPage, Nav, links};
+use fipd_core::{Ledger, Pool, PoolPreview, PoolSpec};
+use fipd_web_ui::{Form, FormPage, Nav, links};
 use http::StatusCode;
 
 use super::{
-    change::check_reason,
-    page::{Answered, Failure, go_to, page_as},
+    change::WHY,
+    forms::{AS_REST, beside, blame, filled, optional, require, typed},
+    page::{Answered, Failure, go_to},
     pool::find,
-    pool_form::{beside, blame, form, spec, typed},
+    pool_form::{body, form, patch},
     pool_preview::{About, Would, deletion, show, titles, trail},
+    session_extract::{LONG_FORM, PathParam, SubmittedForm, Visitor},
 };
-use crate::api::ui::session_extract::{LONG_FORM, Place, Posted, Visitor};
-use crate::{
-    api::{Api, problem::Problem},
-    ipam::IpamError,
+use crate::api::{
+    Api,
+    access::auth::Caller,
+    etag::IfMatch,
+    extract::Path,
+    page::Ask,
+    problem::{Code, Problem},
+    rest::{pool_preview, pools},
+    wire::{PoolCreate, PoolPatch},
 };
 
+/// Why a form about an older state of the pool does not delete it.
+const CHANGED: &str = "The pool has changed since this was asked. This is how it is now.";
+
 pub async fn new(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
-    visitor.must_administer()?;
     let empty = api.ipam.read(|ledger| form(ledger, None));
     Ok(ask(&visitor, None, StatusCode::OK, empty))
 }
 
-pub async fn create(State(api): State<Arc<Api>>, posted: Posted<LONG_FORM>) -> Answered {
-    posted.visitor.must_administer()?;
+pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm<LONG_FORM>) -> Answered {
     step(&api, &posted, None).await
 }
 
 pub async fn edit(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
 ) -> Answered {
     let pool = own(&api, &visitor, &id)?;
     let form = api.ipam.read(|ledger| present(ledger, &pool));
@@ -46,8 +54,8 @@ pub async fn edit(
 
 pub async fn update(
     State(api): State<Arc<Api>>,
-    Place(id): Place<String>,
-    posted: Posted<LONG_FORM>,
+    PathParam(id): PathParam<String>,
+    posted: SubmittedForm<LONG_FORM>,
 ) -> Answered {
     let pool = own(&api, &posted.visitor, &id)?;
     step(&api, &posted, Some(&pool)).await
@@ -57,7 +65,7 @@ pub async fn update(
 pub async fn ask_delete(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
 ) -> Answered {
     let pool = own(&api, &visitor, &id)?;
     Ok(deletion(&api, &visitor, &pool, StatusCode::OK, None))
@@ -65,23 +73,23 @@ pub async fn ask_delete(
 
 pub async fn delete(
     State(api): State<Arc<Api>>,
-    Place(id): Place<String>,
-    posted: Posted,
+    PathParam(id): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
+    let SubmittedForm { visitor, fields } = posted;
     let pool = own(&api, &visitor, &id)?;
-    if fields.get("generation") != pool.generation.to_string() {
-        let error = "The pool has changed since this was asked. This is how it is now.".to_owned();
-        let status = StatusCode::CONFLICT;
-        return Ok(deletion(&api, &visitor, &pool, status, Some(error)));
-    }
-    let request = Request::DeletePool {
-        pool: pool.id,
-        actor: visitor.actor(),
-    };
-    if let Err(error) = api.ipam.submit(request).await {
-        let problem = Problem::from(error);
-        let (status, error) = (problem.status_code(), problem.detail.into_string());
+    let deleted = pools::delete(
+        State(Arc::clone(&api)),
+        visitor.caller(),
+        Path(pool.spec.name.to_string()),
+        IfMatch::shown(fields.get("generation")),
+    );
+    if let Err(problem) = deleted.await {
+        let (status, error) = match problem.code {
+            Code::Stale => (StatusCode::CONFLICT, CHANGED.to_owned()),
+            _ => (problem.status_code(), problem.detail.into_string()),
+        };
+        let pool = own(&api, &visitor, &id)?;
         return Ok(deletion(&api, &visitor, &pool, status, Some(error)));
     }
     visitor.tell(true, format!("Pool {} was deleted.", pool.spec.name), None);
@@ -90,19 +98,11 @@ pub async fn delete(
 
 /// A pool that is changed here; a mirror says what its object says.
 fn own(api: &Api, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
-    visitor.must_administer()?;
     let pool = find(api, visitor, id)?;
-    match &pool.spec.origin {
-        Origin::Own => Ok(pool),
-        Origin::Mirror { object, .. } => {
-            let what = format!(
-                "Pool {} follows the object {object} of its cluster and is not changed here.",
-                pool.spec.name
-            );
-            let next = "Change that object; the pool follows within seconds.";
-            Err(visitor.failure(StatusCode::CONFLICT, what, next))
-        }
-    }
+    let next = "Change that object; the pool follows within seconds.";
+    pools::refuse_mirror(&pool)
+        .map_err(|problem| visitor.failure(problem.status_code(), problem.detail, next))?;
+    Ok(pool)
 }
 
 /// The form as the pool is.
@@ -112,105 +112,128 @@ fn present(ledger: &Ledger, pool: &Pool) -> Form {
     form
 }
 
+/// What REST is asked for.
+#[derive(Clone)]
+enum PoolBody {
+    Create(PoolCreate),
+    /// Of the pool of that name in that state.
+    Update(String, IfMatch, PoolPatch),
+}
+
+impl PoolBody {
+    fn of(form: &mut Form, about: About<'_>) -> Option<Self> {
+        let create = body(form)?;
+        Some(match about {
+            None => Self::Create(create),
+            Some(pool) => Self::Update(
+                pool.spec.name.to_string(),
+                IfMatch::shown(form.value("generation")),
+                patch(create, form),
+            ),
+        })
+    }
+
+    fn look(self, api: &Api, caller: &Caller) -> Result<(PoolSpec, PoolPreview), Problem> {
+        match self {
+            Self::Create(body) => pool_preview::of_new(api, body),
+            Self::Update(name, if_match, patch) => {
+                let which = (name.as_str(), &if_match);
+                let found = pool_preview::of_edit(api, caller, which, patch, Ask::step());
+                found.map(|(_, found)| found)
+            }
+        }
+    }
+
+    async fn send(
+        self,
+        api: &Api,
+        caller: &Caller,
+        (force, reason): (bool, &str),
+    ) -> Result<Arc<Pool>, Problem> {
+        match self {
+            Self::Create(body) => pools::make(api, caller, body).await,
+            Self::Update(name, if_match, patch) => {
+                let patch = PoolPatch {
+                    force,
+                    reason: optional(reason),
+                    ..patch
+                };
+                pools::change(api, caller, (&name, &if_match), patch).await
+            }
+        }
+    }
+}
+
 /// From what was posted to the next page: the form again, what it would do, or the deed.
-async fn step<const MOST: usize>(api: &Api, posted: &Posted<MOST>, about: About<'_>) -> Answered {
-    let Posted { visitor, fields } = posted;
-    let before = about.map(|pool| &pool.spec);
-    let mut form = api.ipam.read(|ledger| form(ledger, before));
+async fn step<const MOST: usize>(
+    api: &Api,
+    posted: &SubmittedForm<MOST>,
+    about: About<'_>,
+) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
+    let mut form = api
+        .ipam
+        .read(|ledger| form(ledger, about.map(|pool| &pool.spec)));
     typed(&mut form, fields);
     if fields.get("step") == "edit" {
         return Ok(ask(visitor, about, StatusCode::OK, form));
     }
-    if let Some(pool) = about
-        && form.value("generation") != pool.generation.to_string()
-    {
-        let form = api.ipam.read(|ledger| changed(ledger, pool, form));
-        return Ok(ask(visitor, about, StatusCode::CONFLICT, form));
-    }
-    let read = api.ipam.read(|ledger| {
-        let spec = spec(ledger, &mut form, before)?;
-        let preview = ledger.preview_pool(about.map(|pool| pool.id), &spec);
-        let preview = preview.map_err(|refusal| blame(&mut form, &refusal.into()));
-        Some((spec, preview.ok()?))
-    });
-    let Some((spec, preview)) = read else {
+    let Some(body) = PoolBody::of(&mut form, about) else {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(ask(visitor, about, status, form));
     };
-    let mut reason = Field {
-        value: fields.get("reason").to_owned(),
-        error: None,
+    let caller = visitor.caller();
+    let (spec, preview) = match body.clone().look(api, &caller) {
+        Ok(found) => found,
+        Err(problem) => return Ok(again(api, visitor, about, form, &problem)),
     };
-    let asked = fields.get("step") == "do";
-    let force = asked && !preview.leaving.is_empty();
-    if !asked || !check_reason(&mut reason, force) {
-        let status = match reason.error {
-            None => StatusCode::OK,
-            Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        };
-        let would = Would {
-            about,
-            spec,
-            preview,
-            reason,
-            error: None,
-        };
-        return Ok(show(api, visitor, status, &form, would));
-    }
-    match submit(api, visitor, about, &spec, (force, &reason.value)).await {
-        Ok(answer) => Ok(done(visitor, about, &answer)),
-        Err(IpamError::Refused(Refusal::Stale { .. })) => {
-            let now = about.and_then(|pool| api.ipam.read(|ledger| ledger.pool(pool.id).cloned()));
-            let form = api.ipam.read(|ledger| match &now {
-                Some(pool) => changed(ledger, pool, form),
-                None => form,
-            });
-            Ok(ask(visitor, now.as_ref(), StatusCode::CONFLICT, form))
+    let mut asked = filled(&["reason"], fields);
+    let force = !preview.leaving.is_empty();
+    let status = if fields.get("step") != "do" {
+        StatusCode::OK
+    } else if force && !require(&mut asked, "reason", WHY) {
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        match body
+            .send(api, &caller, (force, asked.value("reason")))
+            .await
+        {
+            Ok(pool) => return Ok(done(visitor, about, &pool)),
+            Err(problem) if problem.code == Code::Stale => {
+                return Ok(again(api, visitor, about, form, &problem));
+            }
+            Err(problem) => blame(&mut asked, &problem, AS_REST),
         }
-        Err(error) => {
-            let problem = Problem::from(error);
-            let (status, error) = (problem.status_code(), problem.detail.into_string());
-            let would = Would {
-                about,
-                spec,
-                preview,
-                reason,
-                error: Some(error),
-            };
-            Ok(show(api, visitor, status, &form, would))
-        }
-    }
+    };
+    let would = Would {
+        about,
+        spec,
+        preview,
+        asked,
+    };
+    Ok(show(api, visitor, status, &form, would))
 }
 
-async fn submit(
-    api: &Api,
-    visitor: &Visitor,
-    about: About<'_>,
-    spec: &PoolSpec,
-    (force, reason): (bool, &str),
-) -> Result<Answer, IpamError> {
-    let (spec, actor) = (spec.clone(), visitor.actor());
-    let request = match about {
-        None => Request::CreatePool { spec, actor },
-        Some(pool) => Request::UpdatePool(PoolEdit {
-            pool: pool.id,
-            spec,
-            if_generation: Some(pool.generation),
-            force,
-            actor,
-            reason: reason.into(),
-        }),
-    };
-    api.ipam.submit(request).await
-}
-
-fn done(visitor: &Visitor, about: About<'_>, answer: &Answer) -> Response {
-    let Answer::Pool(pool) = answer else {
-        return go_to(links::POOLS);
-    };
+fn done(visitor: &Visitor, about: About<'_>, pool: &Pool) -> Response {
     let verb = if about.is_some() { "changed" } else { "made" };
     visitor.tell(true, format!("Pool {} was {verb}.", pool.spec.name), None);
     go_to(&links::pool(pool.id.0))
+}
+
+/// The form with what is wrong, or with what somebody else changed meanwhile.
+fn again(
+    api: &Api,
+    visitor: &Visitor,
+    about: About<'_>,
+    mut form: Form,
+    problem: &Problem,
+) -> Response {
+    let status = blame(&mut form, problem, AS_REST);
+    let now = about.and_then(|pool| api.ipam.read(|ledger| ledger.pool(pool.id).cloned()));
+    if let Some(pool) = now.as_ref().filter(|_| problem.code == Code::Stale) {
+        form = api.ipam.read(|ledger| changed(ledger, pool, form));
+    }
+    ask(visitor, now.as_ref(), status, form)
 }
 
 /// What was typed, with what the pool has at present beside each field that differs; sent again, it is of this edition.
@@ -228,13 +251,11 @@ fn changed(ledger: &Ledger, pool: &Pool, mut form: Form) -> Form {
 fn ask(visitor: &Visitor, about: About<'_>, status: StatusCode, form: Form) -> Response {
     let (title, target, back) = titles(about);
     let page = FormPage {
-        shell: visitor.shell(Nav::Pools),
         title,
         trail: trail(about),
-        lead: Vec::new(),
-        caution: String::new(),
         form: Form { target, ..form },
         back,
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Pools, status, page)
 }

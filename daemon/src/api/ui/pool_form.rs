@@ -3,13 +3,9 @@
 use fipd_core::{Ends, EndsOf, Family, Ledger, Network, Order, PoolSpec, Sticky};
 use fipd_web_ui::{Form, Input, InputKind};
 
-use super::fields::Fields;
+use super::forms::{entries, lines, optional};
 use crate::api::{
-    problem::Problem,
-    rest::{
-        pools::{new_spec, patched},
-        wants::scope_view,
-    },
+    rest::wants::scope_view,
     wire::{PoolCreate, PoolPatch, PoolScope},
 };
 
@@ -102,35 +98,6 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     form
 }
 
-/// What was typed.
-pub fn typed(form: &mut Form, fields: &Fields) {
-    let names: Vec<_> = form.inputs.iter().map(|input| input.name).collect();
-    for name in names {
-        form.set(name, fields.get(name));
-    }
-}
-
-/// Says beside each field that differs what there is at present.
-pub fn beside(at_present: &Form, form: &mut Form) {
-    for input in &at_present.inputs {
-        let now = &input.field.value;
-        let shown = match (now.as_str(), &input.kind) {
-            (_, InputKind::Hidden | InputKind::Secret) => continue,
-            ("", InputKind::Tick) => "not ticked",
-            (_, InputKind::Tick) => "ticked",
-            ("", _) => "empty",
-            (text, _) => text,
-        };
-        if entries_differ(now, form.value(input.name)) {
-            form.wrong(input.name, format!("At present it is {shown}."));
-        }
-    }
-}
-
-fn entries_differ(one: &str, other: &str) -> bool {
-    !one.split_whitespace().eq(other.split_whitespace())
-}
-
 fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
     let text = |value: Option<String>| value.unwrap_or_default();
     let joined = |list: &[fipd_core::AddressSpec]| {
@@ -188,8 +155,8 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
     form.set("closed", tick(spec.closed));
 }
 
-/// What the form says, in place of `before`; `None` with the mistakes noted beside the fields.
-pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Option<PoolSpec> {
+/// The body that asks for a pool like the form; `None` with the mistakes noted beside the fields.
+pub fn body(form: &mut Form) -> Option<PoolCreate> {
     let prefix = number(form, "prefix", "a prefix length such as 24");
     let first = number(form, "reserve_first", "a whole number");
     let last = number(form, "reserve_last", "a whole number");
@@ -198,12 +165,12 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
     let sticky = lasting(form, "sticky_for");
     let most = number(form, "sticky_most", "a whole number");
     let scopes = scopes(form);
-    let optional = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
+    let optional = |name| optional(form.value(name));
     let addresses = entries(form.value("addresses"));
     let family = addresses.first().and_then(|text| text.parse().ok());
     let family = family.map_or(Family::V4, |spec: fipd_core::AddressSpec| spec.family());
     let ends = Ends::own_default(family);
-    let create = PoolCreate {
+    Some(PoolCreate {
         name: form.value("name").to_owned(),
         network: optional("network"),
         addresses,
@@ -222,33 +189,11 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
         scopes: scopes?,
         quota_required: Some(form.value("quota_required") == "yes"),
         ..PoolCreate::default()
-    };
-    let closed = form.value("closed") == "yes";
-    let made = match before {
-        None => new_spec(ledger, create),
-        Some(before) => patched(ledger, before.clone(), patch(create, closed)),
-    };
-    made.map_err(|problem| blame(form, &problem)).ok()
+    })
 }
 
-/// Puts a problem beside the field it is about.
-pub fn blame(form: &mut Form, problem: &Problem) {
-    let name = match problem.field.as_deref() {
-        Some("ends") => "reserve_first",
-        Some(name) => name,
-        None => "",
-    };
-    // What is said of a text often quotes it already.
-    let quoted = |allowed: &&str| {
-        let value = problem.value.as_deref();
-        value.is_some_and(|value| !value.is_empty() && allowed.contains(value))
-    };
-    let said = problem.allowed.as_deref().filter(quoted);
-    form.wrong(name, said.unwrap_or(&problem.detail));
-}
-
-/// Every field is said, so that one left empty is taken away.
-fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
+/// The same for a pool that there is: an empty field takes its value away.
+pub fn patch(create: PoolCreate, form: &Form) -> PoolPatch {
     PoolPatch {
         name: Some(create.name),
         network: create.network,
@@ -260,7 +205,7 @@ fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
         reserve_first: create.reserve_first,
         reserve_last: create.reserve_last,
         reserve_of: create.reserve_of,
-        closed: Some(closed),
+        closed: Some(form.value("closed") == "yes"),
         order: create.order,
         quarantine: create.quarantine,
         sticky_for: create.sticky_for,
@@ -274,18 +219,9 @@ fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
 
 /// One a line; `None` with the mistake noted.
 fn scopes(form: &mut Form) -> Option<Vec<PoolScope>> {
-    let lines = form.value("scopes").lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty());
-    let read = |line: &str| line.parse().map_err(|error| format!("{line}: {error}."));
-    let scopes: Result<_, String> = lines.map(read).collect();
+    let read = |line: &String| line.parse().map_err(|error| format!("{line}: {error}."));
+    let scopes: Result<_, String> = lines(form.value("scopes")).iter().map(read).collect();
     scopes.map_err(|error| form.wrong("scopes", error)).ok()
-}
-
-/// What is between spaces, commas and line ends.
-pub fn entries(text: &str) -> Vec<String> {
-    let parts = text.split(|c: char| c.is_whitespace() || c == ',');
-    let parts = parts.filter(|part| !part.is_empty());
-    parts.map(ToOwned::to_owned).collect()
 }
 
 fn number<T: std::str::FromStr>(form: &mut Form, name: &str, allowed: &str) -> Option<Option<T>> {
@@ -341,6 +277,23 @@ fn duration(seconds: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{
+        rest::pools::{new_spec, patched},
+        ui::{
+            fields::Fields,
+            forms::{AS_REST, blame, typed},
+        },
+    };
+
+    /// What REST makes of the form.
+    fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Option<PoolSpec> {
+        let create = body(form)?;
+        let made = match before {
+            None => new_spec(ledger, create),
+            Some(before) => patched(ledger, before.clone(), patch(create, form)),
+        };
+        made.map_err(|problem| blame(form, &problem, AS_REST)).ok()
+    }
 
     fn filled(ledger: &Ledger, pairs: &str) -> Form {
         let mut form = form(ledger, None);

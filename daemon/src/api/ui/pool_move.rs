@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
-use fipd_core::{Collision, Ledger, NetworkId, Pool, Request};
+use axum::{Json, extract::State, response::Response};
+use fipd_core::{Ledger, Pool};
 use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, PreviewPage, count, links};
 use http::StatusCode;
 
 use super::{
+    forms::{AS_REST, blame, typed},
     page::{Answered, go_to, page_as},
     pool::find,
-    pool_form::{blame, typed},
     pool_preview::trail,
+    session_extract::{PathParam, SubmittedForm, Visitor},
 };
-use crate::api::ui::session_extract::{Place, Posted, Visitor};
 use crate::api::{
-    Api, convert,
-    convert::network_name,
-    problem::Problem,
-    rest::move_network::{Outlook, outlook},
+    Api,
+    etag::IfMatch,
+    extract::{Body, Path, Query as RestQuery},
+    rest::move_network,
+    wire::{PoolMove, PoolMovePreview, PoolMoveQuery},
 };
 
 /// Networks that are offered; with more, a name is typed.
@@ -29,9 +30,8 @@ const SHOWN: usize = 20;
 pub async fn ask(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
 ) -> Answered {
-    visitor.must_administer()?;
     let pool = find(&api, &visitor, &id)?;
     let form = api.ipam.read(|ledger| form(ledger, &pool));
     Ok(form_page(&visitor, &pool, StatusCode::OK, form))
@@ -40,58 +40,58 @@ pub async fn ask(
 /// From what was posted to the next page: the form again, what it would do, or the deed.
 pub async fn step(
     State(api): State<Arc<Api>>,
-    Place(id): Place<String>,
-    posted: Posted,
+    PathParam(id): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+    let SubmittedForm { visitor, fields } = posted;
     let pool = find(&api, &visitor, &id)?;
     let mut form = api.ipam.read(|ledger| form(ledger, &pool));
     typed(&mut form, &fields);
     if fields.get("step") == "edit" {
         return Ok(form_page(&visitor, &pool, StatusCode::OK, form));
     }
-    let wanted = form.value("network").to_owned();
-    let found = api.ipam.read(|ledger| {
-        let network = convert::network(ledger, &wanted)?;
-        Ok::<_, Problem>(network.id)
-    });
-    let found = match found {
-        Ok(to) => outlook(&api, pool.id, to).await.map(|found| (to, found)),
-        Err(problem) => Err(problem),
+    let (caller, name) = (visitor.caller(), pool.spec.name.to_string());
+    let network = form.value("network").to_owned();
+    let query = PoolMoveQuery {
+        network: network.clone(),
     };
-    let (to, outlook) = match found {
-        Ok(found) => found,
+    let looked = move_network::preview(
+        State(Arc::clone(&api)),
+        caller.clone(),
+        Path(name.clone()),
+        RestQuery(query),
+    );
+    let would = match looked.await {
+        Ok(Json(would)) => would,
         Err(problem) => {
-            let status = problem.status_code();
-            blame(&mut form, &problem);
-            return Ok(form_page(&visitor, &pool, status, form));
+            blame(&mut form, &problem, AS_REST);
+            return Ok(form_page(&visitor, &pool, problem.status_code(), form));
         }
     };
     if fields.get("step") != "do" {
-        let (status, error) = (StatusCode::OK, None);
-        let form = Form { error, ..form };
-        return Ok(preview(&api, &visitor, &pool, status, (form, to, outlook)));
+        return Ok(preview(
+            &api,
+            &visitor,
+            &pool,
+            StatusCode::OK,
+            (form, would),
+        ));
     }
-    let request = Request::MoveNetwork {
-        pool: pool.id,
-        network: to,
-        actor: visitor.actor(),
-    };
-    match api.ipam.submit(request).await {
-        Ok(_) => {
-            let text = format!("Pool {} went to network {wanted}.", pool.spec.name);
-            visitor.tell(true, text, None);
-            Ok(go_to(&links::pool(pool.id.0)))
-        }
-        Err(error) => {
-            let problem = Problem::from(error);
-            let error = Some(problem.detail.to_string());
-            let form = Form { error, ..form };
-            let status = problem.status_code();
-            Ok(preview(&api, &visitor, &pool, status, (form, to, outlook)))
-        }
+    let moved = move_network::move_network(
+        State(Arc::clone(&api)),
+        caller,
+        Path(name),
+        IfMatch::default(),
+        Body(PoolMove { network }),
+    );
+    if let Err(problem) = moved.await {
+        form.error = Some(problem.detail.to_string());
+        let status = problem.status_code();
+        return Ok(preview(&api, &visitor, &pool, status, (form, would)));
     }
+    let text = format!("Pool {} went to network {}.", pool.spec.name, would.to);
+    visitor.tell(true, text, None);
+    Ok(go_to(&links::pool(pool.id.0)))
 }
 
 fn form(ledger: &Ledger, pool: &Pool) -> Form {
@@ -121,15 +121,14 @@ fn form_page(visitor: &Visitor, pool: &Arc<Pool>, status: StatusCode, form: Form
     let lead = "An address of one network is another one than the same address of a second network. \
         All leases of the pool keep their holders, states and limits.";
     let page = FormPage {
-        shell: visitor.shell(Nav::Pools),
         title: format!("Take pool {} to another network", pool.spec.name),
         trail: trail(Some(pool)),
         lead: vec![lead.to_owned()],
-        caution: String::new(),
         form,
         back: links::pool(pool.id.0),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Pools, status, page)
 }
 
 fn preview(
@@ -137,60 +136,60 @@ fn preview(
     visitor: &Visitor,
     pool: &Arc<Pool>,
     status: StatusCode,
-    (form, to, outlook): (Form, NetworkId, Outlook),
+    (form, would): (Form, PoolMovePreview),
 ) -> Response {
-    let shell = visitor.shell(Nav::Pools);
-    let page = api.ipam.read(|ledger| {
-        let names = [pool.spec.network, to].map(|network| network_name(ledger, network));
-        let [from, to] = names;
-        let leases = count(outlook.leases.into());
-        let size = ledger.usage(pool.id).map(|usage| usage.size);
-        PreviewPage {
-            shell,
-            title: format!("Take pool {} to network {to}?", pool.spec.name),
-            trail: trail(Some(pool)),
-            changes: vec![
-                (
-                    "Leases",
-                    format!("{leases} in {from}"),
-                    format!("{leases} in {to}"),
-                ),
-                ("Network", from, to.clone()),
-            ],
-            size: (size, size),
-            leaving: Vec::new(),
-            leaving_count: 0,
-            leaving_more: false,
-            leaving_list: String::new(),
-            overlaps: Vec::new(),
-            quotas: Vec::new(),
-            obstacle: obstacle(&to, &outlook),
-            form: Form {
-                inputs: form.hidden(),
-                button: "Take it there".to_owned(),
-                ..form
-            },
-            editable: true,
-            back: links::pool(pool.id.0),
-        }
-    });
+    let obstacle = obstacle(&would);
+    let PoolMovePreview { from, to, .. } = would;
+    let leases = count(would.leases.into());
+    let usage = api.ipam.read(|ledger| ledger.usage(pool.id));
+    let size = usage.map(|usage| usage.size);
+    let page = PreviewPage {
+        shell: visitor.shell(Nav::Pools),
+        title: format!("Take pool {} to network {to}?", pool.spec.name),
+        trail: trail(Some(pool)),
+        changes: vec![
+            (
+                "Leases",
+                format!("{leases} in {from}"),
+                format!("{leases} in {to}"),
+            ),
+            ("Network", from, to),
+        ],
+        size: (size, size),
+        leaving: Vec::new(),
+        leaving_count: 0,
+        leaving_more: false,
+        leaving_list: String::new(),
+        overlaps: Vec::new(),
+        quotas: Vec::new(),
+        obstacle,
+        form: Form {
+            inputs: form.hidden(),
+            button: "Take it there".to_owned(),
+            ..form
+        },
+        editable: true,
+        back: links::pool(pool.id.0),
+    };
     page_as(status, &page)
 }
 
 /// What is in the way; empty where nothing is.
-fn obstacle(to: &str, outlook: &Outlook) -> String {
-    if outlook.collisions == 0 {
+fn obstacle(would: &PoolMovePreview) -> String {
+    if would.collisions == 0 {
         return String::new();
     }
-    let named = outlook.first.iter().take(SHOWN);
-    let named: Vec<String> = named.map(Collision::to_string).collect();
-    let more = outlook.collisions.saturating_sub(named.len() as u64);
+    let named = would.first.iter().take(SHOWN);
+    let named = named.map(|one| format!("{} ({})", one.address, one.owner));
+    let named: Vec<String> = named.collect();
+    let more = would.collisions.saturating_sub(named.len() as u64);
     let more = match more {
         0 => String::new(),
         more => format!(", and {} more", count(more.into())),
     };
     format!(
-        "Nothing can go: addresses of its leases are in use in network {to}: {}{more}. Release them in one of the networks first.",
+        "Nothing can go: addresses of its leases are in use in network {}: {}{more}. Release them in one of the networks first.",
+        would.to,
         named.join(", ")
     )
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use fipd_core::{LeaseState, Ledger, Pool, PoolId, PoolPreview, PoolSpec};
-use fipd_web_ui::{
-    Field, Form, Input, InputKind, LeaseRow, Nav, PreviewPage, TouchedQuota, count, links,
-};
+use fipd_web_ui::{Form, Input, InputKind, LeaseRow, Nav, PreviewPage, TouchedQuota, count, links};
 use http::StatusCode;
 
 use super::{fields::with_query, page::page_as, pool_form::form, views};
@@ -45,8 +43,8 @@ pub struct Would<'a> {
     pub about: About<'a>,
     pub spec: PoolSpec,
     pub preview: PoolPreview,
-    pub reason: Field,
-    pub error: Option<String>,
+    /// Of the form below it, with what is wrong.
+    pub asked: Form,
 }
 
 pub fn show(
@@ -60,23 +58,22 @@ pub fn show(
         about,
         spec,
         preview,
-        reason,
-        error,
+        asked,
     } = would;
     let (title, target, back) = titles(about);
     let force = !preview.leaving.is_empty();
     let mut inputs = typed.hidden();
     if about.is_some() {
-        let asked = Input::new("reason", "Reason");
-        let asked = if force { asked.required() } else { asked };
+        let reason = Input::new("reason", "Reason");
+        let reason = if force { reason.required() } else { reason };
         let note = if force {
             "for the audit log"
         } else {
             "optional, for the audit log"
         };
         inputs.push(Input {
-            field: reason,
-            ..asked.note(note)
+            field: asked.field("reason"),
+            ..reason.note(note)
         });
     }
     let button = match (about, force) {
@@ -87,7 +84,7 @@ pub fn show(
     let form = Form {
         target,
         inputs,
-        error,
+        error: asked.error,
         button,
         danger: force,
         ..Form::default()
@@ -222,12 +219,9 @@ pub fn deletion(
             quotas,
             obstacle,
             form: Form {
-                target: links::pool_delete(pool.id.0),
                 inputs: vec![generation.value(pool.generation.to_string())],
                 error,
-                button: "Delete the pool".to_owned(),
-                danger: true,
-                ..Form::default()
+                ..Form::confirm(links::pool_delete(pool.id.0), "Delete the pool")
             },
             editable: false,
             back: links::pool(pool.id.0),

@@ -3,39 +3,36 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Lease, LeaseState, Ledger, Release, ReleaseScope, Request};
-use fipd_web_ui::{Field, Nav, ReleasePage, links};
+use fipd_core::{Lease, LeaseState, Ledger};
+use fipd_web_ui::{Form, Nav, ReleasePage, links};
 use http::StatusCode;
 
 use super::{
-    change::{CHANGED, Concerned, check_reason, concerned, nothing_there, open, seen},
+    change::{Concerned, blame_of_lease, concerned, nothing_there, open, seen},
     fields::with_query,
+    forms::filled,
     page::{Answered, Failure, go_to, page_as},
+    session_extract::{PathParam, SubmittedForm, Visitor},
     views,
 };
-use crate::api::ui::session_extract::{Place, Posted, Visitor};
-use crate::{
-    api::{Api, convert::owner_text, problem::Problem},
-    ipam::{Guard, IpamError},
+use crate::api::{
+    Api,
+    convert::{network_name, owner_text},
+    etag::IfMatch,
+    extract::{Path, Query as RestQuery},
+    rest::leases::{Reason, release_address},
 };
 
 /// Asks.
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place((network, address)): Place<(String, String)>,
+    PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
     let (key, lease) = open(&api, &visitor, (&network, &address))?;
     Ok(match lease {
         Some(lease) if cools(&lease) && !visitor.is_admin() => return Err(not_yet(&visitor)),
-        Some(lease) => ask(
-            &api,
-            &visitor,
-            &lease,
-            StatusCode::OK,
-            Field::default(),
-            None,
-        ),
+        Some(lease) => ask(&api, &visitor, &lease, StatusCode::OK, Form::default()),
         None => nothing_there(&visitor, key),
     })
 }
@@ -43,60 +40,34 @@ pub async fn show(
 /// Frees what was shown, and only that.
 pub async fn submit(
     State(api): State<Arc<Api>>,
-    Place((network, address)): Place<(String, String)>,
-    posted: Posted,
+    PathParam((network, address)): PathParam<(String, String)>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
+    let SubmittedForm { visitor, fields } = posted;
     let (key, lease) = open(&api, &visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
-    if cools(&lease) && !visitor.is_admin() {
-        return Err(not_yet(&visitor));
-    }
-    let mut reason = Field {
-        value: fields.get("reason").to_owned(),
-        error: None,
+    let mut form = filled(&["reason"], &fields);
+    let query = Reason {
+        reason: form.value("reason").to_owned(),
+        end_quarantine: cools(&lease),
     };
-    if !check_reason(&mut reason, false) {
-        return Ok(ask(
-            &api,
-            &visitor,
-            &lease,
-            StatusCode::UNPROCESSABLE_ENTITY,
-            reason,
-            None,
-        ));
-    }
-    if fields.get("seen") != seen(&lease) {
-        let error = CHANGED.to_owned();
-        return Ok(ask(
-            &api,
-            &visitor,
-            &lease,
-            StatusCode::CONFLICT,
-            reason,
-            Some(error),
-        ));
-    }
-    let request = Request::Release(Release {
-        scope: scope(&lease),
-        actor: visitor.actor(),
-        reason: reason.value.as_str().into(),
-    });
-    let guard = still(&lease);
-    if let Err(error) = api.ipam.submit_if(request, guard).await {
-        let (status, error) = if matches!(error, IpamError::Stale(_)) {
-            (StatusCode::CONFLICT, CHANGED.to_owned())
-        } else {
-            let text = error.to_string();
-            (Problem::from(error).status_code(), text)
-        };
-        let (_, now) = open(&api, &visitor, (&network, &address))?;
-        let Some(lease) = now else {
-            return Ok(nothing_there(&visitor, key));
-        };
-        return Ok(ask(&api, &visitor, &lease, status, reason, Some(error)));
+    let network = api.ipam.read(|ledger| network_name(ledger, key.network));
+    let freed = release_address(
+        State(Arc::clone(&api)),
+        visitor.caller(),
+        Path((network, key.address.to_string())),
+        RestQuery(query),
+        IfMatch::shown(fields.get("seen")),
+    );
+    if let Err(problem) = freed.await {
+        let status = blame_of_lease(&mut form, &problem);
+        let now = api.ipam.read(|ledger| ledger.lease(key).cloned());
+        return Ok(match now {
+            Some(lease) => ask(&api, &visitor, &lease, status, form),
+            None => nothing_there(&visitor, key),
+        });
     }
     visitor.tell(true, outcome(&api, &lease), None);
     Ok(go_to(&back(&lease)))
@@ -120,27 +91,6 @@ fn not_yet(visitor: &Visitor) -> Failure {
         what,
         "Wait, or ask an admin to do it.",
     )
-}
-
-/// It is the word of whoever signed in, not of the holders: an address that cools then, cools for them too.
-fn scope(lease: &Lease) -> ReleaseScope {
-    if cools(lease) {
-        ReleaseScope::Quarantine(lease.key)
-    } else {
-        ReleaseScope::Address(lease.key)
-    }
-}
-
-/// The lease is freed only if it is what was shown when it is decided.
-fn still(lease: &Lease) -> Guard {
-    let (key, shown) = (lease.key, seen(lease));
-    Box::new(move |ledger, _| {
-        let now = ledger.lease(key);
-        if now.is_some_and(|now| seen(now) == shown) {
-            return Ok(());
-        }
-        Err(IpamError::Stale(format!("the lease of {}", key.address)))
-    })
 }
 
 /// What became of the address.
@@ -171,14 +121,7 @@ fn back(lease: &Lease) -> String {
     )
 }
 
-fn ask(
-    api: &Api,
-    visitor: &Visitor,
-    lease: &Lease,
-    status: StatusCode,
-    reason: Field,
-    error: Option<String>,
-) -> Response {
+fn ask(api: &Api, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
     let shell = visitor.shell(Nav::Pools);
     let page = api.ipam.read(|ledger: &Ledger| {
         let Concerned { heir, controlled } = concerned(ledger, lease);
@@ -186,8 +129,8 @@ fn ask(
             shell,
             lease: views::lease_row(ledger, lease),
             seen: seen(lease),
-            reason,
-            error,
+            reason: form.field("reason"),
+            error: form.error,
             heir,
             cools: quarantine(ledger, lease),
             controlled,

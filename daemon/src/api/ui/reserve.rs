@@ -1,46 +1,50 @@
 //! Keeping an address for somebody who comes later.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{
-    Allocate, Answer, Holder, LeaseKey, Ledger, PoolId, Refusal, Request, Reserve, Tenant, Want,
-};
+use fipd_core::{LeaseKey, LeaseState, Ledger};
 use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, links};
 use http::StatusCode;
 
 use super::{
-    page::{Answered, go_to, page_as},
-    pool_form::typed,
+    forms::{Words, blame, optional, time, typed},
+    page::{Answered, go_to},
+    session_extract::{Query, SubmittedForm, Visitor},
 };
-use crate::api::ui::session_extract::{Posted, Query, Visitor};
-use crate::{
-    api::{Api, convert, problem::Problem},
-    clock,
-    ipam::IpamError,
+use crate::api::{
+    Api, convert,
+    problem::{Code, Problem},
+    rest::leases::keep,
+    wire::{Granted, ReserveRequest, Want},
+};
+
+const WORDS: Words = |field, value| match (field, value) {
+    ("owner", "") => Some("Say who will come for it."),
+    ("address", _) => Some("That is no address."),
+    ("until", _) => Some("Write a day and a time to come, such as 2030-03-01T12:00."),
+    _ => None,
 };
 
 pub async fn show(visitor: Visitor, Query(query): Query) -> Answered {
-    visitor.must_write()?;
     let mut form = form();
     typed(&mut form, &query);
     Ok(ask(&visitor, StatusCode::OK, form))
 }
 
 /// Reserves, or shows the form again with what is wrong.
-pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_write()?;
+pub async fn submit(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let mut form = form();
     typed(&mut form, &fields);
-    let Some(request) = api.ipam.read(|ledger| parse(ledger, &visitor, &mut form)) else {
-        return Ok(ask(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
+    let kept = match api.ipam.read(|ledger| body(ledger, &form)) {
+        Ok(body) => keep(&api, &visitor.caller(), body).await,
+        Err(problem) => Err(problem),
     };
-    match api.submit_for_user(Request::Reserve(request)).await {
-        Ok(answer) => Ok(reserved(&visitor, &answer)),
-        Err(error) => {
-            explain(&mut form, &error);
-            let status = Problem::from(error).status_code();
+    match kept {
+        Ok((_, granted)) => Ok(reserved(&api, &visitor, &granted)),
+        Err(problem) => {
+            let status = blame(&mut form, &problem, WORDS);
             Ok(ask(&visitor, status, form))
         }
     }
@@ -74,160 +78,81 @@ fn form() -> Form {
 
 fn ask(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
     let page = FormPage {
-        shell: visitor.shell(Nav::Leases),
         title: "Reserve an address".to_owned(),
         trail: vec![(links::LEASES.to_owned(), "Leases".to_owned())],
         lead: vec![
             "Keeps an address for a service that comes later. Nobody else gets it until then."
                 .to_owned(),
         ],
-        caution: String::new(),
         form,
         back: links::LEASES.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Leases, status, page)
 }
 
-/// The request; `None` with the mistakes noted beside the fields.
-fn parse(ledger: &Ledger, visitor: &Visitor, form: &mut Form) -> Option<Reserve> {
-    let address = match form.value("address") {
-        "" => None,
-        text => match text.parse::<IpAddr>() {
-            Ok(address) => Some(address.to_canonical()),
-            Err(_) => {
-                form.wrong("address", "That is no address.");
-                None
-            }
-        },
+fn body(ledger: &Ledger, form: &Form) -> Result<ReserveRequest, Problem> {
+    let address = optional(form.value("address"));
+    let pool = match (form.value("pool"), &address) {
+        ("", Some(address)) => pool_of(ledger, address)?,
+        ("", None) => return Err(wrong("pool", "Name a pool, or an address of one.")),
+        (name, _) => name.to_owned(),
     };
-    let pool = pool(ledger, form, address);
-    let owner = convert::owner(ledger, form.value("owner"));
-    match &owner {
-        Ok(_) => {}
-        Err(_) if form.value("owner").is_empty() => {
-            form.wrong("owner", "Say who will come for it.")
-        }
-        Err(problem) => form.wrong("owner", problem.detail.to_string()),
-    }
-    let tenant = convert::text("tenant", form.value("tenant"));
-    if let Err(problem) = &tenant {
-        form.wrong("tenant", problem.detail.to_string());
-    }
-    let until = match form.value("until") {
-        "" => None,
-        text => {
-            let until = clock::parse_typed(text).filter(|until| *until > clock::now());
-            if until.is_none() {
-                form.wrong(
-                    "until",
-                    "Write a day and a time to come, such as 2030-03-01T12:00.",
-                );
-            }
-            until
-        }
-    };
-    if form.failed() {
-        return None;
-    }
-    let tenant = tenant.ok().filter(|tenant| !tenant.is_empty());
-    let ask = Allocate {
-        holder: Holder {
-            identity: owner.ok()?,
-            instance: "".into(),
-        },
-        tenant: tenant.map(Tenant),
+    Ok(ReserveRequest {
+        owner: form.value("owner").to_owned(),
+        tenant: optional(form.value("tenant")),
         wants: vec![Want {
-            pool: pool?.into(),
+            pool: Some(pool),
             address,
-            count: 1,
+            ..Want::default()
         }],
-        waiting_since: None,
-        by_admin: visitor.is_admin(),
-        share: None,
-        probe: false,
-        actor: visitor.actor(),
-    };
-    Some(Reserve { ask, until })
+        until: time(form.value("until")),
+        lasts: None,
+    })
 }
 
-/// The pool that was named, or the only one that gives the address.
-fn pool(ledger: &Ledger, form: &mut Form, address: Option<IpAddr>) -> Option<PoolId> {
-    let name = form.value("pool").to_owned();
-    if !name.is_empty() {
-        let found = ledger.find_pool(&name).map(|pool| pool.id);
-        return found
-            .map_err(|error| form.wrong("pool", error.to_string()))
-            .ok();
-    }
-    let Some(address) = address else {
-        if form.value("address").is_empty() {
-            form.wrong("pool", "Name a pool, or an address of one.");
-        }
-        return None;
-    };
+/// The only pool that gives the address.
+fn pool_of(ledger: &Ledger, address: &str) -> Result<String, Problem> {
+    let address = convert::address("address", address)?;
     let networks = ledger.networks().take(Ledger::SCAN);
-    let giving = networks.flat_map(|network| {
-        ledger.pools_at(LeaseKey {
-            network: network.id,
-            address,
-        })
+    let keys = networks.map(|network| LeaseKey {
+        network: network.id,
+        address,
     });
-    let giving: Vec<_> = giving
-        .filter(|(_, gives)| *gives)
-        .map(|(pool, _)| pool)
-        .collect();
-    match giving.as_slice() {
-        [pool] => Some(*pool),
-        [] => {
-            form.wrong("address", "No pool gives this address.");
-            None
-        }
-        _ => {
-            form.wrong("pool", "Several pools give this address: name one.");
-            None
-        }
+    let pools = keys.flat_map(|key| ledger.pools_at(key));
+    let giving = pools.filter_map(|(id, gives)| ledger.pool(id).filter(|_| gives));
+    match giving.collect::<Vec<_>>().as_slice() {
+        [pool] => Ok(pool.spec.name.to_string()),
+        [] => Err(wrong("address", "No pool gives this address.")),
+        _ => Err(wrong("pool", "Several pools give this address: name one.")),
     }
 }
 
-fn reserved(visitor: &Visitor, answer: &Answer) -> Response {
-    let Answer::Granted { leases, .. } = answer else {
+fn wrong(field: &str, text: &str) -> Problem {
+    let mut problem = Problem::new(Code::NotFound, text);
+    problem.field = Some(field.into());
+    problem
+}
+
+fn reserved(api: &Api, visitor: &Visitor, granted: &Granted) -> Response {
+    let Some(lease) = granted.leases.first() else {
         return go_to(links::LEASES);
     };
-    let Some(lease) = leases.first() else {
-        return go_to(links::LEASES);
-    };
+    let address = lease.address;
     let text = match lease.state {
-        fipd_core::LeaseState::Reserved => format!("{} is reserved.", lease.key.address),
-        fipd_core::LeaseState::Allocated
-        | fipd_core::LeaseState::Probing
-        | fipd_core::LeaseState::Quarantined
-        | fipd_core::LeaseState::Orphaned => {
-            format!(
-                "Nothing was changed: that owner uses {} already.",
-                lease.key.address
-            )
+        LeaseState::Reserved => format!("{address} is reserved."),
+        LeaseState::Allocated
+        | LeaseState::Probing
+        | LeaseState::Quarantined
+        | LeaseState::Orphaned => {
+            format!("Nothing was changed: that owner uses {address} already.")
         }
     };
     visitor.tell(true, text, None);
-    go_to(&links::lease(lease.key.network.0, lease.key.address))
-}
-
-/// Puts a refusal beside the field it is about.
-fn explain(form: &mut Form, error: &IpamError) {
-    let text = error.to_string();
-    let name = match error {
-        IpamError::Refused(
-            Refusal::AddressTaken { .. }
-            | Refusal::Quarantined { .. }
-            | Refusal::NotAssignable { .. },
-        ) => "address",
-        IpamError::Refused(Refusal::Exhausted { .. } | Refusal::PoolClosed(_)) => "pool",
-        IpamError::Refused(Refusal::QuotaExceeded { .. }) => "tenant",
-        IpamError::Refused(_)
-        | IpamError::Store(_)
-        | IpamError::Forbidden(_)
-        | IpamError::Stale(_)
-        | IpamError::Stopping => "",
-    };
-    form.wrong(name, text);
+    let network = api.ipam.read(|ledger| {
+        let network = ledger.network_by_name(&lease.network);
+        network.map(|network| network.id.0)
+    });
+    let lease = network.map(|network| links::lease(network, address));
+    go_to(lease.as_deref().unwrap_or(links::LEASES))
 }

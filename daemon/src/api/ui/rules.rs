@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{Json, extract::State, response::Response};
 use fipd_core::{Family, Text, Timestamp};
 use fipd_web_ui::{
     Column, Form, FormPage, Health, Input, InputKind, Nav, Pager, RuleRow, RulesPage, StepRow,
@@ -13,22 +13,23 @@ use http::StatusCode;
 use super::{
     fields::Fields,
     list::{Listing, Order},
-    page::{Answered, go_to, page, page_as},
+    page::{Answered, go_to, page},
     views,
 };
 use crate::{
-    api::ui::session_extract::{Posted, Query, Visitor},
+    api::ui::session_extract::{Query, SubmittedForm, Visitor},
     rules::engine_state,
 };
 use crate::{
     api::{
         Api,
+        extract::Body,
         page::{self as cursor, Ask},
-        rest::rules::{audited, steps},
-        wire::RuleStep,
+        rest::rules::{self as rest, steps},
+        wire::{FlushRules, RuleStep},
     },
     rules::{
-        Command, EngineState, View,
+        EngineState, View,
         rows::{Place, Row, Rows, Standing},
     },
 };
@@ -200,19 +201,16 @@ fn plan(view: &View, query: &Fields) -> Listed {
 
 /// Asks whether all of fipd's rules are to go.
 pub async fn ask_flush(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
-    visitor.must_administer()?;
     Ok(flushing(&api, &visitor, StatusCode::OK, None))
 }
 
 /// Removes them; they are gone until somebody brings them back.
-pub async fn flush(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
-    let command = Command::Flush { dry_run: false };
-    let what = "flush of all of fipd's rules";
-    match audited(&api, visitor.actor(), what, command).await {
-        Ok(removed) => {
-            let count = count(removed.len() as u128);
+pub async fn flush(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, .. } = posted;
+    let body = Body(FlushRules { dry_run: false });
+    match rest::flush(State(Arc::clone(&api)), visitor.caller(), body).await {
+        Ok(Json(removed)) => {
+            let count = count(removed.count.into());
             visitor.tell(true, format!("{count} of fipd's rules were removed."), None);
             Ok(go_to(links::RULES))
         }
@@ -224,11 +222,9 @@ pub async fn flush(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
 }
 
 /// Ends what a flush began.
-pub async fn resume(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, .. } = posted;
-    visitor.must_administer()?;
-    let what = "end of the pause after a flush";
-    let (good, text) = match audited(&api, visitor.actor(), what, Command::Resume).await {
+pub async fn resume(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, .. } = posted;
+    let (good, text) = match rest::resume(State(api), visitor.caller()).await {
         Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
         Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
     };
@@ -239,7 +235,6 @@ pub async fn resume(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
 fn flushing(api: &Api, visitor: &Visitor, status: StatusCode, error: Option<String>) -> Response {
     let own = Rows::of(api.rules.view()).own_in_kernel();
     let page = FormPage {
-        shell: visitor.shell(Nav::Rules),
         title: "Remove all of fipd's rules?".to_owned(),
         trail: vec![(links::RULES.to_owned(), "Rules".to_owned())],
         lead: vec![format!(
@@ -249,15 +244,13 @@ fn flushing(api: &Api, visitor: &Visitor, status: StatusCode, error: Option<Stri
         )],
         caution: "Connections by other tables may break at once.".to_owned(),
         form: Form {
-            target: links::RULES_FLUSH.to_owned(),
             error,
-            button: "Remove them".to_owned(),
-            danger: true,
-            ..Form::default()
+            ..Form::confirm(links::RULES_FLUSH.to_owned(), "Remove them")
         },
         back: links::RULES.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Rules, status, page)
 }
 
 fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<String>) {

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use fipd_core::{Actor, Role};
-use fipd_web_ui::{Nav, Notice, Shell, Viewer, count, links};
+use fipd_web_ui::{FormPage, Nav, Notice, Shell, Viewer, count, links};
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 
@@ -16,11 +16,15 @@ use super::{
     cookies,
     fields::{Fields, with_query},
     login::safe_next,
-    page::{Failure, go_to},
+    page::{Failure, go_to, page_as},
     sessions::Session,
     warnings,
 };
-use crate::api::{Api, access::auth::role_name, body::is_too_large};
+use crate::api::{
+    Api,
+    access::auth::{Caller, role_name},
+    body::is_too_large,
+};
 
 /// The largest form that is read, in bytes.
 pub const MAX_FORM: usize = 16 * 1024;
@@ -38,10 +42,10 @@ pub struct Visitor {
 pub struct Query(pub Fields);
 
 /// The variable parts of the page's address; what is no text leads to a page that says so.
-pub struct Place<T>(pub T);
+pub struct PathParam<T>(pub T);
 
 /// A form of somebody with a session, whose token is the session's, of at most so many bytes.
-pub struct Posted<const MOST: usize = MAX_FORM> {
+pub struct SubmittedForm<const MOST: usize = MAX_FORM> {
     pub visitor: Visitor,
     pub fields: Fields,
 }
@@ -62,7 +66,7 @@ impl Visitor {
         }
     }
 
-    /// Operators and admins see forms; each handler of a form checks again.
+    /// Operators and admins see forms; the table of routes lets nobody else send them.
     pub fn may_write(&self) -> bool {
         self.session.role >= Role::Operator
     }
@@ -71,9 +75,19 @@ impl Visitor {
         self.session.role == Role::Admin
     }
 
-    /// As the audit log names them.
     pub fn actor(&self) -> Actor {
-        format!("user:{}", self.session.name).into()
+        self.session.actor()
+    }
+
+    /// As REST functions know callers.
+    pub fn caller(&self) -> Caller {
+        self.session.caller()
+    }
+
+    /// A page that is one form.
+    pub fn ask(&self, nav: Nav, status: StatusCode, page: FormPage) -> Response {
+        let shell = self.shell(nav);
+        page_as(status, &FormPage { shell, ..page })
     }
 
     /// A sentence for the page that the browser is sent to.
@@ -97,22 +111,6 @@ impl Visitor {
     /// A page that says what failed and what to do.
     pub fn failure(&self, status: StatusCode, what: impl Into<String>, next: &str) -> Failure {
         Failure::new(self.quiet_shell(), status, what, next)
-    }
-
-    /// Fails for those who may only look.
-    pub fn must_write(&self) -> Result<(), Failure> {
-        if self.may_write() {
-            return Ok(());
-        }
-        Err(self.forbidden(Role::Operator))
-    }
-
-    /// Fails for all but admins.
-    pub fn must_administer(&self) -> Result<(), Failure> {
-        if self.is_admin() {
-            return Ok(());
-        }
-        Err(self.forbidden(Role::Admin))
     }
 
     /// What the browser sent along.
@@ -175,7 +173,7 @@ impl FromRequestParts<Arc<Api>> for Query {
     }
 }
 
-impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for Place<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for PathParam<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Failure> {
@@ -189,7 +187,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for Place<T> {
     }
 }
 
-impl<const MOST: usize> FromRequest<Arc<Api>> for Posted<MOST> {
+impl<const MOST: usize> FromRequest<Arc<Api>> for SubmittedForm<MOST> {
     type Rejection = Response;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Response> {

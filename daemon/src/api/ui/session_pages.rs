@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::Action;
 use fipd_web_ui::{Column, Input, Nav, SessionRow, SessionsPage, links};
 
 use super::{
@@ -13,8 +12,8 @@ use super::{
     sessions::Listed,
     views,
 };
-use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
-use crate::api::{Api, problem::Problem};
+use crate::api::ui::session_extract::{PathParam, Query, SubmittedForm, Visitor};
+use crate::api::{Api, rest::users::note_sign_out};
 
 /// Sessions of one page.
 const PAGE: usize = 50;
@@ -33,8 +32,8 @@ pub async fn own(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Qu
 }
 
 /// Ends one of the own sessions, all others, or all.
-pub async fn end_own(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
+pub async fn end_own(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let name = visitor.session.name.to_string();
     end(&api, &visitor, &name, fields.get("end"))?;
     // Who ended the own one is led to the login by the page.
@@ -44,10 +43,9 @@ pub async fn end_own(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
 pub async fn of_user(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
-    visitor.must_administer()?;
     let of = Some(name.clone());
     Ok(show(&api, &visitor, &name, (of, &query)))
 }
@@ -55,23 +53,17 @@ pub async fn of_user(
 /// The same for an admin, who is named in the audit log.
 pub async fn end_of_user(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+    let SubmittedForm { visitor, fields } = posted;
     let which = fields.get("end");
     let there = api.sessions.of(&name, visitor.headers());
     if there.iter().any(|one| is_meant(one, which)) {
-        let what = format!("{name}: signed out by an admin");
-        let noted = api
-            .ipam
-            .note(Action::AccountChanged, what, visitor.actor())
-            .await;
-        noted.map_err(|error| {
+        let noted = note_sign_out(&api, &visitor.caller(), &name).await;
+        noted.map_err(|problem| {
             let next = "Nobody was signed out. Try again.";
-            let what = error.to_string();
-            visitor.failure(Problem::from(error).status_code(), what, next)
+            visitor.failure(problem.status_code(), problem.detail, next)
         })?;
     }
     end(&api, &visitor, &name, which)?;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fipd_core::{Account, Role, Text, Timestamp};
+use fipd_core::{Account, Actor, Role, Text, Timestamp};
 use fipd_web_ui::Notice;
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
@@ -62,6 +62,22 @@ pub struct Session {
     pub csrf: String,
     /// Signed in by a provider: there is no password here.
     pub by_provider: bool,
+}
+
+impl Session {
+    /// As the audit log names them.
+    pub fn actor(&self) -> Actor {
+        format!("user:{}", self.name).into()
+    }
+
+    pub fn caller(&self) -> Caller {
+        Caller {
+            actor: self.actor(),
+            role: self.role,
+            via: Via::Session,
+            scope: Arc::default(),
+        }
+    }
 }
 
 /// Of a page that is told of changes, while it is.
@@ -123,14 +139,7 @@ impl Sessions {
 
     /// The caller behind the session cookie, for the authenticating middleware.
     pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
-        let session = self.find(headers)?;
-        let actor = format!("user:{}", session.name).into();
-        Some(Caller {
-            actor,
-            role: session.role,
-            via: Via::Session,
-            scope: Arc::default(),
-        })
+        Some(self.find(headers)?.caller())
     }
 
     /// The session behind the cookie; using it keeps it alive, but for what the script asks by itself.

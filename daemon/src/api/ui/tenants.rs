@@ -3,18 +3,24 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Ledger, PoolId, Quota, Request, Role, Tenancy, Tenant, Text};
-use fipd_web_ui::{Field, Input, Nav, QuotaForm, TenantRow, TenantsPage, count, links};
+use fipd_core::{Ledger, PoolId, Role, Tenancy, Text};
+use fipd_web_ui::{Form, Input, Nav, QuotaForm, TenantRow, TenantsPage, count, links};
 use http::StatusCode;
 
 use super::{
     fields::{Fields, with_query},
+    forms::{Words, blame, filled, optional},
     list::{Listing, Order},
     page::{Answered, go_to, page_as},
+    session_extract::{Query, SubmittedForm, Visitor},
 };
-use crate::api::ui::session_extract::{Posted, Query, Visitor};
 use crate::{
-    api::{Api, convert, problem::Problem},
+    api::{
+        Api, convert,
+        etag::IfMatch,
+        problem::{Code, Problem},
+        rest::quotas::{lift, named, set},
+    },
     ipam::Ipam,
 };
 
@@ -33,92 +39,66 @@ const ORDERS: &[Order] = &[
     Order::up("limit", "lowest limit first"),
 ];
 
+const FIELDS: [&str; 3] = ["tenant", "pool", "limit"];
+const WORDS: Words = |field, value| match (field, value) {
+    ("tenant", "") => Some("Say whose limit it is."),
+    ("limit", _) => Some("Write a whole number, or nothing for no limit."),
+    _ => None,
+};
+
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let form = (visitor.session.role == Role::Admin).then(|| filled(&query));
+    let form = (visitor.session.role == Role::Admin).then(|| filled(&FIELDS, &query));
     Ok(show(&api, &visitor, StatusCode::OK, &query, form).await)
 }
 
 /// Sets the limit, or shows the form again with what is wrong.
-pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
-    let mut form = filled(&fields);
-    let Some((pool, tenant, limit)) = api.ipam.read(|ledger| parse(ledger, &mut form)) else {
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await);
-    };
-    let name = tenant.0.to_string();
-    let actor = visitor.actor();
-    let (request, done) = match limit {
-        Some(limit) => {
+pub async fn submit(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
+    let mut form = filled(&FIELDS, &fields);
+    let (tenant, pool) = (form.value("tenant"), form.value("pool"));
+    let (caller, any) = (visitor.caller(), IfMatch::default());
+    let done = match limit(&form) {
+        Ok(Some(limit)) => {
+            let set = set(&api, &caller, (pool, tenant), any, limit);
             let text = format!(
-                "{name} may hold {} addresses of {}.",
-                count(limit.into()),
-                form.pool.value
+                "{tenant} may hold {} addresses of {pool}.",
+                count(limit.into())
             );
-            let quota = Quota {
-                pool,
-                tenant,
-                limit,
-            };
-            (Request::SetQuota { quota, actor }, text)
+            set.await.map(|_| text)
         }
-        None => {
-            let text = format!(
-                "{name} may hold any number of addresses of {}.",
-                form.pool.value
-            );
-            let request = Request::DeleteQuota {
-                pool,
-                tenant,
-                actor,
-            };
-            (request, text)
+        Ok(None) => {
+            let lift = lift(&api, &caller, (pool, tenant), any);
+            let text = format!("{tenant} may hold any number of addresses of {pool}.");
+            match lift.await {
+                // There was none.
+                Err(problem) if problem.code == Code::NotFound && problem.field.is_none() => {
+                    Ok(text)
+                }
+                lifted => lifted.map(|()| text),
+            }
         }
+        Err(problem) => Err(problem),
     };
-    if let Err(error) = api.ipam.submit(request).await {
-        let problem = Problem::from(error);
-        let status = problem.status_code();
-        form.error = Some(problem.detail.into_string());
-        return Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await);
-    }
-    visitor.tell(true, done, None);
-    Ok(go_to(&with_query(links::TENANTS, &[("filter", &name)])))
-}
-
-fn filled(fields: &Fields) -> QuotaForm {
-    let field = |name| Field {
-        value: fields.get(name).to_owned(),
-        error: None,
-    };
-    QuotaForm {
-        tenant: field("tenant"),
-        pool: field("pool"),
-        limit: field("limit"),
-        error: None,
+    match done {
+        Ok(text) => {
+            visitor.tell(true, text, None);
+            Ok(go_to(&with_query(links::TENANTS, &[("filter", tenant)])))
+        }
+        Err(problem) => {
+            // The limit is read before the names: what is wrong with them is said as well.
+            if let Err(also) = named(&api, &caller, (pool, tenant)) {
+                blame(&mut form, &also, WORDS);
+            }
+            let status = blame(&mut form, &problem, WORDS);
+            Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await)
+        }
     }
 }
 
-/// Pool, tenant and limit; `None` with the mistakes noted beside the fields.
-fn parse(ledger: &Ledger, form: &mut QuotaForm) -> Option<(PoolId, Tenant, Option<u64>)> {
-    let tenant = if form.tenant.value.is_empty() {
-        form.tenant.error = Some("Say whose limit it is.".to_owned());
-        None
-    } else {
-        let text = convert::text("tenant", &form.tenant.value);
-        text.map_err(|problem| form.tenant.error = Some(problem.detail.into_string()))
-            .ok()
-    };
-    let pool = ledger.find_pool(&form.pool.value);
-    let pool = pool.map_err(|error| form.pool.error = Some(error.to_string()));
-    let limit = match form.limit.value.as_str() {
-        "" => Ok(None),
-        text => text.parse().map(Some),
-    };
-    let limit = limit.map_err(|_| {
-        let wrong = "Write a whole number, or nothing for no limit.";
-        form.limit.error = Some(wrong.to_owned());
-    });
-    Some((pool.ok()?.id, Tenant(tenant?), limit.ok()?))
+/// `None`: no limit.
+fn limit(form: &Form) -> Result<Option<u64>, Problem> {
+    let limit = optional(form.value("limit"));
+    limit.map(|text| convert::parse("limit", &text)).transpose()
 }
 
 async fn show(
@@ -126,7 +106,7 @@ async fn show(
     visitor: &Visitor,
     status: StatusCode,
     query: &Fields,
-    form: Option<QuotaForm>,
+    form: Option<Form>,
 ) -> Response {
     let inputs = vec![
         Input::new("filter", "Tenant contains"),
@@ -167,7 +147,12 @@ async fn show(
         rows,
         cut: cut.then_some((STEPS * Ledger::SCAN) as u64),
         pager,
-        form,
+        form: form.map(|form| QuotaForm {
+            tenant: form.field("tenant"),
+            pool: form.field("pool"),
+            limit: form.field("limit"),
+            error: form.error,
+        }),
     };
     page_as(status, &page)
 }
@@ -204,7 +189,7 @@ fn names(ledger: &Ledger, found: &[Tenancy]) -> BTreeMap<PoolId, Text> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::PoolSpec;
+    use fipd_core::{PoolSpec, Quota, Request, Tenant};
 
     use super::*;
 

@@ -3,39 +3,39 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Ledger, Refusal, Request, Role, Scope, Token, TokenId};
+use fipd_core::{Ledger, Role, Token, TokenId};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
 };
 use http::StatusCode;
-use ipnet::IpNet;
 
 use super::{
+    forms::{Words, blame, entries, lines, time, typed},
     list::{Listing, Order, all},
-    page::{Answered, Failure, go_to, page, page_as},
-    pool_form::{entries, typed},
+    page::{Answered, Failure, go_to, page},
+    session_extract::{PathParam, Query, SubmittedForm, Visitor},
     users::{filters, role, roles, wanted},
     views,
 };
-use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
 use crate::{
     api::{
         Api,
         access::auth::role_name,
+        etag::IfMatch,
+        extract::Path,
         page::Ask,
-        problem::Problem,
-        rest::{
-            admin::plain_name,
-            tokens::{Grant, mint, scope_of, sources, token_view},
-        },
+        rest::tokens::{self as rest, make, token_view},
         wire::{TokenCreate, TokenView},
     },
     clock,
-    ipam::IpamError,
 };
 
 /// Tokens of one page.
 const PAGE: usize = 100;
+const WORDS: Words = |field, _| match field {
+    "expires" => Some("Write a day and a time to come, such as 2030-03-01T12:00."),
+    _ => None,
+};
 const ORDERS: &[Order] = &[
     Order::up("name", "by name"),
     Order::down("name", "by name, from the end"),
@@ -48,7 +48,6 @@ const ORDERS: &[Order] = &[
 ];
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    visitor.must_administer()?;
     let list = Listing::new(links::TOKENS, filters(), ORDERS, &query);
     let wanted = |token: &&Token| {
         let wanted = wanted(&list, &token.name, token.role);
@@ -88,80 +87,48 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
 }
 
 pub async fn new(visitor: Visitor) -> Answered {
-    visitor.must_administer()?;
     Ok(ask(&visitor, StatusCode::OK, form()))
 }
 
 /// Makes it and shows its text, once.
-pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let mut form = form();
     typed(&mut form, &fields);
-    let name = form.value("name").to_owned();
-    if let Err(problem) = plain_name(&name) {
-        form.wrong("name", problem.detail.to_string());
-    }
-    let now = clock::now();
-    let expires = match form.value("expires") {
-        "" => None,
-        text => {
-            let end = clock::parse_typed(text).filter(|end| *end > now);
-            if end.is_none() {
-                form.wrong(
-                    "expires",
-                    "Write a day and a time to come, such as 2030-03-01T12:00.",
-                );
-            }
-            end
+    let made = match role(&form) {
+        Ok(role) => make(&api, &visitor.caller(), body(&form, role)).await,
+        Err(problem) => Err(problem),
+    };
+    match made {
+        Ok(made) => Ok(page(&TokenMadePage {
+            shell: visitor.shell(Nav::Users),
+            name: made.view.name,
+            text: made.token,
+        })),
+        Err(problem) => {
+            let status = blame(&mut form, &problem, WORDS);
+            Ok(ask(&visitor, status, form))
         }
-    };
-    let role = role(&mut form);
-    let limits = api.ipam.read(|ledger| limited(ledger, &mut form));
-    let (Some(role), Some((scope, from)), false) = (role, limits, form.failed()) else {
-        return Ok(ask(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
-    };
-    let grant = Grant {
-        name: name.clone(),
+    }
+}
+
+fn body(form: &Form, role: Role) -> TokenCreate {
+    TokenCreate {
+        name: form.value("name").to_owned(),
         role,
-        expires,
-        scope,
-        from,
-    };
-    let minted = match mint(grant, now) {
-        Ok(minted) => minted,
-        Err(error) => {
-            form.error = Some(format!("The system gives no random numbers: {error}."));
-            return Ok(ask(&visitor, StatusCode::INTERNAL_SERVER_ERROR, form));
-        }
-    };
-    let request = Request::PutToken {
-        token: minted.token,
-        actor: visitor.actor(),
-    };
-    match api.ipam.submit(request).await {
-        Ok(_) => {}
-        Err(IpamError::Refused(error @ Refusal::TokenNameTaken(_))) => {
-            form.wrong("name", error.to_string());
-            return Ok(ask(&visitor, StatusCode::CONFLICT, form));
-        }
-        Err(error) => {
-            form.error = Some(error.to_string());
-            let status = Problem::from(error).status_code();
-            return Ok(ask(&visitor, status, form));
-        }
+        expires: time(form.value("expires")),
+        lasts: None,
+        pools: entries(form.value("pools")),
+        networks: entries(form.value("networks")),
+        tenants: lines(form.value("tenants")),
+        from: entries(form.value("from")),
     }
-    Ok(page(&TokenMadePage {
-        shell: visitor.shell(Nav::Users),
-        name,
-        text: minted.text,
-    }))
 }
 
 pub async fn ask_revoke(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
 ) -> Answered {
     let token = find(&api, &visitor, &id)?;
     Ok(revocation(&visitor, &token, StatusCode::OK, None))
@@ -169,18 +136,14 @@ pub async fn ask_revoke(
 
 pub async fn revoke(
     State(api): State<Arc<Api>>,
-    Place(id): Place<String>,
-    posted: Posted,
+    PathParam(id): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, .. } = posted;
+    let SubmittedForm { visitor, .. } = posted;
     let token = find(&api, &visitor, &id)?;
-    let request = Request::DeleteToken {
-        id: token.id,
-        actor: visitor.actor(),
-    };
-    if let Err(error) = api.ipam.submit(request).await {
-        let why = error.to_string();
-        let status = Problem::from(error).status_code();
+    let revoked = rest::revoke(State(api), visitor.caller(), Path(id), IfMatch::default());
+    if let Err(problem) = revoked.await {
+        let (status, why) = (problem.status_code(), problem.detail.into_string());
         return Ok(revocation(&visitor, &token, status, Some(why)));
     }
     visitor.tell(true, format!("Token {} was revoked.", token.name), None);
@@ -188,7 +151,6 @@ pub async fn revoke(
 }
 
 fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Token, Failure> {
-    visitor.must_administer()?;
     let id = id.parse().ok().map(TokenId);
     let token = id.and_then(|id| api.ipam.read(|ledger| ledger.token(id).cloned()));
     token.ok_or_else(|| visitor.not_found("There is no such token."))
@@ -203,40 +165,6 @@ fn row(ledger: &Ledger, token: &Token) -> TokenRow {
         created: views::moment(token.created),
         expires: token.expires.map(views::moment),
         expired: token.expires.is_some_and(|end| end <= clock::now()),
-    }
-}
-
-/// The fields that limit a token.
-const LIMITS: [&str; 4] = ["pools", "networks", "tenants", "from"];
-
-/// What the form limits the token to; `None` with the mistakes noted beside their fields.
-fn limited(ledger: &Ledger, form: &mut Form) -> Option<(Scope, Vec<IpNet>)> {
-    let read = |asked: &TokenCreate| Ok::<_, Problem>((scope_of(ledger, asked)?, sources(asked)?));
-    for field in LIMITS {
-        if let Err(problem) = read(&asked(form, &[field])) {
-            form.wrong(field, problem.detail.to_string());
-        }
-    }
-    read(&asked(form, &LIMITS)).ok()
-}
-
-/// What stands in these of the fields.
-fn asked(form: &Form, fields: &[&str]) -> TokenCreate {
-    let text = |name: &str| match fields.contains(&name) {
-        true => form.value(name),
-        false => "",
-    };
-    let tenants = text("tenants").lines().map(str::trim);
-    let tenants = tenants.filter(|line| !line.is_empty());
-    TokenCreate {
-        name: String::new(),
-        role: Role::Viewer,
-        expires: None,
-        lasts: None,
-        pools: entries(text("pools")),
-        networks: entries(text("networks")),
-        tenants: tenants.map(ToOwned::to_owned).collect(),
-        from: entries(text("from")),
     }
 }
 
@@ -291,15 +219,14 @@ fn trail() -> Vec<(String, String)> {
 
 fn ask(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
     let page = FormPage {
-        shell: visitor.shell(Nav::Users),
         title: "Make a token".to_owned(),
         trail: trail(),
         lead: vec!["For a program that talks to the REST API. Its text is shown once.".to_owned()],
-        caution: String::new(),
         form,
         back: links::TOKENS.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Users, status, page)
 }
 
 fn revocation(
@@ -309,19 +236,15 @@ fn revocation(
     error: Option<String>,
 ) -> Response {
     let page = FormPage {
-        shell: visitor.shell(Nav::Users),
         title: format!("Revoke token {}?", token.name),
         trail: trail(),
         lead: vec!["Whatever program uses it is refused from then on.".to_owned()],
-        caution: String::new(),
         form: Form {
-            target: links::token_revoke(token.id.0),
             error,
-            button: "Revoke it".to_owned(),
-            danger: true,
-            ..Form::default()
+            ..Form::confirm(links::token_revoke(token.id.0), "Revoke it")
         },
         back: links::TOKENS.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Users, status, page)
 }

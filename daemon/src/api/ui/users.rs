@@ -11,7 +11,7 @@ use axum::{
     extract::{ConnectInfo, State},
     response::Response,
 };
-use fipd_core::{Account, Refusal, Role, Text};
+use fipd_core::{Account, Role, Text};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, Pager, ProvidedRow, UserRow, UsersPage, links,
 };
@@ -19,26 +19,22 @@ use http::StatusCode;
 
 use super::{
     fields::Fields,
+    forms::{AS_REST, beside, blame, typed},
     list::{Listing, Order, all},
     login::{locked, retry_after},
-    page::{Answered, Failure, go_to, page, page_as},
-    pool_form::{beside, typed},
+    page::{Answered, Failure, go_to, page},
+    session_extract::{PathParam, Query, SubmittedForm, Visitor},
     views,
 };
-use crate::api::ui::session_extract::{Place, Posted, Query, Visitor};
-use crate::{
-    api::{
-        Api,
-        access::{
-            accounts::{AccountError, Change},
-            auth::role_name,
-        },
-        etag,
-        page::Ask,
-        problem::Problem,
-        rest::{admin::plain_name, users::guard},
-    },
-    ipam::IpamError,
+use crate::api::{
+    Api,
+    access::{accounts::Change, auth::role_name},
+    etag::{self, IfMatch},
+    extract::Path,
+    page::Ask,
+    problem::{Code, Problem},
+    rest::users as rest,
+    wire::{Password, UserCreate, UserPatch},
 };
 
 /// Users of one page.
@@ -66,7 +62,6 @@ const PROVIDED: &[Order] = &[
 
 /// Accounts, or who is signed in without one.
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    visitor.must_administer()?;
     let by_provider = query.get("by") == PROVIDER;
     let orders = if by_provider { PROVIDED } else { ORDERS };
     let by = [("", "with a password"), (PROVIDER, "by the provider")];
@@ -155,35 +150,33 @@ fn provided(
 }
 
 pub async fn new(visitor: Visitor) -> Answered {
-    visitor.must_administer()?;
     Ok(ask(&visitor, StatusCode::OK, "Make a user", new_form()))
 }
 
-pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
-    let Posted { visitor, fields } = posted;
-    visitor.must_administer()?;
+pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+    let SubmittedForm { visitor, fields } = posted;
     let mut form = new_form();
     typed(&mut form, &fields);
     let name = form.value("name").to_owned();
-    if let Err(problem) = plain_name(&name) {
-        form.wrong("name", problem.detail.to_string());
-    }
-    let taken = |ledger: &fipd_core::Ledger| ledger.account(&name).is_some();
-    // Before the costly hash; decided again by the ledger.
-    if api.ipam.read(taken) {
-        form.wrong(
-            "name",
-            Refusal::AccountExists(name.as_str().into()).to_string(),
-        );
-    }
-    let password = new_password(&mut form, &fields);
-    let (Some(role), Some(password), false) = (role(&mut form), password, form.failed()) else {
+    let Some(password) = new_password(&mut form, &fields) else {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(ask(&visitor, status, "Make a user", form));
     };
-    let made = api.accounts.create(&name, role, password, visitor.actor());
-    if let Err(error) = made.await {
-        let status = blame(&mut form, error);
+    let made = match role(&form) {
+        Ok(role) => {
+            let password = Password(password);
+            let name = name.clone();
+            let body = UserCreate {
+                name,
+                role,
+                password,
+            };
+            rest::make(&api, &visitor.caller(), body).await
+        }
+        Err(problem) => Err(problem),
+    };
+    if let Err(problem) = made {
+        let status = blame(&mut form, &problem, AS_REST);
         return Ok(ask(&visitor, status, "Make a user", form));
     }
     visitor.tell(true, format!("User {name} was made."), None);
@@ -193,7 +186,7 @@ pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
 pub async fn edit(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Answered {
     let account = find(&api, &visitor, &name)?;
     let title = format!("Change user {name}");
@@ -202,53 +195,48 @@ pub async fn edit(
 
 pub async fn update(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
+    let SubmittedForm { visitor, fields } = posted;
     let account = find(&api, &visitor, &name)?;
     let mut form = edit_form(&account);
     typed(&mut form, &fields);
     let title = format!("Change user {name}");
-    let edition = etag::State::of(&account);
-    // Before the costly hash; decided again by the ledger.
-    if form.value("edition") != edition.as_str() {
-        changed(&mut form, &account);
-        return Ok(ask(&visitor, StatusCode::CONFLICT, &title, form));
-    }
-    let other = !fields.raw("password").is_empty() || !fields.raw("again").is_empty();
-    let password = if other {
-        new_password(&mut form, &fields)
-    } else {
-        None
+    let wants_password = !fields.raw("password").is_empty() || !fields.raw("again").is_empty();
+    let password = match wants_password {
+        true => new_password(&mut form, &fields),
+        false => None,
     };
-    let (Some(role), false) = (role(&mut form), form.failed()) else {
+    let is_new = form.value("edition") != etag::State::of(&account).as_str();
+    if form.failed() && !is_new {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(ask(&visitor, status, &title, form));
-    };
-    let disabled = form.value("disabled") == "yes";
-    let change = Change {
-        role: Some(role).filter(|role| *role != account.role),
-        password,
-        disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
-    };
-    let ends = change.is_any();
-    let seen = guard(edition.into(), &name);
-    let edited = api
-        .accounts
-        .edit_if(&name, change, visitor.actor(), seen)
-        .await;
-    if let Err(error) = edited {
-        let status = if matches!(error, AccountError::Ipam(IpamError::Stale(_))) {
-            changed(&mut form, &find(&api, &visitor, &name)?);
-            StatusCode::CONFLICT
-        } else {
-            blame(&mut form, error)
-        };
-        return Ok(ask(&visitor, status, &title, form));
     }
-    if ends {
-        api.sessions.end_all(&name);
+    let edited = match role(&form) {
+        Ok(role) => {
+            let disabled = form.value("disabled") == "yes";
+            let body = UserPatch {
+                role: Some(role).filter(|role| *role != account.role),
+                password: password.map(Password),
+                disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
+            };
+            let if_match = IfMatch::shown(form.value("edition"));
+            rest::change(&api, &visitor.caller(), &name, if_match, body).await
+        }
+        Err(problem) => Err(problem),
+    };
+    if let Err(mut problem) = edited {
+        // Who is the last admin keeps the role.
+        if problem.field.as_deref() == Some("name") {
+            problem.field = Some("role".into());
+        }
+        let stale = problem.code == Code::Stale;
+        let status = blame(&mut form, &problem, AS_REST);
+        if stale {
+            changed(&mut form, &find(&api, &visitor, &name)?);
+        }
+        return Ok(ask(&visitor, status, &title, form));
     }
     visitor.tell(true, format!("User {name} was changed."), None);
     Ok(go_to(links::USERS))
@@ -257,7 +245,7 @@ pub async fn update(
 pub async fn ask_delete(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Answered {
     find(&api, &visitor, &name)?;
     Ok(deletion(&visitor, &name, StatusCode::OK, None))
@@ -265,13 +253,18 @@ pub async fn ask_delete(
 
 pub async fn delete(
     State(api): State<Arc<Api>>,
-    Place(name): Place<String>,
-    posted: Posted,
+    PathParam(name): PathParam<String>,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, .. } = posted;
+    let SubmittedForm { visitor, .. } = posted;
     find(&api, &visitor, &name)?;
-    if let Err(error) = api.accounts.delete(&name, visitor.actor()).await {
-        let problem = Problem::from(error);
+    let deleted = rest::delete(
+        State(Arc::clone(&api)),
+        visitor.caller(),
+        Path(name.clone()),
+        IfMatch::default(),
+    );
+    if let Err(problem) = deleted.await {
         let (status, error) = (problem.status_code(), problem.detail.into_string());
         return Ok(deletion(&visitor, &name, status, Some(error)));
     }
@@ -291,9 +284,9 @@ pub async fn own(visitor: Visitor) -> Answered {
 pub async fn change_own(
     State(api): State<Arc<Api>>,
     from: Option<Extension<ConnectInfo<SocketAddr>>>,
-    posted: Posted,
+    posted: SubmittedForm,
 ) -> Answered {
-    let Posted { visitor, fields } = posted;
+    let SubmittedForm { visitor, fields } = posted;
     has_password(&visitor)?;
     let name = visitor.session.name.to_string();
     let mut form = own_form(&name);
@@ -320,7 +313,7 @@ pub async fn change_own(
     };
     let edited = api.accounts.edit(&name, change, visitor.actor());
     if let Err(error) = edited.await {
-        let status = blame(&mut form, error);
+        let status = blame(&mut form, &error.into(), AS_REST);
         return Ok(ask_own(&visitor, status, form));
     }
     Ok(go_to(links::LOGIN))
@@ -335,7 +328,6 @@ fn has_password(visitor: &Visitor) -> Result<(), Failure> {
 }
 
 fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<Account, Failure> {
-    visitor.must_administer()?;
     let account = api.ipam.read(|ledger| ledger.account(name).cloned());
     account.ok_or_else(|| visitor.not_found("There is no user of that name."))
 }
@@ -358,14 +350,11 @@ pub fn wanted(list: &Listing<'_>, name: &str, role: Role) -> bool {
     name.contains(list.filter("filter")) && (asked.is_empty() || role_name(role) == asked)
 }
 
-/// The role that was chosen; `None` with the mistake noted.
-pub fn role(form: &mut Form) -> Option<Role> {
+/// The role that was chosen.
+pub fn role(form: &Form) -> Result<Role, Problem> {
     let chosen = form.value("role");
     let role = ROLES.into_iter().find(|role| role_name(*role) == chosen);
-    if role.is_none() {
-        form.wrong("role", "Choose viewer, operator or admin.");
-    }
-    role
+    role.ok_or_else(|| Problem::invalid("role", chosen, "viewer, operator or admin"))
 }
 
 fn passwords(note: &'static str) -> [Input; 2] {
@@ -452,67 +441,43 @@ fn new_password(form: &mut Form, fields: &Fields) -> Option<String> {
     None
 }
 
-/// Puts what failed beside the field that it is about.
-fn blame(form: &mut Form, error: AccountError) -> StatusCode {
-    let name = match &error {
-        AccountError::Length { .. } => "password",
-        AccountError::Ipam(IpamError::Refused(Refusal::AccountExists(_))) => "name",
-        AccountError::Ipam(IpamError::Refused(Refusal::LastAdmin(_))) => "role",
-        AccountError::Ipam(_)
-        | AccountError::Random(_)
-        | AccountError::Hash(_)
-        | AccountError::File { .. } => "",
-    };
-    let problem = Problem::from(error);
-    form.wrong(name, problem.detail.to_string());
-    problem.status_code()
-}
-
 fn ask(visitor: &Visitor, status: StatusCode, title: &str, form: Form) -> Response {
     let page = FormPage {
-        shell: visitor.shell(Nav::Users),
         title: title.to_owned(),
         trail: vec![(links::USERS.to_owned(), "Users".to_owned())],
-        lead: Vec::new(),
-        caution: String::new(),
         form,
         back: links::USERS.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Users, status, page)
 }
 
 fn ask_own(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
     let page = FormPage {
-        shell: visitor.shell(Nav::None),
         title: "Change your password".to_owned(),
-        trail: Vec::new(),
         lead: vec![
             "You sign in again afterwards, here and wherever else you are signed in.".to_owned(),
         ],
-        caution: String::new(),
         form,
         back: links::HOME.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::None, status, page)
 }
 
 fn deletion(visitor: &Visitor, name: &str, status: StatusCode, error: Option<String>) -> Response {
     let page = FormPage {
-        shell: visitor.shell(Nav::Users),
         title: format!("Delete user {name}?"),
         trail: vec![(links::USERS.to_owned(), "Users".to_owned())],
         lead: vec![format!(
             "{name} is signed out at once and cannot sign in any more. What {name} did stays in the audit log."
         )],
-        caution: String::new(),
         form: Form {
-            target: links::user_delete(name),
             error,
-            button: format!("Delete {name}"),
-            danger: true,
-            ..Form::default()
+            ..Form::confirm(links::user_delete(name), format!("Delete {name}"))
         },
         back: links::USERS.to_owned(),
+        ..FormPage::default()
     };
-    page_as(status, &page)
+    visitor.ask(Nav::Users, status, page)
 }
