@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api::{
-        self, Api,
+        Api, ApiParts, Detacher,
         access::accounts::{AccountError, Accounts},
         admission::Desk,
         fip_v1::FipV1,
@@ -197,8 +197,9 @@ async fn serve(
     tasks.spawn(liveness.clone().watch_blocking(stop.clone()).map(Ok));
     let keeper = Keeper::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
-    let api = Arc::new(Api {
-        systems: systems::ALL,
+    let detacher = Detacher::new(clusters.clone(), guests.clone(), systems::ALL, means.me);
+    let api = Api::from(ApiParts {
+        detacher,
         ipam: ipam.clone(),
         metrics: Metrics::new(
             ipam.clone(),
@@ -213,21 +214,21 @@ async fn serve(
         helm: Some(helm),
         backups,
         reload,
-        admission: Desk::new(admission),
-        fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
+        admission: Arc::new(Desk::new(admission)),
+        fip_v1: Arc::new(FipV1::new(decides, ipam.clone(), settings.config.fip_v1)),
         takeovers,
         rules,
         webhooks,
         oidc,
-        flow: ui::KnownFlow::default(),
+        flow: Arc::default(),
         nodes,
         settings: Arc::new(Effective::new(settings, clock::now())),
         certificate: doors.certificate.ends(),
-        sessions: ui::Sessions::new(ipam.clone()),
+        sessions: Arc::new(ui::Sessions::new(ipam.clone())),
         clusters,
         accounts,
         streams: Default::default(),
-        tokens_used: api::rest::tokens::LastUsed::default(),
+        tokens_used: Arc::default(),
         data_dir: settings.data_dir.clone(),
         checking: Arc::new(Semaphore::new(1)),
         liveness,

@@ -8,7 +8,7 @@ pub mod auth;
 pub mod permit;
 pub mod reach;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use axum::{
     Router,
@@ -43,9 +43,8 @@ pub enum Access {
 pub struct AccessTable(BTreeMap<(&'static str, String), Access>);
 
 /// Collects routes and the table of their access.
-#[derive(Default)]
-pub struct Routes {
-    router: Router<Arc<Api>>,
+pub struct Routes<S = Api> {
+    router: Router<S>,
     table: AccessTable,
 }
 
@@ -90,7 +89,7 @@ macro_rules! verb {
         /// Registers a handler for this method.
         pub fn $name<H, T>(self, pattern: &str, access: Access, handler: H) -> Self
         where
-            H: Handler<T, Arc<Api>>,
+            H: Handler<T, S>,
             T: 'static,
         {
             self.add($text, MethodFilter::$filter, pattern, access, handler)
@@ -98,7 +97,16 @@ macro_rules! verb {
     };
 }
 
-impl Routes {
+impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
+    fn default() -> Self {
+        Self {
+            router: Router::new(),
+            table: AccessTable::default(),
+        }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
     verb!(get, "GET", GET);
     verb!(post, "POST", POST);
     verb!(put, "PUT", PUT);
@@ -114,7 +122,7 @@ impl Routes {
         handler: H,
     ) -> Self
     where
-        H: Handler<T, Arc<Api>>,
+        H: Handler<T, S>,
         T: 'static,
     {
         self.table.0.insert((method, pattern.to_owned()), access);
@@ -123,7 +131,7 @@ impl Routes {
     }
 
     /// The router without its layers, and the finished table.
-    pub fn finish(self) -> (Router<Arc<Api>>, AccessTable) {
+    pub fn finish(self) -> (Router<S>, AccessTable) {
         (self.router, self.table)
     }
 }

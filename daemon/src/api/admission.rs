@@ -20,15 +20,17 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{
-    Api,
     access::{Access, Routes},
     body::is_too_large,
     fip_v1::limiter::{Limiter, Rate, Whom},
     problem::{Code, Problem},
 };
-use crate::admission::{
-    Admission, ReviewedKind,
-    review::{Question, Verdict},
+use crate::{
+    admission::{
+        Admission, ReviewedKind,
+        review::{Question, Verdict},
+    },
+    metrics::Metrics,
 };
 
 /// The largest review: far more than two pools with all that their status may list.
@@ -84,15 +86,16 @@ pub fn routes(routes: Routes) -> Routes {
 }
 
 async fn validate(
-    State(api): State<Arc<Api>>,
+    State(admission): State<Arc<Desk>>,
+    State(metrics): State<Metrics>,
     Path((cluster, rule)): Path<(String, String)>,
     request: Request,
 ) -> Response {
     let began = Instant::now();
-    let Some(kind) = api.admission.admission.kind(&rule) else {
+    let Some(kind) = admission.admission.kind(&rule) else {
         return Problem::not_found("such path:", request.uri().path()).into_response();
     };
-    let answer = api.admission.answer(&cluster, kind, request);
+    let answer = admission.answer(&cluster, kind, request);
     let (result, answer) = match tokio::time::timeout(DEADLINE, answer).await {
         Ok(Ok((result, answer))) => (result, Json(answer).into_response()),
         Ok(Err((result, problem))) => (result, problem.into_response()),
@@ -102,8 +105,7 @@ async fn validate(
             (Outcome::Late, problem.into_response())
         }
     };
-    api.metrics
-        .admission(kind.plural, result.name(), began.elapsed());
+    metrics.admission(kind.plural, result.name(), began.elapsed());
     answer
 }
 
@@ -216,7 +218,7 @@ mod tests {
     };
 
     async fn send(site: &Site, path: &str, body: &str) -> (StatusCode, Value) {
-        let router = open_router(Arc::clone(&site.api), &[Serve::Admission].into());
+        let router = open_router(site.api.clone(), &[Serve::Admission].into());
         let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         let request = request.body(Body::from(body.to_owned())).unwrap();
         let answer = router.oneshot(request).await.unwrap();

@@ -10,22 +10,24 @@ use axum::{
 use fipd_core::{Refused, Text};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{
-    Api,
-    wire::{Checked, Readiness},
-};
+use super::wire::{Checked, Readiness};
 use crate::{
+    api::fip_v1::FipV1,
     clock::Synchronised,
     ipam::{FAR_AHEAD, HELD_BACK, Ipam},
+    liveness::Liveness,
+    metrics::Metrics,
+    rules::RuleBoard,
     store::Condition,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Whether the process works: 503 once the writer or a loop that accepts connections has been silent for 60 s. A slow disk is
 /// no reason; `/readyz` knows that.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()),
     responses((status = 200, body = String), (status = 503, body = String)))]
-pub async fn healthz(State(api): State<Arc<Api>>) -> Response {
-    health(&api.liveness.hanging(api.ipam.silent_for()))
+pub async fn healthz(State(ipam): State<Ipam>, State(liveness): State<Liveness>) -> Response {
+    health(&liveness.hanging(ipam.silent_for()))
 }
 
 fn health(hanging: &[(Text, Duration)]) -> Response {
@@ -46,8 +48,14 @@ const SLOW_DISK: Duration = Duration::from_secs(5);
     security(()),
     responses((status = 200, content((Readiness = "application/json"), (String = "text/plain"))),
         (status = 503, content((Readiness = "application/json"), (String = "text/plain")))))]
-pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response {
-    let readiness = readiness(&api);
+pub async fn readyz(
+    State(ipam): State<Ipam>,
+    State(fip_v1): State<Arc<FipV1>>,
+    State(liveness): State<Liveness>,
+    State(stop): State<CancellationToken>,
+    headers: HeaderMap,
+) -> Response {
+    let readiness = readiness(&ipam, &fip_v1, &liveness, &stop);
     let status = if readiness.ready {
         StatusCode::OK
     } else {
@@ -74,18 +82,18 @@ pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response
 /// What Prometheus reads.
 #[utoipa::path(get, path = "/metrics", tag = "metrics",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
-pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
-    series(&api.metrics.text().await)
+pub async fn metrics(State(metrics): State<Metrics>) -> Response {
+    series(&metrics.text().await)
 }
 
 /// What dashboards of the original of a system read.
-pub async fn system_metrics(State(api): State<Arc<Api>>, system: &'static str) -> Response {
-    series(&api.metrics.of_system(system).await)
+pub async fn system_metrics(State(metrics): State<Metrics>, system: &'static str) -> Response {
+    series(&metrics.of_system(system).await)
 }
 
 /// Whether this host's rules were brought into the kernel once, as the original ip-rule agent tells it.
-pub async fn ready(State(api): State<Arc<Api>>) -> Response {
-    match api.rules.is_ready() {
+pub async fn ready(State(rules): State<RuleBoard>) -> Response {
+    match rules.is_ready() {
         true => "ready\n".into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
     }
@@ -169,22 +177,27 @@ fn store_sentence(condition: &Condition) -> String {
 }
 
 /// Names nobody: anybody may read it.
-fn readiness(api: &Api) -> Readiness {
+fn readiness(
+    ipam: &Ipam,
+    fip_v1: &FipV1,
+    liveness: &Liveness,
+    stop: &CancellationToken,
+) -> Readiness {
     let mut reasons = Vec::new();
     let mut ready = true;
-    let condition = api.ipam.health();
+    let condition = ipam.health();
     if condition != Condition::Serving {
         ready = false;
         reasons.push(format!("store: {}", store_sentence(&condition)));
     }
-    if let Some(age) = api.ipam.waits_for_disk().filter(|age| *age >= SLOW_DISK) {
+    if let Some(age) = ipam.waits_for_disk().filter(|age| *age >= SLOW_DISK) {
         ready = false;
         reasons.push(format!(
             "store: the disk has not answered for {} s; requests wait until it does",
             age.as_secs()
         ));
     }
-    if let Some(age) = api.liveness.blocking_full() {
+    if let Some(age) = liveness.blocking_full() {
         ready = false;
         reasons.push(format!(
             "threads: all threads for blocking work have been busy for {} s; check that the file systems of the data directory \
@@ -192,20 +205,20 @@ fn readiness(api: &Api) -> Readiness {
             age.as_secs()
         ));
     }
-    if api.stop.is_cancelled() {
+    if stop.is_cancelled() {
         ready = false;
         reasons.push("fipd is stopping".to_owned());
     }
-    if let Some(wrong) = time_sentence(&api.ipam) {
+    if let Some(wrong) = time_sentence(ipam) {
         reasons.push(format!("time: {wrong}"));
     }
-    let held = api.ipam.read(fipd_core::Ledger::held_networks);
+    let held = ipam.read(fipd_core::Ledger::held_networks);
     if held > 0 {
         reasons.push(format!(
             "{held} networks give nothing new until their clusters are adopted"
         ));
     }
-    let followed = api.fip_v1.not_leading();
+    let followed = fip_v1.not_leading();
     if followed > 0 {
         reasons.push(format!(
             "{followed} management clusters are not led by this fipd: LB controllers there are told to ask again"
@@ -237,7 +250,7 @@ mod tests {
     #[tokio::test]
     async fn an_agent_is_ready_from_its_first_good_pass_on() {
         let site = Site::new().await;
-        let status = async || ready(State(Arc::clone(&site.api))).await.status();
+        let status = async || ready(State(site.api.rules.clone())).await.status();
         assert_eq!(status().await, StatusCode::SERVICE_UNAVAILABLE);
         let degraded = || View {
             state: EngineState::Degraded("why".to_owned()),

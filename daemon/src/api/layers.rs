@@ -1,6 +1,6 @@
 //! What requests and answers go through, whatever they are for.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, time::Duration};
 
 use axum::{
     Router,
@@ -16,18 +16,25 @@ use super::{
     problem::{Code, MEDIA_TYPE, Problem},
     ui,
 };
+use crate::metrics::Metrics;
 
 /// How long a handler may take until its answer begins.
 const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
 /// The same where a cluster is left, one object after the other.
 pub const LEAVE_DEADLINE: Duration = Duration::from_secs(30 * 60);
 
+/// As [`layered`], counted.
+pub(super) fn measured(router: Router<Api>, api: &Api, is_page: fn(&str) -> bool) -> Router<Api> {
+    layered(router, is_page)
+        .layer(middleware::from_fn_with_state(api.metrics.clone(), measure))
+        .layer(middleware::map_response(common_headers))
+}
+
 /// What every request goes through, whatever it is for. Errors at a path that `is_page` are told to people.
-pub(super) fn layered(
-    router: Router<Arc<Api>>,
-    api: Arc<Api>,
+pub(super) fn layered<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
     is_page: fn(&str) -> bool,
-) -> Router {
+) -> Router<S> {
     let told = move |request, next| as_problem(is_page, request, next);
     // From the inside out: the last layer sees the request first.
     router
@@ -36,9 +43,6 @@ pub(super) fn layered(
         .layer(middleware::from_fn(in_time))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(told))
-        .layer(middleware::from_fn_with_state(Arc::clone(&api), measure))
-        .layer(middleware::map_response(common_headers))
-        .with_state(api)
 }
 
 async fn in_time(request: Request, next: Next) -> Response {
@@ -102,14 +106,13 @@ async fn as_problem(is_page: fn(&str) -> bool, request: Request, next: Next) -> 
     answer
 }
 
-async fn measure(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+async fn measure(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
     let started = std::time::Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    api.metrics
-        .request(&method, route, response.status(), started.elapsed());
+    metrics.request(&method, route, response.status(), started.elapsed());
     response
 }
 

@@ -22,6 +22,7 @@ mod layers;
 pub mod listen;
 mod nameless;
 pub mod page;
+mod parts;
 pub mod problem;
 pub mod rest;
 pub mod rights;
@@ -31,88 +32,47 @@ pub mod sample;
 pub mod ui;
 pub mod wire;
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{Router, extract::Request, middleware};
-use fipd_core::Timestamp;
-use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 
 pub use layers::{LEAVE_DEADLINE, common_headers, strict_transport};
 pub use routes::pages;
 
-use crate::{
-    adopt::Takeovers, backups::Backups, clusters::Clusters, config::Serve,
-    controller::system::System, guests::GuestBoard, helm::Helm, ipam::Ipam, liveness::Liveness,
-    metrics::Metrics, nodes::NodeBoard, oidc::Oidc, reload::Reload, rules::RuleBoard,
-    settings::effective::Effective, webhooks::Webhooks,
-};
+use crate::config::Serve;
 use access::Routes;
-use access::{
-    accounts::Accounts,
-    auth::{self, Guard, SocketPolicy},
-};
-use layers::layered;
+use access::auth::{self, Guard, SocketPolicy};
+use layers::{layered, measured};
+pub use parts::{AgentApi, Api, ApiParts};
 use problem::Problem;
-use rest::{changes, tokens};
+pub use rest::attach::Detacher;
 use routes::{beside, of_host, open_routes, routes};
 
-/// What handlers work with.
-pub struct Api {
-    /// All systems of this build.
-    pub systems: &'static [&'static dyn System],
-    pub ipam: Ipam,
-    pub clusters: Clusters,
-    pub guests: GuestBoard,
-    /// `None`: no charts are installed.
-    pub helm: Option<Helm>,
-    pub accounts: Accounts,
-    pub sessions: ui::Sessions,
-    pub oidc: Oidc,
-    pub metrics: Metrics,
-    pub backups: Backups,
-    pub reload: Reload,
-    pub fip_v1: fip_v1::FipV1,
-    pub admission: admission::Desk,
-    pub takeovers: Takeovers,
-    pub rules: RuleBoard,
-    pub webhooks: Webhooks,
-    /// Of clusters that have policy-routing rules.
-    pub nodes: NodeBoard,
-    /// What this daemon was started with.
-    pub settings: Arc<Effective>,
-    /// What was given and freed in the hours that are over.
-    pub flow: ui::KnownFlow,
-    /// When the certificate of the TLS listener ends; `None`: it does not say.
-    pub certificate: watch::Receiver<Option<Timestamp>>,
-    /// The open streams of changes.
-    pub streams: changes::Streams,
-    pub tokens_used: tokens::LastUsed,
-    pub data_dir: PathBuf,
-    /// One permit: a check copies the ledger and the store.
-    pub checking: Arc<Semaphore>,
-    /// The loops that accept connections, and the blocking pool.
-    pub liveness: Liveness,
-    /// Cancelled when the daemon stops; long answers (event streams) end then.
-    pub stop: CancellationToken,
-}
-
 /// The router of the socket and of `[api] listen`.
-pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
-    let router = guarded(routes(), &api, socket);
-    layered(router.merge(beside().finish().0), api, ui::is_page)
+pub fn router(api: Api, socket: SocketPolicy) -> Router {
+    let router = guarded(routes(), Some(&api), socket);
+    let router = measured(router.merge(beside().finish().0), &api, ui::is_page);
+    router.with_state(api)
 }
 
 /// The router of the socket of a host that decides nothing.
-pub fn agent_router(api: Arc<Api>, socket: SocketPolicy) -> Router {
-    let router = guarded(of_host(Routes::default()), &api, socket);
-    layered(router, api, no_page)
+pub fn agent_router(api: AgentApi, socket: SocketPolicy) -> Router {
+    let router = guarded(of_host(Routes::default()), None, socket);
+    let router = layered(router, no_page);
+    router
+        .layer(middleware::map_response(common_headers))
+        .with_state(api)
 }
 
-fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<Api>> {
+/// Without `api` nobody signs in.
+fn guarded<S: Clone + Send + Sync + 'static>(
+    routes: Routes<S>,
+    api: Option<&Api>,
+    socket: SocketPolicy,
+) -> Router<S> {
     let (router, table) = routes.finish();
     let guard = Guard {
-        api: Arc::clone(api),
+        api: api.cloned(),
         table: Arc::new(table),
         socket,
     };
@@ -122,13 +82,14 @@ fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<A
 }
 
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.
-pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
+pub fn open_router(api: Api, serve: &BTreeSet<Serve>) -> Router {
     let (router, _) = serve
         .iter()
         .copied()
         .fold(Routes::default(), open_routes)
         .finish();
-    layered(router.fallback(nothing_here), api, no_page)
+    let router = measured(router.fallback(nothing_here), &api, no_page);
+    router.with_state(api)
 }
 
 /// What is served without pages.

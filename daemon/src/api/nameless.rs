@@ -5,16 +5,16 @@ use std::sync::Arc;
 use fipd_core::{Pool, Text};
 use fipd_crds::names::is_object_name;
 
-use super::{Api, wire::Checked};
-use crate::config::ClusterSettings;
+use super::wire::Checked;
+use crate::{clusters::Clusters, config::ClusterSettings, ipam::Ipam};
 
 /// One line for each such pool, with the clusters.
-pub fn checks(api: &Api) -> Vec<Checked> {
-    let sessions = api.clusters.sessions().into_iter();
+pub fn checks(ipam: &Ipam, clusters: &Clusters) -> Vec<Checked> {
+    let sessions = clusters.sessions().into_iter();
     let clusters: Vec<(Text, ClusterSettings)> = sessions
         .map(|session| (session.name, session.settings))
         .collect();
-    let pools = api.ipam.pools();
+    let pools = ipam.pools();
     let nameless = |pool: &&Arc<Pool>| !is_object_name(&pool.spec.name);
     let nameless = pools.iter().filter(nameless);
     nameless.filter_map(|pool| check(pool, &clusters)).collect()

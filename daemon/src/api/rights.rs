@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use fipd_core::Role;
 
 use super::{
+    AgentApi,
     access::{Access, Routes},
     routes::{beside, of_host, open_routes, routes},
 };
@@ -66,11 +67,11 @@ pub fn all(known: Systems) -> Vec<Right> {
             open_routes(Routes::default(), word),
         ));
     }
-    rights.extend(of(Port::Agent, of_host(Routes::default())));
+    rights.extend(of(Port::Agent, of_host(Routes::<AgentApi>::default())));
     rights
 }
 
-fn of(port: Port, routes: Routes) -> Vec<Right> {
+fn of<S: Clone + Send + Sync + 'static>(port: Port, routes: Routes<S>) -> Vec<Right> {
     let (_, table) = routes.finish();
     let right = |(method, path, access): (&'static str, &str, Access)| Right {
         port,

@@ -11,7 +11,11 @@ use crate::api::rest::{
     import, labels, leases, move_network, openapi, pool_preview, pools, probed, quotas, reload,
     restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
 };
-use crate::config::Serve;
+use crate::{
+    adopt::Takeovers, clusters::Clusters, config::Serve, ipam::Ipam, reload::Reload,
+    rules::RuleBoard,
+};
+use axum::extract::FromRef;
 
 const VIEWER: Access = Access::Api(Role::Viewer);
 const OPERATOR: Access = Access::Api(Role::Operator);
@@ -187,7 +191,15 @@ fn running(routes: Routes) -> Routes {
 }
 
 /// The rules of this host and its configuration, which a host that decides nothing has as well.
-pub(super) fn of_host(routes: Routes) -> Routes {
+pub(super) fn of_host<S>(routes: Routes<S>) -> Routes<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Ipam: FromRef<S>,
+    Clusters: FromRef<S>,
+    Takeovers: FromRef<S>,
+    RuleBoard: FromRef<S>,
+    Reload: FromRef<S>,
+{
     routes
         .get(
             "/api/v1/clusters/{name}/adopt/{system}",
@@ -219,7 +231,7 @@ pub(super) fn open_routes(routes: Routes, part: Serve) -> Routes {
     match part {
         Serve::Metrics => routes.get("/metrics", Access::Open, health::metrics),
         Serve::SystemMetrics(system) => {
-            let series = move |api| health::system_metrics(api, system);
+            let series = move |metrics| health::system_metrics(metrics, system);
             routes.get("/metrics", Access::Open, series)
         }
         Serve::Health => routes

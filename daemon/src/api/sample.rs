@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
 use super::{
-    Api,
+    Api, ApiParts,
     admission::Desk,
     fip_v1::FipV1,
+    rest::attach::Detacher,
     router,
     ui::{Sessions, sessions},
 };
@@ -23,12 +24,10 @@ use crate::{
         accounts::Accounts,
         auth::{SocketPeer, SocketPolicy},
     },
-    controller::system::testing::means,
-};
-use crate::{
     backups::{Backups, Schedule},
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
+    controller::system::testing::means,
     ipam::Ipam,
     metrics::Metrics,
     oidc::Oidc,
@@ -56,7 +55,7 @@ impl SystemRunner for NoRunner {
 }
 
 pub struct Site {
-    pub(in crate::api) api: Arc<Api>,
+    pub(in crate::api) api: Api,
     pub(in crate::api) router: Router,
     /// Of [`Site::sign_in`]: the cookie, and the token of forms.
     session: Mutex<(HeaderMap, String)>,
@@ -99,8 +98,14 @@ impl Site {
         let backups = Backups::new(ipam.clone(), schedule);
         let rules = RuleBoard::default();
         let runner = Runner::new(&means(&ipam));
-        let api = Arc::new(Api {
-            systems: crate::systems::ALL,
+        let detacher = Detacher::new(
+            clusters.clone(),
+            Default::default(),
+            crate::systems::ALL,
+            "fipd".into(),
+        );
+        let api = Api::from(ApiParts {
+            detacher,
             metrics: Metrics::new(
                 ipam.clone(),
                 clusters.clone(),
@@ -114,12 +119,12 @@ impl Site {
             helm: None,
             backups,
             reload: crate::reload::pair().0,
-            admission: Desk::new(runner.admission()),
-            fip_v1: FipV1::new(
+            admission: Arc::new(Desk::new(runner.admission())),
+            fip_v1: Arc::new(FipV1::new(
                 runner.floating_ips(),
                 ipam.clone(),
                 crate::config::FipV1::default(),
-            ),
+            )),
             takeovers: runner.takeovers(),
             rules,
             webhooks: Default::default(),
@@ -128,19 +133,19 @@ impl Site {
             nodes: Default::default(),
             settings: Default::default(),
             certificate: tokio::sync::watch::channel(None).1,
-            sessions: Sessions::new(ipam.clone()),
+            sessions: Arc::new(Sessions::new(ipam.clone())),
             ipam,
             clusters,
             accounts,
             streams: Default::default(),
-            tokens_used: super::rest::tokens::LastUsed::default(),
+            tokens_used: Arc::default(),
             data_dir: dir.path().to_owned(),
             checking: Arc::new(tokio::sync::Semaphore::new(1)),
             liveness: crate::liveness::Liveness::default(),
             stop,
         });
         let router = router(
-            Arc::clone(&api),
+            api.clone(),
             SocketPolicy {
                 own_uid: 1,
                 socket_gid: 1,

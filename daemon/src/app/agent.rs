@@ -3,8 +3,6 @@
 //! It has no address book on a disk: only a journal of rules, a socket for what an admin does with them, and ports for probes
 //! and metrics.
 
-mod handlers;
-
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -22,14 +20,21 @@ use tokio_util::sync::CancellationToken;
 use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
 use crate::{
     api::{
-        self,
+        self, AgentApi,
         listen::{self, Port},
     },
+    app::{config_reloader::Keeper, listeners::open_sockets},
     clock,
     config::{Listener, Serve},
+    controller::{
+        endpoint::OwnEndpoint,
+        system::{Means, Shared},
+    },
     descriptors,
+    guests::GuestBoard,
     ipam::{Ipam, Writer},
     metrics::AgentMetrics,
+    nodes::NodeBoard,
     reload,
     rules::RuleBoard,
     settings::Settings,
@@ -37,18 +42,8 @@ use crate::{
     store::{Nowhere, Store, StoreOptions},
     systems::Runner,
 };
-use crate::{
-    app::{config_reloader::Keeper, listeners::open_sockets},
-    controller::{
-        endpoint::OwnEndpoint,
-        system::{Means, Shared},
-    },
-    guests::GuestBoard,
-    nodes::NodeBoard,
-};
 
 use fipd_core::Text;
-use handlers::Handlers;
 
 /// How long the pod of an Agent goes on after it was told to stop.
 const LINGER: Duration = Duration::from_secs(1);
@@ -99,7 +94,7 @@ async fn serve(
         shared: Shared::default(),
     });
     let socket = open_sockets(&mut tasks, settings, passed, stop)?;
-    let api = Handlers::of(&runner, ipam, &board);
+    let takeovers = runner.takeovers();
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let expected = host::of_clusters(&settings.config, &told);
@@ -108,7 +103,14 @@ async fn serve(
     listen_at(&mut tasks, &settings.config.listeners, &board, stop)?;
     let keeper = Keeper::new(settings, clusters.clone(), None, "an agent".to_owned());
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
-    let router = api::agent_router(api.with(settings, clusters, reload, stop), socket.policy);
+    let api = AgentApi {
+        ipam: ipam.clone(),
+        clusters,
+        takeovers,
+        rules: board,
+        reload,
+    };
+    let router = api::agent_router(api, socket.policy);
     let serving = socket.serve(router, stop.clone());
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tracing::info!(%node, data_dir = %settings.data_dir.display(), "fipd is ready as an agent");

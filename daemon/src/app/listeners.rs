@@ -78,7 +78,7 @@ impl Doors {
         self,
         tasks: &mut Tasks,
         settings: &Settings,
-        api: Arc<Api>,
+        api: Api,
         stop: &CancellationToken,
     ) -> Option<ListenFile> {
         let extra = self.extra.iter().map(|(port, _)| port);
@@ -129,7 +129,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
 fn serve_users(
     tasks: &mut Tasks,
     (socket, port): (Socket, Port),
-    api: Arc<Api>,
+    api: Api,
     certificate: RustlsConfig,
     stop: &CancellationToken,
 ) {
@@ -152,14 +152,14 @@ fn serve_users(
 fn serve_open(
     tasks: &mut Tasks,
     ports: Vec<(Port, Listener)>,
-    api: &Arc<Api>,
+    api: &Api,
     certificate: &RustlsConfig,
     stop: &CancellationToken,
 ) {
     // The port with login has half of the descriptors, these have a quarter of them together.
     let most = listen::MOST_OPEN.within(descriptors::limit() / 2 / ports.len().max(1) as u64);
     for (port, listener) in ports {
-        let mut router = api::open_router(Arc::clone(api), &listener.serve);
+        let mut router = api::open_router(api.clone(), &listener.serve);
         if listener.tls {
             router = api::strict_transport(router);
         }

@@ -78,8 +78,8 @@ pub enum AccountError {
 }
 
 impl Accounts {
-    /// Those of the address book as they are, where nobody signs in.
-    pub fn closed(ipam: Ipam, data_dir: &Path) -> Self {
+    /// Those of the address book as they are.
+    fn closed(ipam: Ipam, data_dir: &Path) -> Self {
         Self {
             ipam,
             data_dir: data_dir.to_owned(),
@@ -99,11 +99,15 @@ impl Accounts {
         Ok(accounts)
     }
 
+    pub fn find(&self, name: &str) -> Option<Account> {
+        self.ipam.read(|ledger| ledger.account(name).cloned())
+    }
+
     /// The account of a name and password, as it was when they were compared; `None` if they do not belong together, or it
     /// is disabled. Takes as long either way.
     /// The first success of the first account removes `initial-admin`.
     pub async fn login(&self, name: &str, password: &str) -> Option<Account> {
-        let account = self.ipam.read(|ledger| ledger.account(name).cloned());
+        let account = self.find(name);
         let hash = account
             .as_ref()
             .map_or(DECOY, |account| &account.password_hash);

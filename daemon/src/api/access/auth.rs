@@ -104,7 +104,8 @@ fn member_of(uid: u32, gid: u32) -> bool {
 /// State of the authenticating middleware.
 #[derive(Clone)]
 pub struct Guard {
-    pub api: Arc<Api>,
+    /// `None`: only peers of the socket are known.
+    pub api: Option<Api>,
     pub table: Arc<AccessTable>,
     pub socket: SocketPolicy,
 }
@@ -133,7 +134,12 @@ pub async fn authenticate(
     match admit(access, caller.as_ref()) {
         Admission::In => {}
         Admission::Out(problem) => return problem.into_response(),
-        Admission::NoPage(needed) => return ui::forbidden(&guard.api, request, needed).await,
+        Admission::NoPage(needed) => {
+            return match &guard.api {
+                Some(api) => ui::forbidden(api, request, needed).await,
+                None => StatusCode::FORBIDDEN.into_response(),
+            };
+        }
         Admission::SignIn => return ui::to_login(request),
     }
     if let Some(caller) = caller {
@@ -149,8 +155,10 @@ fn find_caller(
     request: &Request,
     access: Access,
 ) -> Result<Option<Caller>, Problem> {
+    let sessions = guard.api.as_ref().map(|api| &api.sessions);
+    let by_session = |headers| sessions.and_then(|sessions| sessions.caller(headers));
     if matches!(access, Access::Page(_)) {
-        return Ok(guard.api.sessions.caller(request.headers()));
+        return Ok(by_session(request.headers()));
     }
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketPeer>>() {
         return guard.socket.caller(*peer).map(Some).ok_or_else(|| {
@@ -159,11 +167,14 @@ fn find_caller(
             Problem::new(Code::Forbidden, detail)
         });
     }
-    if request.headers().contains_key(header::AUTHORIZATION) {
+    if let Some(api) = &guard.api
+        && request.headers().contains_key(header::AUTHORIZATION)
+    {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());
         let text = bearer(request.headers());
-        return tokens::caller(&guard.api, text.unwrap_or_default(), peer).map(Some);
+        return tokens::caller(&api.ipam, &api.tokens_used, text.unwrap_or_default(), peer)
+            .map(Some);
     }
     let safe = matches!(*request.method(), Method::GET | Method::HEAD);
     let cookie_counts = match access {
@@ -171,7 +182,7 @@ fn find_caller(
         Access::Api(_) | Access::Scoped(_) | Access::Pooled(_) => safe,
     };
     Ok(if cookie_counts {
-        guard.api.sessions.caller(request.headers())
+        by_session(request.headers())
     } else {
         None
     })
@@ -263,9 +274,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_in_the_table_gets_to_no_handler() {
         let site = Site::new().await;
-        let routes = Routes::default().get("/known", Access::Open, async || "in");
+        let routes = Routes::<Api>::default().get("/known", Access::Open, async || "in");
         let guard = Guard {
-            api: Arc::clone(&site.api),
+            api: Some(site.api.clone()),
             table: Arc::new(routes.finish().1),
             socket: SocketPolicy {
                 own_uid: 1,

@@ -7,32 +7,29 @@ use fipd_core::{
     Refusal, ReleaseScope, Request, Role, Scope, Selection, Tenant, Transfer,
 };
 
-use crate::{
-    api::{Api, access::auth::Caller, problem::Problem},
-    ipam::{Guard, IpamError},
-};
+use crate::api::{access::auth::Caller, problem::Problem};
+use crate::ipam::{Guard, Ipam, IpamError};
 
-impl Api {
-    /// Asks the ledger on behalf of a caller, within what the caller may.
-    pub async fn submit(&self, caller: &Caller, request: Request) -> Result<Answer, Problem> {
-        self.submit_if(caller, request, Box::new(|_, _| Ok(())))
-            .await
+impl Caller {
+    /// Asks the ledger within what the caller may.
+    pub async fn submit(&self, ipam: &Ipam, request: Request) -> Result<Answer, Problem> {
+        self.submit_if(ipam, request, Box::new(|_, _| Ok(()))).await
     }
 
     /// The same, if the guard has nothing against it either.
     pub async fn submit_if(
         &self,
-        caller: &Caller,
+        ipam: &Ipam,
         request: Request,
         more: Guard,
     ) -> Result<Answer, Problem> {
-        let asker = caller.clone();
+        let asker = self.clone();
         let guard = move |ledger: &Ledger, request: &Request| {
             permits(ledger, &asker, request)?;
             more(ledger, request)
         };
-        let answer = self.ipam.submit_if(request, Box::new(guard)).await;
-        answer.map_err(|error| discreet(caller, error).into())
+        let answer = ipam.submit_if(request, Box::new(guard)).await;
+        answer.map_err(|error| discreet(self, error).into())
     }
 }
 

@@ -34,7 +34,6 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    Api,
     access::{Access, Routes},
     body::is_too_large,
 };
@@ -42,6 +41,7 @@ use crate::{
     clock, config,
     fip_v1::{Asker, Denied, FloatingIps},
     ipam::Ipam,
+    metrics::Metrics,
 };
 use body::{Fields, invalid};
 use guesses::Guesses;
@@ -129,12 +129,17 @@ impl FipV1 {
 pub fn routes(mut routes: Routes) -> Routes {
     for prefix in ["", "/v1"] {
         let path = |name: &str| format!("{prefix}/{name}");
+        let answer = |call: Call| {
+            move |State(fip_v1): State<Arc<FipV1>>,
+                  State(metrics): State<Metrics>,
+                  request: Request| answer(fip_v1, metrics, call, request)
+        };
         routes = routes
-            .post(&path("auth/token"), Access::Own, token)
-            .post(&path("fip/request"), Access::Own, request)
-            .post(&path("fip/release"), Access::Own, release)
-            .delete(&path("fip/delete"), Access::Own, remove)
-            .post(&path("fip/list"), Access::Own, list);
+            .post(&path("auth/token"), Access::Own, answer(Call::Token))
+            .post(&path("fip/request"), Access::Own, answer(Call::Request))
+            .post(&path("fip/release"), Access::Own, answer(Call::Release))
+            .delete(&path("fip/delete"), Access::Own, answer(Call::Delete))
+            .post(&path("fip/list"), Access::Own, answer(Call::List));
     }
     routes
 }
@@ -144,53 +149,33 @@ pub fn ipam(routes: Routes) -> Routes {
     routes.get("/ipam", Access::Open, figures)
 }
 
-async fn token(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(api, Call::Token, request).await
-}
-
-async fn request(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(api, Call::Request, request).await
-}
-
-async fn release(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(api, Call::Release, request).await
-}
-
-async fn remove(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(api, Call::Delete, request).await
-}
-
-async fn list(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(api, Call::List, request).await
-}
-
-async fn figures(State(api): State<Arc<Api>>) -> Response {
-    match api.fip_v1.decides().and_then(|one| one.figures()) {
+async fn figures(State(fip_v1): State<Arc<FipV1>>) -> Response {
+    match fip_v1.decides().and_then(|one| one.figures()) {
         Ok(figures) => Json(figures).into_response(),
         Err(denied) => refused(denied),
     }
 }
 
 /// Answers a call, counts it and leaves a trace of it, also when the client has gone.
-async fn answer(api: Arc<Api>, call: Call, request: Request) -> Response {
-    let answered = tokio::spawn(async move { traced(&api, call, request).await });
+async fn answer(fip_v1: Arc<FipV1>, metrics: Metrics, call: Call, request: Request) -> Response {
+    let answered = tokio::spawn(async move { traced(&fip_v1, &metrics, call, request).await });
     answered.await.unwrap_or_else(|error| {
         tracing::error!(%error, call = call.name(), "a call of an LB controller was not answered");
         refused(Denied::late())
     })
 }
 
-async fn traced(api: &Api, call: Call, request: Request) -> Response {
+async fn traced(fip_v1: &FipV1, metrics: &Metrics, call: Call, request: Request) -> Response {
     let began = Instant::now();
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());
     let mut trail = Trail::default();
-    let said = api.fip_v1.in_time(call, peer, request, &mut trail).await;
+    let said = fip_v1.in_time(call, peer, request, &mut trail).await;
     let code = match &said {
         Ok(_) => StatusCode::OK,
         Err(denied) => denied.code,
     };
-    api.metrics.fip_v1(call.name(), code, began.elapsed());
+    metrics.fip_v1(call.name(), code, began.elapsed());
     let why = said.as_ref().err().map(|denied| &*denied.message);
     tracing::info!(
         call = call.name(),

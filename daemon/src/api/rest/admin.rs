@@ -13,19 +13,24 @@ use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 
 use super::{overlaps, rules, verify};
 use crate::api::{
-    Api, health, nameless,
+    health, nameless,
     problem::{Code, Problem},
     wire::{CheckReport, Checked},
 };
-use crate::store;
+use crate::{backups::Backups, clusters::Clusters, ipam::Ipam, rules::RuleBoard, store};
 
 /// Verifies the store as it is at this moment, the ledger in memory page by page, and that both say the same.
 /// Decisions go on meanwhile. It takes the memory of a second ledger, so one runs at a time.
 #[utoipa::path(get, path = "/api/v1/check", tag = "admin",
     responses((status = 200, body = CheckReport), (status = 429, body = Problem), (status = 503, body = Problem)))]
-pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Problem> {
-    let turns = Arc::clone(&api.checking);
-    let checks = alone(turns, move || check_all(&api)).await??;
+pub async fn check(
+    State(ipam): State<Ipam>,
+    State(clusters): State<Clusters>,
+    State(rules): State<RuleBoard>,
+    State(checking): State<Arc<Semaphore>>,
+) -> Result<Json<CheckReport>, Problem> {
+    let turns = Arc::clone(&checking);
+    let checks = alone(turns, move || check_all(&ipam, &clusters, &rules)).await??;
     Ok(Json(CheckReport {
         ok: checks.iter().all(|check| check.ok),
         checks,
@@ -52,13 +57,13 @@ async fn alone<T: Send + 'static>(
 }
 
 /// Blocks on the disk and for long.
-fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
+fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<Checked>, Problem> {
     let unavailable = |error: store::ReadError| Problem::new(Code::Unavailable, error.to_string());
-    let (file, problems) = api.ipam.reader().verify().map_err(unavailable)?;
+    let (file, problems) = ipam.reader().verify().map_err(unavailable)?;
     let problems = problems.iter().map(ToString::to_string).collect();
     let fine = "rows, invariants and audit log are in order".to_owned();
     let in_file = verdict("store", problems, fine);
-    let live = verify::live(&api.ipam, file.as_ref()).map_err(unavailable)?;
+    let live = verify::live(ipam, file.as_ref()).map_err(unavailable)?;
     let leases = live.leases;
     let fine = match &file {
         Some(_) => format!(
@@ -70,11 +75,11 @@ fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     };
     let mut checks = verdict("ledger", live.wrong, fine);
     checks.extend(in_file);
-    checks.push(health::store(&api.ipam));
-    checks.push(health::time(&api.ipam));
-    checks.extend(overlaps::checks(api));
-    checks.extend(nameless::checks(api));
-    checks.extend(rules::checks(&api.rules.view()));
+    checks.push(health::store(ipam));
+    checks.push(health::time(ipam));
+    checks.extend(overlaps::checks(ipam));
+    checks.extend(nameless::checks(ipam, clusters));
+    checks.extend(rules::checks(&rules.view()));
     Ok(checks)
 }
 
@@ -99,8 +104,11 @@ fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
 #[utoipa::path(get, path = "/api/v1/backup", tag = "admin",
     responses((status = 200, content_type = "application/octet-stream"), (status = 429, body = Problem),
         (status = 503, body = Problem), (status = 507, body = Problem)))]
-pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
-    let lent = blocking(move || api.backups.lend(&api.data_dir)).await??;
+pub async fn backup(
+    State(backups): State<Backups>,
+    State(data_dir): State<PathBuf>,
+) -> Result<Response, Problem> {
+    let lent = blocking(move || backups.lend(&data_dir)).await??;
     file_answer(lent.path().to_owned(), lent).await
 }
 
@@ -164,7 +172,15 @@ mod tests {
     #[tokio::test]
     async fn one_check_runs_at_a_time() {
         let site = Site::new().await;
-        let ask = || check(State(Arc::clone(&site.api)));
+        let ask = || {
+            let api = &site.api;
+            check(
+                State(api.ipam.clone()),
+                State(api.clusters.clone()),
+                State(api.rules.clone()),
+                State(Arc::clone(&api.checking)),
+            )
+        };
         let turn = Arc::clone(&site.api.checking).try_acquire_owned().unwrap();
         let problem = ask().await.unwrap_err();
         assert_eq!((problem.code, problem.status), (Code::Busy, 429));

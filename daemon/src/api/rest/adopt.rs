@@ -1,19 +1,19 @@
 //! `/api/v1/clusters/{name}/adopt/{system}`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State as Shared};
 
 use crate::{
-    adopt::{ChangeState, Finding, SystemTakeover, TakeoverChange, TakeoverError, TakeoverReport},
+    adopt::{
+        ChangeState, Finding, SystemTakeover, TakeoverChange, TakeoverError, TakeoverReport,
+        Takeovers,
+    },
     api::{
-        Api,
         access::auth::Caller,
         extract::Path,
         problem::{Code, Problem},
         wire::{AdoptChange, AdoptFinding, AdoptReport},
     },
-    clusters::ClusterSession,
+    clusters::{ClusterSession, Clusters},
 };
 
 /// What the originals of a system left in a cluster and on this host, and what would change. Changes nothing. A system that has
@@ -23,10 +23,11 @@ use crate::{
     responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 422, body = Problem),
         (status = 502, body = Problem), (status = 503, body = Problem)))]
 pub async fn preview(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(takeovers): Shared<Takeovers>,
+    Shared(clusters): Shared<Clusters>,
     Path((name, system)): Path<(String, String)>,
 ) -> Result<Json<AdoptReport>, Problem> {
-    let (takeover, session) = find(&api, &name, &system)?;
+    let (takeover, session) = find(&takeovers, &clusters, &name, &system)?;
     let report = takeover.look(&session).await;
     let report = report.map_err(|error| problem(&name, error))?;
     Ok(Json(view(name, report, true)))
@@ -39,24 +40,26 @@ pub async fn preview(
     responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 422, body = Problem), (status = 502, body = Problem), (status = 503, body = Problem)))]
 pub async fn adopt(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(takeovers): Shared<Takeovers>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path((name, system)): Path<(String, String)>,
 ) -> Result<Json<AdoptReport>, Problem> {
-    let (takeover, session) = find(&api, &name, &system)?;
+    let (takeover, session) = find(&takeovers, &clusters, &name, &system)?;
     let report = takeover.adopt(&session, &caller.actor).await;
     let report = report.map_err(|error| problem(&name, error))?;
     Ok(Json(view(name, report, false)))
 }
 
 fn find<'a>(
-    api: &'a Api,
+    takeovers: &'a Takeovers,
+    clusters: &Clusters,
     name: &str,
     system: &str,
 ) -> Result<(SystemTakeover<'a>, ClusterSession), Problem> {
-    let takeover = api.takeovers.of(system);
+    let takeover = takeovers.of(system);
     let takeover = takeover.map_err(|error| Problem::new(Code::NotFound, error.to_string()))?;
-    let unreached = || match api.clusters.view(name) {
+    let unreached = || match clusters.view(name) {
         Some(view) => {
             let state = view.state.as_str();
             let detail = format!("cluster {name} is not reached at the moment ({state})");
@@ -64,7 +67,7 @@ fn find<'a>(
         }
         None => Problem::not_found("cluster", name),
     };
-    Ok((takeover, api.clusters.session(name).ok_or_else(unreached)?))
+    Ok((takeover, clusters.session(name).ok_or_else(unreached)?))
 }
 
 fn problem(cluster: &str, error: TakeoverError) -> Problem {

@@ -1,24 +1,21 @@
 //! `/api/v1/clusters/{name}`: taking clusters in, out, and leaving them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{Json, extract::State as Shared};
 use fipd_core::{Actor, Text};
 
 use crate::{
     api::{
-        Api,
         access::auth::Caller,
         extract::{Body, Path},
         problem::{Code, Problem},
         wire::{ClusterAdd, DetachReport, DetachStep, Outcome},
     },
-    detach::Leaving,
-};
-use crate::{
-    clusters::{ClusterSession, ClusterView, Upload},
-    controller::leader_election,
-    detach::{self, Done, Past, Report},
+    clusters::{ClusterSession, ClusterView, Clusters, Upload},
+    controller::system::System,
+    detach::{self, Done, Leaving, Past, Report},
+    guests::GuestBoard,
 };
 
 /// How long the systems of a cluster may take to end before it is left, and the cluster managers of others to begin.
@@ -30,12 +27,12 @@ const LOOK: Duration = Duration::from_millis(200);
 #[utoipa::path(put, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)), request_body = ClusterAdd,
     responses((status = 200, body = Outcome), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn add(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     Body(body): Body<ClusterAdd>,
 ) -> Result<Json<Outcome>, Problem> {
-    let message = match take_in(&api, &caller, &name, body).await? {
+    let message = match take_in(&clusters, &caller, &name, body).await? {
         true => format!(
             "cluster {name} is added and stays detached: no system is on; `fipd clusters attach {name}` switches its systems on"
         ),
@@ -46,7 +43,7 @@ pub async fn add(
 
 /// Takes a cluster in; whether it stays detached.
 pub(in crate::api) async fn take_in(
-    api: &Api,
+    clusters: &Clusters,
     caller: &Caller,
     name: &str,
     body: ClusterAdd,
@@ -57,18 +54,18 @@ pub(in crate::api) async fn take_in(
         systems: body.systems.into_iter().collect(),
         settings: body.settings,
     };
-    Ok(api.clusters.add(upload, caller.actor.clone()).await?)
+    Ok(clusters.add(upload, caller.actor.clone()).await?)
 }
 
 /// Takes a cluster out that was added by hand. Its leases are kept as orphaned until it is forgotten.
 #[utoipa::path(delete, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub async fn remove(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    let left = match take_out(&api, &caller, &name).await? {
+    let left = match take_out(&clusters, &caller, &name).await? {
         true => format!(
             "; what fipd has put there stays, since it was not left cleanly: add it again and `fipd clusters detach {name}` \
              takes it away"
@@ -83,11 +80,11 @@ pub async fn remove(
 
 /// Takes a cluster out; whether something of fipd's is left there.
 pub(in crate::api) async fn take_out(
-    api: &Api,
+    clusters: &Clusters,
     caller: &Caller,
     name: &str,
 ) -> Result<bool, Problem> {
-    Ok(api.clusters.remove(name, caller.actor.clone()).await?)
+    Ok(clusters.remove(name, caller.actor.clone()).await?)
 }
 
 /// What leaving a cluster would take away there. Changes nothing.
@@ -95,10 +92,10 @@ pub(in crate::api) async fn take_out(
     responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn preview(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(detacher): Shared<Detacher>,
     Path(name): Path<String>,
 ) -> Result<Json<DetachReport>, Problem> {
-    Ok(Json(look(&api, &name).await?))
+    Ok(Json(detacher.look(&name).await?))
 }
 
 /// Leaves a cluster: switches its systems off for good, and takes away what fipd has put there. Addresses are kept. Goes on to its
@@ -108,11 +105,11 @@ pub async fn preview(
     responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn detach(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(detacher): Shared<Detacher>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<DetachReport>, Problem> {
-    let leaving = tokio::spawn(async move { leave(&api, &name, caller.actor).await });
+    let leaving = tokio::spawn(async move { detacher.leave(&name, caller.actor).await });
     let ended = leaving.await;
     let report = ended.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     Ok(Json(report??))
@@ -122,24 +119,24 @@ pub async fn detach(
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/attach", tag = "clusters", params(("name" = String, Path)),
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub async fn attach(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    let view = found(&api, &name)?;
-    api.clusters.attach(&view.name, caller.actor).await?;
+    let view = found(&clusters, &name)?;
+    clusters.attach(&view.name, caller.actor).await?;
     let message = format!("the systems of cluster {name} are on again");
     Ok(Json(Outcome { message }))
 }
 
-fn found(api: &Api, name: &str) -> Result<ClusterView, Problem> {
-    let view = api.clusters.view(name);
+fn found(clusters: &Clusters, name: &str) -> Result<ClusterView, Problem> {
+    let view = clusters.view(name);
     view.ok_or_else(|| Problem::not_found("cluster", name))
 }
 
 /// The cluster of that name as one that can be left: under the name that leads.
-fn leading(api: &Api, name: &str) -> Result<ClusterView, Problem> {
-    let view = found(api, name)?;
+fn leading(clusters: &Clusters, name: &str) -> Result<ClusterView, Problem> {
+    let view = found(clusters, name)?;
     if let Some(lead) = &view.lead {
         let detail = format!(
             "cluster {name} is the same cluster as {lead}, which runs its systems: `fipd clusters detach {lead}` leaves it; \
@@ -148,46 +145,6 @@ fn leading(api: &Api, name: &str) -> Result<ClusterView, Problem> {
         return Err(Problem::new(Code::Conflict, detail));
     }
     Ok(view)
-}
-
-/// What would be taken away.
-pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
-    let view = leading(api, name)?;
-    let Some(session) = api.clusters.session(&view.name) else {
-        return Ok(unreached(&view, true));
-    };
-    let past = past(api, &session);
-    let report = detach::leave(&session, &leaving(api), &past, &me(api), None).await?;
-    Ok(shown(&view, report, true))
-}
-
-/// Takes it away. Nobody else changes the cluster meanwhile.
-///
-/// # Errors
-/// Nothing was changed. What fails once the systems are off is in the inner result.
-pub async fn leave(
-    api: &Api,
-    name: &str,
-    actor: Actor,
-) -> Result<Result<DetachReport, Problem>, Problem> {
-    let view = leading(api, name)?;
-    let _hold = api.clusters.detach(&view.name, actor.clone()).await?;
-    Ok(take_away(api, &view, actor).await)
-}
-
-async fn take_away(api: &Api, view: &ClusterView, actor: Actor) -> Result<DetachReport, Problem> {
-    let Some(session) = quiet(api, &view.name).await else {
-        return Ok(unreached(view, false));
-    };
-    let past = heard(api, &session).await;
-    let report = detach::leave(&session, &leaving(api), &past, &me(api), Some(&actor)).await;
-    let report = report.map_err(|error| halfway(view, error.into()))?;
-    let shown = shown(view, report, false);
-    if shown.clean {
-        let noted = api.clusters.left(&view.name, actor).await;
-        noted.map_err(|error| halfway(view, error.into()))?;
-    }
-    Ok(shown)
 }
 
 /// What failed says of itself that nothing was changed, which holds for its part only.
@@ -201,52 +158,111 @@ fn halfway(view: &ClusterView, mut problem: Problem) -> Problem {
     problem
 }
 
-fn past(api: &Api, session: &ClusterSession) -> Past {
-    let put = api.guests.put_into(&session.names);
-    let mut unheard = api.clusters.managers();
-    unheard.retain(|rancher| !put.contains_key(rancher) && !session.names.contains(rancher));
-    Past {
-        systems: api.clusters.held(&session.names),
-        settings: session.settings.clone(),
-        guest: !unheard.is_empty() || put.values().any(|put| *put),
-        unheard,
+/// Leaves clusters.
+#[derive(Clone)]
+pub struct Detacher {
+    clusters: Clusters,
+    guests: GuestBoard,
+    leaving: Vec<&'static dyn Leaving>,
+    /// The name under which this daemon leads.
+    me: Text,
+}
+
+impl Detacher {
+    pub fn new(
+        clusters: Clusters,
+        guests: GuestBoard,
+        systems: &[&'static dyn System],
+        me: Text,
+    ) -> Self {
+        let leaving = systems.iter().map(|system| system.leaving());
+        Self {
+            clusters,
+            guests,
+            leaving: leaving.collect(),
+            me,
+        }
     }
-}
 
-/// The same, once all cluster managers know where they have put something: after a start that takes a moment.
-async fn heard(api: &Api, session: &ClusterSession) -> Past {
-    let known = async {
-        loop {
-            let past = past(api, session);
-            if past.unheard.is_empty() {
-                return past;
-            }
-            tokio::time::sleep(LOOK).await;
+    /// What would be taken away.
+    pub async fn look(&self, name: &str) -> Result<DetachReport, Problem> {
+        let view = leading(&self.clusters, name)?;
+        let Some(session) = self.clusters.session(&view.name) else {
+            return Ok(unreached(&view, true));
+        };
+        let past = self.past(&session);
+        let report = detach::leave(&session, &self.leaving, &past, &self.me, None).await?;
+        Ok(shown(&view, report, true))
+    }
+
+    /// Takes it away. Nobody else changes the cluster meanwhile.
+    ///
+    /// # Errors
+    /// Nothing was changed. What fails once the systems are off is in the inner result.
+    pub async fn leave(
+        &self,
+        name: &str,
+        actor: Actor,
+    ) -> Result<Result<DetachReport, Problem>, Problem> {
+        let view = leading(&self.clusters, name)?;
+        let _hold = self.clusters.detach(&view.name, actor.clone()).await?;
+        Ok(self.take_away(&view, actor).await)
+    }
+
+    async fn take_away(&self, view: &ClusterView, actor: Actor) -> Result<DetachReport, Problem> {
+        let Some(session) = self.quiet(&view.name).await else {
+            return Ok(unreached(view, false));
+        };
+        let past = self.heard(&session).await;
+        let report = detach::leave(&session, &self.leaving, &past, &self.me, Some(&actor)).await;
+        let report = report.map_err(|error| halfway(view, error.into()))?;
+        let shown = shown(view, report, false);
+        if shown.clean {
+            let noted = self.clusters.left(&view.name, actor).await;
+            noted.map_err(|error| halfway(view, error.into()))?;
         }
-    };
-    let known = tokio::time::timeout(QUIET, known).await;
-    known.unwrap_or_else(|_| past(api, session))
-}
+        Ok(shown)
+    }
 
-fn leaving(api: &Api) -> Vec<&'static dyn Leaving> {
-    api.systems.iter().map(|system| system.leaving()).collect()
-}
-
-fn me(api: &Api) -> Text {
-    leader_election::identity(&api.data_dir)
-}
-
-/// The session of a cluster that no system writes to any more.
-async fn quiet(api: &Api, name: &Text) -> Option<ClusterSession> {
-    let found = async {
-        loop {
-            match api.clusters.session(name) {
-                Some(session) if session.systems.is_empty() => return session,
-                Some(_) | None => tokio::time::sleep(LOOK).await,
-            }
+    fn past(&self, session: &ClusterSession) -> Past {
+        let put = self.guests.put_into(&session.names);
+        let mut unheard = self.clusters.managers();
+        unheard.retain(|rancher| !put.contains_key(rancher) && !session.names.contains(rancher));
+        Past {
+            systems: self.clusters.held(&session.names),
+            settings: session.settings.clone(),
+            guest: !unheard.is_empty() || put.values().any(|put| *put),
+            unheard,
         }
-    };
-    tokio::time::timeout(QUIET, found).await.ok()
+    }
+
+    /// The same, once all cluster managers know where they have put something: after a start that takes a moment.
+    async fn heard(&self, session: &ClusterSession) -> Past {
+        let known = async {
+            loop {
+                let past = self.past(session);
+                if past.unheard.is_empty() {
+                    return past;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let known = tokio::time::timeout(QUIET, known).await;
+        known.unwrap_or_else(|_| self.past(session))
+    }
+
+    /// The session of a cluster that no system writes to any more.
+    async fn quiet(&self, name: &Text) -> Option<ClusterSession> {
+        let found = async {
+            loop {
+                match self.clusters.session(name) {
+                    Some(session) if session.systems.is_empty() => return session,
+                    Some(_) | None => tokio::time::sleep(LOOK).await,
+                }
+            }
+        };
+        tokio::time::timeout(QUIET, found).await.ok()
+    }
 }
 
 fn unreached(view: &ClusterView, dry_run: bool) -> DetachReport {

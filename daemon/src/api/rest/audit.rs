@@ -1,25 +1,22 @@
 //! `/api/v1/audit`: who did what, and the search that the pages use too.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use axum::{Json, extract::State};
 use fipd_core::{Action, AuditEntry, Ledger, Timestamp};
 
 use super::admin::blocking;
-use crate::api::{
-    Api,
-    access::{auth::Caller, reach::Reach},
-    convert,
-    extract::{Query, in_document},
-    page::{self, Ask},
-    problem::{Code, Problem},
-    wire::{AuditPage, AuditQuery, AuditView, text_of},
-};
 use crate::{
+    api::{
+        access::{auth::Caller, reach::Reach},
+        convert,
+        extract::{Query, in_document},
+        page::{self, Ask},
+        problem::{Code, Problem},
+        wire::{AuditPage, AuditQuery, AuditView, text_of},
+    },
     clock,
+    ipam::Ipam,
     store::{AuditFilter, AuditFound, ReadError, StoreReader},
 };
 
@@ -82,20 +79,18 @@ pub const ACTIONS: [&str; 43] = [
     responses((status = 200, body = AuditPage), (status = 400, body = Problem), (status = 403, body = Problem),
         (status = 404, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
 pub async fn audit(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     caller: Caller,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
     in_document("before", query.before, "the number of an entry")?;
-    let filter = api
-        .ipam
-        .read(|ledger| filter(caller.within(ledger), &query))?;
+    let filter = ipam.read(|ledger| filter(caller.within(ledger), &query))?;
     let (mut before, limit) = (ask.after.or(query.before), ask.limit);
     let mut entries = Vec::new();
     for _ in 0..SCANS {
         let wanted = limit - entries.len();
-        let (found, next) = rows(&api, &caller, &filter, before, wanted).await?;
+        let (found, next) = rows(&ipam, &caller, &filter, before, wanted).await?;
         entries.extend(found);
         before = next;
         if before.is_none() || entries.len() >= limit {
@@ -109,15 +104,15 @@ pub async fn audit(
 /// Of the wanted entries before that number, at most `limit`, those that the caller sees, newest first, and where the
 /// next begin.
 pub(in crate::api) async fn rows(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     filter: &AuditFilter,
     before: Option<u64>,
     limit: usize,
 ) -> Result<(Vec<AuditView>, Option<u64>), Problem> {
-    let found = search(api, filter, before, limit).await;
+    let found = search(ipam, filter, before, limit).await;
     let found = found.map_err(|error| Problem::new(Code::Unavailable, error))?;
-    let entries = api.ipam.read(|ledger| {
+    let entries = ipam.read(|ledger| {
         let reach = caller.within(ledger);
         let entries = found.entries.iter();
         entries
@@ -160,22 +155,22 @@ impl Way {
 
 /// Wanted rows below number `before`, newest first, as [`search_along`].
 pub async fn search(
-    api: &Api,
+    ipam: &Ipam,
     filter: &AuditFilter,
     before: Option<u64>,
     limit: usize,
 ) -> Result<AuditFound, String> {
-    search_along(api, filter, Way::Down(before), limit).await
+    search_along(ipam, filter, Way::Down(before), limit).await
 }
 
 /// Wanted rows, at most `limit`, as far as they are found in a short time. Reads the file on a thread that may block.
 pub async fn search_along(
-    api: &Api,
+    ipam: &Ipam,
     filter: &AuditFilter,
     way: Way,
     limit: usize,
 ) -> Result<AuditFound, String> {
-    let (reader, filter) = (api.ipam.reader().clone(), filter.clone());
+    let (reader, filter) = (ipam.reader().clone(), filter.clone());
     let read = move || {
         let started = Instant::now();
         let mut found = way.read(&reader, &filter, limit)?;

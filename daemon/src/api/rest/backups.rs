@@ -1,7 +1,5 @@
 //! `/api/v1/backups`: the copies of the store that the daemon keeps.
 
-use std::sync::Arc;
-
 use axum::{
     Json,
     extract::State,
@@ -11,27 +9,30 @@ use fipd_core::Ledger;
 use http::StatusCode;
 
 use super::admin;
-use crate::api::{
-    Api,
-    extract::Path,
-    problem::{Code, Problem},
-    wire::{BackupList, BackupView, DrillView, StoreCounts},
-};
 use crate::{
-    backups::{Copy, CopyError, Drill},
+    api::{
+        extract::Path,
+        problem::{Code, Problem},
+        wire::{BackupList, BackupView, DrillView, StoreCounts},
+    },
+    backups::{Backups, Copy, CopyError, Drill},
     clock,
+    ipam::Ipam,
 };
 
 /// The copies that are kept, newest first, and how making them has gone.
 #[utoipa::path(get, path = "/api/v1/backups", tag = "admin",
     responses((status = 200, body = BackupList), (status = 503, body = Problem)))]
-pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<BackupList>, Problem> {
-    let backups = api.backups.clone();
-    let copies = admin::blocking(move || backups.list()).await?;
+pub async fn list(
+    State(ipam): State<Ipam>,
+    State(backups): State<Backups>,
+) -> Result<Json<BackupList>, Problem> {
+    let listed = backups.clone();
+    let copies = admin::blocking(move || listed.list()).await?;
     let copies = copies.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
-    let (schedule, standing) = (api.backups.schedule(), api.backups.standing());
+    let (schedule, standing) = (backups.schedule(), backups.standing());
     let (failed, error) = standing.failure.unzip();
-    let revision = api.ipam.reader().stats().audit_next;
+    let revision = ipam.reader().stats().audit_next;
     Ok(Json(BackupList {
         directory: schedule.directory.display().to_string(),
         every: schedule.every.map(|every| every.as_secs()),
@@ -39,7 +40,7 @@ pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<BackupList>, Probl
         backups: copies.iter().map(view).collect(),
         failed: failed.map(clock::rfc3339),
         error,
-        store: api.ipam.read(|ledger| counts(ledger, revision)),
+        store: ipam.read(|ledger| counts(ledger, revision)),
     }))
 }
 
@@ -47,14 +48,14 @@ pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<BackupList>, Probl
 #[utoipa::path(post, path = "/api/v1/backups", tag = "admin",
     responses((status = 201, body = BackupView), (status = 429, body = Problem), (status = 503, body = Problem),
         (status = 507, body = Problem)))]
-pub async fn make(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
-    let made = copy(&api).await?;
+pub async fn make(State(backups): State<Backups>) -> Result<Response, Problem> {
+    let made = copy(&backups).await?;
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
 /// Makes a copy.
-pub(in crate::api) async fn copy(api: &Api) -> Result<BackupView, Problem> {
-    let backups = api.backups.clone();
+pub(in crate::api) async fn copy(backups: &Backups) -> Result<BackupView, Problem> {
+    let backups = backups.clone();
     let made = admin::blocking(move || backups.make()).await?;
     Ok(view(&made?))
 }
@@ -64,10 +65,9 @@ pub(in crate::api) async fn copy(api: &Api) -> Result<BackupView, Problem> {
     responses((status = 200, body = DrillView), (status = 404, body = Problem), (status = 429, body = Problem),
         (status = 503, body = Problem), (status = 507, body = Problem)))]
 pub async fn drill(
-    State(api): State<Arc<Api>>,
+    State(backups): State<Backups>,
     Path(name): Path<String>,
 ) -> Result<Json<DrillView>, Problem> {
-    let backups = api.backups.clone();
     let drill = admin::blocking(move || backups.drill(&name)).await??;
     Ok(Json(drill_view(&drill)))
 }
@@ -76,10 +76,10 @@ pub async fn drill(
 #[utoipa::path(get, path = "/api/v1/backups/{name}", tag = "admin", params(("name" = String, Path)),
     responses((status = 200, content_type = "application/octet-stream"), (status = 404, body = Problem)))]
 pub async fn download(
-    State(api): State<Arc<Api>>,
+    State(backups): State<Backups>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let path = api.backups.path(&name);
+    let path = backups.path(&name);
     let path = path.ok_or_else(|| Problem::not_found("backup", &name))?;
     admin::file_answer(path, ()).await
 }

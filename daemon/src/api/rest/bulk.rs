@@ -1,8 +1,6 @@
 //! `/api/v1/bulk`: many operations in one request. All are given to the writer at once and become durable together with few
 //! writes to the disk; each is decided by itself.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 use futures::future::join_all;
 use http::StatusCode;
@@ -11,13 +9,14 @@ use serde_json::Value;
 
 use super::{leases, quotas, transfer};
 use crate::api::{
-    Api,
     access::auth::Caller,
+    convert,
     etag::IfMatch,
     extract::Body,
     problem::{Code, Problem},
     wire::{Bulk, BulkDone, BulkOperation, BulkResult},
 };
+use crate::ipam::Ipam;
 
 const MOST: usize = 1_000;
 
@@ -26,7 +25,7 @@ const MOST: usize = 1_000;
 #[utoipa::path(post, path = "/api/v1/bulk", tag = "bulk", request_body = Bulk,
     responses((status = 200, body = BulkDone), (status = 422, body = Problem)))]
 pub async fn bulk(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     caller: Caller,
     Body(body): Body<Bulk>,
 ) -> Result<Json<BulkDone>, Problem> {
@@ -35,10 +34,10 @@ pub async fn bulk(
         let allowed = format!("1 to {MOST} operations");
         return Err(Problem::invalid("operations", count.to_string(), allowed));
     }
-    let (api, caller) = (&api, &caller);
+    let (ipam, caller) = (&ipam, &caller);
     let operations = body.operations.into_iter();
     let all = operations.map(|operation| async move {
-        match perform(api, caller, operation).await {
+        match perform(ipam, caller, operation).await {
             Ok((status, body)) => BulkResult {
                 status: status.as_u16(),
                 body,
@@ -57,36 +56,34 @@ pub async fn bulk(
 
 type Done = Result<(StatusCode, Option<Value>), Problem>;
 
-async fn perform(api: &Api, caller: &Caller, operation: BulkOperation) -> Done {
+async fn perform(ipam: &Ipam, caller: &Caller, operation: BulkOperation) -> Done {
     let all = IfMatch::default();
     match operation {
         BulkOperation::Allocate(body) => {
-            let (status, granted) = leases::give(api, caller, body).await?;
+            let (status, granted) = leases::give(ipam, caller, body).await?;
             answer(status, &granted)
         }
         BulkOperation::Reserve(body) => {
-            let (status, granted) = leases::keep(api, caller, body).await?;
+            let (status, granted) = leases::keep(ipam, caller, body).await?;
             answer(status, &granted)
         }
         BulkOperation::Release(body) => answer(
             StatusCode::OK,
-            &leases::take_back(api, caller, &body).await?,
+            &leases::take_back(ipam, caller, &body).await?,
         ),
         BulkOperation::Transfer(body) => {
             let place = (&*body.network, &*body.address);
-            let lease = transfer::hand(api, caller, place, all, &body.transfer).await?;
-            let view = api
-                .ipam
-                .read(|ledger| crate::api::convert::lease_view(ledger, &lease));
+            let lease = transfer::hand(ipam, caller, place, all, &body.transfer).await?;
+            let view = ipam.read(|ledger| convert::lease_view(ledger, &lease));
             answer(StatusCode::OK, &view)
         }
         BulkOperation::PutQuota(body) => {
             let of = (&*body.pool, &*body.tenant);
-            let (_, view) = quotas::set(api, caller, of, all, body.quota.limit).await?;
+            let (_, view) = quotas::set(ipam, caller, of, all, body.quota.limit).await?;
             answer(StatusCode::OK, &view)
         }
         BulkOperation::DeleteQuota(body) => {
-            quotas::lift(api, caller, (&body.pool, &body.tenant), all).await?;
+            quotas::lift(ipam, caller, (&body.pool, &body.tenant), all).await?;
             Ok((StatusCode::NO_CONTENT, None))
         }
     }

@@ -67,7 +67,7 @@ type Batch = (Vec<ChangeView>, u64, bool);
     responses((status = 200, content((ChangesPage = "application/json"), (String = "text/event-stream"))),
         (status = 400, body = Problem), (status = 422, body = Problem), (status = 429, body = Problem)))]
 pub async fn changes(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     caller: Caller,
     headers: HeaderMap,
     Query(query): Query<ChangesQuery>,
@@ -209,12 +209,7 @@ fn lease_view(reach: Reach<'_>, key: LeaseKey) -> ChangedLease {
     }
 }
 
-fn events(
-    api: Arc<Api>,
-    caller: Caller,
-    headers: HeaderMap,
-    since: u64,
-) -> Result<Response, Problem> {
+fn events(api: Api, caller: Caller, headers: HeaderMap, since: u64) -> Result<Response, Problem> {
     let place = api.streams.take(&caller.actor)?;
     let (queue, events) = mpsc::channel(QUEUE);
     let (why, reason) = oneshot::channel();
@@ -281,7 +276,7 @@ fn told(
 
 /// Tells one client.
 struct Teller {
-    api: Arc<Api>,
+    api: Api,
     caller: Caller,
     headers: HeaderMap,
     queue: mpsc::Sender<Event>,

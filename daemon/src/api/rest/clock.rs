@@ -1,10 +1,8 @@
 //! `/api/v1/clock`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 
-use crate::api::{Api, access::auth::Caller, problem::Problem, wire::ClockView};
+use crate::api::{access::auth::Caller, problem::Problem, wire::ClockView};
 use crate::{
     clock::{self, Synchronised},
     ipam::Ipam,
@@ -12,18 +10,15 @@ use crate::{
 
 /// The time of the address book beside the host's clock.
 #[utoipa::path(get, path = "/api/v1/clock", tag = "admin", responses((status = 200, body = ClockView)))]
-pub async fn show(State(api): State<Arc<Api>>) -> Json<ClockView> {
-    Json(view(&api.ipam))
+pub async fn show(State(ipam): State<Ipam>) -> Json<ClockView> {
+    Json(view(&ipam))
 }
 
 /// Lets a forward jump of the host's clock count that the kernel does not confirm.
 #[utoipa::path(post, path = "/api/v1/clock/accept", tag = "admin", responses((status = 200, body = ClockView)))]
-pub async fn accept(
-    State(api): State<Arc<Api>>,
-    caller: Caller,
-) -> Result<Json<ClockView>, Problem> {
-    api.ipam.accept_clock(caller.actor).await?;
-    Ok(Json(view(&api.ipam)))
+pub async fn accept(State(ipam): State<Ipam>, caller: Caller) -> Result<Json<ClockView>, Problem> {
+    ipam.accept_clock(caller.actor).await?;
+    Ok(Json(view(&ipam)))
 }
 
 fn view(ipam: &Ipam) -> ClockView {

@@ -1,7 +1,5 @@
 //! `/api/v1/clusters`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State as Shared, response::Response};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -9,32 +7,31 @@ use kube::{
     api::{Patch, PatchParams},
 };
 
-use crate::api::{
-    Api,
-    access::auth::Caller,
-    etag::{IfMatch, IfNoneMatch, State},
-    extract::{Body, Path, Query},
-    page::Ask,
-    problem::{Code, Problem},
-    wire::{
-        ClusterList, ClusterView, HeldBackView, Join, Outcome, PageQuery, SightedAddress,
-        SightingsReport, SkipAdoption,
-    },
-};
 use crate::{
+    api::{
+        access::auth::Caller,
+        etag::{IfMatch, IfNoneMatch, State},
+        extract::{Body, Path, Query},
+        page::Ask,
+        problem::{Code, Problem},
+        wire::{
+            ClusterList, ClusterView, HeldBackView, Join, Outcome, PageQuery, SightedAddress,
+            SightingsReport, SkipAdoption,
+        },
+    },
     clock,
-    clusters::{self, CallError, ClustersError},
+    clusters::{self, CallError, Clusters, ClustersError},
 };
 
 /// All clusters with their health.
 #[utoipa::path(get, path = "/api/v1/clusters", tag = "clusters", params(PageQuery),
     responses((status = 200, body = ClusterList), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<ClusterList>, Problem> {
     let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
-    let all = api.clusters.views();
+    let all = clusters.views();
     let (clusters, next) = ask.walk(|after, limit| {
         let after = after.as_deref();
         let rest = all
@@ -51,12 +48,11 @@ pub async fn list(
     responses((status = 200, body = ClusterView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn show(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let found = api
-        .clusters
+    let found = clusters
         .view(&name)
         .ok_or_else(|| Problem::not_found("cluster", name))?;
     let view = view(&found);
@@ -64,8 +60,8 @@ pub async fn show(
 }
 
 /// Compared before the work begins: a cluster changes by itself at any time.
-fn unchanged(api: &Api, name: &str, if_match: &IfMatch) -> Result<(), Problem> {
-    let found = api.clusters.view(name);
+fn unchanged(clusters: &Clusters, name: &str, if_match: &IfMatch) -> Result<(), Problem> {
+    let found = clusters.view(name);
     let state = found.as_ref().map(|found| State::of(&view(found)));
     match state {
         // What does not exist is told by who looks for it.
@@ -79,13 +75,13 @@ fn unchanged(api: &Api, name: &str, if_match: &IfMatch) -> Result<(), Problem> {
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn forget(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
-    let leases = api.clusters.forget(&name, caller.actor).await?;
+    unchanged(&clusters, &name, &if_match)?;
+    let leases = clusters.forget(&name, caller.actor).await?;
     Ok(done(format!(
         "cluster {name} is forgotten, {leases} leases were freed"
     )))
@@ -97,14 +93,14 @@ pub async fn forget(
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn skip_adoption(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
     Body(body): Body<SkipAdoption>,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
-    api.clusters
+    unchanged(&clusters, &name, &if_match)?;
+    clusters
         .skip_adoption(&name, &body.network, caller.actor)
         .await?;
     Ok(done(format!(
@@ -120,15 +116,15 @@ pub async fn skip_adoption(
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
 pub async fn join(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
     Body(body): Body<Join>,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
+    unchanged(&clusters, &name, &if_match)?;
     let other = body.other;
-    api.clusters.join(&name, &other, caller.actor).await?;
+    clusters.join(&name, &other, caller.actor).await?;
     Ok(done(format!(
         "{name} counts as cluster {other}; `fipd clusters show {name}` says when it runs"
     )))
@@ -140,13 +136,13 @@ pub async fn join(
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
 pub async fn new_identity(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
-    api.clusters.new_identity(&name, caller.actor).await?;
+    unchanged(&clusters, &name, &if_match)?;
+    clusters.new_identity(&name, caller.actor).await?;
     Ok(done(format!(
         "{name} is a cluster of its own from now on; it is adopted as a new one"
     )))
@@ -159,13 +155,13 @@ pub async fn new_identity(
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn confirm_release(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
-    let leases = api.clusters.confirm_release(&name, &caller.actor)?;
+    unchanged(&clusters, &name, &if_match)?;
+    let leases = clusters.confirm_release(&name, &caller.actor)?;
     Ok(done(format!(
         "{leases} leases of cluster {name} are released once a fresh list shows their owners absent as well; if fipd \
          restarts before that, confirm again"
@@ -180,13 +176,13 @@ pub async fn confirm_release(
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn confirm_sightings(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
-    let addresses = api.clusters.confirm_sightings(&name, caller.actor).await?;
+    unchanged(&clusters, &name, &if_match)?;
+    let addresses = clusters.confirm_sightings(&name, caller.actor).await?;
     Ok(done(format!(
         "{addresses} addresses that foreign Services of cluster {name} show are kept for them once the next list, which \
          begins now, shows them too; if fipd restarts before that, confirm again"
@@ -199,14 +195,14 @@ pub async fn confirm_sightings(
         (status = 422, body = Problem), (status = 502, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn install_crds(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&api, &name, &if_match)?;
-    let Some(session) = api.clusters.session(&name) else {
-        return Err(match api.clusters.view(&name) {
+    unchanged(&clusters, &name, &if_match)?;
+    let Some(session) = clusters.session(&name) else {
+        return Err(match clusters.view(&name) {
             Some(view) => {
                 let detail = format!(
                     "cluster {name} is not reached at the moment ({})",

@@ -21,15 +21,15 @@ use http::{HeaderValue, header};
 
 use super::{audit, quotas};
 use crate::api::{
-    Api,
     access::{Access, auth::Caller, reach::Reach},
     convert,
     extract::Query,
     problem::{Code, Problem},
     wire::{ExportQuery, PoolView, SeparationView},
 };
-use crate::store::AuditFilter;
+use crate::{ipam::Ipam, store::AuditFilter};
 use rows::{Format, Rows};
+use tokio_util::sync::CancellationToken;
 
 /// What is for fewer than the rest, as their own lists are; the table of rights has it.
 pub const CLOSER: [(&str, Access); 2] = [
@@ -54,7 +54,8 @@ enum Place {
 
 /// An export on its way.
 struct Export {
-    api: Arc<Api>,
+    ipam: Ipam,
+    stop: CancellationToken,
     caller: Caller,
     format: Format,
     /// `None` at the end.
@@ -66,7 +67,8 @@ struct Export {
     responses((status = 200, content((String = "application/jsonl"), (String = "text/csv"))), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn export(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(stop): State<CancellationToken>,
     caller: Caller,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, Problem> {
@@ -77,7 +79,8 @@ pub async fn export(
         caller.may(*access)?;
     }
     let mut export = Export {
-        api,
+        ipam,
+        stop,
         caller,
         format,
         next,
@@ -119,10 +122,10 @@ impl Export {
         let Some(place) = self.next.take() else {
             return Ok(None);
         };
-        if self.api.stop.is_cancelled() {
+        if self.stop.is_cancelled() {
             return Err(Problem::new(Code::Unavailable, "fipd is stopping"));
         }
-        let (ipam, caller) = (&self.api.ipam, &self.caller);
+        let (ipam, caller) = (&self.ipam, &self.caller);
         let (rows, next) = match place {
             Place::Leases(after) => ipam.read(|ledger| leases(caller.within(ledger), after)),
             Place::Pools(after) => {
@@ -139,7 +142,7 @@ impl Export {
             }
             Place::Audit(before) => {
                 let every = AuditFilter::default();
-                let page = audit::rows(&self.api, caller, &every, before, Ledger::SCAN);
+                let page = audit::rows(ipam, caller, &every, before, Ledger::SCAN);
                 let (entries, next) = page.await?;
                 let next = next.map(|number| Place::Audit(Some(number)));
                 (Rows::Audit(entries), next)

@@ -1,36 +1,36 @@
 //! `/api/v1/guests`, and the secrets of projects.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State as Shared};
 use fipd_core::Action;
 
-use crate::api::{
-    Api,
-    access::auth::Caller,
-    extract::{Path, Query},
-    page::Ask,
-    problem::{Code, Problem},
-    wire::{GuestList, GuestReleaseView, GuestView, Outcome, PageQuery},
-};
 use crate::{
+    api::{
+        access::auth::Caller,
+        extract::{Path, Query},
+        page::Ask,
+        problem::{Code, Problem},
+        wire::{GuestList, GuestReleaseView, GuestView, Outcome, PageQuery},
+    },
     clock,
     guests::{
-        self, ReleaseView, RotateError, Rotated,
+        self, GuestBoard, ReleaseView, RotateError, Rotated,
         releases::{ReleaseState, Releases},
     },
+    helm::Helm,
+    ipam::Ipam,
 };
 
 /// The clusters of Rancher that are looked after, and how they are doing.
 #[utoipa::path(get, path = "/api/v1/guests", tag = "clusters", params(PageQuery),
     responses((status = 200, body = GuestList), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(guests): Shared<GuestBoard>,
+    Shared(helm): Shared<Option<Helm>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<GuestList>, Problem> {
     let ask = Ask::<(String, String)>::new(query.limit, query.cursor.as_deref())?;
-    let all = api.guests.all();
-    let charts = Releases::of(api.helm.as_ref());
+    let all = guests.all();
+    let charts = Releases::of(helm.as_ref());
     // As they come: one text of both would have `lab-2` before `lab`.
     let place = |one: &guests::GuestView| (one.rancher.to_string(), one.id.clone());
     let (guests, next) = ask.walk(|after, limit| {
@@ -48,14 +48,15 @@ pub async fn list(
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn rotate_secret(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
+    Shared(guests): Shared<GuestBoard>,
     caller: Caller,
     Path(project): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    let Rotated { rancher, until } = api.guests.rotate(&project).await?;
+    let Rotated { rancher, until } = guests.rotate(&project).await?;
     tracing::info!(project, %rancher, until, actor = %caller.actor, "the project has a new secret");
     let what = format!("project {project} of {rancher}: the one before is accepted until {until}");
-    let noted = (api.ipam).note(Action::SecretRotated, what, caller.actor);
+    let noted = (ipam).note(Action::SecretRotated, what, caller.actor);
     if let Err(error) = noted.await {
         tracing::warn!(%error, project, "its new secret is not in the audit log");
     }
@@ -141,7 +142,7 @@ mod tests {
         loop {
             let limit = Some(1);
             let query = PageQuery { cursor, limit };
-            let page = list(Shared(Arc::clone(&site.api)), Query(query)).await;
+            let page = list(Shared(site.api.guests.clone()), Shared(None), Query(query)).await;
             let Json(page) = page.unwrap();
             let named = |one: &GuestView| format!("{} {}", one.rancher, one.id);
             shown.extend(page.guests.iter().map(named));

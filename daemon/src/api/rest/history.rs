@@ -1,20 +1,17 @@
 //! `/api/v1/pools/{name}/history`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 use fipd_core::{Hour, Rollup};
 
 use super::admin;
 use crate::api::{
-    Api,
     access::auth::Caller,
     extract::{Path, Query},
     page::{self, Ask},
     problem::{Code, Problem},
     wire::{Count, HistoryPage, HistoryQuery, HistoryView},
 };
-use crate::{clock, store::HistoryAsk};
+use crate::{clock, ipam::Ipam, store::HistoryAsk};
 
 /// How full a pool was, by the hour or by the day. Hours are kept for 35 days and days for 400, unless `[history]` of the
 /// configuration says otherwise.
@@ -23,15 +20,13 @@ use crate::{clock, store::HistoryAsk};
     responses((status = 200, body = HistoryPage), (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
 pub async fn history(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     Query(query): Query<HistoryQuery>,
 ) -> Result<Json<HistoryPage>, Problem> {
-    let last = Hour::of(api.ipam.now()).before(1);
-    let pool = api
-        .ipam
-        .read(|ledger| caller.within(ledger).pool_id(&name))?;
+    let last = Hour::of(ipam.now()).before(1);
+    let pool = ipam.read(|ledger| caller.within(ledger).pool_id(&name))?;
     let span = Span::of(&query, last)?;
     let ask = Ask::<u32>::new(query.limit, query.cursor.as_deref())?;
     let ask = HistoryAsk {
@@ -41,7 +36,7 @@ pub async fn history(
         daily: span.daily,
         limit: ask.limit,
     };
-    let reader = api.ipam.reader().clone();
+    let reader = ipam.reader().clone();
     let read = move || Ok((reader.row_before(ask.pool, ask.from)?, reader.history(ask)?));
     let read: Result<_, crate::store::ReadError> = admin::blocking(read).await?;
     let (before, (rows, next)) =

@@ -5,15 +5,12 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use axum::{Json, body::Bytes, extract::State};
 use fipd_core::{Actor, Answer, Import, ImportRow, Ledger, Request, RowFate, Trial};
 use serde_json::Value;
 
 use super::admin;
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     extract::Query,
@@ -39,12 +36,12 @@ struct File {
     responses((status = 200, body = ImportReport), (status = 413, body = Problem), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn import(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     caller: Caller,
     Query(query): Query<ImportQuery>,
     body: Bytes,
 ) -> Result<Json<ImportReport>, Problem> {
-    let report = take(&api.ipam, caller.actor, body, &query);
+    let report = take(&ipam, caller.actor, body, &query);
     report.await.map(Json)
 }
 

@@ -8,7 +8,6 @@ use http::StatusCode;
 
 use super::leases::{lease_text, state_of};
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     etag::{IfMatch, State, tagged},
@@ -16,6 +15,7 @@ use crate::api::{
     problem::Problem,
     wire::{LabelRequest, LeaseView},
 };
+use crate::ipam::Ipam;
 
 /// Changes labels of the lease of an address; asking again answers the same. They go when nobody holds it any more.
 #[utoipa::path(patch, path = "/api/v1/leases/{network}/{address}/labels", tag = "leases",
@@ -24,14 +24,14 @@ use crate::api::{
     responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn label(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
     if_match: IfMatch,
     Body(body): Body<LabelRequest>,
 ) -> Result<Response, Problem> {
     let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
-    let key = api.ipam.read(find)?;
+    let key = ipam.read(find)?;
     let set = body.set.into_iter();
     let ask = Label {
         key,
@@ -40,11 +40,11 @@ pub async fn label(
         actor: Arc::clone(&caller.actor),
     };
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
-    let answer = api.submit_if(&caller, Request::Label(ask), guard).await?;
+    let answer = caller.submit_if(&ipam, Request::Label(ask), guard).await?;
     let Answer::Labelled { lease } = answer else {
         return Err(convert::unexpected(&answer));
     };
-    let view = api.ipam.read(|ledger| convert::lease_view(ledger, &lease));
+    let view = ipam.read(|ledger| convert::lease_view(ledger, &lease));
     Ok(tagged(StatusCode::OK, &State::of(&*lease), &view))
 }
 

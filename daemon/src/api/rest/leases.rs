@@ -16,7 +16,6 @@ use serde::Deserialize;
 
 use super::{labels, wants::allocation};
 use crate::api::{
-    Api,
     access::{Access, auth::Caller, reach::Reach},
     convert,
     etag::{IfMatch, IfNoneMatch, State},
@@ -28,7 +27,7 @@ use crate::api::{
         ReleasedAddress, ReserveRequest,
     },
 };
-use crate::ipam::{Guard, IpamError};
+use crate::ipam::{Guard, Ipam, IpamError};
 
 /// Who may free an address that cools before its time; the table of rights has it.
 pub const END_QUARANTINE: Access = Access::Scoped(Role::Admin);
@@ -39,16 +38,14 @@ const MOVES: usize = 9;
 #[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
     responses((status = 200, body = LeasePage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     LabelledQuery(query): LabelledQuery,
 ) -> Result<Json<LeasePage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let filter = api
-        .ipam
-        .read(|ledger| filter_of(caller.within(ledger), &query))?;
+    let filter = ipam.read(|ledger| filter_of(caller.within(ledger), &query))?;
     let (leases, next) = ask.walk(|after, limit| {
-        api.ipam.read(|ledger| {
+        ipam.read(|ledger| {
             let page = ledger.leases(&filter, after, limit);
             let view = |lease: &Arc<Lease>| convert::lease_view(ledger, lease);
             (page.leases.iter().map(view).collect(), page.next)
@@ -63,12 +60,12 @@ pub async fn list(
     responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn show(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    api.ipam.read(|ledger| {
+    ipam.read(|ledger| {
         let reach = caller.within(ledger);
         let key = reach.key(&network, &address)?;
         let lease = reach.lease(key);
@@ -83,29 +80,29 @@ pub async fn show(
     responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn allocate(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Body(body): Body<Allocate>,
 ) -> Result<Response, Problem> {
-    let granted = give(&api, &caller, body).await?;
+    let granted = give(&ipam, &caller, body).await?;
     Ok(shown(granted))
 }
 
 /// Allocates.
 pub(in crate::api) async fn give(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     body: Allocate,
 ) -> Result<(StatusCode, Granted), Problem> {
-    let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
-    granted(api, api.submit(caller, Request::Allocate(request)).await?)
+    let request = ipam.read(|ledger| allocation(ledger, body, caller))?;
+    granted(ipam, caller.submit(ipam, Request::Allocate(request)).await?)
 }
 
-fn granted(api: &Api, answer: Answer) -> Result<(StatusCode, Granted), Problem> {
+fn granted(ipam: &Ipam, answer: Answer) -> Result<(StatusCode, Granted), Problem> {
     let Answer::Granted { leases, fresh } = answer else {
         return Err(convert::unexpected(&answer));
     };
-    let granted = api.ipam.read(|ledger| {
+    let granted = ipam.read(|ledger| {
         let leases = leases
             .iter()
             .map(|lease| convert::lease_summary(ledger, lease));
@@ -131,21 +128,21 @@ fn shown((status, granted): (StatusCode, Granted)) -> Response {
     responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn reserve(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Body(body): Body<ReserveRequest>,
 ) -> Result<Response, Problem> {
-    let granted = keep(&api, &caller, body).await?;
+    let granted = keep(&ipam, &caller, body).await?;
     Ok(shown(granted))
 }
 
 /// Reserves.
 pub(in crate::api) async fn keep(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     body: ReserveRequest,
 ) -> Result<(StatusCode, Granted), Problem> {
-    let until = convert::end("until", body.until.as_deref(), body.lasts, api.ipam.now())?;
+    let until = convert::end("until", body.until.as_deref(), body.lasts, ipam.now())?;
     let allocate = Allocate {
         owner: body.owner,
         instance: String::new(),
@@ -154,11 +151,9 @@ pub(in crate::api) async fn keep(
         share: None,
         probe: false,
     };
-    let ask = api
-        .ipam
-        .read(|ledger| allocation(ledger, allocate, caller))?;
+    let ask = ipam.read(|ledger| allocation(ledger, allocate, caller))?;
     let request = Request::Reserve(fipd_core::Reserve { ask, until });
-    granted(api, api.submit(caller, request).await?)
+    granted(ipam, caller.submit(ipam, request).await?)
 }
 
 /// How and why, the latter for the audit log.
@@ -180,7 +175,7 @@ pub struct Reason {
     responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem),
         (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn release_address(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
     Query(query): Query<Reason>,
@@ -190,7 +185,7 @@ pub async fn release_address(
         caller.may(END_QUARANTINE)?;
     }
     let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
-    let key = api.ipam.read(find)?;
+    let key = ipam.read(find)?;
     let scope = match query.end_quarantine {
         true => ReleaseScope::Quarantine(key),
         false => ReleaseScope::Address(key),
@@ -201,7 +196,8 @@ pub async fn release_address(
         reason: convert::text("reason", &query.reason)?,
     };
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
-    api.submit_if(&caller, Request::Release(release), guard)
+    caller
+        .submit_if(&ipam, Request::Release(release), guard)
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -210,23 +206,21 @@ pub async fn release_address(
 #[utoipa::path(post, path = "/api/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
     responses((status = 200, body = Released), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn release(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Body(body): Body<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
-    take_back(&api, &caller, &body).await.map(Json)
+    take_back(&ipam, &caller, &body).await.map(Json)
 }
 
 /// Releases.
 pub(in crate::api) async fn take_back(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     body: &ReleaseRequest,
 ) -> Result<Released, Problem> {
     let reason = convert::text("reason", &body.reason)?;
-    let by_holder = api
-        .ipam
-        .read(|ledger| to_release(caller.within(ledger), body))?;
+    let by_holder = ipam.read(|ledger| to_release(caller.within(ledger), body))?;
     let mut released = Vec::new();
     for (holder, mut keys) in by_holder {
         // A pool may go to another network between reading and deciding, and its addresses have other keys there.
@@ -237,7 +231,7 @@ pub(in crate::api) async fn take_back(
                 reason: Text::clone(&reason),
             });
             let guard = still_held(caller, body, (&holder, &keys));
-            match api.submit_if(caller, request, guard).await {
+            match caller.submit_if(ipam, request, guard).await {
                 Ok(Answer::Released { leases }) => {
                     released.extend(leases);
                     break;
@@ -245,14 +239,14 @@ pub(in crate::api) async fn take_back(
                 Ok(other) => return Err(convert::unexpected(&other)),
                 Err(problem) if problem.code == Code::Stale && last > 0 => {
                     let read = |ledger: &Ledger| to_release(caller.within(ledger), body);
-                    let now = api.ipam.read(read)?;
+                    let now = ipam.read(read)?;
                     keys = now.get(&holder).cloned().unwrap_or_default();
                 }
                 Err(problem) => return Err(problem),
             }
         }
     }
-    let released = api.ipam.read(|ledger| {
+    let released = ipam.read(|ledger| {
         let view = |key: LeaseKey| ReleasedAddress {
             network: convert::network_name(ledger, key.network),
             address: key.address,

@@ -1,14 +1,11 @@
 //! `/api/v1/pools/{name}/move-network`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{Collision, NetworkId, PoolId, Request};
 use http::StatusCode;
 
 use super::pools::{find, pool_of, shown};
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert::network_name,
     etag::{IfMatch, State},
@@ -16,6 +13,7 @@ use crate::api::{
     problem::Problem,
     wire::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery, PoolView},
 };
+use crate::ipam::Ipam;
 
 /// What comes of a move: how many leases go along, and what is in the way.
 #[derive(Clone, Debug, Default)]
@@ -32,19 +30,19 @@ pub struct Outlook {
     responses((status = 200, body = PoolMovePreview), (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn preview(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     Query(query): Query<PoolMoveQuery>,
 ) -> Result<Json<PoolMovePreview>, Problem> {
-    let pool = find(&api, &caller, &name)?;
-    let to = network(&api, &caller, &query.network)?;
-    let outlook = outlook(&api, pool.id, to).await?;
+    let pool = find(&ipam, &caller, &name)?;
+    let to = network(&ipam, &caller, &query.network)?;
+    let outlook = outlook(&ipam, pool.id, to).await?;
     let view = |one: Collision| CollisionView {
         address: one.address,
         owner: one.owner,
     };
-    Ok(Json(api.ipam.read(|ledger| PoolMovePreview {
+    Ok(Json(ipam.read(|ledger| PoolMovePreview {
         pool: pool.spec.name.to_string(),
         from: network_name(ledger, pool.spec.network),
         to: network_name(ledger, to),
@@ -61,27 +59,27 @@ pub async fn preview(
     responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn move_network(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
     Body(body): Body<PoolMove>,
 ) -> Result<Response, Problem> {
-    let id = find(&api, &caller, &name)?.id;
+    let id = find(&ipam, &caller, &name)?.id;
     let request = Request::MoveNetwork {
         pool: id,
-        network: network(&api, &caller, &body.network)?,
+        network: network(&ipam, &caller, &body.network)?,
         actor: caller.actor.clone(),
     };
     let guard = if_match.guard(format!("pool {name}"), move |ledger| {
         ledger.pool(id).map(|pool| State::number(pool.generation))
     });
-    let pool = pool_of(api.submit_if(&caller, request, guard).await?)?;
-    Ok(shown(&api, &pool, StatusCode::OK))
+    let pool = pool_of(caller.submit_if(&ipam, request, guard).await?)?;
+    Ok(shown(&ipam, &pool, StatusCode::OK))
 }
 
-fn network(api: &Api, caller: &Caller, name: &str) -> Result<NetworkId, Problem> {
-    api.ipam.read(|ledger| {
+fn network(ipam: &Ipam, caller: &Caller, name: &str) -> Result<NetworkId, Problem> {
+    ipam.read(|ledger| {
         let network = caller.within(ledger).network(name)?;
         Ok(network.id)
     })
@@ -89,16 +87,14 @@ fn network(api: &Api, caller: &Caller, name: &str) -> Result<NetworkId, Problem>
 
 /// Looks through all leases of the pool; the lock is given back after each thousand.
 pub(in crate::api) async fn outlook(
-    api: &Api,
+    ipam: &Ipam,
     pool: PoolId,
     to: NetworkId,
 ) -> Result<Outlook, Problem> {
     let mut outlook = Outlook::default();
     let mut after = None;
     loop {
-        let page = api
-            .ipam
-            .read(|ledger| ledger.preview_move(pool, to, after))?;
+        let page = ipam.read(|ledger| ledger.preview_move(pool, to, after))?;
         outlook.leases += page.leases as u64;
         outlook.collisions += page.collisions.len() as u64;
         let room = Collision::LISTED.saturating_sub(outlook.first.len());

@@ -2,12 +2,14 @@
 
 use fipd_core::{Overlap, Pool, PoolId, Scope};
 
-use crate::api::{
-    Api,
-    access::reach::Reach,
-    wire::{Checked, OverlapView, SharedRangeView},
+use crate::{
+    api::{
+        access::reach::Reach,
+        wire::{Checked, OverlapView, SharedRangeView},
+    },
+    clusters::{Clusters, ranges::SharedRange},
+    ipam::Ipam,
 };
-use crate::clusters::ranges::SharedRange;
 
 /// The most overlaps of a pool that are shown.
 pub const SHOWN: usize = 20;
@@ -23,12 +25,12 @@ pub fn doubts(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
 }
 
 /// What other load balancers may allocate of the pool.
-pub fn shared(api: &Api, scope: &Scope, pool: &Pool) -> Vec<SharedRangeView> {
+pub fn shared(clusters: &Clusters, scope: &Scope, pool: &Pool) -> Vec<SharedRangeView> {
     // Clusters are not for those who see a part.
     if !scope.is_all() {
         return Vec::new();
     }
-    let ranges = api.clusters.shared_ranges(pool, SHOWN).into_iter();
+    let ranges = clusters.shared_ranges(pool, SHOWN).into_iter();
     let view = |range: SharedRange| SharedRangeView {
         cluster: range.cluster.to_string(),
         object: range.object.to_string(),
@@ -51,17 +53,17 @@ fn seen(reach: Reach<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {
 }
 
 /// One line for each pool that overlaps another; the lock is given back after each.
-pub fn checks(api: &Api) -> Vec<Checked> {
+pub fn checks(ipam: &Ipam) -> Vec<Checked> {
     const TOLD: usize = 3;
     let scope = Scope::default();
-    let pools = api.ipam.pools();
+    let pools = ipam.pools();
     let mut checks = Vec::new();
     for pool in pools {
-        let overlaps = api.ipam.read(|ledger| {
+        let overlaps = ipam.read(|ledger| {
             let scope = &scope;
             views(Reach { ledger, scope }, pool.id, TOLD)
         });
-        let doubt = api.ipam.read(|ledger| ledger.ambiguity(pool.id));
+        let doubt = ipam.read(|ledger| ledger.ambiguity(pool.id));
         checks.extend(doubt.map(|detail| Checked {
             what: format!("pool {}", pool.spec.name),
             ok: false,

@@ -7,7 +7,6 @@ use fipd_core::{LeaseKey, Ledger, Pool, PoolPreview, PoolSpec};
 
 use super::pools::{editable, new_spec, patched};
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     etag::IfMatch,
@@ -16,6 +15,7 @@ use crate::api::{
     problem::Problem,
     wire::{Count, PageQuery, PoolCreate, PoolPatch, PoolPreviewView},
 };
+use crate::ipam::Ipam;
 
 /// What an edit of a pool would do. It is taken as the edit is, and refused for the same reasons, but for leases that it
 /// leaves out of range: these come in pages. Nothing is changed.
@@ -24,7 +24,7 @@ use crate::api::{
     responses((status = 200, body = PoolPreviewView), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn preview(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     Query(query): Query<PageQuery>,
@@ -32,22 +32,22 @@ pub async fn preview(
 ) -> Result<Json<PoolPreviewView>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let which = (name.as_str(), &IfMatch::default());
-    let (pool, (_, preview)) = of_edit(&api, &caller, which, patch, ask)?;
+    let (pool, (_, preview)) = of_edit(&ipam, &caller, which, patch, ask)?;
     let name = pool.spec.name.to_string();
-    Ok(Json(api.ipam.read(|ledger| view(ledger, name, &preview))))
+    Ok(Json(ipam.read(|ledger| view(ledger, name, &preview))))
 }
 
 /// What an edit leads to and what comes of it.
 pub(in crate::api) fn of_edit(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     which: (&str, &IfMatch),
     patch: PoolPatch,
     ask: Ask<LeaseKey>,
 ) -> Result<(Arc<Pool>, (PoolSpec, PoolPreview)), Problem> {
-    let pool = editable(api, caller, which)?;
+    let pool = editable(ipam, caller, which)?;
     convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    let found = api.ipam.read(|ledger| {
+    let found = ipam.read(|ledger| {
         let spec = patched(ledger, pool.spec.clone(), patch)?;
         let preview = ledger.preview_pool_after(Some(pool.id), &spec, ask.after, ask.limit)?;
         Ok::<_, Problem>((spec, preview))
@@ -57,10 +57,10 @@ pub(in crate::api) fn of_edit(
 
 /// What a new pool would be.
 pub(in crate::api) fn of_new(
-    api: &Api,
+    ipam: &Ipam,
     body: PoolCreate,
 ) -> Result<(PoolSpec, PoolPreview), Problem> {
-    api.ipam.read(|ledger| {
+    ipam.read(|ledger| {
         let spec = new_spec(ledger, body)?;
         let preview = ledger.preview_pool(None, &spec)?;
         Ok((spec, preview))

@@ -12,7 +12,6 @@ use ipnet::IpNet;
 
 use super::{overlaps, wants};
 use crate::api::{
-    Api,
     access::{auth::Caller, reach::Reach},
     convert,
     etag::{IfMatch, IfNoneMatch, State, tagged},
@@ -24,18 +23,19 @@ use crate::api::{
         PoolQuery, PoolView,
     },
 };
+use crate::{clusters::Clusters, ipam::Ipam};
 
 /// All networks.
 #[utoipa::path(get, path = "/api/v1/networks", tag = "networks", params(PageQuery),
     responses((status = 200, body = NetworkList), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn list_networks(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<NetworkList>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let (networks, next) = ask.walk(|after, limit| {
-        api.ipam.read(|ledger| {
+        ipam.read(|ledger| {
             let reach = caller.within(ledger);
             let view = |network: &&Network| {
                 let mine = reach.has_network(network);
@@ -53,12 +53,12 @@ pub async fn list_networks(
     params(("name" = String, Path)),
     responses((status = 200, body = NetworkView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem)))]
 pub async fn show_network(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    api.ipam.read(|ledger| {
+    ipam.read(|ledger| {
         let reach = caller.within(ledger);
         let network = reach.network(&name)?;
         let view = convert::network_view(reach, network);
@@ -70,7 +70,7 @@ pub async fn show_network(
 #[utoipa::path(post, path = "/api/v1/networks", tag = "networks", request_body = NetworkCreate,
     responses((status = 200, body = NetworkView), (status = 422, body = Problem)))]
 pub async fn create_network(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Body(body): Body<NetworkCreate>,
 ) -> Result<Json<NetworkView>, Problem> {
@@ -78,11 +78,11 @@ pub async fn create_network(
         name: body.name.into(),
         actor: caller.actor.clone(),
     };
-    let answer = api.submit(&caller, request).await?;
+    let answer = caller.submit(&ipam, request).await?;
     let Answer::Network(network) = answer else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(Json(api.ipam.read(|ledger| {
+    Ok(Json(ipam.read(|ledger| {
         convert::network_view(caller.within(ledger), &network)
     })))
 }
@@ -92,19 +92,17 @@ pub async fn create_network(
     responses((status = 200, body = PoolList), (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Query(query): Query<PoolQuery>,
 ) -> Result<Json<PoolList>, Problem> {
     // What is shown of a pool takes longer than a look at a row.
     const MOST: usize = 200;
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let filter = api
-        .ipam
-        .read(|ledger| PoolFilter::new(caller.within(ledger), &query))?;
-    let now = api.ipam.now();
+    let filter = ipam.read(|ledger| PoolFilter::new(caller.within(ledger), &query))?;
+    let now = ipam.now();
     let (pools, next) = ask.walk(|after, limit| {
-        api.ipam.read(|ledger| {
+        ipam.read(|ledger| {
             let view = |pool: &&Arc<Pool>| {
                 let mine = caller.scope.has_pool(pool) && filter.matches(pool);
                 mine.then(|| with_forecast(ledger, pool, now))
@@ -160,15 +158,16 @@ impl PoolFilter {
     responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn show(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
+    Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let pool = find(&api, &caller, &name)?;
-    let now = api.ipam.now();
-    let shared = overlaps::shared(&api, &caller.scope, &pool);
-    let view = api.ipam.read(|ledger| PoolView {
+    let pool = find(&ipam, &caller, &name)?;
+    let now = ipam.now();
+    let shared = overlaps::shared(&clusters, &caller.scope, &pool);
+    let view = ipam.read(|ledger| PoolView {
         shared,
         overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
         ambiguous: overlaps::doubts(caller.within(ledger), pool.id, overlaps::SHOWN),
@@ -182,25 +181,25 @@ pub async fn show(
     responses((status = 201, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn create(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Body(body): Body<PoolCreate>,
 ) -> Result<Response, Problem> {
-    let pool = make(&api, &caller, body).await?;
-    Ok(shown(&api, &pool, StatusCode::CREATED))
+    let pool = make(&ipam, &caller, body).await?;
+    Ok(shown(&ipam, &pool, StatusCode::CREATED))
 }
 
 /// Makes a pool.
 pub(in crate::api) async fn make(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     body: PoolCreate,
 ) -> Result<Arc<Pool>, Problem> {
     let request = Request::CreatePool {
-        spec: api.ipam.read(|ledger| new_spec(ledger, body))?,
+        spec: ipam.read(|ledger| new_spec(ledger, body))?,
         actor: caller.actor.clone(),
     };
-    pool_of(api.submit(caller, request).await?)
+    pool_of(caller.submit(ipam, request).await?)
 }
 
 /// Changes a pool; with `If-Match` only if nobody else has since.
@@ -209,29 +208,27 @@ pub(in crate::api) async fn make(
     responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn update(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Response, Problem> {
-    let pool = change(&api, &caller, (&name, &if_match), patch).await?;
-    Ok(shown(&api, &pool, StatusCode::OK))
+    let pool = change(&ipam, &caller, (&name, &if_match), patch).await?;
+    Ok(shown(&ipam, &pool, StatusCode::OK))
 }
 
 /// Changes a pool.
 pub(in crate::api) async fn change(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     which: (&str, &IfMatch),
     patch: PoolPatch,
 ) -> Result<Arc<Pool>, Problem> {
-    let pool = editable(api, caller, which)?;
+    let pool = editable(ipam, caller, which)?;
     let force = patch.force;
     let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    let spec = api
-        .ipam
-        .read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
+    let spec = ipam.read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
     let edit = PoolEdit {
         pool: pool.id,
         spec,
@@ -241,16 +238,16 @@ pub(in crate::api) async fn change(
         actor: caller.actor.clone(),
         reason,
     };
-    pool_of(api.submit(caller, Request::UpdatePool(edit)).await?)
+    pool_of(caller.submit(ipam, Request::UpdatePool(edit)).await?)
 }
 
 /// The pool that an edit is about, as the client has read it.
 pub(super) fn editable(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     (name, if_match): (&str, &IfMatch),
 ) -> Result<Arc<Pool>, Problem> {
-    let pool = find(api, caller, name)?;
+    let pool = find(ipam, caller, name)?;
     refuse_mirror(&pool)?;
     let state = State::number(pool.generation);
     if_match.check(&format!("pool {name}"), Some(&state))?;
@@ -263,12 +260,12 @@ pub(super) fn editable(
     responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 412, body = Problem)))]
 pub async fn delete(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let pool = find(&api, &caller, &name)?;
+    let pool = find(&ipam, &caller, &name)?;
     refuse_mirror(&pool)?;
     let request = Request::DeletePool {
         pool: pool.id,
@@ -278,13 +275,12 @@ pub async fn delete(
     let guard = if_match.guard(format!("pool {name}"), move |ledger| {
         ledger.pool(id).map(|pool| State::number(pool.generation))
     });
-    api.submit_if(&caller, request, guard).await?;
+    caller.submit_if(&ipam, request, guard).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(in crate::api) fn find(api: &Api, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
-    api.ipam
-        .read(|ledger| caller.within(ledger).pool(name).cloned())
+pub(in crate::api) fn find(ipam: &Ipam, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
+    ipam.read(|ledger| caller.within(ledger).pool(name).cloned())
 }
 
 fn with_forecast(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolView {
@@ -315,9 +311,9 @@ pub(in crate::api) fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
     Ok(pool)
 }
 
-pub(in crate::api) fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
-    let now = api.ipam.now();
-    let view = api.ipam.read(|ledger| with_forecast(ledger, pool, now));
+pub(in crate::api) fn shown(ipam: &Ipam, pool: &Pool, status: StatusCode) -> Response {
+    let now = ipam.now();
+    let view = ipam.read(|ledger| with_forecast(ledger, pool, now));
     tagged(status, &State::number(pool.generation), &view)
 }
 

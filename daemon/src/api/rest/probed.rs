@@ -1,7 +1,5 @@
 //! `/api/v1/leases/{network}/{address}/probed`.
 
-use std::sync::Arc;
-
 use axum::{
     Json,
     extract::State as Shared,
@@ -11,14 +9,13 @@ use fipd_core::{Answer, LeaseKey, Ledger, ProbeVerdict, Probed, Refusal, Request
 use http::StatusCode;
 
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     extract::{Body, Path},
     problem::Problem,
     wire::{LeaseView, ProbedReport},
 };
-use crate::ipam::IpamError;
+use crate::ipam::{Ipam, IpamError};
 
 /// Reports what the check of an address with state `probing` has come to. Reporting the same again changes nothing. An address
 /// that nobody answered for and that another was found using all the same is refused (409) and becomes that other's. Answers
@@ -29,23 +26,23 @@ use crate::ipam::IpamError;
     responses((status = 200, body = LeaseView), (status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn probed(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
     Body(body): Body<ProbedReport>,
 ) -> Result<Response, Problem> {
-    let report = api.ipam.read(|ledger| {
+    let report = ipam.read(|ledger| {
         let key = caller.within(ledger).key(&network, &address)?;
         report(ledger, key, &body, &caller)
     })?;
     let (key, free) = (report.key.canonical(), report.verdict == ProbeVerdict::Free);
-    let answer = api.submit(&caller, Request::Probed(report)).await?;
+    let answer = caller.submit(&ipam, Request::Probed(report)).await?;
     if free && matches!(answer, Answer::Released { .. }) {
         let why = "another was found using it and has it now; ask for an address again".to_owned();
         let address = key.address;
         return Err(IpamError::from(Refusal::NotProbed { address, why }).into());
     }
-    let view = api.ipam.read(|ledger| {
+    let view = ipam.read(|ledger| {
         let lease = caller.within(ledger).lease(key)?;
         Some(convert::lease_view(ledger, lease))
     });
@@ -129,7 +126,7 @@ mod tests {
                 by: None,
             };
             let path = Path(("default".to_owned(), address.to_string()));
-            let answer = probed(Shared(site.api.clone()), root(), path, Body(report)).await;
+            let answer = probed(Shared(site.api.ipam.clone()), root(), path, Body(report)).await;
             assert_eq!(
                 answer.err().map(|problem| problem.code),
                 Some(Code::Conflict)

@@ -1,13 +1,10 @@
 //! `/api/v1/quotas`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{Ledger, PoolId, Quota, QuotaUsage, Request, Tenant};
 use http::StatusCode;
 
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     etag::{IfMatch, IfNoneMatch, State, tagged},
@@ -16,13 +13,13 @@ use crate::api::{
     problem::Problem,
     wire::{QuotaPage, QuotaPut, QuotaQuery, QuotaView},
 };
-use crate::ipam::Guard;
+use crate::ipam::{Guard, Ipam};
 
 /// Quotas with their use, in order of pool number and tenant.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", params(QuotaQuery),
     responses((status = 200, body = QuotaPage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Query(query): Query<QuotaQuery>,
 ) -> Result<Json<QuotaPage>, Problem> {
@@ -30,11 +27,11 @@ pub async fn list(
     let tenant = query.tenant.as_deref().map(tenant).transpose()?;
     let pool = query.pool.as_deref().map(|name| {
         let find = |ledger: &Ledger| caller.within(ledger).pool_id(name);
-        api.ipam.read(find)
+        ipam.read(find)
     });
     let pool = pool.transpose()?;
     let (quotas, next) = ask.walk(|after, limit| {
-        api.ipam.read(|ledger| {
+        ipam.read(|ledger| {
             let reach = caller.within(ledger);
             let found = ledger.quotas(tenant.as_ref(), pool, after, limit);
             let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
@@ -52,13 +49,13 @@ pub async fn list(
     responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn show(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((pool, name)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let (id, tenant) = named(&api, &caller, (&pool, &name))?;
-    api.ipam.read(|ledger| {
+    let (id, tenant) = named(&ipam, &caller, (&pool, &name))?;
+    ipam.read(|ledger| {
         let usage = find(ledger, &caller, id, &tenant);
         let usage = usage.ok_or_else(|| unknown(&name, &pool))?;
         Ok(known.answer(&State::of(&usage.quota), &view(ledger, &usage)))
@@ -72,25 +69,25 @@ pub async fn show(
     responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn put(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((pool, name)): Path<(String, String)>,
     if_match: IfMatch,
     Body(QuotaPut { limit }): Body<QuotaPut>,
 ) -> Result<Response, Problem> {
-    let (state, view) = set(&api, &caller, (&pool, &name), if_match, limit).await?;
+    let (state, view) = set(&ipam, &caller, (&pool, &name), if_match, limit).await?;
     Ok(tagged(StatusCode::OK, &state, &view))
 }
 
 /// Sets the limit of a tenant in a pool.
 pub(in crate::api) async fn set(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     (pool, name): (&str, &str),
     if_match: IfMatch,
     limit: u64,
 ) -> Result<(State, QuotaView), Problem> {
-    let (pool, tenant) = named(api, caller, (pool, name))?;
+    let (pool, tenant) = named(ipam, caller, (pool, name))?;
     let quota = Quota {
         pool,
         tenant,
@@ -101,8 +98,8 @@ pub(in crate::api) async fn set(
         actor: caller.actor.clone(),
     };
     let guard = guard(if_match, &quota);
-    api.submit_if(caller, request, guard).await?;
-    Ok(api.ipam.read(|ledger| {
+    caller.submit_if(ipam, request, guard).await?;
+    Ok(ipam.read(|ledger| {
         let used = ledger.charged(pool, &quota.tenant);
         let state = State::of(&quota);
         (state, view(ledger, &QuotaUsage { quota, used }))
@@ -116,24 +113,24 @@ pub(in crate::api) async fn set(
     responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn delete(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((pool, name)): Path<(String, String)>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    lift(&api, &caller, (&pool, &name), if_match).await?;
+    lift(&ipam, &caller, (&pool, &name), if_match).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Takes the limit of a tenant in a pool away.
 pub(in crate::api) async fn lift(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     (pool, name): (&str, &str),
     if_match: IfMatch,
 ) -> Result<(), Problem> {
-    let (id, tenant) = named(api, caller, (pool, name))?;
-    let found = api.ipam.read(|ledger| find(ledger, caller, id, &tenant));
+    let (id, tenant) = named(ipam, caller, (pool, name))?;
+    let found = ipam.read(|ledger| find(ledger, caller, id, &tenant));
     let quota = found.ok_or_else(|| unknown(name, pool))?.quota;
     let request = Request::DeleteQuota {
         pool: id,
@@ -141,7 +138,7 @@ pub(in crate::api) async fn lift(
         actor: caller.actor.clone(),
     };
     let guard = guard(if_match, &quota);
-    api.submit_if(caller, request, guard).await?;
+    caller.submit_if(ipam, request, guard).await?;
     Ok(())
 }
 
@@ -169,12 +166,12 @@ fn key(quota: &Quota) -> (PoolId, Tenant) {
 
 /// The pool and the tenant of these names.
 pub(in crate::api) fn named(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     (pool, name): (&str, &str),
 ) -> Result<(PoolId, Tenant), Problem> {
     let tenant = tenant(name)?;
-    let id = api.ipam.read(|ledger| caller.within(ledger).pool_id(pool));
+    let id = ipam.read(|ledger| caller.within(ledger).pool_id(pool));
     let id = id.map_err(|problem| problem.about("pool", pool))?;
     Ok((id, tenant))
 }

@@ -1,27 +1,24 @@
 //! `/api/v1/reload`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 
 use crate::api::{
-    Api,
     access::auth::Caller,
     problem::{Code, Problem},
     wire::{ReloadStanding, ReloadView},
 };
-use crate::reload::NotReloaded;
+use crate::reload::{NotReloaded, Reload};
 
 /// Reads configuration, kubeconfigs and certificates again, as SIGHUP does, and says what came of it. A file with errors changes
 /// nothing.
 #[utoipa::path(post, path = "/api/v1/reload", tag = "admin",
     responses((status = 200, body = ReloadView), (status = 422, body = Problem)))]
 pub async fn reload(
-    State(api): State<Arc<Api>>,
+    State(reload): State<Reload>,
     caller: Caller,
 ) -> Result<Json<ReloadView>, Problem> {
     tracing::info!(actor = %caller.actor, "the configuration is to be read again");
-    let done = api.reload.now().await?;
+    let done = reload.now().await?;
     let list = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
     Ok(Json(ReloadView {
         applied: list(done.applied),
@@ -32,8 +29,8 @@ pub async fn reload(
 /// How the configuration in force stands to the file.
 #[utoipa::path(get, path = "/api/v1/reload", tag = "admin",
     responses((status = 200, body = ReloadStanding)))]
-pub async fn standing(State(api): State<Arc<Api>>) -> Json<ReloadStanding> {
-    let standing = api.reload.standing();
+pub async fn standing(State(reload): State<Reload>) -> Json<ReloadStanding> {
+    let standing = reload.standing();
     let keys = standing.needs_restart.into_iter().map(str::to_owned);
     Json(ReloadStanding {
         failed: standing.failed.map(|why| why.to_string()),

@@ -1,32 +1,29 @@
 //! `/api/v1/restore-hold`.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 use fipd_core::{Ledger, Request};
 
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     extract::Body,
     problem::Problem,
     wire::{LiftHold, RestoreHoldView},
 };
-use crate::clock;
+use crate::{clock, ipam::Ipam};
 
 /// Whether free addresses are held because a backup was restored, and until when.
 #[utoipa::path(get, path = "/api/v1/restore-hold", tag = "admin",
     responses((status = 200, body = RestoreHoldView)))]
-pub async fn show(State(api): State<Arc<Api>>) -> Json<RestoreHoldView> {
-    Json(api.ipam.read(view))
+pub async fn show(State(ipam): State<Ipam>) -> Json<RestoreHoldView> {
+    Json(ipam.read(view))
 }
 
 /// Gives free addresses again before the hold has ended. Lifting nothing succeeds.
 #[utoipa::path(post, path = "/api/v1/restore-hold/lift", tag = "admin", request_body = LiftHold,
     responses((status = 200, body = RestoreHoldView), (status = 422, body = Problem)))]
 pub async fn lift(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     caller: Caller,
     Body(LiftHold { reason }): Body<LiftHold>,
 ) -> Result<Json<RestoreHoldView>, Problem> {
@@ -34,8 +31,8 @@ pub async fn lift(
         reason: convert::text("reason", &reason)?,
         actor: caller.actor,
     };
-    api.ipam.submit(request).await?;
-    Ok(Json(api.ipam.read(view)))
+    ipam.submit(request).await?;
+    Ok(Json(ipam.read(view)))
 }
 
 fn view(ledger: &Ledger) -> RestoreHoldView {

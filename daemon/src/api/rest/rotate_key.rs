@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 
 use crate::api::{
-    Api,
     access::auth::Caller,
-    fip_v1::TokenError,
+    fip_v1::{FipV1, TokenError},
     problem::{Code, Problem},
     wire::Outcome,
 };
@@ -15,10 +14,10 @@ use crate::api::{
 /// Lets another key sign the tokens of LB controllers. Those that the last one signed count until they end.
 #[utoipa::path(post, path = "/api/v1/fip-v1/rotate-key", tag = "admin", responses((status = 200, body = Outcome)))]
 pub async fn rotate_key(
-    State(api): State<Arc<Api>>,
+    State(fip_v1): State<Arc<FipV1>>,
     caller: Caller,
 ) -> Result<Json<Outcome>, Problem> {
-    let rotated = api.fip_v1.rotate_key(caller.actor).await;
+    let rotated = fip_v1.rotate_key(caller.actor).await;
     let key = rotated.map_err(|error| match error {
         TokenError::Ledger(error) => Problem::from(error),
         error @ (TokenError::Make(_) | TokenError::Unusable { .. } | TokenError::Random) => {

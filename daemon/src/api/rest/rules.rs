@@ -1,6 +1,6 @@
 //! `/api/v1/rules`: the policy-routing rules of this host.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -10,25 +10,21 @@ use fipd_core::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    api::{
-        Api,
-        access::auth::Caller,
-        extract::{Body, Query},
-        page::Ask,
-        problem::{Code, Problem},
-        wire::{
-            Checked, FlushRules, ForeignRulePage, Outcome, PageQuery, PruneForeignRules, RuleClash,
-            RuleDrift, RulePage, RulePlan, RuleQuery, RuleStep, RuleView, RuleWarning,
-            RulesRemoved,
-        },
+use crate::api::{
+    access::auth::Caller,
+    extract::{Body, Query},
+    page::Ask,
+    problem::{Code, Problem},
+    wire::{
+        Checked, FlushRules, ForeignRulePage, Outcome, PageQuery, PruneForeignRules, RuleClash,
+        RuleDrift, RulePage, RulePlan, RuleQuery, RuleStep, RuleView, RuleWarning, RulesRemoved,
     },
-    rules::engine_state,
 };
 use crate::{
     clock,
+    ipam::Ipam,
     rules::{
-        Command, CommandError, EngineState, RuleBoard, View,
+        Command, CommandError, EngineState, RuleBoard, View, engine_state,
         rows::{Place, Row, Rows, Standing},
     },
 };
@@ -44,13 +40,13 @@ const MANY: usize = 1_000;
 #[utoipa::path(get, path = "/api/v1/rules", tag = "rules", params(RuleQuery),
     responses((status = 200, body = RulePage), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(rules): State<RuleBoard>,
     Query(query): Query<RuleQuery>,
 ) -> Result<Json<RulePage>, Problem> {
     let ask = Ask::<Place>::new(query.limit, query.cursor.as_deref())?;
     let state = query.state.as_deref().map(standing).transpose()?;
     let part = query.q.as_deref().unwrap_or_default();
-    let rows = Rows::of(api.rules.view());
+    let rows = Rows::of(rules.view());
     let wanted = |row: &Row<'_>| {
         let fits = state.is_none_or(|state| row.standing == state) && row.has(part);
         fits.then(|| rule_view(row))
@@ -67,11 +63,11 @@ pub async fn show(
 #[utoipa::path(get, path = "/api/v1/rules/foreign", tag = "rules", params(PageQuery),
     responses((status = 200, body = ForeignRulePage), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn foreign(
-    State(api): State<Arc<Api>>,
+    State(rules): State<RuleBoard>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<ForeignRulePage>, Problem> {
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
-    let rows = Rows::of(api.rules.view());
+    let rows = Rows::of(rules.view());
     let (rules, next) = ask.walk(|after, limit| {
         let page = Ask::<u64> { limit, after: None };
         let rest = rows.foreign(behind(after));
@@ -84,11 +80,11 @@ pub async fn foreign(
 #[utoipa::path(get, path = "/api/v1/rules/plan", tag = "rules", params(PageQuery),
     responses((status = 200, body = RulePlan), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn plan(
-    State(api): State<Arc<Api>>,
+    State(rules): State<RuleBoard>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<RulePlan>, Problem> {
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
-    let view = api.rules.view();
+    let view = rules.view();
     let (steps, next) = ask.walk(|after, limit| {
         let page = Ask::<u64> { limit, after: None };
         let rest = steps(&view.plan).enumerate().skip(behind(after));
@@ -113,14 +109,24 @@ pub async fn plan(
 #[utoipa::path(post, path = "/api/v1/rules/flush", tag = "rules", request_body = FlushRules,
     responses((status = 200, body = RulesRemoved), (status = 409, body = Problem), (status = 503, body = Problem)))]
 pub async fn flush(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(rules): State<RuleBoard>,
     caller: Caller,
     Body(FlushRules { dry_run }): Body<FlushRules>,
 ) -> Result<Json<RulesRemoved>, Problem> {
     let command = Command::Flush { dry_run };
     let removed = match dry_run {
-        true => order(api.rules.clone(), command).await?,
-        false => audited(&api, caller.actor, "flush of all of fipd's rules", command).await?,
+        true => order(rules.clone(), command).await?,
+        false => {
+            audited(
+                &ipam,
+                &rules,
+                caller.actor,
+                "flush of all of fipd's rules",
+                command,
+            )
+            .await?
+        }
     };
     let done = match dry_run {
         true => "would be removed",
@@ -133,9 +139,13 @@ pub async fn flush(
 /// Ends what a flush began: rules that are wanted come back.
 #[utoipa::path(post, path = "/api/v1/rules/resume", tag = "rules",
     responses((status = 200, body = Outcome), (status = 409, body = Problem), (status = 503, body = Problem)))]
-pub async fn resume(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Outcome>, Problem> {
+pub async fn resume(
+    State(ipam): State<Ipam>,
+    State(rules): State<RuleBoard>,
+    caller: Caller,
+) -> Result<Json<Outcome>, Problem> {
     let what = "end of the pause after a flush";
-    audited(&api, caller.actor, what, Command::Resume).await?;
+    audited(&ipam, &rules, caller.actor, what, Command::Resume).await?;
     let message = "rules that are wanted are brought back".to_owned();
     Ok(Json(Outcome { message }))
 }
@@ -145,7 +155,8 @@ pub async fn resume(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<
     responses((status = 200, body = RulesRemoved), (status = 409, body = Problem), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn prune_foreign(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(rules): State<RuleBoard>,
     caller: Caller,
     Body(body): Body<PruneForeignRules>,
 ) -> Result<Json<RulesRemoved>, Problem> {
@@ -165,7 +176,7 @@ pub async fn prune_foreign(
         priorities,
         confirmed,
     };
-    let found = order(api.rules.clone(), prune(None)).await?;
+    let found = order(rules.clone(), prune(None)).await?;
     let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
     let token = token(table, priorities, &lines);
     let Some(plan) = body.plan else {
@@ -176,7 +187,7 @@ pub async fn prune_foreign(
         return Err(CommandError::Changed.into());
     }
     let what = format!("removal of rules of others that ask table {table}");
-    let removed = audited(&api, caller.actor, &what, prune(Some(lines))).await?;
+    let removed = audited(&ipam, &rules, caller.actor, &what, prune(Some(lines))).await?;
     let message = format!("{} rules of others were removed", removed.len());
     Ok(Json(answer(false, message, &removed, None)))
 }
@@ -217,23 +228,25 @@ fn token(table: u32, priorities: Option<(u32, u32)>, lines: &[String]) -> String
 
 /// Has it done, with one row in the audit log before and one after. It goes on to its end also where the asker goes away.
 async fn audited(
-    api: &Arc<Api>,
+    ipam: &Ipam,
+    rules: &RuleBoard,
     actor: Actor,
     what: &str,
     command: Command,
 ) -> Result<Vec<KernelRule>, Problem> {
-    if api.rules.view().state == EngineState::Off {
+    if rules.view().state == EngineState::Off {
         return Err(CommandError::Off.into());
     }
-    let (api, what) = (Arc::clone(api), what.to_owned());
+    let (ipam, rules) = (ipam.clone(), rules.clone());
+    let what = what.to_owned();
     let work = async move {
-        note(&api, &actor, format!("{what}: begun")).await?;
-        let done = order(api.rules.clone(), command).await;
+        note(&ipam, &actor, format!("{what}: begun")).await?;
+        let done = order(rules, command).await;
         let end = match &done {
             Ok(removed) => format!("{what}: done, {} rules removed", removed.len()),
             Err(problem) => format!("{what}: not done: {}", problem.detail),
         };
-        if let Err(problem) = note(&api, &actor, end).await {
+        if let Err(problem) = note(&ipam, &actor, end).await {
             tracing::warn!(what, why = %problem.detail, "not in the audit log");
         }
         done
@@ -242,8 +255,8 @@ async fn audited(
     tokio::spawn(work).await.map_err(ended)?
 }
 
-async fn note(api: &Api, actor: &Actor, what: String) -> Result<(), Problem> {
-    let noted = (api.ipam).note(Action::RulesChanged, what, Actor::clone(actor));
+async fn note(ipam: &Ipam, actor: &Actor, what: String) -> Result<(), Problem> {
+    let noted = (ipam).note(Action::RulesChanged, what, Actor::clone(actor));
     Ok(noted.await?)
 }
 

@@ -19,7 +19,6 @@ use subtle::ConstantTimeEq;
 
 use super::admin::plain_name;
 use crate::api::{
-    Api,
     access::auth::{Caller, Via},
     convert,
     etag::{IfMatch, IfNoneMatch, State},
@@ -28,7 +27,7 @@ use crate::api::{
     problem::{Code, Problem},
     wire::{PageQuery, TokenCreate, TokenList, TokenMade, TokenView},
 };
-use crate::clock;
+use crate::{clock, ipam::Ipam};
 
 const PREFIX: &str = "fipd_";
 const SECRET_BYTES: usize = 32;
@@ -76,17 +75,22 @@ pub fn mint(grant: Grant, created: Timestamp) -> Result<Minted, getrandom::Error
 }
 
 /// Who is behind a token's text. Only who has the secret hears that the token has expired, or what it is used from.
-pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Problem> {
+pub fn caller(
+    ipam: &Ipam,
+    tokens_used: &LastUsed,
+    text: &str,
+    peer: Option<IpAddr>,
+) -> Result<Caller, Problem> {
     let unknown = || {
         let detail = "the bearer token is unknown or revoked";
         Problem::new(Code::Unauthenticated, detail)
     };
     let (id, secret) = parse(text).ok_or_else(unknown)?;
     let hash: [u8; 32] = Sha256::digest(secret).into();
-    let token = api.ipam.read(|ledger| ledger.token(id).cloned());
+    let token = ipam.read(|ledger| ledger.token(id).cloned());
     let known = token.filter(|token| bool::from(token.hash.ct_eq(&hash)));
     let token = known.ok_or_else(unknown)?;
-    let now = api.ipam.wall();
+    let now = ipam.wall();
     if let Some(end) = token.expires.filter(|end| *end <= now) {
         let (name, end) = (&token.name, clock::rfc3339(end));
         let detail = format!("the token {name} expired at {end}; ask an admin for another one");
@@ -98,7 +102,7 @@ pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Pro
         let detail = format!("the token {} may not be used from {peer}", token.name);
         return Err(Problem::new(Code::Forbidden, detail));
     }
-    api.tokens_used.0.lock().insert(id, now);
+    tokens_used.0.lock().insert(id, now);
     Ok(Caller {
         actor: format!("token:{}", token.name).into(),
         role: token.role,
@@ -111,13 +115,14 @@ pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Pro
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
     responses((status = 200, body = TokenList), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
+    Shared(tokens_used): Shared<Arc<LastUsed>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<TokenList>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let used = api.tokens_used.0.lock().clone();
+    let used = tokens_used.0.lock().clone();
     let (tokens, next) = ask.walk(|after, limit| {
-        api.ipam.read(|ledger| {
+        ipam.read(|ledger| {
             let tokens = ledger.tokens_after(after);
             let view = |token: &&Token| {
                 let used = used.get(&token.id).copied();
@@ -134,13 +139,14 @@ pub async fn list(
     responses((status = 200, body = TokenView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn show(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
+    Shared(tokens_used): Shared<Arc<LastUsed>>,
     Path(id): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let token = find(&api, &id)?;
-    let used = api.tokens_used.0.lock().get(&token.id).copied();
-    let view = api.ipam.read(|ledger| token_view(ledger, &token, used));
+    let token = find(&ipam, &id)?;
+    let used = tokens_used.0.lock().get(&token.id).copied();
+    let view = ipam.read(|ledger| token_view(ledger, &token, used));
     Ok(known.answer(&State::of(&token), &view))
 }
 
@@ -148,39 +154,39 @@ pub async fn show(
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
     responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
 pub async fn create(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Body(body): Body<TokenCreate>,
 ) -> Result<Response, Problem> {
-    let made = make(&api, &caller, body).await?;
+    let made = make(&ipam, &caller, body).await?;
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
 /// Makes a token.
 pub(in crate::api) async fn make(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     body: TokenCreate,
 ) -> Result<TokenMade, Problem> {
     let name = plain_name(&body.name)?;
-    let now = api.ipam.wall();
+    let now = ipam.wall();
     let expires = convert::end("expires", body.expires.as_deref(), body.lasts, now)?;
     let grant = Grant {
         name: name.to_owned(),
         role: body.role,
         expires,
-        scope: api.ipam.read(|ledger| scope_of(ledger, &body))?,
+        scope: ipam.read(|ledger| scope_of(ledger, &body))?,
         from: sources(&body)?,
     };
     let minted = mint(grant, now)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     let view = |ledger: &Ledger| token_view(ledger, &minted.token, None);
-    let view = api.ipam.read(view);
+    let view = ipam.read(view);
     let request = Request::PutToken {
         token: minted.token,
         actor: caller.actor.clone(),
     };
-    api.submit(caller, request).await?;
+    caller.submit(ipam, request).await?;
     Ok(TokenMade {
         view,
         token: minted.text,
@@ -193,12 +199,13 @@ pub(in crate::api) async fn make(
     responses((status = 204), (status = 404, body = Problem), (status = 412, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn revoke(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
+    Shared(tokens_used): Shared<Arc<LastUsed>>,
     caller: Caller,
     Path(id): Path<String>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let id = find(&api, &id)?.id;
+    let id = find(&ipam, &id)?.id;
     let request = Request::DeleteToken {
         id,
         actor: caller.actor.clone(),
@@ -206,15 +213,15 @@ pub async fn revoke(
     let guard = if_match.guard(format!("token {}", id.0), move |ledger| {
         ledger.token(id).map(State::of)
     });
-    api.submit_if(&caller, request, guard).await?;
-    api.tokens_used.0.lock().remove(&id);
+    caller.submit_if(&ipam, request, guard).await?;
+    tokens_used.0.lock().remove(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn find(api: &Api, id: &str) -> Result<Token, Problem> {
+fn find(ipam: &Ipam, id: &str) -> Result<Token, Problem> {
     let number = id.parse().map(TokenId);
     let id = number.map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
-    let token = api.ipam.read(|ledger| ledger.token(id).cloned());
+    let token = ipam.read(|ledger| ledger.token(id).cloned());
     token.ok_or_else(|| Problem::not_found("token", id.0))
 }
 
@@ -341,7 +348,7 @@ mod tests {
             actor: "test".into(),
         };
         site.api.ipam.submit(request).await.unwrap();
-        assert!(caller(&site.api, &minted.text, None).is_ok());
+        assert!(caller(&site.api.ipam, &site.api.tokens_used, &minted.text, None).is_ok());
         wall.fetch_add(30_000 * DAY, Ordering::Relaxed);
         // Its time is in the book as well.
         let note = ("wrong", "test");
@@ -350,14 +357,14 @@ mod tests {
             .ipam
             .note(fipd_core::Action::RulesChanged, note.0, note.1);
         noted.await.unwrap();
-        assert!(caller(&site.api, &minted.text, None).is_err());
+        assert!(caller(&site.api.ipam, &site.api.tokens_used, &minted.text, None).is_err());
         assert_eq!(page().await, StatusCode::OK, "sessions go by no wall clock");
         wall.fetch_sub(30_000 * DAY, Ordering::Relaxed);
-        assert!(caller(&site.api, &minted.text, None).is_ok());
+        assert!(caller(&site.api.ipam, &site.api.tokens_used, &minted.text, None).is_ok());
         assert_eq!(page().await, StatusCode::OK);
         wall.fetch_add(DAY, Ordering::Relaxed);
         assert!(
-            caller(&site.api, &minted.text, None).is_err(),
+            caller(&site.api.ipam, &site.api.tokens_used, &minted.text, None).is_err(),
             "it has ended"
         );
     }

@@ -8,7 +8,6 @@ use http::StatusCode;
 
 use super::leases::{lease_text, state_of};
 use crate::api::{
-    Api,
     access::auth::Caller,
     convert,
     etag::{IfMatch, State, tagged},
@@ -16,6 +15,7 @@ use crate::api::{
     problem::Problem,
     wire::{LeaseView, TransferRequest},
 };
+use crate::ipam::Ipam;
 
 /// Gives the lease of an address to another owner; it is never free in between. Asking again answers the same.
 #[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/transfer", tag = "leases",
@@ -24,33 +24,35 @@ use crate::api::{
     responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn transfer(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
     if_match: IfMatch,
     Body(body): Body<TransferRequest>,
 ) -> Result<Response, Problem> {
     let place = (&*network, &*address);
-    let lease = hand(&api, &caller, place, if_match, &body).await?;
-    let view = api.ipam.read(|ledger| convert::lease_view(ledger, &lease));
+    let lease = hand(&ipam, &caller, place, if_match, &body).await?;
+    let view = ipam.read(|ledger| convert::lease_view(ledger, &lease));
     Ok(tagged(StatusCode::OK, &State::of(&*lease), &view))
 }
 
 /// Transfers the lease of an address in a network.
 pub(in crate::api) async fn hand(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     (network, address): (&str, &str),
     if_match: IfMatch,
     body: &TransferRequest,
 ) -> Result<Arc<Lease>, Problem> {
-    let ask = api.ipam.read(|ledger| {
+    let ask = ipam.read(|ledger| {
         let key = caller.within(ledger).key(network, address)?;
         to_transfer(ledger, key, body, caller)
     })?;
     let key = ask.key;
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
-    let answer = api.submit_if(caller, Request::Transfer(ask), guard).await?;
+    let answer = caller
+        .submit_if(ipam, Request::Transfer(ask), guard)
+        .await?;
     let Answer::Transferred { lease } = answer else {
         return Err(convert::unexpected(&answer));
     };

@@ -7,17 +7,20 @@ use fipd_core::{Account, Action, Text};
 use http::{HeaderMap, StatusCode};
 
 use super::admin::plain_name;
-use crate::api::{
-    Api,
-    access::{
-        accounts::{AccountError, Change},
-        auth::Caller,
+use crate::{
+    api::{
+        access::{
+            accounts::{AccountError, Accounts, Change},
+            auth::Caller,
+        },
+        etag::{IfMatch, IfNoneMatch, State, tagged},
+        extract::{Body, Path, Query},
+        page::Ask,
+        problem::{Code, Problem},
+        ui::Sessions,
+        wire::{PageQuery, UserCreate, UserList, UserPatch, UserView},
     },
-    etag::{IfMatch, IfNoneMatch, State, tagged},
-    extract::{Body, Path, Query},
-    page::Ask,
-    problem::{Code, Problem},
-    wire::{PageQuery, UserCreate, UserList, UserPatch, UserView},
+    ipam::Ipam,
 };
 use crate::{clock, ipam::Guard};
 
@@ -25,12 +28,12 @@ use crate::{clock, ipam::Guard};
 #[utoipa::path(get, path = "/api/v1/users", tag = "users", params(PageQuery),
     responses((status = 200, body = UserList), (status = 400, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<UserList>, Problem> {
     let ask = Ask::<Text>::new(query.limit, query.cursor.as_deref())?;
     let (users, next) = ask.walk(|after, limit| {
-        api.ipam.read(|ledger| {
+        ipam.read(|ledger| {
             let accounts = ledger.accounts_after(after.as_deref());
             let page = Ask::<Text> { limit, after: None };
             page.of(
@@ -48,11 +51,11 @@ pub async fn list(
     responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
         (status = 422, body = Problem)))]
 pub async fn show(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(accounts): Shared<Accounts>,
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let account = find(&api, &name)?;
+    let account = find(&accounts, &name)?;
     Ok(known.answer(&State::of(&account), &view(&account)))
 }
 
@@ -60,28 +63,28 @@ pub async fn show(
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = UserCreate,
     responses((status = 201, body = UserView, headers(("ETag" = String))), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn create(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(accounts): Shared<Accounts>,
     caller: Caller,
     Body(body): Body<UserCreate>,
 ) -> Result<Response, Problem> {
     let name = body.name.clone();
-    make(&api, &caller, body).await?;
-    shown(&api, StatusCode::CREATED, &name)
+    make(&accounts, &caller, body).await?;
+    shown(&accounts, StatusCode::CREATED, &name)
 }
 
 /// Makes a user.
 pub(in crate::api) async fn make(
-    api: &Api,
+    accounts: &Accounts,
     caller: &Caller,
     body: UserCreate,
 ) -> Result<(), Problem> {
     let name = plain_name(&body.name)?;
     // Before the costly hash; decided again by the ledger.
-    if api.ipam.read(|ledger| ledger.account(name).is_some()) {
+    if accounts.find(name).is_some() {
         return Err(fipd_core::Refusal::AccountExists(name.into()).into());
     }
     let actor = Arc::clone(&caller.actor);
-    let made = api.accounts.create(name, body.role, body.password.0, actor);
+    let made = accounts.create(name, body.role, body.password.0, actor);
     Ok(made.await?)
 }
 
@@ -92,26 +95,31 @@ pub(in crate::api) async fn make(
     responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn update(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(accounts): Shared<Accounts>,
+    Shared(sessions): Shared<Arc<Sessions>>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
     Body(body): Body<UserPatch>,
 ) -> Result<Response, Problem> {
-    change(&api, &caller, &name, if_match, body).await?;
-    shown(&api, StatusCode::OK, &name)
+    change(&accounts, &sessions, &caller, &name, if_match, body).await?;
+    shown(&accounts, StatusCode::OK, &name)
 }
 
 /// Changes a user.
 pub(in crate::api) async fn change(
-    api: &Api,
+    accounts: &Accounts,
+    sessions: &Sessions,
     caller: &Caller,
     name: &str,
     if_match: IfMatch,
     body: UserPatch,
 ) -> Result<(), Problem> {
     // Before the costly hash; decided again by the ledger.
-    if_match.check(&format!("user {name}"), Some(&State::of(&find(api, name)?)))?;
+    if_match.check(
+        &format!("user {name}"),
+        Some(&State::of(&find(accounts, name)?)),
+    )?;
     let change = Change {
         role: body.role,
         password: body.password.map(|password| password.0),
@@ -119,9 +127,9 @@ pub(in crate::api) async fn change(
     };
     let ends = change.is_any();
     let (actor, guard) = (Arc::clone(&caller.actor), guard(if_match, name));
-    api.accounts.edit_if(name, change, actor, guard).await?;
+    accounts.edit_if(name, change, actor, guard).await?;
     if ends {
-        api.sessions.end_all(name);
+        sessions.end_all(name);
     }
     Ok(())
 }
@@ -132,14 +140,14 @@ pub(in crate::api) async fn change(
     responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn delete(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(accounts): Shared<Accounts>,
     caller: Caller,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    find(&api, &name)?;
+    find(&accounts, &name)?;
     let guard = guard(if_match, &name);
-    api.accounts.delete_if(&name, caller.actor, guard).await?;
+    accounts.delete_if(&name, caller.actor, guard).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -147,37 +155,39 @@ pub async fn delete(
 #[utoipa::path(delete, path = "/api/v1/users/{name}/sessions", tag = "users", params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn sign_out(
-    Shared(api): Shared<Arc<Api>>,
+    Shared(ipam): Shared<Ipam>,
+    Shared(accounts): Shared<Accounts>,
+    Shared(sessions): Shared<Arc<Sessions>>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if api.sessions.of(&name, &HeaderMap::new()).is_empty() {
-        find(&api, &name)?;
+    if sessions.of(&name, &HeaderMap::new()).is_empty() {
+        find(&accounts, &name)?;
         return Ok(StatusCode::NO_CONTENT);
     }
-    note_sign_out(&api, &caller, &name).await?;
-    api.sessions.end_all(&name);
+    note_sign_out(&ipam, &caller, &name).await?;
+    sessions.end_all(&name);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Notes in the audit log that an admin ends sessions of somebody.
 pub(in crate::api) async fn note_sign_out(
-    api: &Api,
+    ipam: &Ipam,
     caller: &Caller,
     name: &str,
 ) -> Result<(), Problem> {
     let what = format!("{name}: signed out by an admin");
     let actor = caller.actor.clone();
-    Ok(api.ipam.note(Action::AccountChanged, what, actor).await?)
+    Ok(ipam.note(Action::AccountChanged, what, actor).await?)
 }
 
-fn find(api: &Api, name: &str) -> Result<Account, Problem> {
-    let found = api.ipam.read(|ledger| ledger.account(name).cloned());
+fn find(accounts: &Accounts, name: &str) -> Result<Account, Problem> {
+    let found = accounts.find(name);
     found.ok_or_else(|| Problem::not_found("user", name))
 }
 
-fn shown(api: &Api, status: StatusCode, name: &str) -> Result<Response, Problem> {
-    let account = find(api, name)?;
+fn shown(accounts: &Accounts, status: StatusCode, name: &str) -> Result<Response, Problem> {
+    let account = find(accounts, name)?;
     Ok(tagged(status, &State::of(&account), &view(&account)))
 }
 

@@ -1,21 +1,22 @@
 //! `/api/v1/webhooks`: how the receivers of events are doing.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State};
 
-use crate::api::{
-    Api,
-    extract::Path,
-    problem::{Code, Problem},
-    wire::{WebhookList, WebhookTested, WebhookView},
+use crate::{
+    api::{
+        extract::Path,
+        problem::{Code, Problem},
+        wire::{WebhookList, WebhookTested, WebhookView},
+    },
+    ipam::Ipam,
+    webhooks::Webhooks,
 };
 use crate::{clock, webhooks::HookView};
 
 /// All receivers of the configuration.
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "admin", responses((status = 200, body = WebhookList)))]
-pub async fn list(State(api): State<Arc<Api>>) -> Json<WebhookList> {
-    let views = api.webhooks.views(&api.ipam);
+pub async fn list(State(ipam): State<Ipam>, State(webhooks): State<Webhooks>) -> Json<WebhookList> {
+    let views = webhooks.views(&ipam);
     let webhooks = views.into_iter().map(view).collect();
     Json(WebhookList { webhooks })
 }
@@ -24,10 +25,10 @@ pub async fn list(State(api): State<Arc<Api>>) -> Json<WebhookList> {
 #[utoipa::path(post, path = "/api/v1/webhooks/{name}/test", tag = "admin", params(("name" = String, Path)),
     responses((status = 200, body = WebhookTested), (status = 404, body = Problem), (status = 503, body = Problem)))]
 pub async fn test(
-    State(api): State<Arc<Api>>,
+    State(webhooks): State<Webhooks>,
     Path(name): Path<String>,
 ) -> Result<Json<WebhookTested>, Problem> {
-    match api.webhooks.test(&name).await {
+    match webhooks.test(&name).await {
         None => Err(Problem::not_found("webhook", &name)),
         Some(Ok(status)) => Ok(Json(WebhookTested { name, status })),
         Some(Err(why)) => {

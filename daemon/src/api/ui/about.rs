@@ -1,7 +1,5 @@
 //! What this program is and what it is made of.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use fipd_web_ui::{
     AboutPage, Input, Nav,
@@ -13,8 +11,8 @@ use super::{
     list::{Listing, Order},
     page::{Answered, page},
 };
-use crate::api::Api;
 use crate::api::ui::session_extract::{Query, Visitor};
+use crate::ipam::Ipam;
 
 /// Packages of one page.
 const PAGE: usize = 50;
@@ -25,7 +23,7 @@ const ORDERS: &[Order] = &[
     Order::down("licence", "by licence, from the end"),
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
     let inputs = vec![
         Input::new("filter", "Name contains"),
         Input::new("licence", "Licence contains"),
@@ -40,7 +38,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         "licence" => list.page_by(packages, |one| (one.licence, *one), PAGE, &query),
         _ => list.page_by(packages, |one| *one, PAGE, &query),
     };
-    let epoch = api.ipam.read(|ledger| ledger.revision());
+    let epoch = ipam.read(|ledger| ledger.revision());
     Ok(page(&AboutPage {
         shell: visitor.shell(Nav::About),
         facts: vec![

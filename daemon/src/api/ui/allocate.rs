@@ -1,7 +1,5 @@
 //! Giving an address by hand.
 
-use std::sync::Arc;
-
 use axum::{extract::State, response::Response};
 use fipd_core::Pool;
 use fipd_web_ui::{AllocateForm, AllocatePage, Form, Nav, links};
@@ -13,13 +11,15 @@ use super::{
     page::{Answered, go_to, page_as},
     pool::{example, find},
     session_extract::{PathParam, Query, SubmittedForm, Visitor},
+    views,
 };
 use crate::api::{
-    Api,
     problem::Code,
     rest::leases::give,
     wire::{Allocate, Granted, Want},
 };
+use crate::ipam::Ipam;
+use std::net::IpAddr;
 
 const FIELDS: [&str; 2] = ["owner", "address"];
 const WORDS: Words = |field, value| match (field, value) {
@@ -30,24 +30,24 @@ const WORDS: Words = |field, value| match (field, value) {
 
 /// The form alone, with what the query says filled in.
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
-    let pool = find(&api, &visitor, &id)?;
+    let pool = find(&ipam, &visitor, &id)?;
     let form = filled(&FIELDS, &query);
-    Ok(form_page(&api, &visitor, &pool, StatusCode::OK, form))
+    Ok(form_page(&ipam, &visitor, &pool, StatusCode::OK, form))
 }
 
 /// Allocates, or shows the form again with what is wrong.
 pub async fn submit(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     PathParam(id): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let pool = find(&api, &visitor, &id)?;
+    let pool = find(&ipam, &visitor, &id)?;
     let mut form = filled(&FIELDS, &fields);
     let body = Allocate {
         owner: form.value("owner").to_owned(),
@@ -58,7 +58,7 @@ pub async fn submit(
         }],
         ..Allocate::default()
     };
-    match give(&api, &visitor.caller(), body).await {
+    match give(&ipam, &visitor.caller(), body).await {
         Ok((status, granted)) => {
             let fresh = status == StatusCode::CREATED;
             Ok(shown(&visitor, &pool, fresh, &granted))
@@ -70,7 +70,7 @@ pub async fn submit(
                 problem.detail = first.into();
             }
             let status = blame(&mut form, &problem, WORDS);
-            Ok(form_page(&api, &visitor, &pool, status, form))
+            Ok(form_page(&ipam, &visitor, &pool, status, form))
         }
     }
 }
@@ -91,13 +91,12 @@ fn shown(visitor: &Visitor, pool: &Pool, fresh: bool, granted: &Granted) -> Resp
     };
     let lease = links::lease(pool.spec.network.0, address);
     visitor.tell(true, text, Some((lease, "See the lease".to_owned())));
-    let at = Some(address).filter(|address| address.is_ipv4());
-    let at = at.map_or_else(String::new, |address| address.to_string());
+    let at = views::text(Some(address).filter(IpAddr::is_ipv4));
     go_to(&with_query(&here, &[("at", &at)]))
 }
 
 fn form_page(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     pool: &Pool,
     status: StatusCode,
@@ -111,7 +110,7 @@ fn form_page(
             owner: form.field("owner"),
             address: form.field("address"),
             error: form.error,
-            example: api.ipam.read(|ledger| example(ledger, pool)),
+            example: ipam.read(|ledger| example(ledger, pool)),
         },
     };
     page_as(status, &page)

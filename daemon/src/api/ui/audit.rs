@@ -1,7 +1,5 @@
 //! The audit log, newest first, and the way to the rows that somebody looks for.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use fipd_core::Ledger;
 use fipd_web_ui::{AuditPage, Column, Direction, Form, Input, InputKind, Nav, Pager, count, links};
@@ -13,14 +11,14 @@ use super::{
     page::{Answered, Failure, page},
     views,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{
-        Api,
-        rest::audit::{ACTIONS, Way, action, search_along},
-    },
+    api::rest::audit::{ACTIONS, Way, action, search_along},
     clock,
     store::{AuditFilter, AuditFound},
+};
+use crate::{
+    api::ui::session_extract::{Query, Visitor},
+    ipam::Ipam,
 };
 
 /// Rows of one page.
@@ -30,9 +28,9 @@ const ORDERS: &[Order] = &[
     Order::up("at", "oldest first"),
 ];
 
-pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
     let mut filters = filled(&query);
-    let filter = api.ipam.read(|ledger| filter(ledger, &mut filters));
+    let filter = ipam.read(|ledger| filter(ledger, &mut filters));
     let list = Listing::new(links::AUDIT, filters.inputs, ORDERS, &query);
     // Which number a page begins behind.
     let (key, behind) = match list.order.direction {
@@ -44,7 +42,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Direction::Up => Way::Up(behind),
     };
     let found = match &filter {
-        Some(filter) => search_along(&api, filter, way, PAGE)
+        Some(filter) => search_along(&ipam, filter, way, PAGE)
             .await
             .map_err(|error| unreadable(&visitor, &error))?,
         None => AuditFound::default(),
@@ -56,7 +54,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             .map(|next| list.link(&[(key, &next.to_string())])),
         label: label(&found),
     };
-    let rows = api.ipam.read(|ledger| {
+    let rows = ipam.read(|ledger| {
         let entries = found.entries.iter();
         entries
             .map(|(_, entry)| views::audit_row(ledger, entry))

@@ -1,7 +1,5 @@
 //! The audit log as CSV, with the filters of its page, for as long as the reader reads.
 
-use std::sync::Arc;
-
 use axum::{
     body::{Body, Bytes},
     extract::State,
@@ -16,12 +14,14 @@ use super::{
     page::{Answered, harden},
     views,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
-use crate::{
-    api::{Api, cell::guarded, convert, rest::audit::search},
-    clock,
-    store::AuditFilter,
+use crate::api::{
+    cell::guarded,
+    convert,
+    rest::audit::search,
+    ui::session_extract::{Query, Visitor},
 };
+use crate::{clock, ipam::Ipam, store::AuditFilter};
+use tokio_util::sync::CancellationToken;
 
 /// Rows that are read and written at once.
 const STEP: usize = 1_000;
@@ -30,29 +30,32 @@ const HEAD: [&str; 9] = [
 ];
 
 struct Reading {
-    api: Arc<Api>,
+    ipam: Ipam,
+    stop: CancellationToken,
     filter: AuditFilter,
     /// `None` at the end.
     next: Option<Option<u64>>,
 }
 
 pub async fn download(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(stop): State<CancellationToken>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
     let mut form = filled(&query);
-    let Some(filter) = api.ipam.read(|ledger| filter(ledger, &mut form)) else {
+    let Some(filter) = ipam.read(|ledger| filter(ledger, &mut form)) else {
         let what = "One of the filters means nothing.";
         let next = "Go back to the audit log, which says which one.";
         return Err(visitor.failure(StatusCode::UNPROCESSABLE_ENTITY, what, next));
     };
     // What fails at once is a page and not half a file.
-    let first = search(&api, &filter, None, STEP).await;
+    let first = search(&ipam, &filter, None, STEP).await;
     first.map_err(|error| unreadable(&visitor, &error))?;
     let head = Bytes::from(line(HEAD.map(ToOwned::to_owned)));
     let reading = Reading {
-        api,
+        ipam,
+        stop,
         filter,
         next: Some(None),
     };
@@ -72,12 +75,12 @@ impl Reading {
         let Some(before) = self.next else {
             return Ok(None);
         };
-        if self.api.stop.is_cancelled() {
+        if self.stop.is_cancelled() {
             return Err("fipd is stopping".to_owned());
         }
-        let found = search(&self.api, &self.filter, before, STEP).await?;
+        let found = search(&self.ipam, &self.filter, before, STEP).await?;
         self.next = found.next.map(Some);
-        let text = self.api.ipam.read(|ledger| {
+        let text = self.ipam.read(|ledger| {
             let entries = found.entries.iter();
             let lines = entries.map(|(number, entry)| line(cells(ledger, *number, entry)));
             lines.collect::<String>()

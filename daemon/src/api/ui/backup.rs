@@ -1,6 +1,6 @@
 //! Where copies of the address book are made and had, and how they are brought back.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{Json, extract::State, response::Response};
 use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Moment, Nav, links};
@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     api::{
-        Api,
         extract::{Body, Path},
         rest::{
             backups::{self, copy},
@@ -28,6 +27,7 @@ use crate::{
     },
     backups::{BackupStatus, Backups, Copy},
     clock,
+    ipam::Ipam,
 };
 
 /// Copies of one page.
@@ -49,14 +49,19 @@ const EXPORTS: [(&str, &str); 5] = [
     ("Audit log", "audit"),
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    Ok(room(&api, &visitor, StatusCode::OK, &query, lifting()).await)
+pub async fn show(
+    State(ipam): State<Ipam>,
+    State(backups): State<Backups>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
+    Ok(room(&ipam, &backups, &visitor, StatusCode::OK, &query, lifting()).await)
 }
 
 /// Makes a copy in the directory of copies.
-pub async fn make(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn make(State(backups): State<Backups>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    let (good, text) = match copy(&api).await {
+    let (good, text) = match copy(&backups).await {
         Ok(copy) => (true, format!("{} was made and checked.", copy.name)),
         Err(problem) => (false, format!("No copy was made: {}.", problem.detail)),
     };
@@ -65,10 +70,10 @@ pub async fn make(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answere
 }
 
 /// Restores a copy on trial.
-pub async fn drill(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn drill(State(backups): State<Backups>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let name = fields.get("name");
-    let tried = backups::drill(State(api), Path(name.to_owned())).await;
+    let tried = backups::drill(State(backups.clone()), Path(name.to_owned())).await;
     let (good, text) = match tried.map(|Json(drill)| drill.problems.into_iter().next()) {
         Ok(None) => (
             true,
@@ -87,17 +92,21 @@ pub async fn to_hold(_: Visitor) -> Answered {
 }
 
 /// Ends the hold that a restore began.
-pub async fn lift(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn lift(
+    State(ipam): State<Ipam>,
+    State(backups): State<Backups>,
+    posted: SubmittedForm,
+) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = lifting();
     typed(&mut form, &fields);
     let body = Body(LiftHold {
         reason: form.value("reason").to_owned(),
     });
-    let lifted = restore_hold::lift(State(Arc::clone(&api)), visitor.caller(), body);
+    let lifted = restore_hold::lift(State(ipam.clone()), visitor.caller(), body);
     if let Err(problem) = lifted.await {
         let status = blame(&mut form, &problem, WORDS);
-        return Ok(room(&api, &visitor, status, &Fields::default(), form).await);
+        return Ok(room(&ipam, &backups, &visitor, status, &Fields::default(), form).await);
     }
     visitor.tell(true, "Free addresses are given again.", None);
     Ok(go_to(links::BACKUP))
@@ -117,14 +126,15 @@ fn lifting() -> Form {
 }
 
 async fn room(
-    api: &Api,
+    ipam: &Ipam,
+    backups: &Backups,
     visitor: &Visitor,
     status: StatusCode,
     query: &Fields,
     lifting: Form,
 ) -> Response {
-    let backups = api.backups.clone();
-    let listed = tokio::task::spawn_blocking(move || backups.list()).await;
+    let listing = backups.clone();
+    let listed = tokio::task::spawn_blocking(move || listing.list()).await;
     let mut error = String::new();
     let mut copies = match listed {
         Ok(Ok(copies)) => copies,
@@ -148,17 +158,17 @@ async fn room(
         "tried" => list.page_by(copies, tried, PAGE, query),
         _ => list.page_by(copies, |copy| copy.created, PAGE, query),
     };
-    let hold = api.ipam.read(|ledger| ledger.restore_hold());
+    let hold = ipam.read(|ledger| ledger.restore_hold());
     let now = clock::rfc3339(clock::now());
     let day = now.split('T').next().unwrap_or_default();
-    let disk = api.ipam.reader().disk().ok();
+    let disk = ipam.reader().disk().ok();
     let page = BackupPage {
         shell: visitor.shell(Nav::Backup),
         file: format!("fipd-{day}.redb"),
         room: disk.map_or_else(String::new, |(used, _)| size(used)),
-        directory: api.backups.schedule().directory.display().to_string(),
-        plan: plan(&api.backups),
-        failed: failure(api.backups.standing()),
+        directory: backups.schedule().directory.display().to_string(),
+        plan: plan(backups),
+        failed: failure(backups.standing()),
         error,
         columns: vec![
             Column::plain("File"),

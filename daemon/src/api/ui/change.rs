@@ -12,13 +12,12 @@ use super::{
     lease::find,
     page::{Failure, go_to},
 };
-use crate::api::ui::session_extract::Visitor;
 use crate::api::{
-    Api,
     convert::owner_text,
     etag::State,
     problem::{Code, Problem},
 };
+use crate::{api::ui::session_extract::Visitor, ipam::Ipam};
 
 /// Why a form about an older state of the lease does nothing.
 const CHANGED: &str = "The lease has changed since this was asked. This is how it is now.";
@@ -41,12 +40,12 @@ pub struct Concerned {
 
 /// The address and its lease, for those who may change it.
 pub fn open(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     (network, address): (&str, &str),
 ) -> Result<(LeaseKey, Option<Arc<Lease>>), Failure> {
-    let key = find(api, visitor, network, address)?;
-    Ok((key, api.ipam.read(|ledger| ledger.lease(key).cloned())))
+    let key = find(ipam, visitor, network, address)?;
+    Ok((key, ipam.read(|ledger| ledger.lease(key).cloned())))
 }
 
 /// To the page of the address, which says that there was nothing to do.

@@ -1,7 +1,5 @@
 //! One cluster: how it is, and taking clusters in, out, and leaving them.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State, response::Response};
 use fipd_core::System;
 use fipd_web_ui::{ClusterPage, Form, FormPage, Input, InputKind, Known, Nav, Served, links};
@@ -16,15 +14,15 @@ use super::{
 };
 use crate::{
     api::{
-        Api,
         etag::IfMatch,
         extract::Path,
         problem::{Code, Problem},
-        rest::{attach, clusters},
+        rest::{attach, attach::Detacher, clusters},
         wire::ClusterAdd,
     },
-    clusters::{ClusterOrigin, ClusterView, Registration},
+    clusters::{ClusterOrigin, ClusterView, Clusters, Registration},
     config::{Draws, Systems},
+    ipam::Ipam,
 };
 
 /// The largest form with a kubeconfig, in bytes.
@@ -35,18 +33,19 @@ const FILLED: &str = "filled";
 const SHOWN: usize = 50;
 
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(clusters): State<Clusters>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
 ) -> Answered {
-    let view = find(&api, &visitor, &name)?;
+    let view = find(&clusters, &visitor, &name)?;
     Ok(page(&ClusterPage {
         shell: visitor.shell(Nav::Clusters),
         name: view.name.to_string(),
         served: view
             .systems
             .iter()
-            .map(|one| serves(&api, &view, one))
+            .map(|one| serves(&ipam, &clusters, &view, one))
             .collect(),
         troubles: (view.troubles.iter())
             .map(|(part, why)| ((*part).to_owned(), why.to_string()))
@@ -59,16 +58,13 @@ pub async fn show(
 }
 
 /// What a system does there. Rules for packets are no leases.
-fn serves(api: &Api, view: &ClusterView, system: &System) -> Served {
+fn serves(ipam: &Ipam, clusters: &Clusters, view: &ClusterView, system: &System) -> Served {
     let id = view.id.as_ref();
-    let leases = |id| {
-        api.ipam
-            .read(|ledger| ledger.cluster_lease_count(id, Some(system)))
-    };
-    let session = api.clusters.session(&view.name);
+    let leases = |id| ipam.read(|ledger| ledger.cluster_lease_count(id, Some(system)));
+    let session = clusters.session(&view.name);
     let objects = session.map_or_else(Vec::new, |session| session.objects(system));
     let objects = objects.into_iter();
-    let known = api.clusters.known().get(system.as_str());
+    let known = clusters.known().get(system.as_str());
     let has_leases = known.is_none_or(|one| one.draws != Draws::Nothing);
     Served {
         system: system.to_string(),
@@ -96,11 +92,15 @@ pub fn found_text(found: ClusterOrigin) -> &'static str {
     }
 }
 
-pub async fn new(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn new(
+    State(clusters): State<Clusters>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let mut form = add_form();
     let name = query.get("name");
     form.set("name", name);
-    if let Some(said) = api.clusters.said_of(name) {
+    if let Some(said) = clusters.said_of(name) {
         fill(&mut form, name, &said);
     }
     Ok(ask_new(&visitor, StatusCode::OK, form))
@@ -115,14 +115,14 @@ fn fill(form: &mut Form, name: &str, said: &Registration) {
     form.set(FILLED, name);
 }
 
-pub async fn add(State(api): State<Arc<Api>>, posted: SubmittedForm<MOST>) -> Answered {
+pub async fn add(State(clusters): State<Clusters>, posted: SubmittedForm<MOST>) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = add_form();
     let name = fields.get("name").to_owned();
     form.set("name", &name);
-    let kept = api.clusters.said_of(&name);
+    let kept = clusters.said_of(&name);
     let shown = if kept.is_some() { &*name } else { "" };
-    let said = said(api.clusters.known(), &fields, kept);
+    let said = said(clusters.known(), &fields, kept);
     fill(&mut form, shown, &said);
     if fields.raw("kubeconfig").trim().is_empty() {
         form.wrong("kubeconfig", "Choose the file of a kubeconfig.");
@@ -133,7 +133,7 @@ pub async fn add(State(api): State<Arc<Api>>, posted: SubmittedForm<MOST>) -> An
         systems: said.systems.into_iter().collect(),
         settings: said.settings,
     };
-    let detached = match attach::take_in(&api, &visitor.caller(), &name, body).await {
+    let detached = match attach::take_in(&clusters, &visitor.caller(), &name, body).await {
         Ok(detached) => detached,
         Err(problem) => {
             let status = blame(&mut form, &at_fault(problem), AS_REST);
@@ -185,11 +185,11 @@ fn said(known: Systems, fields: &Fields, kept: Option<Registration>) -> Registra
 }
 
 pub async fn ask_remove(
-    State(api): State<Arc<Api>>,
+    State(clusters): State<Clusters>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
 ) -> Answered {
-    let view = find(&api, &visitor, &name)?;
+    let view = find(&clusters, &visitor, &name)?;
     let lead = vec![format!(
         "fipd forgets its kubeconfig and serves it no more. {} leases of it are kept until an admin says `fipd clusters forget {name}`. \
          What fipd has put into the cluster stays there: leave it first to have that taken away.",
@@ -200,12 +200,12 @@ pub async fn ask_remove(
 }
 
 pub async fn remove(
-    State(api): State<Arc<Api>>,
+    State(clusters): State<Clusters>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    match attach::take_out(&api, &visitor.caller(), &name).await {
+    match attach::take_out(&clusters, &visitor.caller(), &name).await {
         Ok(held) => {
             let left = match held {
                 true => {
@@ -223,12 +223,13 @@ pub async fn remove(
 
 /// Shows what would be taken away.
 pub async fn ask_detach(
-    State(api): State<Arc<Api>>,
+    State(clusters): State<Clusters>,
+    State(detacher): State<Detacher>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
 ) -> Answered {
-    find(&api, &visitor, &name)?;
-    let report = attach::look(&api, &name).await;
+    find(&clusters, &visitor, &name)?;
+    let report = detacher.look(&name).await;
     let report = report.map_err(|problem| failed(&visitor, &problem))?;
     let mut lead = vec![
         "The systems of the cluster are switched off, also after restarts, until it is attached again. Its addresses are kept."
@@ -247,14 +248,14 @@ pub async fn ask_detach(
 }
 
 pub async fn detach(
-    State(api): State<Arc<Api>>,
+    State(detacher): State<Detacher>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
     let (actor, leaving) = (visitor.actor(), name.clone());
     // To its end, whether the browser waits or not.
-    let ended = tokio::spawn(async move { attach::leave(&api, &leaving, actor).await }).await;
+    let ended = tokio::spawn(async move { detacher.leave(&leaving, actor).await }).await;
     let (good, text) = match ended {
         Ok(Ok(Ok(report))) => {
             let left = report.left.iter().take(SHOWN);
@@ -280,12 +281,17 @@ pub async fn detach(
 }
 
 pub async fn attach_again(
-    State(api): State<Arc<Api>>,
+    State(clusters): State<Clusters>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    let done = attach::attach(State(api), visitor.caller(), Path(name.clone())).await;
+    let done = attach::attach(
+        State(clusters.clone()),
+        visitor.caller(),
+        Path(name.clone()),
+    )
+    .await;
     if let Err(problem) = done {
         return Err(failed(&visitor, &problem));
     }
@@ -299,20 +305,21 @@ pub async fn attach_again(
 
 /// Keeps what foreign Services use and is only reported.
 pub async fn confirm_sightings(
-    State(api): State<Arc<Api>>,
+    State(clusters): State<Clusters>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
     let (path, any) = (Path(name.clone()), IfMatch::default());
-    let done = clusters::confirm_sightings(State(api), visitor.caller(), path, any).await;
+    let done =
+        clusters::confirm_sightings(State(clusters.clone()), visitor.caller(), path, any).await;
     let Json(outcome) = done.map_err(|problem| failed(&visitor, &problem))?;
     visitor.tell(true, outcome.message, None);
     Ok(go_to(&links::cluster(&name)))
 }
 
-fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<ClusterView, Failure> {
-    let view = api.clusters.view(name);
+fn find(clusters: &Clusters, visitor: &Visitor, name: &str) -> Result<ClusterView, Failure> {
+    let view = clusters.view(name);
     view.ok_or_else(|| visitor.not_found("There is no cluster of that name."))
 }
 

@@ -1,7 +1,5 @@
 //! The clusters.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use fipd_web_ui::{ClusterRow, ClustersPage, Form, Health, Input, Nav, links};
 
@@ -12,10 +10,7 @@ use super::{
     views,
 };
 use crate::api::ui::session_extract::{Query, Visitor};
-use crate::{
-    api::Api,
-    clusters::{ClusterState, ClusterView, HeldBack, SightingsView},
-};
+use crate::clusters::{ClusterState, ClusterView, Clusters, HeldBack, SightingsView};
 
 /// Clusters of one page.
 const PAGE: usize = 50;
@@ -27,7 +22,11 @@ const ORDERS: &[Order] = &[
     Order::down("since", "latest change first"),
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(
+    State(clusters): State<Clusters>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let states = [("well", "well"), ("ill", "not well")];
     let states = states.map(|(value, label)| (value.to_owned(), label.to_owned()));
     let inputs = vec![
@@ -36,7 +35,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("health", "State").kind(Form::any_of(states)),
     ];
     let list = Listing::new(links::CLUSTERS, inputs, ORDERS, &query);
-    let all = api.clusters.views();
+    let all = clusters.views();
     let (part, system) = (list.filter("filter"), list.filter("system"));
     let well = |view: &ClusterView| health(view.state) == Health::Good;
     let wanted = |view: &&ClusterView| {
@@ -67,8 +66,8 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
 }
 
 /// All clusters, by name.
-pub fn rows(api: &Api) -> Vec<ClusterRow> {
-    api.clusters.views().iter().map(row).collect()
+pub fn rows(clusters: &Clusters) -> Vec<ClusterRow> {
+    clusters.views().iter().map(row).collect()
 }
 
 /// How it is shown.

@@ -16,14 +16,13 @@ use super::{
     rules, views, warnings,
 };
 use crate::{
-    api::Api,
+    api::{
+        Api,
+        ui::session_extract::{Query, Visitor},
+    },
     ipam::Ipam,
-    rules::{EngineState, View, rows::Rows},
+    rules::{EngineState, View, engine_state, rows::Rows},
     store::{Condition, StoreStats},
-};
-use crate::{
-    api::ui::session_extract::{Query, Visitor},
-    rules::engine_state,
 };
 
 /// Pools and clusters that are shown; the others are on their own pages.
@@ -43,12 +42,12 @@ const ORDERS: &[Order] = &[
     Order::down("family", "IPv6 first"),
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(State(api): State<Api>, visitor: Visitor, Query(query): Query) -> Answered {
     let list = Listing::new(links::HOME, vec![flow::input()], ORDERS, &query);
-    let flow = flow::chart(&api, &list).await;
+    let flow = flow::chart(&api.ipam, &api.flow, &list).await;
     let now = api.ipam.now();
     let pools = figures(&api.ipam, |_, _| true, Some(now)).await;
-    let mut clusters = cluster_page::rows(&api);
+    let mut clusters = cluster_page::rows(&api.clusters);
     let warnings = warnings::all(&api, visitor.is_admin(), &pools, &clusters);
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
     let clusters_well = clusters

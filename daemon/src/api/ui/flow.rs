@@ -9,11 +9,8 @@ use fipd_core::{Hour, Ledger, Timestamp};
 use fipd_web_ui::{Bar, Flow, Input, InputKind};
 
 use super::{list::Listing, views};
-use crate::{
-    api::{Api, rest::admin},
-    ipam::Ipam,
-    store::ReadError,
-};
+use crate::api::{rest::admin, ui::KnownFlow};
+use crate::{ipam::Ipam, store::ReadError};
 
 /// Of the longest span.
 const DAYS: u32 = 30;
@@ -36,8 +33,8 @@ pub fn input() -> Input {
 }
 
 /// The chart of the span that the list's address names; `None` while the store cannot be read.
-pub async fn chart(api: &Api, list: &Listing<'_>) -> Option<Flow> {
-    read(&api.ipam, &api.flow, list).await
+pub async fn chart(ipam: &Ipam, flow: &KnownFlow, list: &Listing<'_>) -> Option<Flow> {
+    read(ipam, flow, list).await
 }
 
 async fn read(ipam: &Ipam, known: &Known, list: &Listing<'_>) -> Option<Flow> {

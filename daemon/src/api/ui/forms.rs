@@ -67,13 +67,17 @@ pub fn blame(form: &mut Form, problem: &Problem, words: Words) -> StatusCode {
     let allowed = problem.allowed.as_deref().filter(quotes);
     form.wrong(field, own.or(allowed).unwrap_or(&problem.detail));
     let beside = form.inputs.iter().any(|input| input.name == field);
-    match problem.code {
-        Code::Stale => StatusCode::CONFLICT,
+    let names = matches!(
+        problem.code,
+        Code::NotFound | Code::Exists | Code::Ambiguous
+    );
+    if problem.code == Code::Stale {
+        StatusCode::CONFLICT
+    } else if beside && names {
         // The address of the page is right; what was typed is not.
-        Code::NotFound | Code::Exists | Code::Ambiguous if beside => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
-        _ => problem.status_code(),
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        problem.status_code()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The clusters that Rancher manages.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use fipd_web_ui::{Form, GuestRow, GuestsPage, Health, Input, Nav, ProjectRow, ReleaseRow, links};
 
@@ -10,13 +8,13 @@ use super::{
     page::{Answered, page},
     views,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
+use crate::guests::{
+    GuestBoard, GuestPhase, GuestView, ReleaseView,
+    releases::{ReleaseState, Releases},
+};
 use crate::{
-    api::Api,
-    guests::{
-        GuestBoard, GuestPhase, GuestView, ReleaseView,
-        releases::{ReleaseState, Releases},
-    },
+    api::ui::session_extract::{Query, Visitor},
+    helm::Helm,
 };
 
 /// Guests of one page.
@@ -28,7 +26,12 @@ const ORDERS: &[Order] = &[
     Order::down("since", "latest change first"),
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(
+    State(guests): State<GuestBoard>,
+    State(helm): State<Option<Helm>>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let phases =
         GuestPhase::ALL.map(|phase| (phase.as_str().to_owned(), phase.as_str().to_owned()));
     let inputs = vec![
@@ -36,10 +39,10 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("phase", "Phase").kind(Form::any_of(phases)),
     ];
     let list = Listing::new(links::GUESTS, inputs, ORDERS, &query);
-    let all = api.guests.all();
+    let all = guests.all();
     let (part, phase) = (list.filter("filter"), list.filter("phase"));
     let called = |project: &str| {
-        let name = api.guests.project_name(project);
+        let name = guests.project_name(project);
         name.is_some_and(|name| name.contains(part))
     };
     let wanted = |view: &&GuestView| {
@@ -50,7 +53,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
                 || projects.any(|project| project.contains(part) || called(project)))
     };
     let found: Vec<_> = all.iter().filter(wanted).collect();
-    let (guests, pager) = match list.order.key {
+    let (shown, pager) = match list.order.key {
         "health" => list.page_by(
             found,
             |view| (health(view.says.phase) == Health::Good, name(view)),
@@ -60,13 +63,13 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         "since" => list.page_by(found, |view| view.since, PAGE, &query),
         _ => list.page_by(found, |view| (name(view), &*view.id), PAGE, &query),
     };
-    let releases = Releases::of(api.helm.as_ref());
-    let row = |view: &GuestView| row(&api.guests, &releases, view);
+    let releases = Releases::of(helm.as_ref());
+    let row = |view: &GuestView| row(&guests, &releases, view);
     Ok(page(&GuestsPage {
         shell: visitor.shell(Nav::Clusters),
         filters: list.filters,
         total: all.len(),
-        guests: guests.into_iter().map(row).collect(),
+        guests: shown.into_iter().map(row).collect(),
         pager,
     }))
 }

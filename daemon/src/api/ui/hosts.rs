@@ -1,7 +1,5 @@
 //! This host, and the Nodes of clusters with the Agents that bring rules to them.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use fipd_core::Text;
 use fipd_web_ui::{
@@ -16,13 +14,9 @@ use super::{
     rules, views,
 };
 use crate::{
-    api::Api,
-    nodes::{AgentView, NodeView},
-    rules::{EngineState, View},
-};
-use crate::{
     api::ui::session_extract::{Query, Visitor},
-    rules::engine_state,
+    nodes::{AgentView, NodeBoard, NodeView},
+    rules::{EngineState, RuleBoard, View, engine_state},
 };
 
 /// Nodes, or Agents, of one page.
@@ -39,7 +33,12 @@ const ORDERS: &[Order] = &[
 ];
 
 /// This host, and the Nodes of clusters or their Agents.
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(
+    State(rules): State<RuleBoard>,
+    State(nodes): State<NodeBoard>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let of_agents = query.get("of") == AGENTS;
     let states = ["ready", "not ready"].map(|word| (word.to_owned(), word.to_owned()));
     let of = [("", "Nodes"), (AGENTS, "Agents")];
@@ -50,7 +49,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("of", "List").kind(InputKind::Choice(of.to_vec())),
     ];
     let list = Listing::new(links::HOSTS, inputs, ORDERS, &query);
-    let (nodes, agents) = (api.nodes.nodes(), api.nodes.agents());
+    let (nodes, agents) = (nodes.nodes(), nodes.agents());
     let (mut shown, mut shown_agents) = (Vec::new(), Vec::new());
     let pager = if of_agents {
         let (found, pager) = listed(&list, &agents, of_agent, &query);
@@ -76,7 +75,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     columns.extend(rest);
     Ok(page(&HostsPage {
         shell: visitor.shell(Nav::Hosts),
-        this: this(&api.rules.view()),
+        this: this(&rules.view()),
         columns,
         filters: list.filters,
         total: nodes.len(),

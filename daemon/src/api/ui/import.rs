@@ -1,6 +1,6 @@
 //! Rows that are pasted or uploaded: what would become of each is shown, then all are written or none.
 
-use std::{cmp::Reverse, net::IpAddr, sync::Arc};
+use std::{cmp::Reverse, net::IpAddr};
 
 use axum::{body::Bytes, extract::State, response::Response};
 use fipd_web_ui::{Fate, Form, ImportPage, Input, InputKind, Nav, Outlook, OutlookRow, links};
@@ -11,12 +11,12 @@ use super::{
     fields::Fields,
     page::{Answered, go_to, page_as},
 };
-use crate::api::ui::session_extract::{MAX_FORM, SubmittedForm, Visitor};
 use crate::api::{
-    Api,
     rest::import::take,
+    ui::session_extract::{MAX_FORM, SubmittedForm, Visitor},
     wire::{ImportQuery, ImportReport, ImportedRow},
 };
+use crate::ipam::Ipam;
 
 /// The longest text, in bytes; the page that shows what becomes of its rows carries it along.
 const MOST: usize = 2 << 20;
@@ -33,7 +33,7 @@ pub async fn show(visitor: Visitor) -> Answered {
 }
 
 /// From what was sent to the next page: the form again, what would become of the rows, or the deed.
-pub async fn step(State(api): State<Arc<Api>>, posted: SubmittedForm<MOST_SENT>) -> Answered {
+pub async fn step(State(ipam): State<Ipam>, posted: SubmittedForm<MOST_SENT>) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = form();
     let text = chosen(&mut form, &fields);
@@ -54,7 +54,7 @@ pub async fn step(State(api): State<Arc<Api>>, posted: SubmittedForm<MOST_SENT>)
         dry_run: true,
         ..deed.clone()
     };
-    let import = |query| take(&api.ipam, visitor.actor(), text.clone(), query);
+    let import = |query| take(&ipam, visitor.actor(), text.clone(), query);
     let mut report = import(&look).await;
     let asked = fields.get("step") == "do";
     let same = |report: &ImportReport| seen(report) == fields.get("seen");

@@ -11,13 +11,13 @@ use super::{
     page::{Answered, Failure, go_to, page},
     views,
 };
-use crate::api::ui::session_extract::{PathParam, Query, Visitor};
 use crate::{
     api::{
-        Api,
         convert::{network_name, owner_text},
         rest::audit::search,
+        ui::session_extract::{PathParam, Query, Visitor},
     },
+    ipam::Ipam,
     store::{AuditFilter, AuditFound},
 };
 
@@ -25,14 +25,14 @@ use crate::{
 const SHOWN: usize = 50;
 
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
     Query(query): Query,
 ) -> Answered {
-    let key = find(&api, &visitor, &network, &address)?;
+    let key = find(&ipam, &visitor, &network, &address)?;
     let before = query.get("before").parse().ok();
-    let history = history(&api, key, before).await;
+    let history = history(&ipam, key, before).await;
     let here = links::lease(key.network.0, key.address);
     let next = history.next.map(|number| number.to_string());
     let pager = Pager {
@@ -42,7 +42,7 @@ pub async fn show(
     };
     let shell = visitor.shell(Nav::Pools);
     let may_write = visitor.may_write();
-    let page_of_lease = api.ipam.read(|ledger| {
+    let page_of_lease = ipam.read(|ledger| {
         let lease = ledger.lease(key);
         let pool = lease
             .and_then(|lease| lease.pool)
@@ -104,26 +104,26 @@ fn listed(
 
 /// From a network by its name to the page of the address.
 pub async fn by_name(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
     let known = |ledger: &Ledger| ledger.network_by_name(&network).map(|found| found.id.0);
-    let number = api.ipam.read(known).map(|id| id.to_string());
-    let key = find(&api, &visitor, &number.unwrap_or(network), &address)?;
+    let number = ipam.read(known).map(|id| id.to_string());
+    let key = find(&ipam, &visitor, &number.unwrap_or(network), &address)?;
     Ok(go_to(&links::lease(key.network.0, key.address)))
 }
 
 /// The address of a known network.
 pub fn find(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     network: &str,
     address: &str,
 ) -> Result<LeaseKey, Failure> {
     let address: Option<IpAddr> = address.parse().ok();
     let network = network.parse().ok().map(NetworkId);
-    let known = network.filter(|id| api.ipam.read(|ledger| ledger.network(*id).is_some()));
+    let known = network.filter(|id| ipam.read(|ledger| ledger.network(*id).is_some()));
     match (known, address) {
         (Some(network), Some(address)) => Ok(LeaseKey {
             network,
@@ -232,13 +232,13 @@ fn party(ledger: &Ledger, holder: &fipd_core::Holder) -> Party {
 }
 
 /// Empty while the log cannot be read: the page is still worth showing.
-async fn history(api: &Api, key: LeaseKey, before: Option<u64>) -> AuditFound {
+async fn history(ipam: &Ipam, key: LeaseKey, before: Option<u64>) -> AuditFound {
     let filter = AuditFilter {
         network: Some(key.network),
         address: Some(key.address),
         ..AuditFilter::default()
     };
-    search(api, &filter, before, SHOWN)
+    search(ipam, &filter, before, SHOWN)
         .await
         .unwrap_or_default()
 }

@@ -1,9 +1,6 @@
 //! The list of all leases: by address from the ledger's own order, in any other order from a walk in steps.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use fipd_core::{AddressSpec, LeaseFilter, Ledger, Tenant};
@@ -17,7 +14,7 @@ use super::{
 };
 use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, convert, page as cursor, rest::labels},
+    api::{convert, page as cursor, rest::labels},
     ipam::Ipam,
 };
 
@@ -52,7 +49,7 @@ pub struct Found {
     pub cut: bool,
 }
 
-pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
     let states = STATES.map(|word| (word.to_owned(), word.to_owned()));
     let inputs = vec![
         Input::new("q", "Contains").note("part of owner or address"),
@@ -74,14 +71,14 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     ];
     let mut list = Listing::new(links::LEASES, inputs, ORDERS, &query);
     let after = query.get("after");
-    let filter = api.ipam.read(|ledger| filter(ledger, &mut list.filters));
+    let filter = ipam.read(|ledger| filter(ledger, &mut list.filters));
     let found = match filter {
         None => Found::default(),
         Some(filter) => match by(list.order.key) {
-            None => by_address(&api.ipam, &filter, after).await,
+            None => by_address(&ipam, &filter, after).await,
             Some(by) => {
                 let order = (by, list.order.direction);
-                sorted(&api.ipam, &filter, order, after, PATIENCE).await
+                sorted(&ipam, &filter, order, after, PATIENCE).await
             }
         },
     };

@@ -13,9 +13,13 @@ use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use super::{page::harden, sessions::LivePlace};
-use crate::api::ui::session_extract::Visitor;
-use crate::{api::Api, rules::View};
+use super::{
+    page::harden,
+    sessions::{LivePlace, Sessions},
+};
+use crate::rules::View;
+use crate::{api::ui::session_extract::Visitor, ipam::Ipam, rules::RuleBoard};
+use tokio_util::sync::CancellationToken;
 
 /// At least this long between two events of one page.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,7 +28,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const LATEST: Duration = Duration::from_secs(30);
 
 struct Watcher {
-    api: Arc<Api>,
+    sessions: Arc<Sessions>,
+    stop: CancellationToken,
     headers: HeaderMap,
     revisions: watch::Receiver<u64>,
     rules: watch::Receiver<Arc<View>>,
@@ -34,19 +39,23 @@ struct Watcher {
 /// One event `revision` for each batch of changes, as long as the session lasts. 503 where there is no place for more
 /// open pages: they look again by themselves.
 pub async fn events(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(rules): State<RuleBoard>,
+    State(sessions): State<Arc<Sessions>>,
+    State(stop): State<CancellationToken>,
     headers: HeaderMap,
     _visitor: Visitor,
 ) -> Response {
-    let Some(place) = api.sessions.live_place(&headers) else {
+    let Some(place) = sessions.live_place(&headers) else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let mut revisions = api.ipam.revisions();
+    let mut revisions = ipam.revisions();
     revisions.mark_unchanged();
-    let mut rules = api.rules.views();
+    let mut rules = rules.views();
     rules.mark_unchanged();
     let watcher = Watcher {
-        api,
+        sessions,
+        stop,
         headers,
         revisions,
         rules,
@@ -60,14 +69,14 @@ pub async fn events(
 
 fn changes(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(watcher, |mut watcher| async move {
-        let stop = watcher.api.stop.clone();
+        let stop = watcher.stop.clone();
         let next = async {
             tokio::select! {
                 changed = watcher.revisions.changed() => changed.ok()?,
                 changed = otherwise(&mut watcher.rules) => changed.ok()?,
                 () = tokio::time::sleep(LATEST) => {}
             }
-            watcher.api.sessions.find(&watcher.headers)?;
+            watcher.sessions.find(&watcher.headers)?;
             tokio::time::sleep(PAUSE).await;
             watcher.rules.mark_unchanged();
             Some(*watcher.revisions.borrow_and_update())

@@ -19,8 +19,14 @@ use super::{
     page::{Failure, go_to, page, page_as, with_cookie},
     sessions::Origin,
 };
-use crate::api::Api;
-use crate::api::ui::session_extract::{MAX_FORM, Query, SubmittedForm, Unread, read_form};
+use crate::api::{
+    access::accounts::Accounts,
+    ui::{
+        Sessions,
+        session_extract::{MAX_FORM, Query, SubmittedForm, Unread, read_form},
+    },
+};
+use crate::oidc::Oidc;
 
 /// Ties the form to the browser that asked for it, as there is no session yet.
 pub const FORM_COOKIE: &str = "__Host-fipd-login";
@@ -31,20 +37,27 @@ const MAX_NAME: usize = 64;
 
 /// The form; whoever is signed in already goes on.
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(accounts): State<Accounts>,
+    State(sessions): State<Arc<Sessions>>,
+    State(oidc): State<Oidc>,
     headers: HeaderMap,
     Query(query): Query,
 ) -> Response {
     let next = safe_next(query.get("next"));
-    if api.sessions.find(&headers).is_some() {
+    if sessions.find(&headers).is_some() {
         return go_to(next);
     }
     let ended = (!query.get("ended").is_empty()).then(|| ENDED.to_owned());
-    form(&api, &headers, StatusCode::OK, &query, ended)
+    form(&accounts, &oidc, &headers, StatusCode::OK, &query, ended)
 }
 
 /// Checks name and password. Unknown names and wrong passwords look and take the same.
-pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response {
+pub async fn sign_in(
+    State(accounts): State<Accounts>,
+    State(sessions): State<Arc<Sessions>>,
+    State(oidc): State<Oidc>,
+    request: Request,
+) -> Response {
     let headers = request.headers().clone();
     let from = client(&request);
     let fields = match read_form(request, MAX_FORM).await {
@@ -54,27 +67,36 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
             return Failure::new(Shell::default(), status, what, next).into_response();
         }
     };
-    let retry = |status, error: &str| form(&api, &headers, status, &fields, Some(error.to_owned()));
+    let retry = |status, error: &str| {
+        form(
+            &accounts,
+            &oidc,
+            &headers,
+            status,
+            &fields,
+            Some(error.to_owned()),
+        )
+    };
     let token = cookies::get(&headers, FORM_COOKIE).unwrap_or_default();
     if !cookies::same(token, fields.get("csrf")) {
         let error = "The form was too old, or cookies are switched off. Please try again.";
         return retry(StatusCode::FORBIDDEN, error);
     }
     let (name, now) = (fields.get("name"), Instant::now());
-    let (known, unknown_bytes) = logged(&api, name);
-    if let Err(wait) = api.sessions.limiter.attempt(name, from, now) {
+    let (known, unknown_bytes) = logged(&accounts, name);
+    if let Err(wait) = sessions.limiter.attempt(name, from, now) {
         tracing::warn!(name = known, unknown_bytes, %from, "sign-in locked out after too many failures");
         let answer = retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
         return retry_after(answer, wait);
     }
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
     let account = if fits {
-        api.accounts.login(name, fields.raw("password")).await
+        accounts.login(name, fields.raw("password")).await
     } else {
         None
     };
     let origin = Origin::new(from, &headers);
-    let cookie = account.and_then(|account| api.sessions.open(&account, origin));
+    let cookie = account.and_then(|account| sessions.open(&account, origin));
     let Some(cookie) = cookie else {
         tracing::warn!(name = known, unknown_bytes, %from, "sign-in failed");
         return retry(
@@ -82,17 +104,17 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
             "Name or password is wrong.",
         );
     };
-    api.sessions.limiter.signed_in(name, from, now);
+    sessions.limiter.signed_in(name, from, now);
     // An older session of this browser ends with the new one.
-    api.sessions.close(&headers);
+    sessions.close(&headers);
     tracing::info!(name, %from, "signed in");
     let response = with_cookie(go_to(safe_next(fields.get("next"))), &cookie);
     with_cookie(response, &cookies::clear(FORM_COOKIE))
 }
 
 /// What the log says of who tries: a name that an account has, else only its length, as it may be a password in the wrong field.
-fn logged<'a>(api: &Api, name: &'a str) -> (Option<&'a str>, Option<usize>) {
-    match api.ipam.read(|ledger| ledger.account(name).is_some()) {
+fn logged<'a>(accounts: &Accounts, name: &'a str) -> (Option<&'a str>, Option<usize>) {
+    match accounts.find(name).is_some() {
         true => (Some(name), None),
         false => (None, Some(name.len())),
     }
@@ -100,12 +122,13 @@ fn logged<'a>(api: &Api, name: &'a str) -> (Option<&'a str>, Option<usize>) {
 
 /// Ends the session.
 pub async fn sign_out(
-    State(api): State<Arc<Api>>,
+    State(sessions): State<Arc<Sessions>>,
+    State(oidc): State<Oidc>,
     headers: HeaderMap,
     posted: SubmittedForm,
 ) -> Response {
-    let cookie = api.sessions.close(&headers);
-    let provider = api.oidc.provider();
+    let cookie = sessions.close(&headers);
+    let provider = oidc.provider();
     let provider = provider.filter(|_| posted.visitor.session.by_provider);
     let there = provider.and_then(|one| one.sign_out().map(|url| (one, url)));
     let response = match there {
@@ -120,7 +143,8 @@ pub async fn sign_out(
 }
 
 fn form(
-    api: &Api,
+    accounts: &Accounts,
+    oidc: &Oidc,
     headers: &HeaderMap,
     status: StatusCode,
     fields: &Fields,
@@ -142,7 +166,7 @@ fn form(
         .into_response();
     };
     let next = safe_next(fields.get("next"));
-    let provider = api.oidc.provider().map(|provider| {
+    let provider = oidc.provider().map(|provider| {
         let down = provider.is_down();
         if down {
             // Not waited for: the next page knows more.
@@ -162,8 +186,7 @@ fn form(
         next: next.to_owned(),
         token: token.clone(),
         error,
-        initial_file: api
-            .accounts
+        initial_file: accounts
             .initial_file()
             .map(|path| path.display().to_string()),
     };

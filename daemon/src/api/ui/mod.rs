@@ -31,6 +31,7 @@ mod list;
 mod live;
 mod login;
 mod oidc;
+mod own_password;
 mod page;
 mod pool;
 mod pool_blocks;
@@ -56,8 +57,6 @@ mod users;
 mod views;
 mod warnings;
 
-use std::sync::Arc;
-
 use axum::{
     extract::{FromRequestParts as _, Request},
     response::{IntoResponse as _, Response},
@@ -82,8 +81,8 @@ pub fn routes(routes: Routes) -> Routes {
     let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
     let manage = Access::Page(Role::Admin);
     administration(routes, manage)
-        .get(links::PASSWORD, look, users::own)
-        .post(links::PASSWORD, look, users::change_own)
+        .get(links::PASSWORD, look, own_password::show)
+        .post(links::PASSWORD, look, own_password::change)
         .get("/", look, home)
         .get("/ui", look, home)
         .get(links::HOME, look, dashboard::show)
@@ -204,7 +203,7 @@ pub fn to_login(request: Request) -> Response {
 }
 
 /// A page for visitors whose role does not suffice.
-pub async fn forbidden(api: &Arc<Api>, request: Request, needed: Role) -> Response {
+pub async fn forbidden(api: &Api, request: Request, needed: Role) -> Response {
     let (mut parts, _) = request.into_parts();
     match Visitor::from_request_parts(&mut parts, api).await {
         Ok(visitor) => visitor.forbidden(needed).into_response(),

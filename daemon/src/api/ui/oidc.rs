@@ -18,11 +18,8 @@ use super::{
     page::{Failure, go_to, page, with_cookie},
     sessions::Origin,
 };
-use crate::api::ui::session_extract::Query;
-use crate::{
-    api::Api,
-    oidc::{Errand, OidcError},
-};
+use crate::api::ui::{Sessions, session_extract::Query};
+use crate::oidc::{Errand, Oidc, OidcError};
 
 /// Goes to the provider and comes back from another site, so it cannot be `Strict`.
 const COOKIE: &str = "__Host-fipd-oidc";
@@ -32,8 +29,8 @@ const PATIENCE: u32 = 600;
 const LIMITED: &str = "openid connect";
 
 /// Sends the browser to the provider.
-pub async fn leave(State(api): State<Arc<Api>>, Query(query): Query) -> Response {
-    let Some(provider) = api.oidc.provider() else {
+pub async fn leave(State(oidc): State<Oidc>, Query(query): Query) -> Response {
+    let Some(provider) = oidc.provider() else {
         return none();
     };
     match provider.begin().await {
@@ -58,11 +55,12 @@ pub async fn leave(State(api): State<Arc<Api>>, Query(query): Query) -> Response
 
 /// Signs in whom the provider sends back.
 pub async fn come_back(
-    State(api): State<Arc<Api>>,
+    State(sessions): State<Arc<Sessions>>,
+    State(oidc): State<Oidc>,
     Query(query): Query,
     request: Request,
 ) -> Response {
-    let Some(provider) = api.oidc.provider() else {
+    let Some(provider) = oidc.provider() else {
         return none();
     };
     let (headers, from) = (request.headers().clone(), client(&request));
@@ -81,7 +79,7 @@ pub async fn come_back(
     }
     // Only a code can be guessed. Each sign-in counts for itself: many people may come from one address.
     let (limited, now) = (format!("{LIMITED} {}", errand.state), Instant::now());
-    if let Err(wait) = api.sessions.limiter.attempt(&limited, from, now) {
+    if let Err(wait) = sessions.limiter.attempt(&limited, from, now) {
         return retry_after(failure(StatusCode::TOO_MANY_REQUESTS, locked(wait)), wait);
     }
     let person = match provider.finish(&errand, query.get("code")).await {
@@ -89,21 +87,19 @@ pub async fn come_back(
         Err(error) => {
             tracing::warn!(%from, %error, "sign-in by the provider failed");
             if !error.is_refusal() {
-                api.sessions.limiter.succeeded(&limited, from, now);
+                sessions.limiter.succeeded(&limited, from, now);
             }
             return refused(&error);
         }
     };
     let origin = Origin::new(from, &headers);
-    let opened = api
-        .sessions
-        .open_by_provider(person.name.clone(), person.role, origin);
+    let opened = sessions.open_by_provider(person.name.clone(), person.role, origin);
     let Some(cookie) = opened else {
         let what = "The system gives no random numbers.";
         return failure(StatusCode::SERVICE_UNAVAILABLE, what.to_owned());
     };
-    api.sessions.limiter.succeeded(&limited, from, now);
-    api.sessions.close(&headers);
+    sessions.limiter.succeeded(&limited, from, now);
+    sessions.close(&headers);
     tracing::info!(name = %person.name, subject = person.subject, %from, "signed in by the provider");
     let mut response = page(&SignedInPage {
         shell: Shell::default(),

@@ -16,12 +16,12 @@ use super::{
     page::{Answered, Failure, page},
     pool_blocks, pool_chart, views,
 };
-use crate::api::ui::session_extract::{PathParam, Query, Visitor};
 use crate::api::{
-    Api,
     convert::{network_name, owner_text},
     rest::wants,
+    ui::session_extract::{PathParam, Query, Visitor},
 };
+use crate::{clusters::Clusters, ipam::Ipam};
 
 /// Leases of one page.
 const PAGE: usize = 50;
@@ -29,15 +29,16 @@ const PAGE: usize = 50;
 const SHOWN: usize = 20;
 
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(clusters): State<Clusters>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
-    let pool = find(&api, &visitor, &id)?;
+    let pool = find(&ipam, &visitor, &id)?;
     let id = pool.id;
     let after = query.get("after").parse().ok();
-    let (mut leases, more) = leases(&api, id, after);
+    let (mut leases, more) = leases(&ipam, id, after);
     leases.truncate(PAGE);
     let here = links::pool(id.0);
     let link =
@@ -50,19 +51,19 @@ pub async fn show(
             .map(|row| link(&row.address.to_string())),
         label: String::new(),
     };
-    let map = address_map(&api, &pool, &query);
-    let blocks = pool_blocks::blocks(&api, &pool, &query);
+    let map = address_map(&ipam, &pool, &query);
+    let blocks = pool_blocks::blocks(&ipam, &pool, &query);
     let form = (visitor.may_write() && !pool.spec.closed).then(|| AllocateForm {
         pool: id.0,
-        example: api.ipam.read(|ledger| example(ledger, &pool)),
+        example: ipam.read(|ledger| example(ledger, &pool)),
         ..AllocateForm::default()
     });
     let shell = visitor.shell(Nav::Pools);
-    let now = api.ipam.now();
-    let chart = pool_chart::chart(&api, id, now).await;
-    let shared = api.clusters.shared_ranges(&pool, SHOWN).into_iter();
+    let now = ipam.now();
+    let chart = pool_chart::chart(&ipam, id, now).await;
+    let shared = clusters.shared_ranges(&pool, SHOWN).into_iter();
     let shared = shared.map(|range| range.to_string()).collect();
-    let page_of_pool = api.ipam.read(|ledger| PoolPage {
+    let page_of_pool = ipam.read(|ledger| PoolPage {
         shell,
         id: id.0,
         name: pool.spec.name.to_string(),
@@ -70,14 +71,8 @@ pub async fn show(
         family: views::family(&pool),
         addresses: some(&pool.spec.addresses),
         exclusions: some(&pool.spec.exclusions),
-        gateway: pool
-            .spec
-            .gateway
-            .map_or_else(String::new, |gateway| gateway.to_string()),
-        prefix_len: pool
-            .spec
-            .prefix_len
-            .map_or_else(String::new, |length| length.to_string()),
+        gateway: views::text(pool.spec.gateway),
+        prefix_len: views::text(pool.spec.prefix_len),
         origin: origin(ledger, &pool),
         follows: follows(ledger, &pool),
         created: views::moment(pool.created),
@@ -127,11 +122,11 @@ fn doubts(ledger: &Ledger, pool: PoolId) -> Vec<Doubt> {
 }
 
 /// The pool of that number.
-pub fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
+pub fn find(ipam: &Ipam, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
     let pool = id
         .parse()
         .ok()
-        .and_then(|id| api.ipam.read(|ledger| ledger.pool(PoolId(id)).cloned()));
+        .and_then(|id| ipam.read(|ledger| ledger.pool(PoolId(id)).cloned()));
     pool.ok_or_else(|| visitor.not_found("There is no pool with that number."))
 }
 
@@ -164,13 +159,11 @@ pub fn example(ledger: &Ledger, pool: &Pool) -> String {
         .assignable
         .iter()
         .flat_map(|span| (span.first..=span.last).map(|number| span.family.address(number)));
-    addresses
-        .find(free)
-        .map_or_else(String::new, |address| address.to_string())
+    views::text(addresses.find(free))
 }
 
-fn leases(api: &Api, id: PoolId, after: Option<IpAddr>) -> (Vec<LeaseRow>, bool) {
-    let rows: Vec<_> = api.ipam.read(|ledger| {
+fn leases(ipam: &Ipam, id: PoolId, after: Option<IpAddr>) -> (Vec<LeaseRow>, bool) {
+    let rows: Vec<_> = ipam.read(|ledger| {
         let leases = ledger.pool_leases(id, after, PAGE + 1);
         leases
             .iter()
@@ -224,7 +217,7 @@ fn waiting(ledger: &Ledger, id: PoolId) -> Vec<Waiter> {
 }
 
 /// The map of the /24 around `at`, or of the first one.
-fn address_map(api: &Api, pool: &Pool, query: &Fields) -> Option<AddressMap> {
+fn address_map(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<AddressMap> {
     if pool.spec.family() != Some(Family::V4) {
         return None;
     }
@@ -246,7 +239,7 @@ fn address_map(api: &Api, pool: &Pool, query: &Fields) -> Option<AddressMap> {
         with_query(&here, &[("at", &at)])
     };
     Some(AddressMap {
-        cells: cells(api, pool, at),
+        cells: cells(ipam, pool, at),
         block: index + 1,
         blocks: total,
         first: (index > 0).then(|| link(0)),
@@ -276,14 +269,14 @@ fn wanted_block(blocks: &[(u32, u32)], at: &str) -> (Field, u64) {
     (Field { value, error }, index.unwrap_or(0))
 }
 
-fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
+fn cells(ipam: &Ipam, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
     let base = u128::from(at.to_bits() & !0xff);
     let block = Span {
         family: Family::V4,
         first: base,
         last: base + 255,
     };
-    let (spans, leases) = api.ipam.read(|ledger| {
+    let (spans, leases) = ipam.read(|ledger| {
         let leases = ledger.pool_range(pool.id, block, 256);
         let held = leases.iter().filter_map(|lease| {
             let IpAddr::V4(address) = lease.key.address else {

@@ -9,7 +9,7 @@ use fipd_core::{Family, Ledger, Pool, Span};
 use fipd_web_ui::{BlockRow, Blocks, Field, Pager, links};
 
 use super::fields::{Fields, with_query};
-use crate::api::Api;
+use crate::ipam::Ipam;
 
 /// Blocks of one page.
 const PAGE: usize = 24;
@@ -21,7 +21,7 @@ const LARGEST: u8 = 64;
 const FINER: u8 = 8;
 
 /// `None` for a pool of IPv4, which has a map.
-pub fn blocks(api: &Api, pool: &Pool, query: &Fields) -> Option<Blocks> {
+pub fn blocks(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<Blocks> {
     let spans = pool.spec.addresses.iter().map(|spec| spec.span());
     let spans: Vec<Span> = spans.filter(|span| span.family == Family::V6).collect();
     let first = spans.iter().map(|span| span.first).min()?;
@@ -32,7 +32,7 @@ pub fn blocks(api: &Api, pool: &Pool, query: &Fields) -> Option<Blocks> {
     let mut found = Vec::new();
     let mut at = from.unwrap_or(0) & mask(length);
     while found.len() <= PAGE {
-        let Some((base, leases)) = api.ipam.read(|ledger| next(ledger, pool, at, length)) else {
+        let Some((base, leases)) = ipam.read(|ledger| next(ledger, pool, at, length)) else {
             break;
         };
         found.push((base, leases));

@@ -4,15 +4,13 @@ use fipd_core::{Forecast, Hour, PoolId, Rollup, Timestamp};
 use fipd_web_ui::{Chart, Point};
 
 use super::views;
-use crate::{
-    api::{Api, rest::admin, wire::ForecastView},
-    store::HistoryAsk,
-};
+use crate::api::{rest::admin, wire::ForecastView};
+use crate::{ipam::Ipam, store::HistoryAsk};
 
 const DAYS: u32 = 30;
 
 /// `None` before the first hour is over, or while the store cannot be read: the rest of the page does without.
-pub async fn chart(api: &Api, pool: PoolId, now: Timestamp) -> Option<Chart> {
+pub async fn chart(ipam: &Ipam, pool: PoolId, now: Timestamp) -> Option<Chart> {
     let last = Hour::of(now).before(1);
     let from = last.before(DAYS * 24 - 1);
     let ask = HistoryAsk {
@@ -22,7 +20,7 @@ pub async fn chart(api: &Api, pool: PoolId, now: Timestamp) -> Option<Chart> {
         daily: false,
         limit: (DAYS * 24) as usize,
     };
-    let reader = api.ipam.reader().clone();
+    let reader = ipam.reader().clone();
     let read = move || Ok((reader.row_before(pool, from)?, reader.history(ask)?.0));
     let read: Result<_, crate::store::ReadError> = admin::blocking(read).await.ok()?;
     let (before, rows) = read

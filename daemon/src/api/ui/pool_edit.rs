@@ -20,7 +20,6 @@ use super::{
     session_extract::{LONG_FORM, PathParam, SubmittedForm, Visitor},
 };
 use crate::api::{
-    Api,
     access::auth::Caller,
     etag::IfMatch,
     extract::Path,
@@ -29,76 +28,77 @@ use crate::api::{
     rest::{pool_preview, pools},
     wire::{PoolCreate, PoolPatch},
 };
+use crate::ipam::Ipam;
 
 /// Why a form about an older state of the pool does not delete it.
 const CHANGED: &str = "The pool has changed since this was asked. This is how it is now.";
 
-pub async fn new(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
-    let empty = api.ipam.read(|ledger| form(ledger, None));
+pub async fn new(State(ipam): State<Ipam>, visitor: Visitor) -> Answered {
+    let empty = ipam.read(|ledger| form(ledger, None));
     Ok(ask(&visitor, None, StatusCode::OK, empty))
 }
 
-pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm<LONG_FORM>) -> Answered {
-    step(&api, &posted, None).await
+pub async fn create(State(ipam): State<Ipam>, posted: SubmittedForm<LONG_FORM>) -> Answered {
+    step(&ipam, &posted, None).await
 }
 
 pub async fn edit(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
 ) -> Answered {
-    let pool = own(&api, &visitor, &id)?;
-    let form = api.ipam.read(|ledger| present(ledger, &pool));
+    let pool = own(&ipam, &visitor, &id)?;
+    let form = ipam.read(|ledger| present(ledger, &pool));
     Ok(ask(&visitor, Some(&pool), StatusCode::OK, form))
 }
 
 pub async fn update(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     PathParam(id): PathParam<String>,
     posted: SubmittedForm<LONG_FORM>,
 ) -> Answered {
-    let pool = own(&api, &posted.visitor, &id)?;
-    step(&api, &posted, Some(&pool)).await
+    let pool = own(&ipam, &posted.visitor, &id)?;
+    step(&ipam, &posted, Some(&pool)).await
 }
 
 /// Asks whether the pool shall go.
 pub async fn ask_delete(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
 ) -> Answered {
-    let pool = own(&api, &visitor, &id)?;
-    Ok(deletion(&api, &visitor, &pool, StatusCode::OK, None))
+    let pool = own(&ipam, &visitor, &id)?;
+    Ok(deletion(&ipam, &visitor, &pool, StatusCode::OK, None))
 }
 
 pub async fn delete(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     PathParam(id): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let pool = own(&api, &visitor, &id)?;
+    let pool = own(&ipam, &visitor, &id)?;
     let deleted = pools::delete(
-        State(Arc::clone(&api)),
+        State(ipam.clone()),
         visitor.caller(),
         Path(pool.spec.name.to_string()),
         IfMatch::shown(fields.get("generation")),
     );
     if let Err(problem) = deleted.await {
-        let (status, error) = match problem.code {
-            Code::Stale => (StatusCode::CONFLICT, CHANGED.to_owned()),
-            _ => (problem.status_code(), problem.detail.into_string()),
+        let (status, error) = match problem.code == Code::Stale {
+            true => (StatusCode::CONFLICT, CHANGED.to_owned()),
+            false => (problem.status_code(), problem.detail.into_string()),
         };
-        let pool = own(&api, &visitor, &id)?;
-        return Ok(deletion(&api, &visitor, &pool, status, Some(error)));
+        let pool = own(&ipam, &visitor, &id)?;
+        return Ok(deletion(&ipam, &visitor, &pool, status, Some(error)));
     }
     visitor.tell(true, format!("Pool {} was deleted.", pool.spec.name), None);
     Ok(go_to(links::POOLS))
 }
 
 /// A pool that is changed here; a mirror says what its object says.
-fn own(api: &Api, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
-    let pool = find(api, visitor, id)?;
+fn own(ipam: &Ipam, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
+    let pool = find(ipam, visitor, id)?;
     let next = "Change that object; the pool follows within seconds.";
     pools::refuse_mirror(&pool)
         .map_err(|problem| visitor.failure(problem.status_code(), problem.detail, next))?;
@@ -133,12 +133,12 @@ impl PoolBody {
         })
     }
 
-    fn look(self, api: &Api, caller: &Caller) -> Result<(PoolSpec, PoolPreview), Problem> {
+    fn look(self, ipam: &Ipam, caller: &Caller) -> Result<(PoolSpec, PoolPreview), Problem> {
         match self {
-            Self::Create(body) => pool_preview::of_new(api, body),
+            Self::Create(body) => pool_preview::of_new(ipam, body),
             Self::Update(name, if_match, patch) => {
                 let which = (name.as_str(), &if_match);
-                let found = pool_preview::of_edit(api, caller, which, patch, Ask::step());
+                let found = pool_preview::of_edit(ipam, caller, which, patch, Ask::step());
                 found.map(|(_, found)| found)
             }
         }
@@ -146,19 +146,19 @@ impl PoolBody {
 
     async fn send(
         self,
-        api: &Api,
+        ipam: &Ipam,
         caller: &Caller,
         (force, reason): (bool, &str),
     ) -> Result<Arc<Pool>, Problem> {
         match self {
-            Self::Create(body) => pools::make(api, caller, body).await,
+            Self::Create(body) => pools::make(ipam, caller, body).await,
             Self::Update(name, if_match, patch) => {
                 let patch = PoolPatch {
                     force,
                     reason: optional(reason),
                     ..patch
                 };
-                pools::change(api, caller, (&name, &if_match), patch).await
+                pools::change(ipam, caller, (&name, &if_match), patch).await
             }
         }
     }
@@ -166,14 +166,12 @@ impl PoolBody {
 
 /// From what was posted to the next page: the form again, what it would do, or the deed.
 async fn step<const MOST: usize>(
-    api: &Api,
+    ipam: &Ipam,
     posted: &SubmittedForm<MOST>,
     about: About<'_>,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let mut form = api
-        .ipam
-        .read(|ledger| form(ledger, about.map(|pool| &pool.spec)));
+    let mut form = ipam.read(|ledger| form(ledger, about.map(|pool| &pool.spec)));
     typed(&mut form, fields);
     if fields.get("step") == "edit" {
         return Ok(ask(visitor, about, StatusCode::OK, form));
@@ -183,9 +181,9 @@ async fn step<const MOST: usize>(
         return Ok(ask(visitor, about, status, form));
     };
     let caller = visitor.caller();
-    let (spec, preview) = match body.clone().look(api, &caller) {
+    let (spec, preview) = match body.clone().look(ipam, &caller) {
         Ok(found) => found,
-        Err(problem) => return Ok(again(api, visitor, about, form, &problem)),
+        Err(problem) => return Ok(again(ipam, visitor, about, form, &problem)),
     };
     let mut asked = filled(&["reason"], fields);
     let force = !preview.leaving.is_empty();
@@ -195,12 +193,12 @@ async fn step<const MOST: usize>(
         StatusCode::UNPROCESSABLE_ENTITY
     } else {
         match body
-            .send(api, &caller, (force, asked.value("reason")))
+            .send(ipam, &caller, (force, asked.value("reason")))
             .await
         {
             Ok(pool) => return Ok(done(visitor, about, &pool)),
             Err(problem) if problem.code == Code::Stale => {
-                return Ok(again(api, visitor, about, form, &problem));
+                return Ok(again(ipam, visitor, about, form, &problem));
             }
             Err(problem) => blame(&mut asked, &problem, AS_REST),
         }
@@ -211,7 +209,7 @@ async fn step<const MOST: usize>(
         preview,
         asked,
     };
-    Ok(show(api, visitor, status, &form, would))
+    Ok(show(ipam, visitor, status, &form, would))
 }
 
 fn done(visitor: &Visitor, about: About<'_>, pool: &Pool) -> Response {
@@ -222,16 +220,16 @@ fn done(visitor: &Visitor, about: About<'_>, pool: &Pool) -> Response {
 
 /// The form with what is wrong, or with what somebody else changed meanwhile.
 fn again(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     about: About<'_>,
     mut form: Form,
     problem: &Problem,
 ) -> Response {
     let status = blame(&mut form, problem, AS_REST);
-    let now = about.and_then(|pool| api.ipam.read(|ledger| ledger.pool(pool.id).cloned()));
+    let now = about.and_then(|pool| ipam.read(|ledger| ledger.pool(pool.id).cloned()));
     if let Some(pool) = now.as_ref().filter(|_| problem.code == Code::Stale) {
-        form = api.ipam.read(|ledger| changed(ledger, pool, form));
+        form = ipam.read(|ledger| changed(ledger, pool, form));
     }
     ask(visitor, now.as_ref(), status, form)
 }

@@ -1,12 +1,15 @@
 //! The form of a pool: its fields, and the way from what was typed to a specification and back.
 
-use fipd_core::{Ends, EndsOf, Family, Ledger, Network, Order, PoolSpec, Sticky};
+use fipd_core::{Ends, Family, Ledger, Network, PoolSpec, Sticky};
 use fipd_web_ui::{Form, Input, InputKind};
 
-use super::forms::{entries, lines, optional};
+use super::{
+    forms::{entries, lines, optional},
+    views::text,
+};
 use crate::api::{
     rest::wants::scope_view,
-    wire::{PoolCreate, PoolPatch, PoolScope},
+    wire::{PoolCreate, PoolPatch, PoolScope, text_of},
 };
 
 /// Networks to choose from.
@@ -99,60 +102,38 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
 }
 
 fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
-    let text = |value: Option<String>| value.unwrap_or_default();
     let joined = |list: &[fipd_core::AddressSpec]| {
         let texts: Vec<_> = list.iter().map(ToString::to_string).collect();
         texts.join("\n")
     };
-    let network = ledger.network(spec.network);
-    form.set("name", spec.name.to_string());
-    form.set(
-        "network",
-        text(network.map(|network| network.name.to_string())),
-    );
-    form.set("addresses", joined(&spec.addresses));
-    form.set("exclusions", joined(&spec.exclusions));
-    form.set(
-        "gateway",
-        text(spec.gateway.map(|gateway| gateway.to_string())),
-    );
-    form.set(
-        "prefix",
-        text(spec.prefix_len.map(|length| length.to_string())),
-    );
-    form.set("subnet", text(spec.subnet.map(|net| net.to_string())));
-    form.set("reserve_first", spec.ends.first.to_string());
-    form.set("reserve_last", spec.ends.last.to_string());
-    form.set(
-        "reserve_of",
-        match spec.ends.of {
-            EndsOf::Prefix => "prefix",
-            EndsOf::EachCidr => "each-cidr",
-        },
-    );
-    form.set(
-        "order",
-        match spec.order {
-            Order::Lowest => "lowest",
-            Order::Random => "random",
-            Order::LeastRecentlyUsed => "least-recently-used",
-        },
-    );
-    form.set("quarantine", duration(spec.quarantine));
-    form.set("sticky_for", duration(spec.sticky.lasts));
-    let most = Some(spec.sticky.most).filter(|_| spec.sticky.is_on());
-    form.set("sticky_most", text(most.map(|most| most.to_string())));
+    let tick = |on| if on { "yes".to_owned() } else { String::new() };
+    let network = ledger.network(spec.network).map(|network| &network.name);
     let scopes = spec.scopes.iter().map(scope_view);
     let scopes: Vec<_> = scopes.map(|scope| scope.to_string()).collect();
-    form.set("scopes", scopes.join("\n"));
+    let most = Some(spec.sticky.most).filter(|_| spec.sticky.is_on());
     let priority = Some(spec.priority).filter(|priority| *priority > 0);
-    form.set(
-        "priority",
-        text(priority.map(|priority| priority.to_string())),
-    );
-    let tick = |on: bool| if on { "yes" } else { "" };
-    form.set("quota_required", tick(spec.quota_required));
-    form.set("closed", tick(spec.closed));
+    for (name, value) in [
+        ("name", spec.name.to_string()),
+        ("network", text(network)),
+        ("addresses", joined(&spec.addresses)),
+        ("exclusions", joined(&spec.exclusions)),
+        ("gateway", text(spec.gateway)),
+        ("prefix", text(spec.prefix_len)),
+        ("subnet", text(spec.subnet)),
+        ("reserve_first", spec.ends.first.to_string()),
+        ("reserve_last", spec.ends.last.to_string()),
+        ("reserve_of", text_of(&spec.ends.of)),
+        ("order", text_of(&spec.order)),
+        ("quarantine", duration(spec.quarantine)),
+        ("sticky_for", duration(spec.sticky.lasts)),
+        ("sticky_most", text(most)),
+        ("scopes", scopes.join("\n")),
+        ("priority", text(priority)),
+        ("quota_required", tick(spec.quota_required)),
+        ("closed", tick(spec.closed)),
+    ] {
+        form.set(name, value);
+    }
 }
 
 /// The body that asks for a pool like the form; `None` with the mistakes noted beside the fields.
@@ -276,6 +257,8 @@ fn duration(seconds: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fipd_core::{EndsOf, Order};
+
     use super::*;
     use crate::api::{
         rest::pools::{new_spec, patched},

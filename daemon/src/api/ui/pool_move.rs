@@ -15,12 +15,12 @@ use super::{
     session_extract::{PathParam, SubmittedForm, Visitor},
 };
 use crate::api::{
-    Api,
     etag::IfMatch,
     extract::{Body, Path, Query as RestQuery},
     rest::move_network,
     wire::{PoolMove, PoolMovePreview, PoolMoveQuery},
 };
+use crate::ipam::Ipam;
 
 /// Networks that are offered; with more, a name is typed.
 const OFFERED: usize = 100;
@@ -28,24 +28,24 @@ const OFFERED: usize = 100;
 const SHOWN: usize = 20;
 
 pub async fn ask(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
 ) -> Answered {
-    let pool = find(&api, &visitor, &id)?;
-    let form = api.ipam.read(|ledger| form(ledger, &pool));
+    let pool = find(&ipam, &visitor, &id)?;
+    let form = ipam.read(|ledger| form(ledger, &pool));
     Ok(form_page(&visitor, &pool, StatusCode::OK, form))
 }
 
 /// From what was posted to the next page: the form again, what it would do, or the deed.
 pub async fn step(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     PathParam(id): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let pool = find(&api, &visitor, &id)?;
-    let mut form = api.ipam.read(|ledger| form(ledger, &pool));
+    let pool = find(&ipam, &visitor, &id)?;
+    let mut form = ipam.read(|ledger| form(ledger, &pool));
     typed(&mut form, &fields);
     if fields.get("step") == "edit" {
         return Ok(form_page(&visitor, &pool, StatusCode::OK, form));
@@ -56,7 +56,7 @@ pub async fn step(
         network: network.clone(),
     };
     let looked = move_network::preview(
-        State(Arc::clone(&api)),
+        State(ipam.clone()),
         caller.clone(),
         Path(name.clone()),
         RestQuery(query),
@@ -70,7 +70,7 @@ pub async fn step(
     };
     if fields.get("step") != "do" {
         return Ok(preview(
-            &api,
+            &ipam,
             &visitor,
             &pool,
             StatusCode::OK,
@@ -78,7 +78,7 @@ pub async fn step(
         ));
     }
     let moved = move_network::move_network(
-        State(Arc::clone(&api)),
+        State(ipam.clone()),
         caller,
         Path(name),
         IfMatch::default(),
@@ -87,7 +87,7 @@ pub async fn step(
     if let Err(problem) = moved.await {
         form.error = Some(problem.detail.to_string());
         let status = problem.status_code();
-        return Ok(preview(&api, &visitor, &pool, status, (form, would)));
+        return Ok(preview(&ipam, &visitor, &pool, status, (form, would)));
     }
     let text = format!("Pool {} went to network {}.", pool.spec.name, would.to);
     visitor.tell(true, text, None);
@@ -132,7 +132,7 @@ fn form_page(visitor: &Visitor, pool: &Arc<Pool>, status: StatusCode, form: Form
 }
 
 fn preview(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     pool: &Arc<Pool>,
     status: StatusCode,
@@ -141,7 +141,7 @@ fn preview(
     let obstacle = obstacle(&would);
     let PoolMovePreview { from, to, .. } = would;
     let leases = count(would.leases.into());
-    let usage = api.ipam.read(|ledger| ledger.usage(pool.id));
+    let usage = ipam.read(|ledger| ledger.usage(pool.id));
     let size = usage.map(|usage| usage.size);
     let page = PreviewPage {
         shell: visitor.shell(Nav::Pools),

@@ -8,9 +8,7 @@ use fipd_web_ui::{Form, Input, InputKind, LeaseRow, Nav, PreviewPage, TouchedQuo
 use http::StatusCode;
 
 use super::{fields::with_query, page::page_as, pool_form::form, views};
-use crate::api::Api;
-use crate::api::ui::session_extract::Visitor;
-use crate::ipam::Ipam;
+use crate::{api::ui::session_extract::Visitor, ipam::Ipam};
 
 /// Leases, pools and quotas that a preview lists.
 const SHOWN: usize = 20;
@@ -48,7 +46,7 @@ pub struct Would<'a> {
 }
 
 pub fn show(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     status: StatusCode,
     typed: &Form,
@@ -91,9 +89,9 @@ pub fn show(
     };
     let shell = visitor.shell(Nav::Pools);
     let size = preview.after.assignable;
-    let quotas = api.ipam.read(|ledger| quotas(ledger, about, Some(size)));
-    let changes = changes(&api.ipam, about.map(|pool| &pool.spec), &spec);
-    let page = api.ipam.read(|ledger| PreviewPage {
+    let quotas = ipam.read(|ledger| quotas(ledger, about, Some(size)));
+    let changes = changes(ipam, about.map(|pool| &pool.spec), &spec);
+    let page = ipam.read(|ledger| PreviewPage {
         shell,
         title: format!("{title}?"),
         trail: trail(about),
@@ -183,7 +181,7 @@ fn quotas(ledger: &Ledger, about: About<'_>, size: Option<u128>) -> Vec<TouchedQ
 }
 
 pub fn deletion(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     pool: &Arc<Pool>,
     status: StatusCode,
@@ -191,8 +189,8 @@ pub fn deletion(
 ) -> Response {
     let shell = visitor.shell(Nav::Pools);
     let name = &pool.spec.name;
-    let quotas = api.ipam.read(|ledger| quotas(ledger, Some(pool), None));
-    let page = api.ipam.read(|ledger| {
+    let quotas = ipam.read(|ledger| quotas(ledger, Some(pool), None));
+    let page = ipam.read(|ledger| {
         let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
         let used = |lease: &&Arc<fipd_core::Lease>| lease.state != LeaseState::Quarantined;
         let obstacle = match leases.iter().filter(used).count() {

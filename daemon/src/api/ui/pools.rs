@@ -13,10 +13,7 @@ use super::{
     views,
 };
 use crate::api::ui::session_extract::{Query, Visitor};
-use crate::{
-    api::{Api, page::Ask},
-    ipam::Ipam,
-};
+use crate::{api::page::Ask, ipam::Ipam};
 
 /// Pools of one page.
 const PAGE: usize = 100;
@@ -50,14 +47,14 @@ pub struct Figures {
     pub full_in: Option<u32>,
 }
 
-pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
     let mut list = listing(&query);
-    let (pools, pager) = found(&api.ipam, &mut list, PAGE, &query).await;
+    let (pools, pager) = found(&ipam, &mut list, PAGE, &query).await;
     Ok(page(&PoolsPage {
         shell: visitor.shell(Nav::Pools),
         columns: columns(&list),
         filters: list.filters,
-        total: api.ipam.read(|ledger| ledger.pools().len()),
+        total: ipam.read(|ledger| ledger.pools().len()),
         pools,
         pager,
     }))

@@ -1,7 +1,5 @@
 //! Freeing an address by hand, after asking once.
 
-use std::sync::Arc;
-
 use axum::{extract::State, response::Response};
 use fipd_core::{Lease, LeaseState, Ledger};
 use fipd_web_ui::{Form, Nav, ReleasePage, links};
@@ -16,35 +14,36 @@ use super::{
     views,
 };
 use crate::api::{
-    Api,
     convert::{network_name, owner_text},
     etag::IfMatch,
     extract::{Path, Query as RestQuery},
     rest::leases::{Reason, release_address},
 };
+use crate::ipam::Ipam;
+use std::net::IpAddr;
 
 /// Asks.
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
-    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
     Ok(match lease {
         Some(lease) if cools(&lease) && !visitor.is_admin() => return Err(not_yet(&visitor)),
-        Some(lease) => ask(&api, &visitor, &lease, StatusCode::OK, Form::default()),
+        Some(lease) => ask(&ipam, &visitor, &lease, StatusCode::OK, Form::default()),
         None => nothing_there(&visitor, key),
     })
 }
 
 /// Frees what was shown, and only that.
 pub async fn submit(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     PathParam((network, address)): PathParam<(String, String)>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
@@ -53,9 +52,9 @@ pub async fn submit(
         reason: form.value("reason").to_owned(),
         end_quarantine: cools(&lease),
     };
-    let network = api.ipam.read(|ledger| network_name(ledger, key.network));
+    let network = ipam.read(|ledger| network_name(ledger, key.network));
     let freed = release_address(
-        State(Arc::clone(&api)),
+        State(ipam.clone()),
         visitor.caller(),
         Path((network, key.address.to_string())),
         RestQuery(query),
@@ -63,13 +62,13 @@ pub async fn submit(
     );
     if let Err(problem) = freed.await {
         let status = blame_of_lease(&mut form, &problem);
-        let now = api.ipam.read(|ledger| ledger.lease(key).cloned());
+        let now = ipam.read(|ledger| ledger.lease(key).cloned());
         return Ok(match now {
-            Some(lease) => ask(&api, &visitor, &lease, status, form),
+            Some(lease) => ask(&ipam, &visitor, &lease, status, form),
             None => nothing_there(&visitor, key),
         });
     }
-    visitor.tell(true, outcome(&api, &lease), None);
+    visitor.tell(true, outcome(&ipam, &lease), None);
     Ok(go_to(&back(&lease)))
 }
 
@@ -94,14 +93,14 @@ fn not_yet(visitor: &Visitor) -> Failure {
 }
 
 /// What became of the address.
-fn outcome(api: &Api, before: &Lease) -> String {
+fn outcome(ipam: &Ipam, before: &Lease) -> String {
     let address = before.key.address;
-    let now = api.ipam.read(|ledger| ledger.lease(before.key).cloned());
+    let now = ipam.read(|ledger| ledger.lease(before.key).cloned());
     match now {
         None => format!("{address} was released and is free."),
         Some(lease) => match lease.owner() {
             Some(holder) => {
-                let owner = api.ipam.read(|ledger| owner_text(ledger, &holder.identity));
+                let owner = ipam.read(|ledger| owner_text(ledger, &holder.identity));
                 format!("{address} was released and is held by {owner} now.")
             }
             None => format!("{address} was released and is cooling."),
@@ -110,20 +109,16 @@ fn outcome(api: &Api, before: &Lease) -> String {
 }
 
 fn back(lease: &Lease) -> String {
-    let at = if lease.key.address.is_ipv4() {
-        lease.key.address.to_string()
-    } else {
-        String::new()
-    };
+    let at = views::text(Some(lease.key.address).filter(IpAddr::is_ipv4));
     lease.pool.map_or_else(
         || links::POOLS.to_owned(),
         |id| with_query(&links::pool(id.0), &[("at", &at)]),
     )
 }
 
-fn ask(api: &Api, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
+fn ask(ipam: &Ipam, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
     let shell = visitor.shell(Nav::Pools);
-    let page = api.ipam.read(|ledger: &Ledger| {
+    let page = ipam.read(|ledger: &Ledger| {
         let Concerned { heir, controlled } = concerned(ledger, lease);
         ReleasePage {
             shell,

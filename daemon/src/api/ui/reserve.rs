@@ -1,7 +1,5 @@
 //! Keeping an address for somebody who comes later.
 
-use std::sync::Arc;
-
 use axum::{extract::State, response::Response};
 use fipd_core::{LeaseKey, LeaseState, Ledger};
 use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, links};
@@ -13,11 +11,12 @@ use super::{
     session_extract::{Query, SubmittedForm, Visitor},
 };
 use crate::api::{
-    Api, convert,
+    convert,
     problem::{Code, Problem},
     rest::leases::keep,
     wire::{Granted, ReserveRequest, Want},
 };
+use crate::ipam::Ipam;
 
 const WORDS: Words = |field, value| match (field, value) {
     ("owner", "") => Some("Say who will come for it."),
@@ -33,16 +32,16 @@ pub async fn show(visitor: Visitor, Query(query): Query) -> Answered {
 }
 
 /// Reserves, or shows the form again with what is wrong.
-pub async fn submit(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn submit(State(ipam): State<Ipam>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = form();
     typed(&mut form, &fields);
-    let kept = match api.ipam.read(|ledger| body(ledger, &form)) {
-        Ok(body) => keep(&api, &visitor.caller(), body).await,
+    let kept = match ipam.read(|ledger| body(ledger, &form)) {
+        Ok(body) => keep(&ipam, &visitor.caller(), body).await,
         Err(problem) => Err(problem),
     };
     match kept {
-        Ok((_, granted)) => Ok(reserved(&api, &visitor, &granted)),
+        Ok((_, granted)) => Ok(reserved(&ipam, &visitor, &granted)),
         Err(problem) => {
             let status = blame(&mut form, &problem, WORDS);
             Ok(ask(&visitor, status, form))
@@ -134,7 +133,7 @@ fn wrong(field: &str, text: &str) -> Problem {
     problem
 }
 
-fn reserved(api: &Api, visitor: &Visitor, granted: &Granted) -> Response {
+fn reserved(ipam: &Ipam, visitor: &Visitor, granted: &Granted) -> Response {
     let Some(lease) = granted.leases.first() else {
         return go_to(links::LEASES);
     };
@@ -149,7 +148,7 @@ fn reserved(api: &Api, visitor: &Visitor, granted: &Granted) -> Response {
         }
     };
     visitor.tell(true, text, None);
-    let network = api.ipam.read(|ledger| {
+    let network = ipam.read(|ledger| {
         let network = ledger.network_by_name(&lease.network);
         network.map(|network| network.id.0)
     });

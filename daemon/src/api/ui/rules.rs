@@ -1,7 +1,5 @@
 //! The policy-routing rules of the host.
 
-use std::sync::Arc;
-
 use axum::{Json, extract::State, response::Response};
 use fipd_core::{Family, Text, Timestamp};
 use fipd_web_ui::{
@@ -17,19 +15,16 @@ use super::{
     views,
 };
 use crate::{
-    api::ui::session_extract::{Query, SubmittedForm, Visitor},
-    rules::engine_state,
-};
-use crate::{
     api::{
-        Api,
         extract::Body,
         page::{self as cursor, Ask},
         rest::rules::{self as rest, steps},
+        ui::session_extract::{Query, SubmittedForm, Visitor},
         wire::{FlushRules, RuleStep},
     },
+    ipam::Ipam,
     rules::{
-        EngineState, View,
+        EngineState, RuleBoard, View, engine_state,
         rows::{Place, Row, Rows, Standing},
     },
 };
@@ -69,8 +64,12 @@ struct Listed {
     pager: Pager,
 }
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let rows = Rows::of(api.rules.view());
+pub async fn show(
+    State(board): State<RuleBoard>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
+    let rows = Rows::of(board.view());
     let of_plan = query.get("of") == PLAN;
     let listed = match of_plan {
         true => plan(rows.view(), &query),
@@ -200,15 +199,26 @@ fn plan(view: &View, query: &Fields) -> Listed {
 }
 
 /// Asks whether all of fipd's rules are to go.
-pub async fn ask_flush(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
-    Ok(flushing(&api, &visitor, StatusCode::OK, None))
+pub async fn ask_flush(State(board): State<RuleBoard>, visitor: Visitor) -> Answered {
+    Ok(flushing(&board, &visitor, StatusCode::OK, None))
 }
 
 /// Removes them; they are gone until somebody brings them back.
-pub async fn flush(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn flush(
+    State(ipam): State<Ipam>,
+    State(board): State<RuleBoard>,
+    posted: SubmittedForm,
+) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
     let body = Body(FlushRules { dry_run: false });
-    match rest::flush(State(Arc::clone(&api)), visitor.caller(), body).await {
+    match rest::flush(
+        State(ipam.clone()),
+        State(board.clone()),
+        visitor.caller(),
+        body,
+    )
+    .await
+    {
         Ok(Json(removed)) => {
             let count = count(removed.count.into());
             visitor.tell(true, format!("{count} of fipd's rules were removed."), None);
@@ -216,24 +226,34 @@ pub async fn flush(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answer
         }
         Err(problem) => {
             let why = Some(problem.detail.to_string());
-            Ok(flushing(&api, &visitor, problem.status_code(), why))
+            Ok(flushing(&board, &visitor, problem.status_code(), why))
         }
     }
 }
 
 /// Ends what a flush began.
-pub async fn resume(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn resume(
+    State(ipam): State<Ipam>,
+    State(board): State<RuleBoard>,
+    posted: SubmittedForm,
+) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    let (good, text) = match rest::resume(State(api), visitor.caller()).await {
-        Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
-        Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
-    };
+    let (good, text) =
+        match rest::resume(State(ipam.clone()), State(board.clone()), visitor.caller()).await {
+            Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
+            Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
+        };
     visitor.tell(good, text, None);
     Ok(go_to(links::RULES))
 }
 
-fn flushing(api: &Api, visitor: &Visitor, status: StatusCode, error: Option<String>) -> Response {
-    let own = Rows::of(api.rules.view()).own_in_kernel();
+fn flushing(
+    board: &RuleBoard,
+    visitor: &Visitor,
+    status: StatusCode,
+    error: Option<String>,
+) -> Response {
+    let own = Rows::of(board.view()).own_in_kernel();
     let page = FormPage {
         title: "Remove all of fipd's rules?".to_owned(),
         trail: vec![(links::RULES.to_owned(), "Rules".to_owned())],

@@ -1,26 +1,23 @@
 //! One box for addresses, CIDRs, owners, namespaces, pools, tenants and clusters.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, net::IpAddr, time::Instant};
 
 use axum::{extract::State, response::Response};
 use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span, Tenancy, Tenant};
 use fipd_web_ui::{LeaseRow, Nav, SearchPage, count, links};
 
 use super::{
-    clusters::rows as clusters,
+    clusters::rows as cluster_rows,
     fields::with_query,
     list::PATIENCE,
     page::{Answered, go_to, page},
     pools, tenants, views,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
-use crate::{
-    api::{
-        Api,
-        convert::{network_name, owner},
-    },
-    ipam::Ipam,
+use crate::api::{
+    convert::{network_name, owner},
+    ui::session_extract::{Query, Visitor},
 };
+use crate::{clusters::Clusters, ipam::Ipam};
 
 /// Leases and pools that are shown.
 const SHOWN: usize = 50;
@@ -29,9 +26,14 @@ const GROUP: usize = 20;
 /// Longer texts are found nowhere.
 const MAX_TEXT: usize = 600;
 
-pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn find(
+    State(ipam): State<Ipam>,
+    State(clusters): State<Clusters>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let text: String = query.get("q").chars().take(MAX_TEXT).collect();
-    if let Some(target) = direct(&api.ipam, &text) {
+    if let Some(target) = direct(&ipam, &text) {
         return Ok(target);
     }
     let shell = visitor.shell(Nav::None);
@@ -43,14 +45,14 @@ pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     }
     let span = text.parse::<AddressSpec>().ok().map(|spec| spec.span());
     let mut found = match span {
-        Some(span) => within(&api.ipam, &text, span).await,
-        None => named(&api, &text, visitor.may_write()).await,
+        Some(span) => within(&ipam, &text, span).await,
+        None => named(&ipam, &clusters, &text, visitor.may_write()).await,
     };
     let all = match span {
         Some(_) => ("within", text.as_str()),
         None => ("q", text.as_str()),
     };
-    found.networks = choice(&api.ipam, &text);
+    found.networks = choice(&ipam, &text);
     found.all = with_query(links::LEASES, &[all]);
     Ok(page(&SearchPage {
         shell,
@@ -99,9 +101,9 @@ fn first_tenants(found: Vec<Tenancy>) -> (BTreeMap<Tenant, (u64, usize)>, bool) 
 }
 
 /// What has the text in its name.
-async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
-    let (leases, more) = leases(&api.ipam, text).await;
-    let mut clusters = clusters(api);
+async fn named(ipam: &Ipam, clusters: &Clusters, text: &str, tenants: bool) -> SearchPage {
+    let (leases, more) = leases(ipam, text).await;
+    let mut clusters = cluster_rows(clusters);
     clusters.retain(|row| row.name.contains(text) || row.id.contains(text));
     let more_clusters = clusters.len() > GROUP;
     clusters.truncate(GROUP);
@@ -111,7 +113,7 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
         (link, row.name.clone(), about)
     };
     let (tenancies, cut) = match tenants {
-        true => tenants::found(&api.ipam, text).await,
+        true => tenants::found(ipam, text).await,
         false => (Vec::new(), false),
     };
     let (first, more_tenants) = first_tenants(tenancies);
@@ -120,7 +122,7 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
         let about = format!("{} addresses of {pools} pools", count(held.into()));
         (link, name.to_string(), about)
     };
-    let (pools, all_pools) = pools::first(&api.ipam, "filter", text, SHOWN).await;
+    let (pools, all_pools) = pools::first(ipam, "filter", text, SHOWN).await;
     SearchPage {
         leases,
         more,

@@ -17,7 +17,7 @@ use super::{
     fields::{Fields, with_query},
     login::safe_next,
     page::{Failure, go_to, page_as},
-    sessions::Session,
+    sessions::{Session, Sessions},
     warnings,
 };
 use crate::api::{
@@ -25,6 +25,7 @@ use crate::api::{
     access::auth::{Caller, role_name},
     body::is_too_large,
 };
+use crate::ipam::Ipam;
 
 /// The largest form that is read, in bytes.
 pub const MAX_FORM: usize = 16 * 1024;
@@ -35,7 +36,8 @@ pub const LONG_FORM: usize = 512 * 1024;
 pub struct Visitor {
     pub session: Session,
     headers: HeaderMap,
-    api: Arc<Api>,
+    ipam: Ipam,
+    sessions: Arc<Sessions>,
 }
 
 /// The fields of the address's query.
@@ -55,7 +57,7 @@ impl Visitor {
     pub fn shell(&self, nav: Nav) -> Shell {
         let fresh = !is_background(&self.headers);
         let notice = if fresh {
-            self.api.sessions.told(&self.headers)
+            self.sessions.told(&self.headers)
         } else {
             None
         };
@@ -92,7 +94,7 @@ impl Visitor {
 
     /// A sentence for the page that the browser is sent to.
     pub fn tell(&self, good: bool, text: impl Into<String>, link: Option<(String, String)>) {
-        self.api.sessions.tell(
+        self.sessions.tell(
             &self.headers,
             Notice {
                 good,
@@ -133,7 +135,7 @@ impl Visitor {
     fn quiet_shell(&self) -> Shell {
         Shell {
             viewer: Some(self.viewer()),
-            store: warnings::store(&self.api.ipam).map(|warning| warning.what),
+            store: warnings::store(&self.ipam).map(|warning| warning.what),
             ..Shell::default()
         }
     }
@@ -148,35 +150,36 @@ impl Visitor {
     }
 }
 
-impl FromRequestParts<Arc<Api>> for Visitor {
+impl FromRequestParts<Api> for Visitor {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Response> {
         match api.sessions.find(&parts.headers) {
             Some(session) => Ok(Self {
                 session,
                 headers: parts.headers.clone(),
-                api: Arc::clone(api),
+                ipam: api.ipam.clone(),
+                sessions: Arc::clone(&api.sessions),
             }),
             None => Err(to_login(parts)),
         }
     }
 }
 
-impl FromRequestParts<Arc<Api>> for Query {
+impl FromRequestParts<Api> for Query {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Self::Rejection> {
         Ok(Self(Fields::parse(
             parts.uri.query().unwrap_or_default().as_bytes(),
         )))
     }
 }
 
-impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for PathParam<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for PathParam<T> {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
         Path::from_request_parts(parts, api)
             .await
             .map(|Path(place)| Self(place))
@@ -187,10 +190,10 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for PathParam<T> {
     }
 }
 
-impl<const MOST: usize> FromRequest<Arc<Api>> for SubmittedForm<MOST> {
+impl<const MOST: usize> FromRequest<Api> for SubmittedForm<MOST> {
     type Rejection = Response;
 
-    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Response> {
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let visitor = Visitor::from_request_parts(&mut parts, api).await?;
         let fields = read_form(Request::from_parts(parts, body), MOST)

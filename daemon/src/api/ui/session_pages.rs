@@ -12,8 +12,14 @@ use super::{
     sessions::Listed,
     views,
 };
-use crate::api::ui::session_extract::{PathParam, Query, SubmittedForm, Visitor};
-use crate::api::{Api, rest::users::note_sign_out};
+use crate::api::rest::users::note_sign_out;
+use crate::{
+    api::ui::{
+        Sessions,
+        session_extract::{PathParam, Query, SubmittedForm, Visitor},
+    },
+    ipam::Ipam,
+};
 
 /// Sessions of one page.
 const PAGE: usize = 50;
@@ -26,47 +32,52 @@ const ORDERS: &[Order] = &[
     Order::down("from", "by address, from the end"),
 ];
 
-pub async fn own(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Response {
+pub async fn own(
+    State(sessions): State<Arc<Sessions>>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Response {
     let name = visitor.session.name.to_string();
-    show(&api, &visitor, &name, (None, &query))
+    show(&sessions, &visitor, &name, (None, &query))
 }
 
 /// Ends one of the own sessions, all others, or all.
-pub async fn end_own(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn end_own(State(sessions): State<Arc<Sessions>>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let name = visitor.session.name.to_string();
-    end(&api, &visitor, &name, fields.get("end"))?;
+    end(&sessions, &visitor, &name, fields.get("end"))?;
     // Who ended the own one is led to the login by the page.
     Ok(go_to(links::SESSIONS))
 }
 
 pub async fn of_user(
-    State(api): State<Arc<Api>>,
+    State(sessions): State<Arc<Sessions>>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
     let of = Some(name.clone());
-    Ok(show(&api, &visitor, &name, (of, &query)))
+    Ok(show(&sessions, &visitor, &name, (of, &query)))
 }
 
 /// The same for an admin, who is named in the audit log.
 pub async fn end_of_user(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(sessions): State<Arc<Sessions>>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let which = fields.get("end");
-    let there = api.sessions.of(&name, visitor.headers());
+    let there = sessions.of(&name, visitor.headers());
     if there.iter().any(|one| is_meant(one, which)) {
-        let noted = note_sign_out(&api, &visitor.caller(), &name).await;
+        let noted = note_sign_out(&ipam, &visitor.caller(), &name).await;
         noted.map_err(|problem| {
             let next = "Nobody was signed out. Try again.";
             visitor.failure(problem.status_code(), problem.detail, next)
         })?;
     }
-    end(&api, &visitor, &name, which)?;
+    end(&sessions, &visitor, &name, which)?;
     Ok(go_to(&links::user_sessions(&name)))
 }
 
@@ -79,12 +90,12 @@ fn is_meant(one: &Listed, which: &str) -> bool {
     }
 }
 
-fn end(api: &Api, visitor: &Visitor, name: &str, which: &str) -> Result<(), Failure> {
+fn end(sessions: &Sessions, visitor: &Visitor, name: &str, which: &str) -> Result<(), Failure> {
     let ended = match which {
-        "all" => api.sessions.end_all(name),
-        "others" => api.sessions.end_others(name, visitor.headers()),
+        "all" => sessions.end_all(name),
+        "others" => sessions.end_others(name, visitor.headers()),
         "" => return Err(visitor.not_found("Nothing was chosen that could be ended.")),
-        id => usize::from(api.sessions.end_one(name, id)),
+        id => usize::from(sessions.end_one(name, id)),
     };
     let text = match ended {
         0 => "There was no such session any more.".to_owned(),
@@ -96,7 +107,7 @@ fn end(api: &Api, visitor: &Visitor, name: &str, which: &str) -> Result<(), Fail
 }
 
 fn show(
-    api: &Api,
+    sessions: &Sessions,
     visitor: &Visitor,
     name: &str,
     (of, query): (Option<String>, &Fields),
@@ -109,7 +120,7 @@ fn show(
         seen: views::moment(listed.seen),
         mine: listed.mine,
     };
-    let mut sessions = api.sessions.of(name, visitor.headers());
+    let mut sessions = sessions.of(name, visitor.headers());
     let total = sessions.len();
     let target = match &of {
         Some(name) => links::user_sessions(name),

@@ -10,11 +10,17 @@ use super::{
     page::{Answered, page},
     views,
 };
-use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{Api, listen::tls},
-    settings::effective::{self, Origin, Setting},
+    api::{
+        listen::tls,
+        ui::session_extract::{Query, Visitor},
+    },
+    backups::Backups,
+    reload::Reload,
+    settings::effective::{self, Effective, Origin, Setting},
 };
+use fipd_core::Timestamp;
+use tokio::sync::watch;
 
 /// Keys of one page.
 const PAGE: usize = 100;
@@ -33,16 +39,23 @@ const ORIGINS: [Origin; 4] = [
     Origin::CommandLine,
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(
+    State(backups): State<Backups>,
+    State(reload): State<Reload>,
+    State(settings): State<Arc<Effective>>,
+    State(certificate): State<watch::Receiver<Option<Timestamp>>>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let origins = ORIGINS.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
     let inputs = vec![
         Input::new("filter", "Key or value contains"),
         Input::new("origin", "From").kind(Form::any_of(origins)),
     ];
     let list = Listing::new(links::SETTINGS, inputs, ORDERS, &query);
-    let (settings, standing) = (Arc::clone(&api.settings), api.reload.standing());
+    let (known, standing) = (Arc::clone(&settings), reload.standing());
     let usable = standing.failed.is_none();
-    let read = tokio::task::spawn_blocking(move || settings.now(usable)).await;
+    let read = tokio::task::spawn_blocking(move || known.now(usable)).await;
     let mut all = read.unwrap_or_default();
     let pending = all.iter().filter(|one| one.pending.is_some()).count();
     let (part, origin) = (list.filter("filter"), list.filter("origin"));
@@ -55,24 +68,22 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         "taken" => list.page_by(all, |one| (one.taken, one.key.clone()), PAGE, &query),
         _ => list.page_by(all, |one| one.key.clone(), PAGE, &query),
     };
-    let known = &api.settings;
+    let known = &settings;
     let place = |path: &std::path::Path| path.display().to_string();
     let file = known.file.as_deref().map_or_else(String::new, place);
     Ok(page(&SettingsPage {
         shell: visitor.shell(Nav::Settings),
         file,
-        error: standing
-            .failed
-            .map_or_else(String::new, |error| error.to_string()),
+        error: views::text(standing.failed),
         started: views::moment(known.started),
         pending,
         places: vec![
             ("Data directory", place(&known.data_dir)),
             ("Socket", place(&known.socket)),
-            ("Backups", place(&api.backups.schedule().directory)),
+            ("Backups", place(&backups.schedule().directory)),
             ("CA to trust", place(&tls::ca_file(&known.data_dir))),
         ],
-        certificate: api.certificate.borrow().map(views::moment),
+        certificate: certificate.borrow().map(views::moment),
         columns: vec![
             list.column("key", "Key"),
             Column::plain("Value"),

@@ -1,6 +1,6 @@
 //! What tenants hold and may hold.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use axum::{extract::State, response::Response};
 use fipd_core::{Ledger, PoolId, Role, Tenancy, Text};
@@ -14,15 +14,13 @@ use super::{
     page::{Answered, go_to, page_as},
     session_extract::{Query, SubmittedForm, Visitor},
 };
-use crate::{
-    api::{
-        Api, convert,
-        etag::IfMatch,
-        problem::{Code, Problem},
-        rest::quotas::{lift, named, set},
-    },
-    ipam::Ipam,
+use crate::api::{
+    convert,
+    etag::IfMatch,
+    problem::{Code, Problem},
+    rest::quotas::{lift, named, set},
 };
+use crate::{guests::GuestBoard, ipam::Ipam};
 
 /// Rows of one page.
 const PAGE: usize = 100;
@@ -46,20 +44,29 @@ const WORDS: Words = |field, value| match (field, value) {
     _ => None,
 };
 
-pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(
+    State(ipam): State<Ipam>,
+    State(guests): State<GuestBoard>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let form = (visitor.session.role == Role::Admin).then(|| filled(&FIELDS, &query));
-    Ok(show(&api, &visitor, StatusCode::OK, &query, form).await)
+    Ok(show(&ipam, &guests, &visitor, StatusCode::OK, &query, form).await)
 }
 
 /// Sets the limit, or shows the form again with what is wrong.
-pub async fn submit(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn submit(
+    State(ipam): State<Ipam>,
+    State(guests): State<GuestBoard>,
+    posted: SubmittedForm,
+) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = filled(&FIELDS, &fields);
     let (tenant, pool) = (form.value("tenant"), form.value("pool"));
     let (caller, any) = (visitor.caller(), IfMatch::default());
     let done = match limit(&form) {
         Ok(Some(limit)) => {
-            let set = set(&api, &caller, (pool, tenant), any, limit);
+            let set = set(&ipam, &caller, (pool, tenant), any, limit);
             let text = format!(
                 "{tenant} may hold {} addresses of {pool}.",
                 count(limit.into())
@@ -67,7 +74,7 @@ pub async fn submit(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answe
             set.await.map(|_| text)
         }
         Ok(None) => {
-            let lift = lift(&api, &caller, (pool, tenant), any);
+            let lift = lift(&ipam, &caller, (pool, tenant), any);
             let text = format!("{tenant} may hold any number of addresses of {pool}.");
             match lift.await {
                 // There was none.
@@ -86,11 +93,19 @@ pub async fn submit(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answe
         }
         Err(problem) => {
             // The limit is read before the names: what is wrong with them is said as well.
-            if let Err(also) = named(&api, &caller, (pool, tenant)) {
+            if let Err(also) = named(&ipam, &caller, (pool, tenant)) {
                 blame(&mut form, &also, WORDS);
             }
             let status = blame(&mut form, &problem, WORDS);
-            Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await)
+            Ok(show(
+                &ipam,
+                &guests,
+                &visitor,
+                status,
+                &Fields::default(),
+                Some(form),
+            )
+            .await)
         }
     }
 }
@@ -102,7 +117,8 @@ fn limit(form: &Form) -> Result<Option<u64>, Problem> {
 }
 
 async fn show(
-    api: &Api,
+    ipam: &Ipam,
+    guests: &GuestBoard,
     visitor: &Visitor,
     status: StatusCode,
     query: &Fields,
@@ -113,8 +129,8 @@ async fn show(
         Input::new("of", "Pool contains"),
     ];
     let list = Listing::new(links::TENANTS, inputs, ORDERS, query);
-    let (mut found, cut) = found(&api.ipam, list.filter("filter")).await;
-    let names = api.ipam.read(|ledger| names(ledger, &found));
+    let (mut found, cut) = found(ipam, list.filter("filter")).await;
+    let names = ipam.read(|ledger| names(ledger, &found));
     let name = |one: &Tenancy| names.get(&one.pool).map_or("", |name| &**name);
     let pool = list.filter("of");
     found.retain(|one| name(one).contains(pool));
@@ -128,7 +144,7 @@ async fn show(
     };
     let rows = found.iter().map(|one| TenantRow {
         tenant: one.tenant.0.to_string(),
-        name: api.guests.project_name(&one.tenant.0).unwrap_or_default(),
+        name: guests.project_name(&one.tenant.0).unwrap_or_default(),
         pool: one.pool.0,
         pool_name: name(one).to_owned(),
         used: one.used,
@@ -189,6 +205,8 @@ fn names(ledger: &Ledger, found: &[Tenancy]) -> BTreeMap<PoolId, Text> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use fipd_core::{PoolSpec, Quota, Request, Tenant};
 
     use super::*;

@@ -17,18 +17,15 @@ use super::{
     users::{filters, role, roles, wanted},
     views,
 };
-use crate::{
-    api::{
-        Api,
-        access::auth::role_name,
-        etag::IfMatch,
-        extract::Path,
-        page::Ask,
-        rest::tokens::{self as rest, make, token_view},
-        wire::{TokenCreate, TokenView},
-    },
-    clock,
+use crate::api::{
+    access::auth::role_name,
+    etag::IfMatch,
+    extract::Path,
+    page::Ask,
+    rest::tokens::{self as rest, LastUsed, make, token_view},
+    wire::{TokenCreate, TokenView},
 };
+use crate::{clock, ipam::Ipam};
 
 /// Tokens of one page.
 const PAGE: usize = 100;
@@ -47,13 +44,13 @@ const ORDERS: &[Order] = &[
     Order::down("expires", "last to expire first"),
 ];
 
-pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
     let list = Listing::new(links::TOKENS, filters(), ORDERS, &query);
     let wanted = |token: &&Token| {
         let wanted = wanted(&list, &token.name, token.role);
         wanted.then(|| (*token).clone())
     };
-    let tokens = all(&api.ipam, |ledger, after| {
+    let tokens = all(&ipam, |ledger, after| {
         Ask::step().of(ledger.tokens_after(after), |token| token.id, wanted)
     })
     .await;
@@ -79,9 +76,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             list.column("expires", "Expires"),
         ],
         filters: list.filters,
-        tokens: api
-            .ipam
-            .read(|ledger| tokens.iter().map(|token| row(ledger, token)).collect()),
+        tokens: ipam.read(|ledger| tokens.iter().map(|token| row(ledger, token)).collect()),
         pager,
     }))
 }
@@ -91,12 +86,12 @@ pub async fn new(visitor: Visitor) -> Answered {
 }
 
 /// Makes it and shows its text, once.
-pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn create(State(ipam): State<Ipam>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = form();
     typed(&mut form, &fields);
     let made = match role(&form) {
-        Ok(role) => make(&api, &visitor.caller(), body(&form, role)).await,
+        Ok(role) => make(&ipam, &visitor.caller(), body(&form, role)).await,
         Err(problem) => Err(problem),
     };
     match made {
@@ -126,22 +121,29 @@ fn body(form: &Form, role: Role) -> TokenCreate {
 }
 
 pub async fn ask_revoke(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
 ) -> Answered {
-    let token = find(&api, &visitor, &id)?;
+    let token = find(&ipam, &visitor, &id)?;
     Ok(revocation(&visitor, &token, StatusCode::OK, None))
 }
 
 pub async fn revoke(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
+    State(tokens_used): State<Arc<LastUsed>>,
     PathParam(id): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    let token = find(&api, &visitor, &id)?;
-    let revoked = rest::revoke(State(api), visitor.caller(), Path(id), IfMatch::default());
+    let token = find(&ipam, &visitor, &id)?;
+    let revoked = rest::revoke(
+        State(ipam.clone()),
+        State(tokens_used.clone()),
+        visitor.caller(),
+        Path(id),
+        IfMatch::default(),
+    );
     if let Err(problem) = revoked.await {
         let (status, why) = (problem.status_code(), problem.detail.into_string());
         return Ok(revocation(&visitor, &token, status, Some(why)));
@@ -150,9 +152,9 @@ pub async fn revoke(
     Ok(go_to(links::TOKENS))
 }
 
-fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Token, Failure> {
+fn find(ipam: &Ipam, visitor: &Visitor, id: &str) -> Result<Token, Failure> {
     let id = id.parse().ok().map(TokenId);
-    let token = id.and_then(|id| api.ipam.read(|ledger| ledger.token(id).cloned()));
+    let token = id.and_then(|id| ipam.read(|ledger| ledger.token(id).cloned()));
     token.ok_or_else(|| visitor.not_found("There is no such token."))
 }
 

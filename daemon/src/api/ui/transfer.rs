@@ -1,7 +1,5 @@
 //! Giving a lease to another owner by hand.
 
-use std::sync::Arc;
-
 use axum::{extract::State, response::Response};
 use fipd_core::{Lease, LeaseKey, Ledger};
 use fipd_web_ui::{Form, Nav, TransferPage, links};
@@ -16,37 +14,37 @@ use super::{
     views,
 };
 use crate::api::{
-    Api,
     convert::{network_name, owner_text},
     etag::IfMatch,
     rest::transfer::hand,
     wire::TransferRequest,
 };
+use crate::ipam::Ipam;
 
 const FIELDS: [&str; 3] = ["to", "tenant", "reason"];
 
 /// Asks.
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
-    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
     let form = filled(&FIELDS, &Fields::default());
-    Ok(ask(&api, &visitor, &lease, StatusCode::OK, form))
+    Ok(ask(&ipam, &visitor, &lease, StatusCode::OK, form))
 }
 
 /// Transfers what was shown, and only that.
 pub async fn submit(
-    State(api): State<Arc<Api>>,
+    State(ipam): State<Ipam>,
     PathParam((network, address)): PathParam<(String, String)>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
@@ -56,7 +54,7 @@ pub async fn submit(
         [member] => Some(&member.holder),
         _ => None,
     };
-    let (network, body) = api.ipam.read(|ledger| {
+    let (network, body) = ipam.read(|ledger| {
         let body = TransferRequest {
             to: form.value("to").to_owned(),
             from: from.map(|holder| owner_text(ledger, &holder.identity)),
@@ -69,7 +67,7 @@ pub async fn submit(
     });
     let if_match = IfMatch::shown(fields.get("seen"));
     let handed = hand(
-        &api,
+        &ipam,
         &visitor.caller(),
         (&network, &address),
         if_match,
@@ -77,29 +75,29 @@ pub async fn submit(
     )
     .await;
     match handed {
-        Ok(lease) => Ok(moved(&api, &visitor, &lease)),
+        Ok(lease) => Ok(moved(&ipam, &visitor, &lease)),
         Err(mut problem) => {
             if problem.field.as_deref() == Some("address") {
                 problem.field = Some("to".into());
             }
             let status = blame_of_lease(&mut form, &problem);
-            Ok(ask(&api, &visitor, &lease, status, form))
+            Ok(ask(&ipam, &visitor, &lease, status, form))
         }
     }
 }
 
-fn moved(api: &Api, visitor: &Visitor, lease: &Lease) -> Response {
+fn moved(ipam: &Ipam, visitor: &Visitor, lease: &Lease) -> Response {
     let LeaseKey { network, address } = lease.key;
     let owner = lease.owner().map_or_else(String::new, |holder| {
-        api.ipam.read(|ledger| owner_text(ledger, &holder.identity))
+        ipam.read(|ledger| owner_text(ledger, &holder.identity))
     });
     visitor.tell(true, format!("{address} is held by {owner} now."), None);
     go_to(&links::lease(network.0, address))
 }
 
-fn ask(api: &Api, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
+fn ask(ipam: &Ipam, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
     let shell = visitor.shell(Nav::Pools);
-    let page = api.ipam.read(|ledger: &Ledger| {
+    let page = ipam.read(|ledger: &Ledger| {
         let Concerned { heir, controlled } = concerned(ledger, lease);
         TransferPage {
             shell,

@@ -1,16 +1,8 @@
 //! Who signs in with a password or is signed in by the provider, and the own password of everybody.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Instant,
-};
+use std::sync::Arc;
 
-use axum::{
-    Extension,
-    extract::{ConnectInfo, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
 use fipd_core::{Account, Role, Text};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, Pager, ProvidedRow, UserRow, UsersPage, links,
@@ -21,21 +13,21 @@ use super::{
     fields::Fields,
     forms::{AS_REST, beside, blame, typed},
     list::{Listing, Order, all},
-    login::{locked, retry_after},
     page::{Answered, Failure, go_to, page},
     session_extract::{PathParam, Query, SubmittedForm, Visitor},
     views,
 };
 use crate::api::{
-    Api,
-    access::{accounts::Change, auth::role_name},
+    access::{accounts::Accounts, auth::role_name},
     etag::{self, IfMatch},
     extract::Path,
     page::Ask,
     problem::{Code, Problem},
     rest::users as rest,
+    ui::Sessions,
     wire::{Password, UserCreate, UserPatch},
 };
+use crate::ipam::Ipam;
 
 /// Users of one page.
 const PAGE: usize = 100;
@@ -61,7 +53,12 @@ const PROVIDED: &[Order] = &[
 ];
 
 /// Accounts, or who is signed in without one.
-pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(
+    State(ipam): State<Ipam>,
+    State(sessions): State<Arc<Sessions>>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
     let by_provider = query.get("by") == PROVIDER;
     let orders = if by_provider { PROVIDED } else { ORDERS };
     let by = [("", "with a password"), (PROVIDER, "by the provider")];
@@ -69,7 +66,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let mut inputs = filters();
     inputs.push(Input::new("by", "Sign in").kind(InputKind::Choice(by.to_vec())));
     let list = Listing::new(links::USERS, inputs, orders, &query);
-    let all = api.sessions.provided();
+    let all = sessions.provided();
     let signed_in = all.len();
     let (users, provided, pager) = match by_provider {
         true => {
@@ -77,7 +74,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             (Vec::new(), provided, pager)
         }
         false => {
-            let (users, pager) = accounts(&api, &visitor, &list, &query).await;
+            let (users, pager) = accounts(&ipam, &visitor, &list, &query).await;
             (users, Vec::new(), pager)
         }
     };
@@ -101,7 +98,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
 }
 
 async fn accounts(
-    api: &Api,
+    ipam: &Ipam,
     visitor: &Visitor,
     list: &Listing<'_>,
     query: &Fields,
@@ -110,7 +107,7 @@ async fn accounts(
         let wanted = wanted(list, &account.name, account.role);
         wanted.then(|| (*account).clone())
     };
-    let accounts = all(&api.ipam, |ledger, after: Option<Text>| {
+    let accounts = all(ipam, |ledger, after: Option<Text>| {
         let accounts = ledger.accounts_after(after.as_deref());
         Ask::step().of(accounts, |account| Text::clone(&account.name), wanted)
     })
@@ -153,7 +150,7 @@ pub async fn new(visitor: Visitor) -> Answered {
     Ok(ask(&visitor, StatusCode::OK, "Make a user", new_form()))
 }
 
-pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answered {
+pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
     let mut form = new_form();
     typed(&mut form, &fields);
@@ -171,7 +168,7 @@ pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answe
                 role,
                 password,
             };
-            rest::make(&api, &visitor.caller(), body).await
+            rest::make(&accounts, &visitor.caller(), body).await
         }
         Err(problem) => Err(problem),
     };
@@ -184,22 +181,23 @@ pub async fn create(State(api): State<Arc<Api>>, posted: SubmittedForm) -> Answe
 }
 
 pub async fn edit(
-    State(api): State<Arc<Api>>,
+    State(accounts): State<Accounts>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
 ) -> Answered {
-    let account = find(&api, &visitor, &name)?;
+    let account = find(&accounts, &visitor, &name)?;
     let title = format!("Change user {name}");
     Ok(ask(&visitor, StatusCode::OK, &title, edit_form(&account)))
 }
 
 pub async fn update(
-    State(api): State<Arc<Api>>,
+    State(accounts): State<Accounts>,
+    State(sessions): State<Arc<Sessions>>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let account = find(&api, &visitor, &name)?;
+    let account = find(&accounts, &visitor, &name)?;
     let mut form = edit_form(&account);
     typed(&mut form, &fields);
     let title = format!("Change user {name}");
@@ -222,7 +220,15 @@ pub async fn update(
                 disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
             };
             let if_match = IfMatch::shown(form.value("edition"));
-            rest::change(&api, &visitor.caller(), &name, if_match, body).await
+            rest::change(
+                &accounts,
+                &sessions,
+                &visitor.caller(),
+                &name,
+                if_match,
+                body,
+            )
+            .await
         }
         Err(problem) => Err(problem),
     };
@@ -234,7 +240,7 @@ pub async fn update(
         let stale = problem.code == Code::Stale;
         let status = blame(&mut form, &problem, AS_REST);
         if stale {
-            changed(&mut form, &find(&api, &visitor, &name)?);
+            changed(&mut form, &find(&accounts, &visitor, &name)?);
         }
         return Ok(ask(&visitor, status, &title, form));
     }
@@ -243,23 +249,23 @@ pub async fn update(
 }
 
 pub async fn ask_delete(
-    State(api): State<Arc<Api>>,
+    State(accounts): State<Accounts>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
 ) -> Answered {
-    find(&api, &visitor, &name)?;
+    find(&accounts, &visitor, &name)?;
     Ok(deletion(&visitor, &name, StatusCode::OK, None))
 }
 
 pub async fn delete(
-    State(api): State<Arc<Api>>,
+    State(accounts): State<Accounts>,
     PathParam(name): PathParam<String>,
     posted: SubmittedForm,
 ) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    find(&api, &visitor, &name)?;
+    find(&accounts, &visitor, &name)?;
     let deleted = rest::delete(
-        State(Arc::clone(&api)),
+        State(accounts.clone()),
         visitor.caller(),
         Path(name.clone()),
         IfMatch::default(),
@@ -272,63 +278,8 @@ pub async fn delete(
     Ok(go_to(links::USERS))
 }
 
-/// Everybody's own password.
-pub async fn own(visitor: Visitor) -> Answered {
-    has_password(&visitor)?;
-    let form = own_form(&visitor.session.name);
-    Ok(ask_own(&visitor, StatusCode::OK, form))
-}
-
-/// Changes it for who knows it, and asks to sign in again: all sessions of the account end. Guesses count as they do
-/// at the sign-in.
-pub async fn change_own(
-    State(api): State<Arc<Api>>,
-    from: Option<Extension<ConnectInfo<SocketAddr>>>,
-    posted: SubmittedForm,
-) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
-    has_password(&visitor)?;
-    let name = visitor.session.name.to_string();
-    let mut form = own_form(&name);
-    let wrong = StatusCode::UNPROCESSABLE_ENTITY;
-    let Some(password) = new_password(&mut form, &fields) else {
-        return Ok(ask_own(&visitor, wrong, form));
-    };
-    let from = from.map_or(IpAddr::from([0, 0, 0, 0]), |info| info.0.0.ip());
-    let now = Instant::now();
-    if let Err(wait) = api.sessions.limiter.attempt(&name, from, now) {
-        form.wrong("present", locked(wait));
-        let answer = ask_own(&visitor, StatusCode::TOO_MANY_REQUESTS, form);
-        return Ok(retry_after(answer, wait));
-    }
-    let known = api.accounts.login(&name, fields.raw("present")).await;
-    if known.is_none() {
-        form.wrong("present", "That is not your password.");
-        return Ok(ask_own(&visitor, wrong, form));
-    }
-    api.sessions.limiter.signed_in(&name, from, now);
-    let change = Change {
-        password: Some(password),
-        ..Change::default()
-    };
-    let edited = api.accounts.edit(&name, change, visitor.actor());
-    if let Err(error) = edited.await {
-        let status = blame(&mut form, &error.into(), AS_REST);
-        return Ok(ask_own(&visitor, status, form));
-    }
-    Ok(go_to(links::LOGIN))
-}
-
-fn has_password(visitor: &Visitor) -> Result<(), Failure> {
-    if !visitor.session.by_provider {
-        return Ok(());
-    }
-    let what = "You signed in by a provider, which keeps your password.";
-    Err(visitor.failure(StatusCode::NOT_FOUND, what, "Change it there."))
-}
-
-fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<Account, Failure> {
-    let account = api.ipam.read(|ledger| ledger.account(name).cloned());
+fn find(accounts: &Accounts, visitor: &Visitor, name: &str) -> Result<Account, Failure> {
+    let account = accounts.find(name);
     account.ok_or_else(|| visitor.not_found("There is no user of that name."))
 }
 
@@ -357,7 +308,7 @@ pub fn role(form: &Form) -> Result<Role, Problem> {
     role.ok_or_else(|| Problem::invalid("role", chosen, "viewer, operator or admin"))
 }
 
-fn passwords(note: &'static str) -> [Input; 2] {
+pub fn passwords(note: &'static str) -> [Input; 2] {
     let secret = |name, label| Input::new(name, label).kind(InputKind::Secret);
     [
         secret("password", "New password")
@@ -416,20 +367,8 @@ fn changed(form: &mut Form, account: &Account) {
     );
 }
 
-fn own_form(name: &str) -> Form {
-    let present = Input::new("present", "Present password").kind(InputKind::Secret);
-    let [password, again] = passwords("");
-    Form {
-        target: links::PASSWORD.to_owned(),
-        inputs: vec![present.required(), password.required(), again.required()],
-        button: "Change the password".to_owned(),
-        account: name.to_owned(),
-        ..Form::default()
-    }
-}
-
 /// A new password typed twice; `None` with the mistake noted.
-fn new_password(form: &mut Form, fields: &Fields) -> Option<String> {
+pub fn new_password(form: &mut Form, fields: &Fields) -> Option<String> {
     let password = fields.raw("password");
     if password.chars().count() < 8 {
         form.wrong("password", "At least 8 characters are needed.");
@@ -450,19 +389,6 @@ fn ask(visitor: &Visitor, status: StatusCode, title: &str, form: Form) -> Respon
         ..FormPage::default()
     };
     visitor.ask(Nav::Users, status, page)
-}
-
-fn ask_own(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
-    let page = FormPage {
-        title: "Change your password".to_owned(),
-        lead: vec![
-            "You sign in again afterwards, here and wherever else you are signed in.".to_owned(),
-        ],
-        form,
-        back: links::HOME.to_owned(),
-        ..FormPage::default()
-    };
-    visitor.ask(Nav::None, status, page)
 }
 
 fn deletion(visitor: &Visitor, name: &str, status: StatusCode, error: Option<String>) -> Response {

@@ -11,6 +11,11 @@ use crate::api::{
     wire::ForecastView,
 };
 
+/// Empty for nothing.
+pub fn text(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
 pub fn moment(at: Timestamp) -> Moment {
     Moment(at.0)
 }

@@ -47,7 +47,7 @@ async fn stream(site: &Site) -> (Teller, mpsc::Receiver<Event>) {
     };
     let actor = "test".into();
     ask(site, Request::PutToken { token, actor }).await;
-    let api = Arc::clone(&site.api);
+    let api = site.api.clone();
     let (queue, events) = mpsc::channel(QUEUE);
     let teller = Teller {
         caller: Caller {
@@ -111,7 +111,7 @@ async fn one_caller_leaves_streams_to_others() {
             via: Via::Socket,
             scope: Arc::default(),
         };
-        events(Arc::clone(&site.api), caller, HeaderMap::new(), 0)
+        events(site.api.clone(), caller, HeaderMap::new(), 0)
     };
     let mut held = Vec::new();
     for _ in 0..STREAMS_OF_ONE {

@@ -116,9 +116,14 @@ async fn ask(site: &Site, what: &str, format: &str) -> Response {
         what: Some(what.into()),
         format: Some(format.into()),
     };
-    export(State(Arc::clone(&site.api)), root(), Query(query))
-        .await
-        .unwrap()
+    export(
+        State(site.api.ipam.clone()),
+        State(site.api.stop.clone()),
+        root(),
+        Query(query),
+    )
+    .await
+    .unwrap()
 }
 
 async fn whole(response: Response) -> String {
@@ -293,7 +298,13 @@ async fn pools_networks_and_the_audit_log_are_whole() {
             what: Some(what.into()),
             format: Some(format.into()),
         };
-        let problem = export(State(Arc::clone(&site.api)), root(), Query(query)).await;
+        let problem = export(
+            State(site.api.ipam.clone()),
+            State(site.api.stop.clone()),
+            root(),
+            Query(query),
+        )
+        .await;
         assert_eq!(problem.unwrap_err().status, 422);
     }
 }

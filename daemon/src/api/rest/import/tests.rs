@@ -131,7 +131,8 @@ async fn exported(site: &Site, what: &str, format: &str) -> String {
         format: Some(format.into()),
     };
     let answer = export::export(
-        State(Arc::clone(&site.api)),
+        State(site.api.ipam.clone()),
+        State(site.api.stop.clone()),
         export::tests::root(),
         Query(query),
     );

@@ -1,9 +1,11 @@
+use std::sync::Arc;
+
 use fipd_core::{Action, Role, Scope};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::*;
 use crate::{
-    api::{access::auth::Via, ui::tests::Site},
+    api::{Api, access::auth::Via, ui::tests::Site},
     rules::{Ordered, rows::tests::view},
 };
 
@@ -38,8 +40,8 @@ fn audited_details(api: &Api) -> Vec<String> {
         .collect()
 }
 
-async fn ask(api: &Arc<Api>, query: RuleQuery) -> Result<RulePage, Problem> {
-    let answer = show(State(Arc::clone(api)), Query(query)).await;
+async fn ask(api: &Api, query: RuleQuery) -> Result<RulePage, Problem> {
+    let answer = show(State(api.rules.clone()), Query(query)).await;
     answer.map(|Json(page)| page)
 }
 
@@ -103,7 +105,7 @@ async fn conformance_35_a_plan_names_each_step_and_changes_nothing() {
     let site = Site::new().await;
     site.api.rules.show(view());
     let page = PageQuery::default();
-    let Json(plan) = plan(State(Arc::clone(&site.api)), Query(page))
+    let Json(plan) = plan(State(site.api.rules.clone()), Query(page))
         .await
         .unwrap();
     assert_eq!((plan.adds, plan.deletes), (1, 1));
@@ -118,7 +120,13 @@ async fn conformance_35_a_plan_names_each_step_and_changes_nothing() {
 async fn where_there_is_no_engine_a_command_is_refused_and_says_why() {
     let site = Site::new().await;
     let body = Body(FlushRules::default());
-    let refused = flush(State(Arc::clone(&site.api)), caller(), body).await;
+    let refused = flush(
+        State(site.api.ipam.clone()),
+        State(site.api.rules.clone()),
+        caller(),
+        body,
+    )
+    .await;
     let problem = refused.unwrap_err();
     assert_eq!(problem.code, Code::Conflict);
     assert!(problem.detail.contains("[host]"), "{}", problem.detail);
@@ -136,7 +144,13 @@ async fn rules_of_others_go_only_by_a_plan_that_still_holds() {
             priorities: Some([1, 9]),
             plan,
         };
-        prune_foreign(State(Arc::clone(&site.api)), caller(), Body(body)).await
+        prune_foreign(
+            State(site.api.ipam.clone()),
+            State(site.api.rules.clone()),
+            caller(),
+            Body(body),
+        )
+        .await
     };
     let Json(planned) = prune(None).await.unwrap();
     assert!(planned.dry_run && planned.count == 2);
@@ -172,6 +186,12 @@ async fn rules_of_others_go_only_by_a_plan_that_still_holds() {
         priorities: None,
         plan: None,
     };
-    let refused = prune_foreign(State(Arc::clone(&site.api)), caller(), Body(body)).await;
+    let refused = prune_foreign(
+        State(site.api.ipam.clone()),
+        State(site.api.rules.clone()),
+        caller(),
+        Body(body),
+    )
+    .await;
     assert_eq!(refused.unwrap_err().field.as_deref(), Some("table"));
 }

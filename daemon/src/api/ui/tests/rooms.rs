@@ -322,13 +322,19 @@ async fn a_token_is_shown_once_and_revoked() {
     assert_eq!(page.status, StatusCode::OK, "{}", page.html);
     let (_, text) = page.html.split_once("id=\"token\">").unwrap();
     let text = text.split('<').next().unwrap().to_owned();
-    assert!(crate::api::rest::tokens::caller(&site.api, &text, None).is_ok());
+    assert!(
+        crate::api::rest::tokens::caller(&site.api.ipam, &site.api.tokens_used, &text, None)
+            .is_ok()
+    );
     let list = admin.get("/ui/tokens").await.html;
     assert!(list.contains(">ci</") && !list.contains(&text), "{list}");
     let id = text.split('_').nth(1).unwrap();
     let page = admin.post(&format!("/ui/tokens/{id}/revoke"), "").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER);
-    assert!(crate::api::rest::tokens::caller(&site.api, &text, None).is_err());
+    assert!(
+        crate::api::rest::tokens::caller(&site.api.ipam, &site.api.tokens_used, &text, None)
+            .is_err()
+    );
 }
 
 #[tokio::test]
