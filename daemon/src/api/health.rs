@@ -91,7 +91,7 @@ pub async fn system_metrics(State(metrics): State<Metrics>, system: &'static str
     series(&metrics.of_system(system).await)
 }
 
-/// Whether this host's rules were brought into the kernel once, as the original ip-rule agent tells it.
+/// Whether this host's rules were brought into the kernel once, as the agent of an original tells it.
 pub async fn ready(State(rules): State<RuleBoard>) -> Response {
     match rules.is_ready() {
         true => "ready\n".into_response(),

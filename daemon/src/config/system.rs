@@ -21,6 +21,8 @@ use super::{Flags, Pattern, SightingMode, Webhook};
 pub struct SystemConfig {
     /// As `systems` and the tables name it.
     pub name: &'static str,
+    /// What it does in a cluster, as the page says it that adds one.
+    pub tick: &'static str,
     pub draws: Draws,
     /// Whether its series have a page of their own: `metrics:NAME`.
     pub metrics: bool,

@@ -60,6 +60,7 @@ impl TypedSettings for SixthSettings {
 
 static CONFIG: SystemConfig = SystemConfig {
     name: SixthSettings::NAME,
+    tick: "sixth: brushes",
     draws: Draws::Own,
     metrics: true,
     host_wishes: None,

@@ -16,7 +16,7 @@ use crate::{
     api::{
         etag::IfMatch,
         extract::Path,
-        problem::{Code, Problem},
+        problem::Problem,
         rest::{attach, attach::Detacher, clusters},
         wire::ClusterAdd,
     },
@@ -97,7 +97,7 @@ pub async fn new(
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    let mut form = add_form();
+    let mut form = add_form(clusters.known());
     let name = query.get("name");
     form.set("name", name);
     if let Some(said) = clusters.said_of(name) {
@@ -109,7 +109,7 @@ pub async fn new(
 /// Shows what was said of the cluster of that name before.
 fn fill(form: &mut Form, name: &str, said: &Registration) {
     for system in &said.systems {
-        form.set(field_of(system), "yes");
+        form.set(system, "yes");
     }
     form.set("settings", &said.settings);
     form.set(FILLED, name);
@@ -117,7 +117,7 @@ fn fill(form: &mut Form, name: &str, said: &Registration) {
 
 pub async fn add(State(clusters): State<Clusters>, posted: SubmittedForm<MOST>) -> Answered {
     let SubmittedForm { visitor, fields } = posted;
-    let mut form = add_form();
+    let mut form = add_form(clusters.known());
     let name = fields.get("name").to_owned();
     form.set("name", &name);
     let kept = clusters.said_of(&name);
@@ -152,22 +152,24 @@ pub async fn add(State(clusters): State<Clusters>, posted: SubmittedForm<MOST>) 
 
 /// As the form has it: what is wrong with the cluster is its settings, for the ticks are of systems that there are.
 fn at_fault(mut problem: Problem) -> Problem {
-    if problem.field.as_deref() == Some("cluster") {
-        problem.field = Some("settings".into());
-    }
-    if problem.code == Code::Invalid
-        && let Some(why) = problem.value.take()
-    {
+    let Some(field) = problem.field.take() else {
+        return problem;
+    };
+    // REST begins with its name of the field.
+    let why = problem.detail.strip_prefix(&format!("{field}: "));
+    if let Some(why) = why.map(Box::from) {
         problem.detail = why;
     }
+    problem.field = Some(match &*field {
+        "cluster" => "settings".into(),
+        _ => field,
+    });
     problem
 }
 
 /// What the form says. Where it was not filled in with what is kept of the cluster, what it leaves out stays.
 fn said(known: Systems, fields: &Fields, kept: Option<Registration>) -> Registration {
-    let ticked = known
-        .names()
-        .filter(|one| fields.get(field_of(one)) == "yes");
+    let ticked = known.names().filter(|one| fields.get(one) == "yes");
     let mut said = Registration {
         systems: ticked.map(str::to_owned).collect(),
         settings: fields.raw("settings").to_owned(),
@@ -328,37 +330,27 @@ fn failed(visitor: &Visitor, problem: &Problem) -> Failure {
     visitor.failure(problem.status_code(), problem.detail.to_string(), next)
 }
 
-/// The name of the tick of a system.
-fn field_of(system: &str) -> &'static str {
-    match system {
-        "claims" => "claims",
-        "ip-rule" => "ip-rule",
-        _ => "rancher-fip",
-    }
-}
-
-fn add_form() -> Form {
+fn add_form(known: Systems) -> Form {
     let name = Input::new("name", "Name").required().hint(
         "Small letters, digits, dots and dashes. It is what the cluster is called in commands and lists.",
     );
     let file = Input::new("kubeconfig", "Kubeconfig")
         .kind(InputKind::File(".yaml,.yml,.conf,.kubeconfig,.txt"))
         .hint("With everything in it: programs and names of files are refused. It is kept on this host and never shown again.");
-    let tick = |field, label| Input::new(field, label).kind(InputKind::Tick);
+    let ticks = known.0.iter();
+    let ticks = ticks.map(|one| Input::new(one.name, one.tick).kind(InputKind::Tick));
+    let settings = Input::new("settings", "Settings")
+        .note("optional")
+        .kind(InputKind::Lines)
+        .hint("As below [[cluster]] in the configuration file, such as: [claims] and in the next line pools = [\"lab\"]");
+    let filled = Input::new(FILLED, "").kind(InputKind::Hidden);
     Form {
         target: links::CLUSTER_NEW.to_owned(),
-        inputs: vec![
-            name,
-            file,
-            tick("claims", "Claims: users ask for addresses with AddressClaim objects"),
-            tick("rancher-fip", "rancher-fip: this is a Rancher with floating IPs"),
-            tick("ip-rule", "ip-rule: policy-routing rules for its load balancers"),
-            Input::new("settings", "Settings")
-                .note("optional")
-                .kind(InputKind::Lines)
-                .hint("As below [[cluster]] in the configuration file, such as: [claims] and in the next line pools = [\"lab\"]"),
-            Input::new(FILLED, "").kind(InputKind::Hidden),
-        ],
+        inputs: [name, file]
+            .into_iter()
+            .chain(ticks)
+            .chain([settings, filled])
+            .collect(),
         button: "Add the cluster".to_owned(),
         ..Form::default()
     }

@@ -13,6 +13,7 @@ use crate::config::{
 /// What the configuration knows of the system.
 pub static CONFIG: SystemConfig = SystemConfig {
     name: ClaimsSettings::NAME,
+    tick: "Claims: users ask for addresses with AddressClaim objects",
     draws: Draws::Own,
     metrics: false,
     host_wishes: None,

@@ -18,6 +18,7 @@ pub const WISHES: &str = "ip-rule/";
 /// What the configuration knows of the system.
 pub static CONFIG: SystemConfig = SystemConfig {
     name: IpRuleSettings::NAME,
+    tick: "ip-rule: policy-routing rules for its load balancers",
     draws: Draws::Nothing,
     metrics: true,
     host_wishes: Some(WISHES),

@@ -15,6 +15,7 @@ use crate::config::{
 /// What the configuration knows of the system.
 pub static CONFIG: SystemConfig = SystemConfig {
     name: RancherFipSettings::NAME,
+    tick: "rancher-fip: this is a Rancher with floating IPs",
     draws: Draws::Management,
     metrics: true,
     host_wishes: None,
