@@ -9,7 +9,7 @@ mod http;
 use std::path::Path;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fipd_core::{ClusterId, Ledger, NetworkId};
+use fipd_core::{ClusterId, Ledger};
 use fipd_crds::fipd_io;
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ use crate::{
         claims::{claim, pool},
         ip_rule, rancher_fip,
     },
+    validation::mirror::MirrorOf,
 };
 
 /// A parser and what is asserted of its answer.
@@ -74,13 +75,13 @@ fn claims(bytes: &[u8]) {
     let (cluster, ledger) = (ClusterId("c".into()), Ledger::new());
     if let Ok(object) = serde_json::from_slice::<fipd_io::Pool>(bytes) {
         let object = pool::observe::slim(object);
-        let source = pool::validate::Source {
+        let mirror = MirrorOf {
             cluster: &cluster,
             cluster_name: "east",
             object: "lab",
             uid: &object.meta.uid,
         };
-        if let Ok(spec) = pool::validate::spec(&source, &object.spec, NetworkId::DEFAULT) {
+        if let Ok(spec) = pool::validate::spec(&mirror, &object.spec) {
             let _ = ledger.preview_pool(None, &spec);
         }
     }

@@ -253,13 +253,16 @@ async fn a_pool_shows_exactly_what_is_used() {
     rancher.fip("four", "net", "").await;
     rancher.wait_address("four", "10.60.0.12").await;
 
-    // Leases that an edit leaves outside are kept and said.
+    // An edit that leaves an address in use outside is not applied, as the admission webhook refuses it where it is asked.
     merge(wrong(json!({ "end": "10.60.0.12" }))).await;
     rancher
-        .wait_condition("net", "OutOfRange", "True", "1 leases")
+        .wait_condition("net", "Ready", "False", "10.60.0.13")
         .await;
-    rancher.wait_condition("net", "Ready", "True", "").await;
+    rancher
+        .wait_pool("net", json!({ "allocated": full, "used": 4 }))
+        .await;
     rancher.delete_fip("three").await;
+    rancher.wait_condition("net", "Ready", "True", "").await;
     let rest =
         json!({ "10.60.0.10": "p-a [Shop]", "10.60.0.11": "excluded", "10.60.0.12": "p-a [Shop]" });
     rancher

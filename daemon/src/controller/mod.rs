@@ -17,10 +17,13 @@ pub mod confirm_absence;
 pub mod context;
 pub mod endpoint;
 pub mod events;
+#[cfg(test)]
+mod fake_api_tests;
 pub mod kind;
 pub mod leader_election;
 pub mod merge_patch;
 pub mod meta;
+pub mod pool_source;
 pub mod queue;
 pub mod reconcile;
 pub mod site;

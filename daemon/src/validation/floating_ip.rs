@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::validation::{
-        mirror::{Source, desired},
+        mirror::{MirrorOf, desired},
         pool::{RawConfig, validate},
     };
 
@@ -104,15 +104,15 @@ mod tests {
             exclude: vec!["10.0.0.6"],
         };
         let cluster = ClusterId("id".into());
-        let source = Source {
+        let mirror = MirrorOf {
             cluster: &cluster,
             cluster_name: "rancher",
-            name: "net",
+            object: "net",
             uid: "u",
-            quota_required: false,
         };
         desired(
-            &source,
+            &mirror,
+            false,
             &validate(Some(&raw)).expect("valid"),
             (NetworkId::DEFAULT, true),
         )

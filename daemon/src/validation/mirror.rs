@@ -1,28 +1,45 @@
-//! The pool of the address book that a FloatingIPPool is mirrored as.
+//! The pool of the address book that an object is mirrored as.
 
 use fipd_core::{ClusterId, NetworkId, Order, Origin, PoolSpec, Sticky, System, Text};
 
 use super::pool::Ranges;
 
-/// The object that is mirrored.
-#[derive(Clone, Debug)]
-pub struct Source<'a> {
+/// The object that a pool mirrors.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorOf<'a> {
     pub cluster: &'a ClusterId,
     pub cluster_name: &'a str,
-    pub name: &'a str,
+    /// `[namespace/]name`.
+    pub object: &'a str,
     pub uid: &'a str,
-    /// A project without a quota gets nothing.
-    pub quota_required: bool,
 }
 
-/// The specification of the mirror.
+impl MirrorOf<'_> {
+    /// The name of the pool in the address book.
+    pub fn pool_name(&self, system: &System) -> Text {
+        format!("{system}/{}/{}", self.cluster_name, self.object).into()
+    }
+
+    pub fn origin(&self, system: System) -> Origin {
+        Origin::Mirror {
+            system,
+            cluster: self.cluster.clone(),
+            object: self.object.into(),
+            uid: self.uid.into(),
+        }
+    }
+}
+
+/// The specification of the mirror of a FloatingIPPool. `quota_required`: a project without a quota gets nothing.
 pub fn desired(
-    source: &Source<'_>,
+    mirror: &MirrorOf<'_>,
+    quota_required: bool,
     ranges: &Ranges,
     (network, network_by_default): (NetworkId, bool),
 ) -> PoolSpec {
+    let system = System::rancher_fip();
     PoolSpec {
-        name: full_name(source.cluster_name, source.name),
+        name: mirror.pool_name(&system),
         network,
         network_by_default,
         addresses: vec![ranges.addresses],
@@ -34,21 +51,11 @@ pub fn desired(
         order: Order::Lowest,
         sticky: Sticky::OFF,
         share_across_clusters: false,
-        quota_required: source.quota_required,
-        origin: Origin::Mirror {
-            system: System::rancher_fip(),
-            cluster: source.cluster.clone(),
-            object: source.name.into(),
-            uid: source.uid.into(),
-        },
+        quota_required,
+        origin: mirror.origin(system),
         closed: false,
         quarantine: 0,
         priority: 0,
         scopes: Vec::new(),
     }
-}
-
-/// The name of a mirror in the address book.
-pub fn full_name(cluster: &str, pool: &str) -> Text {
-    format!("{}/{cluster}/{pool}", System::rancher_fip()).into()
 }

@@ -87,7 +87,7 @@ async fn pools_of_a_cluster_and_of_a_namespace() {
     let wrong = json!({ "addresses": ["10.80.0.0/29"], "prefixLength": 64 });
     apply(&bench, "Pool", json!({ "name": "site" }), wrong).await;
     wait(&bench, "pools/site", "is refused", |pool| {
-        says(pool, "Invalid", "prefix")
+        says(pool, "Refused", "prefix")
     })
     .await;
     apply(
@@ -97,7 +97,7 @@ async fn pools_of_a_cluster_and_of_a_namespace() {
         json!({ "addresses": ["10.80.0.4/30"] }),
     )
     .await;
-    let small = |pool: &Value| says(pool, "Invalid", "10.80.0.2") && pool["status"]["total"] == 5;
+    let small = |pool: &Value| says(pool, "Refused", "10.80.0.2") && pool["status"]["total"] == 5;
     wait(&bench, "pools/site", "is too small", small).await;
     one.make("d", json!({ "poolRef": { "name": "site" } }))
         .await;

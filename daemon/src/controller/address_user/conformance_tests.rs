@@ -1,13 +1,11 @@
 //! What every kind that uses an address must do, and do again after it died at any write.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use fipd_core::{
     Adopt, Adoption, Answer, ClusterId, Expectation, Holder, Lease, LeaseKey, LeaseState,
     NetworkId, Pool, PoolSpec, Release, ReleaseScope, Request, System, Text, Timestamp,
 };
-use http_body_util::BodyExt as _;
-use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -19,12 +17,11 @@ use crate::{
         client::Remote,
         conditions::CONFLICT,
         events::Events,
+        fake_api_tests::{Daemon, Death, FakeApi, client},
         meta::View,
-        queue::Next,
-        reconcile::{Controller, one},
+        reconcile::Controller,
         site::Site,
         store::{Key, Malformed, Observed},
-        waiters::LedgerEvent,
     },
     ipam::Ipam,
 };
@@ -52,170 +49,13 @@ pub trait Subject: AddressHooks {
     const ADDRESS: &'static str;
 }
 
-/// When the daemon dies in a step.
-#[derive(Clone, Copy, Debug)]
-enum Death {
-    Never,
-    /// Before this write reaches the API server.
-    Before(usize),
-    /// After it did, and before the answer comes.
-    After(usize),
-}
-
-/// An API server that knows one kind.
-#[derive(Default)]
-struct Server {
-    objects: BTreeMap<Key, Value>,
-    version: u64,
-    /// How many writes are answered, and whether the one after them is carried out.
-    dies: Option<(usize, bool)>,
-    /// A write was not answered.
-    dead: bool,
-}
-
-impl Server {
-    fn answer(&mut self, method: &http::Method, path: &str, body: &Value) -> (u16, Value) {
-        let parts: Vec<&str> = path.split('/').collect();
-        let status = parts.last() == Some(&"status");
-        let parts = &parts[..parts.len() - usize::from(status)];
-        let [.., "namespaces", namespace, plural, name] = parts else {
-            let items: Vec<_> = self.objects.values().cloned().collect();
-            return (
-                200,
-                json!({ "metadata": { "resourceVersion": "1" }, "items": items }),
-            );
-        };
-        if *plural == "events" || method == http::Method::POST {
-            return (201, json!({}));
-        }
-        let key = Key::new(namespace, name);
-        let missing = (404, json!("it is not there"));
-        match *method {
-            http::Method::GET => self
-                .objects
-                .get(&key)
-                .map_or(missing, |one| (200, one.clone())),
-            http::Method::PATCH => {
-                match &mut self.dies {
-                    Some((0, carried_out)) => {
-                        if *carried_out {
-                            self.patch(&key, body, status);
-                        }
-                        self.dead = true;
-                        return (503, json!("it died"));
-                    }
-                    Some((left, _)) => *left -= 1,
-                    None => {}
-                }
-                self.patch(&key, body, status)
-            }
-            _ => panic!("{method} {path}"),
-        }
-    }
-
-    fn patch(&mut self, key: &Key, body: &Value, status: bool) -> (u16, Value) {
-        let Some(object) = self.objects.get_mut(key) else {
-            return (404, json!("it is not there"));
-        };
-        let before = object.clone();
-        if let Some(ops) = body.as_array() {
-            for op in ops.iter().filter(|op| op["op"] == "remove") {
-                let path = op["path"].as_str().unwrap_or_default();
-                let at = path
-                    .rsplit('/')
-                    .next()
-                    .and_then(|at| at.parse::<usize>().ok());
-                let finalizers = object["metadata"]["finalizers"].as_array_mut();
-                finalizers
-                    .expect("finalizers")
-                    .remove(at.expect("an index"));
-            }
-        } else {
-            let mut body = body.clone();
-            let said = body["metadata"]["resourceVersion"].take();
-            if !said.is_null() && said != before["metadata"]["resourceVersion"] {
-                return (409, json!("it was changed"));
-            }
-            assert_eq!(body["metadata"]["uid"], before["metadata"]["uid"]);
-            body["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
-            assert_eq!(status, body.get("status").is_some(), "{body}");
-            merge(object, &body);
-        }
-        if *object == before {
-            return (200, before);
-        }
-        let specified = object["spec"] != before["spec"];
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        if specified {
-            let generation = before["metadata"]["generation"]
-                .as_u64()
-                .unwrap_or_default();
-            object["metadata"]["generation"] = json!(generation + 1);
-        }
-        let now = object.clone();
-        let meta = &now["metadata"];
-        let held = meta["finalizers"]
-            .as_array()
-            .is_some_and(|all| !all.is_empty());
-        if meta.get("deletionTimestamp").is_some() && !held {
-            self.objects.remove(key);
-        }
-        (200, now)
-    }
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().expect("an object").remove(name);
-        } else {
-            merge(&mut object[name], value);
-        }
-    }
-}
-
-fn client(server: &Arc<Mutex<Server>>) -> Client {
-    let server = Arc::clone(server);
-    let serve = move |request: http::Request<Body>| {
-        let server = Arc::clone(&server);
-        async move {
-            let (head, body) = request.into_parts();
-            let bytes = body.collect().await.map(|body| body.to_bytes());
-            let body = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
-            let answer = server.lock().answer(&head.method, head.uri.path(), &body);
-            let (code, body) = match answer {
-                (code @ 200..300, body) => (code, body),
-                (code, why) => {
-                    let reason = if code == 409 { "Conflict" } else { "" };
-                    let text = json!({ "status": "Failure", "code": code, "message": why, "reason": reason });
-                    (code, text)
-                }
-            };
-            let answer = http::Response::builder().status(code);
-            let answer = answer.body(Body::from(body.to_string().into_bytes()));
-            Ok::<_, Infallible>(answer.expect("an answer"))
-        }
-    };
-    Client::new(tower::service_fn(serve), "default")
-}
-
 struct Bench<S: Subject> {
     _dir: tempfile::TempDir,
     ipam: Ipam,
-    server: Arc<Mutex<Server>>,
+    server: Arc<Mutex<FakeApi>>,
     session: ClusterSession,
-    controller: Arc<AddressController<S>>,
+    daemon: Daemon<AddressController<S>>,
     pool: Arc<Pool>,
-    /// Up to which revision the controller heard of the ledger.
-    heard: u64,
     death: Death,
 }
 
@@ -224,7 +64,7 @@ impl<S: Subject> Bench<S> {
     async fn new(death: Death) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
-        let server = Arc::<Mutex<Server>>::default();
+        let server = Arc::<Mutex<FakeApi>>::default();
         let mut session = testing::session(client(&server), &ipam).await;
         testing::map_to(&session, &S::system(), NetworkId::DEFAULT);
         S::configure(&mut session);
@@ -236,121 +76,54 @@ impl<S: Subject> Bench<S> {
         let Answer::Pool(pool) = made else {
             panic!("{made:?}");
         };
-        let controller = start(&session, &server);
+        let daemon = Daemon::new(start(&session, &server));
         Self {
             _dir: dir,
             ipam,
             server,
             session,
-            controller,
+            daemon,
             pool,
-            heard: 0,
             death,
         }
     }
 
     /// A new daemon, which knows nothing but the ledger and what it lists.
     fn restart(&mut self) {
-        self.controller = start(&self.session, &self.server);
-        self.heard = 0;
+        self.daemon = Daemon::new(start(&self.session, &self.server));
     }
 
     /// Works until nothing is left to do; once more after a restart, in which the daemon may have died midway.
     async fn settle(&mut self) {
-        self.server.lock().dies = match self.death {
-            Death::Never => None,
-            Death::Before(writes) => Some((writes, false)),
-            Death::After(writes) => Some((writes, true)),
-        };
+        self.server.lock().die(self.death);
         self.work().await;
-        {
-            let mut server = self.server.lock();
-            (server.dies, server.dead) = (None, false);
-        }
+        self.server.lock().die(Death::Never);
         self.restart();
         self.work().await;
     }
 
     async fn work(&mut self) {
-        for _ in 0..40 {
-            let ran = self.round().await;
-            if self.server.lock().dead || !ran {
-                return;
-            }
-        }
-        panic!("it does not come to rest");
-    }
-
-    /// Hears of changes and works on what they queue; whether there was anything to do.
-    async fn round(&mut self) -> bool {
-        let context = self.controller.context();
-        let objects = self.server.lock().objects.clone();
-        let malformed = context.objects.malformed();
-        for key in context.objects.keys() {
-            let stays = objects.contains_key(&key);
-            if !stays && context.objects.put(&key, None).expect("memory") {
-                context.queue.add(key);
-            }
-        }
-        for (key, object) in objects {
-            if malformed.iter().any(|(one, _)| *one == key) {
-                continue;
-            }
-            let view = S::view(serde_json::from_value(object).expect("an object"));
-            let seen = Observed::Parsed(Arc::new(view));
-            if context.objects.put(&key, Some(seen)).expect("memory") {
-                context.queue.add(key);
-            }
-        }
-        let controller = &self.controller;
-        let heard = self.heard;
-        self.heard = self.ipam.read(|ledger| {
-            match ledger.changes_since(heard) {
-                Ok(changes) if heard > 0 => {
-                    controller.affected(ledger, &LedgerEvent::Changes(&changes));
+        let malformed = self.daemon.controller.context().objects.malformed();
+        let view = |object: &Value| {
+            let key = key(object["metadata"]["name"].as_str().unwrap_or_default());
+            match malformed.iter().find(|(one, _)| *one == key) {
+                Some((_, malformed)) => Observed::Malformed(Arc::clone(malformed)),
+                None => {
+                    let object = serde_json::from_value(object.clone()).expect("an object");
+                    Observed::Parsed(Arc::new(S::view(object)))
                 }
-                Ok(_) | Err(_) => controller.affected(ledger, &LedgerEvent::Everything),
             }
-            ledger.revision()
-        });
-        context.end_rests();
-        let mut ran = false;
-        while let Ok(key) = context.queue.take() {
-            ran = true;
-            let next = one(Arc::clone(controller), key.clone()).await;
-            let again = matches!(next, Next::Retry);
-            context.queue.finish(key.clone(), Next::Done);
-            if self.server.lock().dead {
-                return true;
-            }
-            if again {
-                context.queue.add(key);
-                return true;
-            }
-        }
-        ran
+        };
+        self.daemon.work(&self.ipam, &self.server, view).await;
     }
 
     fn make(&self, name: &str) {
-        let mut server = self.server.lock();
-        server.version += 1;
-        let mut object = S::object();
-        let meta = json!({ "metadata": {
-            "name": name, "namespace": "ns", "uid": format!("u-{name}"), "generation": 1,
-            "resourceVersion": server.version.to_string(), "creationTimestamp": "2024-01-01T00:00:00Z",
-        } });
-        merge(&mut object, &meta);
-        server.objects.insert(key(name), object);
+        self.server.lock().make(&key(name), S::object());
     }
 
     /// Somebody wrote the object.
     fn edit(&self, name: &str, patch: &Value) {
-        let mut server = self.server.lock();
-        server.version += 1;
-        let version = json!(server.version.to_string());
-        let object = server.objects.get_mut(&key(name)).expect("an object");
-        merge(object, patch);
-        object["metadata"]["resourceVersion"] = version;
+        self.server.lock().edit(&key(name), patch);
     }
 
     fn delete(&self, name: &str) {
@@ -359,8 +132,7 @@ impl<S: Subject> Bench<S> {
     }
 
     fn object(&self, name: &str) -> Value {
-        let objects = &self.server.lock().objects;
-        objects.get(&key(name)).cloned().unwrap_or_default()
+        self.server.lock().object(&key(name))
     }
 
     fn condition(&self, name: &str, kind: &str) -> Option<String> {
@@ -372,7 +144,7 @@ impl<S: Subject> Bench<S> {
 
     fn holder(&self, name: &str) -> Holder {
         let uid: Text = format!("u-{name}").into();
-        self.controller.context.holder(&key(name), &uid)
+        self.daemon.controller.context.holder(&key(name), &uid)
     }
 
     fn place(&self, last: u8) -> LeaseKey {
@@ -456,7 +228,7 @@ fn key(name: &str) -> Key {
 
 fn start<S: Subject>(
     session: &ClusterSession,
-    server: &Arc<Mutex<Server>>,
+    server: &Arc<Mutex<FakeApi>>,
 ) -> Arc<AddressController<S>> {
     let site = Arc::new(Site::new(session.clone(), S::system()));
     let quiet = || std::future::ready(());
@@ -529,7 +301,7 @@ async fn malformed<S: Subject>(death: Death) {
         };
         // The daemon dies before it hears of it.
         bench.restart();
-        let context = bench.controller.context();
+        let context = bench.daemon.controller.context();
         let seen = Observed::<S::View>::Malformed(Arc::new(malformed));
         assert!(context.objects.put(&key("a"), Some(seen)).expect("memory"));
         context.queue.add(key("a"));
@@ -546,7 +318,7 @@ async fn contended<S: Subject>(death: Death) {
     bench.make("d");
     let same = json!({ "status": bench.object("a")["status"] });
     bench.edit("d", &same);
-    let inventory = AddressInventory(Arc::clone(&bench.controller));
+    let inventory = AddressInventory(Arc::clone(&bench.daemon.controller));
     for sighting in inventory.list().await.expect("a list") {
         for place in sighting.uses {
             bench

@@ -35,6 +35,7 @@ use crate::{
         client::Remote,
         context::Context,
         events::Events,
+        pool_source::close_all,
         queue::Queue,
         reconcile,
         reconcile::Controller,
@@ -51,9 +52,9 @@ use crate::{
 };
 use claim::{ClaimController, ManagedClaims};
 use pool::{
-    Pools,
-    observe::{self, Object},
-    source::{self, Sources},
+    PoolObjects,
+    observe::{self, PoolObject},
+    source::{ClaimPoolSource, ClaimPools, OFF},
 };
 
 /// The system.
@@ -92,7 +93,7 @@ async fn serve(site: Arc<Site>) {
     ));
     let mut tasks = JoinSet::new();
     if !site.session.settings.of::<ClaimsSettings>().pool_objects
-        && let Err(error) = source::close_all(&site).await
+        && let Err(error) = close_all(&site, OFF).await
     {
         tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
     }
@@ -124,14 +125,18 @@ async fn serve(site: Arc<Site>) {
 
 /// Pool objects, in both directions. A cluster whose pools cannot be listed has its claims served all the same.
 fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut JoinSet<()>) {
-    let context = |kind, objects: &Arc<Objects<Object>>| {
+    let context = |kind, objects: &Arc<Objects<PoolObject>>| {
         let (site, remote, events) = (Arc::clone(site), remote.clone(), Arc::clone(events));
         Context::new(kind, site, remote, events, Arc::clone(objects))
     };
     let (objects, own) = (Objects::new(), Objects::new());
-    let mirrors = Pools::new(context(POOL, &objects));
-    let cluster = Sources::new(context(POOL, &objects));
-    let namespaced = Sources::new(context(NAMESPACED_POOL, &own));
+    let mirrors = PoolObjects::new(context(POOL, &objects));
+    let settings = site.session.settings.of::<ClaimsSettings>();
+    let source = || ClaimPoolSource {
+        settings: settings.clone(),
+    };
+    let cluster = ClaimPools::new(context(POOL, &objects), source());
+    let namespaced = ClaimPools::new(context(NAMESPACED_POOL, &own), source());
     let (mirror, source) = (Arc::clone(&mirrors), Arc::clone(&cluster));
     let slim = |pool: fipd_io::Pool| Some(observe::slim(pool));
     spawn(tasks, site, objects, slim, move |key| {
@@ -144,7 +149,7 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     let mut made = false;
     site.ipam
         .for_each_pool(|_, pool| made |= namespaced.key_of(pool).is_some());
-    if !site.session.settings.of::<ClaimsSettings>().pool_objects && !made {
+    if !settings.pool_objects && !made {
         return;
     }
     let source = Arc::clone(&namespaced);

@@ -44,7 +44,7 @@ use self::{
     adopt::SiteTakeover,
     floating_ip::FloatingIpController,
     kinds::{FLOATING_IP, POOL, QUOTA},
-    pool::Pools,
+    pool::{FloatingIpPoolSource, FloatingIpPools},
     quota::Quotas,
     rancher::{Data, Listener, Rancher, Ranchers},
     requests::Requests,
@@ -187,10 +187,8 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
         cancel.clone(),
         move || quiet(Arc::clone(&idle)),
     ));
-    let pools = Pools::new(
-        data.context(POOL, &site, &events, &data.pools),
-        Arc::clone(&data),
-    );
+    let pools = FloatingIpPoolSource::new(&site, &data);
+    let pools = FloatingIpPools::new(data.context(POOL, &site, &events, &data.pools), pools);
     let quotas = data.context(QUOTA, &site, &events, &data.quotas);
     let quotas = Quotas::new(quotas, Arc::clone(&rancher), Arc::clone(&data));
     let fips = data.context(FLOATING_IP, &site, &events, &data.fips);
@@ -228,7 +226,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     let _ = tokio::time::timeout(PROJECTS_WITHIN, data.projects.completed()).await;
     let mirrored = "the pools are not mirrored yet";
     let limited = "the quotas are not taken over yet";
-    if !until(&cancel, mirrored, || pools.mirror_all()).await
+    if !until(&cancel, mirrored, || pools.define_all()).await
         || !until(&cancel, limited, || quotas.limit_all()).await
     {
         return;
@@ -262,7 +260,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
 
 fn manage(
     site: &Arc<Site>,
-    (pools, quotas, fips): (Arc<Pools>, Arc<Quotas>, Arc<FloatingIpController>),
+    (pools, quotas, fips): (Arc<FloatingIpPools>, Arc<Quotas>, Arc<FloatingIpController>),
     tasks: &mut JoinSet<()>,
 ) {
     fips.context().queue_all();

@@ -14,7 +14,7 @@ use super::{
     clusters::RancherCluster,
     floating_ip::{self, FloatingIpController},
     guests::Guests,
-    pool::{self, Pools},
+    pool::{self, FloatingIpPools},
     quota::{self, Quotas},
     rancher::{Data, Rancher},
 };
@@ -71,7 +71,7 @@ impl Room<'_> {
 /// Its pools, quotas and FloatingIPs, and what [`watch_clusters`] follows.
 pub fn watch_management(
     room: &Room<'_>,
-    pools: &Arc<Pools>,
+    pools: &Arc<FloatingIpPools>,
     quotas: &Arc<Quotas>,
     tasks: &mut JoinSet<()>,
 ) {
@@ -89,7 +89,7 @@ pub fn watch_management(
         tasks,
         site,
         Arc::clone(&data.pools),
-        |pool: FloatingIPPool| Some(pool::observe::slim(pool)),
+        |pool: FloatingIPPool| Some(pool::slim(pool)),
         move |key| {
             queue.add(key.clone());
             // Its status changes all the time, which is nothing to Services and guests.

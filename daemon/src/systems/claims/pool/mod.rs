@@ -4,7 +4,8 @@
 //! made again. It goes with its pool, once those have let go of it who put a finalizer on it. An object of the name
 //! that fipd did not write is left alone.
 
-pub mod kind;
+#[cfg(test)]
+mod conformance_tests;
 pub mod observe;
 pub mod plan;
 pub mod source;
@@ -18,7 +19,7 @@ use std::{
 
 use fipd_core::{ClusterId, Ledger, Origin, Pool, PoolId, Text, Timestamp};
 use fipd_crds::{
-    fipd_io::{PoolSpec, PoolStatus},
+    fipd_io::PoolSpec,
     labels::{FIELD_MANAGER, MANAGED_BY},
     names::is_object_name,
 };
@@ -34,6 +35,7 @@ use crate::{
         context::Context,
         merge_patch::change,
         meta::Meta,
+        pool_source::{PoolReport, PoolState},
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
@@ -41,15 +43,15 @@ use crate::{
     },
     systems::claims::{names::POOL, settings::ClaimsSettings},
 };
-use observe::Object;
-use plan::{Plan, Wanted};
+use observe::PoolObject;
+use plan::{OwnPool, PoolObjectPlan};
 
 /// Reconciles of one kind at once.
-const POOLS_AT_ONCE: usize = 4;
+const OBJECTS_AT_ONCE: usize = 4;
 
 /// The controller of the Pool objects of a cluster.
-pub struct Pools {
-    context: Context<Object>,
+pub struct PoolObjects {
+    context: Context<PoolObject>,
     /// Names of own pools as last seen in the ledger; what is not there any more was deleted.
     names: Mutex<BTreeMap<PoolId, Text>>,
     /// Names of own pools that went while fipd runs.
@@ -58,13 +60,13 @@ pub struct Pools {
     nameless: Mutex<BTreeSet<Text>>,
 }
 
-impl Controller for Pools {
-    type View = Object;
+impl Controller for PoolObjects {
+    type View = PoolObject;
 
     const METRIC: &'static str = "pool";
-    const WORKERS: usize = POOLS_AT_ONCE;
+    const WORKERS: usize = OBJECTS_AT_ONCE;
 
-    fn context(&self) -> &Context<Object> {
+    fn context(&self) -> &Context<PoolObject> {
         &self.context
     }
 
@@ -97,7 +99,7 @@ impl Controller for Pools {
     async fn reconcile(
         &self,
         key: &Key,
-        object: Option<Arc<Object>>,
+        object: Option<Arc<PoolObject>>,
     ) -> Result<Next, ReconcileError> {
         let site = &self.context.site;
         let (wanted, since) = site.ipam.read(|ledger| {
@@ -107,24 +109,26 @@ impl Controller for Pools {
             )
         });
         match (plan::plan(object.as_deref(), &wanted, since), object) {
-            (Plan::Create(spec), _) => self.create(key, &spec).await,
-            (Plan::Keep(spec), Some(object)) => self.keep(key, &object, &spec).await,
-            (Plan::Delete, Some(object)) => {
+            (PoolObjectPlan::Create(spec), _) => self.create(key, &spec).await,
+            (PoolObjectPlan::Keep(spec), Some(object)) => self.keep(key, &object, &spec).await,
+            (PoolObjectPlan::Delete, Some(object)) => {
                 let (remote, target) = (&self.context.remote, POOL.target(key));
                 remote.delete(&target, &object.meta.uid).await?;
                 Ok(Next::Done)
             }
-            (Plan::Orphan, Some(object)) => {
-                let status =
-                    status::without_pool(&object, &status::orphan(), jiff::Timestamp::now());
-                self.write_status(key, &object, &status).await
+            (PoolObjectPlan::Orphan, Some(object)) => {
+                let report = PoolReport {
+                    ready: status::orphan(),
+                    state: None,
+                };
+                self.write_status(key, &object, &report).await
             }
-            (Plan::NameTaken, Some(object)) => {
+            (PoolObjectPlan::NameTaken, Some(object)) => {
                 let note = "fipd has a pool of this name for this cluster, which this object hides; rename or delete it";
                 self.context.warn(key, &object.meta.uid, "NameTaken", note);
                 Ok(Next::Done)
             }
-            (Plan::Leave, _) | (_, None) => Ok(Next::Done),
+            (PoolObjectPlan::Leave, _) | (_, None) => Ok(Next::Done),
         }
     }
 
@@ -133,7 +137,7 @@ impl Controller for Pools {
         &self,
         key: &Key,
         _: &Meta,
-        object: Option<Arc<Object>>,
+        object: Option<Arc<PoolObject>>,
     ) -> Result<Next, ReconcileError> {
         match object {
             Some(object) => self.reconcile(key, Some(object)).await,
@@ -147,8 +151,8 @@ impl Controller for Pools {
     }
 }
 
-impl Pools {
-    pub fn new(context: Context<Object>) -> Arc<Self> {
+impl PoolObjects {
+    pub fn new(context: Context<PoolObject>) -> Arc<Self> {
         Arc::new(Self {
             context,
             names: Mutex::default(),
@@ -157,14 +161,14 @@ impl Pools {
         })
     }
 
-    fn wanted(&self, ledger: &Ledger, name: &Text) -> Wanted {
+    fn wanted(&self, ledger: &Ledger, name: &Text) -> OwnPool {
         let pool = ledger.find_pool(name).ok();
         let pool = pool.filter(|pool| is_own(pool) && pool.spec.name == *name);
         let Some(pool) = pool else {
             return if self.went.lock().contains(name) {
-                Wanted::Withdrawn
+                OwnPool::Withdrawn
             } else {
-                Wanted::Unknown
+                OwnPool::Unknown
             };
         };
         let network = ledger.network(pool.spec.network);
@@ -177,13 +181,13 @@ impl Pools {
                 .offers(pool)
         }) {
             Some(network) if is_object_name(name) => {
-                Wanted::Offered(Arc::clone(pool), Text::clone(&network.name))
+                OwnPool::Offered(Arc::clone(pool), Text::clone(&network.name))
             }
             Some(_) => {
                 self.say_nameless(name);
-                Wanted::Withdrawn
+                OwnPool::Withdrawn
             }
-            None => Wanted::Withdrawn,
+            None => OwnPool::Withdrawn,
         }
     }
 
@@ -209,7 +213,7 @@ impl Pools {
     async fn keep(
         &self,
         key: &Key,
-        object: &Object,
+        object: &PoolObject,
         spec: &PoolSpec,
     ) -> Result<Next, ReconcileError> {
         let patch = change(&object.spec, spec).map_err(internal)?;
@@ -223,25 +227,27 @@ impl Pools {
         if let Some(rest) = self.context.status_rests(key) {
             return Ok(rest);
         }
-        let find = |ledger: &Ledger| ledger.find_pool(&key.name).ok().cloned();
-        let status = self.context.site.ipam.read(find).and_then(|pool| {
-            let facts = observe::facts(&self.context.site.session, &pool)?;
-            let now = jiff::Timestamp::now();
-            Some(status::shown(object, &pool.spec.name, &facts, None, now))
-        });
-        match status {
-            Some(status) => self.write_status(key, object, &status).await,
-            None => Ok(Next::Done),
-        }
+        let site = &self.context.site;
+        let find = |ledger: &Ledger| PoolState::read(ledger, ledger.find_pool(&key.name).ok()?);
+        let Some(mut state) = site.ipam.read(find) else {
+            return Ok(Next::Done);
+        };
+        state.shared = site.session.clusters.shared_range_note(&state.pool);
+        let report = PoolReport {
+            ready: state.ready(None),
+            state: Some(state),
+        };
+        self.write_status(key, object, &report).await
     }
 
     async fn write_status(
         &self,
         key: &Key,
-        object: &Object,
-        status: &PoolStatus,
+        object: &PoolObject,
+        report: &PoolReport,
     ) -> Result<Next, ReconcileError> {
-        let change = (&object.status, status);
+        let status = status::desired(object, report, jiff::Timestamp::now());
+        let change = (&object.status, &status);
         let write = self.context.write_status(key, &object.meta.uid, change);
         write.await.map(|()| Next::Done)
     }

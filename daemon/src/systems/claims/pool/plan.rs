@@ -5,11 +5,11 @@ use std::sync::Arc;
 use fipd_core::{EndsOf, Pool, Text, Timestamp};
 use fipd_crds::fipd_io::{OF_EACH_CIDR, OF_PREFIX, PoolSpec, ReservedEnds};
 
-use super::observe::Object;
+use super::observe::PoolObject;
 
 /// What is to be done about the object of a name.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plan {
+pub enum PoolObjectPlan {
     Create(Box<PoolSpec>),
     /// It is ours: written where it differs, and its status shown.
     Keep(Box<PoolSpec>),
@@ -24,7 +24,7 @@ pub enum Plan {
 
 /// What is known of the own pool that has the name of an object.
 #[derive(Clone, Debug)]
-pub enum Wanted {
+pub enum OwnPool {
     /// Offered to the cluster, with the name of its network.
     Offered(Arc<Pool>, Text),
     /// It is there, but not for this cluster; or it was there while fipd runs.
@@ -35,20 +35,24 @@ pub enum Wanted {
 
 /// What fipd wrote before `since`, it may have written from another store, and that its pool is missing here says nothing:
 /// others refer to the object by its UID.
-pub fn plan(object: Option<&Object>, wanted: &Wanted, since: Timestamp) -> Plan {
+pub fn plan(object: Option<&PoolObject>, wanted: &OwnPool, since: Timestamp) -> PoolObjectPlan {
     match (object, wanted) {
-        (None, Wanted::Offered(pool, network)) => Plan::Create(Box::new(desired(pool, network))),
-        (None, Wanted::Withdrawn | Wanted::Unknown) => Plan::Leave,
-        (Some(object), Wanted::Offered(..)) if !object.ours => Plan::NameTaken,
-        (Some(object), _) if !object.ours || object.meta.deleted.is_some() => Plan::Leave,
-        (Some(_), Wanted::Offered(pool, network)) => Plan::Keep(Box::new(desired(pool, network))),
-        (Some(_), Wanted::Withdrawn) => Plan::Delete,
+        (None, OwnPool::Offered(pool, network)) => {
+            PoolObjectPlan::Create(Box::new(desired(pool, network)))
+        }
+        (None, OwnPool::Withdrawn | OwnPool::Unknown) => PoolObjectPlan::Leave,
+        (Some(object), OwnPool::Offered(..)) if !object.ours => PoolObjectPlan::NameTaken,
+        (Some(object), _) if !object.ours || object.meta.deleted.is_some() => PoolObjectPlan::Leave,
+        (Some(_), OwnPool::Offered(pool, network)) => {
+            PoolObjectPlan::Keep(Box::new(desired(pool, network)))
+        }
+        (Some(_), OwnPool::Withdrawn) => PoolObjectPlan::Delete,
         // Objects carry whole seconds.
-        (Some(object), Wanted::Unknown) => {
+        (Some(object), OwnPool::Unknown) => {
             if object.meta.created.0 / 1_000 > since.0 / 1_000 {
-                Plan::Delete
+                PoolObjectPlan::Delete
             } else {
-                Plan::Orphan
+                PoolObjectPlan::Orphan
             }
         }
     }
@@ -121,28 +125,46 @@ mod tests {
 
     #[test]
     fn only_what_is_ours_is_touched_and_only_what_was_known_is_deleted() {
-        let offered = Wanted::Offered(pool(), "default".into());
+        let offered = OwnPool::Offered(pool(), "default".into());
         let mut object = slim(fipd_io::Pool::default());
         object.meta.created = Timestamp(9_000);
         let known = Timestamp(5_000);
-        assert!(matches!(plan(None, &offered, known), Plan::Create(_)));
-        assert_eq!(plan(None, &Wanted::Unknown, known), Plan::Leave);
-        assert_eq!(plan(Some(&object), &offered, known), Plan::NameTaken);
-        assert_eq!(plan(Some(&object), &Wanted::Withdrawn, known), Plan::Leave);
+        assert!(matches!(
+            plan(None, &offered, known),
+            PoolObjectPlan::Create(_)
+        ));
+        assert_eq!(plan(None, &OwnPool::Unknown, known), PoolObjectPlan::Leave);
+        assert_eq!(
+            plan(Some(&object), &offered, known),
+            PoolObjectPlan::NameTaken
+        );
+        assert_eq!(
+            plan(Some(&object), &OwnPool::Withdrawn, known),
+            PoolObjectPlan::Leave
+        );
         object.ours = true;
         assert!(matches!(
             plan(Some(&object), &offered, known),
-            Plan::Keep(_)
+            PoolObjectPlan::Keep(_)
         ));
-        assert_eq!(plan(Some(&object), &Wanted::Withdrawn, known), Plan::Delete);
-        assert_eq!(plan(Some(&object), &Wanted::Unknown, known), Plan::Delete);
         assert_eq!(
-            plan(Some(&object), &Wanted::Unknown, Timestamp(9_500)),
-            Plan::Orphan,
+            plan(Some(&object), &OwnPool::Withdrawn, known),
+            PoolObjectPlan::Delete
+        );
+        assert_eq!(
+            plan(Some(&object), &OwnPool::Unknown, known),
+            PoolObjectPlan::Delete
+        );
+        assert_eq!(
+            plan(Some(&object), &OwnPool::Unknown, Timestamp(9_500)),
+            PoolObjectPlan::Orphan,
             "it is from another store"
         );
         object.meta.deleted = Some(Timestamp(10_000));
-        assert_eq!(plan(Some(&object), &offered, known), Plan::Leave);
-        assert_eq!(plan(Some(&object), &Wanted::Withdrawn, known), Plan::Leave);
+        assert_eq!(plan(Some(&object), &offered, known), PoolObjectPlan::Leave);
+        assert_eq!(
+            plan(Some(&object), &OwnPool::Withdrawn, known),
+            PoolObjectPlan::Leave
+        );
     }
 }

@@ -2,27 +2,13 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{
-    AddressSpec, ClusterId, Ends, EndsOf, Family, NetworkId, Order, Origin, PoolSpec, System,
-};
+use fipd_core::{AddressSpec, Ends, EndsOf, Family, Order, PoolSpec, System};
 use fipd_crds::fipd_io::{self, OF_EACH_CIDR, OF_PREFIX, ReservedEnds};
 
-/// The object that is mirrored.
-#[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    pub cluster: &'a ClusterId,
-    pub cluster_name: &'a str,
-    /// `[namespace/]name`.
-    pub object: &'a str,
-    pub uid: &'a str,
-}
+use crate::validation::mirror::MirrorOf;
 
 /// The specification, or what is wrong with which field.
-pub fn spec(
-    source: &Source<'_>,
-    raw: &fipd_io::PoolSpec,
-    network: NetworkId,
-) -> Result<PoolSpec, String> {
+pub fn spec(mirror: &MirrorOf<'_>, raw: &fipd_io::PoolSpec) -> Result<PoolSpec, String> {
     let addresses = addresses("spec.addresses", &raw.addresses)?;
     let family = addresses.first().map(AddressSpec::family);
     let ends = ends(raw.reserved_ends.as_ref(), family.unwrap_or(Family::V4))?;
@@ -34,7 +20,6 @@ pub fn spec(
         ),
     };
     let spec = PoolSpec {
-        network,
         exclusions: self::addresses("spec.exclusions", &raw.exclusions)?,
         gateway,
         prefix_len: raw
@@ -43,23 +28,10 @@ pub fn spec(
             .transpose()?,
         ends,
         order: Order::Lowest,
-        origin: Origin::Mirror {
-            system: System::claims(),
-            cluster: source.cluster.clone(),
-            object: source.object.into(),
-            uid: source.uid.into(),
-        },
+        origin: mirror.origin(System::claims()),
         closed: raw.closed,
         quarantine: number("spec.quarantineSeconds", raw.quarantine_seconds)?,
-        ..PoolSpec::own(
-            format!(
-                "{}/{}/{}",
-                System::claims(),
-                source.cluster_name,
-                source.object
-            ),
-            addresses,
-        )
+        ..PoolSpec::own(mirror.pool_name(&System::claims()), addresses)
     };
     spec.validate().map_err(|wrong| wrong.to_string())?;
     Ok(spec)
@@ -99,19 +71,20 @@ fn number<T: TryFrom<i64>>(field: &str, number: i64) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
+    use fipd_core::ClusterId;
     use serde_json::json;
 
     use super::*;
 
     fn read(raw: serde_json::Value) -> Result<PoolSpec, String> {
         let raw: fipd_io::PoolSpec = serde_json::from_value(raw).expect("a spec");
-        let source = Source {
+        let mirror = MirrorOf {
             cluster: &ClusterId("c".into()),
             cluster_name: "x",
             object: "ns/lab",
             uid: "u",
         };
-        spec(&source, &raw, NetworkId::DEFAULT)
+        spec(&mirror, &raw)
     }
 
     #[test]

@@ -14,10 +14,15 @@ use kube::core::PartialObjectMeta;
 
 use super::{Management, Managements, NewPool};
 use crate::{
-    controller::{client::CallError, kind::NAMESPACE, store::Key, webhook::whoami},
+    controller::{
+        client::CallError,
+        kind::NAMESPACE,
+        pool_source::{SourceFacts, pool_facts},
+        store::Key,
+        webhook::whoami,
+    },
     systems::rancher_fip::{
         Site,
-        pool::network,
         rancher::{Data, Rancher, Ranchers},
         settings::{RancherFipQuotas, RancherFipSettings},
     },
@@ -108,7 +113,12 @@ impl Management for Admits {
     }
 
     fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId> {
-        let facts = network::facts(&self.site, pool.name, pool.interface, pool.annotation);
+        let key = Key::new("", pool.name);
+        let facts = SourceFacts {
+            interface: Some(pool.interface),
+            network: pool.annotation,
+        };
+        let facts = pool_facts(&self.site, &key, &facts);
         let choice = self.site.session.network_choice(&facts);
         let network = ledger.network_by_name(&choice.network);
         network.map(|network| network.id)

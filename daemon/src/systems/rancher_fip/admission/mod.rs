@@ -236,8 +236,8 @@ impl<'a> Book<'a> {
 /// What is asked, with all that the address book does not say.
 enum Asked {
     FloatingIp,
-    Pool(Box<pool::Asked>),
-    Quota(quota::Asked),
+    Pool(Box<pool::PoolAsked>),
+    Quota(quota::QuotaAsked),
 }
 
 impl Asked {
@@ -248,10 +248,10 @@ impl Asked {
         cluster: &dyn Management,
     ) -> Result<Self, Verdict> {
         if *kind == POOL {
-            return pool::Asked::read(question).map(|asked| Self::Pool(Box::new(asked)));
+            return pool::PoolAsked::read(question).map(|asked| Self::Pool(Box::new(asked)));
         }
         if *kind == QUOTA {
-            return quota::Asked::read(question, cluster).map(Self::Quota);
+            return quota::QuotaAsked::read(question, cluster).map(Self::Quota);
         }
         Ok(Self::FloatingIp)
     }

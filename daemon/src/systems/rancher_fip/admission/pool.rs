@@ -11,7 +11,7 @@ use super::{
     some, spec,
 };
 use crate::validation::{
-    mirror::{Source, desired},
+    mirror::{MirrorOf, desired},
     pool::{Ranges, doubles, raw, validate},
 };
 
@@ -21,13 +21,13 @@ const NAMED: usize = 5;
 const EXCLUDED: usize = 10_000;
 
 /// A pool whose fields are as they must be.
-pub struct Asked {
+pub struct PoolAsked {
     spec: FloatingIPPoolSpec,
     ranges: Ranges,
     warnings: Vec<String>,
 }
 
-impl Asked {
+impl PoolAsked {
     /// The answer, where it needs no address book.
     pub fn read(question: &Question) -> Result<Self, Verdict> {
         let spec: FloatingIPPoolSpec = spec(&question.object.spec)?;
@@ -62,10 +62,10 @@ impl Asked {
         let Some((wanted, preview)) = preview(question, &self.spec, &self.ranges, book)? else {
             return Ok(warnings);
         };
-        let leaving = live(&preview.leaving);
+        let leaving = &preview.leaving;
         let updated = question.before().is_some();
         if !leaving.is_empty() {
-            let text = shrinking(&leaving, preview.next.is_some());
+            let text = shrinking(leaving, preview.next.is_some());
             if updated {
                 return Err(Verdict::invalid(text));
             }
@@ -103,14 +103,13 @@ fn preview(
     let Some(network) = network else {
         return Ok(None);
     };
-    let source = Source {
+    let of = MirrorOf {
         cluster: book.cluster.id(),
         cluster_name: book.cluster.name(),
-        name,
+        object: name,
         uid: object.metadata.uid.as_deref().unwrap_or_default(),
-        quota_required: book.cluster.quota_required(),
     };
-    let wanted = desired(&source, ranges, network);
+    let wanted = desired(&of, book.cluster.quota_required(), ranges, network);
     let id = mirror.map(|mirror| mirror.id);
     match book.ledger.preview_pool(id, &wanted) {
         Ok(preview) => Ok(Some((wanted, preview))),
@@ -118,15 +117,7 @@ fn preview(
     }
 }
 
-/// Those that somebody holds.
-fn live(leases: &[Arc<Lease>]) -> Vec<&Arc<Lease>> {
-    leases
-        .iter()
-        .filter(|lease| !lease.members.is_empty())
-        .collect()
-}
-
-fn shrinking(leaving: &[&Arc<Lease>], more: bool) -> String {
+fn shrinking(leaving: &[Arc<Lease>], more: bool) -> String {
     let count = leaving.len();
     let count = if more {
         format!("more than {count}")

@@ -19,12 +19,12 @@ const NAMED: usize = 5;
 const POOLS: usize = 1000;
 
 /// The most addresses by name, and which pools the names may mean.
-pub struct Asked {
+pub struct QuotaAsked {
     limits: BTreeMap<String, u64>,
     others: BTreeMap<String, Vec<String>>,
 }
 
-impl Asked {
+impl QuotaAsked {
     /// The answer, where it needs no address book.
     pub fn read(question: &Question, cluster: &dyn Management) -> Result<Self, Verdict> {
         let now = question.object.spec.get(FIELD);

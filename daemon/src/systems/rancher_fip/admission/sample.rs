@@ -20,7 +20,7 @@ use super::{
     Asked, Book, Management, NewPool, Operation, Question, ReviewedKind, Verdict, deletion,
 };
 use crate::validation::{
-    mirror::{Source, desired},
+    mirror::{MirrorOf, desired},
     pool::{RawConfig, validate},
 };
 
@@ -118,18 +118,17 @@ impl Rancher {
             end,
             exclude: exclude.to_vec(),
         };
-        let source = Source {
+        let mirror = MirrorOf {
             cluster: &self.id,
             cluster_name: "rancher",
-            name,
+            object: name,
             uid: name,
-            quota_required: self.required,
         };
         let ranges = validate(Some(&raw)).expect("valid");
         let id = u32::try_from(self.pools.len() + 1).expect("few");
         let pool = Pool {
             id: PoolId(id),
-            spec: desired(&source, &ranges, (NetworkId::DEFAULT, true)),
+            spec: desired(&mirror, self.required, &ranges, (NetworkId::DEFAULT, true)),
             created: Timestamp(0),
             generation: 1,
         };

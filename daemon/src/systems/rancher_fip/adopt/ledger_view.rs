@@ -6,11 +6,15 @@ use fipd_core::{Ledger, Pool, PoolId, Tenant, Text};
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::inventory::{LedgerView, Placed, ProjectCharge};
-use crate::systems::rancher_fip::{
-    Site,
-    pool::{
-        network, observe,
-        validate::{raw, validate},
+use crate::{
+    controller::pool_source::entries,
+    systems::rancher_fip::{
+        Site,
+        pool::{
+            network_choice,
+            status::MOST_ENTRIES,
+            validate::{raw, validate},
+        },
     },
 };
 
@@ -37,7 +41,7 @@ pub fn read(site: &Site, pools: &BTreeMap<String, FloatingIPPool>) -> LedgerView
 fn placed(site: &Site, name: &str, pool: &FloatingIPPool) -> Placed {
     let ipam = &site.ipam;
     let mirror = ipam.read(|ledger| site.mirror_in(ledger, name).cloned());
-    let choice = network::choice(site, name, pool, mirror.as_deref());
+    let choice = network_choice(site, name, pool, mirror.as_deref());
     let usable = validate(raw(&pool.spec).as_ref()).is_ok();
     let placed = Placed {
         network: choice.network,
@@ -45,14 +49,12 @@ fn placed(site: &Site, name: &str, pool: &FloatingIPPool) -> Placed {
         ..Placed::default()
     };
     let Some(mirror) = mirror else { return placed };
-    let facts = observe::facts(ipam, &mirror, |_| None);
-    let (entries, doubt) = facts
-        .map(|facts| (facts.entries, facts.doubt))
-        .unwrap_or_default();
+    let entries = entries(ipam, mirror.id, MOST_ENTRIES, |_| String::new());
     let held: BTreeSet<_> = entries.into_iter().map(|(address, _)| address).collect();
-    let (present, overlap) = ipam.read(|ledger| {
+    let (present, overlap, doubt) = ipam.read(|ledger| {
         let present = network_of(ledger, &mirror);
-        (present, overlap(site, ledger, &mirror))
+        let overlap = overlap(site, ledger, &mirror);
+        (present, overlap, ledger.ambiguity(mirror.id))
     });
     // A pool that cannot be taken as written leaves its mirror where it is, and so does one with leases.
     let present = present.filter(|_| !usable || !held.is_empty());
@@ -143,7 +145,7 @@ mod tests {
                 uses::Uses,
             },
             names::{self, KIND_SERVICE},
-            pool::Pools,
+            pool::{FloatingIpPoolSource, FloatingIpPools},
             rancher::Data,
         },
     };
@@ -244,8 +246,9 @@ mod tests {
             &Arc::new(events),
             &data.pools,
         );
-        let controller = Pools::new(context, data);
-        assert!(controller.mirror_all().await.is_ok());
+        let source = FloatingIpPoolSource::new(&site, &data);
+        let controller = FloatingIpPools::new(context, source);
+        assert!(controller.define_all().await.is_ok());
         let book = read(&site, &pools);
         assert_eq!(networks(&book), expected);
         for (name, network) in expected {

@@ -1,43 +1,53 @@
-//! FloatingIPPools: each is mirrored as a pool of the address book, and shows in its status what is used.
-//!
-//! A pool that cannot be taken as written changes nothing: its last good mirror stays. A pool whose object is
-//! gone is closed, and removed once it is empty; no finalizer keeps it, so that its FloatingIPs stay deletable.
+//! FloatingIPPools as sources of pools. No finalizer keeps one, so that its FloatingIPs stay deletable.
 
-pub mod network;
-pub mod observe;
-pub mod plan;
+#[cfg(test)]
+mod conformance_tests;
 pub mod status;
 
 pub use crate::validation::pool as validate;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use fipd_core::{Answer, Ledger, Pool, Refusal, Request};
-use fipd_crds::floating_ip::FloatingIPPool;
+use fipd_core::{Lease, NetworkId, Pool, PoolSpec};
+use fipd_crds::floating_ip::{FloatingIPPool, PoolStatus};
 use k8s_openapi::jiff;
-use kube::Resource;
 
-use super::{floating_ip, rancher::Data};
+use super::{
+    Site, floating_ip,
+    names::NETWORK,
+    rancher::{Data, annotation},
+    settings::{RancherFipQuotas, RancherFipSettings},
+};
 use crate::{
+    config::NetworkChoice,
     controller::{
-        ReconcileError,
-        conditions::ConditionUpdate,
-        context::Context,
         meta::{Meta, View},
-        queue::Next,
-        reconcile::Controller,
+        pool_source::{
+            Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, pool_facts,
+        },
         store::Key,
-        waiters::LedgerEvent,
     },
-    ipam::{Ipam, IpamError},
-    systems::rancher_fip::settings::{RancherFipQuotas, RancherFipSettings},
-    validation::{Wrong, mirror},
+    validation::mirror::{self, MirrorOf},
 };
 
 /// The controller of all FloatingIPPools of a management cluster.
-pub struct Pools {
-    context: Context<FloatingIPPool>,
+pub type FloatingIpPools = PoolController<FloatingIpPoolSource>;
+
+/// What FloatingIPPools say of pools.
+pub struct FloatingIpPoolSource {
     data: Arc<Data>,
+    /// A project without a quota gets nothing.
+    quota_required: bool,
+}
+
+impl FloatingIpPoolSource {
+    pub fn new(site: &Site, data: &Arc<Data>) -> Self {
+        let settings = site.session.settings.of::<RancherFipSettings>();
+        Self {
+            data: Arc::clone(data),
+            quota_required: settings.quotas == RancherFipQuotas::Required,
+        }
+    }
 }
 
 impl View for FloatingIPPool {
@@ -46,277 +56,91 @@ impl View for FloatingIPPool {
     }
 }
 
-impl Controller for Pools {
+impl PoolSource for FloatingIpPoolSource {
     type View = FloatingIPPool;
+    type Status = PoolStatus;
 
     const METRIC: &'static str = "floatingippool";
-    const WORKERS: usize = 4;
+    const FINALIZER: Option<&'static str> = None;
+    /// As the admission webhook does.
+    const LEAVING: Leaving = Leaving::Refused;
+    /// It has a condition of its own.
+    const AMBIGUOUS_IS_UNREADY: bool = false;
+    const LISTED: usize = status::MOST_ENTRIES;
 
-    fn context(&self) -> &Context<FloatingIPPool> {
-        &self.context
+    fn facts<'a>(&'a self, pool: &'a FloatingIPPool) -> SourceFacts<'a> {
+        facts(pool)
     }
 
-    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
-        let queue = |pool: &Pool| {
-            let object = self.context.site.object_of(pool);
-            if let Some(object) = object {
-                self.context.queue_status(Key::new("", &object));
-            }
-        };
-        match event {
-            // Each pool follows.
-            LedgerEvent::Everything => {}
-            LedgerEvent::Changes(changes) => {
-                let touched = changes.iter().flat_map(|change| &change.pools);
-                let touched: BTreeSet<_> = touched.copied().collect();
-                let pools = touched.into_iter().filter_map(|id| ledger.pool(id));
-                pools.for_each(|pool| queue(pool));
-                if changes.iter().any(|change| change.other) {
-                    self.context.queue_all();
-                }
-            }
-        }
+    fn spec(&self, mirror: &MirrorOf<'_>, pool: &FloatingIPPool) -> Result<PoolSpec, String> {
+        let raw = validate::raw(&pool.spec);
+        let ranges = validate::validate(raw.as_ref()).map_err(|wrong| wrong.to_string())?;
+        let network = (NetworkId::DEFAULT, false);
+        let required = self.quota_required;
+        Ok(mirror::desired(mirror, required, &ranges, network))
     }
 
-    async fn reconcile(
+    fn written(&self, pool: &FloatingIPPool) -> PoolStatus {
+        pool.status.clone().unwrap_or_default()
+    }
+
+    fn status(
         &self,
-        key: &Key,
-        object: Option<Arc<FloatingIPPool>>,
-    ) -> Result<Next, ReconcileError> {
-        let Some(object) = object else {
-            return self.remove(key).await;
-        };
-        let verdict = match self.mirror(key, &object).await {
-            Ok(ignored) => Ok(ignored),
-            Err(Refused::Reconcile(trouble)) => return Err(trouble),
-            Err(Refused::ConditionUpdate(says)) => Err(says),
-        };
-        self.write_status(key, &object, verdict).await
+        pool: &FloatingIPPool,
+        report: &PoolReport,
+        now: jiff::Timestamp,
+    ) -> PoolStatus {
+        status::desired(&self.written(pool), report, pool.metadata.generation, now)
     }
 
-    /// No finalizer of fipd keeps it: until it is gone it is a pool as any other.
-    async fn release(
-        &self,
-        key: &Key,
-        _: &Meta,
-        object: Option<Arc<FloatingIPPool>>,
-    ) -> Result<Next, ReconcileError> {
-        match object {
-            Some(object) => self.reconcile(key, Some(object)).await,
-            None => Ok(Next::Done),
-        }
-    }
-}
-
-impl Pools {
-    pub fn new(context: Context<FloatingIPPool>, data: Arc<Data>) -> Arc<Self> {
-        Arc::new(Self { context, data })
+    fn entry(&self, lease: &Lease) -> String {
+        status::entry(lease, |project| self.data.display_name(project))
     }
 
-    /// Makes the mirrors only, for before anything is adopted: addresses are in a network by their pool.
-    pub async fn mirror_all(&self) -> Result<(), ReconcileError> {
-        for (key, object) in self.data.pools.all() {
-            if let (_, Err(Refused::Reconcile(trouble))) = (&key, self.mirror(&key, &object).await)
-            {
-                return Err(trouble);
-            }
-        }
-        Ok(())
+    /// An annotation that makes no difference to the mirror.
+    fn remark(&self, pool: &FloatingIPPool) -> Option<(&'static str, String)> {
+        let wrong = floating_ip::return_after(pool).err()?;
+        Some(("InvalidAnnotation", wrong))
     }
 
-    /// Makes the mirror what the object says. Answers a remark for the condition.
-    async fn mirror(&self, key: &Key, object: &FloatingIPPool) -> Result<Option<String>, Refused> {
-        let raw = validate::raw(&object.spec);
-        let ranges =
-            validate::validate(raw.as_ref()).map_err(|wrong| invalid(unchanged(&wrong)))?;
-        let facts = network::facts_of(&self.context.site, &key.name, object);
-        let existing = self.existing(key);
-        let network = self
-            .context
-            .site
-            .session
-            .network_of_mirror(&facts, existing.as_deref())
-            .await;
-        let (network, choice) = network
-            .map_err(|error| Refused::Reconcile(ReconcileError::internal(error.to_string())))?;
-        let settings = self
-            .context
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>();
-        let source = mirror::Source {
-            cluster: &self.context.site.id,
-            cluster_name: &self.context.site.name,
-            name: &key.name,
-            uid: object.metadata.uid.as_deref().unwrap_or(""),
-            quota_required: settings.quotas == RancherFipQuotas::Required,
-        };
-        let by_default = choice.is_default_for(existing.as_deref());
-        let desired = mirror::desired(&source, &ranges, (network, by_default));
-        if let Some(request) = plan::change(existing.as_deref(), desired, &self.context.site.name) {
-            self.submit(request).await?;
-        }
-        Ok(choice.ignored_annotation)
-    }
-
-    async fn submit(&self, request: Request) -> Result<Answer, Refused> {
-        match self.context.site.ipam.submit(request).await {
-            Ok(answer) => Ok(answer),
-            Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
-                Err(invalid(refusal.to_string()))
-            }
-            Err(error) => Err(Refused::Reconcile(error.into())),
-        }
-    }
-
-    async fn remove(&self, key: &Key) -> Result<Next, ReconcileError> {
-        let Some(pool) = self.existing(key) else {
-            return Ok(Next::Done);
-        };
-        let in_use = !pool_is_empty(&self.context.site.ipam, &pool);
-        if let Some(request) = plan::removal(&pool, in_use, &self.context.site.name) {
-            match self.context.site.ipam.submit(request).await {
-                // A lease came between; the change of the ledger brings this back.
-                Ok(_) | Err(IpamError::Refused(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(Next::Done)
-    }
-
-    async fn write_status(
-        &self,
-        key: &Key,
-        object: &FloatingIPPool,
-        verdict: Result<Option<String>, ConditionUpdate>,
-    ) -> Result<Next, ReconcileError> {
-        let says = match verdict {
-            Err(says) => {
-                self.context.events.warning(
-                    &object.object_ref(&()),
-                    says.reason,
-                    says.message.clone(),
-                );
-                says
-            }
-            Ok(remark) => self.ready(key, self.with_annotations(object, remark)),
-        };
-        self.warn_of_addresses(key, object);
-        if let Some(rest) = self.context.status_rests(key) {
-            return Ok(rest);
-        }
-        let pool = self.existing(key);
-        let facts = pool.as_ref().and_then(|pool| {
-            let facts = observe::facts(&self.context.site.ipam, pool, |project| {
-                self.data.display_name(project)
-            })?;
-            let shared = self.context.site.session.clusters.shared_range_note(pool);
-            Some(status::Facts { shared, ..facts })
-        });
-        let before = object.status.clone().unwrap_or_default();
-        let shown = pool.as_deref().zip(facts.as_ref());
-        let now = jiff::Timestamp::now();
-        let after = status::desired(&before, &says, shown, object.metadata.generation, now);
-        let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        let write = self.context.write_status(key, uid, (&before, &after));
-        write.await.map(|()| Next::Done)
-    }
-
-    /// The remark, and what is wrong with annotations that make no difference to the mirror.
-    fn with_annotations(&self, object: &FloatingIPPool, remark: Option<String>) -> Option<String> {
-        let Err(wrong) = floating_ip::return_after(object) else {
-            return remark;
-        };
-        let reference = object.object_ref(&());
-        self.context
-            .events
-            .warning(&reference, "InvalidAnnotation", wrong.clone());
-        Some(remark.map_or_else(|| wrong.clone(), |remark| format!("{remark}; {wrong}")))
-    }
-
-    /// ConditionUpdate what the pool's addresses mean to others, as the admission webhook does where it is asked.
-    fn warn_of_addresses(&self, key: &Key, object: &FloatingIPPool) {
-        let Some(pool) = self.existing(key) else {
-            return;
-        };
-        let (outside, overlap) = self.context.site.ipam.read(|ledger| {
-            let usage = ledger.usage(pool.id);
-            let overlap = observe::overlap(ledger, pool.id);
-            (usage.is_some_and(|usage| usage.out_of_range > 0), overlap)
-        });
-        let reference = object.object_ref(&());
-        if outside {
-            self.context
-                .events
-                .warning(&reference, status::OUT_OF_RANGE, status::LEFT_OUT);
-        }
-        if let Some(overlap) = overlap {
-            self.context
-                .events
-                .warning(&reference, "Overlapping", overlap);
-        }
-    }
-
-    /// The verdict on a pool that is mirrored.
-    fn ready(&self, key: &Key, remark: Option<String>) -> ConditionUpdate {
-        let holds = self.existing(key).map(|pool| {
-            self.context
-                .site
-                .ipam
-                .read(|ledger| ledger.holds(pool.spec.network))
-        });
-        let holds = holds.unwrap_or_default();
-        if holds.is_empty() {
-            let message = remark.unwrap_or_else(|| "the pool gives addresses".into());
-            return ConditionUpdate {
-                kind: status::READY,
-                status: true,
-                reason: "Mirrored",
-                message,
-            };
-        }
-        let names: Vec<String> = holds.iter().map(ToString::to_string).collect();
-        let message = format!(
-            "no new address is given until what is in use is known; waiting for {}",
-            names.join(", ")
-        );
-        ConditionUpdate {
-            kind: status::READY,
-            status: false,
-            reason: "WaitingForAdoption",
-            message,
-        }
-    }
-
-    fn existing(&self, key: &Key) -> Option<Arc<Pool>> {
-        self.context
-            .site
-            .ipam
-            .read(|ledger| self.context.site.mirror_in(ledger, &key.name).cloned())
+    /// As the admission webhook does where it is asked.
+    fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {
+        let outside = (state.usage.out_of_range > 0).then(|| status::LEFT_OUT.to_owned());
+        let overlap = state.overlap.clone();
+        [(status::OUT_OF_RANGE, outside), ("Overlapping", overlap)]
+            .into_iter()
+            .filter_map(|(reason, text)| Some((reason, text?)))
+            .collect()
     }
 }
 
-/// Why a mirror is not what the object says.
-enum Refused {
-    /// The object is at fault.
-    ConditionUpdate(ConditionUpdate),
-    Reconcile(ReconcileError),
+/// What decides about the network of a pool.
+fn facts(pool: &FloatingIPPool) -> SourceFacts<'_> {
+    SourceFacts {
+        interface: Some(&pool.spec.target_network_interface),
+        network: annotation(pool, NETWORK),
+    }
 }
 
-fn invalid(message: String) -> Refused {
-    Refused::ConditionUpdate(ConditionUpdate {
-        kind: status::READY,
-        status: false,
-        reason: "Invalid",
-        message,
-    })
+/// The network that the mirror of the object is put into; it need not exist yet.
+pub fn network_choice(
+    site: &Site,
+    name: &str,
+    pool: &FloatingIPPool,
+    mirror: Option<&Pool>,
+) -> NetworkChoice {
+    let key = Key::new("", name);
+    let facts = pool_facts(site, &key, &facts(pool));
+    site.session.network_choice_of_mirror(&facts, mirror)
 }
 
-fn unchanged(wrong: &Wrong) -> String {
-    format!("{wrong}; the pool is not changed until this is corrected")
-}
-
-fn pool_is_empty(ipam: &Ipam, pool: &Pool) -> bool {
-    ipam.read(|ledger| ledger.pool_leases(pool.id, None, 1).is_empty())
+/// What is kept of a pool object.
+pub fn slim(mut pool: FloatingIPPool) -> FloatingIPPool {
+    pool.metadata.managed_fields = None;
+    if let Some(annotations) = &mut pool.metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    // The version changes with every write of the status and says nothing.
+    pool.metadata.resource_version = None;
+    pool
 }

@@ -2,20 +2,18 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use fipd_core::{AddressSpec, Lease, Pool, PoolUsage};
+use fipd_core::{AddressSpec, Lease, Pool};
 use fipd_crds::floating_ip::{EXCLUDED, PoolStatus, UNASSIGNED, allocated_text};
 use k8s_openapi::jiff;
 
-use crate::{
-    clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
-    controller::conditions::{ConditionUpdate, remark, set, unset},
+use crate::controller::{
+    conditions::{remark, unset},
+    pool_source::PoolReport,
 };
 
 /// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 10_000;
 
-/// `Ready`: whether the pool serves as it is written.
-pub const READY: &str = "Ready";
 /// Leases lie outside the pool's addresses.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 /// What [`OUT_OF_RANGE`] means, for an Event.
@@ -26,18 +24,6 @@ pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
 /// `status.allocated` does not list everything.
 pub const TRUNCATED: &str = "AllocatedTruncated";
 
-/// What the address book knows of a pool, as far as its status shows it.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    pub usage: PoolUsage,
-    /// Why some of its addresses are not given.
-    pub doubt: Option<String>,
-    /// What others may allocate of it.
-    pub shared: Option<String>,
-    /// Address and holder's text, ascending; up to one more than [`MOST_ENTRIES`].
-    pub entries: Vec<(IpAddr, String)>,
-}
-
 /// The value of `status.allocated` for a lease.
 pub fn entry(lease: &Lease, display_name: impl Fn(&str) -> Option<String>) -> String {
     match &lease.tenant {
@@ -46,11 +32,10 @@ pub fn entry(lease: &Lease, display_name: impl Fn(&str) -> Option<String>) -> St
     }
 }
 
-/// The status to write. `ready` is the verdict on the object; `facts` are missing while there is no mirror.
+/// The status to write.
 pub fn desired(
     before: &PoolStatus,
-    ready: &ConditionUpdate,
-    pool: Option<(&Pool, &Facts)>,
+    report: &PoolReport,
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) -> PoolStatus {
@@ -58,32 +43,32 @@ pub fn desired(
         conditions: before.conditions.clone(),
         ..PoolStatus::default()
     };
-    set(&mut status.conditions, ready, generation, now);
-    let Some((pool, facts)) = pool else {
-        for kind in [OUT_OF_RANGE, NETWORK_AMBIGUOUS, SHARED_RANGE, TRUNCATED] {
+    report.set_conditions(&mut status.conditions, generation, now);
+    let Some(state) = &report.state else {
+        for kind in [OUT_OF_RANGE, NETWORK_AMBIGUOUS, TRUNCATED] {
             unset(&mut status.conditions, kind);
         }
         return status;
     };
-    let excluded = excluded(pool);
-    let truncated = excluded.len() + facts.entries.len() > MOST_ENTRIES;
+    let excluded = excluded(&state.pool);
+    let truncated = excluded.len() + state.entries.len() > MOST_ENTRIES;
     let mut allocated: BTreeMap<IpAddr, String> = excluded
         .into_iter()
         .map(|address| (address, EXCLUDED.into()))
         .collect();
     // A lease on an excluded address (found in use) is shown as what it is.
-    allocated.extend(facts.entries.iter().cloned());
+    allocated.extend(state.entries.iter().cloned());
     status.allocated = allocated
         .into_iter()
         .take(MOST_ENTRIES)
         .map(|(address, text)| (address.to_string(), text))
         .collect();
-    status.used = count(facts.usage.used.saturating_add(facts.usage.excluded));
-    status.available = count(facts.usage.free);
-    let out_of_range = (facts.usage.out_of_range > 0).then(|| {
+    status.used = count(state.usage.used.saturating_add(state.usage.excluded));
+    status.available = count(state.usage.free);
+    let out_of_range = (state.usage.out_of_range > 0).then(|| {
         format!(
             "{} leases lie outside the pool's addresses; they are kept until their holders give them back",
-            facts.usage.out_of_range
+            state.usage.out_of_range
         )
     });
     let truncated = truncated.then(|| {
@@ -93,8 +78,7 @@ pub fn desired(
     });
     for (kind, reason, message) in [
         (OUT_OF_RANGE, "LeasesKept", out_of_range),
-        (NETWORK_AMBIGUOUS, "SameAddresses", facts.doubt.clone()),
-        (SHARED_RANGE, OTHER_LOAD_BALANCER, facts.shared.clone()),
+        (NETWORK_AMBIGUOUS, "SameAddresses", state.doubt.clone()),
         (TRUNCATED, "TooMany", truncated),
     ] {
         let kind = (kind, reason);
@@ -122,9 +106,12 @@ fn count(number: u128) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{PoolId, PoolSpec, Timestamp};
+    use std::sync::Arc;
+
+    use fipd_core::{PoolId, PoolSpec, PoolUsage, Timestamp};
 
     use super::*;
+    use crate::{clusters::ranges::SHARED_RANGE, controller::pool_source::PoolState};
 
     #[test]
     fn doubts_and_shared_ranges_are_conditions_until_they_are_over() {
@@ -144,41 +131,42 @@ mod tests {
             withheld: 4,
             out_of_range: 0,
         };
-        let doubt = Some("4 addresses are not given".to_owned());
-        let mut facts = Facts {
+        let mut state = PoolState {
+            pool: Arc::new(pool),
             usage,
-            doubt,
+            waiting: Vec::new(),
+            doubt: Some("4 addresses are not given".to_owned()),
+            overlap: None,
             shared: Some("10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned()),
             entries: Vec::new(),
         };
-        let ready = ConditionUpdate {
-            kind: READY,
-            status: true,
-            reason: "Mirrored",
-            message: "the pool gives addresses".into(),
-        };
         let now = jiff::Timestamp::from_second(1_000).expect("a time");
-        let shown = |before: &PoolStatus, facts: &Facts| {
-            desired(before, &ready, Some((&pool, facts)), Some(1), now)
+        let shown = |before: &PoolStatus, state: &PoolState| {
+            let report = PoolReport {
+                ready: state.ready(None),
+                state: Some(state.clone()),
+            };
+            desired(before, &report, Some(1), now)
         };
         let of = |status: &PoolStatus, kind: &str| {
             let mut conditions = status.conditions.iter();
             let found = conditions.find(|one| one.type_ == kind);
             found.map(|one| (one.status.clone(), one.message.clone()))
         };
-        let status = shown(&PoolStatus::default(), &facts);
+        let status = shown(&PoolStatus::default(), &state);
         let expected = |text: &str| Some(("True".to_owned(), text.to_owned()));
         assert_eq!(
             of(&status, NETWORK_AMBIGUOUS),
             expected("4 addresses are not given")
         );
+        assert_eq!(of(&status, "Ready"), expected("the pool gives addresses"));
         let range = "10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c";
         assert_eq!(of(&status, SHARED_RANGE), expected(range));
-        facts.doubt = None;
-        let status = shown(&status, &facts);
+        state.doubt = None;
+        let status = shown(&status, &state);
         assert_eq!(of(&status, NETWORK_AMBIGUOUS), None);
         assert_eq!(of(&status, SHARED_RANGE), expected(range));
-        facts.shared = None;
-        assert_eq!(of(&shown(&status, &facts), SHARED_RANGE), None);
+        state.shared = None;
+        assert_eq!(of(&shown(&status, &state), SHARED_RANGE), None);
     }
 }

@@ -1,0 +1,194 @@
+//! Makes the pool what its object describes, and shows what became of it.
+
+use fipd_core::{Ledger, NetworkId, Pool, PoolEdit, PoolSpec, Refusal, Request};
+use k8s_openapi::jiff;
+use serde::de::IgnoredAny;
+
+use super::{
+    Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, entries, not_ready,
+    object_name,
+};
+use crate::{
+    config::{NetworkChoice, PoolFacts},
+    controller::{
+        ReconcileError,
+        conditions::ConditionUpdate,
+        meta::{Meta, View},
+        queue::Next,
+        site::Site,
+        store::Key,
+    },
+    ipam::IpamError,
+};
+
+/// A remark, or why the pool is not as the object describes it.
+pub(super) type Verdict = Result<Option<String>, ConditionUpdate>;
+
+impl<S: PoolSource> PoolController<S> {
+    /// Defines all pools and shows nothing, for before anything is adopted: a pool decides the network of an address.
+    pub async fn define_all(&self) -> Result<(), ReconcileError> {
+        for (key, object) in self.context.objects.all() {
+            let _ = self.define(&key, &object).await?;
+        }
+        Ok(())
+    }
+
+    /// The finalizer comes before the pool.
+    pub(super) async fn define(
+        &self,
+        key: &Key,
+        object: &S::View,
+    ) -> Result<Verdict, ReconcileError> {
+        let (meta, name) = (object.meta(), object_name(key));
+        let existing = self.existing(key);
+        let spec = match self.source.spec(&self.mirror_of(&name, &meta), object) {
+            Ok(spec) => spec,
+            Err(rule) => return Ok(Err(rejected(existing.as_deref(), &rule))),
+        };
+        let (network, choice) = self.network(key, object, existing.as_deref()).await?;
+        let spec = PoolSpec {
+            network,
+            network_by_default: choice.is_default_for(existing.as_deref()),
+            ..spec
+        };
+        if let Some(finalizer) = S::FINALIZER {
+            let add = self
+                .context
+                .add_finalizer::<IgnoredAny>(key, &meta, finalizer);
+            add.await?;
+        }
+        if let Some(request) = self.request(existing.as_deref(), spec) {
+            match self.context.site.ipam.submit(request).await {
+                Ok(_) => {}
+                Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
+                    return Ok(Err(rejected(existing.as_deref(), &refusal.to_string())));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Ok(choice.ignored_annotation))
+    }
+
+    async fn network(
+        &self,
+        key: &Key,
+        object: &S::View,
+        existing: Option<&Pool>,
+    ) -> Result<(NetworkId, NetworkChoice), ReconcileError> {
+        let site = &self.context.site;
+        let facts = pool_facts(site, key, &self.source.facts(object));
+        let network = site.session.network_of_mirror(&facts, existing).await;
+        network.map_err(|error| ReconcileError::internal(error.to_string()))
+    }
+
+    /// The request that makes the pool so, if it is not yet.
+    fn request(&self, existing: Option<&Pool>, spec: PoolSpec) -> Option<Request> {
+        let actor = self.context.site.actor();
+        match existing {
+            None => Some(Request::CreatePool { spec, actor }),
+            Some(pool) if pool.spec == spec => None,
+            Some(pool) => Some(Request::UpdatePool(PoolEdit {
+                pool: pool.id,
+                spec,
+                // An admin may have taken it to another network since it was read.
+                if_generation: Some(pool.generation),
+                force: S::LEAVING == Leaving::Marked,
+                reason: "".into(),
+                actor,
+            })),
+        }
+    }
+
+    /// Writes the status and the Events.
+    pub(super) async fn show(
+        &self,
+        key: &Key,
+        object: &S::View,
+        verdict: Verdict,
+    ) -> Result<Next, ReconcileError> {
+        let (site, meta) = (&self.context.site, object.meta());
+        let pool = self.existing(key);
+        let state = pool.and_then(|pool| {
+            let read = |ledger: &Ledger| PoolState::read(ledger, &pool);
+            site.ipam.read(read)
+        });
+        let verdict = match state.as_ref().and_then(|state| state.doubt.clone()) {
+            Some(doubt) if S::AMBIGUOUS_IS_UNREADY => {
+                verdict.and(Err(not_ready("NetworkAmbiguous", doubt)))
+            }
+            _ => verdict,
+        };
+        let ready = match (verdict, &state) {
+            (Err(says), _) => {
+                let (reason, message) = (says.reason, says.message.clone());
+                self.context.warn(key, &meta.uid, reason, message);
+                says
+            }
+            (Ok(remark), Some(state)) => state.ready(self.with_remark(&meta, key, object, remark)),
+            // An admin removed it meanwhile.
+            (Ok(_), None) => return Ok(Next::Retry),
+        };
+        let warnings = state.as_ref().map(|state| self.source.warnings(state));
+        for (reason, text) in warnings.into_iter().flatten() {
+            self.context.warn(key, &meta.uid, reason, text);
+        }
+        if let Some(rest) = self.context.status_rests(key) {
+            return Ok(rest);
+        }
+        let state = state.map(|state| self.complete(state));
+        let report = PoolReport { ready, state };
+        let after = self.source.status(object, &report, jiff::Timestamp::now());
+        let change = (&self.source.written(object), &after);
+        let write = self.context.write_status(key, &meta.uid, change);
+        write.await.map(|()| Next::Done)
+    }
+
+    /// The remark, and what else is wrong with the object.
+    fn with_remark(
+        &self,
+        meta: &Meta,
+        key: &Key,
+        object: &S::View,
+        remark: Option<String>,
+    ) -> Option<String> {
+        let Some((reason, wrong)) = self.source.remark(object) else {
+            return remark;
+        };
+        self.context.warn(key, &meta.uid, reason, wrong.clone());
+        Some(remark.map_or_else(|| wrong.clone(), |remark| format!("{remark}; {wrong}")))
+    }
+
+    fn complete(&self, state: PoolState) -> PoolState {
+        let site = &self.context.site;
+        let (id, text) = (state.pool.id, |lease: &_| self.source.entry(lease));
+        let listed = (S::LISTED > 0).then(|| entries(&site.ipam, id, S::LISTED, text));
+        PoolState {
+            shared: site.session.clusters.shared_range_note(&state.pool),
+            entries: listed.unwrap_or_default(),
+            ..state
+        }
+    }
+}
+
+/// What decides the network of the pool of an object.
+pub fn pool_facts<'a>(site: &'a Site, key: &'a Key, facts: &SourceFacts<'a>) -> PoolFacts<'a> {
+    PoolFacts {
+        cluster: &site.session.names,
+        system: &site.system,
+        namespace: Some(&*key.namespace).filter(|namespace| !namespace.is_empty()),
+        interface: facts.interface.filter(|name| !name.is_empty()),
+        vlan: None,
+        pool: &key.name,
+        annotation: facts.network,
+    }
+}
+
+fn rejected(existing: Option<&Pool>, rule: &str) -> ConditionUpdate {
+    match existing {
+        None => not_ready("Invalid", rule),
+        Some(_) => not_ready(
+            "Refused",
+            format!("{rule}; the pool stays as it was accepted last until this is corrected"),
+        ),
+    }
+}

@@ -1,0 +1,258 @@
+//! The machine for objects that define a pool: a system says what its objects mean, and this does the rest.
+//!
+//! ```text
+//!  object --facts--> network --+
+//!         --spec-------------->+--> finalizer --> request to the ledger --> state --status--> object
+//! ```
+//!
+//! An object that breaks a rule changes nothing: its last accepted spec stays in force, and `Ready=False/Refused` names the
+//! rule (`Invalid` where none was ever accepted). A deleted object takes its pool along; while addresses are in use the pool
+//! is closed, and goes with its last lease. A finalizer keeps the object until then, for `release-wait` at most.
+
+#[cfg(test)]
+pub mod conformance_tests;
+mod define;
+mod state;
+mod withdraw;
+
+use std::{fmt::Debug, sync::Arc};
+
+use fipd_core::{Lease, Ledger, Pool, PoolSpec};
+use k8s_openapi::jiff;
+use serde::Serialize;
+
+use super::{
+    ReconcileError,
+    conditions::ConditionUpdate,
+    context::Context,
+    meta::{Meta, View},
+    queue::Next,
+    reconcile::Controller,
+    store::{Key, Malformed},
+    waiters::LedgerEvent,
+};
+use crate::{config::ReleaseWait, validation::mirror::MirrorOf};
+
+pub use define::pool_facts;
+pub use state::{PoolReport, PoolState, READY, entries, not_ready};
+pub use withdraw::close_all;
+
+/// What objects of one kind say of pools. Pure.
+pub trait PoolSource: Send + Sync + 'static {
+    type View: View;
+    type Status: Serialize + PartialEq + Debug + Send + Sync;
+
+    /// The label `controller` of `fipd_reconcile_*`.
+    const METRIC: &'static str;
+    /// Keeps a deleted object until its pool is gone. `None`: the object goes at once.
+    const FINALIZER: Option<&'static str>;
+    /// What becomes of an edit that leaves addresses in use outside the pool.
+    const LEAVING: Leaving;
+    /// Whether addresses that two networks may both mean make the pool not ready.
+    const AMBIGUOUS_IS_UNREADY: bool;
+    /// The most leases that the status lists.
+    const LISTED: usize = 0;
+
+    /// What decides the network of the pool.
+    fn facts<'a>(&'a self, object: &'a Self::View) -> SourceFacts<'a>;
+
+    /// The pool that the object describes, or the field and the rule that it breaks. The machine chooses the network.
+    fn spec(&self, mirror: &MirrorOf<'_>, object: &Self::View) -> Result<PoolSpec, String>;
+
+    /// The status that the object has.
+    fn written(&self, object: &Self::View) -> Self::Status;
+
+    /// The status that it should have.
+    fn status(
+        &self,
+        object: &Self::View,
+        report: &PoolReport,
+        now: jiff::Timestamp,
+    ) -> Self::Status;
+
+    /// Whether the object defines a pool at all.
+    fn eligible(&self, _: &Ledger, _: &MirrorOf<'_>, _: &Self::View) -> Eligible {
+        Eligible::Yes
+    }
+
+    /// Why no object of the kind may define a pool now.
+    fn off(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How long the finalizer keeps a deleted object whose addresses are in use.
+    fn release_wait(&self) -> ReleaseWait {
+        ReleaseWait::default()
+    }
+
+    /// How the status lists a lease.
+    fn entry(&self, _: &Lease) -> String {
+        String::new()
+    }
+
+    /// Reason and text of what is wrong with the object and keeps no pool from being defined; shown by `Ready` as well.
+    fn remark(&self, _: &Self::View) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Reasons and texts of Events about what the pool's addresses mean to others.
+    fn warnings(&self, _: &PoolState) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// What becomes of an edit that leaves addresses in use outside the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It is not applied.
+    Refused,
+    /// It is applied, and the leases are marked `out-of-range`.
+    Marked,
+}
+
+/// Whether an object defines a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Eligible {
+    Yes,
+    /// fipd wrote it, to show a pool of its own.
+    Own,
+    /// It may not.
+    No(ConditionUpdate),
+}
+
+/// What an object says about the network of its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceFacts<'a> {
+    pub interface: Option<&'a str>,
+    /// The network that it names itself.
+    pub network: Option<&'a str>,
+}
+
+/// The controller of the objects of one kind.
+pub struct PoolController<S: PoolSource> {
+    context: Context<S::View>,
+    source: S,
+}
+
+impl<S: PoolSource> Controller for PoolController<S> {
+    type View = S::View;
+
+    const METRIC: &'static str = S::METRIC;
+    const WORKERS: usize = 4;
+
+    fn context(&self) -> &Context<S::View> {
+        &self.context
+    }
+
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        let queue = |pool: &Pool| {
+            let key = self.key_of(pool).into_iter();
+            key.for_each(|key| self.context.queue_status(key));
+        };
+        match event {
+            // Each pool follows.
+            LedgerEvent::Everything => self.context.queue_every_status(),
+            LedgerEvent::Changes(changes) => {
+                let touched = changes.iter().flat_map(|change| &change.pools);
+                let pools = touched.filter_map(|id| ledger.pool(*id));
+                pools.for_each(|pool| queue(pool));
+                if changes.iter().any(|change| change.other) {
+                    self.context.queue_every_status();
+                }
+            }
+        }
+    }
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        object: Option<Arc<S::View>>,
+    ) -> Result<Next, ReconcileError> {
+        let Some(object) = object else {
+            self.withdraw(key).await?;
+            return Ok(Next::Done);
+        };
+        let object = &*object;
+        let verdict = match self.eligible(key, object) {
+            Eligible::Own => return Ok(Next::Done),
+            _ if self.source.off().is_some() => {
+                return self.disown(key, &object.meta(), Some(object)).await;
+            }
+            Eligible::No(says) => Err(says),
+            Eligible::Yes => self.define(key, object).await?,
+        };
+        self.show(key, object, verdict).await
+    }
+
+    async fn release(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        object: Option<Arc<S::View>>,
+    ) -> Result<Next, ReconcileError> {
+        let own = |object: &S::View| self.eligible(key, object) == Eligible::Own;
+        if object.as_deref().is_some_and(own) {
+            return Ok(Next::Done);
+        }
+        match self.source.off() {
+            Some(_) => self.disown(key, meta, None).await,
+            None => self.finalize(key, meta, object).await,
+        }
+    }
+
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, ReconcileError> {
+        if self.source.off().is_some() {
+            return self.disown(key, &object.meta, None).await;
+        }
+        self.context.warn_malformed(key, object);
+        Ok(Next::Done)
+    }
+}
+
+impl<S: PoolSource> PoolController<S> {
+    pub fn new(context: Context<S::View>, source: S) -> Arc<Self> {
+        Arc::new(Self { context, source })
+    }
+
+    /// The object that the pool mirrors, if it is one of these.
+    pub fn key_of(&self, pool: &Pool) -> Option<Key> {
+        let object = self.context.site.object_of(pool)?;
+        let key = match object.split_once('/') {
+            Some((namespace, name)) => Key::new(namespace, name),
+            None => Key::new("", &object),
+        };
+        (self.context.kind.namespaced != key.namespace.is_empty()).then_some(key)
+    }
+
+    fn existing(&self, key: &Key) -> Option<Arc<Pool>> {
+        let (site, object) = (&self.context.site, object_name(key));
+        let find = |ledger: &Ledger| site.mirror_in(ledger, &object).cloned();
+        site.ipam.read(find)
+    }
+
+    fn eligible(&self, key: &Key, object: &S::View) -> Eligible {
+        let (meta, name) = (object.meta(), object_name(key));
+        let mirror = self.mirror_of(&name, &meta);
+        let eligible = |ledger: &Ledger| self.source.eligible(ledger, &mirror, object);
+        self.context.site.ipam.read(eligible)
+    }
+
+    fn mirror_of<'a>(&'a self, object: &'a str, meta: &'a Meta) -> MirrorOf<'a> {
+        let site = &self.context.site;
+        MirrorOf {
+            cluster: &site.id,
+            cluster_name: &site.name,
+            object,
+            uid: &meta.uid,
+        }
+    }
+}
+
+/// What the ledger calls the object: `[namespace/]name`.
+fn object_name(key: &Key) -> String {
+    if key.namespace.is_empty() {
+        key.name.to_string()
+    } else {
+        format!("{}/{}", key.namespace, key.name)
+    }
+}

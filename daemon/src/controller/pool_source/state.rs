@@ -1,0 +1,136 @@
+//! What the ledger knows of the pool of an object, and what the object's status says of it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{Lease, Ledger, Pool, PoolId, PoolUsage};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
+
+use crate::{
+    clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
+    controller::conditions::{ConditionUpdate, remark, set},
+    ipam::Ipam,
+};
+
+/// Whether the pool serves as its object describes it.
+pub const READY: &str = "Ready";
+
+/// Overlaps with other pools that are named.
+const OVERLAPS: usize = 3;
+
+/// What the ledger knows of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolState {
+    pub pool: Arc<Pool>,
+    pub usage: PoolUsage,
+    /// Why its network gives nothing yet.
+    pub waiting: Vec<String>,
+    /// Why some of its addresses are not given.
+    pub doubt: Option<String>,
+    /// Which other pools may give addresses of it.
+    pub overlap: Option<String>,
+    /// Which load balancers may allocate addresses of it.
+    pub shared: Option<String>,
+    /// Address and text of its leases, ascending; up to one more than the status lists.
+    pub entries: Vec<(IpAddr, String)>,
+}
+
+/// What a status shows.
+#[derive(Clone, Debug)]
+pub struct PoolReport {
+    pub ready: ConditionUpdate,
+    /// `None`: the object has no pool.
+    pub state: Option<PoolState>,
+}
+
+impl PoolState {
+    /// Without entries and load balancers.
+    pub fn read(ledger: &Ledger, pool: &Arc<Pool>) -> Option<Self> {
+        Some(Self {
+            usage: ledger.usage(pool.id)?,
+            waiting: (ledger.holds(pool.spec.network).iter())
+                .map(ToString::to_string)
+                .collect(),
+            doubt: ledger.ambiguity(pool.id),
+            overlap: overlap(ledger, pool.id),
+            shared: None,
+            entries: Vec::new(),
+            pool: Arc::clone(pool),
+        })
+    }
+
+    /// The verdict on an object whose pool is as it describes it; `remark` counts where the pool gives addresses.
+    pub fn ready(&self, remark: Option<String>) -> ConditionUpdate {
+        if !self.waiting.is_empty() {
+            let message = format!(
+                "no new address is given until what is in use is known; waiting for {}",
+                self.waiting.join(", ")
+            );
+            return not_ready("WaitingForAdoption", message);
+        }
+        if self.pool.spec.closed {
+            return not_ready("Closed", "the pool is closed and gives no new address");
+        }
+        ConditionUpdate {
+            kind: READY,
+            status: true,
+            reason: "Mirrored",
+            message: remark.unwrap_or_else(|| "the pool gives addresses".into()),
+        }
+    }
+}
+
+impl PoolReport {
+    /// Sets the conditions that all kinds have.
+    pub fn set_conditions(
+        &self,
+        conditions: &mut Vec<Condition>,
+        generation: Option<i64>,
+        now: jiff::Timestamp,
+    ) {
+        set(conditions, &self.ready, generation, now);
+        let shared = self.state.as_ref().and_then(|state| state.shared.clone());
+        let kind = (SHARED_RANGE, OTHER_LOAD_BALANCER);
+        remark(conditions, kind, shared, generation, now);
+    }
+}
+
+/// Why a pool gives nothing.
+pub fn not_ready(reason: &'static str, message: impl Into<String>) -> ConditionUpdate {
+    ConditionUpdate {
+        kind: READY,
+        status: false,
+        reason,
+        message: message.into(),
+    }
+}
+
+/// The first leases of a pool with their texts, one more than `most`, a page of the ledger at a time.
+pub fn entries(
+    ipam: &Ipam,
+    pool: PoolId,
+    most: usize,
+    text: impl Fn(&Lease) -> String,
+) -> Vec<(IpAddr, String)> {
+    let mut entries: Vec<(IpAddr, String)> = Vec::new();
+    while entries.len() <= most {
+        let after = entries.last().map(|(address, _)| *address);
+        let page = ipam.read(|ledger| ledger.pool_leases(pool, after, Ledger::SCAN));
+        let texts = page.iter().map(|lease| (lease.key.address, text(lease)));
+        entries.extend(texts);
+        if page.len() < Ledger::SCAN {
+            break;
+        }
+    }
+    entries
+}
+
+fn overlap(ledger: &Ledger, pool: PoolId) -> Option<String> {
+    let overlaps = ledger.overlaps(pool, OVERLAPS);
+    let texts = overlaps.iter().filter_map(|overlap| {
+        let other = ledger.pool(overlap.pool)?;
+        let (first, last, name) = (overlap.first, overlap.last, &other.spec.name);
+        (!other.spec.closed).then(|| format!("{first}-{last} are addresses of pool {name} as well"))
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
