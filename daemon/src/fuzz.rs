@@ -100,7 +100,7 @@ fn claims(bytes: &[u8]) {
 
 fn config_text(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Err(why) = Config::read(SYSTEMS, &text, Path::new("/etc/fipd")) {
+    if let Err(why) = Config::read(*SYSTEMS, &text, Path::new("/etc/fipd")) {
         assert!(why.contains("line"), "no place in {why:?}");
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         let seeds: Vec<_> = files("http").into_iter().map(seed).collect();
         let bodies = openapi::with_body();
         let mut asked = 0;
-        for right in rights::all(SYSTEMS) {
+        for right in rights::all(*SYSTEMS) {
             let takes = match right.to {
                 To::Role(_) | To::Scoped(_) | To::Pooled(_) => {
                     bodies.contains(&(right.method.to_owned(), right.path.clone()))

@@ -62,9 +62,9 @@ impl Settings {
         };
         let config_file = config_file.map(WatchedFile::new);
         let config = match &config_file {
-            Some(file) => Config::load_with(SYSTEMS, file.path())?.under(&overrides.flags),
-            None if overrides.role == Some(HostRole::Agent) => Config::of_agent(SYSTEMS),
-            None => Config::without_file(SYSTEMS),
+            Some(file) => Config::load_with(*SYSTEMS, file.path())?.under(&overrides.flags),
+            None if overrides.role == Some(HostRole::Agent) => Config::of_agent(*SYSTEMS),
+            None => Config::without_file(*SYSTEMS),
         };
         let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;
         if let Some(file) = &config_file {
@@ -296,7 +296,7 @@ mod tests {
             config,
             Config {
                 data_dir,
-                ..Config::without_file(SYSTEMS)
+                ..Config::without_file(*SYSTEMS)
             }
         );
     }

@@ -136,7 +136,7 @@ impl Bed {
         let (ipam, _writer) = Ipam::start(&dir.path().join("data"), Arc::new(clock)).unwrap();
         let cancel = CancellationToken::new();
         let path = dir.path().join("fipd.toml");
-        let config = Config::load_with(fipd::systems::SYSTEMS, &path).unwrap();
+        let config = Config::load_with(*fipd::systems::SYSTEMS, &path).unwrap();
         let options = ClustersOptions {
             config,
             trust: Trust::default(),
@@ -165,7 +165,7 @@ impl Bed {
     /// Another configuration, as the daemon puts it in force; one with errors changes nothing.
     async fn configure(&self, text: &str) -> Result<(), String> {
         self.write("fipd.toml", text);
-        let config = Config::load_with(fipd::systems::SYSTEMS, &self.dir.path().join("fipd.toml"));
+        let config = Config::load_with(*fipd::systems::SYSTEMS, &self.dir.path().join("fipd.toml"));
         let config = config.map_err(|error| error.to_string())?;
         self.clusters.configure(config).await;
         Ok(())

@@ -89,7 +89,7 @@ impl Host {
         );
         std::fs::write(dir.path().join("fipd.toml"), text).unwrap();
         let config =
-            Config::load_with(fipd::systems::SYSTEMS, &dir.path().join("fipd.toml")).unwrap();
+            Config::load_with(*fipd::systems::SYSTEMS, &dir.path().join("fipd.toml")).unwrap();
         let clock = || Timestamp(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64);
         let (ipam, _writer) = Ipam::start(&dir.path().join("data"), Arc::new(clock)).unwrap();
         let board = RuleBoard::default();

@@ -62,7 +62,7 @@ mod tests {
         let claims = |cluster: &str, pools: &str| -> Offering {
             let settings = format!("[claims]\npools = [{pools}]");
             let systems = ["claims".to_owned()];
-            let read = ClusterConfig::uploaded(SYSTEMS, "a", &systems, &settings, &"k".into());
+            let read = ClusterConfig::uploaded(*SYSTEMS, "a", &systems, &settings, &"k".into());
             let systems = systems.map(|system| system.parse().unwrap()).into();
             (cluster.into(), systems, read.unwrap().settings)
         };

@@ -183,7 +183,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/docs/rights.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
-            written == markdown(SYSTEMS),
+            written == markdown(*SYSTEMS),
             "{path} is not what is served; write it again: fipd docs rights > packaging/docs/rights.md"
         );
     }
@@ -195,7 +195,7 @@ mod tests {
             path,
             method,
             to,
-        } in all(SYSTEMS)
+        } in all(*SYSTEMS)
         {
             let open = match (port, to) {
                 (_, To::Role(_) | To::Scoped(_) | To::Pooled(_) | To::Page(_)) => continue,
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_listener_serves_what_its_word_says_and_nothing_else() {
-        for word in Serve::all(SYSTEMS) {
+        for word in Serve::all(*SYSTEMS) {
             let expected: &[&str] = match word {
                 Serve::Metrics | Serve::SystemMetrics(_) => &["GET /metrics"],
                 Serve::Health => &["GET /health", "GET /healthz", "GET /ready", "GET /readyz"],
@@ -242,7 +242,7 @@ mod tests {
                 Serve::Admission => &["POST /admission/{cluster}/{rule}"],
             };
             let mut served = Vec::new();
-            for right in all(SYSTEMS) {
+            for right in all(*SYSTEMS) {
                 if right.port != Port::Listener(word) {
                     continue;
                 }

@@ -79,7 +79,7 @@ impl Site {
         let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         let stop = CancellationToken::new();
         let options = clusters::ClustersOptions {
-            config: crate::config::Config::without_file(crate::systems::SYSTEMS),
+            config: crate::config::Config::without_file(*crate::systems::SYSTEMS),
             data_dir: Some(dir.path().to_owned()),
             ..clusters::ClustersOptions::default()
         };

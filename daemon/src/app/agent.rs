@@ -241,7 +241,7 @@ mod tests {
             "{text}"
         );
         let open = ["/health", "/healthz", "/ready", "/readyz", "/metrics"];
-        for right in api::rights::all(crate::systems::SYSTEMS) {
+        for right in api::rights::all(*crate::systems::SYSTEMS) {
             let status = ask(&right.path).await.0;
             assert_eq!(
                 status == 404,

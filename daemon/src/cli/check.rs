@@ -98,7 +98,7 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
 /// A configuration that does not parse is bad input; a kubeconfig that is not acceptable is a finding.
 async fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     let config =
-        Config::load_with(SYSTEMS, file).map_err(|error| Failure::Input(error.to_string()))?;
+        Config::load_with(*SYSTEMS, file).map_err(|error| Failure::Input(error.to_string()))?;
     let checked = config.check(config.api.listen, config.api.advertise.as_deref());
     checked.map_err(|what| Failure::Input(format!("{}: {what}", shown(file))))?;
     let detail = format!("{}: {} clusters", shown(file), config.clusters.len());

@@ -26,9 +26,9 @@ impl Config {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let Self::Reference { form } = self;
         match form {
-            Form::Markdown => output::print(&reference::markdown(SYSTEMS)),
-            Form::Man => output::print(&reference::man(SYSTEMS)),
-            Form::Schema => output::print(&reference::schema(SYSTEMS)),
+            Form::Markdown => output::print(&reference::markdown(*SYSTEMS)),
+            Form::Man => output::print(&reference::man(*SYSTEMS)),
+            Form::Schema => output::print(&reference::schema(*SYSTEMS)),
         }
     }
 }

@@ -19,7 +19,7 @@ enum Part {
 impl Docs {
     pub(super) fn run(&self) -> Result<(), Failure> {
         match self.part {
-            Part::Rights => output::print(&rights::markdown(SYSTEMS)),
+            Part::Rights => output::print(&rights::markdown(*SYSTEMS)),
         }
     }
 }

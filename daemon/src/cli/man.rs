@@ -29,7 +29,7 @@ impl Pages {
         top.build();
         let written = write(&top, &self.folder, &date());
         let config = self.folder.join("fipd.toml.5");
-        let written = written.and_then(|()| std::fs::write(config, reference::man(SYSTEMS)));
+        let written = written.and_then(|()| std::fs::write(config, reference::man(*SYSTEMS)));
         written.map_err(|error| {
             Failure::Failed(format!(
                 "the manual pages cannot be written to {}: {error}",

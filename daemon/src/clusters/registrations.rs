@@ -179,14 +179,14 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_again_and_for_nobody_else() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Registrations::load(dir.path(), SYSTEMS).unwrap() == Registrations::default());
+        assert!(Registrations::load(dir.path(), *SYSTEMS).unwrap() == Registrations::default());
         kept().save(dir.path()).unwrap();
-        assert!(Registrations::load(dir.path(), SYSTEMS).unwrap() == kept());
+        assert!(Registrations::load(dir.path(), *SYSTEMS).unwrap() == kept());
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert!(
-            Registrations::load(dir.path(), SYSTEMS).is_err(),
+            Registrations::load(dir.path(), *SYSTEMS).is_err(),
             "it is not taken as empty"
         );
     }
@@ -216,7 +216,7 @@ mod tests {
         let list = dir.path().join(ATTACHED);
         assert_eq!(fs::read_to_string(&list).unwrap(), "west\n");
         fs::write(&list, "old\nwest\n").unwrap();
-        let held = Registrations::load(dir.path(), SYSTEMS).unwrap().held;
+        let held = Registrations::load(dir.path(), *SYSTEMS).unwrap().held;
         assert_eq!(held["west"], BTreeSet::from([System::claims()]));
         assert_eq!(held["old"].len(), SYSTEMS.all().count());
     }

@@ -245,7 +245,7 @@ mod tests {
             metrics: Some(":9090".into()),
             period: Some("10s".into()),
         };
-        let config = Config::of_agent(crate::systems::SYSTEMS)
+        let config = Config::of_agent(*crate::systems::SYSTEMS)
             .with_environment(given())
             .unwrap();
         let here = &config.clusters[0];
@@ -260,8 +260,8 @@ mod tests {
         let file = format!("{AGENT}[host]\nnode = \"mine\"\n");
         let config = parse(&file).unwrap().with_environment(given()).unwrap();
         assert_eq!(config.host.unwrap().node.as_deref(), Some("mine"));
-        let nothing =
-            Config::of_agent(crate::systems::SYSTEMS).with_environment(AgentEnvironment::default());
+        let nothing = Config::of_agent(*crate::systems::SYSTEMS)
+            .with_environment(AgentEnvironment::default());
         assert!(nothing.unwrap_err().contains("NODE_NAME"));
         for (metrics, period) in [(":x", "10s"), (":1", "10")] {
             let given = AgentEnvironment {
@@ -270,7 +270,7 @@ mod tests {
                 ..given()
             };
             assert!(
-                Config::of_agent(crate::systems::SYSTEMS)
+                Config::of_agent(*crate::systems::SYSTEMS)
                     .with_environment(given)
                     .is_err()
             );

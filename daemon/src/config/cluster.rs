@@ -14,8 +14,8 @@ use toml::de::{DeTable, Deserializer};
 use super::{
     error::of_toml,
     sightings::SightingMode,
-    system::ClusterSettings,
-    systems::{Place, Systems, Tables, WrongSystem},
+    system::{ClusterSettings, WrongTable},
+    systems::{Place, Systems, Tables},
     uploaded,
 };
 
@@ -113,8 +113,8 @@ impl ClusterConfig {
             .map_err(|error| format!("settings: {}", error.to_string().trim_end()))?;
         let cluster = raw.with_settings(known, tables);
         let mut cluster = cluster.map_err(|error| match error {
-            WrongSystem::Key(error) => wrong(&error),
-            WrongSystem::Whole(what) => what,
+            WrongTable::Key(error) => wrong(&error),
+            WrongTable::Whole(what) => what,
         })?;
         uploaded::check(&cluster.settings)?;
         let managing = cluster.systems.iter().any(|one| cluster.is_management(one));
@@ -173,7 +173,7 @@ impl RawCluster {
         self,
         known: Systems,
         tables: Tables<'_>,
-    ) -> Result<ClusterConfig, WrongSystem> {
+    ) -> Result<ClusterConfig, WrongTable> {
         let raw = self;
         let name = checked_name(&raw.name)?;
         let source = raw.source(&name)?;
@@ -261,7 +261,7 @@ impl RawDiscovery {
         self,
         known: Systems,
         tables: Tables<'_>,
-    ) -> Result<Discovery, WrongSystem> {
+    ) -> Result<Discovery, WrongTable> {
         let raw = self;
         let cluster = checked_name(&raw.cluster)?;
         let identity_namespace =
@@ -271,7 +271,7 @@ impl RawDiscovery {
             .unwrap_or_else(|| vec!["fleet-default".into()]);
         if namespaces.is_empty() {
             let what = "[discovery] namespaces is empty; name at least one, or leave it out for \"fleet-default\"";
-            return Err(WrongSystem::Whole(what.into()));
+            return Err(WrongTable::Whole(what.into()));
         }
         let sightings = raw.sightings.unwrap_or(SightingMode::Report);
         let (systems, settings) =

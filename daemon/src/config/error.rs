@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn wrong(text: &str) -> String {
-        let error = super::super::File::read(crate::systems::SYSTEMS, text).err();
+        let error = super::super::File::read(*crate::systems::SYSTEMS, text).err();
         of_toml(text, &error.expect("this is wrong"))
     }
 

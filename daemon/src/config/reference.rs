@@ -385,14 +385,14 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/docs/config.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
-            written == markdown(SYSTEMS),
+            written == markdown(*SYSTEMS),
             "{path} is not what is read; write it again: fipd config reference > packaging/docs/config.md"
         );
     }
 
     #[test]
     fn the_example_has_every_key_and_every_key_says_what_it_is() {
-        let all = sections(SYSTEMS);
+        let all = sections(*SYSTEMS);
         let missing: Vec<_> = all
             .iter()
             .flat_map(|section| section.keys.iter().map(move |key| (section, key)))
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn words_defaults_and_required_keys_are_told_apart() {
-        let all = sections(SYSTEMS);
+        let all = sections(*SYSTEMS);
         let key = |path: &str, name: &str| {
             let section = all.iter().find(|section| section.path == path).unwrap();
             let found = section.keys.iter().find(|key| key.name == name);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_manual_page_has_no_line_that_is_taken_for_a_request() {
-        for line in man(SYSTEMS).lines() {
+        for line in man(*SYSTEMS).lines() {
             let request = line.starts_with('.') || line.starts_with('\'');
             let known = [".TH ", ".SH ", ".TP", ".B ", ".BR "];
             assert!(

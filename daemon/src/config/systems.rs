@@ -23,9 +23,6 @@ pub struct Systems(pub &'static [&'static SystemConfig]);
 /// The tables of systems below one table, as written.
 pub(super) type Tables<'a> = BTreeMap<&'static str, Spanned<DeValue<'a>>>;
 
-/// Why systems of a cluster cannot be served.
-pub(super) type WrongSystem = WrongTable;
-
 /// Whose tables they are.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
@@ -125,7 +122,7 @@ impl Systems {
         mut tables: Tables<'_>,
         place: Place<'_>,
         sightings: SightingMode,
-    ) -> Result<(BTreeSet<System>, ClusterSettings), WrongSystem> {
+    ) -> Result<(BTreeSet<System>, ClusterSettings), WrongTable> {
         let mut systems = BTreeSet::new();
         for name in given {
             let system = self

@@ -8,11 +8,11 @@ use crate::systems::SYSTEMS;
 impl Config {
     /// As the daemon reads it.
     pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        Self::read(SYSTEMS, text, base)
+        Self::read(*SYSTEMS, text, base)
     }
 
     /// As the daemon loads it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::load_with(SYSTEMS, path)
+        Self::load_with(*SYSTEMS, path)
     }
 }

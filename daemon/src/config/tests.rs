@@ -578,7 +578,7 @@ fn sightings_are_held_where_the_configuration_names_the_cluster() {
     assert_eq!(nobody_leases, SightingMode::Off);
     let uploaded = |system: &str, settings: &str| {
         let (systems, text) = ([system.to_owned()], "{}".into());
-        let cluster = ClusterConfig::uploaded(SYSTEMS, "u", &systems, settings, &text).unwrap();
+        let cluster = ClusterConfig::uploaded(*SYSTEMS, "u", &systems, settings, &text).unwrap();
         cluster.settings.sightings
     };
     assert_eq!(uploaded("claims", ""), SightingMode::Report);

@@ -42,7 +42,7 @@ mod tests {
 
     fn uploaded(systems: &str, settings: &str) -> Result<ClusterConfig, String> {
         ClusterConfig::uploaded(
-            crate::systems::SYSTEMS,
+            *crate::systems::SYSTEMS,
             "east",
             &[systems.to_owned()],
             settings,

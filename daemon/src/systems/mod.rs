@@ -16,7 +16,7 @@ mod sixth_tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use fipd_core::{System, Text};
@@ -43,11 +43,10 @@ pub static ALL: &[&dyn controller::system::System] = &[
 ];
 
 /// What the configuration knows of each.
-pub const SYSTEMS: Systems = Systems(&[
-    &rancher_fip::settings::CONFIG,
-    &claims::settings::CONFIG,
-    &ip_rule::settings::CONFIG,
-]);
+pub static SYSTEMS: LazyLock<Systems> = LazyLock::new(|| {
+    let all = ALL.iter().map(|system| system.config());
+    Systems(all.collect::<Vec<_>>().leak())
+});
 
 /// The systems of a daemon; one for all clusters, since clusters of a system look at each other.
 #[derive(Clone)]

@@ -131,7 +131,7 @@ fn is_refused_as_the_original_does(path: &str, answer: &Answer) {
 }
 
 fn at(port: Port) -> Vec<Right> {
-    let mut rights = rights::all(SYSTEMS);
+    let mut rights = rights::all(*SYSTEMS);
     rights.retain(|right| right.port == port);
     rights
 }
@@ -179,7 +179,7 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
     let mut paths: Vec<_> = rights.iter().map(|right| right.path.clone()).collect();
     paths.dedup();
     // What only further ports have is nowhere without one.
-    let mut elsewhere = rights::all(SYSTEMS);
+    let mut elsewhere = rights::all(*SYSTEMS);
     elsewhere
         .retain(|right| matches!(right.port, Port::Listener(_)) && !paths.contains(&right.path));
     assert!(elsewhere.iter().any(|right| right.path == "/ipam"));
@@ -374,7 +374,7 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
 
 #[test]
 fn a_further_port_serves_its_word_and_nothing_else() {
-    for word in Serve::all(SYSTEMS) {
+    for word in Serve::all(*SYSTEMS) {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = port.local_addr().unwrap();
         drop(port);
@@ -386,7 +386,7 @@ fn a_further_port_serves_its_word_and_nothing_else() {
         let rest = fipd.rest_at(&format!("https://{address}"), None);
         let served = at(Port::Listener(word));
         assert!(!served.is_empty());
-        for Right { path, method, .. } in rights::all(SYSTEMS) {
+        for Right { path, method, .. } in rights::all(*SYSTEMS) {
             let what = format!("{method} {path} at {}", word.word());
             let answer = ask(&rest, method, &nowhere(&path));
             has_the_headers(&what, &answer, true);

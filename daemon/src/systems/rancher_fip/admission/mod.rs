@@ -31,8 +31,7 @@ pub const VALIDATOR: &str = "fipd-rancher-fip-validator";
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
 const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 
-pub static FLOATING_IP: ReviewedKind = FLOATING_IP_KIND;
-const FLOATING_IP_KIND: ReviewedKind = ReviewedKind {
+pub const FLOATING_IP: ReviewedKind = ReviewedKind {
     group: GROUP,
     plural: "floatingips",
     operations: ALL,
@@ -40,8 +39,7 @@ const FLOATING_IP_KIND: ReviewedKind = ReviewedKind {
     namespaced: true,
     webhook: "floatingips.rancher-fip.fipd.io",
 };
-pub static POOL: ReviewedKind = POOL_KIND;
-const POOL_KIND: ReviewedKind = ReviewedKind {
+pub const POOL: ReviewedKind = ReviewedKind {
     group: GROUP,
     plural: "floatingippools",
     operations: ALL,
@@ -49,8 +47,7 @@ const POOL_KIND: ReviewedKind = ReviewedKind {
     namespaced: false,
     webhook: "floatingippools.rancher-fip.fipd.io",
 };
-pub static QUOTA: ReviewedKind = QUOTA_KIND;
-const QUOTA_KIND: ReviewedKind = ReviewedKind {
+pub const QUOTA: ReviewedKind = ReviewedKind {
     group: GROUP,
     plural: "floatingipprojectquotas",
     operations: WRITES,
@@ -63,7 +60,7 @@ const QUOTA_KIND: ReviewedKind = ReviewedKind {
 pub static ASKS: Asks = Asks {
     system: "rancher-fip",
     name: VALIDATOR,
-    kinds: &[FLOATING_IP_KIND, POOL_KIND, QUOTA_KIND],
+    kinds: &[FLOATING_IP, POOL, QUOTA],
     versions: &["v1beta1", "v1beta2"],
     sample: Sample {
         api: "apis/rancher.k8s.binbash.org/v1beta2",
