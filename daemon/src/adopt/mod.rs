@@ -62,7 +62,7 @@ pub enum TakeoverError {
     #[error("nothing was taken over: {}", .0.join("; "))]
     Blocked(Vec<String>),
     #[error(
-        "it is being taken over already: wait for that to end, then look with `fipd adopt {0} --dry-run`"
+        "it is being taken over already: wait for that to end, then look with `fipd adopt {0} --cluster NAME --dry-run`"
     )]
     Busy(System),
     /// Without a row in the audit log nothing is changed.

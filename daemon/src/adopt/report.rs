@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Failures that a summary names.
+const NAMED: usize = 5;
+
 /// What is found, and what would change. `A` is what the system's takeover needs to make a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeoverReport<A = ()> {
@@ -204,15 +207,25 @@ impl<A> TakeoverReport<A> {
             ChangeState::Failed(why) => Some(format!("{}: {why}", one.name)),
             ChangeState::Planned | ChangeState::Done | ChangeState::Needless(_) => None,
         };
-        let failed: Vec<String> = asked.clone().filter_map(why).collect();
+        let mut failed: Vec<String> = asked.clone().filter_map(why).collect();
+        let needless = |one: &&TakeoverChange<A>| matches!(one.state, ChangeState::Needless(_));
+        let needless = asked.clone().filter(needless).count();
         match (asked.count(), failed.len()) {
             (0, _) => "nothing to do".to_owned(),
             (all, 0) if dry_run => format!("{all} {things} would be {done}"),
-            (all, 0) => format!("{all} {things} were {done}"),
+            (all, 0) if needless == 0 => format!("{all} {things} were {done}"),
+            (all, 0) => {
+                let were = all - needless;
+                format!(
+                    "{were} of {all} {things} were {done}; for the rest nothing was to do any more"
+                )
+            }
             (all, count) => {
                 let could = if dry_run { "cannot" } else { "could not" };
+                failed.truncate(NAMED);
+                let more = if count > NAMED { "; ..." } else { "" };
                 let failed = failed.join("; ");
-                format!("{count} of {all} {things} {could} be {done}: {failed}")
+                format!("{count} of {all} {things} {could} be {done}: {failed}{more}")
             }
         }
     }
@@ -258,9 +271,17 @@ mod tests {
             change.state = state;
         }
         report.wording = ("rules", "taken over");
-        assert_eq!(report.summary(false), "2 rules were taken over");
+        let needless = "1 of 2 rules were taken over; for the rest nothing was to do any more";
+        assert_eq!(report.summary(false), needless);
         report.cannot("d", "deletes it", "forbidden");
         let said = "1 of 3 rules could not be taken over: d: forbidden";
-        assert_eq!(report.shown().summary(false), said);
+        assert_eq!(report.summary(false), said);
+        for _ in 0..9 {
+            report.cannot("d", "deletes it", "forbidden");
+        }
+        let said = report.shown().summary(false);
+        assert!(said.starts_with("10 of 12 rules"), "{said}");
+        assert_eq!(said.matches("forbidden").count(), NAMED, "{said}");
+        assert!(said.ends_with("; ..."), "{said}");
     }
 }

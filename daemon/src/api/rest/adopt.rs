@@ -30,7 +30,7 @@ pub async fn preview(
     let (takeover, session) = find(&takeovers, &clusters, &name, &system)?;
     let report = takeover.look(&session).await;
     let report = report.map_err(|error| problem(&name, error))?;
-    Ok(Json(view(name, report, true)))
+    Ok(Json(view(session.name.to_string(), report, true)))
 }
 
 /// Takes over what the originals of a system left, unless one of them still runs. Goes on to its end also where the
@@ -48,7 +48,7 @@ pub async fn adopt(
     let (takeover, session) = find(&takeovers, &clusters, &name, &system)?;
     let report = takeover.adopt(&session, &caller.actor).await;
     let report = report.map_err(|error| problem(&name, error))?;
-    Ok(Json(view(name, report, false)))
+    Ok(Json(view(session.name.to_string(), report, false)))
 }
 
 fn find<'a>(
@@ -173,6 +173,9 @@ mod tests {
         );
         let busy = problem("east", TakeoverError::Busy(system));
         assert_eq!(busy.code, Code::Conflict);
-        assert!(busy.detail.contains("`fipd adopt ip-rule --dry-run`"));
+        assert!(
+            busy.detail
+                .contains("`fipd adopt ip-rule --cluster NAME --dry-run`")
+        );
     }
 }

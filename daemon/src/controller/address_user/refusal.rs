@@ -23,11 +23,13 @@ pub struct FixedFields<'a> {
     pub pool: Option<(&'static str, &'a str, &'a str)>,
 }
 
-/// Whether the specification was applied: an edit of it makes another generation.
+/// Whether the specification was applied: an edit of it makes another generation. What an original left says of no generation
+/// that it was, and is taken as it is.
 pub fn is_accepted(conditions: &[Condition], generation: Option<i64>) -> bool {
     let ready = conditions.iter().rfind(|one| one.type_ == READY);
     let applied = |one: &Condition| one.status == "True" && one.observed_generation == generation;
-    generation.is_some() && ready.is_some_and(applied)
+    let original = (conditions.iter()).all(|one| one.observed_generation.is_none());
+    generation.is_some() && (original || ready.is_some_and(applied))
 }
 
 /// The rule that the specification of an object with an address breaks. What was accepted stays so, whatever becomes of
@@ -153,6 +155,10 @@ mod tests {
         assert!(!is_accepted(&[ready("True", Some(2))], Some(3)));
         assert!(!is_accepted(&[ready("False", Some(2))], Some(2)));
         assert!(!is_accepted(&[ready("True", None)], None));
-        assert!(!is_accepted(&[], Some(1)));
+        assert!(
+            is_accepted(&[ready("True", None)], Some(3)),
+            "of an original"
+        );
+        assert!(is_accepted(&[], Some(1)), "of an original too");
     }
 }

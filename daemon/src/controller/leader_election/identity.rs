@@ -4,6 +4,13 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use fipd_core::Text;
 
+const PREFIX: &str = "fipd_";
+
+/// Whether the holder of a Lease is a fipd, on whatever host.
+pub fn is_fipd(holder: &str) -> bool {
+    holder.starts_with(PREFIX)
+}
+
 /// The same over restarts of a daemon on a running host, so that it takes its leases again at once; another for every
 /// other daemon, since one data directory has one daemon.
 pub fn identity(data_dir: &Path) -> Text {
@@ -11,10 +18,10 @@ pub fn identity(data_dir: &Path) -> Text {
     let host = read("/proc/sys/kernel/hostname").unwrap_or_default();
     let place = fs::metadata(data_dir).map(|meta| (meta.dev(), meta.ino()));
     let (Ok(boot), Ok((device, inode))) = (read("/proc/sys/kernel/random/boot_id"), place) else {
-        return format!("fipd_{host}_{}", by_chance()).into();
+        return format!("{PREFIX}{host}_{}", by_chance()).into();
     };
     let boot: String = boot.chars().take(8).collect();
-    format!("fipd_{host}_{boot}_{device:x}_{inode:x}").into()
+    format!("{PREFIX}{host}_{boot}_{device:x}_{inode:x}").into()
 }
 
 fn by_chance() -> String {

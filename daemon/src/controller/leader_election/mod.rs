@@ -15,7 +15,7 @@ use fipd_core::{System, Text};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use self::identity::identity;
+pub use self::identity::{identity, is_fipd};
 use self::{
     keeper::{Keeper, Loss, Waits},
     record::RETRY,

@@ -15,6 +15,7 @@ use kube::ResourceExt as _;
 use super::{RuleInventory, RuleReport};
 use crate::{
     adopt::{FindingKind, leases::LeaseHolder},
+    controller::leader_election::is_fipd,
     rules::{EngineState, View},
 };
 
@@ -96,6 +97,8 @@ fn programs(found: &RuleInventory, report: &mut RuleReport) {
     }
     match &found.lease {
         LeaseHolder::Missing | LeaseHolder::Nobody | LeaseHolder::Ours { .. } => {}
+        // The fipd that decides for the cluster; it need not be that of this host.
+        LeaseHolder::Other { by, .. } if is_fipd(by) => {}
         LeaseHolder::Other {
             by, alive: true, ..
         } => report.blockers.push(format!(
@@ -387,6 +390,24 @@ mod tests {
             "those of tables that nobody names are no leftovers"
         );
         assert!(report.blockers.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn an_original_that_leads_is_in_the_way_and_a_fipd_that_leads_is_not() {
+        let blockers = |by: &str| {
+            let mut found = found(Vec::new(), Vec::new());
+            found.lease = LeaseHolder::Other {
+                by: by.to_owned(),
+                renewed: None,
+                alive: true,
+            };
+            report(&found).blockers
+        };
+        assert_eq!(blockers("fipd_host-1_0a1b2c3d_fd00_1"), [""; 0]);
+        assert_eq!(
+            blockers("controller-0_5f6a"),
+            ["controller-0_5f6a renews the Lease of the original's controller: stop it"]
+        );
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl RuleTakeover {
         })
         .await;
         let taken = done?;
-        let refused = judge::refused(&rules, &sets_of(&self.board), &self.board.view());
+        let view = self.board.view();
+        let refused = judge::refused(&rules, &sets_of(&self.board), &view);
         for change in &mut report.changes {
             let Some(rule) = &change.action else { continue };
             let was_there = taken.iter().any(|one| one.rule == *rule);
@@ -98,6 +99,9 @@ impl RuleTakeover {
                 (true, _) => ChangeState::Done,
                 // Packets would take another table.
                 (false, Some(why)) => ChangeState::Failed(format!("it was left alone: {why}")),
+                (false, None) if view.kernel.iter().any(|one| one.rule == *rule) => {
+                    ChangeState::Failed("it is still there: run it again".to_owned())
+                }
                 (false, None) => ChangeState::Needless("it was not there any more".to_owned()),
             };
         }
