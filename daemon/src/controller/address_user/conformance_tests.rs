@@ -97,9 +97,22 @@ impl<S: Subject> Bench<S> {
     async fn settle(&mut self) {
         self.server.lock().die(self.death);
         self.work().await;
+        self.protected();
         self.server.lock().die(Death::Never);
         self.restart();
         self.work().await;
+    }
+
+    /// Wherever the daemon died: an object with a lease has the finalizer already, where that comes first.
+    fn protected(&self) {
+        let objects = self.server.lock().objects.clone();
+        for (key, object) in objects.iter().filter(|_| S::FINALIZER_FIRST) {
+            let identity = self.holder(&key.name).identity;
+            let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+            let finalizers = &object["metadata"]["finalizers"];
+            let marked = *finalizers == json!([S::FINALIZER]);
+            assert!(marked || leases.is_empty(), "{leases:?} of {object}");
+        }
     }
 
     async fn work(&mut self) {
