@@ -11,7 +11,6 @@ pub mod floating_ip;
 mod generate;
 pub mod helm_chart;
 pub mod ip_rule;
-pub mod labels;
 mod lenient;
 pub mod machine_config;
 pub mod management;
@@ -20,4 +19,5 @@ pub mod names;
 pub mod provisioning;
 pub mod purelb;
 
+pub use floating_ip::labels;
 pub use generate::{MANIFESTS, all, file_name, yaml};

@@ -1,5 +1,5 @@
-//! What the stock LB controller may ask, as values: [`crate::api::fip_v1`] decodes and answers it, the rancher-fip
-//! controllers decide it. Neither knows the other.
+//! What the stock LB controller may ask, as values: [`crate::api::fip_v1`] decodes and answers it, the controllers of
+//! floating IPs decide it. Neither knows the other.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 

@@ -4,6 +4,7 @@
 //! and sites that still have only it. Field names and what is left out when empty are those of the Go types, so that the family's
 //! own programs can go on reading and writing the same objects. What the values mean is judged elsewhere.
 
+pub mod labels;
 mod parts;
 pub mod v1beta1;
 pub mod v1beta2;

@@ -101,7 +101,7 @@ fn quotas_of_both_versions() {
             "kind": "FloatingIPProjectQuota",
             "metadata": {
                 "name": "p-abcde",
-                "finalizers": [crate::labels::QUOTA_CLEANUP, crate::labels::SECRET_CLEANUP],
+                "finalizers": [labels::QUOTA_CLEANUP, labels::SECRET_CLEANUP],
             },
             "spec": {"displayName": "shop", "floatingIPQuota": {"rke2-bm-aio--public-vlan-1": 5, "other": 0}},
             "status": {"fips": {"rke2-bm-aio--public-vlan-1": {
@@ -135,7 +135,7 @@ fn a_shared_floating_ip() {
         "kind": "FloatingIP",
         "metadata": {
             "generateName": "fip-", "name": "fip-7hk2p", "namespace": "c-m-4x2bq",
-            "finalizers": [crate::labels::FLOATINGIP_CLEANUP],
+            "finalizers": [labels::FLOATINGIP_CLEANUP],
             "labels": {
                 "rancher.k8s.binbash.org/project-name": "p-abcde",
                 "rancher.k8s.binbash.org/cluster-name": "c-m-4x2bq",

@@ -168,7 +168,7 @@ impl Ends {
     }
 
     /// Mirrors of `FloatingIPPool`: only the IPv4 broadcast address of the subnet is never given.
-    pub fn rancher_fip(family: Family) -> Self {
+    pub fn broadcast_only(family: Family) -> Self {
         match family {
             Family::V4 => Self {
                 first: 0,

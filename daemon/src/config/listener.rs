@@ -38,7 +38,7 @@ pub enum Serve {
     Metrics,
     /// `/metrics` with the series of the original of this system and nothing else.
     SystemMetrics(&'static str),
-    /// `/healthz` and `/readyz`, and `/health` and `/ready` as the original ip-rule agent has them.
+    /// `/healthz` and `/readyz`, and `/health` and `/ready` as the original agent has them.
     Health,
     /// What the stock LB controller asks, which has a login of its own.
     FipV1,

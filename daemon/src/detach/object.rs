@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_finalizer_of_fipd_goes_also_from_what_is_being_deleted() {
-        let labels = include_str!("../../../crds/src/labels.rs");
+        let labels = include_str!("../../../crds/src/floating_ip/labels.rs");
         let rules = include_str!("../../../crds/src/ip_rule/mod.rs");
         let lines: Vec<&str> = labels.lines().chain(rules.lines()).collect();
         let named = lines.windows(2).filter_map(|pair| match pair {

@@ -39,7 +39,7 @@ pub enum Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartVersion(String);
 
-/// The five keys of `rancher-fip-config` that say one release, as they are written.
+/// The five keys of a Rancher's ConfigMap that say one release, as they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys<'a> {
     pub chart_name: &'a str,
@@ -268,7 +268,7 @@ mod tests {
             chart_name: "purelb",
             chart_ref: "https://purelb.github.io/purelb/charts",
             chart_version: "0.14.1",
-            namespace: "rancher-fip-manager",
+            namespace: "lb-system",
             values: "lbnodeagent:\n  sendgarp: true\n",
         }
     }
@@ -288,12 +288,12 @@ mod tests {
         assert_eq!(release.chart.version.as_str(), "0.14.1");
         assert_eq!(release.chart.own_name(), Some("purelb"));
         let oci = Keys {
-            chart_name: "rancher-fip-lb-controller",
-            chart_ref: "oci://registry.example.com:5000/project/rancher-fip-lb-controller",
+            chart_name: "lb-controller",
+            chart_ref: "oci://registry.example.com:5000/project/lb-controller",
             ..keys()
         };
-        let release = Release::from_keys("RancherFipLBController", oci).unwrap();
-        assert_eq!(release.chart.own_name(), Some("rancher-fip-lb-controller"));
+        let release = Release::from_keys("LBController", oci).unwrap();
+        assert_eq!(release.chart.own_name(), Some("lb-controller"));
         let local = Keys {
             chart_ref: "/srv/charts/purelb",
             ..keys()

@@ -1,9 +1,8 @@
-//! What pools, FloatingIPs and quotas of the rancher-fip family and IPRules may say: one set of rules, for the controllers and for
+//! What pools, FloatingIPs and quotas may say: one set of rules, for the controllers and for
 //! the admission webhook. Pure: texts in, typed values or what is wrong with them out.
 
 pub mod floating_ip;
 pub mod held_address;
-pub mod ip_rule;
 pub mod mirror;
 pub mod pool;
 pub mod quota;

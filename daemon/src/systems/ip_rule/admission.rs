@@ -10,7 +10,7 @@ use crate::{
         review::{Operation, Question, Verdict},
         spec,
     },
-    validation::ip_rule::{is_agent_name, read, warnings},
+    systems::ip_rule::validate::{is_agent_name, read, warnings},
 };
 
 /// The name of fipd's object.

@@ -22,7 +22,7 @@ use super::{
     observe::{Config, Node},
     plan::WantedConfig,
 };
-use crate::{clock, controller::merge_patch::change, validation::ip_rule::Selector};
+use crate::{clock, controller::merge_patch::change, systems::ip_rule::validate::Selector};
 
 /// The most nodes that a status names.
 const NAMED: usize = 20;

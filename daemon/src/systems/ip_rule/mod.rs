@@ -25,6 +25,7 @@ mod observe;
 mod plan;
 pub mod settings;
 mod status;
+mod validate;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -18,10 +18,8 @@ use super::{
 };
 use crate::{
     controller::store::Key,
-    validation::{
-        Wrong,
-        ip_rule::{Selector, Valid, read},
-    },
+    systems::ip_rule::validate::{Selector, Valid, read},
+    validation::Wrong,
 };
 
 /// All is looked at so often without any change, where no IPRule says how often.

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     controller::conditions::{ConditionUpdate, remark, set},
-    validation::{Wrong, ip_rule::warnings},
+    systems::ip_rule::validate::warnings,
+    validation::Wrong,
 };
 
 pub const READY: &str = "Ready";

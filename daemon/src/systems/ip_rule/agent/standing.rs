@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    controller::store::Key, systems::ip_rule::observe::Agent, validation::ip_rule::is_agent_name,
+    controller::store::Key,
+    systems::ip_rule::{observe::Agent, validate::is_agent_name},
 };
 
 /// What an Agent is to its cluster.

@@ -19,7 +19,7 @@ use crate::{
         ReconcileError, context::Context, meta::Meta, queue::Next, reconcile::Controller,
         store::Key,
     },
-    validation::ip_rule::warnings,
+    systems::ip_rule::validate::warnings,
 };
 
 /// The controller of the IPRules, one by one.

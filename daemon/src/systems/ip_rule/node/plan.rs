@@ -22,7 +22,7 @@ use super::{
     },
     news::Present,
 };
-use crate::validation::ip_rule::{Selector, mode};
+use crate::systems::ip_rule::validate::{Selector, mode};
 
 /// What decides about the rules of this node.
 pub struct NodeInput<'a> {

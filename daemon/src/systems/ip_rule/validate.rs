@@ -6,8 +6,8 @@ use fipd_core::host::{Mode, SourceMode, Target, check_priority, check_table};
 use fipd_crds::ip_rule::{AGENT_NAMES, IPRuleSpec};
 use ipnet::IpNet;
 
-use super::Wrong;
 use crate::clock;
+use crate::validation::Wrong;
 
 /// The longest name of a device.
 const DEVICE: usize = 15;
