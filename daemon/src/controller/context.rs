@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
-use fipd_core::{Holder, Identity, Text};
+use fipd_core::{Answer, Holder, Identity, Ledger, Request, Text};
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
 use serde::{
@@ -23,7 +23,7 @@ use super::{
     store::{Key, MALFORMED, Malformed, Objects},
     waiters::Waiters,
 };
-use crate::controller::merge_patch::change;
+use crate::{controller::merge_patch::change, ipam::IpamError};
 
 /// The status of an object is written at most once in this time; the latest wins.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
@@ -113,6 +113,21 @@ impl<V: PartialEq + Debug> Context<V> {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, key: &Key) {
         self.written.lock().remove(key);
+    }
+
+    /// Looks at the address book.
+    pub fn read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> R {
+        self.site.ipam.read(look)
+    }
+
+    /// Asks the address book for a change.
+    pub async fn submit(&self, request: Request) -> Result<Answer, IpamError> {
+        self.site.ipam.submit(request).await
+    }
+
+    /// Who asks for it, in the audit log.
+    pub fn actor(&self) -> Text {
+        self.site.actor()
     }
 
     /// Who the object is in the address book.

@@ -48,7 +48,7 @@ use self::{
     quota::Quotas,
     rancher::{Data, Listener, Rancher, Ranchers},
     requests::Requests,
-    service::Services,
+    service::{FollowUps, Services},
 };
 pub use crate::controller::site::Site;
 use crate::{
@@ -71,23 +71,18 @@ use crate::{
         address_user::inventory::AddressInventory,
         client::Remote,
         events::Events,
-        queue::{self, Queue},
+        queue::Queue,
         reconcile,
         reconcile::Controller,
         store::Key,
         tasks::{count, finish, follow_ranges, listed, quiet, spawn, until},
         waiters, webhook,
     },
-    metrics::reconcile::counted,
 };
 use prometheus_client::registry::Registry;
 
 /// The list of projects is waited for so long at most.
 const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
-
-/// Reconciles at once, by what users wait for.
-const SERVICES_AT_ONCE: usize = 32;
-const FOLLOW_UPS_AT_ONCE: usize = 8;
 
 /// The system.
 pub struct RancherFip;
@@ -300,17 +295,13 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
         events,
         queue,
     );
-    count(&site, "Services of type LoadBalancer", &services.services);
+    let objects = Arc::clone(&services.context().objects);
+    count(&site, "Services of type LoadBalancer", &objects);
     let mut tasks = JoinSet::new();
-    let all = Arc::clone(&services);
-    let objects = Arc::clone(&services.services);
-    spawn(
-        &mut tasks,
-        &site,
-        objects,
-        service::observe::slim,
-        move |key| all.queue.add(key.clone()),
-    );
+    let (all, slim) = (Arc::clone(&services), service::observe::slim);
+    spawn(&mut tasks, &site, objects, slim, move |key| {
+        all.context().queue.add(key.clone())
+    });
     let all = Arc::clone(&services);
     let objects = Arc::clone(&services.namespaces);
     let slim = service::observe::slim_namespace;
@@ -335,14 +326,14 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     rancher.listen(
         site.id.clone(),
         Listener {
-            services: Arc::clone(&services.after),
-            made_for: Arc::clone(&services.queue),
+            services: Arc::clone(&services.follow_ups),
+            made_for: Arc::clone(&services.context().queue),
             pools: Box::new(move || all.pools_changed()),
             id: Box::new(move || known.rancher_cluster()),
             guest: Arc::<Services>::clone(&services),
         },
     );
-    work(&site, &services, &mut tasks);
+    work(&services, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     rancher.forget(&site.id);
     finish(tasks).await;
@@ -351,7 +342,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
 /// Waits for complete lists, and for the pools if any network still waits for this cluster: without them it is
 /// not known which network an address in use belongs to.
 async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
-    services.services.completed().await;
+    services.completed().await;
     services.namespaces.completed().await;
     let adopted = site
         .session
@@ -366,39 +357,12 @@ async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
     }
 }
 
-fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
-    let cancel = site.cancel();
-    services
-        .services
-        .keys()
-        .into_iter()
-        .for_each(|key| services.queue.add(key));
-    let worker = Arc::clone(services);
-    tasks.spawn(queue::run(
-        Arc::clone(&services.queue),
-        SERVICES_AT_ONCE,
-        cancel.clone(),
-        counted(&site.system, "service", move |key| {
-            Arc::clone(&worker).reconcile(key)
-        }),
-    ));
-    let worker = Arc::clone(services);
-    tasks.spawn(queue::run(
-        Arc::clone(&services.after),
-        FOLLOW_UPS_AT_ONCE,
-        cancel.clone(),
-        counted(&site.system, "service-follow-up", move |key| {
-            Arc::clone(&worker).follow_up(key)
-        }),
-    ));
+fn work(services: &Arc<Services>, tasks: &mut JoinSet<()>) {
+    services.context().queue_all();
+    reconcile::follow_and_work(services, tasks);
+    reconcile::work(&FollowUps::new(Arc::clone(services)), tasks);
     tasks.spawn(Arc::clone(services).keep_swept());
     tasks.spawn(Arc::clone(services).keep_track());
-    let all = Arc::clone(services);
-    tasks.spawn(waiters::listen(
-        site.ipam.clone(),
-        cancel,
-        move |ledger, news| all.affected(ledger, news),
-    ));
 }
 
 #[cfg(test)]

@@ -7,7 +7,12 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{clock, clusters::testing, controller::system::testing::means, ipam::Ipam};
+use crate::{
+    clock,
+    clusters::testing,
+    controller::{queue, system::testing::means},
+    ipam::Ipam,
+};
 
 const WITHIN: Duration = Duration::from_secs(5);
 

@@ -13,7 +13,7 @@ use kube::{Api, Resource as _, api::ListParams};
 
 use super::{
     Services,
-    fresh::{self, keeps},
+    fresh_read::{self, keeps},
     observe::{self, Projects, Svc},
     validate,
 };
@@ -41,7 +41,7 @@ pub struct ServiceInventory {
 
 impl ServiceInventory {
     pub fn new(services: Arc<Services>) -> Self {
-        let site = Arc::clone(&services.site);
+        let site = Arc::clone(&services.context.site);
         Self { site, services }
     }
 
@@ -83,27 +83,17 @@ impl ServiceInventory {
     fn keeps(&self, key: &Key, svc: &Svc) -> bool {
         let identity = names::identity(&self.site.id, KIND_SERVICE, key);
         let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
-        let class_less = self
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .class_less;
+        let class_less = self.services.settings.class_less;
         held.is_empty() || keeps(svc, class_less, &identity, &held)
     }
 
     async fn presence(&self, identity: &Identity) -> Presence {
-        let found = fresh::read(
-            &self.services.remote,
+        let found = fresh_read::read(
+            &self.services.context.remote,
             &SERVICE.target(&names::key(identity)),
         )
         .await;
-        let class_less = self
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .class_less;
+        let class_less = self.services.settings.class_less;
         let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
         match found {
             Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
@@ -133,12 +123,7 @@ impl ServiceInventory {
 
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
     fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
-        let class_less = self
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .class_less;
+        let class_less = self.services.settings.class_less;
         if !validate::is_ours(
             &Svc {
                 terminating: false,

@@ -22,7 +22,7 @@ use crate::{
     controller::{
         ReconcileError,
         client::{CallError, MANAGER, Patch, Target},
-        kind::{Kind, NAMESPACE, SERVICE},
+        kind::{Kind, NAMESPACE},
         store::Key,
     },
     systems::rancher_fip::{
@@ -65,8 +65,7 @@ impl Services {
             Ok(kept) => kept,
             Err(error) => {
                 let note = format!("the address is not announced yet: {error}; it is tried again");
-                let about = SERVICE.reference(&service.key, &service.uid);
-                self.events.warning(&about, "AnnounceFailed", note);
+                self.warn(service, "AnnounceFailed", note);
                 return Err(error.into());
             }
         };
@@ -147,7 +146,7 @@ impl Services {
 
     async fn whose(&self, kind: Kind, place: &Place<'_>, name: &str) -> Result<Whose, CallError> {
         let target = kind.named(&self.settings.app_namespace, name);
-        let object: Option<Value> = self.remote.get(&target).await?;
+        let object: Option<Value> = self.context.remote.get(&target).await?;
         Ok(place.whose(kind, object.as_ref()))
     }
 
@@ -177,7 +176,7 @@ impl Services {
             .into_iter()
             .filter(|kind| reader(*kind) == mode)
         {
-            let objects = match self.remote.list(&kind.all_in(namespace), "").await {
+            let objects = match self.context.remote.list(&kind.all_in(namespace), "").await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 Err(error) => return Err(error),
@@ -189,7 +188,7 @@ impl Services {
                 any = true;
                 tracing::info!(kind = kind.kind, name = %key.name, "deleted; the original left it for an address of ours");
                 let target = kind.named(namespace, &key.name);
-                self.remote.delete(&target, &uid).await?;
+                self.context.remote.delete(&target, &uid).await?;
                 if kind == POOL {
                     let target = ADVERTISEMENT.named(namespace, &key.name);
                     self.delete_if(&target, originals::is_advertisement).await?;
@@ -201,7 +200,7 @@ impl Services {
     }
 
     fn users(&self, user: Option<(&Key, &[announce::Address])>) -> Users {
-        let services = self.services.all();
+        let services = self.context.objects.all();
         let mut users = originals::users(services.iter().map(|(key, svc)| (key, &**svc)));
         if let Some((key, addresses)) = user {
             for one in addresses {
@@ -252,25 +251,28 @@ impl Services {
         target: &Target,
         test: impl Fn(&Value) -> bool,
     ) -> Result<(), CallError> {
-        let object: Option<Value> = self.remote.get(target).await?;
+        let object: Option<Value> = self.context.remote.get(target).await?;
         match object.filter(test).as_ref().and_then(identify) {
-            Some((_, uid)) => self.remote.delete(target, &uid).await,
+            Some((_, uid)) => self.context.remote.delete(target, &uid).await,
             None => Ok(()),
         }
     }
 
     /// Applies an object; the first one makes the namespace.
     async fn apply(&self, namespace: &str, target: &Target, body: &Value) -> Result<(), CallError> {
-        match self.remote.patch(target, Patch::Apply, body).await {
+        match self.context.remote.patch(target, Patch::Apply, body).await {
             Err(CallError::NotFound(_)) => {}
             result => return result,
         }
         let own = NAMESPACE.named("", namespace);
-        if self.remote.get::<Value>(&own).await?.is_none() {
+        if self.context.remote.get::<Value>(&own).await?.is_none() {
             let object = json!({ "apiVersion": NAMESPACE.api_version(), "kind": NAMESPACE.kind, "metadata": { "name": namespace } });
-            self.remote.patch(&own, Patch::Apply, &object).await?;
+            self.context
+                .remote
+                .patch(&own, Patch::Apply, &object)
+                .await?;
         }
-        self.remote.patch(target, Patch::Apply, body).await
+        self.context.remote.patch(target, Patch::Apply, body).await
     }
 
     fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
@@ -285,8 +287,7 @@ impl Services {
         held.iter()
             .map(|lease| {
                 let pool = self
-                    .site
-                    .ipam
+                    .context
                     .read(|ledger| ledger.pool(lease.pool?).cloned());
                 let object = pool.as_ref().and_then(|pool| pools::object(pool));
                 let interface = data.as_ref().zip(object).and_then(|(data, object)| {
@@ -310,7 +311,8 @@ impl Services {
     pub async fn sweep(&self) -> Result<(), ReconcileError> {
         let mode = self.settings.announce;
         let live: BTreeSet<String> = self
-            .services
+            .context
+            .objects
             .all()
             .iter()
             .map(|(_, svc)| svc.uid.to_string())
@@ -331,7 +333,7 @@ impl Services {
         keep: impl Fn(&Kind, &Key, &str) -> bool,
     ) -> Result<(), ReconcileError> {
         for kind in &KINDS {
-            let objects = match self.remote.list(&kind.all(), label).await {
+            let objects = match self.context.remote.list(&kind.all(), label).await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 // Without rights to them we have made none.
@@ -346,7 +348,8 @@ impl Services {
                 if let Some((key, own)) = identify(&object)
                     && !keep(kind, &key, uid)
                 {
-                    self.remote
+                    self.context
+                        .remote
                         .delete(&kind.named(&key.namespace, &key.name), &own)
                         .await?;
                 }
@@ -357,7 +360,7 @@ impl Services {
 
     /// Sweeps now and then until cancelled.
     pub async fn keep_swept(self: Arc<Self>) {
-        let cancel = self.site.session.cancel.clone();
+        let cancel = self.context.site.session.cancel.clone();
         loop {
             if let Err(trouble) = self.sweep().await {
                 trouble.next(KIND_SERVICE, &Key::new("", "announcer's objects"));

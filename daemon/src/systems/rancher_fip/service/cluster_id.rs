@@ -48,7 +48,7 @@ fn agreed(id: Option<String>, configured: bool, marked: Option<&str>) -> Result<
 impl Services {
     /// Rancher's id of this cluster.
     pub fn rancher_cluster(&self) -> Option<String> {
-        rancher_id(&self.site.session, self.rancher.data().as_deref())
+        rancher_id(&self.context.site.session, self.rancher.data().as_deref())
     }
 
     /// The same, beyond doubt.

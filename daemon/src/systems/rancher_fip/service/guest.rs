@@ -21,7 +21,7 @@ const READ: usize = 8;
 impl Guest for Services {
     /// The oldest one that is not being deleted; else the oldest.
     fn shows(&self, address: IpAddr) -> Option<ServiceRef> {
-        let mut using = self.services.all();
+        let mut using = self.context.objects.all();
         using.retain(|(_, svc)| svc.is_given(address));
         let (key, svc) = using
             .into_iter()
@@ -64,8 +64,8 @@ impl Services {
         };
         let mut after = None;
         loop {
-            let system = &self.site.system;
-            let leases = self.site.ipam.read(|ledger| {
+            let system = &self.context.site.system;
+            let leases = self.context.read(|ledger| {
                 ledger.cluster_leases(&management, Some(system), after, Ledger::SCAN)
             });
             let Some(last) = leases.last() else {
@@ -77,12 +77,12 @@ impl Services {
                     from,
                     to: self.user_of(lease),
                     keys: vec![lease.key],
-                    actor: self.site.actor(),
+                    actor: self.context.actor(),
                     reason: "its cluster is connected".into(),
                 });
-                if let Err(error) = self.site.ipam.submit(handover).await {
+                if let Err(error) = self.context.submit(handover).await {
                     let address = lease.key.address;
-                    tracing::warn!(cluster = %self.site.name, %address, %error, "a kept address is not taken over yet");
+                    tracing::warn!(cluster = %self.context.site.name, %address, %error, "a kept address is not taken over yet");
                 }
             }
         }
@@ -94,7 +94,7 @@ impl Services {
         let named = |holder: &Holder| {
             let key = names::key(&holder.identity);
             Holder {
-                identity: names::identity(&self.site.id, KIND_SERVICE, &key),
+                identity: names::identity(&self.context.site.id, KIND_SERVICE, &key),
                 instance: "".into(),
             }
         };

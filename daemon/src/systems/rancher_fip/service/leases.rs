@@ -53,7 +53,7 @@ impl Services {
         };
         let (mut granted, mut trouble) = (BTreeMap::new(), None);
         for families in groups.into_iter().filter(|families| !families.is_empty()) {
-            let (holder, actor) = (service.holder(), self.site.actor());
+            let (holder, actor) = (service.holder(), self.context.actor());
             let ask = plan::allocate(
                 &holder,
                 &project.tenant,
@@ -79,7 +79,7 @@ impl Services {
             .values()
             .next()
             .map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-        match self.site.ipam.submit(Request::Allocate(ask)).await {
+        match self.context.submit(Request::Allocate(ask)).await {
             Ok(Answer::Granted { leases, .. }) => {
                 let by_family = |lease: Arc<Lease>| (family_of(lease.key.address), lease);
                 Ok(Ok(leases.into_iter().map(by_family).collect()))
@@ -109,9 +109,9 @@ impl Services {
                 holder: holder.clone(),
                 tenant: lease.tenant.clone(),
                 since: svc.created,
-                actor: self.site.actor(),
+                actor: self.context.actor(),
             };
-            self.site.ipam.submit(Request::Adopt(adopt)).await?;
+            self.context.submit(Request::Adopt(adopt)).await?;
         }
         Ok(())
     }
@@ -123,18 +123,26 @@ impl Services {
         reason: &str,
     ) -> Result<(), ReconcileError> {
         let scope = ReleaseScope::HolderAddresses(holder.clone(), keys);
+        self.free(scope, reason).await
+    }
+
+    pub(super) async fn free(
+        &self,
+        scope: ReleaseScope,
+        reason: &str,
+    ) -> Result<(), ReconcileError> {
         let request = Request::Release(Release {
             scope,
-            actor: self.site.actor(),
+            actor: self.context.actor(),
             reason: reason.into(),
         });
-        self.site.ipam.submit(request).await?;
+        self.context.submit(request).await?;
         Ok(())
     }
 
     /// All leases of the Service, by whatever instance of its name.
     pub(super) fn held(&self, service: &ServiceRef) -> Vec<Arc<Lease>> {
         let identity = service.holder().identity;
-        self.site.ipam.read(|ledger| ledger.leases_of(&identity))
+        self.context.read(|ledger| ledger.leases_of(&identity))
     }
 }

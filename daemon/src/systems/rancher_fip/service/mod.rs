@@ -6,12 +6,12 @@
 //! lease to its FloatingIP, whose deletion frees it, so that nothing here waits for Rancher.
 
 pub mod adopt;
-mod aftercare;
 pub mod announce;
 mod announcer;
 pub mod apply;
 mod cluster_id;
-mod fresh;
+mod follow_up;
+mod fresh_read;
 mod guest;
 mod leases;
 pub mod object;
@@ -21,7 +21,7 @@ pub mod plan;
 mod pools;
 mod release;
 mod status;
-mod takeover;
+mod transfer;
 pub mod validate;
 
 use std::{
@@ -34,37 +34,37 @@ use fipd_core::{Lease, Ledger, Text};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
+pub use follow_up::FollowUps;
+
 use super::{
     Site,
     names::{self, KIND_SERVICE, ServiceRef},
     rancher::Rancher,
+    settings::RancherFipSettings,
 };
 use crate::controller::{
-    ReconcileError,
+    ReconcileError, Reconciled,
     client::Remote,
+    context::Context,
     events::Events,
     kind::SERVICE,
+    meta::Meta,
     queue::{Next, Queue},
-    store::{Key, MALFORMED, Objects, Observed},
-    waiters::{LedgerEvent, Waiters},
+    reconcile::Controller,
+    store::{Key, Objects, Observed},
+    unserved::Unserved,
+    waiters::LedgerEvent,
 };
-use crate::{controller::unserved::Unserved, systems::rancher_fip::settings::RancherFipSettings};
 use observe::{Projects, Svc};
 
-/// The controller of all Services of a downstream cluster.
+/// The controller of all Services of a downstream cluster. Its queue holds what users wait for.
 pub struct Services {
-    site: Arc<Site>,
+    context: Context<Svc>,
     settings: RancherFipSettings,
     rancher: Arc<Rancher>,
-    remote: Remote,
-    events: Arc<Events>,
-    pub services: Arc<Objects<Svc>>,
     pub namespaces: Arc<Objects<Projects>>,
-    wakes: Waiters,
-    /// What users wait for.
-    pub queue: Arc<Queue<Key>>,
     /// What follows when nobody waits.
-    pub after: Arc<Queue<Key>>,
+    pub follow_ups: Arc<Queue<Key>>,
     /// Announcer's objects as last applied, by Service.
     announced: Mutex<BTreeMap<Key, (Text, Vec<announce::Address>)>>,
     /// Announcer's objects of the original by address, as of the last look.
@@ -80,6 +80,62 @@ pub struct Services {
 /// The instance, its addresses and when they were written.
 type Written = (Text, Vec<IpAddr>, Instant);
 
+impl Controller for Services {
+    type View = Svc;
+
+    const METRIC: &'static str = "service";
+    const WORKERS: usize = 32;
+
+    fn context(&self) -> &Context<Svc> {
+        &self.context
+    }
+
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        for key in self.context.waiters.woken(ledger, event) {
+            self.context.queue.add(key);
+        }
+        if matches!(event, LedgerEvent::Everything) {
+            self.lost_track.notify_one();
+        }
+    }
+
+    async fn reconcile(&self, key: &Key, svc: Option<Arc<Svc>>) -> Reconciled {
+        let Some(svc) = svc else {
+            return self.unseen(key).await;
+        };
+        let service = self.service(key, &svc.uid);
+        let held = self.held(&service);
+        if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
+            self.serve(&service, &svc, held).await
+        } else if uses_unserved(&svc, &held) {
+            Ok(Next::Done)
+        } else if !held.is_empty() || svc.is_marked() {
+            self.waits_for(key, None);
+            self.disown_once_confirmed(&service, &svc, &held).await
+        } else {
+            self.forget(key);
+            Ok(Next::Done)
+        }
+    }
+
+    async fn release(&self, key: &Key, meta: &Meta, svc: Option<Arc<Svc>>) -> Reconciled {
+        let Some(svc) = svc else {
+            if let Some(Observed::Malformed(object)) = self.context.objects.seen(key) {
+                self.context.warn_malformed(key, &object);
+            }
+            return Ok(Next::Done);
+        };
+        let service = self.service(key, &meta.uid);
+        let held = self.held(&service);
+        if held.is_empty() && !self.is_left_over(&svc) {
+            self.forget(key);
+            return Ok(Next::Done);
+        }
+        self.waits_for(key, None);
+        self.finalize(&service, &svc, &held).await
+    }
+}
+
 impl Services {
     pub fn new(
         site: Arc<Site>,
@@ -88,19 +144,14 @@ impl Services {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let wakes = Waiters::new(site.system.clone(), site.id.clone(), KIND_SERVICE);
         let settings = site.session.settings.of::<RancherFipSettings>().clone();
+        let context = Context::new(SERVICE, site, remote, events, Objects::new());
         Arc::new(Self {
-            site,
+            context: context.with_queue(queue),
             settings,
             rancher,
-            remote,
-            events,
-            services: Objects::new(),
             namespaces: Objects::new(),
-            wakes,
-            queue,
-            after: Queue::new(),
+            follow_ups: Queue::new(),
             announced: Mutex::new(BTreeMap::new()),
             originals: Mutex::new(None),
             shown: Mutex::new(BTreeMap::new()),
@@ -109,95 +160,48 @@ impl Services {
         })
     }
 
-    /// Queues the Services that a change of the ledger concerns.
-    pub fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
-        for key in self.wakes.woken(ledger, event) {
-            self.queue.add(key);
-        }
-        if matches!(event, LedgerEvent::Everything) {
-            self.lost_track.notify_one();
-        }
-    }
-
     /// Queues all Services, also those that only the ledger knows, whenever it is not known what changed.
     pub async fn keep_track(self: Arc<Self>) {
-        let cancel = self.site.cancel();
+        let cancel = self.context.site.cancel();
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = self.lost_track.notified() => {}
             }
-            let mut keys = self.site.owners(KIND_SERVICE, |_| true).await;
-            keys.extend(self.services.keys());
-            keys.into_iter().for_each(|key| self.queue.add(key));
+            let known = self.context.site.owners(KIND_SERVICE, |_| true).await;
+            known
+                .into_iter()
+                .for_each(|key| self.context.queue.add(key));
+            self.context.queue_all();
         }
     }
 
     /// A namespace changed: its Services may have a project now, or all may where it is the app namespace.
     pub fn namespace_changed(&self, key: &Key) {
-        let keys = if *key.name == *self.settings.app_namespace {
-            self.services.keys()
-        } else {
-            self.services.keys_in(&key.name)
-        };
-        keys.into_iter().for_each(|key| self.queue.add(key));
+        if *key.name == *self.settings.app_namespace {
+            return self.context.queue_all();
+        }
+        let keys = self.context.objects.keys_in(&key.name);
+        keys.into_iter().for_each(|key| self.context.queue.add(key));
     }
 
     /// Pools or defaults changed in Rancher, or it is back.
     pub fn pools_changed(&self) {
-        for key in self.services.keys() {
-            self.after.add(key.clone());
-            self.queue.add(key);
-        }
+        let keys = self.context.objects.keys();
+        keys.into_iter().for_each(|key| self.follow_ups.add(key));
+        self.context.queue_all();
     }
 
-    /// Brings one Service up to date.
-    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
-        match self.try_reconcile(&key).await {
-            Ok(next) => next,
-            Err(trouble) => trouble.next(KIND_SERVICE, &key),
-        }
-    }
-
-    async fn try_reconcile(&self, key: &Key) -> Result<Next, ReconcileError> {
-        let svc = match self.services.seen(key) {
-            Some(Observed::Parsed(svc)) => svc,
-            Some(Observed::Malformed(object)) => {
-                let reference = SERVICE.reference(key, &object.meta.uid);
-                self.events.warning(&reference, MALFORMED, object.note());
-                return Ok(Next::Done);
-            }
-            None => return self.unseen(key).await,
-        };
-        let service = self.service(key, &svc.uid);
-        let held = self.held(&service);
-        if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
-            self.serve(&service, &svc, held).await
-        } else if uses_unserved(&svc, &held) {
-            Ok(Next::Done)
-        } else if !held.is_empty() || self.is_left_over(&svc) {
-            self.let_go(&service, &svc, &held).await
-        } else {
-            self.forget(key);
-            Ok(Next::Done)
-        }
-    }
-
-    /// Whether a Service that is not ours (any more) still carries what we wrote.
+    /// Whether a Service that is being deleted still carries what we wrote.
     fn is_left_over(&self, svc: &Svc) -> bool {
         let by_class = match svc.class.as_deref() {
             Some(class) => class == names::CLASS,
             None => self.settings.class_less,
         };
-        svc.is_marked() || (svc.terminating && svc.has_finalizer() && by_class)
+        svc.is_marked() || (svc.has_finalizer() && by_class)
     }
 
-    async fn serve(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        held: Vec<Arc<Lease>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn serve(&self, service: &ServiceRef, svc: &Svc, held: Vec<Arc<Lease>>) -> Reconciled {
         let problem = match self.fulfil(service, svc, held).await? {
             Ok(problem) => problem,
             Err(mut problem) => {
@@ -232,7 +236,7 @@ impl Services {
             Err(problem) => return Ok(Err(problem)),
         };
         let held = match self
-            .take_over(service, svc, &wish, named.as_ref(), held)
+            .transfer_from_floating_ips(service, svc, &wish, named.as_ref(), held)
             .await?
         {
             Ok(held) => held,
@@ -250,7 +254,7 @@ impl Services {
         if plan::suffices(&wish, &found.kept) {
             self.show(service, svc, &plan::ordered(&wish, &found.kept))
                 .await?;
-            self.give_back(service, svc, &wish, &found).await?;
+            self.release_surplus(service, svc, &wish, &found).await?;
             self.warn_of_contenders(service, &found.kept);
         } else {
             self.serve_on(service, svc).await?;
@@ -277,16 +281,16 @@ impl Services {
 
     /// The Service is gone or not ours: it waits for nothing.
     fn forget(&self, key: &Key) {
-        self.wakes.wait(key, None);
+        self.context.waiters.wait(key, None);
         self.announced.lock().remove(key);
         self.shown.lock().remove(key);
-        let identity = names::identity(&self.site.id, KIND_SERVICE, key);
-        self.site.ipam.forget_waiter(&identity);
+        let identity = self.context.identity(key);
+        self.context.site.ipam.forget_waiter(&identity);
     }
 
     fn service(&self, key: &Key, uid: &Text) -> ServiceRef {
         ServiceRef {
-            cluster: self.site.id.clone(),
+            cluster: self.context.site.id.clone(),
             key: key.clone(),
             uid: Text::clone(uid),
         }
@@ -309,7 +313,7 @@ impl Services {
 /// Whether another program serves a Service and shows in it an address that is kept for it: the FloatingIP was deleted. Complete
 /// lists tell when that ends.
 fn uses_unserved(svc: &Svc, held: &[Arc<Lease>]) -> bool {
-    !svc.is_marked() && !svc.terminating && fresh::shows_one(svc, held)
+    !svc.is_marked() && !svc.terminating && fresh_read::shows_one(svc, held)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::core::ObjectMeta;
 
 use crate::{
-    controller::meta::created,
+    controller::meta::{Meta, View, created},
     systems::rancher_fip::names::{
         FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PROJECT, PURELB_GROUP, RANCHER_PROJECT,
         SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, STATIC_IP, STATIC_NETWORK,
@@ -96,6 +96,19 @@ impl Svc {
     /// Whether it carries what only fipd writes.
     pub fn is_marked(&self) -> bool {
         self.has_finalizer() && self.marks.contains_key(HOLDER)
+    }
+}
+
+impl View for Svc {
+    /// As far as it is kept: a version would be another with every change of somebody.
+    fn meta(&self) -> Meta {
+        Meta {
+            uid: Text::clone(&self.uid),
+            created: self.created,
+            deleted: self.terminating.then(Timestamp::default),
+            finalizers: self.finalizers.clone(),
+            ..Meta::default()
+        }
     }
 }
 

@@ -48,9 +48,13 @@ impl Services {
         if let Some(data) = self.rancher.data() {
             return Some(data.cluster.clone());
         }
-        let name = self.site.session.pools_in.get(&self.site.system)?;
-        self.site
-            .ipam
+        let name = self
+            .context
+            .site
+            .session
+            .pools_in
+            .get(&self.context.site.system)?;
+        self.context
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
     }
 
@@ -68,7 +72,7 @@ impl Services {
             let message = "no pool is known: the management cluster has not been reached since the start; name one by `default-pool` in fipd's configuration to be independent of it";
             return Err(Unserved::new("PoolNotFound", message, Some(Cause::Pools)));
         };
-        let mut names: Vec<Text> = self.site.session.names.clone();
+        let mut names: Vec<Text> = self.context.site.session.names.clone();
         names.extend(self.settings.cluster_id.clone());
         names.extend(data.clusters_called(&names));
         let message = match data.default_pool(&names) {
@@ -96,8 +100,7 @@ impl Services {
         let real = data
             .and_then(|data| data.pool_called(name))
             .unwrap_or_else(|| name.to_owned());
-        self.site
-            .ipam
+        self.context
             .read(|ledger| find(ledger, management, &real))
             .filter(|pool| !pool.spec.closed && !is_gone(pool, data))
     }

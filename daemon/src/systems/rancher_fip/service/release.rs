@@ -2,9 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{
-    ClusterId, Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text,
-};
+use fipd_core::{ClusterId, Handover, Holder, Lease, LeaseKey, ReleaseScope, Request, Text};
+use serde::de::IgnoredAny;
 
 use super::{
     Services, announce, apply, object,
@@ -15,10 +14,7 @@ use super::{
 };
 use crate::{
     controller::{
-        ReconcileError,
-        client::{CallError, Patch},
-        kind::{Kind, SERVICE},
-        queue::Next,
+        ReconcileError, Reconciled, client::CallError, kind::Kind, meta::View as _, queue::Next,
         store::Key,
     },
     systems::rancher_fip::{
@@ -33,14 +29,14 @@ use crate::{
 impl Services {
     /// No Service that matters is seen under this name. What it holds goes once a fresh read finds it turned into
     /// one that is not ours; where there is none, or another in its place, the sweep of the cluster decides.
-    pub(super) async fn unseen(&self, key: &Key) -> Result<Next, ReconcileError> {
+    pub(super) async fn unseen(&self, key: &Key) -> Reconciled {
         self.forget(key);
         let held = self.held(&self.service(key, &"".into()));
         if held.is_empty() {
             return Ok(Next::Done);
         }
         let Some(svc) = self.fresh(key).await? else {
-            self.site.session.suspect();
+            self.context.site.session.suspect();
             return Ok(Next::Done);
         };
         if svc.matters() {
@@ -48,20 +44,16 @@ impl Services {
             return Ok(Next::After(BEHIND));
         }
         let service = self.service(key, &svc.uid);
-        self.strip(&service, &svc, &held).await
+        self.disown(&service, &svc, &held).await
     }
 
-    /// A Service that is not ours, or not any more, and has something of ours.
-    pub(super) async fn let_go(
+    /// A Service that lives on, is not ours, or not any more, and has something of ours.
+    pub(super) async fn disown_once_confirmed(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
-    ) -> Result<Next, ReconcileError> {
-        self.waits_for(&service.key, None);
-        if svc.terminating {
-            return self.bury(service, svc, held).await;
-        }
+    ) -> Reconciled {
         let Some(fresh) = self.fresh(&service.key).await? else {
             return Ok(Next::After(BEHIND));
         };
@@ -74,17 +66,17 @@ impl Services {
             // The watch is behind.
             return Ok(Next::After(BEHIND));
         }
-        self.strip(service, &fresh, held).await
+        self.disown(service, &fresh, held).await
     }
 
     /// A Service that is being deleted: what it has goes, our finalizer last. One without that finalizer may live
     /// on for others; its leases are for the sweep, once it is gone.
-    async fn bury(
+    pub(super) async fn finalize(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         if !svc.has_finalizer() || self.is_anothers(&service.key, svc) {
             return Ok(Next::Done);
         }
@@ -96,19 +88,12 @@ impl Services {
         self.end(service, svc, held).await?;
         self.shown.lock().remove(&service.key);
         if lives_on && let Some(patch) = apply::disclaim(svc) {
-            self.remote
-                .patch(&SERVICE.target(&service.key), Patch::Strategic, &patch)
-                .await?;
+            self.patch(service, &patch).await?;
             return Ok(Next::Done);
         }
-        self.remote
-            .drop_finalizer(
-                &SERVICE.target(&service.key),
-                &svc.uid,
-                &svc.finalizers,
-                FINALIZER,
-            )
-            .await?;
+        let meta = svc.meta();
+        let drop = self.context.drop_finalizer(&service.key, &meta, FINALIZER);
+        drop.await?;
         Ok(Next::Done)
     }
 
@@ -130,24 +115,18 @@ impl Services {
 
     /// Takes everything of ours from a Service that a fresh read found to be not ours. What another instance of
     /// its name has is for the sweep of the cluster.
-    async fn strip(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        held: &[Arc<Lease>],
-    ) -> Result<Next, ReconcileError> {
+    async fn disown(&self, service: &ServiceRef, svc: &Svc, held: &[Arc<Lease>]) -> Reconciled {
         let holder = service.holder();
         let (held, others): (Vec<_>, Vec<_>) =
             held.iter().cloned().partition(|lease| has(lease, &holder));
         if !others.is_empty() {
-            self.site.session.suspect();
+            self.context.site.session.suspect();
         }
         self.hide(service, svc, &held).await?;
         self.end(service, svc, &held).await?;
         self.shown.lock().remove(&service.key);
         if let Some(patch) = apply::disclaim(svc) {
-            let target = SERVICE.target(&service.key);
-            match self.remote.patch(&target, Patch::Strategic, &patch).await {
+            match self.patch(service, &patch).await {
                 Ok(()) | Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -165,16 +144,11 @@ impl Services {
         let Some(patch) = apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) else {
             return Ok(());
         };
-        let target = SERVICE.target(&service.key);
-        let hidden = self
-            .remote
-            .patch_status(&target, Patch::Strategic, &patch)
-            .await;
-        match hidden {
+        match self.patch_status::<IgnoredAny>(service, &patch).await {
             Err(CallError::NotFound(_)) => Ok(()),
             // A Service of another type has no such status any more.
             Err(CallError::Rejected(..)) if !svc.balanced => Ok(()),
-            result => result,
+            result => result.map(drop),
         }
     }
 
@@ -188,7 +162,7 @@ impl Services {
         self.unannounce(service, svc).await?;
         let holder = service.holder();
         for lease in held.iter().filter(|lease| has(lease, &holder)) {
-            self.hand_over(service, lease).await?;
+            self.leave_to_heir(service, lease).await?;
         }
         self.unwritten.lock().remove(&service.uid);
         let reason = if svc.terminating {
@@ -196,18 +170,12 @@ impl Services {
         } else {
             "the Service is not ours any more"
         };
-        let request = Request::Release(Release {
-            scope: ReleaseScope::Holder(holder),
-            actor: self.site.actor(),
-            reason: reason.into(),
-        });
-        self.site.ipam.submit(request).await?;
-        Ok(())
+        self.free(ReleaseScope::Holder(holder), reason).await
     }
 
     /// Gives back what a Service that lives on does not wish any more. A family it does without takes its
     /// FloatingIP along; otherwise that object moves to the new address, unless it was there before fipd.
-    pub(super) async fn give_back(
+    pub(super) async fn release_surplus(
         &self,
         service: &ServiceRef,
         svc: &Svc,
@@ -226,7 +194,7 @@ impl Services {
             if !wish.families.contains(&family_of(lease.key.address))
                 || self.was_there(service, lease.key)
             {
-                self.hand_over(service, lease).await?;
+                self.leave_to_heir(service, lease).await?;
             } else {
                 let holder = holder_of(lease, service, &svc.uid);
                 self.release(&holder, vec![lease.key], "another address took its place")
@@ -237,7 +205,11 @@ impl Services {
     }
 
     /// Leaves a lease to its heir; where it has none it is free at once.
-    async fn hand_over(&self, service: &ServiceRef, lease: &Lease) -> Result<(), ReconcileError> {
+    async fn leave_to_heir(
+        &self,
+        service: &ServiceRef,
+        lease: &Lease,
+    ) -> Result<(), ReconcileError> {
         let from = holder_of(lease, service, &service.uid);
         let reason = "given up by its Service";
         let Some(to) = self.heir(service, lease.key) else {
@@ -247,10 +219,10 @@ impl Services {
             from,
             to,
             keys: vec![lease.key],
-            actor: self.site.actor(),
+            actor: self.context.actor(),
             reason: reason.into(),
         });
-        self.site.ipam.submit(request).await?;
+        self.context.submit(request).await?;
         Ok(())
     }
 
@@ -279,10 +251,10 @@ impl Services {
             (None, Some(data)) => return recorded(data, &management, service, key.address),
             // Rancher was not seen yet, and there the object may be. Until then nobody else gets the address: the lease
             // goes to an object that is nowhere, and from that to the one that shows it or to nobody.
-            (None, None) => self.site.id.to_string(),
+            (None, None) => self.context.site.id.to_string(),
         };
-        let lease = self.site.ipam.read(|ledger| ledger.lease(key).cloned())?;
-        let wanted = self.site.ipam.read(|ledger| {
+        let lease = self.context.read(|ledger| ledger.lease(key).cloned())?;
+        let wanted = self.context.read(|ledger| {
             object::wanted(
                 ledger,
                 &management,
@@ -330,10 +302,10 @@ impl Services {
 
     async fn delete_objects(&self, kind: &Kind, uid: &str) -> Result<(), CallError> {
         let label = format!("{FOR_SERVICE}%3D{uid}");
-        for object in self.remote.list(&kind.all(), &label).await? {
+        for object in self.context.remote.list(&kind.all(), &label).await? {
             if let Some((key, uid)) = identify(&object) {
                 let target = kind.named(&key.namespace, &key.name);
-                self.remote.delete(&target, &uid).await?;
+                self.context.remote.delete(&target, &uid).await?;
             }
         }
         Ok(())
@@ -344,11 +316,7 @@ impl Services {
             "{} objects with label {FOR_SERVICE}={} may be left: {why}; delete them, or give fipd the right to",
             kind.kind, service.uid
         );
-        self.events.warning(
-            &SERVICE.reference(&service.key, &service.uid),
-            "AnnouncementLeft",
-            note,
-        );
+        self.warn(service, "AnnouncementLeft", note);
     }
 }
 

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, Text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -19,7 +22,7 @@ use crate::{
         unserved::{Unserved, contended},
         waiters::Cause,
     },
-    systems::rancher_fip::names::{self, KIND_SERVICE, ServiceRef},
+    systems::rancher_fip::names::{self, ServiceRef},
 };
 
 /// A watch may be behind our own write for so long before the write is repeated.
@@ -48,15 +51,15 @@ impl Services {
         match (claim, apply::show(svc, addresses)) {
             (claim, Some(_)) if self.just_written(service, addresses) => {
                 if let Some(claim) = claim.filter(|_| svc.has_finalizer()) {
-                    self.claim(service, &claim).await?;
+                    self.patch(service, &claim).await?;
                 }
-                self.queue.add_after(service.key.clone(), BEHIND);
+                self.context.queue.add_after(service.key.clone(), BEHIND);
                 return Ok(());
             }
             (Some(claim), Some(status)) => {
                 let both = apply::both(&claim, status);
                 if !self.show_status(service, addresses, &both).await? {
-                    self.claim(service, &claim).await?;
+                    self.patch(service, &claim).await?;
                 }
                 self.note_written(service, addresses);
             }
@@ -64,16 +67,33 @@ impl Services {
                 self.show_status(service, addresses, &status).await?;
                 self.note_written(service, addresses);
             }
-            (Some(claim), None) => self.claim(service, &claim).await?,
+            (Some(claim), None) => self.patch(service, &claim).await?,
             (None, None) => {}
         }
-        self.after.add(service.key.clone());
+        self.follow_ups.add(service.key.clone());
         Ok(())
     }
 
-    async fn claim(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
+    /// Changes the metadata of the Service.
+    pub(super) async fn patch(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
         let target = SERVICE.target(&service.key);
-        self.remote.patch(&target, Patch::Strategic, patch).await
+        let patched = self.context.remote.patch(&target, Patch::Strategic, patch);
+        patched.await
+    }
+
+    /// Changes its status; what it is afterwards.
+    pub(super) async fn patch_status<T: DeserializeOwned>(
+        &self,
+        service: &ServiceRef,
+        patch: &Value,
+    ) -> Result<T, CallError> {
+        let (target, remote) = (SERVICE.target(&service.key), &self.context.remote);
+        let patched = remote.patch_status_seen(&target, Patch::Strategic, patch);
+        patched.await
+    }
+
+    pub(super) fn warn(&self, service: &ServiceRef, reason: &'static str, note: String) {
+        self.context.warn(&service.key, &service.uid, reason, note);
     }
 
     /// Says that nobody answers for the addresses, where that is certain.
@@ -84,11 +104,7 @@ impl Services {
                 "nobody announces {} on the network: {why}",
                 addresses.join(" and ")
             );
-            self.events.warning(
-                &SERVICE.reference(&service.key, &service.uid),
-                "NotAnnounced",
-                note,
-            );
+            self.warn(service, "NotAnnounced", note);
         }
     }
 
@@ -100,11 +116,7 @@ impl Services {
         addresses: &[IpAddr],
         patch: &Value,
     ) -> Result<bool, ReconcileError> {
-        let target = SERVICE.target(&service.key);
-        let written: Written = self
-            .remote
-            .patch_status_seen(&target, Patch::Strategic, patch)
-            .await?;
+        let written: Written = self.patch_status(service, patch).await?;
         self.say_shown(service, addresses);
         let finalizers = written.metadata.finalizers.unwrap_or_default();
         Ok(finalizers.iter().any(|one| one == names::FINALIZER))
@@ -118,43 +130,33 @@ impl Services {
     ) -> Result<(), ReconcileError> {
         let identity = service.holder().identity;
         let anothers = self
-            .site
-            .ipam
+            .context
             .read(|ledger| shows_anothers(ledger, svc, &identity));
         if anothers && let Some(patch) = apply::show(svc, &[]) {
-            self.remote
-                .patch_status(&SERVICE.target(&service.key), Patch::Strategic, &patch)
-                .await?;
+            let _: IgnoredAny = self.patch_status(service, &patch).await?;
         }
         Ok(())
     }
 
     fn say_shown(&self, service: &ServiceRef, addresses: &[IpAddr]) {
         let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        self.events.normal(
-            &SERVICE.reference(&service.key, &service.uid),
-            "AddressAssigned",
-            format!("{} assigned", list.join(", ")),
-        );
+        let (key, uid) = (&service.key, &service.uid);
+        let note = format!("{} assigned", list.join(", "));
+        self.context.note(key, uid, "AddressAssigned", note);
     }
 
     pub(super) fn wait(&self, service: &ServiceRef, problem: Unserved) -> Next {
         self.waits_for(&service.key, problem.cause.clone());
-        self.events.warning(
-            &SERVICE.reference(&service.key, &service.uid),
-            problem.reason,
-            problem.message,
-        );
+        self.warn(service, problem.reason, problem.message);
         problem
             .cause
             .map_or(Next::Done, |cause| Next::After(cause.ask_again()))
     }
 
     pub(super) fn waits_for(&self, key: &Key, cause: Option<Cause>) {
-        if self.wakes.wait(key, cause) {
-            self.site
-                .ipam
-                .forget_waiter(&names::identity(&self.site.id, KIND_SERVICE, key));
+        if self.context.waiters.wait(key, cause) {
+            let identity = self.context.identity(key);
+            self.context.site.ipam.forget_waiter(&identity);
         }
     }
 
@@ -180,17 +182,14 @@ impl Services {
             return None;
         }
         let address: IpAddr = svc.ingress.first()?.parse().ok()?;
-        let place = self.site.ipam.read(|ledger| place(ledger, address));
+        let place = self.context.read(|ledger| place(ledger, address));
         place.map(Cause::Address)
     }
 
     /// The Service shows an address that another holds.
     pub(super) fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
         let identity = service.holder().identity;
-        let contentions = self
-            .site
-            .ipam
-            .read(|ledger| ledger.contentions_of(&identity));
+        let contentions = self.context.read(|ledger| ledger.contentions_of(&identity));
         contentions.first().map(|lease| contended(lease))
     }
 
@@ -210,11 +209,7 @@ impl Services {
                 lease.key.address,
                 others.join(", ")
             );
-            self.events.warning(
-                &SERVICE.reference(&service.key, &service.uid),
-                "AddressConflict",
-                note,
-            );
+            self.warn(service, "AddressConflict", note);
         }
     }
 }
@@ -251,7 +246,7 @@ mod tests {
 
     use super::*;
     use crate::systems::rancher_fip::{
-        names::{FINALIZER, HOLDER},
+        names::{FINALIZER, HOLDER, KIND_SERVICE},
         sample,
     };
 

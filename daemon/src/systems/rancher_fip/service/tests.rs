@@ -177,7 +177,9 @@ impl Bench {
 
     /// One look after the watch lost sight of the Service.
     async fn unseen(&self) -> Next {
-        Arc::clone(&self.services).reconcile(key()).await
+        let svc = self.services.context.objects.get(&key());
+        let done = self.services.reconcile(&key(), svc).await;
+        done.unwrap_or_else(|error| error.next(KIND_SERVICE, &key()))
     }
 
     /// One look after the watch told this of the Service.
@@ -185,8 +187,14 @@ impl Bench {
         let svc = observe::all(serde_json::from_value(told).expect("a Service"));
         let service = self.services.service(&key(), &svc.uid);
         let held = self.services.held(&service);
-        let next = self.services.let_go(&service, &svc, &held).await;
-        next.unwrap_or(Next::Retry)
+        let done = match svc.terminating {
+            true => self.services.finalize(&service, &svc, &held).await,
+            false => {
+                let disown = self.services.disown_once_confirmed(&service, &svc, &held);
+                disown.await
+            }
+        };
+        done.unwrap_or(Next::Retry)
     }
 
     /// Rancher is reached, and has this FloatingIP of another program for the Service.
@@ -351,7 +359,7 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
     let reason = async || {
         let taken = bench
             .services
-            .take_over(&service, &svc, &wish, None, vec![]);
+            .transfer_from_floating_ips(&service, &svc, &wish, None, vec![]);
         let taken = taken.await.expect("an outcome");
         taken.err().map(|problem| problem.reason)
     };
@@ -412,7 +420,7 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
     assert_eq!(heir(), fip(&ours, ""), "not seen yet");
     let taken_over = Key::new("c-abcde", "fip-abc12");
     let object = floating_ip::observe::Fip {
-        meta: crate::controller::meta::Meta {
+        meta: Meta {
             uid: "f".into(),
             ..Default::default()
         },
@@ -517,7 +525,7 @@ fn watched(object: Value) -> Svc {
 async fn an_address_stays_with_a_service_of_another_program_until_no_list_shows_it() {
     let using = of_another("2", &["10.7.0.1"]);
     let bench = Bench::new(using.clone()).await;
-    bench.services.services.set(&key(), watched(using));
+    bench.services.context.objects.set(&key(), watched(using));
     assert_eq!(bench.unseen().await, Next::Done);
     assert_eq!(bench.presence().await, Presence::Present);
     assert!(bench.has_lease());
@@ -570,7 +578,7 @@ async fn a_cluster_is_asked_who_shows_an_address() {
         ("young", aged("b", false, 3)),
         ("old", aged("c", false, 2)),
     ] {
-        services.services.set(&Key::new("ns", name), svc);
+        services.context.objects.set(&Key::new("ns", name), svc);
     }
     let oldest = services.shows(address).expect("a Service");
     assert_eq!((&*oldest.key.name, &*oldest.uid), ("old", "c"));
@@ -598,7 +606,11 @@ async fn what_was_kept_under_ranchers_name_passes_to_the_cluster_once_it_is_conn
         kept.expect("a handover");
         if shown {
             let using = watched(of_another("9", &["10.7.0.1"]));
-            bench.services.services.set(&Key::new("ns", "api"), using);
+            bench
+                .services
+                .context
+                .objects
+                .set(&Key::new("ns", "api"), using);
         }
         bench.services.claim_reported().await;
         let lease = bench.ipam.read(|ledger| ledger.lease(place()).cloned());
@@ -621,10 +633,10 @@ async fn an_address_that_services_shared_stays_until_the_last_does_not_show_it()
     let api = Key::new("ns", "api");
     let mut noted = watched(of_another("9", &[]));
     noted.marks.insert(FLOATING_IP, "10.7.0.1".to_owned());
-    bench.services.services.set(&api, noted);
+    bench.services.context.objects.set(&api, noted);
     assert_eq!(heir(), None, "anybody may write an annotation");
     let using = watched(of_another("9", &["10.7.0.1"]));
-    bench.services.services.set(&api, using);
+    bench.services.context.objects.set(&api, using);
     let next = bench.services.service(&api, &"9".into());
     assert_eq!(heir(), Some(next.holder()));
 }

@@ -44,7 +44,7 @@ pub struct Look<'a> {
 
 impl Services {
     /// Takes over what FloatingIPs made for this Service hold; all leases of the Service afterwards.
-    pub(super) async fn take_over(
+    pub(super) async fn transfer_from_floating_ips(
         &self,
         service: &ServiceRef,
         svc: &Svc,
@@ -79,9 +79,9 @@ impl Services {
             shown: &svc.addresses(),
             project: &project.tenant,
             lives: &|key| self.lives(key),
-            actor: self.site.actor(),
+            actor: self.context.actor(),
         };
-        let requests = match self.site.ipam.read(|ledger| requests(ledger, &look, fips)) {
+        let requests = match self.context.read(|ledger| requests(ledger, &look, fips)) {
             Ok(requests) => requests,
             Err(problem) => return Ok(Err(problem)),
         };
@@ -89,14 +89,14 @@ impl Services {
             return Ok(Ok(held));
         }
         for request in requests {
-            self.site.ipam.submit(request).await?;
+            self.context.submit(request).await?;
         }
         Ok(Ok(self.held(service)))
     }
 
     /// Whether there is a Service of this name that could use an address.
     pub(super) fn lives(&self, key: &Key) -> bool {
-        self.services.seen(key).is_some()
+        self.context.objects.seen(key).is_some()
     }
 }
 

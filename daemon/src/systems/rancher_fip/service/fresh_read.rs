@@ -62,8 +62,8 @@ impl Services {
     /// The Service as this cluster has it.
     pub(super) async fn fresh(&self, key: &Key) -> Result<Option<Svc>, ReconcileError> {
         let target = SERVICE.target(key);
-        let svc = read(&self.remote, &target).await?;
-        let verified = self.site.session.verify_identity().await;
+        let svc = read(&self.context.remote, &target).await?;
+        let verified = self.context.site.session.verify_identity().await;
         verified.map_err(|error| CallError::Unavailable(target.to_string(), error.to_string()))?;
         Ok(svc)
     }
@@ -81,7 +81,7 @@ impl Services {
                 && validate::wish(&svc).is_ok_and(|now| now == *wish)
         });
         if !same {
-            self.queue.add_after(service.key.clone(), BEHIND);
+            self.context.queue.add_after(service.key.clone(), BEHIND);
         }
         Ok(same)
     }
