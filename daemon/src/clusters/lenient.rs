@@ -20,7 +20,18 @@ use serde_json::value::RawValue;
 #[derive(Clone, Debug)]
 pub struct Lenient<K>(pub Result<K, InvalidObject>);
 
-impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Lenient<K> {
+/// The API version in which a cluster serves a kind, `VERSION` or `GROUP/VERSION`; `None`: that of the type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ServedVersion(pub Option<&'static str>);
+
+impl ServedVersion {
+    fn parts(self) -> Option<(&'static str, &'static str)> {
+        self.0
+            .map(|version| version.split_once('/').unwrap_or(("", version)))
+    }
+}
+
+impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for Lenient<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let object = match serde_json::from_str::<K>(text.get()) {
@@ -38,24 +49,26 @@ impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Lenient<K> {
     }
 }
 
-impl<K: Resource> Resource for Lenient<K> {
-    type DynamicType = K::DynamicType;
+impl<K: Resource<DynamicType = ()>> Resource for Lenient<K> {
+    type DynamicType = ServedVersion;
     type Scope = K::Scope;
 
-    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(of)
+    fn kind(_: &ServedVersion) -> Cow<'_, str> {
+        K::kind(&())
     }
 
-    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(of)
+    fn group(of: &ServedVersion) -> Cow<'_, str> {
+        of.parts()
+            .map_or_else(|| K::group(&()), |(group, _)| group.into())
     }
 
-    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(of)
+    fn version(of: &ServedVersion) -> Cow<'_, str> {
+        of.parts()
+            .map_or_else(|| K::version(&()), |(_, version)| version.into())
     }
 
-    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(of)
+    fn plural(_: &ServedVersion) -> Cow<'_, str> {
+        K::plural(&())
     }
 
     fn meta(&self) -> &ObjectMeta {

@@ -4,13 +4,17 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use fipd_core::{Answer, Holder, Identity, Ledger, Request, Text};
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
 use parking_lot::Mutex;
 use serde::{
     Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{
     ReconcileError, Reconciled,
@@ -18,9 +22,10 @@ use super::{
     events::Events,
     kind::Kind,
     meta::Meta,
-    queue::{Next, Queue},
+    queue::{Next, Queue, backoff},
     site::Site,
     store::{Key, MALFORMED, Malformed, Objects},
+    tasks::spawn_from,
     waiters::Waiters,
 };
 use crate::{controller::merge_patch::change, ipam::IpamError};
@@ -60,6 +65,42 @@ impl<V: PartialEq + Debug> Context<V> {
             queue: Queue::new(),
             written: Mutex::default(),
         }
+    }
+
+    /// The same in the first API version of the kind that the cluster serves, which counts as long as the session; `None`: it is over.
+    /// Waits for a cluster that serves none of them yet.
+    pub async fn connect(self) -> Option<Self> {
+        let cancel = self.site.cancel();
+        let mut failures = 0;
+        loop {
+            match cancel
+                .run_until_cancelled(self.kind.served(&self.remote))
+                .await?
+            {
+                Ok(Some(kind)) => return Some(Self { kind, ..self }),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the API version is not known; it is tried again")
+                }
+            }
+            failures += 1;
+            cancel.run_until_cancelled(sleep(backoff(failures))).await?;
+        }
+    }
+
+    /// Follows the objects in that version. `view` makes what is kept of one; `changed` is told what appeared, changed or went.
+    pub fn follow<K>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        view: impl Fn(K) -> Option<V> + Send + Sync + 'static,
+        changed: impl Fn(&Key) + Send + Sync + 'static,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        let client = self.site.session.client.clone();
+        let (api, objects) = (self.kind.all_as(client), Arc::clone(&self.objects));
+        spawn_from(api, tasks, &self.site, objects, view, changed);
     }
 
     /// Queues by an existing queue.

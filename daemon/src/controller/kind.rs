@@ -1,14 +1,22 @@
 //! A kind of objects as the API server names it, and the objects of it.
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Api, Client, Resource};
+use serde_json::Value;
 
-use super::{client::Target, store::Key};
+use super::{
+    client::{CallError, Remote, Target},
+    store::Key,
+};
+use crate::clusters::lenient::{Lenient, ServedVersion};
 
-/// A kind in one version of its API.
+/// A kind in the version of its API that fipd prefers, or that the cluster serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// `api/v1` or `apis/GROUP/VERSION`.
     pub api: &'static str,
+    /// Versions to use where the cluster does not serve that one, in order of preference.
+    pub fallbacks: &'static [&'static str],
     pub plural: &'static str,
     pub kind: &'static str,
     pub namespaced: bool,
@@ -50,6 +58,7 @@ impl Kind {
     pub const fn cluster(api: &'static str, plural: &'static str, kind: &'static str) -> Self {
         Self {
             api,
+            fallbacks: &[],
             plural,
             kind,
             namespaced: false,
@@ -61,6 +70,42 @@ impl Kind {
             namespaced: true,
             ..Self::cluster(api, plural, kind)
         }
+    }
+
+    /// The same, with further versions of its API in order of preference.
+    #[must_use]
+    pub const fn or(self, fallbacks: &'static [&'static str]) -> Self {
+        Self { fallbacks, ..self }
+    }
+
+    /// The kind in the first version that the cluster serves now; `None`: it serves none of them.
+    pub async fn served(self, remote: &Remote) -> Result<Option<Self>, CallError> {
+        if self.fallbacks.is_empty() {
+            return Ok(Some(self));
+        }
+        for api in [self.api].iter().chain(self.fallbacks) {
+            let kind = Self { api, ..self }.or(&[]);
+            if kind.is_served(remote).await? {
+                return Ok(Some(kind));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the cluster serves it in this version. Everybody may ask that.
+    pub async fn is_served(self, remote: &Remote) -> Result<bool, CallError> {
+        let version = Target {
+            plural: "",
+            ..self.all()
+        };
+        let found: Value = remote.get(&version).await?.unwrap_or_default();
+        let mut kinds = found["resources"].as_array().into_iter().flatten();
+        Ok(kinds.any(|one| one["name"] == self.plural))
+    }
+
+    /// All objects of the cluster, in this version.
+    pub fn all_as<K: Resource<DynamicType = ()>>(self, client: Client) -> Api<Lenient<K>> {
+        Api::all_with(client, &ServedVersion(Some(self.api_version())))
     }
 
     /// `v1` or `GROUP/VERSION`.

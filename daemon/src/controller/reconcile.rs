@@ -1,8 +1,10 @@
 //! The loop of a controller: from the objects of a kind and changes of the address book to one reconcile of each object.
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 use fipd_core::Ledger;
+use kube::Resource;
+use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::{
@@ -64,6 +66,19 @@ pub trait Controller: Send + Sync + 'static {
     }
 }
 
+/// Follows the objects, and queues what appeared, changed or went.
+pub fn watch<C: Controller, K>(
+    controller: &Arc<C>,
+    view: impl Fn(K) -> Option<C::View> + Send + Sync + 'static,
+    tasks: &mut JoinSet<()>,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let queue = Arc::clone(&controller.context().queue);
+    let changed = move |key: &Key| queue.add(key.clone());
+    controller.context().follow(tasks, view, changed);
+}
+
 /// Works on the queue, once the objects are known, until the session ends.
 pub fn work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
     let context = controller.context();
@@ -117,14 +132,21 @@ pub(super) async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
 #[cfg(test)]
 mod tests {
     use fipd_core::{System, Timestamp};
+    use k8s_openapi::api::coordination::v1::Lease;
+    use kube::core::PartialObjectMeta;
     use parking_lot::Mutex;
+    use serde_json::json;
 
     use super::*;
     use crate::{
         clock,
         clusters::testing,
         controller::{
-            ReconcileError, client::testing::canned, events::Events, kind::SECRET, site::Site,
+            ReconcileError,
+            client::{Remote, testing::canned},
+            events::Events,
+            kind::{Kind, LEASE, SECRET},
+            site::Site,
             store::Objects,
         },
         ipam::Ipam,
@@ -178,17 +200,22 @@ mod tests {
         std::future::pending().await
     }
 
-    #[tokio::test]
-    async fn objects_that_are_deleted_are_released_and_malformed_ones_stay() {
+    async fn site(client: kube::Client) -> (Arc<Site>, Arc<Events>, impl Sized) {
         let dir = tempfile::tempdir().expect("a directory");
-        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
-        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let (ipam, writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let session = testing::session(client, &ipam).await;
         let site = Arc::new(Site::new(session, System::claims()));
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        (site, Arc::new(events), (dir, writer))
+    }
+
+    #[tokio::test]
+    async fn objects_that_are_deleted_are_released_and_malformed_ones_stay() {
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let (site, events, _kept) = site(client).await;
         let (remote, _) = canned(&[]);
-        let context = Context::new(SECRET, site, remote, Arc::new(events), Objects::new());
+        let context = Context::new(SECRET, site, remote, events, Objects::new());
         let notes = Arc::new(Notes {
             context,
             asked: Mutex::default(),
@@ -232,16 +259,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_status_is_written_once_in_a_second_and_the_finalizer_once() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let client = kube::Client::new(tower::service_fn(unused), "default");
-        let session = testing::session(client, &ipam).await;
-        let site = Arc::new(Site::new(session, System::claims()));
-        let quiet = || std::future::ready(());
-        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let (site, events, _kept) = site(client).await;
         let (remote, asked) = canned(&[("PATCH", 200, "{}"), ("PATCH", 200, "{}")]);
         let objects = Objects::<Thing>::new();
-        let context = Context::new(SECRET, site, remote, Arc::new(events), objects);
+        let context = Context::new(SECRET, site, remote, events, objects);
         let key = Key::new("ns", "a");
         assert_eq!(context.status_rests(&key), None);
         for _ in 0..2 {
@@ -271,11 +293,93 @@ mod tests {
         assert_eq!(
             bodies,
             [
-                serde_json::json!({ "metadata": { "uid": "u" }, "status": [2] }),
-                serde_json::json!({ "metadata": {
+                json!({ "metadata": { "uid": "u" }, "status": [2] }),
+                json!({ "metadata": {
                     "uid": "u", "resourceVersion": "7", "finalizers": ["other", "ours"],
                 } }),
             ]
         );
+    }
+
+    /// An API server with Leases, one of them `a`, in these versions.
+    fn serving(versions: &'static [&'static str]) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let all = Arc::clone(&asked);
+        let serve = move |request: http::Request<kube::client::Body>| {
+            let (path, watch) = (request.uri().path().to_owned(), request.uri().query());
+            let watch = watch.is_some_and(|query| query.contains("watch=true"));
+            let rest = versions.iter().find_map(|version| {
+                path.strip_prefix("/apis/coordination.k8s.io/")?
+                    .strip_prefix(version)
+            });
+            let (code, body) = match rest {
+                None => (
+                    404,
+                    json!({ "kind": "Status", "code": 404, "status": "Failure" }),
+                ),
+                Some("/") => (200, json!({ "resources": [{ "name": "leases" }] })),
+                Some("/leases") => {
+                    let lease =
+                        json!({ "metadata": { "namespace": "ns", "name": "a", "uid": "u" } });
+                    let meta = json!({ "resourceVersion": "7" });
+                    (200, json!({ "metadata": meta, "items": [lease] }))
+                }
+                Some(_) => (200, json!({})),
+            };
+            all.lock().push(format!("{} {path}", request.method()));
+            async move {
+                if watch {
+                    std::future::pending::<()>().await;
+                }
+                let answer = http::Response::builder().status(code);
+                let body = kube::client::Body::from(body.to_string().into_bytes());
+                Ok::<_, std::convert::Infallible>(answer.body(body).expect("an answer"))
+            }
+        };
+        (
+            kube::Client::new(tower::service_fn(serve), "default"),
+            asked,
+        )
+    }
+
+    #[tokio::test]
+    async fn each_connect_uses_the_first_version_that_the_server_serves() {
+        const BOTH: Kind = LEASE.or(&["apis/coordination.k8s.io/v1beta1"]);
+        for (served, used) in [
+            (&["v1beta1"][..], "v1beta1"),
+            (&["v1beta1", "v1"], "v1"),
+            (&["v1"], "v1"),
+        ] {
+            let (client, asked) = serving(served);
+            let (site, events, _kept) = site(client.clone()).await;
+            let remote = Remote::new(client);
+            let context = Context::new(BOTH, site, remote, events, Objects::new());
+            let context = context.connect().await.expect("a session");
+            let mut tasks = JoinSet::new();
+            let view = |lease: PartialObjectMeta<Lease>| Some(Thing(Meta::of(&lease.metadata)));
+            context.follow(&mut tasks, view, |_| {});
+            context.objects.completed().await;
+            let key = Key::new("ns", "a");
+            let thing = context.objects.get(&key).expect("an object");
+            let add = context.add_finalizer::<serde_json::Value>(&key, &thing.0, "ours");
+            add.await.expect("an answer");
+            let version = format!("coordination.k8s.io/{used}");
+            let owner = context.reference(&key, "u").api_version;
+            assert_eq!(owner.as_ref(), Some(&version));
+            let asked = asked.lock();
+            for call in ["GET", "PATCH"] {
+                let rest = if call == "GET" {
+                    ""
+                } else {
+                    "namespaces/ns/leases/a"
+                };
+                let call = format!("{call} /apis/{version}/{rest}");
+                assert!(asked.contains(&call), "{call}: {asked:?}");
+            }
+            assert!(
+                asked.contains(&format!("GET /apis/{version}/leases")),
+                "{asked:?}"
+            );
+        }
     }
 }

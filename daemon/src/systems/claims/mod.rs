@@ -42,7 +42,7 @@ use crate::{
         site::Site,
         store::{Key, Objects},
         system::{Means, RunningSystem},
-        tasks::{count, finish, follow_ranges, quiet, spawn},
+        tasks::{count, finish, follow_ranges, quiet},
     },
     detach::Leaving,
     systems::claims::{
@@ -101,12 +101,9 @@ async fn serve(site: Arc<Site>) {
     let context = Context::new(CLAIM, Arc::clone(&site), remote, events, Objects::new());
     let claims = ClaimController::new(context.with_queue(queue), ManagedClaims);
     let objects = &claims.context().objects;
-    let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
     count(&site, "AddressClaims", objects);
-    let all = Arc::clone(&claims);
-    spawn(&mut tasks, &site, Arc::clone(objects), slim, move |key| {
-        all.context().queue.add(key.clone());
-    });
+    let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
+    reconcile::watch(&claims, slim, &mut tasks);
     tokio::select! {
         () = cancel.cancelled() => return,
         () = objects.completed() => {}
@@ -139,7 +136,7 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     let namespaced = ClaimPools::new(context(NAMESPACED_POOL, &own), source());
     let (mirror, source) = (Arc::clone(&mirrors), Arc::clone(&cluster));
     let slim = |pool: fipd_io::Pool| Some(observe::slim(pool));
-    spawn(tasks, site, objects, slim, move |key| {
+    mirrors.context().follow(tasks, slim, move |key| {
         mirror.context().queue.add(key.clone());
         source.context().queue.add(key.clone());
     });
@@ -152,11 +149,8 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     if !settings.pool_objects && !made {
         return;
     }
-    let source = Arc::clone(&namespaced);
     let slim = |pool: fipd_io::NamespacedPool| Some(observe::slim_namespaced(pool));
-    spawn(tasks, site, own, slim, move |key| {
-        source.context().queue.add(key.clone());
-    });
+    reconcile::watch(&namespaced, slim, tasks);
     follow_pools(&namespaced, tasks);
 }
 

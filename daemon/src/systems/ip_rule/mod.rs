@@ -232,25 +232,14 @@ async fn serve(site: Arc<Site>, own: &OwnEndpoint, nodes: &NodeBoard) {
 fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(decider);
     let slim = |one: IPRule| Some(observe::rule(one));
-    spawn(
-        tasks,
-        site,
-        Arc::clone(&decider.rules.objects),
-        slim,
-        move |key| {
-            all.rules.queue.add(key.clone());
-            all.changed();
-        },
-    );
+    decider.rules.follow(tasks, slim, move |key| {
+        all.rules.queue.add(key.clone());
+        all.changed();
+    });
     let all = Arc::clone(decider);
     let slim = |one: IPRuleConfig| Some(observe::config(one));
-    spawn(
-        tasks,
-        site,
-        Arc::clone(&decider.configs.objects),
-        slim,
-        move |key| all.config_changed(key),
-    );
+    let configs = &decider.configs;
+    configs.follow(tasks, slim, move |key| all.config_changed(key));
     let all = Arc::clone(decider);
     let services = Arc::clone(&decider.services);
     spawn::<Service, _>(tasks, site, services, observe::service, move |_| {

@@ -295,13 +295,10 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
         events,
         queue,
     );
-    let objects = Arc::clone(&services.context().objects);
-    count(&site, "Services of type LoadBalancer", &objects);
+    let objects = &services.context().objects;
+    count(&site, "Services of type LoadBalancer", objects);
     let mut tasks = JoinSet::new();
-    let (all, slim) = (Arc::clone(&services), service::observe::slim);
-    spawn(&mut tasks, &site, objects, slim, move |key| {
-        all.context().queue.add(key.clone())
-    });
+    reconcile::watch(&services, service::observe::slim, &mut tasks);
     let all = Arc::clone(&services);
     let objects = Arc::clone(&services.namespaces);
     let slim = service::observe::slim_namespace;

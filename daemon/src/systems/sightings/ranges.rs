@@ -14,7 +14,7 @@ use crate::{
     backoff::jittered,
     clusters::{ClusterSession, ranges::ForeignRange},
     controller::{
-        client::{CallError, MANAGER, Remote, Target},
+        client::{CallError, MANAGER, Remote},
         kind::{CONFIG_MAP, Kind},
     },
     systems::rancher_fip::names::MANAGED_BY,
@@ -125,21 +125,12 @@ async fn read(session: &ClusterSession, remote: &Remote) -> Result<Vec<ForeignRa
     Ok(ranges)
 }
 
-/// Whether the API server has the kind. Everybody may ask that; who may not list it learns nothing by trying.
+/// Whether the API server has the kind; who may not list it learns nothing by trying.
 async fn is_served(remote: &Remote, source: &Source) -> Result<bool, CallError> {
-    let target = Target {
-        plural: "",
-        ..source.kind.all()
-    };
-    let found: Option<Value> = match remote.get(&target).await {
-        Err(CallError::Rejected(..)) => None,
-        found => found?,
-    };
-    let kinds = found
-        .as_ref()
-        .and_then(|found| found["resources"].as_array());
-    let mut kinds = kinds.into_iter().flatten();
-    Ok(kinds.any(|kind| kind["name"] == source.kind.plural))
+    match source.kind.is_served(remote).await {
+        Err(CallError::Rejected(..)) => Ok(false),
+        served => served,
+    }
 }
 
 async fn list(remote: &Remote, source: &Source) -> Result<Vec<ForeignRange>, CallError> {
