@@ -23,6 +23,7 @@ pub mod kind;
 pub mod leader_election;
 pub mod merge_patch;
 pub mod meta;
+pub mod owned;
 pub mod pool_source;
 pub mod queue;
 pub mod reconcile;

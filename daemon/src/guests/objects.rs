@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Secret},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::{Map, Value, json};
 
-use crate::controller::client::{CallError, Patch, Remote, Target};
+use crate::controller::{
+    client::{CallError, Remote, Target},
+    kind::{CONFIG_MAP, SECRET},
+    owned::{create, put},
+};
 
 /// The data of a ConfigMap, or of a Secret as text.
 pub type Texts = BTreeMap<String, String>;
@@ -30,7 +32,7 @@ pub async fn write_secret(
             }
             None => Ok(()),
         },
-        None if makes => create(remote, target, "Secret", json!({ "stringData": want })).await,
+        None if makes => create(remote, SECRET, target, json!({ "stringData": want })).await,
         None => Ok(()),
     }
 }
@@ -47,7 +49,7 @@ pub async fn write_config_map(
             Some(change) => put(remote, target, &found.metadata, json!({ "data": change })).await,
             None => Ok(()),
         },
-        None if makes => create(remote, target, "ConfigMap", json!({ "data": want })).await,
+        None if makes => create(remote, CONFIG_MAP, target, json!({ "data": want })).await,
         None => Ok(()),
     }
 }
@@ -75,50 +77,6 @@ pub fn texts(secret: &Secret) -> Texts {
         Some((key.clone(), text.to_owned()))
     };
     data.filter_map(text).collect()
-}
-
-/// Whether fipd made the object.
-pub fn is_ours(meta: &ObjectMeta) -> bool {
-    let labels = meta.labels.as_ref();
-    labels
-        .and_then(|labels| labels.get(MANAGED_BY))
-        .is_some_and(|manager| manager == FIELD_MANAGER)
-}
-
-/// Makes an object with fipd's mark.
-pub async fn create(
-    remote: &Remote,
-    target: &Target,
-    kind: &str,
-    mut body: Value,
-) -> Result<(), CallError> {
-    body["apiVersion"] = json!("v1");
-    body["kind"] = json!(kind);
-    body["metadata"]["name"] = json!(target.name);
-    body["metadata"]["labels"][MANAGED_BY] = json!(FIELD_MANAGER);
-    remote.create(target, &body).await
-}
-
-/// Changes the object that was read, and no other of its name.
-pub async fn put(
-    remote: &Remote,
-    target: &Target,
-    read: &ObjectMeta,
-    mut change: Value,
-) -> Result<(), CallError> {
-    change["metadata"]["uid"] = json!(read.uid);
-    remote.patch(target, Patch::Merge, &change).await
-}
-
-/// The same, but a conflict where anybody changed the object since it was read.
-pub async fn put_unchanged(
-    remote: &Remote,
-    target: &Target,
-    read: &ObjectMeta,
-    mut change: Value,
-) -> Result<(), CallError> {
-    change["metadata"]["resourceVersion"] = json!(read.resource_version);
-    put(remote, target, read, change).await
 }
 
 #[cfg(test)]

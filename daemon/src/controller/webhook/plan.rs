@@ -4,7 +4,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use serde_json::{Value, json};
 
-use crate::admission::{Asks, ReviewedKind};
+use crate::{
+    admission::{Asks, ReviewedKind},
+    controller::owned::is_marked,
+};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 const KIND: &str = "ValidatingWebhookConfiguration";
@@ -38,7 +41,7 @@ pub enum Step {
 /// What turns the object that was found into the one that is wanted.
 pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
     match (wanted, found) {
-        (None, Some(found)) if is_ours(found) => {
+        (None, Some(found)) if is_marked(found) => {
             Step::Delete(text(found, "/metadata/uid").to_owned())
         }
         (None, _) => Step::Nothing,
@@ -48,7 +51,7 @@ pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
                 keep_conditions(&mut object, found);
             }
             match found {
-                Some(found) if is_ours(found) && is_so(found, &object) => Step::Nothing,
+                Some(found) if is_marked(found) && is_so(found, &object) => Step::Nothing,
                 Some(_) | None => Step::Apply(object),
             }
         }
@@ -187,11 +190,6 @@ pub fn certificates(text: &str) -> Result<String, &'static str> {
         return Err("no certificate in it; PEM is allowed");
     }
     Ok(found)
-}
-
-fn is_ours(found: &Value) -> bool {
-    let labels = found.pointer("/metadata/labels");
-    labels.and_then(|labels| labels.get(MANAGED_BY)) == Some(&json!(FIELD_MANAGER))
 }
 
 /// What is to be said of the original's configuration, if it is there and asks a Service.

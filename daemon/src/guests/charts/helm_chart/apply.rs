@@ -9,15 +9,13 @@ use crate::{
     controller::{
         client::{CallError, Patch},
         kind::SECRET,
+        owned,
     },
-    guests::{
-        charts::{
-            ReachedGuest,
-            error::ChartError,
-            helm_chart::engine_switch::{self, HandBack, UninstallStep},
-            installed::{ReleaseOwner, newest, revisions},
-        },
-        objects,
+    guests::charts::{
+        ReachedGuest,
+        error::ChartError,
+        helm_chart::engine_switch::{self, HandBack, UninstallStep},
+        installed::{ReleaseOwner, newest, revisions},
     },
     helm::{OWNER, OWNER_LABEL},
 };
@@ -58,7 +56,7 @@ impl ReachedGuest<'_> {
     pub async fn manage(&self, chart: &HelmChart, managed: bool) -> Result<(), CallError> {
         let off = (!managed).then_some("true");
         let change = json!({ "metadata": { "annotations": { engine_switch::UNMANAGED: off } } });
-        objects::put(self.remote, &target_of(chart), &chart.metadata, change).await
+        owned::put(self.remote, &target_of(chart), &chart.metadata, change).await
     }
 
     /// Lets an object go that helm-controller keeps off.

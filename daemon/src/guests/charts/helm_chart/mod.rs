@@ -27,14 +27,12 @@ use crate::{
     controller::{
         client::{CallError, Remote, Target},
         kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
+        owned,
     },
-    guests::{
-        charts::{
-            ReachedGuest, Settled,
-            error::{BUSY, ChartError},
-            installed::{ReleaseOwner, newest, owner, revisions},
-        },
-        objects,
+    guests::charts::{
+        ReachedGuest, Settled,
+        error::{BUSY, ChartError},
+        installed::{ReleaseOwner, newest, owner, revisions},
     },
     helm::{self, HelmError, Noted, Release, SECRET_TYPE, Stored, Why},
 };
@@ -181,7 +179,7 @@ impl ReachedGuest<'_> {
         let change = plan::change(&chart.spec, &spec_of(release, said)?);
         if let Some(change) = &change {
             let target = target_of(chart);
-            let written = objects::put(self.remote, &target, &chart.metadata, change.clone());
+            let written = owned::put(self.remote, &target, &chart.metadata, change.clone());
             written.await.map_err(refused)?;
         }
         let stored = revision.map(|revision| &revision.stored);

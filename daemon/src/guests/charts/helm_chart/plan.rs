@@ -7,8 +7,8 @@ use fipd_crds::{
 use serde_json::{Value, json};
 
 use crate::{
-    controller::client::MANAGER,
-    guests::{charts::ReleaseOwner, objects::is_ours},
+    controller::{client::MANAGER, owned::is_ours},
+    guests::charts::ReleaseOwner,
     helm::{Reference, Release, Stored},
 };
 

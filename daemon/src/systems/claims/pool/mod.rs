@@ -18,11 +18,7 @@ use std::{
 };
 
 use fipd_core::{ClusterId, Ledger, Origin, Pool, PoolId, Text, Timestamp};
-use fipd_crds::{
-    fipd_io::PoolSpec,
-    labels::{FIELD_MANAGER, MANAGED_BY},
-    names::is_object_name,
-};
+use fipd_crds::{fipd_io::PoolSpec, names::is_object_name};
 use k8s_openapi::jiff;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -35,6 +31,7 @@ use crate::{
         context::Context,
         merge_patch::change,
         meta::Meta,
+        owned,
         pool_source::{PoolReport, PoolState},
         queue::Next,
         reconcile::Controller,
@@ -199,14 +196,8 @@ impl PoolObjects {
     }
 
     async fn create(&self, key: &Key, spec: &PoolSpec) -> Result<Next, ReconcileError> {
-        let object = json!({
-            "apiVersion": POOL.api_version(), "kind": POOL.kind, "spec": spec,
-            "metadata": { "name": &*key.name, "labels": { MANAGED_BY: FIELD_MANAGER } },
-        });
-        self.context
-            .remote
-            .create(&POOL.target(key), &object)
-            .await?;
+        let (remote, target) = (&self.context.remote, POOL.target(key));
+        owned::create(remote, POOL, &target, json!({ "spec": spec })).await?;
         Ok(Next::Done)
     }
 

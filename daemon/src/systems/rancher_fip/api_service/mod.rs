@@ -13,12 +13,7 @@
 mod circle;
 pub mod plan;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use fipd_crds::labels::API_SERVICE;
 use k8s_openapi::api::{
@@ -26,6 +21,7 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
     networking::v1::Ingress,
 };
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
@@ -36,6 +32,7 @@ use crate::{
         client::{CallError, Patch, Remote, Target},
         events::Events,
         kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
+        owned::delete_if,
         store::Key,
     },
     systems::rancher_fip::settings::RancherFipSettings,
@@ -320,14 +317,6 @@ async fn sweep(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallErro
 
 /// Deletes a slice that `keeper` keeps.
 async fn drop_slice(remote: &Remote, target: &Target, keeper: &str) -> Result<(), CallError> {
-    let Some(found) = remote.get::<EndpointSlice>(target).await? else {
-        return Ok(());
-    };
-    let labels: BTreeMap<String, String> = found.metadata.labels.unwrap_or_default();
-    match found.metadata.uid {
-        Some(uid) if labels.get(KEEPER).is_some_and(|by| by == keeper) => {
-            remote.delete(target, &uid).await
-        }
-        Some(_) | None => Ok(()),
-    }
+    let goes = |slice: &Value| slice["metadata"]["labels"][KEEPER] == keeper;
+    delete_if(remote, target, goes).await
 }

@@ -21,8 +21,9 @@ use crate::{
         ReconcileError,
         client::{CallError, Patch, Remote},
         kind::{CONFIG_MAP, DEPLOYMENT, NAMESPACE, SECRET},
+        owned::{create, put, put_unchanged},
     },
-    guests::objects::{Texts, create, put, put_unchanged, texts, write_config_map, write_secret},
+    guests::objects::{Texts, texts, write_config_map, write_secret},
 };
 
 /// On a downstream namespace: its controller is to be restarted for the project label that was written.
@@ -95,7 +96,7 @@ pub async fn local(remote: &Remote, project: &Project) -> Result<String, Reconci
             let change = json!({ "stringData": want });
             put_unchanged(remote, &target, &found.metadata, change).await?
         }
-        None => create(remote, &target, "Secret", json!({ "stringData": want })).await?,
+        None => create(remote, SECRET, &target, json!({ "stringData": want })).await?,
     }
     tracing::info!(
         project = project.id,
@@ -142,7 +143,7 @@ async fn namespace(
         }
         // Nothing runs in a namespace that was not there.
         let namespace = json!({ "metadata": { "labels": labels } });
-        return create(remote, &target, "Namespace", namespace).await;
+        return create(remote, NAMESPACE, &target, namespace).await;
     };
     let meta = &found.metadata;
     let set = meta

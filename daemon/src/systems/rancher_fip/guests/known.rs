@@ -12,7 +12,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    controller::{client::CallError, kind::CONFIG_MAP, store::Key},
+    controller::{client::CallError, kind::CONFIG_MAP, owned, store::Key},
     guests::{objects, objects::Texts},
     systems::rancher_fip::settings::{ClusterManager, RancherFipSettings},
 };
@@ -98,11 +98,11 @@ impl Guests {
             (Some(_), None) => Ok(()),
             (Some(map), Some(data)) => {
                 let change = json!({ "data": data });
-                objects::put_unchanged(remote, &target, &map.metadata, change).await
+                owned::put_unchanged(remote, &target, &map.metadata, change).await
             }
             (None, _) => {
                 let map = json!({ "data": want });
-                objects::create(remote, &target, "ConfigMap", map).await
+                owned::create(remote, CONFIG_MAP, &target, map).await
             }
         };
         match written {

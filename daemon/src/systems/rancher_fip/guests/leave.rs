@@ -9,10 +9,7 @@ use fipd_crds::{
     },
     management::Cluster,
 };
-use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
 use super::{Guests, Stop, notes::Note, plan::GuestWait, settings::Settings};
@@ -21,13 +18,13 @@ use crate::{
         client::{CallError, Remote},
         confirm_absence::RECHECK_AFTER,
         kind::{CONFIG_MAP, NAMESPACE, SECRET},
+        owned,
         queue::Next,
         store::Key,
     },
     guests::{
         GuestPhase, GuestStatus, GuestUnready,
         charts::{InstalledReleases, ReleaseMark, release_names},
-        objects,
     },
     systems::rancher_fip::{
         clusters::{GuestMode, LoadBalancer, RancherCluster},
@@ -235,30 +232,20 @@ pub(super) fn controllers(
 async fn clear(remote: &Remote, namespace: &str) -> Result<(), CallError> {
     let all = SECRET.named(namespace, "");
     let marked = format!("{MANAGED_BY}={FIELD_MANAGER}");
-    for object in remote.list(&all, &marked).await? {
-        let meta = object.get("metadata").cloned().unwrap_or_default();
-        let meta: ObjectMeta = serde_json::from_value(meta).unwrap_or_default();
-        let name = meta.name.clone().unwrap_or_default();
-        if name == CA_SECRET || name.starts_with(PROJECT_SECRET_PREFIX) {
-            let target = SECRET.named(namespace, &name);
-            remote
-                .delete(&target, &meta.uid.unwrap_or_default())
-                .await?;
+    let secrets = remote.list(&all, &marked).await?;
+    for (Key { name, .. }, uid) in secrets.iter().filter_map(owned::identify) {
+        if *name == *CA_SECRET || name.starts_with(PROJECT_SECRET_PREFIX) {
+            remote.delete(&SECRET.named(namespace, &name), &uid).await?;
         }
     }
     let target = CONFIG_MAP.named(namespace, INTERFACE_MAPPINGS);
-    if let Some(map) = remote.get::<ConfigMap>(&target).await?
-        && objects::is_ours(&map.metadata)
-    {
-        let uid = map.metadata.uid.unwrap_or_default();
-        remote.delete(&target, &uid).await?;
-    }
+    owned::delete_if(remote, &target, owned::is_marked).await?;
     let target = NAMESPACE.named("", namespace);
     if let Some(found) = remote.get::<Namespace>(&target).await?
-        && objects::is_ours(&found.metadata)
+        && owned::is_ours(&found.metadata)
     {
         let change = json!({ "metadata": { "labels": { PROJECT_NAME: null } } });
-        objects::put(remote, &target, &found.metadata, change).await?;
+        owned::put(remote, &target, &found.metadata, change).await?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::{Guests, Stop, apply, notes::Note, observe::QuotaMeta};
 use crate::{
     clock,
     clusters::adoption::complete_list,
-    controller::{ReconcileError, kind::SECRET, meta::Meta, queue::Next, store::Key},
+    controller::{ReconcileError, kind::SECRET, meta::Meta, owned, queue::Next, store::Key},
     systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA, settings::RancherFipSettings},
 };
 use serde::de::IgnoredAny;
@@ -152,10 +152,7 @@ impl Guests {
         let remote = self.access.client(id, &cluster.display_name).await?;
         for namespace in self.places_of(id) {
             let target = SECRET.named(&namespace, &project_secret(project));
-            if let Some(secret) = remote.get::<Secret>(&target).await? {
-                let uid = secret.metadata.uid.unwrap_or_default();
-                remote.delete(&target, &uid).await?;
-            }
+            owned::delete_if(&remote, &target, |_| true).await?;
         }
         let without = |note: Option<Note>| note.map(|note| note.without(project));
         let noted = self.noted(id);

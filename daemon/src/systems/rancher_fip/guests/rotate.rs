@@ -16,6 +16,7 @@ use crate::{
     controller::{
         client::{CallError, Remote},
         kind::SECRET,
+        owned,
         store::Key,
     },
     guests::{GuestManager, RotateError, Rotated, objects},
@@ -70,7 +71,7 @@ async fn renew(remote: &Remote, project: &Project) -> Result<String, RotateError
         "stringData": { SECRET_CLIENT_SECRET: new, SECRET_PREVIOUS: old },
     });
     // Two at once: the second would lose what the first gave to guests.
-    match objects::put_unchanged(remote, &target, &found.metadata, change).await {
+    match owned::put_unchanged(remote, &target, &found.metadata, change).await {
         Err(CallError::Conflict(what, why)) => Err(RotateError::Conflict(format!(
             "{what} was changed meanwhile: {why}"
         ))),
@@ -102,7 +103,7 @@ pub(super) async fn expire(
         "data": { SECRET_PREVIOUS: null },
     });
     // A rotation meanwhile began another overlap.
-    objects::put_unchanged(remote, &target, &secret.metadata, change).await
+    owned::put_unchanged(remote, &target, &secret.metadata, change).await
 }
 
 /// A time that cannot be read is over.

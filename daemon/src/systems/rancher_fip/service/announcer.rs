@@ -17,17 +17,18 @@ use super::{
     originals::{self, Place, Users, Whose},
     pools,
 };
-use crate::systems::rancher_fip::{service::release::identify, settings::Announce};
 use crate::{
     controller::{
         ReconcileError,
         client::{CallError, MANAGER, Patch, Target},
         kind::{Kind, NAMESPACE},
+        owned::{delete_if, delete_listed},
         store::Key,
     },
     systems::rancher_fip::{
         names::{FOR_SERVICE, KIND_SERVICE, MANAGED_BY, ServiceRef},
         service::announce::reader,
+        settings::Announce,
     },
 };
 
@@ -171,12 +172,13 @@ impl Services {
     /// show them yet; whether there was anything.
     async fn clear(&self, user: Option<(&Key, &[announce::Address])>) -> Result<bool, CallError> {
         let (mode, namespace) = (self.settings.announce, &*self.settings.app_namespace);
+        let remote = &self.context.remote;
         let (mut any, mut known) = (false, BTreeMap::<IpAddr, Vec<String>>::new());
         for kind in [POOL, GROUP]
             .into_iter()
             .filter(|kind| reader(*kind) == mode)
         {
-            let objects = match self.context.remote.list(&kind.all_in(namespace), "").await {
+            let objects = match remote.list(&kind.all_in(namespace), "").await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 Err(error) => return Err(error),
@@ -188,10 +190,10 @@ impl Services {
                 any = true;
                 tracing::info!(kind = kind.kind, name = %key.name, "deleted; the original left it for an address of ours");
                 let target = kind.named(namespace, &key.name);
-                self.context.remote.delete(&target, &uid).await?;
+                remote.delete(&target, &uid).await?;
                 if kind == POOL {
                     let target = ADVERTISEMENT.named(namespace, &key.name);
-                    self.delete_if(&target, originals::is_advertisement).await?;
+                    delete_if(remote, &target, originals::is_advertisement).await?;
                 }
             }
         }
@@ -235,7 +237,7 @@ impl Services {
                         place.whose(kind, Some(object)) == Whose::Originals
                             && originals::is_for(kind, object, svc, &name)
                     };
-                    match self.delete_if(&target, is_originals).await {
+                    match delete_if(&self.context.remote, &target, is_originals).await {
                         // Without the right to see them, the Service goes all the same.
                         Ok(()) | Err(CallError::Rejected(..)) => {}
                         Err(error) => return Err(error),
@@ -244,18 +246,6 @@ impl Services {
             }
         }
         Ok(())
-    }
-
-    async fn delete_if(
-        &self,
-        target: &Target,
-        test: impl Fn(&Value) -> bool,
-    ) -> Result<(), CallError> {
-        let object: Option<Value> = self.context.remote.get(target).await?;
-        match object.filter(test).as_ref().and_then(identify) {
-            Some((_, uid)) => self.context.remote.delete(target, &uid).await,
-            None => Ok(()),
-        }
     }
 
     /// Applies an object; the first one makes the namespace.
@@ -340,20 +330,11 @@ impl Services {
                 Err(CallError::Rejected(..)) if reader(*kind) != self.settings.announce => continue,
                 Err(error) => return Err(error.into()),
             };
-            for object in objects {
-                let uid = object
-                    .pointer("/metadata/labels")
-                    .and_then(|labels| labels.get(FOR_SERVICE));
-                let uid = uid.and_then(Value::as_str).unwrap_or("");
-                if let Some((key, own)) = identify(&object)
-                    && !keep(kind, &key, uid)
-                {
-                    self.context
-                        .remote
-                        .delete(&kind.named(&key.namespace, &key.name), &own)
-                        .await?;
-                }
-            }
+            let goes = |key: &Key, object: &Value| {
+                let uid = object["metadata"]["labels"][FOR_SERVICE].as_str();
+                !keep(kind, key, uid.unwrap_or(""))
+            };
+            delete_listed(&self.context.remote, *kind, &objects, goes).await?;
         }
         Ok(())
     }

@@ -19,9 +19,8 @@ use super::{
     announce::{ADVERTISEMENT, GROUP, POOL},
     observe::Svc,
 };
-use crate::systems::rancher_fip::service::release::identify;
 use crate::{
-    controller::{client::MANAGER, kind::Kind, store::Key},
+    controller::{client::MANAGER, kind::Kind, owned::identify, store::Key},
     systems::rancher_fip::names::{
         MANAGED_BY, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL,
     },

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     controller::{
-        ReconcileError, Reconciled, client::CallError, kind::Kind, meta::View as _, queue::Next,
-        store::Key,
+        ReconcileError, Reconciled, client::CallError, kind::Kind, meta::View as _,
+        owned::delete_listed, queue::Next, store::Key,
     },
     systems::rancher_fip::{
         names::{self, FINALIZER, FLOATING_IP, FOR_SERVICE, HOLDER, KIND_FLOATING_IP, ServiceRef},
@@ -302,13 +302,9 @@ impl Services {
 
     async fn delete_objects(&self, kind: &Kind, uid: &str) -> Result<(), CallError> {
         let label = format!("{FOR_SERVICE}%3D{uid}");
-        for object in self.context.remote.list(&kind.all(), &label).await? {
-            if let Some((key, uid)) = identify(&object) {
-                let target = kind.named(&key.namespace, &key.name);
-                self.context.remote.delete(&target, &uid).await?;
-            }
-        }
-        Ok(())
+        let remote = &self.context.remote;
+        let all = remote.list(&kind.all(), &label).await?;
+        delete_listed(remote, *kind, &all, |_, _| true).await
     }
 
     fn warn_of_left(&self, service: &ServiceRef, kind: &Kind, why: &str) {
@@ -335,16 +331,6 @@ fn recorded(
         identity: names::identity(management, KIND_FLOATING_IP, &key),
         instance: Text::clone(&fip.meta.uid),
     })
-}
-
-/// Key and UID of an object as the API gives it.
-pub fn identify(object: &serde_json::Value) -> Option<(Key, String)> {
-    let meta = object.get("metadata")?;
-    let text = |key: &str| meta.get(key).and_then(serde_json::Value::as_str);
-    Some((
-        Key::new(text("namespace").unwrap_or(""), text("name")?),
-        text("uid")?.to_owned(),
-    ))
 }
 
 fn has(lease: &Lease, holder: &Holder) -> bool {
