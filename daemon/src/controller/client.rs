@@ -1,5 +1,6 @@
 //! Calls to an API server: every call has a deadline, every failure says what the caller should do.
 
+mod page;
 use std::{fmt, future::Future, time::Duration};
 
 use http::{
@@ -9,12 +10,13 @@ use http::{
 };
 use kube::Client;
 use serde::{
-    Deserialize, Serialize,
+    Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Value, json};
 use tokio::time::error::Elapsed;
 
+use self::page::{Page, escaped};
 use crate::clusters::{self, absence::Presence, adoption::SAME_PAGE, answers::SMALL_PAGE};
 
 /// The longest a single call may take.
@@ -480,111 +482,13 @@ fn endless(target: &Target, why: &str) -> CallError {
     CallError::Unavailable(target.to_string(), why.to_owned())
 }
 
-/// The parameter of the next page. Tokens are Base64 for URLs; whatever else somebody answers is escaped.
-fn escaped(token: &str) -> String {
-    let bytes = token.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    });
-    format!("&continue={}", bytes.collect::<String>())
-}
-
-/// A page of a list.
-#[derive(Deserialize)]
-struct Page {
-    items: Option<Vec<Value>>,
-    metadata: Option<PageMetadata>,
-}
-
-#[derive(Deserialize)]
-struct PageMetadata {
-    #[serde(rename = "continue")]
-    token: Option<String>,
-}
-
 fn encode(target: &Target, body: &impl Serialize) -> Result<Vec<u8>, CallError> {
     serde_json::to_vec(body)
         .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))
 }
 
 #[cfg(test)]
-pub mod testing {
-    //! A server of canned answers.
-
-    use std::{collections::VecDeque, convert::Infallible, sync::Arc};
-
-    use http_body_util::BodyExt as _;
-    use kube::client::Body;
-    use parking_lot::Mutex;
-
-    use super::*;
-
-    /// A call as it came in.
-    pub struct Asked {
-        pub path: String,
-        pub body: Value,
-    }
-
-    /// Answers every call by its path with a code and a body, or the text of a failure.
-    pub fn serving(
-        answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
-    ) -> (Remote, Arc<Mutex<Vec<Asked>>>) {
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let (all, answer) = (Arc::clone(&asked), Arc::new(answer));
-        let serve = move |request: Request<Body>| {
-            let path = request.uri().path().to_owned();
-            let (code, body) = answer(&path);
-            let body = match code {
-                200 => body,
-                _ => json!({ "status": "Failure", "code": code, "message": body, "reason": "" }),
-            };
-            all.lock().push(Asked {
-                path,
-                body: Value::Null,
-            });
-            let answer = http::Response::builder().status(code);
-            let answer = answer.body(Body::from(body.to_string().into_bytes()));
-            std::future::ready(Ok::<_, Infallible>(answer.unwrap()))
-        };
-        let client = Client::new(tower::service_fn(serve), "default");
-        (Remote::new(client), asked)
-    }
-
-    /// Answers with these in order: method that is expected, code and body.
-    pub fn canned(
-        answers: &[(&'static str, u16, &'static str)],
-    ) -> (Remote, Arc<Mutex<Vec<Asked>>>) {
-        let answers = Arc::new(Mutex::new(answers.iter().copied().collect::<VecDeque<_>>()));
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let all = Arc::clone(&asked);
-        let serve =
-            move |request: Request<Body>| {
-                let (answers, all) = (Arc::clone(&answers), Arc::clone(&all));
-                async move {
-                    let (head, body) = request.into_parts();
-                    let bytes = body.collect().await.map(|body| body.to_bytes());
-                    let body = serde_json::from_slice(&bytes.unwrap_or_default());
-                    all.lock().push(Asked {
-                        path: head.uri.path().to_owned(),
-                        body: body.unwrap_or_default(),
-                    });
-                    let (method, code, text) = answers.lock().pop_front().unwrap();
-                    assert_eq!(head.method.as_str(), method, "{}", head.uri);
-                    let text = match code {
-                    200 => text.to_owned(),
-                    _ => json!({ "status": "Failure", "code": code, "message": text, "reason": "" })
-                        .to_string(),
-                };
-                    let answer = http::Response::builder().status(code);
-                    Ok::<_, Infallible>(answer.body(Body::from(text.into_bytes())).unwrap())
-                }
-            };
-        let client = Client::new(tower::service_fn(serve), "default");
-        (Remote::new(client), asked)
-    }
-}
+pub mod testing;
 
 #[cfg(test)]
 mod tests {
