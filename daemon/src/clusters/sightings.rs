@@ -139,6 +139,11 @@ impl ClusterSession {
         self.shared.reconnects.subscribe()
     }
 
+    #[cfg(test)]
+    pub fn reconnected(&self) {
+        self.shared.reconnects.send_modify(|count| *count += 1);
+    }
+
     /// The addresses that admins confirmed; changes when one does.
     pub fn confirmed_sightings(&self) -> watch::Receiver<Arc<ConfirmedSightings>> {
         self.shared.confirmed_sightings.subscribe()

@@ -11,10 +11,7 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Value, json};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     ReconcileError, Reconciled,
@@ -22,10 +19,9 @@ use super::{
     events::Events,
     kind::Kind,
     meta::Meta,
-    queue::{Next, Queue, backoff},
+    queue::{Next, Queue},
     site::Site,
-    store::{Key, MALFORMED, Malformed, Objects},
-    tasks::spawn_from,
+    store::{Key, MALFORMED, Malformed, Objects, follow},
     waiters::Waiters,
 };
 use crate::{controller::merge_patch::change, ipam::IpamError};
@@ -35,6 +31,7 @@ const STATUS_PAUSE: Duration = Duration::from_secs(1);
 
 /// The objects of one kind of a cluster, and the means to work on them.
 pub struct Context<V> {
+    /// In the API version that is preferred.
     pub kind: Kind,
     pub site: Arc<Site>,
     pub remote: Remote,
@@ -67,28 +64,13 @@ impl<V: PartialEq + Debug> Context<V> {
         }
     }
 
-    /// The same in the first API version of the kind that the cluster serves, which counts as long as the session; `None`: it is over.
-    /// Waits for a cluster that serves none of them yet.
-    pub async fn connect(self) -> Option<Self> {
-        let cancel = self.site.cancel();
-        let mut failures = 0;
-        loop {
-            match cancel
-                .run_until_cancelled(self.kind.served(&self.remote))
-                .await?
-            {
-                Ok(Some(kind)) => return Some(Self { kind, ..self }),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "the API version is not known; it is tried again")
-                }
-            }
-            failures += 1;
-            cancel.run_until_cancelled(sleep(backoff(failures))).await?;
-        }
+    /// The kind, in the API version in which its objects are followed.
+    pub fn kind(&self) -> Kind {
+        self.objects.followed_as().unwrap_or(self.kind)
     }
 
-    /// Follows the objects in that version. `view` makes what is kept of one; `changed` is told what appeared, changed or went.
+    /// Follows the objects, in the first API version that the cluster serves at each connect; waits where it serves none of them.
+    /// `view` makes what is kept of one; `changed` is told what appeared, changed or went.
     pub fn follow<K>(
         &self,
         tasks: &mut JoinSet<()>,
@@ -98,9 +80,33 @@ impl<V: PartialEq + Debug> Context<V> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        let client = self.site.session.client.clone();
-        let (api, objects) = (self.kind.all_as(client), Arc::clone(&self.objects));
-        spawn_from(api, tasks, &self.site, objects, view, changed);
+        let (site, remote) = (Arc::clone(&self.site), self.remote.clone());
+        let (objects, kind) = (Arc::clone(&self.objects), self.kind);
+        let follow = async move {
+            let mut reconnects = site.session.reconnects();
+            let mut used = kind.wait_served(&remote).await;
+            loop {
+                objects.follow_as(used);
+                let api = used.all_as(site.session.client.clone());
+                let (all, memory) = (Arc::clone(&objects), site.memory());
+                let following = follow(api, all, &view, &changed, memory, site.cancel());
+                let other = async {
+                    while reconnects.changed().await.is_ok() {
+                        let now = kind.wait_served(&remote).await;
+                        if now != used {
+                            return now;
+                        }
+                    }
+                    std::future::pending().await
+                };
+                tokio::select! {
+                    () = following => return,
+                    now = other => used = now,
+                }
+            }
+        };
+        let cancel = self.site.cancel();
+        tasks.spawn(async move { cancel.run_until_cancelled(follow).await.unwrap_or(()) });
     }
 
     /// Queues by an existing queue.
@@ -187,7 +193,7 @@ impl<V: PartialEq + Debug> Context<V> {
 
     /// What Events of the object are about.
     pub fn reference(&self, key: &Key, uid: &str) -> ObjectReference {
-        self.kind.reference(key, uid)
+        self.kind().reference(key, uid)
     }
 
     pub fn warn(&self, key: &Key, uid: &str, reason: &'static str, note: impl Into<String>) {
@@ -233,14 +239,14 @@ impl<V: PartialEq + Debug> Context<V> {
         if let Some(spec) = spec {
             patch["spec"] = spec;
         }
-        let target = self.kind.target(key);
+        let target = self.kind().target(key);
         let now = self.remote.patch_seen(&target, Patch::Merge, &patch);
         Ok(Some(now.await?))
     }
 
     /// Takes the finalizer off the object with this UID.
     pub async fn drop_finalizer(&self, key: &Key, meta: &Meta, finalizer: &str) -> Reconciled<()> {
-        let target = self.kind.target(key);
+        let target = self.kind().target(key);
         let (uid, finalizers) = (&meta.uid, &meta.finalizers);
         let drop = self
             .remote
@@ -272,7 +278,7 @@ impl<V: PartialEq + Debug> Context<V> {
             return Ok(None);
         };
         let body = json!({ "metadata": { "uid": uid }, "status": patch });
-        let target = self.kind.target(key);
+        let target = self.kind().target(key);
         let write = self.remote.patch_status_seen(&target, Patch::Merge, &body);
         let now = write.await?;
         self.written.lock().insert(key.clone(), Instant::now());

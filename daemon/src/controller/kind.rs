@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     client::{CallError, Remote, Target},
+    queue::backoff,
     store::Key,
 };
 use crate::clusters::lenient::{Lenient, ServedVersion};
@@ -90,6 +91,22 @@ impl Kind {
             }
         }
         Ok(None)
+    }
+
+    /// The same, once the cluster serves it in any of them.
+    pub async fn wait_served(self, remote: &Remote) -> Self {
+        let mut failures = 0;
+        loop {
+            match self.served(remote).await {
+                Ok(Some(kind)) => return kind,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "which API version is served is not known; it is tried again")
+                }
+            }
+            failures += 1;
+            tokio::time::sleep(backoff(failures)).await;
+        }
     }
 
     /// Whether the cluster serves it in this version. Everybody may ask that.

@@ -126,7 +126,7 @@ pub(super) async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
             }
         }
     };
-    done.unwrap_or_else(|trouble| trouble.next(context.kind.kind, &key))
+    done.unwrap_or_else(|trouble| trouble.next(context.kind().kind, &key))
 }
 
 #[cfg(test)]

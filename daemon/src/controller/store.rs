@@ -24,7 +24,7 @@ use crate::{
         memory::{Charge, Memory, OverBudget, weight},
         watch::Watch,
     },
-    controller::meta::Meta,
+    controller::{kind::Kind, meta::Meta},
 };
 
 /// Namespace (empty for cluster-scoped objects) and name.
@@ -55,6 +55,8 @@ pub struct Objects<T> {
     /// What the objects weigh, charged to the memory of the cluster they are followed on.
     charge: Mutex<Charge>,
     complete: watch::Sender<bool>,
+    /// The kind, in the API version in which the cluster serves it.
+    followed_as: RwLock<Option<Kind>>,
 }
 
 /// Reason of the Event of an object that does not fit its schema.
@@ -121,7 +123,17 @@ impl<T: PartialEq + Debug> Objects<T> {
             map: RwLock::new(BTreeMap::new()),
             charge: Mutex::new(Memory::default().charge()),
             complete: watch::Sender::new(false),
+            followed_as: RwLock::default(),
         })
+    }
+
+    /// The kind, in the API version in which its objects are followed.
+    pub fn followed_as(&self) -> Option<Kind> {
+        *self.followed_as.read()
+    }
+
+    pub(super) fn follow_as(&self, kind: Kind) {
+        *self.followed_as.write() = Some(kind);
     }
 
     pub fn seen(&self, key: &Key) -> Option<Observed<T>> {

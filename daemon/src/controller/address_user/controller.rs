@@ -125,7 +125,7 @@ impl<U: AddressHooks> AddressController<U> {
         let read = self
             .context
             .remote
-            .get(&self.context.kind.target(key))
+            .get(&self.context.kind().target(key))
             .await?;
         let read = read.map(|object: PartialObjectMeta<U::Raw>| U::bare_view(object.metadata));
         Ok(read.filter(|object| object.meta().is_terminating()))
@@ -352,7 +352,7 @@ impl<U: AddressHooks> AddressController<U> {
             self.missing.forget(key);
             return Ok(Next::Done);
         }
-        let target = self.context.kind.target(key);
+        let target = self.context.kind().target(key);
         let look = async { self.context.remote.get::<Value>(&target).await };
         if let Some(wait) = self.missing.confirm(key, look).await? {
             return Ok(Next::After(wait));

@@ -26,7 +26,11 @@ pub struct AddressInventory<U: AddressUser>(pub Arc<AddressController<U>>);
 impl<U: AddressHooks> AddressInventory<U> {
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
         let session = &self.0.context.site.session;
-        let api = self.0.context.kind.all_as::<U::Raw>(session.client.clone());
+        let api = self
+            .0
+            .context
+            .kind()
+            .all_as::<U::Raw>(session.client.clone());
         let what = format!("list {}s", U::KIND.kind);
         let keep = |object| Some(self.seen(object));
         let seen = complete_list(session, &api, ListParams::default(), &what, keep).await?;
@@ -130,7 +134,7 @@ impl<U: AddressHooks> Inventory for AddressInventory<U> {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        let target = self.0.context.kind.target(&Key::of_identity(identity));
+        let target = self.0.context.kind().target(&Key::of_identity(identity));
         Box::pin(async move { self.0.context.remote.presence(&target).await })
     }
 

@@ -27,7 +27,7 @@ impl FollowUps {
         let of = &services.context;
         let (site, events) = (Arc::clone(&of.site), Arc::clone(&of.events));
         let (remote, objects) = (of.remote.clone(), Arc::clone(&of.objects));
-        let context = Context::new(of.kind, site, remote, events, objects);
+        let context = Context::new(of.kind(), site, remote, events, objects);
         Arc::new(Self {
             context: context.with_queue(Arc::clone(&services.follow_ups)),
             services,
