@@ -25,6 +25,8 @@ use serde_json::{Value, json};
 
 #[path = "crds/own.rs"]
 mod own;
+#[path = "crds/versions.rs"]
+mod versions;
 
 const NAMESPACE: &str = "c-m-4x2bq";
 const SOON: Duration = Duration::from_secs(60);
