@@ -150,29 +150,10 @@ async fn serve(
     let (signals, hangup) = Signals::new()?;
     let (reload, desk) = reload::pair();
     let mut tasks = JoinSet::new();
-    let guests = GuestBoard::default();
-    let rules = RuleBoard::default();
-    let helm = Helm::start(&config.helm, data_dir, stop.child_token());
-    let nodes = NodeBoard::default();
-    let host = host::means(config.host.as_ref(), stop);
-    let means = Means {
-        me: leader_election::identity(data_dir),
-        endpoint: endpoint(settings),
-        ipam: ipam.clone(),
-        guests: guests.clone(),
-        helm: Some(helm.clone()),
-        nodes: nodes.clone(),
-        rules: rules.clone(),
-        host,
-        only_host: false,
-        shared: Shared::default(),
-    };
+    let means = means(settings, ipam, stop);
+    let (guests, rules) = (means.guests.clone(), means.rules.clone());
     let runner = Runner::new(&means);
-    let decides = runner.floating_ips();
-    let admission = runner.admission();
-    let originals = runner.originals();
-    let takeovers = runner.takeovers();
-    let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
+    let (clusters, registry) = start_clusters(settings, ipam, runner.clone(), stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), data_dir).await?;
     let doors = Doors::open(&mut tasks, settings, passed, stop).await?;
@@ -192,36 +173,33 @@ async fn serve(
         ipam: ipam.clone(),
         host_rules,
     };
-    let status = serving_at(&doors.url);
     let liveness = doors.liveness();
     tasks.spawn(liveness.clone().watch_blocking(stop.clone()).map(Ok));
+    let status = serving_at(&doors.url);
     let keeper = Keeper::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
-    let detacher = Detacher::new(clusters.clone(), guests.clone(), systems::ALL, means.me);
+    let from = (clusters.clone(), backups.clone(), webhooks.clone());
+    let metrics = metrics(&means, &runner, from);
     let api = Api::from(ApiParts {
-        detacher,
+        detacher: Detacher::new(clusters.clone(), guests.clone(), systems::ALL, means.me),
         ipam: ipam.clone(),
-        metrics: Metrics::new(
-            ipam.clone(),
-            clusters.clone(),
-            (backups.clone(), webhooks.clone()),
-            guests.clone(),
-            &originals,
-            Some(&helm),
-            rules.clone(),
-        ),
+        metrics,
         guests,
-        helm: Some(helm),
+        helm: means.helm,
         backups,
         reload,
-        admission: Arc::new(Desk::new(admission)),
-        fip_v1: Arc::new(FipV1::new(decides, ipam.clone(), settings.config.fip_v1)),
-        takeovers,
+        admission: Arc::new(Desk::new(runner.admission())),
+        fip_v1: Arc::new(FipV1::new(
+            runner.floating_ips(),
+            ipam.clone(),
+            settings.config.fip_v1,
+        )),
+        takeovers: runner.takeovers(),
         rules,
         webhooks,
         oidc,
         flow: Arc::default(),
-        nodes,
+        nodes: means.nodes,
         settings: Arc::new(Effective::new(settings, clock::now())),
         certificate: doors.certificate.ends(),
         sessions: Arc::new(ui::Sessions::new(ipam.clone())),
@@ -241,6 +219,39 @@ async fn serve(
     stop.cancel();
     end(tasks, &engine, move || drop(listen_file)).await;
     result
+}
+
+/// What systems work with.
+fn means(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Means {
+    let (config, data_dir) = (&settings.config, &settings.data_dir);
+    Means {
+        me: leader_election::identity(data_dir),
+        endpoint: endpoint(settings),
+        ipam: ipam.clone(),
+        guests: GuestBoard::default(),
+        helm: Some(Helm::start(&config.helm, data_dir, stop.child_token())),
+        nodes: NodeBoard::default(),
+        rules: RuleBoard::default(),
+        host: host::means(config.host.as_ref(), stop),
+        only_host: false,
+        shared: Shared::default(),
+    }
+}
+
+fn metrics(
+    means: &Means,
+    runner: &Runner,
+    (clusters, backups, webhooks): (Clusters, Backups, Webhooks),
+) -> Metrics {
+    Metrics::new(
+        means.ipam.clone(),
+        clusters,
+        (backups, webhooks),
+        means.guests.clone(),
+        &runner.originals(),
+        means.helm.as_ref(),
+        means.rules.clone(),
+    )
 }
 
 fn start_oidc(settings: &Settings) -> Result<Oidc, AppError> {
