@@ -66,9 +66,9 @@ const NAMED: [(&str, &[&str], usize); 2] = [
     (
         "rancher-fip",
         &["rancher_fip", "rancher-fip", "RancherFip", "RANCHER_FIP"],
-        19,
+        14,
     ),
-    ("ip-rule", &["ip_rule", "ip-rule", "IpRule", "IP_RULE"], 8),
+    ("ip-rule", &["ip_rule", "ip-rule", "IpRule", "IP_RULE"], 3),
 ];
 
 /// The sources of a crate without tests, by their path from its `src`.

@@ -34,7 +34,7 @@ pub enum Clusters {
         /// A kubeconfig with everything in it: no programs and no names of files; "-" for standard input
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
-        /// Systems to switch on, such as claims,rancher-fip
+        /// Systems to switch on, separated by commas
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         systems: Vec<String>,
         /// TOML with what may be said below [[cluster]] in the configuration, such as a table [claims] with pools
@@ -283,8 +283,8 @@ mod tests {
             limit: 5,
             since: "2026-01-01T00:00:00Z".to_owned(),
         };
-        let text = all_held_back(&[held("claims", 7), held("rancher-fip", 12)]);
+        let text = all_held_back(&[held("claims", 7), held("sixth", 12)]);
         assert!(text.starts_with("7 leases of claims"), "{text}");
-        assert!(text.contains("; 12 leases of rancher-fip"), "{text}");
+        assert!(text.contains("; 12 leases of sixth"), "{text}");
     }
 }

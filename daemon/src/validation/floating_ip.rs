@@ -90,9 +90,12 @@ mod tests {
     };
 
     use super::*;
-    use crate::validation::{
-        mirror::{MirrorOf, desired},
-        pool::{RawConfig, validate},
+    use crate::{
+        systems::rancher_fip::pool::mirror::desired,
+        validation::{
+            mirror::MirrorOf,
+            pool::{RawConfig, validate},
+        },
     };
 
     fn spec() -> PoolSpec {

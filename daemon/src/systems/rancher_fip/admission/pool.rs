@@ -10,9 +10,12 @@ use super::{
     review::{Question, Verdict},
     some, spec,
 };
-use crate::validation::{
-    mirror::{MirrorOf, desired},
-    pool::{Ranges, doubles, raw, validate},
+use crate::{
+    systems::rancher_fip::pool::mirror::desired,
+    validation::{
+        mirror::MirrorOf,
+        pool::{Ranges, doubles, raw, validate},
+    },
 };
 
 /// The most addresses and pools that a message names.

@@ -19,9 +19,12 @@ use serde_json::{Value, json};
 use super::{
     Asked, Book, Management, NewPool, Operation, Question, ReviewedKind, Verdict, deletion,
 };
-use crate::validation::{
-    mirror::{MirrorOf, desired},
-    pool::{RawConfig, validate},
+use crate::{
+    systems::rancher_fip::pool::mirror::desired,
+    validation::{
+        mirror::MirrorOf,
+        pool::{RawConfig, validate},
+    },
 };
 
 /// The cluster `rancher` with what it knows beside the address book.

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod conformance_tests;
+pub mod mirror;
 pub mod status;
 
 pub use crate::validation::pool as validate;
@@ -27,7 +28,7 @@ use crate::{
         },
         store::Key,
     },
-    validation::mirror::{self, MirrorOf},
+    validation::mirror::MirrorOf,
 };
 
 /// The controller of all FloatingIPPools of a management cluster.
