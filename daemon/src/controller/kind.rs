@@ -86,8 +86,12 @@ impl Kind {
         }
         for api in [self.api].iter().chain(self.fallbacks) {
             let kind = Self { api, ..self }.or(&[]);
-            if kind.is_served(remote).await? {
-                return Ok(Some(kind));
+            match kind.is_served(remote).await {
+                Ok(true) => return Ok(Some(kind)),
+                Ok(false) => {}
+                // A cluster that does not say what it serves is asked in the preferred version.
+                Err(CallError::Rejected(..)) => return Ok(Some(self.or(&[]))),
+                Err(error) => return Err(error),
             }
         }
         Ok(None)
