@@ -49,22 +49,14 @@ pub async fn submit(
         return Ok(nothing_there(&visitor, key));
     };
     let mut form = filled(&FIELDS, &fields);
-    // One of several holders must be named, which this form does not ask for.
-    let from = match lease.members.as_slice() {
-        [member] => Some(&member.holder),
-        _ => None,
+    // The state that the form was shown with pins the holder. One of several would have to be named, which it does not ask for.
+    let body = TransferRequest {
+        to: form.value("to").to_owned(),
+        tenant: optional(form.value("tenant")),
+        reason: form.value("reason").to_owned(),
+        ..TransferRequest::default()
     };
-    let (network, body) = ipam.read(|ledger| {
-        let body = TransferRequest {
-            to: form.value("to").to_owned(),
-            from: from.map(|holder| owner_text(ledger, &holder.identity)),
-            from_instance: from.map(|holder| holder.instance.to_string()),
-            tenant: optional(form.value("tenant")),
-            reason: form.value("reason").to_owned(),
-            ..TransferRequest::default()
-        };
-        (network_name(ledger, key.network), body)
-    });
+    let network = ipam.read(|ledger| network_name(ledger, key.network));
     let if_match = IfMatch::shown(fields.get("seen"));
     let handed = hand(
         &ipam,
