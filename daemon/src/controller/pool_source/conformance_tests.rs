@@ -418,7 +418,26 @@ async fn deleted<S: Subject>(death: Death) -> Conforms {
         .ipam
         .read(|ledger| ledger.pool_leases(pool.id, None, 9));
     must!(pool.spec.closed && leases.len() == 1, "its lease is lost");
-    Ok(())
+
+    // Another object of the name is not bound by what was accepted of this one.
+    let other = json!({ "metadata": { "uid": "u-other" } });
+    let again = json!({ "spec": S::object(1, 5) });
+    {
+        let mut server = bench.server.lock();
+        server.make(&bench.key, again);
+        server.edit(&bench.key, &other);
+    }
+    bench.settle().await;
+    must!(
+        bench.addresses() == "10.7.0.1-10.7.0.5",
+        "another object of the name is not applied"
+    );
+    let usage = bench.ipam.read(|ledger| ledger.usage(pool.id));
+    must!(
+        usage.is_some_and(|usage| usage.out_of_range == 1),
+        "the lease is not marked"
+    );
+    bench.ready("True", "Mirrored", "")
 }
 
 mod samples {

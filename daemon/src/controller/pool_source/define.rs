@@ -89,10 +89,11 @@ impl<S: PoolSource> PoolController<S> {
             Some(pool) if pool.spec == spec => None,
             Some(pool) => Some(Request::UpdatePool(PoolEdit {
                 pool: pool.id,
+                // What was accepted of an object that was deleted binds no new one of its name.
+                force: S::LEAVING == Leaving::Marked || pool.spec.origin != spec.origin,
                 spec,
                 // An admin may have taken it to another network since it was read.
                 if_generation: Some(pool.generation),
-                force: S::LEAVING == Leaving::Marked,
                 reason: "".into(),
                 actor,
             })),
