@@ -1,6 +1,7 @@
 //! Calls to an API server: every call has a deadline, every failure says what the caller should do.
 
 mod page;
+
 use std::{fmt, future::Future, time::Duration};
 
 use http::{

@@ -23,6 +23,11 @@ pub fn is_marked(object: &Value) -> bool {
     object["metadata"]["labels"][MANAGED_BY] == FIELD_MANAGER
 }
 
+/// Selects what fipd made.
+pub fn selector() -> String {
+    format!("{MANAGED_BY}={FIELD_MANAGER}")
+}
+
 /// Key and UID of an object as the API gives it.
 pub fn identify(object: &Value) -> Option<(Key, String)> {
     let meta = object.get("metadata")?;

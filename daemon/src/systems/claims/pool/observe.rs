@@ -1,14 +1,13 @@
 //! What is kept of a Pool object.
 
-use fipd_crds::{
-    fipd_io::{self, PoolSpec, PoolStatus},
-    labels::{FIELD_MANAGER, MANAGED_BY},
-};
-
+use fipd_crds::fipd_io::{self, PoolSpec, PoolStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
-    controller::meta::{Meta, View},
+    controller::{
+        meta::{Meta, View},
+        owned::is_ours,
+    },
     systems::claims::names::POOL_FINALIZER,
 };
 
@@ -39,12 +38,11 @@ pub fn slim_namespaced(object: fipd_io::NamespacedPool) -> PoolObject {
 }
 
 fn slim_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> PoolObject {
-    let labels = meta.labels.as_ref();
-    let managed = labels.and_then(|labels| labels.get(MANAGED_BY));
+    let made_by_fipd = is_ours(&meta);
     let meta = Meta::of(&meta);
     PoolObject {
         // Labels are copied from object to object; what is mirrored is somebody else's, whatever its labels say.
-        ours: !meta.has_finalizer(POOL_FINALIZER) && managed.is_some_and(|by| by == FIELD_MANAGER),
+        ours: !meta.has_finalizer(POOL_FINALIZER) && made_by_fipd,
         meta,
         spec,
         status: status.unwrap_or_default(),

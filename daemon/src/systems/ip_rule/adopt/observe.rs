@@ -1,12 +1,9 @@
 //! Complete lists of what counts, and who has the Lease.
 
 use fipd_core::Text;
-use fipd_crds::{
-    ip_rule::{AGENT_WORKLOAD, OPERATOR},
-    labels::{FIELD_MANAGER, MANAGED_BY},
-};
+use fipd_crds::ip_rule::{AGENT_WORKLOAD, OPERATOR};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use kube::{Api, ResourceExt as _, api::ListParams, core::ObjectMeta};
+use kube::{Api, ResourceExt as _, api::ListParams};
 
 use super::{super::names::is_original, RuleInventory};
 use crate::{
@@ -15,7 +12,7 @@ use crate::{
         leases::{self, LeaseHolder},
     },
     clusters::{CallError, ClusterSession, adoption::complete_list},
-    controller::{client::Remote, kind::LEASE},
+    controller::{client::Remote, kind::LEASE, owned::is_ours},
     rules::RuleBoard,
     systems::ip_rule::settings::IpRuleSettings,
 };
@@ -47,20 +44,13 @@ pub async fn find(
 /// The original's workloads by the label that all its manifests have. What fipd runs for an `Agent` is not the original's.
 async fn programs(session: &ClusterSession) -> Result<Vec<OriginalWorkload>, CallError> {
     let labelled = || ListParams::default().labels(&format!("app.kubernetes.io/name={OPERATOR}"));
-    let theirs = |meta: &ObjectMeta| {
-        let labels = meta.labels.as_ref();
-        labels
-            .and_then(|all| all.get(MANAGED_BY))
-            .map(String::as_str)
-            != Some(FIELD_MANAGER)
-    };
     let api: Api<DaemonSet> = Api::all(session.client.clone());
-    let keep = |one: DaemonSet| (theirs(&one.metadata) && !runs_fipd(&one)).then_some(one);
+    let keep = |one: DaemonSet| (!is_ours(&one.metadata) && !runs_fipd(&one)).then_some(one);
     let agents = complete_list(session, &api, labelled(), "list DaemonSets", keep).await?;
     let agents = agents.iter().filter(|one| one.name_any() == AGENT_WORKLOAD);
     let agents = agents.map(OriginalWorkload::daemon_set);
     let api: Api<Deployment> = Api::all(session.client.clone());
-    let keep = |one: Deployment| theirs(&one.metadata).then_some(one);
+    let keep = |one: Deployment| (!is_ours(&one.metadata)).then_some(one);
     let controllers = complete_list(session, &api, labelled(), "list Deployments", keep).await?;
     let controllers = controllers.iter().map(OriginalWorkload::deployment);
     Ok(agents.chain(controllers).collect())

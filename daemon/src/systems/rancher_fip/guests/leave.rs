@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use fipd_crds::{
     labels::{
-        CA_SECRET, DISABLED, ENABLED, FIELD_MANAGER, INTERFACE_MAPPINGS, MANAGED_BY, PROJECT_NAME,
-        PROJECT_SECRET_PREFIX, RANCHER_FIP,
+        CA_SECRET, DISABLED, ENABLED, INTERFACE_MAPPINGS, PROJECT_NAME, PROJECT_SECRET_PREFIX,
+        RANCHER_FIP,
     },
     management::Cluster,
 };
@@ -230,9 +230,8 @@ pub(super) fn controllers(
 
 /// Removes what carries fipd's mark in the namespace of a guest.
 async fn clear(remote: &Remote, namespace: &str) -> Result<(), CallError> {
-    let all = SECRET.named(namespace, "");
-    let marked = format!("{MANAGED_BY}={FIELD_MANAGER}");
-    let secrets = remote.list(&all, &marked).await?;
+    let all = SECRET.all_in(namespace);
+    let secrets = remote.list(&all, &owned::selector()).await?;
     for (Key { name, .. }, uid) in secrets.iter().filter_map(owned::identify) {
         if *name == *CA_SECRET || name.starts_with(PROJECT_SECRET_PREFIX) {
             remote.delete(&SECRET.named(namespace, &name), &uid).await?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY, PROJECT_SECRET_PREFIX};
+use fipd_crds::labels::PROJECT_SECRET_PREFIX;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ use crate::{
     controller::{
         client::{CallError, Remote, Target},
         kind::CONFIG_MAP,
+        owned,
     },
     detach::{Elsewhere, Found, Leaving as _, Past, object},
     systems::rancher_fip::guests::{COPY, NOTES, Note},
@@ -23,7 +24,7 @@ use crate::{
 /// when they were written.
 pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Elsewhere {
     let mut found = Found::default();
-    let maps = match remote.list_named(&notes(""), &mark()).await {
+    let maps = match remote.list_named(&notes(""), &owned::selector()).await {
         Ok(maps) => maps,
         Err(error) => {
             found.missed("ConfigMap", &error, manages_guests(past));
@@ -76,7 +77,7 @@ pub(super) async fn secrets(remote: &Remote, past: &Past) -> Found {
         return found;
     }
     let all = PROJECT_SECRETS.kind.all();
-    match remote.list_meta(&all, &mark()).await {
+    match remote.list_meta(&all, &owned::selector()).await {
         Ok(items) => {
             let items = items.iter().filter(|item| is_of_project(item));
             let steps = items
@@ -91,11 +92,6 @@ pub(super) async fn secrets(remote: &Remote, past: &Past) -> Found {
 fn is_of_project(secret: &Value) -> bool {
     let name = secret.pointer("/metadata/name").and_then(Value::as_str);
     name.is_some_and(|name| name.starts_with(PROJECT_SECRET_PREFIX))
-}
-
-/// The label of what fipd has made.
-fn mark() -> String {
-    format!("{MANAGED_BY}={FIELD_MANAGER}")
 }
 
 fn stays(rancher: &str, id: &str, note: &Note, former: Option<&str>) -> String {
