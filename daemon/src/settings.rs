@@ -10,7 +10,9 @@ use std::{
 use crate::{
     api::listen::TlsSettings,
     clusters::WatchedFile,
-    config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole, host_of},
+    config::{
+        self, AgentEnvironment, CompatApplied, CompatFlags, Config, ConfigError, HostRole, host_of,
+    },
     store::{HostId, StoreOptions},
     systems::SYSTEMS,
 };
@@ -28,7 +30,7 @@ pub struct Overrides {
     pub cni_socket: Option<PathBuf>,
     pub log_level: Option<String>,
     pub role: Option<HostRole>,
-    pub flags: Flags,
+    pub compat: CompatFlags,
     /// As [`Settings::reading_only`].
     pub reading_only: bool,
 }
@@ -43,6 +45,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// `None`: CNI plugins are not answered.
     pub cni_socket: Option<PathBuf>,
+    /// What flags and variables of the original programs came to.
+    pub compat: CompatApplied,
     pub(crate) overrides: Overrides,
 }
 
@@ -62,21 +66,24 @@ impl Settings {
         };
         let config_file = config_file.map(WatchedFile::new);
         let config = match &config_file {
-            Some(file) => Config::load_with(*SYSTEMS, file.path())?.under(&overrides.flags),
+            Some(file) => Config::load_with(*SYSTEMS, file.path())?,
             None if overrides.role == Some(HostRole::Agent) => Config::of_agent(*SYSTEMS),
             None => Config::without_file(*SYSTEMS),
         };
+        let under = config.under(&overrides.compat, &variable);
+        let (config, compat) = under.map_err(ConfigError::Given)?;
         let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;
-        if let Some(file) = &config_file {
-            let listen = overrides.listen.unwrap_or(config.api.listen);
-            let advertise = overrides.advertise.as_ref();
-            let advertise = advertise.or(config.api.advertise.as_ref());
-            let checked = config.check(listen, advertise.map(String::as_str));
-            checked.map_err(|what| ConfigError::Invalid {
+        let listen = overrides.listen.unwrap_or(config.api.listen);
+        let advertise = overrides.advertise.as_ref();
+        let advertise = advertise.or(config.api.advertise.as_ref());
+        let checked = config.check(listen, advertise.map(String::as_str));
+        checked.map_err(|what| match &config_file {
+            Some(file) => ConfigError::Invalid {
                 path: file.path().to_owned(),
                 what,
-            })?;
-        }
+            },
+            None => ConfigError::Given(what),
+        })?;
         let config = match overrides.reading_only {
             true => config.reading_only(),
             false => config,
@@ -94,6 +101,7 @@ impl Settings {
             cni_socket: overrides.cni_socket.clone().or_else(usual),
             socket,
             config,
+            compat,
             overrides,
         })
     }
@@ -169,6 +177,11 @@ impl Settings {
     }
 }
 
+/// A variable that is set to something.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The configuration for the role that is asked for, else for its own.
 fn in_role(config: Config, asked: Option<HostRole>) -> Result<Config, String> {
     let role = asked.unwrap_or(config.role);
@@ -182,7 +195,6 @@ fn in_role(config: Config, asked: Option<HostRole>) -> Result<Config, String> {
     if role == HostRole::Standalone {
         return Ok(config);
     }
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     config.with_environment(AgentEnvironment {
         node: variable("NODE_NAME"),
         metrics: variable("METRICS_ADDR"),

@@ -1,9 +1,9 @@
 //! `fipd completions`.
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::{Cli, exit::Failure, output};
+use super::{command, exit::Failure, output};
 
 #[derive(Debug, Args)]
 pub struct Completions {
@@ -24,7 +24,7 @@ impl Completions {
 
 fn script(shell: Shell) -> Result<String, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "fipd", &mut script);
+    clap_complete::generate(shell, &mut command(), "fipd", &mut script);
     String::from_utf8(script).map_err(Failure::failed)
 }
 

@@ -14,12 +14,15 @@ pub struct Docs {
 enum Part {
     /// Who may ask what
     Rights,
+    /// Flags and variables of the original programs
+    Compat,
 }
 
 impl Docs {
     pub(super) fn run(&self) -> Result<(), Failure> {
         match self.part {
             Part::Rights => output::print(&rights::markdown(*SYSTEMS)),
+            Part::Compat => output::print(&SYSTEMS.compat_markdown()),
         }
     }
 }

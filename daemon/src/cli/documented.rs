@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use clap::{CommandFactory as _, error::ErrorKind};
+use clap::error::ErrorKind;
 
-use super::{Cli, exit};
+use super::exit;
 
 const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yaml");
 const WARNINGS: [&str; 5] = [
@@ -57,7 +57,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
 
 /// Why a call is not as it is told.
 fn wrong(words: &[String], told: Told) -> Option<String> {
-    let mut command = Cli::command();
+    let mut command = super::command();
     let matches = match command.try_get_matches_from_mut(words) {
         Ok(matches) => matches,
         Err(error) => {
@@ -160,7 +160,7 @@ fn every_command_that_is_told_is_understood() {
 
 #[test]
 fn alerts_tell_commands_in_backticks() {
-    let command = Cli::command();
+    let command = super::command();
     for sentence in ALERTS.split('`').step_by(2) {
         let words: Vec<_> = sentence.split_whitespace().collect();
         for pair in words.windows(2).filter(|pair| pair[0].ends_with("fipd")) {

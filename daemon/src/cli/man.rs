@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_mangen::Man;
 
 use fipd_core::Timestamp;
 
-use super::{Cli, exit::Failure, shown};
+use super::{command, exit::Failure, shown};
 use crate::{clock, config::reference, systems::SYSTEMS};
 
 /// Commands of users, beside which there is fipd.toml(5); the daemon among them is started by its unit.
@@ -25,7 +25,7 @@ pub struct Pages {
 
 impl Pages {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let mut top = Cli::command().disable_help_subcommand(true);
+        let mut top = command().disable_help_subcommand(true);
         top.build();
         let written = write(&top, &self.folder, &date());
         let config = self.folder.join("fipd.toml.5");

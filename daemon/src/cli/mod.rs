@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod clock;
 mod clusters;
+mod compat;
 mod completions;
 mod config;
 mod crds;
@@ -54,7 +55,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use client::Client;
 use exit::Failure;
@@ -208,9 +209,25 @@ struct Session {
     output: Format,
 }
 
+/// The command line with what systems add.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("serve", compat::with_flags)
+}
+
+fn parsed(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(compat::double_dashes(arguments))?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    if let (Command::Serve(serve), Some(given)) =
+        (&mut cli.command, matches.subcommand_matches("serve"))
+    {
+        serve.take_compat(compat::values(given));
+    }
+    Ok(cli)
+}
+
 /// Runs the process's command line.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parsed(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -309,17 +326,15 @@ fn shown(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace())
+        parsed(line.split_whitespace().map(Into::into))
     }
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `fipd serve`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 
 use super::exit::Failure;
 use crate::{
     app::{self, AppError},
-    config::{Flags, HostRole, host_of},
+    config::{CompatFlags, HostRole, host_of},
     descriptors,
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
@@ -63,51 +63,19 @@ pub struct Serve {
     /// error, warn, info, debug, trace, or directives such as fipd=debug,info; info where the configuration says nothing either
     #[arg(long, env = "FIPD_LOG", value_name = "LEVEL")]
     log_level: Option<String>,
-    #[command(flatten)]
-    originals: Originals,
-}
-
-/// Flags of the original rancher-fip-cluster-manager: for every cluster with role = "management", over the file.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Management clusters of rancher-fip")]
-struct Originals {
-    /// Namespace of the rancher-fip programs in the cluster
-    #[arg(long, env = "FIPD_APP_NAMESPACE", value_name = "NAME")]
-    app_namespace: Option<String>,
-    /// Whether to hold the Leases of the original programs, and to do nothing without them
-    #[arg(
-        long,
-        env = "FIPD_LEADER_ELECT",
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true"
-    )]
-    leader_elect: Option<bool>,
-    /// Name of the cluster manager's Lease
-    #[arg(long, env = "FIPD_LEASE_LOCK_NAME", value_name = "NAME")]
-    lease_lock_name: Option<String>,
-    /// Namespace of the Leases
-    #[arg(long, env = "FIPD_LEASE_LOCK_NAMESPACE", value_name = "NAME")]
-    lease_lock_namespace: Option<String>,
-    /// Context to use of kubeconfigs for which the file names none
-    #[arg(long, env = "FIPD_KUBECONTEXT", value_name = "NAME")]
-    kubecontext: Option<String>,
-}
-
-impl From<Originals> for Flags {
-    fn from(given: Originals) -> Self {
-        Self {
-            app_namespace: given.app_namespace.map(Into::into),
-            leader_elect: given.leader_elect,
-            lease_lock_name: given.lease_lock_name.map(Into::into),
-            lease_lock_namespace: given.lease_lock_namespace.map(Into::into),
-            kubecontext: given.kubecontext,
-        }
-    }
+    /// System whose original's flags and variables count: compat.md of the documentation lists them
+    #[arg(long, env = "FIPD_COMPAT", value_name = "SYSTEM")]
+    compat: Option<String>,
+    #[arg(skip)]
+    flags: BTreeMap<&'static str, String>,
 }
 
 impl Serve {
+    /// Takes over what the command line says in flags of originals.
+    pub(super) fn take_compat(&mut self, flags: BTreeMap<&'static str, String>) {
+        self.flags = flags;
+    }
+
     pub(super) fn run(self, socket: Option<PathBuf>) -> Result<(), Failure> {
         let overrides = Overrides {
             config: self.config,
@@ -121,7 +89,10 @@ impl Serve {
                 "agent" => HostRole::Agent,
                 _ => HostRole::Standalone,
             }),
-            flags: self.originals.into(),
+            compat: CompatFlags {
+                system: self.compat,
+                values: self.flags,
+            },
             ..Overrides::default()
         };
         let settings =
@@ -132,6 +103,13 @@ impl Serve {
                 Failure::failed(error)
             }
         })?;
+        let ignored: Vec<_> = settings.compat.ignored.iter().copied().collect();
+        if !ignored.is_empty() {
+            tracing::info!(
+                "ignored: {}. Variables of the original programs count with --compat SYSTEM",
+                ignored.join(", ")
+            );
+        }
         descriptors::raise();
         let passed = Passed::receive().map_err(Failure::failed)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

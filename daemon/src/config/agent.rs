@@ -1,18 +1,11 @@
 //! What a host of role `agent` may be told: it decides nothing and keeps no address book.
 
-use std::{
-    collections::BTreeSet,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-};
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use fipd_core::System;
 use fipd_crds::names::is_object_name;
 
-use super::{
-    ClusterConfig, Config, Host, HostRole, Listener, Serve, SightingMode, Source, Systems,
-    listener::listed,
-    systems::{Place, Tables},
-};
+use super::{Config, Host, HostRole, Listener, Serve, Systems, listener::listed};
 use crate::clock;
 
 /// The name of the cluster that it runs in.
@@ -94,23 +87,12 @@ impl Config {
 
     /// An agent's configuration where there is no file: the cluster that it runs in.
     pub fn of_agent(known: Systems) -> Self {
-        let systems = agent_parts(known);
-        let names: Vec<String> = systems.iter().map(ToString::to_string).collect();
-        let place = Place::Cluster(&HERE.into());
-        let settings = known.settings(&names, Tables::new(), place, SightingMode::default());
+        let systems: Vec<String> = agent_parts(known).iter().map(ToString::to_string).collect();
         Self {
             known,
             role: HostRole::Agent,
             host: Some(Host::default()),
-            clusters: vec![ClusterConfig {
-                name: HERE.into(),
-                source: Source::InCluster,
-                insecure_skip_tls_verify: false,
-                identity_namespace: "kube-system".into(),
-                same_as: None,
-                systems,
-                settings: settings.map(|(_, settings)| settings).unwrap_or_default(),
-            }],
+            clusters: vec![Self::in_cluster(known, HERE, &systems)],
             ..Self::default()
         }
     }
@@ -165,19 +147,8 @@ fn serves(known: Systems) -> BTreeSet<Serve> {
 
 /// Reads `HOST:PORT`, or `:PORT` for every address of the host.
 fn listen(text: &str) -> Result<SocketAddr, String> {
-    let wrong = || format!("METRICS_ADDR = {text:?}: allowed is ADDRESS:PORT or :PORT");
-    match text.strip_prefix(':') {
-        None => text.parse().map_err(|_| wrong()),
-        Some(port) => {
-            let port: u16 = port.parse().map_err(|_| wrong())?;
-            // A host without IPv6 has no such file.
-            let six = std::path::Path::new("/proc/net/if_inet6").exists();
-            Ok(match six {
-                true => (Ipv6Addr::UNSPECIFIED, port).into(),
-                false => (Ipv4Addr::UNSPECIFIED, port).into(),
-            })
-        }
-    }
+    super::compat::address(text)
+        .ok_or_else(|| format!("METRICS_ADDR = {text:?}: allowed is ADDRESS:PORT or :PORT"))
 }
 
 #[cfg(test)]
@@ -185,6 +156,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::config::SightingMode;
 
     const AGENT: &str =
         "role = \"agent\"\n[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"ip-rule\"]\n";

@@ -122,7 +122,6 @@ pub(super) fn read(
     known: Systems,
     written: Vec<Spanned<RawListener>>,
 ) -> Result<Vec<Listener>, (Range<usize>, String)> {
-    let mut taken = BTreeSet::new();
     let mut listeners = Vec::new();
     for spanned in written {
         let span = spanned.span();
@@ -143,20 +142,28 @@ pub(super) fn read(
                 listed(all)
             ));
         }
-        let address = raw.address;
-        // Port 0 is another free one each time.
-        if address.port() != 0 && !taken.insert(address) {
-            return fail(format!(
-                "[[listener]] address = \"{address}\" is taken by another [[listener]]; give each its own"
-            ));
-        }
         listeners.push(Listener {
-            address,
+            address: raw.address,
             tls: raw.tls,
             serve,
         });
+        check_distinct(&listeners).map_err(|what| (span.clone(), what))?;
     }
     Ok(listeners)
+}
+
+/// That each has an address of its own.
+pub(super) fn check_distinct(listeners: &[Listener]) -> Result<(), String> {
+    let mut taken = BTreeSet::new();
+    // Port 0 is another free one each time.
+    let fixed = listeners.iter().map(|one| one.address);
+    let mut fixed = fixed.filter(|address| address.port() != 0);
+    match fixed.find(|address| !taken.insert(*address)) {
+        Some(address) => Err(format!(
+            "[[listener]] address = \"{address}\" is taken by another [[listener]]; give each its own"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// That none of them takes the address of the API, which is not always the file's.

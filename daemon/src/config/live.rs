@@ -11,6 +11,7 @@ impl Config {
             ("cluster", self.clusters != before.clusters),
             ("discovery", self.discovery != before.discovery),
             ("network", self.networks != before.networks),
+            ("compat", self.compat != before.compat),
             ("log-level", self.log_level != before.log_level),
             ("backup", self.backup != before.backup),
             ("audit", self.audit != before.audit),

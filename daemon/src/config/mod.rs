@@ -9,10 +9,10 @@ mod backup;
 mod charts;
 mod clock;
 mod cluster;
+pub mod compat;
 mod error;
 mod expect;
 mod fip_v1;
-mod flags;
 mod helm;
 mod history;
 mod hook;
@@ -62,10 +62,10 @@ pub use charts::{ChartEngine, ChartSettings};
 pub use clock::Clock;
 pub use cluster::{ClusterConfig, Discovery, Secret, Source, checked_name as checked_cluster_name};
 use cluster::{RawCluster, RawDiscovery};
+pub use compat::{CompatApplied, CompatFlag, CompatFlags};
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
-pub use fip_v1::FipV1;
-pub use flags::Flags;
+pub use fip_v1::{FipV1, Rate};
 pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
 pub use hook::{Events, Hook, HookName, HookUrl};
@@ -106,6 +106,8 @@ pub struct Config {
     pub known: Systems,
     /// `None` without a configuration file: the user's state directory then.
     pub data_dir: Option<PathBuf>,
+    /// As `--compat`.
+    pub compat: Option<String>,
     /// As `--log-level`.
     pub log_level: Option<String>,
     pub api: Api,
@@ -175,6 +177,8 @@ struct File {
     role: Option<Spanned<String>>,
     /// Where the store, the own CA and the first password are. Relative paths in the file start at its directory.
     data_dir: Option<PathBuf>,
+    /// The system whose original's flags and variables count, as with `--compat`: see compat.md.
+    compat: Option<String>,
     /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,fipd=debug`. Left out:
     /// `info`.
     #[schemars(with = "Option<String>")]
@@ -338,6 +342,7 @@ impl Config {
             role,
             known,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
+            compat: file.compat,
             log_level,
             api,
             backup,

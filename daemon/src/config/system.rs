@@ -14,7 +14,7 @@ use toml::{
     de::{DeValue, ValueDeserializer},
 };
 
-use super::{Flags, Pattern, SightingMode, Webhook};
+use super::{CompatFlag, Pattern, SightingMode, Webhook};
 
 /// A system that a configuration can switch on.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct SystemConfig {
     pub discovery: SettingsTable,
     /// Tables below `[cluster.NAME]` whose keys the example explains in another one: `(path, path of the other)`.
     pub alike: &'static [(&'static str, &'static str)],
+    /// Flags and variables of its original; empty: it has none.
+    pub compat: &'static [CompatFlag],
 }
 
 /// Whose pools a system allocates from.
@@ -117,9 +119,6 @@ pub trait SystemSettings: AnySettings {
     fn references(&self) -> Vec<(&'static str, &'static str, &str)> {
         Vec::new()
     }
-
-    /// Takes over what the command line says of management clusters.
-    fn set_flags(&mut self, _flags: &Flags) {}
 
     /// Host names by which pods of the cluster reach fipd.
     fn host_names(&self) -> Vec<String> {
@@ -238,6 +237,13 @@ impl ClusterSettings {
         let (_, settings) = found.or_insert_with(|| (Draws::Own, Box::new(T::default())));
         let settings: &mut dyn Any = &mut **settings;
         settings.downcast_mut().expect("settings of this system")
+    }
+
+    /// The same, to be changed; `None` where the system is off.
+    pub fn get_mut<T: TypedSettings>(&mut self) -> Option<&mut T> {
+        let (_, settings) = self.by_system.get_mut(T::NAME)?;
+        let settings: &mut dyn Any = &mut **settings;
+        settings.downcast_mut()
     }
 
     /// Whatever the system is.

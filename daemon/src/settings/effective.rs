@@ -18,8 +18,9 @@ use crate::config::HostRole;
 pub const EXAMPLE: &str = include_str!("../../../packaging/fipd.example.toml");
 
 /// Parts of which a change of the file counts at once, as [`crate::config::Config::live_keys`] has them.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 11] = [
     "cluster",
+    "compat",
     "discovery",
     "network",
     "log-level",
@@ -245,7 +246,6 @@ fn flatten(key: &str, value: &Value, into: &mut Keys) {
 /// What the command line and the environment say, over the file.
 fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String, Origin)> {
     let given = &settings.overrides;
-    let flags = &given.flags;
     let quoted = |text: &str| Value::String(text.to_owned()).to_string();
     let path = |path: &Path| quoted(&path.display().to_string());
     let role = |role: HostRole| match role {
@@ -265,6 +265,11 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
             given.log_level.as_deref().map(quoted),
         ),
         (
+            "compat",
+            "--compat",
+            given.compat.system.as_deref().map(quoted),
+        ),
+        (
             "api.listen",
             "--listen",
             given.listen.map(|at| quoted(&at.to_string())),
@@ -273,31 +278,6 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
             "api.advertise",
             "--advertise",
             given.advertise.as_deref().map(quoted),
-        ),
-        (
-            "cluster[*].context",
-            "--kubecontext",
-            flags.kubecontext.as_deref().map(quoted),
-        ),
-        (
-            "cluster[*].rancher-fip.app-namespace",
-            "--app-namespace",
-            flags.app_namespace.as_deref().map(quoted),
-        ),
-        (
-            "cluster[*].rancher-fip.leader-elect",
-            "--leader-elect",
-            flags.leader_elect.map(|on| on.to_string()),
-        ),
-        (
-            "cluster[*].rancher-fip.lease-lock-name",
-            "--lease-lock-name",
-            flags.lease_lock_name.as_deref().map(quoted),
-        ),
-        (
-            "cluster[*].rancher-fip.lease-lock-namespace",
-            "--lease-lock-namespace",
-            flags.lease_lock_namespace.as_deref().map(quoted),
         ),
     ];
     let origin = |flag: &str| {
@@ -308,8 +288,15 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
         }
     };
     let said = all.into_iter();
-    said.filter_map(|(key, flag, value)| Some((key, value?, origin(flag))))
-        .collect()
+    let said = said.filter_map(|(key, flag, value)| Some((key, value?, origin(flag))));
+    let originals = settings.compat.set.iter().map(|(key, value, by)| {
+        let origin = match by.starts_with("--") {
+            true => Origin::CommandLine,
+            false => Origin::Environment,
+        };
+        (*key, value.clone(), origin)
+    });
+    said.chain(originals).collect()
 }
 
 #[cfg(test)]
@@ -398,6 +385,7 @@ mod tests {
             data_dir: "/d".into(),
             socket: "/s".into(),
             cni_socket: None,
+            compat: Default::default(),
             overrides,
         };
         let arguments = ["fipd", "serve", "--listen=127.0.0.1:1"].map(str::to_owned);

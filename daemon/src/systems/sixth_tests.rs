@@ -67,6 +67,7 @@ static CONFIG: SystemConfig = SystemConfig {
     cluster: SettingsTable::of::<SixthSettings>(),
     discovery: SettingsTable::of::<SixthSettings>(),
     alike: &[],
+    compat: &[],
 };
 
 const KNOWN: Systems = Systems(&[&CONFIG]);

@@ -20,6 +20,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     cluster: SettingsTable::of::<ClaimsSettings>(),
     discovery: SettingsTable::of::<ClaimsSettings>(),
     alike: &[],
+    compat: &[],
 };
 
 /// `[cluster.claims]`

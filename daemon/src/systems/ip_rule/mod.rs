@@ -14,6 +14,7 @@
 pub mod admission;
 pub mod adopt;
 pub mod agent;
+mod compat;
 mod config_change;
 mod decide;
 mod host;

@@ -25,6 +25,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     cluster: SettingsTable::of::<IpRuleSettings>(),
     discovery: SettingsTable::of::<IpRuleSettings>(),
     alike: &[],
+    compat: super::compat::FLAGS,
 };
 
 /// `[cluster.ip-rule]`

@@ -12,6 +12,7 @@ pub mod admission;
 pub mod adopt;
 pub mod api_service;
 pub mod clusters;
+mod compat;
 pub mod floating_ip;
 pub mod guests;
 pub mod kinds;

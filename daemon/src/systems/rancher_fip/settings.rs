@@ -8,7 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
-    ChartEngine, ChartSettings, Draws, Flags, PoolsIn, ReleaseWait, SettingsTable, SystemConfig,
+    ChartEngine, ChartSettings, Draws, PoolsIn, ReleaseWait, SettingsTable, SystemConfig,
     SystemSettings, TypedSettings, Webhook, Written, WrongTable,
 };
 
@@ -36,6 +36,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
         ("cluster-manager.purelb", "cluster-manager.lb-controller"),
         ("cluster-manager.metallb", "cluster-manager.lb-controller"),
     ],
+    compat: super::compat::FLAGS,
 };
 
 /// `[cluster.rancher-fip]`
@@ -203,20 +204,6 @@ impl SystemSettings for RancherFipSettings {
         charts
             .filter_map(|(table, chart)| Some((table, "chart-ref", chart.chart_ref.as_deref()?)))
             .collect()
-    }
-
-    fn set_flags(&mut self, flags: &Flags) {
-        let texts = [
-            (&mut self.app_namespace, &flags.app_namespace),
-            (&mut self.lease_lock_name, &flags.lease_lock_name),
-            (&mut self.lease_lock_namespace, &flags.lease_lock_namespace),
-        ];
-        for (setting, flag) in texts {
-            if let Some(flag) = flag {
-                setting.clone_from(flag);
-            }
-        }
-        self.leader_elect = flags.leader_elect.unwrap_or(self.leader_elect);
     }
 
     fn host_names(&self) -> Vec<String> {

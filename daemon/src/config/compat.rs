@@ -1,0 +1,471 @@
+//! Flags and variables of the originals, which count under `fipd serve --compat SYSTEM`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, absolute},
+};
+
+use fipd_core::Text;
+use fipd_crds::names::is_object_name;
+
+use super::{
+    ClusterConfig, Config, Listener, Serve, SightingMode, Source, SystemConfig, Systems, listener,
+    systems::{Place, Tables},
+};
+
+/// A flag and a variable of a system's original, or one of the two.
+#[derive(Clone, Copy, Debug)]
+pub struct CompatFlag {
+    /// Without dashes; empty: there is only the variable.
+    pub flag: &'static str,
+    /// Counts where the flag is not given; empty: there is only the flag.
+    pub variable: &'static str,
+    pub form: Form,
+    /// Counts without `--compat` too.
+    pub always: bool,
+    pub effect: Effect,
+    /// For the documentation.
+    pub about: &'static str,
+}
+
+/// What follows a flag on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    Number,
+    /// Nothing, which means `true`, or `=true` or `=false`.
+    Switch,
+}
+
+/// What fipd does about a flag.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// Changes the configuration: the key, as the page of settings shows it, and how.
+    Sets(
+        &'static str,
+        fn(&mut Config, &CompatValue) -> Result<(), String>,
+    ),
+    /// Accepts it; fipd does not need it.
+    Nothing,
+}
+
+/// What the command line says in flags of originals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompatFlags {
+    /// The value of `--compat`.
+    pub system: Option<String>,
+    /// Flags without dashes and their values.
+    pub values: BTreeMap<&'static str, String>,
+}
+
+/// The value of a flag or a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompatValue {
+    /// The system whose original has the flag.
+    pub system: &'static str,
+    /// `--flag` or the variable.
+    pub by: String,
+    pub text: String,
+}
+
+/// What flags and variables of originals came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompatApplied {
+    /// Keys that are set, their values as in a file, and by what.
+    pub set: Vec<(&'static str, String, String)>,
+    /// Variables of originals that are set and do not count.
+    pub ignored: BTreeSet<&'static str>,
+}
+
+impl CompatFlag {
+    /// One that sets `key`.
+    pub const fn sets(
+        flag: &'static str,
+        key: &'static str,
+        set: fn(&mut Config, &CompatValue) -> Result<(), String>,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            flag,
+            variable: "",
+            form: Form::Text,
+            always: false,
+            effect: Effect::Sets(key, set),
+            about,
+        }
+    }
+
+    /// One that is accepted and does nothing.
+    pub const fn nothing(flag: &'static str, about: &'static str) -> Self {
+        Self {
+            flag,
+            variable: "",
+            form: Form::Text,
+            always: false,
+            effect: Effect::Nothing,
+            about,
+        }
+    }
+
+    /// The same, which the variable says too.
+    #[must_use]
+    pub const fn or(self, variable: &'static str) -> Self {
+        Self { variable, ..self }
+    }
+
+    /// The same with another form.
+    #[must_use]
+    pub const fn form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// The same, which counts without `--compat` too.
+    #[must_use]
+    pub const fn always(self) -> Self {
+        Self {
+            always: true,
+            ..self
+        }
+    }
+}
+
+impl CompatValue {
+    /// `true` or `false`, as Go's flags are written.
+    pub fn switch(&self) -> Result<bool, String> {
+        match &*self.text {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+            _ => Err("allowed are true and false".to_owned()),
+        }
+    }
+
+    /// The name of an object.
+    pub fn name(&self) -> Result<Text, String> {
+        match is_object_name(&self.text) {
+            true => Ok(self.text.as_str().into()),
+            false => Err("allowed is the name of an object in Kubernetes".to_owned()),
+        }
+    }
+
+    /// `ADDRESS:PORT`, or `:PORT` or a port for every address of the host; `None` for `0`, which is none.
+    pub fn address(&self) -> Result<Option<SocketAddr>, String> {
+        match &*self.text {
+            "0" => Ok(None),
+            text => address(text)
+                .map(Some)
+                .ok_or_else(|| "allowed are ADDRESS:PORT, :PORT and a port".to_owned()),
+        }
+    }
+
+    fn wrong(&self, what: &str) -> String {
+        format!("{} = {:?}: {what}", self.by, self.text)
+    }
+}
+
+/// Reads `ADDRESS:PORT`, or `:PORT` or a port for every address of the host.
+pub(super) fn address(text: &str) -> Option<SocketAddr> {
+    let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() else {
+        return text.parse().ok();
+    };
+    // A host without IPv6 has no such file.
+    let six = Path::new("/proc/net/if_inet6").exists();
+    Some(match six {
+        true => (Ipv6Addr::UNSPECIFIED, port).into(),
+        false => (Ipv4Addr::UNSPECIFIED, port).into(),
+    })
+}
+
+/// Sets `log-level` by a level in letters of any case, as the originals' loggers name them.
+pub fn log_level(config: &mut Config, value: &CompatValue) -> Result<(), String> {
+    let level = match &*value.text.to_ascii_lowercase() {
+        "panic" | "fatal" | "dpanic" | "error" => "error",
+        "warn" | "warning" => "warn",
+        "info" => "info",
+        "debug" => "debug",
+        "trace" => "trace",
+        _ => return Err("allowed are error, warn, info, debug and trace".to_owned()),
+    };
+    config.log_level = Some(level.to_owned());
+    Ok(())
+}
+
+/// Sets the kubeconfig of the only cluster with the system.
+pub fn kubeconfig(config: &mut Config, value: &CompatValue) -> Result<(), String> {
+    let path = absolute(&value.text).map_err(|error| error.to_string())?;
+    let mut with = config.with_system(value.system);
+    let (Some(cluster), None) = (with.next(), with.next()) else {
+        return Err(format!(
+            "several clusters have systems = [{:?}], and it is the kubeconfig of one. Name it in the file and remove it here",
+            value.system
+        ));
+    };
+    let context = match &mut cluster.source {
+        Source::File { context, .. } => context.take(),
+        Source::InCluster | Source::Uploaded { .. } => None,
+    };
+    cluster.source = Source::File { path, context };
+    Ok(())
+}
+
+/// Sets the context for kubeconfigs of management clusters for which the file names none.
+pub fn context(config: &mut Config, value: &CompatValue) -> Result<(), String> {
+    for cluster in &mut config.clusters {
+        let managing = cluster.settings.all().any(|(_, one)| one.is_management());
+        if let Source::File { context, .. } = &mut cluster.source
+            && managing
+            && context.is_none()
+        {
+            *context = Some(value.text.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Sets the address of the listener that serves the first of `words`; without one, adds a listener for all of them.
+pub fn listen(
+    config: &mut Config,
+    value: &CompatValue,
+    words: &[Serve],
+    tls: bool,
+) -> Result<(), String> {
+    let Some(address) = value.address()? else {
+        return Ok(());
+    };
+    let first = words.first();
+    let serves = |one: &&mut Listener| first.is_some_and(|word| one.serve.contains(word));
+    match config.listeners.iter_mut().find(serves) {
+        Some(listener) => listener.address = address,
+        None => config.listeners.push(Listener {
+            address,
+            tls,
+            serve: words.iter().copied().collect(),
+        }),
+    }
+    Ok(())
+}
+
+/// Sets whether the listener that serves `word` has TLS.
+pub fn listen_with_tls(
+    config: &mut Config,
+    value: &CompatValue,
+    word: Serve,
+    address: &str,
+) -> Result<(), String> {
+    let tls = value.switch()?;
+    let mut listeners = config.listeners.iter_mut();
+    match listeners.find(|one| one.serve.contains(&word)) {
+        Some(listener) => listener.tls = tls,
+        None if tls => return Err(format!("there is no such port; give --{address} as well")),
+        None => {}
+    }
+    Ok(())
+}
+
+impl Systems {
+    /// The flags of all originals, each with its form and the systems whose originals have it.
+    pub fn compat_flags(self) -> BTreeMap<&'static str, (Form, Vec<&'static str>)> {
+        let mut all = BTreeMap::<_, (Form, Vec<&str>)>::new();
+        for system in self.0 {
+            for row in system.compat.iter().filter(|row| !row.flag.is_empty()) {
+                let found = all.entry(row.flag);
+                let (_, systems) = found.or_insert_with(|| (row.form, Vec::new()));
+                if !systems.contains(&system.name) {
+                    systems.push(system.name);
+                }
+            }
+        }
+        all
+    }
+
+    /// The system of that name, whose original has flags.
+    fn original(self, name: &str) -> Result<&'static SystemConfig, String> {
+        let found = self.get(name).filter(|one| !one.compat.is_empty());
+        found.ok_or_else(|| {
+            let with = self.0.iter().filter(|one| !one.compat.is_empty());
+            let names: Vec<String> = with.map(|one| format!("{:?}", one.name)).collect();
+            format!(
+                "compat = {name:?}: allowed is a system with an original: {}",
+                names.join(" or ")
+            )
+        })
+    }
+
+    /// The rows that count under `chosen`: its own, and those of others that always do.
+    fn counting(
+        self,
+        chosen: Option<&'static SystemConfig>,
+    ) -> Vec<(&'static str, &'static CompatFlag)> {
+        let rows = self.0.iter().flat_map(|system| {
+            let own = chosen.is_some_and(|chosen| chosen.name == system.name);
+            let rows = system.compat.iter().filter(move |row| own || row.always);
+            rows.map(|row| (system.name, row))
+        });
+        rows.collect()
+    }
+
+    /// Variables of originals that are set, but for those of `rows`.
+    fn ignored(
+        self,
+        rows: &[(&'static str, &'static CompatFlag)],
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> BTreeSet<&'static str> {
+        let counts = |name: &str| rows.iter().any(|(_, row)| row.variable == name);
+        let names = self.0.iter().flat_map(|one| one.compat);
+        let names = names.map(|row| row.variable);
+        names
+            .filter(|name| !counts(name) && variable(name).is_some())
+            .collect()
+    }
+
+    /// The page of the documentation about them.
+    pub fn compat_markdown(self) -> String {
+        let mut page = String::from(COMPAT_PAGE);
+        for system in self.0.iter().filter(|one| !one.compat.is_empty()) {
+            // Writing to a String cannot fail.
+            let _ = write!(
+                page,
+                "\n## {}\n\n| flag | variable | sets | |\n|---|---|---|---|\n",
+                system.name
+            );
+            let code = |text: &str, before: &str| match text {
+                "" => String::new(),
+                text => format!("`{before}{text}`"),
+            };
+            for row in system.compat {
+                let key = match row.effect {
+                    Effect::Sets(key, _) => format!("`{key}`"),
+                    Effect::Nothing => String::new(),
+                };
+                let always = if row.always {
+                    "Counts without `--compat` too. "
+                } else {
+                    ""
+                };
+                let (flag, variable) = (code(row.flag, "--"), code(row.variable, ""));
+                let about = row.about;
+                let _ = writeln!(page, "| {flag} | {variable} | {key} | {always}{about} |");
+            }
+        }
+        page
+    }
+}
+
+const COMPAT_PAGE: &str = "\
+# Flags and variables of the original programs
+
+`fipd serve --compat SYSTEM` (or `compat = \"SYSTEM\"` in the file, or `FIPD_COMPAT`) reads the flags and variables of the
+programs that fipd replaces for one system, so that a Deployment keeps its arguments when its image is exchanged. A flag wins
+over its variable, both win over the file. `-flag` means `--flag`. An empty value counts as none. Without a `[[cluster]]` and
+inside a pod, the cluster of the pod has the system.
+
+Without `--compat` a flag of this page is refused, and a variable is ignored: the log names it once at the start. The page of
+settings shows what a flag or variable has set. This page is made by `fipd docs compat`.
+";
+
+impl Config {
+    fn with_system(&mut self, system: &str) -> impl Iterator<Item = &mut ClusterConfig> {
+        let clusters = self.clusters.iter_mut();
+        clusters.filter(move |one| one.systems.iter().any(|one| one.as_str() == system))
+    }
+
+    /// A configuration's cluster that fipd runs in, with these systems.
+    pub(super) fn in_cluster(known: Systems, name: &str, systems: &[String]) -> ClusterConfig {
+        let name = name.into();
+        let place = Place::Cluster(&name);
+        let settings = known.settings(systems, Tables::new(), place, SightingMode::default());
+        let (systems, settings) = settings.unwrap_or_default();
+        ClusterConfig {
+            name,
+            source: Source::InCluster,
+            insecure_skip_tls_verify: false,
+            identity_namespace: "kube-system".into(),
+            same_as: None,
+            systems,
+            settings,
+        }
+    }
+
+    /// The configuration under flags and variables of the originals.
+    ///
+    /// # Errors
+    /// A flag that does not count or a value that is not allowed.
+    pub fn under(
+        mut self,
+        given: &CompatFlags,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, CompatApplied), String> {
+        let known = self.known;
+        let named = given.system.as_ref().or(self.compat.as_ref());
+        let chosen = named.map(|name| known.original(name)).transpose()?;
+        let rows = known.counting(chosen);
+        for flag in given.values.keys() {
+            if !rows.iter().any(|(_, row)| row.flag == *flag) {
+                let all = known.compat_flags();
+                let systems = all.get(flag).map(|(_, systems)| systems.join(" or "));
+                return Err(format!(
+                    "--{flag} is a flag of an original program: allowed with --compat {}",
+                    systems.unwrap_or_default()
+                ));
+            }
+        }
+        let variable = |name: &str| {
+            let value = Some(name).filter(|name| !name.is_empty());
+            value.and_then(variable).filter(|value| !value.is_empty())
+        };
+        let values = rows.iter().filter_map(|(system, row)| {
+            let flag = given.values.get(row.flag).filter(|text| !text.is_empty());
+            let flag = flag.map(|text| (format!("--{}", row.flag), text.clone()));
+            let said = || Some((row.variable.to_owned(), variable(row.variable)?));
+            let (by, text) = flag.or_else(said)?;
+            Some((*row, CompatValue { system, by, text }))
+        });
+        let values: Vec<_> = values.collect();
+        if let Some(chosen) = chosen {
+            self.add_cluster_of(chosen, &values, &variable);
+        }
+        let mut applied = CompatApplied {
+            set: Vec::new(),
+            ignored: known.ignored(&rows, &variable),
+        };
+        for (row, value) in values {
+            if let Effect::Sets(key, set) = row.effect {
+                set(&mut self, &value).map_err(|what| value.wrong(&what))?;
+                let shown = match row.form {
+                    Form::Text => toml::Value::from(value.text).to_string(),
+                    Form::Number | Form::Switch => value.text,
+                };
+                applied.set.push((key, shown, value.by));
+            }
+        }
+        super::check_api(&self.api)?;
+        listener::check_distinct(&self.listeners)?;
+        Ok((self, applied))
+    }
+
+    /// Inside a pod, or where a kubeconfig is given, the originals need no file to know their cluster.
+    fn add_cluster_of(
+        &mut self,
+        chosen: &'static SystemConfig,
+        values: &[(&CompatFlag, CompatValue)],
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) {
+        let names_cluster = |(row, _): &(&CompatFlag, CompatValue)| row.flag == KUBECONFIG;
+        let here = variable("KUBERNETES_SERVICE_HOST").is_some() && self.discovery.is_none();
+        let nobody = self.clusters.is_empty();
+        let none = self.with_system(chosen.name).next().is_none();
+        if none && (values.iter().any(names_cluster) || (nobody && here)) {
+            let systems = [chosen.name.to_owned()];
+            let cluster = Self::in_cluster(self.known, chosen.name, &systems);
+            self.clusters.push(cluster);
+        }
+    }
+}
+
+/// The flag of the originals that says where their cluster is.
+pub const KUBECONFIG: &str = "kubeconfig";
+
+#[cfg(test)]
+#[path = "compat_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,86 @@
+//! Flags and variables of ip-rule-operator's manager and agent.
+
+use super::settings::IpRuleSettings;
+use crate::config::{
+    Serve, TypedSettings as _,
+    compat::{self, CompatFlag, Form},
+};
+
+const METRICS: Serve = Serve::SystemMetrics(IpRuleSettings::NAME);
+const CERTIFICATE: &str = "The metrics have the certificate of `[api]`.";
+const WEBHOOK: &str =
+    "fipd makes the certificate of its webhook and keeps the webhook's CA up to date.";
+const ZAP: &str = "The form of the log is `--log-format`.";
+
+/// All of them.
+pub(super) static FLAGS: &[CompatFlag] = &[
+    CompatFlag::sets(
+        compat::KUBECONFIG,
+        "cluster[*].kubeconfig",
+        compat::kubeconfig,
+        "The cluster with `systems = [\"ip-rule\"]`, which is added where there is none.",
+    )
+    .or("KUBECONFIG"),
+    CompatFlag::sets(
+        "leader-elect",
+        "cluster[*].ip-rule.leader-elect",
+        |config, value| {
+            let elect = value.switch()?;
+            let clusters = config.clusters.iter_mut();
+            let all = clusters.filter_map(|one| one.settings.get_mut::<IpRuleSettings>());
+            all.for_each(|settings| settings.leader_elect = elect);
+            Ok(())
+        },
+        "The Lease `fed43742.brtrm.dev`; held by default, which the original does only by this flag.",
+    )
+    .form(Form::Switch),
+    CompatFlag::sets(
+        "metrics-bind-address",
+        "listener[metrics:ip-rule].address",
+        |config, value| compat::listen(config, value, &[METRICS], true),
+        "With TLS, without the login that the original asks for: listen where only those come who may. `0` is none.",
+    ),
+    CompatFlag::sets(
+        "metrics-secure",
+        "listener[metrics:ip-rule].tls",
+        |config, value| compat::listen_with_tls(config, value, METRICS, "metrics-bind-address"),
+        "`false`: without TLS.",
+    )
+    .form(Form::Switch),
+    CompatFlag::sets(
+        "health-probe-bind-address",
+        "listener[health].address",
+        |config, value| compat::listen(config, value, &[Serve::Health], false),
+        "`/healthz` and `/readyz`, without TLS; `0` is none.",
+    ),
+    CompatFlag::sets(
+        "zap-log-level",
+        "log-level",
+        compat::log_level,
+        "`--log-level` is fipd's own flag.",
+    ),
+    CompatFlag::nothing("zap-devel", ZAP).form(Form::Switch),
+    CompatFlag::nothing("zap-encoder", ZAP),
+    CompatFlag::nothing("zap-stacktrace-level", "fipd logs no stack traces."),
+    CompatFlag::nothing("zap-time-encoding", ZAP),
+    CompatFlag::nothing("metrics-cert-path", CERTIFICATE),
+    CompatFlag::nothing("metrics-cert-name", CERTIFICATE),
+    CompatFlag::nothing("metrics-cert-key", CERTIFICATE),
+    CompatFlag::nothing("webhook-cert-path", WEBHOOK),
+    CompatFlag::nothing("webhook-cert-name", WEBHOOK),
+    CompatFlag::nothing("webhook-cert-key", WEBHOOK),
+    CompatFlag::nothing("enable-http2", "Client and server agree on it.").form(Form::Switch),
+    CompatFlag::nothing("", IMAGE)
+        .or("RELATED_IMAGE_AGENT_IMAGE")
+        .always(),
+    CompatFlag::nothing("", IMAGE).or("AGENT_IMAGE").always(),
+    CompatFlag::nothing("", AGENT).or("NODE_NAME").always(),
+    CompatFlag::nothing("", AGENT).or("RECONCILE_PERIOD").always(),
+    CompatFlag::nothing("", AGENT).or("METRICS_ADDR").always(),
+];
+const IMAGE: &str = "Is `[cluster.ip-rule] agent-image` where that is left out.";
+const AGENT: &str = "Of the agent: read with `role = \"agent\"`, where the file does not say it.";
+
+#[cfg(test)]
+#[path = "compat_tests.rs"]
+mod tests;
