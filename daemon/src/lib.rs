@@ -12,7 +12,7 @@ pub mod adopt;
 pub mod api;
 pub mod app;
 #[cfg(test)]
-mod arrows;
+mod arrows_tests;
 mod backoff;
 pub mod backups;
 pub mod child;

@@ -16,7 +16,7 @@ mod config;
 mod crds;
 mod docs;
 #[cfg(test)]
-mod documented;
+mod documented_tests;
 mod download;
 mod exit;
 mod export;

@@ -16,7 +16,7 @@ pub const EXAMPLE: &str = include_str!("../../../packaging/fipd.example.toml");
 /// A table of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// As it is written: `api`, `cluster.rancher-fip`; empty for the keys on top.
+    /// As it is written: `api`, `cluster.claims`; empty for the keys on top.
     pub path: String,
     /// `[[path]]`: there may be several.
     pub many: bool,

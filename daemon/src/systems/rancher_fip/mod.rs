@@ -15,6 +15,7 @@ pub mod clusters;
 mod compat;
 pub mod floating_ip;
 pub mod guests;
+pub mod held_for;
 pub mod kinds;
 mod leadership;
 pub mod leaving;

@@ -16,7 +16,7 @@ use kube::{Api, Resource as _, api::ListParams};
 use parking_lot::Mutex;
 
 use super::{
-    guest::Guest,
+    Guest,
     kept::{Kept, Shown},
     list::{self, List, Services, present},
     observe::{self, ForeignService},

@@ -12,7 +12,7 @@ use fipd_core::{
 };
 
 use super::{
-    guest::Guest,
+    Guest,
     observe::ForeignService,
     stage::{Stage, Stages},
 };

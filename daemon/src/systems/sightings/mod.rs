@@ -10,7 +10,6 @@
 //! nobody else's use comes before that, and gives its first new lease after that. A cluster that an earlier build has
 //! adopted is first shown what would be kept ([`PREVIEW`]).
 
-mod guest;
 mod inventory;
 mod kept;
 mod list;
@@ -22,7 +21,7 @@ mod stage;
 use fipd_core::System;
 use futures::future::BoxFuture;
 
-use super::rancher_fip::rancher::Ranchers;
+use super::rancher_fip::{held_for::Guest, rancher::Ranchers};
 use crate::clusters::{ClusterSession, adoption};
 use inventory::ForeignInventory;
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use fipd_core::{AddressSpec, Span};
+use fipd_crds::labels::MANAGED_BY;
 use serde_json::Value;
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
         client::{CallError, MANAGER, Remote},
         kind::{CONFIG_MAP, Kind},
     },
-    systems::rancher_fip::names::MANAGED_BY,
 };
 
 /// Between two looks.

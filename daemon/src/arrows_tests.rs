@@ -85,7 +85,6 @@ fn sources(of: &str) -> BTreeMap<PathBuf, String> {
                 "tests.rs",
                 "testing.rs",
                 "sample.rs",
-                "arrows.rs",
                 "fuzz.rs",
             ];
             if test.contains(&&*name) || name.ends_with("_tests.rs") || name.contains("conformance")

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use fipd_core::{ClusterId, Identity, System, Text, sighting::HeldFor};
 
-use crate::{
-    clusters::ClusterSession,
-    systems::rancher_fip::{
-        names::{self, KIND_FLOATING_IP},
-        rancher::{Data, Ranchers},
-        settings::RancherFipSettings,
-    },
+use crate::clusters::ClusterSession;
+
+use super::{
+    names::{self, KIND_FLOATING_IP},
+    rancher::{Data, Ranchers},
+    settings::RancherFipSettings,
 };
 
 /// How Rancher calls the cluster that it runs in.
