@@ -195,6 +195,8 @@ async fn serve(
             settings.config.fip_v1,
         )),
         takeovers: runner.takeovers(),
+        running: runner.running(),
+        known: settings.config.known,
         rules,
         webhooks,
         oidc,

@@ -307,7 +307,7 @@ mod tests {
             (method.to_owned(), path.to_owned())
         };
         let seeds: Vec<_> = files("http").into_iter().map(seed).collect();
-        let bodies = openapi::with_body();
+        let bodies = openapi::with_body(*SYSTEMS);
         let mut asked = 0;
         for right in rights::all(*SYSTEMS) {
             let takes = match right.to {

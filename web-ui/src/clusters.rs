@@ -48,6 +48,8 @@ pub struct ClustersPage {
     /// How many there are, whatever the filters say.
     pub total: usize,
     pub clusters: Vec<ClusterRow>,
+    /// Address and text of the lists that systems serve.
+    pub lists: Vec<(String, String)>,
     pub pager: Pager,
 }
 
@@ -173,6 +175,7 @@ mod tests {
         let page = ClustersPage {
             shell: sample::shell(false),
             filters: Form::default(),
+            lists: vec![("/ui/sixth/brushes".to_owned(), "Brushes".to_owned())],
             total: 3,
             clusters: sample::clusters(),
             pager: Pager::default(),
@@ -264,6 +267,7 @@ mod tests {
         let page = ClustersPage {
             shell: sample::shell(false),
             filters: Form::default(),
+            lists: Vec::new(),
             total: 0,
             clusters: vec![],
             pager: Pager::default(),

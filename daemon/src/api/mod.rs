@@ -50,7 +50,7 @@ use routes::{beside, of_host, open_routes, routes};
 
 /// The router of the socket and of `[api] listen`.
 pub fn router(api: Api, socket: SocketPolicy) -> Router {
-    let router = guarded(routes(), Some(&api), socket);
+    let router = guarded(routes(api.known), Some(&api), socket);
     let router = measured(router.merge(beside().finish().0), &api, ui::is_page);
     router.with_state(api)
 }

@@ -15,8 +15,9 @@ use super::{
     ui::{KnownFlow, Sessions},
 };
 use crate::{
-    adopt::Takeovers, backups::Backups, clusters::Clusters, guests::GuestBoard, helm::Helm,
-    ipam::Ipam, liveness::Liveness, metrics::Metrics, nodes::NodeBoard, oidc::Oidc, reload::Reload,
+    adopt::Takeovers, backups::Backups, clusters::Clusters, config::Systems,
+    controller::system::RunningSystems, guests::GuestBoard, helm::Helm, ipam::Ipam,
+    liveness::Liveness, metrics::Metrics, nodes::NodeBoard, oidc::Oidc, reload::Reload,
     rules::RuleBoard, settings::effective::Effective, webhooks::Webhooks,
 };
 
@@ -70,6 +71,10 @@ parts! {
         fip_v1: Arc<FipV1>,
         admission: Arc<Desk>,
         takeovers: Takeovers,
+        /// What can be asked for something.
+        running: RunningSystems,
+        /// The systems of this build.
+        known: Systems,
         rules: RuleBoard,
         webhooks: Webhooks,
         /// Of clusters that have policy-routing rules.

@@ -17,6 +17,7 @@ pub(super) mod labels;
 pub mod leases;
 pub mod move_network;
 pub mod openapi;
+pub mod operations;
 pub(super) mod overlaps;
 pub mod pool_preview;
 pub mod pools;

@@ -57,7 +57,7 @@ pub enum To {
 
 /// All of them, by listener and path.
 pub fn all(known: Systems) -> Vec<Right> {
-    let mut rights = of(Port::Api, routes());
+    let mut rights = of(Port::Api, routes(known));
     rights.extend(of(Port::Api, beside()));
     rights.extend(of_queries());
     rights.sort();

@@ -8,11 +8,15 @@ use super::{
 };
 use crate::api::rest::{
     admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
-    import, labels, leases, move_network, openapi, pool_preview, pools, probed, quotas, reload,
-    restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
+    import, labels, leases, move_network, openapi, operations, pool_preview, pools, probed, quotas,
+    reload, restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
 };
 use crate::{
-    adopt::Takeovers, clusters::Clusters, config::Serve, ipam::Ipam, reload::Reload,
+    adopt::Takeovers,
+    clusters::Clusters,
+    config::{Serve, Systems},
+    ipam::Ipam,
+    reload::Reload,
     rules::RuleBoard,
 };
 use axum::extract::FromRef;
@@ -28,18 +32,19 @@ const OUR_VIEWER: Access = Access::Pooled(Role::Viewer);
 const OUR_ADMIN: Access = Access::Pooled(Role::Admin);
 
 /// All routes and who may call them.
-pub(super) fn routes() -> Routes {
+pub(super) fn routes(known: Systems) -> Routes {
     let own = Routes::default()
         .get("/healthz", Access::Open, health::healthz)
         .get("/readyz", Access::Open, health::readyz)
         .get("/metrics", VIEWER, health::metrics)
         .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
-    ui::routes(of_host(running(book(own))))
+    let own = operations::routes(of_host(running(book(own))), known);
+    ui::routes(own, known)
 }
 
 /// The pages that are looked at: pattern of the route and who may. Files and streams are none.
-pub fn pages() -> Vec<(String, Access)> {
-    let (_, table) = routes().finish();
+pub fn pages(known: Systems) -> Vec<(String, Access)> {
+    let (_, table) = routes(known).finish();
     let page = |(method, pattern, access): (&str, &str, Access)| {
         let shown = pattern == "/ui" || pattern.starts_with("/ui/");
         let file = pattern.starts_with("/ui/static/") || pattern.ends_with(".csv");
@@ -128,11 +133,6 @@ fn book(routes: Routes) -> Routes {
 fn running(routes: Routes) -> Routes {
     routes
         .get("/api/v1/guests", VIEWER, guests::list)
-        .post(
-            "/api/v1/projects/{project}/rotate-secret",
-            ADMIN,
-            guests::rotate_secret,
-        )
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .put("/api/v1/clusters/{name}", ADMIN, attach::add)
@@ -250,10 +250,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::systems::SYSTEMS;
 
     #[test]
     fn open_without_login_is_a_short_list() {
-        let (_, table) = routes().finish();
+        let (_, table) = routes(*SYSTEMS).finish();
         for (method, pattern, access) in table.iter() {
             if access == Access::Open {
                 let expected = ["/healthz", "/readyz"].contains(&pattern)
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_site_is_looked_at_and_taken_over_by_admins_alone() {
-        let (_, table) = routes().finish();
+        let (_, table) = routes(*SYSTEMS).finish();
         let pattern = "/api/v1/clusters/{name}/adopt/{system}";
         let found: Vec<_> = table
             .iter()
@@ -290,13 +291,13 @@ mod tests {
 
     #[test]
     fn the_openapi_document_names_every_route() {
-        let (_, table) = routes().finish();
+        let (_, table) = routes(*SYSTEMS).finish();
         let served: BTreeSet<_> = table
             .iter()
             .filter(|(_, _, access)| !matches!(access, Access::Page(_)))
             .filter(|(_, pattern, _)| !pattern.starts_with("/ui"))
             .map(|(method, pattern, _)| (method.to_owned(), pattern.to_owned()))
             .collect();
-        assert_eq!(openapi::documented(), served);
+        assert_eq!(openapi::documented(*SYSTEMS), served);
     }
 }

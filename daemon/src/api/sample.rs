@@ -27,12 +27,13 @@ use crate::{
     backups::{Backups, Schedule},
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
-    controller::system::testing::means,
+    config::Systems,
+    controller::system::{System, testing::means},
     ipam::Ipam,
     metrics::Metrics,
     oidc::Oidc,
     rules::RuleBoard,
-    systems::Runner,
+    systems::{self, Runner},
 };
 
 pub const PASSWORD: &str = "a long password";
@@ -75,11 +76,20 @@ impl Site {
 
     /// The same, at the time of a clock.
     pub(in crate::api) async fn at(oidc: Oidc, clock: clock::Clock) -> Self {
+        Self::of((*systems::SYSTEMS, systems::ALL), oidc, clock).await
+    }
+
+    /// The same with these systems.
+    pub(crate) async fn of(
+        (known, systems): (Systems, &'static [&'static dyn System]),
+        oidc: Oidc,
+        clock: clock::Clock,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         let stop = CancellationToken::new();
         let options = clusters::ClustersOptions {
-            config: crate::config::Config::without_file(*crate::systems::SYSTEMS),
+            config: crate::config::Config::without_file(known),
             data_dir: Some(dir.path().to_owned()),
             ..clusters::ClustersOptions::default()
         };
@@ -97,13 +107,8 @@ impl Site {
         let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
         let rules = RuleBoard::default();
-        let runner = Runner::new(&means(&ipam));
-        let detacher = Detacher::new(
-            clusters.clone(),
-            Default::default(),
-            crate::systems::ALL,
-            "fipd".into(),
-        );
+        let runner = Runner::of(systems, &means(&ipam));
+        let detacher = Detacher::new(clusters.clone(), Default::default(), systems, "fipd".into());
         let api = Api::from(ApiParts {
             detacher,
             metrics: Metrics::new(
@@ -126,6 +131,8 @@ impl Site {
                 crate::config::FipV1::default(),
             )),
             takeovers: runner.takeovers(),
+            running: runner.running(),
+            known,
             rules,
             webhooks: Default::default(),
             oidc,
@@ -183,7 +190,37 @@ impl Site {
 
     /// With the session where it is a page, else as an admin on the socket, unless the request says whose it is. The answer's
     /// body is read where the request is refused: others may be streams.
-    pub async fn ask(&self, mut request: Request<Body>) -> (StatusCode, String) {
+    pub async fn ask(&self, request: Request<Body>) -> (StatusCode, String) {
+        let answer = self
+            .router
+            .clone()
+            .call(self.signed(request))
+            .await
+            .unwrap();
+        let (parts, body) = answer.into_parts();
+        if !parts.status.is_success() {
+            body.collect().await.unwrap();
+        }
+        let media = parts.headers.get(header::CONTENT_TYPE);
+        let media = media.map_or("", |media| media.to_str().unwrap());
+        (parts.status, media.to_owned())
+    }
+
+    /// The status and the body of the answer.
+    #[cfg(test)]
+    pub(crate) async fn body(&self, request: Request<Body>) -> (StatusCode, String) {
+        let answer = self
+            .router
+            .clone()
+            .call(self.signed(request))
+            .await
+            .unwrap();
+        let (status, body) = (answer.status(), answer.into_body());
+        let body = body.collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    fn signed(&self, mut request: Request<Body>) -> Request<Body> {
         if request.uri().path().starts_with("/ui/") {
             let (headers, _) = self.session.lock().unwrap().clone();
             // Behind the request's own, of which the first of a name counts.
@@ -197,14 +234,7 @@ impl Site {
             };
             request.extensions_mut().insert(ConnectInfo(peer));
         }
-        let answer = self.router.clone().call(request).await.unwrap();
-        let (parts, body) = answer.into_parts();
-        if !parts.status.is_success() {
-            body.collect().await.unwrap();
-        }
-        let media = parts.headers.get(header::CONTENT_TYPE);
-        let media = media.map_or("", |media| media.to_str().unwrap());
-        (parts.status, media.to_owned())
+        request
     }
 
     pub(in crate::api) async fn account(&self, name: &str, role: Role, password: &str) {

@@ -35,7 +35,6 @@ mod pool;
 mod pool_preview;
 mod probed;
 mod quota;
-mod rancher_fip;
 mod reload;
 mod restore;
 mod rules;
@@ -43,6 +42,7 @@ mod scopes;
 mod serve;
 mod store;
 mod support_bundle;
+pub(crate) mod system;
 mod token;
 mod transfer;
 mod user;
@@ -50,6 +50,7 @@ mod wants;
 mod webhooks;
 
 use std::{
+    ffi::OsString,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -61,7 +62,7 @@ use client::Client;
 use exit::Failure;
 use output::Format;
 
-use crate::settings;
+use crate::{config::operation::Operation, settings, systems::SYSTEMS};
 
 const ABOUT: &str = "One address book for a Rancher, Harvester or Cluster API site";
 
@@ -138,9 +139,6 @@ enum ClientCommand {
     /// Kubernetes clusters that the daemon serves
     #[command(subcommand)]
     Clusters(clusters::Clusters),
-    /// The rancher-fip family: clusters that Rancher manages
-    #[command(subcommand)]
-    RancherFip(rancher_fip::RancherFip),
     /// Take a site over from the programs that fipd replaces
     Adopt(adopt::Adopt),
     /// Policy-routing rules of the daemon's host
@@ -211,27 +209,39 @@ struct Session {
 
 /// The command line with what systems add.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("serve", compat::with_flags)
+    let command = Cli::command().mut_subcommand("serve", compat::with_flags);
+    system::with_commands(command, *SYSTEMS)
 }
 
-fn parsed(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
+/// What the command line asks for.
+enum Parsed {
+    Own(Cli),
+    /// An operation of a system, and the path of its route.
+    OfSystem(Global, &'static Operation, String),
+}
+
+fn parsed(arguments: impl Iterator<Item = OsString>) -> Result<Parsed, clap::Error> {
     let matches = command().try_get_matches_from(compat::double_dashes(arguments))?;
+    if let Some((operation, path)) = system::asked(&matches, *SYSTEMS) {
+        let global = Global::from_arg_matches(&matches)?;
+        return Ok(Parsed::OfSystem(global, operation, path));
+    }
     let mut cli = Cli::from_arg_matches(&matches)?;
     if let (Command::Serve(serve), Some(given)) =
         (&mut cli.command, matches.subcommand_matches("serve"))
     {
         serve.take_compat(compat::values(given));
     }
-    Ok(cli)
+    Ok(Parsed::Own(cli))
 }
 
 /// Runs the process's command line.
 pub fn main() -> ExitCode {
-    let cli = match parsed(std::env::args_os()) {
-        Ok(cli) => cli,
+    let parsed = match parsed(std::env::args_os()) {
+        Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
-    match run(cli) {
+    match run(parsed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&failure.to_string());
@@ -267,11 +277,19 @@ fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "fipd: {line}");
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
-    let Cli { global, command } = cli;
-    let command = match command {
-        Command::Serve(serve) => return serve.run(global.socket),
-        Command::Client(command) => *command,
+/// A command that is no daemon.
+enum Asked {
+    Own(ClientCommand),
+    OfSystem(&'static Operation, String),
+}
+
+fn run(parsed: Parsed) -> Result<(), Failure> {
+    let (global, asked) = match parsed {
+        Parsed::OfSystem(global, operation, path) => (global, Asked::OfSystem(operation, path)),
+        Parsed::Own(Cli { global, command }) => match command {
+            Command::Serve(serve) => return serve.run(global.socket),
+            Command::Client(command) => (global, Asked::Own(*command)),
+        },
     };
     let socket = global
         .socket
@@ -286,13 +304,18 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .build()
         .map_err(Failure::failed)?;
     runtime.block_on(async {
+        let command = match asked {
+            Asked::Own(command) => command,
+            Asked::OfSystem(operation, path) => {
+                return system::run(&session, operation, &path).await;
+            }
+        };
         match command {
             ClientCommand::Pool(command) => command.run(&session).await,
             ClientCommand::Lease(command) => command.run(&session).await,
             ClientCommand::Network(command) => command.run(&session).await,
             ClientCommand::Quota(command) => command.run(&session).await,
             ClientCommand::Clusters(command) => command.run(&session).await,
-            ClientCommand::RancherFip(command) => command.run(&session).await,
             ClientCommand::Adopt(command) => command.run(&session).await,
             ClientCommand::Rules(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
@@ -329,7 +352,24 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        parsed(line.split_whitespace().map(Into::into))
+        match parsed(line.split_whitespace().map(Into::into))? {
+            Parsed::Own(cli) => Ok(cli),
+            Parsed::OfSystem(..) => panic!("{line}: a command of a system"),
+        }
+    }
+
+    #[test]
+    fn commands_of_systems_are_asked_at_their_routes() {
+        let path = |line: &str| match parsed(line.split_whitespace().map(Into::into)).unwrap() {
+            Parsed::OfSystem(global, _, path) => (path, global.output),
+            Parsed::Own(cli) => panic!("{cli:?}"),
+        };
+        let (rotate, output) = path("fipd rancher-fip rotate-secret p/1 -o json");
+        assert_eq!(rotate, "/api/v1/projects/p%2F1/rotate-secret");
+        assert_eq!(output, Format::Json);
+        assert_eq!(path("fipd rancher-fip guests").0, "/api/v1/guests");
+        let missing = parse("fipd rancher-fip rotate-secret").unwrap_err();
+        assert!(exit::usage_line(&missing).contains("<project>"));
     }
 
     #[test]

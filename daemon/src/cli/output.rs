@@ -23,9 +23,10 @@ pub struct Table {
 
 impl Table {
     /// A table with these column heads.
-    pub fn new<const N: usize>(heads: [&str; N]) -> Self {
+    pub fn new(heads: impl IntoIterator<Item = &'static str>) -> Self {
+        let heads = heads.into_iter().map(str::to_owned);
         Self {
-            rows: vec![heads.map(str::to_owned).to_vec()],
+            rows: vec![heads.collect()],
         }
     }
 
@@ -40,8 +41,8 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
     }
 
     fn render(&self) -> String {

@@ -21,6 +21,7 @@ mod listener;
 mod live;
 mod network;
 mod oidc;
+pub mod operation;
 mod pattern;
 mod place;
 pub mod reference;

@@ -14,7 +14,7 @@ use toml::{
     de::{DeValue, ValueDeserializer},
 };
 
-use super::{CompatFlag, Pattern, SightingMode, Webhook};
+use super::{CompatFlag, Pattern, SightingMode, Webhook, operation::Operations};
 
 /// A system that a configuration can switch on.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub struct SystemConfig {
     pub alike: &'static [(&'static str, &'static str)],
     /// Flags and variables of its original; empty: it has none.
     pub compat: &'static [CompatFlag],
+    /// What it can be asked for; `None`: nothing of its own.
+    pub operations: Option<&'static Operations>,
 }
 
 /// Whose pools a system allocates from.

@@ -13,6 +13,7 @@ use toml::{
 
 use super::{
     SightingMode,
+    operation::Operation,
     system::{ClusterSettings, SystemConfig, Written, WrongTable},
 };
 
@@ -75,6 +76,15 @@ impl Systems {
     /// The system of that name.
     pub fn get(self, name: &str) -> Option<&'static SystemConfig> {
         self.0.iter().find(|one| one.name == name).copied()
+    }
+
+    /// The operations of all systems, each with the system's name.
+    pub fn operations(self) -> impl Iterator<Item = (&'static str, &'static Operation)> {
+        let with = self
+            .0
+            .iter()
+            .filter_map(|one| Some((one.name, one.operations?)));
+        with.flat_map(|(name, operations)| operations.all.iter().map(move |one| (name, one)))
     }
 
     /// The names in backquotes, for descriptions.

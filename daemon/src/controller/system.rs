@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::Text;
+use fipd_core::{Actor, Text};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::OwnEndpoint;
@@ -17,7 +18,7 @@ use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
     clusters::ClusterSession,
-    config::{ClusterSettings, SystemConfig},
+    config::{ClusterSettings, SystemConfig, operation::Operation},
     detach::Leaving,
     fip_v1::FloatingIps,
     guests::GuestBoard,
@@ -72,8 +73,55 @@ pub trait RunningSystem: Send + Sync {
         None
     }
 
+    /// The rows of a list that it serves, by what orders them.
+    fn rows(&self, _list: &'static Operation) -> BTreeMap<String, Value> {
+        BTreeMap::new()
+    }
+
+    /// Does what is asked of it, and says so in a sentence.
+    fn change<'a>(
+        &'a self,
+        asked: OperationCall<'a>,
+    ) -> BoxFuture<'a, Result<String, OperationError>> {
+        let unserved = format!("{}: no system does it", asked.operation.name);
+        Box::pin(std::future::ready(Err(OperationError::Failed(unserved))))
+    }
+
     /// Adds the series of the original.
     fn register_metrics(&self, _registry: &mut Registry) {}
+}
+
+/// Who asks for a change, and of what.
+pub struct OperationCall<'a> {
+    pub operation: &'static Operation,
+    /// The value of the variable in its path.
+    pub value: &'a str,
+    pub actor: Actor,
+}
+
+/// Why a change was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// What is named is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// Something is in the way.
+    #[error("{0}")]
+    Conflict(String),
+    /// Asking again may help.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The systems of a daemon that can be asked for something, by name.
+#[derive(Clone, Default)]
+pub struct RunningSystems(pub Arc<BTreeMap<&'static str, Arc<dyn RunningSystem>>>);
+
+impl RunningSystems {
+    /// The one of that name.
+    pub fn of(&self, system: &str) -> Option<&Arc<dyn RunningSystem>> {
+        self.0.get(system)
+    }
 }
 
 /// What systems work with.

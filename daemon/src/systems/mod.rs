@@ -29,7 +29,7 @@ use crate::{
     config::{ClusterSettings, Systems},
     controller::{
         self,
-        system::{Means, RunningSystem},
+        system::{Means, RunningSystem, RunningSystems},
     },
     fip_v1::FloatingIps,
     metrics::Original,
@@ -80,6 +80,13 @@ impl Runner {
         Takeovers::new(systems.filter_map(|(system, running)| {
             Some((system.config().name.parse().ok()?, running.takeover()?))
         }))
+    }
+
+    /// What can be asked for something.
+    pub fn running(&self) -> RunningSystems {
+        let systems = self.systems.iter();
+        let systems = systems.map(|(system, running)| (system.config().name, running.clone()));
+        RunningSystems(Arc::new(systems.collect()))
     }
 
     /// Decides what the stock LB controllers ask.

@@ -10,12 +10,13 @@ use std::{
     },
 };
 
+use axum::body::Body;
 use fipd_core::{System as SystemId, Text};
 use futures::future::BoxFuture;
 use prometheus_client::{encoding::text::encode, metrics::counter::Counter, registry::Registry};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Runner;
 use crate::{
@@ -24,19 +25,24 @@ use crate::{
         review::{Question, Verdict},
     },
     adopt::{AdoptLog, Takeover, TakeoverError, TakeoverReport},
+    api::{rights, sample::Site},
+    cli::system::{asked, with_commands},
     clock,
     clusters::{ClusterSession, SystemRunner as _, testing},
     config::{
         ClusterSettings, Config, Draws, SettingsTable, SystemConfig, SystemSettings, Systems,
-        TypedSettings, reference,
+        TypedSettings,
+        operation::{Column, Does, Operation, Operations, Served},
+        reference,
     },
     controller::{
         client::testing::serving,
         kind::Kind,
-        system::{Means, RunningSystem, System, testing::means},
+        system::{Means, OperationCall, OperationError, RunningSystem, System, testing::means},
     },
     detach::{Leaving, Leftover, Lock, Marks, Past, tests::looked_at},
     ipam::Ipam,
+    oidc::Oidc,
 };
 
 /// `[cluster.sixth]`
@@ -68,9 +74,43 @@ static CONFIG: SystemConfig = SystemConfig {
     discovery: SettingsTable::of::<SixthSettings>(),
     alike: &[],
     compat: &[],
+    operations: Some(&OPERATIONS),
 };
 
 const KNOWN: Systems = Systems(&[&CONFIG]);
+static OPERATIONS: Operations = Operations {
+    about: "Brushes",
+    all: &[
+        Operation {
+            name: "brushes",
+            about: "Brushes and what they are painted with",
+            path: "/api/v1/brushes",
+            variable: "",
+            does: Does::List {
+                field: "brushes",
+                columns: &[
+                    Column {
+                        title: "NAME",
+                        field: "name",
+                    },
+                    Column {
+                        title: "COLOUR",
+                        field: "colour",
+                    },
+                ],
+            },
+            served: Served::BySystem,
+        },
+        Operation {
+            name: "clean",
+            about: "Clean a brush",
+            path: "/api/v1/brushes/{brush}/clean",
+            variable: "Its name",
+            does: Does::Change,
+            served: Served::BySystem,
+        },
+    ],
+};
 const BRUSH: Kind = Kind::namespaced("apis/sixth.example/v1", "brushes", "Brush");
 const REVIEWED: ReviewedKind = ReviewedKind {
     group: "sixth.example",
@@ -147,6 +187,25 @@ impl RunningSystem for RunningSixth {
 
     fn takeover(&self) -> Option<Arc<dyn Takeover>> {
         Some(Arc::new(self.clone()))
+    }
+
+    fn rows(&self, _list: &'static Operation) -> BTreeMap<String, Value> {
+        let brushes = ["broad", "fine"];
+        let row = |name: &str| json!({ "name": name, "colour": format!("<{name} red>") });
+        brushes.map(|name| (name.to_owned(), row(name))).into()
+    }
+
+    fn change<'a>(
+        &'a self,
+        asked: OperationCall<'a>,
+    ) -> BoxFuture<'a, Result<String, OperationError>> {
+        let OperationCall { value, actor, .. } = asked;
+        let done = match value {
+            "fine" => Ok(format!("fine is clean, says {actor}")),
+            "wet" => Err(OperationError::Conflict("wet has to dry first".to_owned())),
+            other => Err(OperationError::NotFound(format!("no brush {other}"))),
+        };
+        Box::pin(std::future::ready(done))
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
@@ -292,6 +351,48 @@ async fn it_is_run_told_of_its_clusters_counted_and_asked() {
     let question = Question::read(review.to_string().as_bytes(), kind).unwrap();
     let judged = admission.judge("a", kind, &question).await;
     assert_eq!(judged.verdict.denied.unwrap().message, "no brushes today");
+}
+
+#[tokio::test]
+async fn its_operations_are_routes_pages_and_commands() {
+    let site = Site::of((KNOWN, &[&Sixth]), Oidc::default(), Arc::new(clock::now)).await;
+    let ask = async |method: &str, path: &str| {
+        let request = http::Request::builder().method(method).uri(path);
+        let (status, body) = site.body(request.body(Body::empty()).unwrap()).await;
+        (status.as_u16(), body)
+    };
+    let (_, first) = ask("GET", "/api/v1/brushes?limit=1").await;
+    let first: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(first["brushes"][0]["name"], "broad");
+    let next = first["next"].as_str().unwrap();
+    let (_, second) = ask("GET", &format!("/api/v1/brushes?cursor={next}")).await;
+    let second: Value = serde_json::from_str(&second).unwrap();
+    assert_eq!(second["brushes"][0]["name"], "fine");
+    assert_eq!(second["next"], Value::Null);
+    for (brush, status, text) in [
+        ("fine", 200, "fine is clean"),
+        ("wet", 409, "wet has to dry first"),
+        ("lost", 404, "no brush lost"),
+    ] {
+        let (answered, body) = ask("POST", &format!("/api/v1/brushes/{brush}/clean")).await;
+        assert_eq!((answered, body.contains(text)), (status, true), "{body}");
+    }
+    let (_, openapi) = ask("GET", "/api/v1/openapi.json").await;
+    let openapi: Value = serde_json::from_str(&openapi).unwrap();
+    let clean = &openapi["paths"]["/api/v1/brushes/{brush}/clean"]["post"];
+    assert_eq!(clean["parameters"][0]["name"], "brush");
+    assert!(clean["responses"]["404"].is_object(), "{clean}");
+    let rights = rights::markdown(KNOWN);
+    assert!(rights.contains("/api/v1/brushes/{brush}/clean"), "{rights}");
+    site.sign_in().await;
+    let (status, page) = ask("GET", "/ui/sixth/brushes?filter=bro").await;
+    assert_eq!(status, 200);
+    assert!(page.contains("broad") && !page.contains(">fine<"), "{page}");
+    assert!(!page.contains("<broad red>"), "markup is escaped: {page}");
+    let command = with_commands(clap::Command::new("fipd"), KNOWN);
+    let matches = command.try_get_matches_from(["fipd", "sixth", "clean", "fine"]);
+    let (_, path) = asked(&matches.unwrap(), KNOWN).unwrap();
+    assert_eq!(path, "/api/v1/brushes/fine/clean");
 }
 
 #[tokio::test]

@@ -308,7 +308,7 @@ async fn who_may_only_look_is_offered_nothing_else_and_told_so() {
     browser.follow("header .who button").await.unwrap();
     sign_in(&browser, &fipd, &eve).await;
     let (mut seen, mut refused) = (0, 0);
-    for (pattern, access) in fipd::api::pages() {
+    for (pattern, access) in fipd::api::pages(*fipd::systems::SYSTEMS) {
         if access == Access::Open {
             continue;
         }
@@ -520,7 +520,7 @@ async fn every_page_can_be_used_by_everybody_on_every_screen() {
     let tokens = fipd.cli("token list -o json".split(' ')).await.unwrap();
     let token = tokens.json().unwrap()["tokens"][0]["id"].to_string();
     let mut looked = 0;
-    for (pattern, _) in fipd::api::pages() {
+    for (pattern, _) in fipd::api::pages(*fipd::systems::SYSTEMS) {
         for place in places(&pattern) {
             if pattern == "/ui/login" {
                 continue;

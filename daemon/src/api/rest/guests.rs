@@ -1,23 +1,20 @@
-//! `/api/v1/guests`, and the secrets of projects.
+//! `/api/v1/guests`.
 
 use axum::{Json, extract::State as Shared};
-use fipd_core::Action;
 
 use crate::{
     api::{
-        access::auth::Caller,
-        extract::{Path, Query},
+        extract::Query,
         page::Ask,
-        problem::{Code, Problem},
-        wire::{GuestList, GuestReleaseView, GuestView, Outcome, PageQuery},
+        problem::Problem,
+        wire::{GuestList, GuestReleaseView, GuestView, PageQuery},
     },
     clock,
     guests::{
-        self, GuestBoard, ReleaseView, RotateError, Rotated,
+        self, GuestBoard, ReleaseView,
         releases::{ReleaseState, Releases},
     },
     helm::Helm,
-    ipam::Ipam,
 };
 
 /// The clusters of Rancher that are looked after, and how they are doing.
@@ -41,42 +38,6 @@ pub async fn list(
         page.of(rest, |one| place(one), |one| Some(view(one, &charts)))
     });
     Ok(Json(GuestList { guests, next }))
-}
-
-/// Gives a project a new secret. Its guests get it at once; the secret before is accepted for an hour more.
-#[utoipa::path(post, path = "/api/v1/projects/{project}/rotate-secret", tag = "clusters", params(("project" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem)))]
-pub async fn rotate_secret(
-    Shared(ipam): Shared<Ipam>,
-    Shared(guests): Shared<GuestBoard>,
-    caller: Caller,
-    Path(project): Path<String>,
-) -> Result<Json<Outcome>, Problem> {
-    let Rotated { rancher, until } = guests.rotate(&project).await?;
-    tracing::info!(project, %rancher, until, actor = %caller.actor, "the project has a new secret");
-    let what = format!("project {project} of {rancher}: the one before is accepted until {until}");
-    let noted = (ipam).note(Action::SecretRotated, what, caller.actor);
-    if let Err(error) = noted.await {
-        tracing::warn!(%error, project, "its new secret is not in the audit log");
-    }
-    let message = format!(
-        "project {project} of {rancher} has a new secret, which its guests get at once; the one before is accepted \
-         until {until}"
-    );
-    Ok(Json(Outcome { message }))
-}
-
-impl From<RotateError> for Problem {
-    fn from(error: RotateError) -> Self {
-        let detail = error.to_string();
-        let code = match error {
-            RotateError::UnknownProject(_) | RotateError::NoSecret(_) => Code::NotFound,
-            RotateError::Several { .. } | RotateError::Conflict(_) => Code::Conflict,
-            RotateError::Failed(_) => Code::Unavailable,
-        };
-        Self::new(code, detail)
-    }
 }
 
 fn view(guest: &guests::GuestView, charts: &Releases) -> GuestView {

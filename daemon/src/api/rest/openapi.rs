@@ -1,6 +1,6 @@
 //! The OpenAPI document of `/api/v1`.
 
-use axum::Json;
+use axum::{Json, extract::State};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -12,11 +12,12 @@ use utoipa::{
 
 use super::{
     admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
-    import, labels, leases, move_network, pool_preview, pools, probed, quotas, reload,
+    import, labels, leases, move_network, operations, pool_preview, pools, probed, quotas, reload,
     restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
 };
 use crate::api::problem::MEDIA_TYPE;
 use crate::api::{health, wire};
+use crate::config::Systems;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -30,7 +31,7 @@ use crate::api::{health, wire};
         quotas::list, quotas::show, quotas::put, quotas::delete,
         reload::standing, reload::reload, restore_hold::show, restore_hold::lift, clock::show, clock::accept, rotate_key::rotate_key,
         bulk::bulk, changes::changes,
-        guests::list, guests::rotate_secret,
+        guests::list,
         clusters::list, clusters::show, clusters::forget, clusters::join, clusters::new_identity,
         clusters::skip_adoption,
         clusters::confirm_release, clusters::confirm_sightings, clusters::install_crds,
@@ -126,27 +127,34 @@ fn complete(operation: &mut Operation) {
 
 /// This document.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "admin", responses((status = 200)))]
-pub async fn document() -> Json<utoipa::openapi::OpenApi> {
-    Json(Document::openapi())
+pub async fn document(State(known): State<Systems>) -> Json<utoipa::openapi::OpenApi> {
+    Json(of(known))
+}
+
+fn of(known: Systems) -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    operations::document(&mut document, known, complete);
+    document
 }
 
 /// Every path and method of the document, for comparison with the routes.
 #[cfg(test)]
-pub fn documented() -> std::collections::BTreeSet<(String, String)> {
-    operations(|_| true)
+pub fn documented(known: Systems) -> std::collections::BTreeSet<(String, String)> {
+    found(known, |_| true)
 }
 
 /// Those that take a body.
 #[cfg(test)]
-pub fn with_body() -> std::collections::BTreeSet<(String, String)> {
-    operations(|operation| operation.get("requestBody").is_some())
+pub fn with_body(known: Systems) -> std::collections::BTreeSet<(String, String)> {
+    found(known, |operation| operation.get("requestBody").is_some())
 }
 
 #[cfg(test)]
-fn operations(
+fn found(
+    known: Systems,
     wanted: impl Fn(&serde_json::Value) -> bool,
 ) -> std::collections::BTreeSet<(String, String)> {
-    let json = serde_json::to_value(Document::openapi()).unwrap();
+    let json = serde_json::to_value(of(known)).unwrap();
     let paths = json["paths"].as_object().unwrap();
     let methods = |(path, item): (&String, &serde_json::Value)| {
         let operations = item.as_object().unwrap().iter();

@@ -6,11 +6,13 @@ use fipd_web_ui::{ClusterRow, ClustersPage, Form, Health, Input, Nav, links};
 use super::{
     cluster::found_text,
     list::{Listing, Order},
+    operations,
     page::{Answered, page},
     views,
 };
 use crate::api::ui::session_extract::{Query, Visitor};
 use crate::clusters::{ClusterState, ClusterView, Clusters, HeldBack, SightingsView};
+use crate::config::Systems;
 
 /// Clusters of one page.
 const PAGE: usize = 50;
@@ -24,6 +26,7 @@ const ORDERS: &[Order] = &[
 
 pub async fn show(
     State(clusters): State<Clusters>,
+    State(known): State<Systems>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
@@ -56,11 +59,16 @@ pub async fn show(
         "since" => list.page_by(found, |view| view.since, PAGE, &query),
         _ => list.page_by(found, |view| &*view.name, PAGE, &query),
     };
+    let on = |system: &str| {
+        let mut systems = all.iter().flat_map(|view| &view.systems);
+        systems.any(|one| one.as_str() == system)
+    };
     Ok(page(&ClustersPage {
         shell: visitor.shell(Nav::Clusters),
         filters: list.filters,
         total: all.len(),
         clusters: clusters.into_iter().map(row).collect(),
+        lists: operations::links(known, on),
         pager,
     }))
 }

@@ -31,6 +31,7 @@ mod list;
 mod live;
 mod login;
 mod oidc;
+mod operations;
 mod own_password;
 mod page;
 mod pool;
@@ -73,14 +74,15 @@ use super::{
     Api,
     access::{Access, Routes},
 };
+use crate::config::Systems;
 use page::{Failure, file, go_to};
 use session_extract::{PathParam, Visitor};
 
 /// Adds the pages to the table of routes.
-pub fn routes(routes: Routes) -> Routes {
+pub fn routes(routes: Routes, known: Systems) -> Routes {
     let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
     let manage = Access::Page(Role::Admin);
-    administration(routes, manage)
+    administration(operations::routes(routes, known), manage)
         .get(links::PASSWORD, look, own_password::show)
         .post(links::PASSWORD, look, own_password::change)
         .get("/", look, home)

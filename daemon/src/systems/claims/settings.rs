@@ -21,6 +21,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     discovery: SettingsTable::of::<ClaimsSettings>(),
     alike: &[],
     compat: &[],
+    operations: None,
 };
 
 /// `[cluster.claims]`

@@ -26,6 +26,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     discovery: SettingsTable::of::<IpRuleSettings>(),
     alike: &[],
     compat: super::compat::FLAGS,
+    operations: None,
 };
 
 /// `[cluster.ip-rule]`

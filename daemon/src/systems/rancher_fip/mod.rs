@@ -21,6 +21,7 @@ mod leadership;
 pub mod leaving;
 pub mod metrics;
 pub mod names;
+mod operations;
 mod owners;
 pub mod pool;
 mod quota;
@@ -58,7 +59,7 @@ use crate::{
     adopt::Takeover,
     config::{ClusterSettings, SystemConfig},
     controller,
-    controller::system::{Means, RunningSystem},
+    controller::system::{Means, OperationCall, OperationError, RunningSystem},
     detach::Leaving,
     fip_v1,
     systems::rancher_fip::{
@@ -144,6 +145,13 @@ impl RunningSystem for RunningRancherFip {
         });
         let names = managing.map(|(name, _)| Text::clone(name)).collect();
         self.ranchers.configured(names);
+    }
+
+    fn change<'a>(
+        &'a self,
+        asked: OperationCall<'a>,
+    ) -> BoxFuture<'a, Result<String, OperationError>> {
+        Box::pin(operations::rotate_secret(&self.means, asked))
     }
 
     fn register_metrics(&self, registry: &mut Registry) {

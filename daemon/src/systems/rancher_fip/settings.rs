@@ -37,6 +37,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
         ("cluster-manager.metallb", "cluster-manager.lb-controller"),
     ],
     compat: super::compat::FLAGS,
+    operations: Some(&super::operations::OPERATIONS),
 };
 
 /// `[cluster.rancher-fip]`

@@ -27,7 +27,7 @@ async fn edit_user(admin: &Visitor<'_>, name: &str, form: &str) -> Page {
 async fn every_form_needs_its_role_and_its_token() {
     let site = Site::new().await;
     let (viewer, operator) = (site.visitor("viewer").await, site.visitor("operator").await);
-    let (_, table) = super::super::routes(Routes::default()).finish();
+    let (_, table) = super::super::routes(Routes::default(), *crate::systems::SYSTEMS).finish();
     let mut forms = 0;
     for (method, pattern, access) in table.iter() {
         let path = pattern

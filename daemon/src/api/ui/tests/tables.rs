@@ -232,7 +232,7 @@ async fn every_table_sorts_filters_and_pages() {
         "/ui/login",
         "/ui/reserve",
     ];
-    for (pattern, _) in crate::api::pages() {
+    for (pattern, _) in crate::api::pages(*crate::systems::SYSTEMS) {
         let known =
             pattern.contains('{') || pattern.ends_with("/new") || one.contains(&pattern.as_str());
         let table = TABLES.iter().any(|(path, ..)| *path == pattern);

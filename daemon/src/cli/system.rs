@@ -1,0 +1,73 @@
+//! The commands of systems: `fipd SYSTEM NAME`, a client of the operation's route.
+
+use clap::{Arg, ArgMatches, Command};
+use serde_json::Value;
+
+use super::{Session, client::segment, exit::Failure, output::Table};
+use crate::{
+    api::wire::Outcome,
+    config::{
+        Systems,
+        operation::{Does, Operation},
+    },
+};
+
+/// The command line with them.
+pub(crate) fn with_commands(command: Command, known: Systems) -> Command {
+    let systems = known.0.iter();
+    let with = systems.filter_map(|one| Some((one.name, one.operations?)));
+    command.subcommands(with.map(|(name, operations)| {
+        let command = Command::new(name)
+            .about(operations.about)
+            .subcommand_required(true)
+            .arg_required_else_help(true);
+        command.subcommands(operations.all.iter().map(of_operation))
+    }))
+}
+
+fn of_operation(operation: &'static Operation) -> Command {
+    let command = Command::new(operation.name).about(operation.about);
+    match operation.variable_name() {
+        Some(name) => command.arg(Arg::new(name).required(true).help(operation.variable)),
+        None => command,
+    }
+}
+
+/// What is asked for; `None`: it is no command of a system.
+pub(crate) fn asked(matches: &ArgMatches, known: Systems) -> Option<(&'static Operation, String)> {
+    let (system, rest) = matches.subcommand()?;
+    let (name, arguments) = rest.subcommand()?;
+    let mut all = known.operations();
+    let found = all.find(|(of, operation)| *of == system && operation.name == name);
+    let (_, operation) = found?;
+    let variable = operation.variable_name();
+    let value = variable.and_then(|name| arguments.get_one::<String>(name));
+    let path = operation.path_of(&segment(value.map_or("", String::as_str)));
+    Some((operation, path))
+}
+
+pub(super) async fn run(
+    session: &Session,
+    operation: &'static Operation,
+    path: &str,
+) -> Result<(), Failure> {
+    match operation.does {
+        Does::List { field, columns } => {
+            let list: Value = session.client.all(path, field).await?;
+            session.output.show(&list, |list| {
+                let mut table = Table::new(columns.iter().map(|column| column.title));
+                let rows = list.get(field).and_then(Value::as_array);
+                for row in rows.into_iter().flatten() {
+                    table.row(columns.iter().map(|column| column.cell(row)));
+                }
+                table
+            })
+        }
+        Does::Change => {
+            let outcome: Outcome = session.client.post(path, &()).await?;
+            session.output.show(&outcome, |outcome| {
+                Table::facts([("Done", outcome.message.clone())])
+            })
+        }
+    }
+}

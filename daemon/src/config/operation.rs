@@ -1,0 +1,129 @@
+//! What a system can be asked for: a route, a command and, for lists, a page, all by one description.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// The operations of a system.
+#[derive(Debug)]
+pub struct Operations {
+    /// What `fipd SYSTEM` is about.
+    pub about: &'static str,
+    pub all: &'static [Operation],
+}
+
+/// One operation.
+#[derive(Debug)]
+pub struct Operation {
+    /// `fipd SYSTEM NAME`, and the end of the address of its page.
+    pub name: &'static str,
+    /// A sentence without its full stop, for help, page and OpenAPI document.
+    pub about: &'static str,
+    /// The pattern of its route, with at most one variable in braces.
+    pub path: &'static str,
+    /// What the variable is; empty: there is none.
+    pub variable: &'static str,
+    pub does: Does,
+    /// Who serves the route.
+    pub served: Served,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug)]
+pub enum Does {
+    /// Shows rows, which the answer has in `field`.
+    List {
+        field: &'static str,
+        columns: &'static [Column],
+    },
+    /// Changes something; for admins.
+    Change,
+}
+
+/// Who serves a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The system; a list has a page too.
+    BySystem,
+    /// fipd itself, for several systems.
+    ByFipd,
+}
+
+/// A column of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub title: &'static str,
+    /// Of the JSON object that is a row.
+    pub field: &'static str,
+}
+
+impl Operation {
+    /// The name of the variable in the path.
+    pub fn variable_name(&self) -> Option<&'static str> {
+        let (_, rest) = self.path.split_once('{')?;
+        rest.split('}').next()
+    }
+
+    /// The path with the value of its variable, which is already fit for a URL.
+    pub fn path_of(&self, value: &str) -> String {
+        match self.variable_name() {
+            Some(name) => self.path.replace(&format!("{{{name}}}"), value),
+            None => self.path.to_owned(),
+        }
+    }
+
+    /// Where the page of a list is; `None`: it has none of its own.
+    pub fn page(&self, system: &str) -> Option<String> {
+        let has = matches!(self.does, Does::List { .. }) && self.served == Served::BySystem;
+        has.then(|| format!("/ui/{system}/{}", self.name))
+    }
+}
+
+impl Column {
+    /// The cell of a row: a text as it is, a list joined, the names of an object.
+    pub fn cell(&self, row: &Value) -> String {
+        match row.get(self.field) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::Array(all)) => all.iter().map(plain).collect::<Vec<_>>().join(","),
+            Some(Value::Object(all)) => all.keys().cloned().collect::<Vec<_>>().join(","),
+            Some(other) => plain(other).into_owned(),
+        }
+    }
+}
+
+fn plain(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => text.into(),
+        other => other.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_are_texts_whatever_a_row_has() {
+        let row = json!({ "text": "a", "number": 7, "list": ["x", 1], "map": { "k": 1, "l": {} }, "nothing": null });
+        let cell = |field| Column { title: "", field }.cell(&row);
+        let cells = ["text", "number", "list", "map", "nothing", "missing"].map(cell);
+        assert_eq!(cells, ["a", "7", "x,1", "k,l", "", ""]);
+    }
+
+    #[test]
+    fn a_path_has_the_value_of_its_variable() {
+        let operation = Operation {
+            name: "rotate",
+            about: "",
+            path: "/api/v1/projects/{project}/rotate",
+            variable: "Its id",
+            does: Does::Change,
+            served: Served::BySystem,
+        };
+        assert_eq!(operation.variable_name(), Some("project"));
+        assert_eq!(operation.path_of("p-1"), "/api/v1/projects/p-1/rotate");
+        assert_eq!(operation.page("x"), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the system can be asked for.
+
+use fipd_core::Action;
+
+use crate::{
+    config::operation::{Column, Does, Operation, Operations, Served},
+    controller::system::{Means, OperationCall, OperationError},
+    guests::{RotateError, Rotated},
+};
+
+/// All of it.
+pub(super) static OPERATIONS: Operations = Operations {
+    about: "The rancher-fip family: clusters that Rancher manages",
+    all: &[
+        Operation {
+            name: "guests",
+            about: "Clusters that Rancher manages and fipd looks after, and how they are doing",
+            path: "/api/v1/guests",
+            variable: "",
+            does: Does::List {
+                field: "guests",
+                columns: &[
+                    column("ID", "id"),
+                    column("NAME", "display_name"),
+                    column("PHASE", "phase"),
+                    column("REASON", "reason"),
+                    column("PROJECTS", "projects"),
+                    column("LB", "load_balancer"),
+                    column("SINCE", "since"),
+                    column("MESSAGE", "message"),
+                ],
+            },
+            served: Served::ByFipd,
+        },
+        Operation {
+            name: "rotate-secret",
+            about: "Give a project a new secret: its guests get it at once, the one before is accepted for an hour more",
+            path: "/api/v1/projects/{project}/rotate-secret",
+            variable: "Rancher's id of the project, p-...",
+            does: Does::Change,
+            served: Served::BySystem,
+        },
+        Operation {
+            name: "rotate-key",
+            about: "Let another key sign the tokens of LB controllers: those that are out count until they end",
+            path: "/api/v1/fip-v1/rotate-key",
+            variable: "",
+            does: Does::Change,
+            served: Served::ByFipd,
+        },
+    ],
+};
+
+const fn column(title: &'static str, field: &'static str) -> Column {
+    Column { title, field }
+}
+
+/// Gives a project a new secret, the only change that the system serves itself.
+pub(super) async fn rotate_secret(
+    means: &Means,
+    asked: OperationCall<'_>,
+) -> Result<String, OperationError> {
+    let (project, actor) = (asked.value, asked.actor);
+    let Rotated { rancher, until } = means.guests.rotate(project).await?;
+    tracing::info!(project, %rancher, until, %actor, "the project has a new secret");
+    let what = format!("project {project} of {rancher}: the one before is accepted until {until}");
+    let noted = means.ipam.note(Action::SecretRotated, what, actor).await;
+    if let Err(error) = noted {
+        tracing::warn!(%error, project, "its new secret is not in the audit log");
+    }
+    Ok(format!(
+        "project {project} of {rancher} has a new secret, which its guests get at once; the one before is accepted until {until}"
+    ))
+}
+
+impl From<RotateError> for OperationError {
+    fn from(error: RotateError) -> Self {
+        let what = error.to_string();
+        match error {
+            RotateError::UnknownProject(_) | RotateError::NoSecret(_) => Self::NotFound(what),
+            RotateError::Several { .. } | RotateError::Conflict(_) => Self::Conflict(what),
+            RotateError::Failed(_) => Self::Failed(what),
+        }
+    }
+}
