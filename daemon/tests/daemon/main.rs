@@ -14,6 +14,7 @@ mod backups;
 mod beside;
 mod beside_tls;
 mod cli;
+mod compat;
 mod harness;
 mod history;
 mod import;
