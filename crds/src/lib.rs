@@ -16,6 +16,7 @@ pub mod machine_config;
 pub mod management;
 pub mod metallb;
 pub mod names;
+pub mod network_attachment;
 pub mod provisioning;
 pub mod purelb;
 

@@ -91,6 +91,10 @@ impl Remote {
         }
     }
 
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// The same as another field manager: what one of them applies takes nothing from what the other did.
     #[must_use]
     pub fn with_manager(&self, manager: &'static str) -> Self {

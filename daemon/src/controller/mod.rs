@@ -11,6 +11,7 @@
 //!   never be allocated. A kube-runtime controller reconciles the first object that it lists.
 
 pub mod address_user;
+pub mod attachments;
 pub mod client;
 pub mod conditions;
 pub mod confirm_absence;

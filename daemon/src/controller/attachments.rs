@@ -1,0 +1,324 @@
+//! The networks of Harvester clusters: what their NetworkAttachmentDefinitions say of VLAN and physical network.
+//!
+//! Each Harvester cluster of which a pool names a network is watched once, for all pools. What was read counts until the
+//! cluster says otherwise, also while it does not answer.
+
+mod parse;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::Text;
+use fipd_crds::network_attachment::NetworkAttachmentDefinition;
+use futures::future::BoxFuture;
+use kube::{Api, Client, api::ListParams, core::PartialObjectMeta};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    client::DEADLINE,
+    kind::Kind,
+    store::{Objects, Observed, follow},
+};
+use crate::clusters::{explain, memory::Memory, short};
+
+use parse::parse;
+pub use parse::{Attachment, AttachmentFault};
+
+const NETWORK_ATTACHMENT: Kind = Kind::namespaced(
+    "apis/k8s.cni.cncf.io/v1",
+    "network-attachment-definitions",
+    "NetworkAttachmentDefinition",
+);
+
+/// A cluster whose watch ended is tried again after this time.
+const RETRY: Duration = Duration::from_secs(10);
+/// Whether a cluster is still reached in the same way, and still lets fipd read, is asked after this time.
+const CHECK: Duration = Duration::from_secs(60);
+/// A first list that takes longer is reported.
+const LISTED_WITHIN: Duration = Duration::from_secs(15);
+
+/// A network of a Harvester cluster, as an object names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HarvesterNetwork<'a> {
+    /// Any name of the cluster.
+    pub cluster: &'a str,
+    /// Without namespace.
+    pub network: &'a str,
+}
+
+/// The ways to Harvester clusters.
+pub trait HarvesterAccess: Send + Sync {
+    /// The id of the Harvester cluster of this name; `None`: none is called so.
+    fn find(&self, cluster: &str) -> Result<Option<Text>, String>;
+
+    fn way<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<HarvesterWay, String>>;
+}
+
+/// A way to a Harvester cluster.
+pub struct HarvesterWay {
+    pub client: Client,
+    /// What the client was made of. Another one means another way.
+    pub kubeconfig: Arc<str>,
+    /// Cancelled once the client is of no use any more.
+    pub over: CancellationToken,
+}
+
+/// What is known of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttachmentLookup {
+    /// It is not of a Harvester cluster.
+    Foreign,
+    Known(Attachment),
+    /// Why it is not known.
+    Unread(AttachmentFault),
+    /// It was not read yet.
+    Pending,
+}
+
+/// The networks of the Harvester clusters that pools name.
+pub struct Attachments {
+    access: Box<dyn HarvesterAccess>,
+    memory: Memory,
+    /// By id.
+    harvesters: Mutex<BTreeMap<Text, Arc<HarvesterNetworks>>>,
+    wanted: Notify,
+    changes: watch::Sender<u64>,
+}
+
+/// What is known of the networks of a cluster.
+struct HarvesterNetworks {
+    objects: Arc<Objects<Result<Attachment, AttachmentFault>>>,
+    state: Mutex<ReadState>,
+    /// The networks that pools named.
+    named: Mutex<BTreeSet<Text>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ReadState {
+    Pending,
+    Read,
+    Unread(AttachmentFault),
+}
+
+impl Attachments {
+    /// What is kept is charged to `memory`.
+    pub fn new(access: Box<dyn HarvesterAccess>, memory: Memory) -> Arc<Self> {
+        Arc::new(Self {
+            access,
+            memory,
+            harvesters: Mutex::default(),
+            wanted: Notify::new(),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    pub fn lookup(&self, of: HarvesterNetwork<'_>) -> AttachmentLookup {
+        let id = match self.access.find(of.cluster) {
+            Ok(Some(id)) => id,
+            Ok(None) => return AttachmentLookup::Foreign,
+            Err(why) => return AttachmentLookup::Unread(AttachmentFault::Unreachable(why)),
+        };
+        let harvester = self.harvesters.lock().get(&id).cloned();
+        harvester.map_or(AttachmentLookup::Pending, |one| one.lookup(of.network))
+    }
+
+    /// Has the network read, and its changes reported from now on.
+    pub fn want(&self, of: HarvesterNetwork<'_>) {
+        let Ok(Some(id)) = self.access.find(of.cluster) else {
+            return;
+        };
+        let harvester = {
+            let mut harvesters = self.harvesters.lock();
+            let harvester = harvesters.entry(id).or_insert_with(|| {
+                self.wanted.notify_one();
+                HarvesterNetworks::new()
+            });
+            Arc::clone(harvester)
+        };
+        let mut named = harvester.named.lock();
+        if !named.contains(of.network) {
+            named.insert(of.network.into());
+        }
+    }
+
+    /// Changes whenever a network that pools named may be something else.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Reports a change: also where clusters may be called otherwise, or be Harvester clusters now.
+    pub fn touch(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Watches the clusters of the networks that are wanted. Does not end.
+    pub async fn follow(self: Arc<Self>) {
+        let mut watched = JoinSet::new();
+        let mut ids = BTreeSet::new();
+        loop {
+            let all = self.harvesters.lock().clone();
+            for (id, harvester) in all {
+                if ids.insert(Text::clone(&id)) {
+                    watched.spawn(Arc::clone(&self).watch(id, harvester));
+                }
+            }
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                Some(Ok(id)) = watched.join_next() => {
+                    ids.remove(&id);
+                    self.harvesters.lock().remove(&id);
+                    self.touch();
+                }
+            }
+        }
+    }
+
+    /// Watches a cluster until it is gone.
+    async fn watch(self: Arc<Self>, id: Text, harvester: Arc<HarvesterNetworks>) -> Text {
+        while self.access.find(&id).is_ok_and(|found| found.is_some()) {
+            let followed = match self.access.way(&id).await {
+                Ok(way) => self.follow_over(&id, &harvester, &way).await,
+                Err(why) => Err(AttachmentFault::Unreachable(why)),
+            };
+            if let Err(fault) = followed {
+                self.failed(&id, &harvester, fault);
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        id
+    }
+
+    /// Watches a cluster until the way to it is another.
+    async fn follow_over(
+        &self,
+        id: &Text,
+        harvester: &HarvesterNetworks,
+        way: &HarvesterWay,
+    ) -> Result<(), AttachmentFault> {
+        probe(&way.client).await?;
+        let objects = &harvester.objects;
+        let following = follow(
+            NETWORK_ATTACHMENT.all_as(way.client.clone()),
+            Arc::clone(objects),
+            |definition: NetworkAttachmentDefinition| Some(parse(&definition)),
+            |key| {
+                if harvester.named.lock().contains(&key.name) {
+                    self.touch();
+                }
+            },
+            self.memory.clone(),
+            CancellationToken::new(),
+        );
+        let checking = async {
+            let listed = tokio::time::timeout(LISTED_WITHIN, objects.completed());
+            if listed.await.is_err() {
+                let within = LISTED_WITHIN.as_secs();
+                let why = format!("the list is not complete after {within} s");
+                self.failed(id, harvester, AttachmentFault::Unreachable(why));
+                objects.completed().await;
+            }
+            self.set(harvester, ReadState::Read);
+            loop {
+                tokio::time::sleep(CHECK).await;
+                match probe(&way.client).await {
+                    Ok(()) | Err(AttachmentFault::Unreachable(_)) => {}
+                    Err(fault) => return Err(fault),
+                }
+                let now = self.access.way(id).await;
+                if now.is_ok_and(|now| now.kubeconfig != way.kubeconfig) {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::select! {
+            () = following => Ok(()),
+            checked = checking => checked,
+            () = way.over.cancelled() => Ok(()),
+        }
+    }
+
+    fn failed(&self, id: &Text, harvester: &HarvesterNetworks, fault: AttachmentFault) {
+        let read = *harvester.state.lock() == ReadState::Read;
+        if read && matches!(fault, AttachmentFault::Unreachable(_)) {
+            return;
+        }
+        let (served, text) = (fault != AttachmentFault::Unserved, fault.to_string());
+        if self.set(harvester, ReadState::Unread(fault)) && served {
+            tracing::warn!(harvester = %id, "NetworkAttachmentDefinitions are not read: {text}");
+        }
+    }
+
+    /// Whether that is news.
+    fn set(&self, harvester: &HarvesterNetworks, state: ReadState) -> bool {
+        let before = std::mem::replace(&mut *harvester.state.lock(), state.clone());
+        let changed = before != state;
+        if changed {
+            self.touch();
+        }
+        changed
+    }
+}
+
+impl HarvesterNetworks {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            objects: Objects::new(),
+            state: Mutex::new(ReadState::Pending),
+            named: Mutex::default(),
+        })
+    }
+
+    fn lookup(&self, network: &str) -> AttachmentLookup {
+        match &*self.state.lock() {
+            ReadState::Pending => AttachmentLookup::Pending,
+            ReadState::Unread(fault) => AttachmentLookup::Unread(fault.clone()),
+            ReadState::Read => one_of(self.objects.named(network)),
+        }
+    }
+}
+
+/// Networks of one name in several namespaces must be the same link.
+fn one_of(found: Vec<Observed<Result<Attachment, AttachmentFault>>>) -> AttachmentLookup {
+    let read = found.into_iter().map(|one| match one {
+        Observed::Parsed(parsed) => (*parsed).clone(),
+        Observed::Malformed(object) => Err(AttachmentFault::Malformed(short(&object.error))),
+    });
+    let all: Result<Vec<Attachment>, AttachmentFault> = read.collect();
+    match all.as_deref() {
+        Err(fault) => AttachmentLookup::Unread(fault.clone()),
+        Ok([]) => AttachmentLookup::Unread(AttachmentFault::Absent),
+        Ok([first, others @ ..]) if others.iter().all(|other| other == first) => {
+            AttachmentLookup::Known(first.clone())
+        }
+        Ok(_) => AttachmentLookup::Unread(AttachmentFault::Several),
+    }
+}
+
+/// Whether fipd may list the definitions of a cluster.
+async fn probe(client: &Client) -> Result<(), AttachmentFault> {
+    let api: Api<PartialObjectMeta<NetworkAttachmentDefinition>> = Api::all(client.clone());
+    let first = ListParams::default().limit(1);
+    match tokio::time::timeout(DEADLINE, api.list(&first)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(AttachmentFault::Unserved),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+            Err(AttachmentFault::Forbidden(short(&status.message)))
+        }
+        Ok(Err(error)) => Err(AttachmentFault::Unreachable(explain(&error))),
+        Err(_) => {
+            let why = format!("no answer within {} s", DEADLINE.as_secs());
+            Err(AttachmentFault::Unreachable(why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
