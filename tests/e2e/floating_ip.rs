@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "floating_ip/networks.rs"]
+mod networks;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

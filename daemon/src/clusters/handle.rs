@@ -281,6 +281,11 @@ impl Clusters {
         self.0.published.read().rules.choose(pool)
     }
 
+    /// Whether the VLAN of a pool, which is not known, decides its network.
+    pub(super) fn rules_ask_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
+        self.0.published.read().rules.ask_for_vlan(pool)
+    }
+
     pub(super) async fn network_made(
         &self,
         cluster: &Text,

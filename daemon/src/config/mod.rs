@@ -74,7 +74,7 @@ pub use host::{Host, HostRule};
 use listener::RawListener;
 pub use listener::{Listener, Serve};
 pub use network::{
-    ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
+    ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts, PoolLink,
 };
 pub use oidc::{Issuer, Oidc, OidcRoles};
 pub use pattern::Pattern;

@@ -37,6 +37,7 @@ pub struct Match {
     pub system: Option<Spanned<System>>,
     /// Namespace of the pool object; never fits a cluster-scoped one.
     pub namespace: Option<Pattern>,
+    /// The interface that the pool names, or the physical network of the VLAN.
     pub interface: Option<Pattern>,
     pub vlan: Option<u16>,
     /// Name of the pool object.
@@ -52,10 +53,29 @@ pub struct PoolFacts<'a> {
     /// `None` for cluster-scoped kinds.
     pub namespace: Option<&'a str>,
     pub interface: Option<&'a str>,
-    pub vlan: Option<u16>,
+    pub link: &'a PoolLink,
     pub pool: &'a str,
     /// Value of the annotation `fipd.io/network`.
     pub annotation: Option<&'a str>,
+}
+
+/// The link that a pool is for, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolLink {
+    pub vlan: Option<u16>,
+    /// The physical network of the VLAN.
+    pub physical: Option<Text>,
+    /// The pool names a network of which this could not be read.
+    pub unread: bool,
+}
+
+impl PoolLink {
+    /// The pool names no link.
+    pub const NONE: Self = Self {
+        vlan: None,
+        physical: None,
+        unread: false,
+    };
 }
 
 /// The network of a pool and how it was found.
@@ -127,11 +147,10 @@ impl NetworkRules {
                 Err(why) => ignored_annotation = Some(why),
             }
         }
-        let rule = self
-            .0
-            .iter()
-            .find(|rule| rule.matches.iter().any(|one| one.fits(pool)));
-        let (network, by) = match (rule, pool.vlan) {
+        // What a rule ahead may decide once the link is known, none after it does.
+        let rule = (self.0.iter()).find(|rule| rule.fits(pool, pool.link.unread));
+        let decided = rule.filter(|rule| rule.fits(pool, false));
+        let (network, by) = match (decided, pool.link.vlan) {
             (Some(rule), _) => (rule.name.clone(), ChosenBy::Rule),
             (None, Some(vlan)) => (format!("vlan-{vlan}").into(), ChosenBy::Default),
             (None, None) => (DEFAULT_NETWORK.into(), ChosenBy::Default),
@@ -141,6 +160,13 @@ impl NetworkRules {
             by,
             ignored_annotation,
         }
+    }
+
+    /// Whether the VLAN of a pool, which is not known, decides its network.
+    pub fn ask_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
+        let chosen = |name| annotation_counts(pool, name).is_ok();
+        let mut ahead = (self.0.iter()).take_while(|rule| !rule.fits(pool, false));
+        !pool.annotation.is_some_and(chosen) && ahead.any(|rule| rule.asks_for_vlan(pool))
     }
 
     /// Every network that a pool object of this cluster and system may belong to as far as rules and default say
@@ -169,18 +195,32 @@ impl NetworkRules {
     }
 }
 
+impl NetworkRule {
+    fn fits(&self, pool: &PoolFacts<'_>, any_link: bool) -> bool {
+        self.matches.iter().any(|one| one.fits(pool, any_link))
+    }
+
+    fn asks_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
+        let mut all = self.matches.iter();
+        all.any(|one| one.vlan.is_some() && one.fits(pool, true))
+    }
+}
+
 impl Match {
-    fn fits(&self, pool: &PoolFacts<'_>) -> bool {
+    /// `any_link`: whatever its VLAN and its physical network are.
+    fn fits(&self, pool: &PoolFacts<'_>, any_link: bool) -> bool {
         let fits = |pattern: &Option<Pattern>, value: Option<&str>| match (pattern, value) {
             (None, _) => true,
             (Some(pattern), Some(value)) => pattern.matches(value),
             (Some(_), None) => false,
         };
+        let interfaces = [pool.interface, pool.link.physical.as_deref()];
         self.may_fit(pool.cluster, pool.system)
             && fits(&self.namespace, pool.namespace)
-            && fits(&self.interface, pool.interface)
-            && (self.vlan.is_none() || self.vlan == pool.vlan)
             && fits(&self.pool, Some(pool.pool))
+            && (any_link
+                || (self.vlan.is_none() || self.vlan == pool.link.vlan)
+                    && interfaces.iter().any(|name| fits(&self.interface, *name)))
     }
 
     fn may_fit(&self, cluster: &[Text], system: &System) -> bool {

@@ -280,7 +280,7 @@ fn a_default_leaves_a_mirror_where_it_is_and_a_rule_does_not() {
         system: &system,
         namespace: None,
         interface: None,
-        vlan: None,
+        link: &PoolLink::NONE,
         pool: "vips",
         annotation: None,
     };
@@ -388,13 +388,20 @@ fn rules(text: &str) -> NetworkRules {
     parse(text).unwrap().networks
 }
 
+fn on_vlan(vlan: u16) -> PoolLink {
+    PoolLink {
+        vlan: Some(vlan),
+        ..PoolLink::NONE
+    }
+}
+
 fn facts<'a>(cluster: &'a [Text], pool: &'a str, system: &'a System) -> PoolFacts<'a> {
     PoolFacts {
         cluster,
         system,
         namespace: None,
         interface: None,
-        vlan: None,
+        link: &PoolLink::NONE,
         pool,
         annotation: None,
     }
@@ -411,6 +418,82 @@ match = [ { vlan = 7 }, { interface = "eth1" } ]
 name = "red"
 match = [ { cluster = "c-m-*" } ]
 "#;
+
+#[test]
+fn a_vlan_that_is_not_known_takes_no_pool_elsewhere() {
+    let rules = rules(RULES);
+    let (system, here) = (System::rancher_fip(), ["rancher".into()]);
+    let there = ["c-m-1".into()];
+    let unread = PoolLink {
+        unread: true,
+        ..PoolLink::NONE
+    };
+    let pool = |cluster, name| PoolFacts {
+        link: &unread,
+        ..facts(cluster, name, &system)
+    };
+    let stays = |facts: &PoolFacts<'_>| {
+        let choice = rules.choose(facts).unless_in(Some("green".into()));
+        (choice.network.to_string(), choice.by)
+    };
+    let blue = pool(&here, "blue-1");
+    assert_eq!(stays(&blue), ("blue".into(), ChosenBy::Rule), "decided");
+    assert!(!rules.ask_for_vlan(&blue));
+    // Its rule may still be that of VLAN 7, which comes before that of its cluster.
+    let other = pool(&there, "x");
+    assert_eq!(stays(&other), ("green".into(), ChosenBy::Default));
+    assert!(rules.ask_for_vlan(&other));
+    let chosen = PoolFacts {
+        annotation: Some("red"),
+        ..other
+    };
+    assert!(!rules.ask_for_vlan(&chosen), "nothing asks");
+    let eth1 = PoolFacts {
+        interface: Some("eth1"),
+        ..other
+    };
+    assert_eq!(rules.choose(&eth1).by, ChosenBy::Rule, "decided as well");
+    assert!(!rules.ask_for_vlan(&eth1));
+}
+
+#[test]
+fn an_interface_is_the_one_that_a_pool_names_or_the_physical_network_of_its_vlan() {
+    let rules = rules(
+        "[[network]]\nname = \"a\"\nmatch = [{ vlan = 7, interface = \"mgmt\" }]\n\
+         [[network]]\nname = \"b\"\nmatch = [{ interface = \"eth1\" }]\n",
+    );
+    let (system, here) = (System::rancher_fip(), ["rancher".into()]);
+    let network = |vlan, physical: Option<&str>, interface| {
+        let link = PoolLink {
+            vlan,
+            physical: physical.map(Text::from),
+            unread: false,
+        };
+        let pool = PoolFacts {
+            link: &link,
+            interface,
+            ..facts(&here, "x", &system)
+        };
+        rules.choose(&pool).network.to_string()
+    };
+    assert_eq!(network(Some(7), Some("mgmt"), Some("eth1")), "a");
+    assert_eq!(network(Some(7), Some("data"), Some("eth1")), "b");
+    assert_eq!(network(Some(7), None, Some("mgmt")), "a");
+    assert_eq!(network(Some(7), Some("data"), None), "vlan-7");
+    assert_eq!(network(None, Some("mgmt"), None), "default", "untagged");
+    let unread = PoolLink {
+        unread: true,
+        ..PoolLink::NONE
+    };
+    let asked = PoolFacts {
+        link: &unread,
+        ..facts(&here, "x", &system)
+    };
+    assert!(
+        rules.ask_for_vlan(&asked),
+        "the interface may be the physical network"
+    );
+}
 
 #[test]
 fn the_first_fitting_rule_chooses_the_network() {
@@ -434,7 +517,7 @@ fn the_first_fitting_rule_chooses_the_network() {
     );
     assert_eq!(
         chosen(PoolFacts {
-            vlan: Some(7),
+            link: &on_vlan(7),
             ..pool("x")
         })
         .0,
@@ -442,7 +525,7 @@ fn the_first_fitting_rule_chooses_the_network() {
     );
     assert_eq!(
         chosen(PoolFacts {
-            vlan: Some(8),
+            link: &on_vlan(8),
             ..pool("x")
         }),
         ("vlan-8".into(), ChosenBy::Default)

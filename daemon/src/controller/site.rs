@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clusters::{ClusterSession, ClustersError, memory::Memory},
-    config::PoolFacts,
+    config::{PoolFacts, PoolLink},
     ipam::Ipam,
 };
 
@@ -76,7 +76,7 @@ impl Site {
             system: &self.system,
             namespace: None,
             interface: None,
-            vlan: None,
+            link: &PoolLink::NONE,
             pool,
             annotation: name,
         };

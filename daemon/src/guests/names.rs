@@ -48,6 +48,11 @@ impl ClusterNames {
         self.state.lock().known.contains(id)
     }
 
+    /// The clusters with this display name.
+    pub fn displayed(&self, name: &str) -> BTreeSet<Text> {
+        self.state.lock().ids.get(name).cloned().unwrap_or_default()
+    }
+
     /// The one cluster that has one of these names. An id says more than a display name, which several may have.
     pub fn called(&self, names: &[Text]) -> Option<String> {
         let state = self.state.lock();
@@ -85,6 +90,7 @@ mod tests {
         assert_eq!(called("c-1").as_deref(), Some("c-1"), "the id goes first");
         names.note(&"c-3".into(), Some("prod"));
         assert_eq!(called("prod"), None, "two have it");
+        assert_eq!(names.displayed("prod").len(), 2);
         assert_eq!(names.called(&["c-1".into(), "c-2".into()]), None);
         let both = names.called(&["prod".into(), "c-3".into()]);
         assert_eq!(both.as_deref(), Some("c-3"));

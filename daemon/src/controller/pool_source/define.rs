@@ -5,8 +5,8 @@ use k8s_openapi::jiff;
 use serde::de::IgnoredAny;
 
 use super::{
-    Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, entries, not_ready,
-    object_name,
+    Leaving, PoolController, PoolReport, PoolSource, PoolState, entries, not_ready, object_name,
+    pool_facts, state::VLAN_UNKNOWN,
 };
 use crate::{
     config::{NetworkChoice, PoolFacts},
@@ -15,7 +15,6 @@ use crate::{
         conditions::ConditionUpdate,
         meta::{Meta, View},
         queue::Next,
-        site::Site,
         store::Key,
     },
     ipam::IpamError,
@@ -27,8 +26,11 @@ pub(super) type Verdict = Result<Option<String>, ConditionUpdate>;
 impl<S: PoolSource> PoolController<S> {
     /// Defines all pools and shows nothing, for before anything is adopted: a pool decides the network of an address.
     pub async fn define_all(&self) -> Result<(), ReconcileError> {
+        self.links_read().await;
         for (key, object) in self.context.objects.all() {
-            let _ = self.define(&key, &object).await?;
+            if !self.awaits_link(&key, &object) {
+                let _ = self.define(&key, &object).await?;
+            }
         }
         Ok(())
     }
@@ -45,7 +47,12 @@ impl<S: PoolSource> PoolController<S> {
             Ok(spec) => spec,
             Err(rule) => return Ok(Err(rejected(existing.as_deref(), &rule))),
         };
-        let (network, choice) = self.network(key, object, existing.as_deref()).await?;
+        let link = match self.link(key, object, existing.is_none()) {
+            Ok(link) => link,
+            Err(says) => return Ok(Err(says)),
+        };
+        let facts = pool_facts(&self.context.site, key, &self.source.facts(object), &link);
+        let (network, choice) = self.network(&facts, existing.as_deref()).await?;
         let spec = PoolSpec {
             network,
             network_by_default: choice.is_default_for(existing.as_deref()),
@@ -71,13 +78,11 @@ impl<S: PoolSource> PoolController<S> {
 
     async fn network(
         &self,
-        key: &Key,
-        object: &S::View,
+        facts: &PoolFacts<'_>,
         existing: Option<&Pool>,
     ) -> Result<(NetworkId, NetworkChoice), ReconcileError> {
-        let site = &self.context.site;
-        let facts = pool_facts(site, key, &self.source.facts(object));
-        let network = site.session.network_of_mirror(&facts, existing).await;
+        let session = &self.context.site.session;
+        let network = session.network_of_mirror(facts, existing).await;
         network.map_err(|error| ReconcileError::internal(error.to_string()))
     }
 
@@ -136,7 +141,10 @@ impl<S: PoolSource> PoolController<S> {
         if let Some(rest) = self.context.status_rests(key) {
             return Ok(rest);
         }
-        let state = state.map(|state| self.complete(state));
+        let state = state.map(|state| self.complete(key, object, state));
+        if let Some((_, text)) = state.as_ref().and_then(|state| state.unread.clone()) {
+            self.context.warn(key, &meta.uid, VLAN_UNKNOWN, text);
+        }
         let report = PoolReport { ready, state };
         let after = self.source.status(object, &report, jiff::Timestamp::now());
         let change = (&self.source.written(object), &after);
@@ -159,28 +167,16 @@ impl<S: PoolSource> PoolController<S> {
         Some(remark.map_or_else(|| wrong.clone(), |remark| format!("{remark}; {wrong}")))
     }
 
-    fn complete(&self, state: PoolState) -> PoolState {
+    fn complete(&self, key: &Key, object: &S::View, state: PoolState) -> PoolState {
         let site = &self.context.site;
         let (id, text) = (state.pool.id, |lease: &_| self.source.entry(lease));
         let listed = (S::LISTED > 0).then(|| entries(&site.ipam, id, S::LISTED, text));
         PoolState {
             shared: site.session.clusters.shared_range_note(&state.pool),
+            unread: self.unread(key, object),
             entries: listed.unwrap_or_default(),
             ..state
         }
-    }
-}
-
-/// What decides the network of the pool of an object.
-pub fn pool_facts<'a>(site: &'a Site, key: &'a Key, facts: &SourceFacts<'a>) -> PoolFacts<'a> {
-    PoolFacts {
-        cluster: &site.session.names,
-        system: &site.system,
-        namespace: Some(&*key.namespace).filter(|namespace| !namespace.is_empty()),
-        interface: facts.interface.filter(|name| !name.is_empty()),
-        vlan: None,
-        pool: &key.name,
-        annotation: facts.network,
     }
 }
 

@@ -12,6 +12,7 @@
 #[cfg(test)]
 pub mod conformance_tests;
 mod define;
+mod links;
 mod state;
 mod withdraw;
 
@@ -23,6 +24,7 @@ use serde::Serialize;
 
 use super::{
     ReconcileError,
+    attachments::{Attachments, HarvesterNetwork},
     conditions::ConditionUpdate,
     context::Context,
     meta::{Meta, View},
@@ -33,7 +35,7 @@ use super::{
 };
 use crate::{config::ReleaseWait, validation::mirror::MirrorOf};
 
-pub use define::pool_facts;
+pub use links::{link_of, pool_facts};
 pub use state::{PoolReport, PoolState, READY, entries, not_ready};
 pub use withdraw::close_all;
 
@@ -73,6 +75,11 @@ pub trait PoolSource: Send + Sync + 'static {
     /// Whether the object defines a pool at all.
     fn eligible(&self, _: &Ledger, _: &MirrorOf<'_>, _: &Self::View) -> Eligible {
         Eligible::Yes
+    }
+
+    /// What reads the networks of Harvester clusters, where objects name such.
+    fn attachments(&self) -> Option<&Arc<Attachments>> {
+        None
     }
 
     /// Why no object of the kind may define a pool now.
@@ -126,6 +133,8 @@ pub struct SourceFacts<'a> {
     pub interface: Option<&'a str>,
     /// The network that it names itself.
     pub network: Option<&'a str>,
+    /// The network of a Harvester cluster that the pool is for.
+    pub harvester: Option<HarvesterNetwork<'a>>,
 }
 
 /// The controller of the objects of one kind.
@@ -179,6 +188,8 @@ impl<S: PoolSource> Controller for PoolController<S> {
                 return self.disown(key, &object.meta(), Some(object)).await;
             }
             Eligible::No(says) => Err(says),
+            // It is queued again once that is read.
+            Eligible::Yes if self.awaits_link(key, object) => return Ok(Next::Done),
             Eligible::Yes => self.define(key, object).await?,
         };
         self.show(key, object, verdict).await

@@ -14,6 +14,9 @@ use crate::{
 /// Whether the pool serves as its object describes it.
 pub const READY: &str = "Ready";
 
+/// The network of a Harvester cluster that the object names cannot be read.
+pub const VLAN_UNKNOWN: &str = "VlanUnknown";
+
 /// Overlaps with other pools that are named.
 const OVERLAPS: usize = 3;
 
@@ -30,6 +33,8 @@ pub struct PoolState {
     pub overlap: Option<String>,
     /// Which load balancers may allocate addresses of it.
     pub shared: Option<String>,
+    /// Reason and text of why its VLAN is not known.
+    pub unread: Option<(&'static str, String)>,
     /// Address and text of its leases, ascending; up to one more than the status lists.
     pub entries: Vec<(IpAddr, String)>,
 }
@@ -43,7 +48,7 @@ pub struct PoolReport {
 }
 
 impl PoolState {
-    /// Without entries and load balancers.
+    /// Without entries, load balancers and VLAN.
     pub fn read(ledger: &Ledger, pool: &Arc<Pool>) -> Option<Self> {
         Some(Self {
             usage: ledger.usage(pool.id)?,
@@ -53,6 +58,7 @@ impl PoolState {
             doubt: ledger.ambiguity(pool.id),
             overlap: overlap(ledger, pool.id),
             shared: None,
+            unread: None,
             entries: Vec::new(),
             pool: Arc::clone(pool),
         })
@@ -91,6 +97,10 @@ impl PoolReport {
         let shared = self.state.as_ref().and_then(|state| state.shared.clone());
         let kind = (SHARED_RANGE, OTHER_LOAD_BALANCER);
         remark(conditions, kind, shared, generation, now);
+        let unread = self.state.as_ref().and_then(|state| state.unread.clone());
+        let (reason, unread) = unread.unzip();
+        let kind = (VLAN_UNKNOWN, reason.unwrap_or_default());
+        remark(conditions, kind, unread, generation, now);
     }
 }
 

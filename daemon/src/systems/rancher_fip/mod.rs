@@ -192,6 +192,8 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
         cancel.clone(),
         move || quiet(Arc::clone(&idle)),
     ));
+    let attachments = all.attachments(&site, &data);
+    let attachments = Arc::clone(data.attachments.get_or_init(|| attachments));
     let pools = FloatingIpPoolSource::new(&site, &data);
     let pools = FloatingIpPools::new(data.context(POOL, &site, &events, &data.pools), pools);
     let quotas = data.context(QUOTA, &site, &events, &data.quotas);
@@ -215,6 +217,9 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
         guests: guests.as_ref(),
     };
     watches::watch_management(&room, &pools, &quotas, &mut tasks);
+    let over = cancel.clone();
+    let follow = async move { over.run_until_cancelled(attachments.follow()).await };
+    tasks.spawn(async move { follow.await.unwrap_or(()) });
     if let Some(guests) = &guests {
         guests.start(&mut tasks);
     }
@@ -274,6 +279,7 @@ fn manage(
     reconcile::work(&quotas, tasks);
     let all = Arc::clone(&pools);
     follow_ranges(site, move || all.context().queue_all(), tasks);
+    tasks.spawn(Arc::clone(&pools).follow_links());
     tasks.spawn(Arc::clone(&fips).keep_track());
     tasks.spawn(Arc::clone(&quotas).keep_track());
     tasks.spawn(waiters::listen(

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -27,6 +27,7 @@ use super::{
 };
 use crate::controller::{
     ReconcileError,
+    attachments::Attachments,
     client::Remote,
     context::Context,
     events::Events,
@@ -77,6 +78,8 @@ pub struct Data {
     /// The FloatingIPs that show the leases of a Service.
     by_service: Mutex<BTreeMap<(ClusterId, Key), BTreeSet<Key>>>,
     pub stock: Stock,
+    /// The links of pools that are for networks of Harvester clusters.
+    pub attachments: OnceLock<Arc<Attachments>>,
     /// Ends with the session, and before that when the leadership is lost.
     over: CancellationToken,
 }
@@ -251,6 +254,7 @@ impl Data {
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
             stock: Stock::default(),
+            attachments: OnceLock::new(),
             over,
         })
     }
@@ -368,6 +372,9 @@ impl Data {
         let cluster = self.clusters.get(key);
         let display = cluster.as_ref().map(|cluster| &*cluster.display_name);
         self.names.note(&key.name, display);
+        if let Some(attachments) = self.attachments.get() {
+            attachments.touch();
+        }
     }
 
     /// All names of the clusters that go by one of these names.

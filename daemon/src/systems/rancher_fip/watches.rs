@@ -14,13 +14,13 @@ use super::{
     clusters::RancherCluster,
     floating_ip::{self, FloatingIpController},
     guests::Guests,
-    pool::{self, FloatingIpPools},
+    pool::{self, FloatingIpPools, Harvesters},
     quota::{self, Quotas},
     rancher::{Data, Rancher},
 };
 use crate::{
-    controller::{events::Events, reconcile::Controller, tasks::spawn},
-    guests::GuestBoard,
+    controller::{attachments::Attachments, events::Events, reconcile::Controller, tasks::spawn},
+    guests::{GuestBoard, access::GuestAccess},
     systems::rancher_fip::settings::RancherFipSettings,
 };
 
@@ -45,6 +45,24 @@ impl RunningRancherFip {
             let (own, views) = (self.means.endpoint.clone(), self.means.guests.clone());
             Guests::new(site, data, events, own, views, self.means.helm.clone())
         })
+    }
+
+    /// The links of the networks that pools name.
+    pub(super) fn attachments(&self, site: &Site, data: &Data) -> Arc<Attachments> {
+        let settings = site.session.settings.of::<RancherFipSettings>();
+        let access = GuestAccess {
+            links: self.means.guests.links(&site.name),
+            rancher: data.remote.clone(),
+            cluster: data.cluster.clone(),
+            names: Arc::clone(&data.names),
+            insecure: settings.cluster_manager.insecure_skip_tls_verify,
+        };
+        let harvesters = Harvesters {
+            session: site.session.clone(),
+            clusters: Arc::clone(&data.clusters),
+            access,
+        };
+        Attachments::new(Box::new(harvesters), site.memory())
     }
 }
 

@@ -70,6 +70,7 @@ mod tests {
             doubt: None,
             overlap: None,
             shared: None,
+            unread: None,
             entries: vec![],
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     controller::{
         client::CallError,
         kind::NAMESPACE,
-        pool_source::{SourceFacts, pool_facts},
+        pool_source::{SourceFacts, link_of, pool_facts},
         store::Key,
         webhook::whoami,
     },
@@ -117,8 +117,17 @@ impl Management for Admits {
         let facts = SourceFacts {
             interface: Some(pool.interface),
             network: pool.annotation,
+            harvester: pool.harvester,
         };
-        let facts = pool_facts(&self.site, &key, &facts);
+        let attachments = self.data.attachments.get();
+        let link = link_of(
+            &self.site,
+            &key,
+            &facts,
+            attachments.map(|all| &**all),
+            true,
+        )?;
+        let facts = pool_facts(&self.site, &key, &facts, &link);
         let choice = self.site.session.network_choice(&facts);
         let network = ledger.network_by_name(&choice.network);
         network.map(|network| network.id)

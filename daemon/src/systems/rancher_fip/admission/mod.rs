@@ -22,6 +22,7 @@ use crate::{
         review::{self, Operation, Question, Verdict},
         spec,
     },
+    controller::attachments::HarvesterNetwork,
     ipam::Ipam,
 };
 
@@ -110,6 +111,8 @@ pub trait Management: Send + Sync {
 pub struct NewPool<'a> {
     pub name: &'a str,
     pub interface: &'a str,
+    /// The network of a Harvester cluster that it is for.
+    pub harvester: Option<HarvesterNetwork<'a>>,
     /// Value of the annotation `fipd.io/network`.
     pub annotation: Option<&'a str>,
 }

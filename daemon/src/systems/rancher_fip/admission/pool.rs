@@ -11,7 +11,7 @@ use super::{
     some, spec,
 };
 use crate::{
-    systems::rancher_fip::pool::mirror::desired,
+    systems::rancher_fip::pool::{harvester, mirror::desired},
     validation::{
         mirror::MirrorOf,
         pool::{Ranges, doubles, raw, validate},
@@ -94,6 +94,7 @@ fn preview(
     let facts = NewPool {
         name,
         interface: &now.target_network_interface,
+        harvester: harvester(now),
         annotation: object.annotation(NETWORK),
     };
     let network = match mirror {

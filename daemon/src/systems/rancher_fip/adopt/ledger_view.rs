@@ -7,7 +7,7 @@ use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::inventory::{LedgerView, Placed, ProjectCharge};
 use crate::{
-    controller::pool_source::entries,
+    controller::{attachments::Attachments, pool_source::entries},
     systems::rancher_fip::{
         Site,
         pool::{
@@ -25,10 +25,14 @@ const OVERLAPS: usize = 50;
 const TOLD: usize = 3;
 
 /// What there is of the pools.
-pub fn read(site: &Site, pools: &BTreeMap<String, FloatingIPPool>) -> LedgerView {
+pub fn read(
+    site: &Site,
+    pools: &BTreeMap<String, FloatingIPPool>,
+    attachments: Option<&Attachments>,
+) -> LedgerView {
     let placed = pools
         .iter()
-        .map(|(name, pool)| (name.clone(), placed(site, name, pool)));
+        .map(|(name, pool)| (name.clone(), placed(site, name, pool, attachments)));
     let mut book = LedgerView {
         pools: placed.collect(),
         ..LedgerView::default()
@@ -38,10 +42,15 @@ pub fn read(site: &Site, pools: &BTreeMap<String, FloatingIPPool>) -> LedgerView
 }
 
 /// As the pool controller does it.
-fn placed(site: &Site, name: &str, pool: &FloatingIPPool) -> Placed {
+fn placed(
+    site: &Site,
+    name: &str,
+    pool: &FloatingIPPool,
+    attachments: Option<&Attachments>,
+) -> Placed {
     let ipam = &site.ipam;
     let mirror = ipam.read(|ledger| site.mirror_in(ledger, name).cloned());
-    let choice = network_choice(site, name, pool, mirror.as_deref());
+    let choice = network_choice(site, name, pool, mirror.as_deref(), attachments);
     let usable = validate(raw(&pool.spec).as_ref()).is_ok();
     let placed = Placed {
         network: choice.network,
@@ -222,7 +231,7 @@ mod tests {
         ];
         let before = async {
             loop {
-                let book = read(&site, &pools);
+                let book = read(&site, &pools, None);
                 if networks(&book) == expected {
                     break book;
                 }
@@ -249,7 +258,7 @@ mod tests {
         let source = FloatingIpPoolSource::new(&site, &data);
         let controller = FloatingIpPools::new(context, source);
         assert!(controller.define_all().await.is_ok());
-        let book = read(&site, &pools);
+        let book = read(&site, &pools, None);
         assert_eq!(networks(&book), expected);
         for (name, network) in expected {
             let of = ipam.read(|ledger| {
@@ -280,16 +289,16 @@ mod tests {
             };
             ipam.submit(Request::Adopt(adopt)).await.expect("adopted");
         }
-        let book = read(&site, &pools);
+        let book = read(&site, &pools, None);
         assert_eq!(book.pools["lab-a"].held.len(), 2);
         let mut moved = pools.clone();
         let notes = &mut moved.get_mut("lab-a").expect("a pool").metadata.annotations;
         *notes = Some([("fipd.io/network".to_owned(), "vip".to_owned())].into());
-        let placed = &read(&site, &moved).pools["lab-a"];
+        let placed = &read(&site, &moved, None).pools["lab-a"];
         assert_eq!(&*placed.network, "lab", "its leases keep it");
         assert_eq!(placed.refused_move.as_deref(), Some("vip"));
         moved.remove("lab-a");
-        let placed = &read(&site, &moved).pools["lab-a"];
+        let placed = &read(&site, &moved, None).pools["lab-a"];
         assert_eq!((&*placed.network, placed.mirrored), ("lab", true));
         assert_eq!(
             said(book, pools),

@@ -31,6 +31,7 @@ use futures::future::BoxFuture;
 use self::{inventory::SiteInventory, report::SiteReport};
 use super::{
     api_service::plan::Door,
+    rancher::Ranchers,
     settings::{RancherFipRole, RancherFipSettings},
 };
 use crate::{
@@ -44,6 +45,7 @@ pub struct SiteTakeover {
     /// What this daemon calls itself in Leases.
     me: Text,
     door: Door,
+    ranchers: Ranchers,
 }
 
 impl SiteTakeover {
@@ -51,6 +53,7 @@ impl SiteTakeover {
         Self {
             me: Text::clone(&means.me),
             door: Door::of(&means.endpoint),
+            ranchers: means.shared.get(),
         }
     }
 }
@@ -100,6 +103,9 @@ impl SiteTakeover {
                 session.name
             )));
         }
-        observe::find(session, &self.me, &self.door).await
+        // What pools are on is known once fipd leads there.
+        let data = self.ranchers.get(&session.name).data();
+        let attachments = data.and_then(|data| data.attachments.get().cloned());
+        observe::find(session, &self.me, &self.door, attachments).await
     }
 }

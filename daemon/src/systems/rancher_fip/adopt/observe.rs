@@ -3,6 +3,8 @@
 mod lists;
 mod programs;
 
+use std::sync::Arc;
+
 use fipd_core::{SigningKey, Text};
 use fipd_crds::labels::{API_SERVER_LEASE, API_SERVICE, MANAGER_LEASE};
 use serde::de::DeserializeOwned;
@@ -22,6 +24,7 @@ use crate::{
     },
     clusters::ClusterSession,
     controller::{
+        attachments::Attachments,
         client::{Remote, Target},
         kind::{LEASE, SERVICE},
     },
@@ -36,6 +39,7 @@ pub async fn find(
     session: &ClusterSession,
     me: &Text,
     door: &Door,
+    attachments: Option<Arc<Attachments>>,
 ) -> Result<SiteInventory, TakeoverError> {
     session.verify_identity().await?;
     let settings = session.settings.of::<RancherFipSettings>();
@@ -65,7 +69,7 @@ pub async fn find(
     session.verify_identity().await?;
     let site = site_of(session.clone());
     let read = move || {
-        found.book = ledger_view::read(&site, &found.pools);
+        found.book = ledger_view::read(&site, &found.pools, attachments.as_deref());
         foreign::note(&site, &found.fips, &mut found.book);
         found
     };

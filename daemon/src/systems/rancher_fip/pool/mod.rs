@@ -2,15 +2,18 @@
 
 #[cfg(test)]
 mod conformance_tests;
+mod harvesters;
 pub mod mirror;
 pub mod status;
+
+pub use harvesters::Harvesters;
 
 pub use crate::validation::pool as validate;
 
 use std::sync::Arc;
 
 use fipd_core::{Lease, NetworkId, Pool, PoolSpec};
-use fipd_crds::floating_ip::{FloatingIPPool, PoolStatus};
+use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPPoolSpec, PoolStatus};
 use k8s_openapi::jiff;
 
 use super::{
@@ -22,9 +25,11 @@ use super::{
 use crate::{
     config::NetworkChoice,
     controller::{
+        attachments::{Attachments, HarvesterNetwork},
         meta::{Meta, View},
         pool_source::{
-            Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, pool_facts,
+            Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, link_of,
+            pool_facts,
         },
         store::Key,
     },
@@ -98,6 +103,10 @@ impl PoolSource for FloatingIpPoolSource {
         status::entry(lease, |project| self.data.display_name(project))
     }
 
+    fn attachments(&self) -> Option<&Arc<Attachments>> {
+        self.data.attachments.get()
+    }
+
     /// An annotation that makes no difference to the mirror.
     fn remark(&self, pool: &FloatingIPPool) -> Option<(&'static str, String)> {
         let wrong = floating_ip::return_after(pool).err()?;
@@ -120,18 +129,28 @@ fn facts(pool: &FloatingIPPool) -> SourceFacts<'_> {
     SourceFacts {
         interface: Some(&pool.spec.target_network_interface),
         network: annotation(pool, NETWORK),
+        harvester: harvester(&pool.spec),
     }
 }
 
-/// The network that the mirror of the object is put into; it need not exist yet.
+/// The network of a Harvester cluster that the pool is for, if that is one.
+pub fn harvester(spec: &FloatingIPPoolSpec) -> Option<HarvesterNetwork<'_>> {
+    let (cluster, network) = (&*spec.target_cluster, &*spec.target_network);
+    (!cluster.is_empty() && !network.is_empty()).then_some(HarvesterNetwork { cluster, network })
+}
+
+/// The network that the mirror of the object is put into, as far as its VLAN is known; it need not exist yet.
 pub fn network_choice(
     site: &Site,
     name: &str,
     pool: &FloatingIPPool,
     mirror: Option<&Pool>,
+    attachments: Option<&Attachments>,
 ) -> NetworkChoice {
-    let key = Key::new("", name);
-    let facts = pool_facts(site, &key, &facts(pool));
+    let (key, facts) = (Key::new("", name), facts(pool));
+    let link = link_of(site, &key, &facts, attachments, mirror.is_none());
+    let link = link.unwrap_or_default();
+    let facts = pool_facts(site, &key, &facts, &link);
     site.session.network_choice_of_mirror(&facts, mirror)
 }
 

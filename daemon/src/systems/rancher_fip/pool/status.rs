@@ -138,6 +138,7 @@ mod tests {
             doubt: Some("4 addresses are not given".to_owned()),
             overlap: None,
             shared: Some("10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned()),
+            unread: None,
             entries: Vec::new(),
         };
         let now = jiff::Timestamp::from_second(1_000).expect("a time");
