@@ -22,6 +22,18 @@ const VLAN_7: &str = r#"{"cniVersion":"0.3.1","type":"bridge","bridge":"mgmt-br"
 const ROLES: &str = include_str!("../../../packaging/rbac/rancher-fip-management.yaml");
 const GUEST_ROLES: &str = include_str!("../../../packaging/rbac/rancher-fip-guest.yaml");
 
+/// Makes the cluster a Harvester cluster.
+async fn label(scenario: &Scenario) {
+    let harvester = scenario.site.cluster("harvester").unwrap();
+    let label = json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+        "metadata": { "name": harvester.id, "labels": { "provider.cattle.io": "harvester" } },
+        "spec": { "displayName": "harvester" },
+    });
+    let rancher = &scenario.site.rancher;
+    rancher.apply(&label.to_string()).await.unwrap();
+}
+
 /// fipd runs, and may not read the networks of the Harvester cluster yet.
 async fn start() -> Rancher {
     let scenario = Scenario::prepare(&SiteOptions::of(&["harvester"])).await;
@@ -41,13 +53,8 @@ async fn start() -> Rancher {
     rancher.grant_identity().await.unwrap();
     let kubeconfig = rancher.kubeconfig_of(RESTRICTED_USER);
     write_kubeconfig(&scenario.fipd, "rancher", &kubeconfig).unwrap();
+    label(&scenario).await;
     let harvester = scenario.site.cluster("harvester").unwrap();
-    let label = json!({
-        "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
-        "metadata": { "name": harvester.id, "labels": { "provider.cattle.io": "harvester" } },
-        "spec": { "displayName": "harvester" },
-    });
-    rancher.apply(&label.to_string()).await.unwrap();
     let client = rancher.client().await.unwrap();
     let kubeconfig = harvester.plane.kubeconfig_of(RESTRICTED_USER);
     let publish = scenario
@@ -247,6 +254,31 @@ async fn the_vlan_of_a_harvester_network_chooses_the_network() {
     plane.restart_api().await.unwrap();
     rancher.wait_no_condition("web", "VlanUnknown").await;
     rancher.nothing_is_lost().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_harvester_cluster_that_fipd_serves_is_read_with_its_own_kubeconfig() {
+    let scenario = Scenario::start(&SiteOptions::of(&["harvester"])).await;
+    let scenario = scenario.unwrap();
+    label(&scenario).await;
+    let client = scenario.site.rancher.client().await.unwrap();
+    let publish = scenario
+        .site
+        .publish_kubeconfig(&client, "c-m-harvester", "nothing");
+    publish.await.unwrap();
+    let plane = &scenario.site.cluster("harvester").unwrap().plane;
+    plane.install_crds(CRD).await.unwrap();
+    let (pools, fips) = (Api::all(client.clone()), Api::namespaced(client, NAMESPACE));
+    let rancher = Rancher {
+        scenario,
+        pools,
+        fips,
+    };
+    rancher.define("vlan7", VLAN_7).await;
+    rancher.pool_on("web", "vlan7", 61).await;
+    rancher.wait_condition("web", "Ready", "True", "").await;
+    rancher.wait_no_condition("web", "VlanUnknown").await;
+    assert_eq!(rancher.network("web").await, "vlan-7");
 }
 
 /// The definition of a pool with leases is broken in several ways, and removed.
