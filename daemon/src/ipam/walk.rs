@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, ClusterRecord, Ledger, Pool};
+use fipd_core::{ClusterId, ClusterRecord, Ledger, NetworkId, Pool};
 
 use super::Ipam;
 
@@ -36,6 +36,26 @@ impl Ipam {
             }
             last.cloned()
         });
+    }
+
+    /// What `find` finds first in a network, by id. A network that is made meanwhile may be missed.
+    pub fn find_network<R>(
+        &self,
+        mut find: impl FnMut(&Ledger, NetworkId) -> Option<R>,
+    ) -> Option<R> {
+        let mut found = None;
+        self.in_steps(|ledger, after| {
+            let mut last = None;
+            for network in ledger.networks_after(after).take(Ledger::SCAN) {
+                found = find(ledger, network.id);
+                if found.is_some() {
+                    return None;
+                }
+                last = Some(network.id);
+            }
+            last
+        });
+        found
     }
 
     /// Reads step by step; `step` gets the key that it answered last, and `None` from it is the end.

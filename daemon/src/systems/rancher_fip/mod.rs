@@ -316,7 +316,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     let mut tasks = JoinSet::new();
     reconcile::watch(&services, service::observe::slim, &mut tasks);
     let all = Arc::clone(&services);
-    let objects = Arc::clone(&services.namespaces);
+    let objects = Arc::clone(&services.placement.namespaces);
     let slim = service::observe::slim_namespace;
     spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| {
         all.namespace_changed(key)
@@ -326,7 +326,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
         () = ready(&site, &rancher, &services) => {}
     }
     // Before they are found using what is kept for them.
-    services.claim_reported().await;
+    services.uses.claim_reported().await;
     let inventory = service::adopt::ServiceInventory::new(Arc::clone(&services));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
@@ -342,8 +342,8 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
             services: Arc::clone(&services.follow_ups),
             made_for: Arc::clone(&services.context().queue),
             pools: Box::new(move || all.pools_changed()),
-            id: Box::new(move || known.rancher_cluster()),
-            guest: Arc::<Services>::clone(&services),
+            id: Box::new(move || known.placement.rancher_cluster()),
+            guest: Arc::clone(&services.uses) as _,
         },
     );
     work(&services, &mut tasks);
@@ -356,7 +356,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
 /// not known which network an address in use belongs to.
 async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
     services.completed().await;
-    services.namespaces.completed().await;
+    services.placement.namespaces.completed().await;
     let adopted = site
         .session
         .networks(&site.system)
@@ -374,7 +374,7 @@ fn work(services: &Arc<Services>, tasks: &mut JoinSet<()>) {
     services.context().queue_all();
     reconcile::follow_and_work(services, tasks);
     reconcile::work(&FollowUps::new(Arc::clone(services)), tasks);
-    tasks.spawn(Arc::clone(services).keep_swept());
+    tasks.spawn(Arc::clone(&services.announcer).keep_swept());
     tasks.spawn(Arc::clone(services).keep_track());
 }
 

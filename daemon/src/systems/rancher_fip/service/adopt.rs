@@ -83,7 +83,7 @@ impl ServiceInventory {
     fn keeps(&self, key: &Key, svc: &Svc) -> bool {
         let identity = names::identity(&self.site.id, KIND_SERVICE, key);
         let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
-        let class_less = self.services.settings.class_less;
+        let class_less = self.services.placement.settings.class_less;
         held.is_empty() || keeps(svc, class_less, &identity, &held)
     }
 
@@ -93,7 +93,7 @@ impl ServiceInventory {
             &SERVICE.target(&names::key(identity)),
         )
         .await;
-        let class_less = self.services.settings.class_less;
+        let class_less = self.services.placement.settings.class_less;
         let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
         match found {
             Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
@@ -109,7 +109,7 @@ impl ServiceInventory {
             projects.get(&*key.namespace),
         );
         let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
-        let cluster = self.services.rancher_cluster();
+        let cluster = self.services.placement.rancher_cluster();
         Sighting {
             holder: Holder {
                 identity: names::identity(&self.site.id, KIND_SERVICE, key),
@@ -123,7 +123,7 @@ impl ServiceInventory {
 
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
     fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
-        let class_less = self.services.settings.class_less;
+        let class_less = self.services.placement.settings.class_less;
         if !validate::is_ours(
             &Svc {
                 terminating: false,
@@ -166,7 +166,7 @@ impl ServiceInventory {
     /// Whether a FloatingIP that another program made for this Service has the address; it is adopted for that, and
     /// the Service takes it over. Where it is not known what Rancher calls the cluster, the Service's name decides.
     fn keeps_for(&self, cluster: Option<&str>, service: &Key, address: IpAddr) -> bool {
-        let Some(data) = self.services.rancher.data() else {
+        let Some(data) = self.services.placement.rancher.data() else {
             return false;
         };
         let made = match cluster {
@@ -186,12 +186,13 @@ impl ServiceInventory {
         let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
             Origin::Mirror { cluster, .. } => self
                 .services
+                .placement
                 .rancher
                 .data()
                 .is_none_or(|data| data.cluster == *cluster),
             Origin::Own => false,
         };
-        let is_named = |pool: &Arc<Pool>| super::pools::object(pool) == named;
+        let is_named = |pool: &Arc<Pool>| super::placement::object(pool) == named;
         let mut having = ledger.pools_on_link(address);
         having.retain(of_rancher);
         having.sort_by_key(|pool| !is_named(pool));
@@ -217,9 +218,9 @@ impl Inventory for ServiceInventory {
     /// Another Service that shows the address comes first: they shared it under a FloatingIP that is gone.
     fn heir(&self, holder: &Holder, key: LeaseKey) -> Option<Holder> {
         let gone = ServiceRef::of(holder)?;
-        let user = self.services.shows(key.address);
+        let user = self.services.uses.shows(key.address);
         let user = user.filter(|user| user.key != gone.key);
         user.map(|user| user.holder())
-            .or_else(|| self.services.heir(&gone, key))
+            .or_else(|| self.services.floating_ips.heir(&gone, key))
     }
 }

@@ -8,26 +8,26 @@ use std::{
 };
 
 use fipd_core::Text;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
-    Services, announce,
-    announce::{ADVERTISEMENT, GROUP, KINDS, POOL},
+    announce::{self, ADVERTISEMENT, Address, GROUP, KINDS, POOL, reader},
+    announced::AnnouncedObjects,
     observe::Svc,
     originals::{self, Place, Users, Whose},
-    pools,
 };
 use crate::{
     controller::{
         ReconcileError,
         client::{CallError, MANAGER, Patch, Target},
+        context::Context,
         kind::{Kind, NAMESPACE},
         owned::{delete_if, delete_listed},
         store::Key,
     },
     systems::rancher_fip::{
         names::{FOR_SERVICE, KIND_SERVICE, MANAGED_BY, ServiceRef},
-        service::announce::reader,
         settings::Announce,
     },
 };
@@ -35,38 +35,60 @@ use crate::{
 /// Between two searches for announcer's objects that nobody needs.
 const SWEEP: Duration = Duration::from_secs(600);
 
-impl Services {
-    pub(super) async fn announce(
+/// Who keeps the objects of the announcer that is configured.
+pub struct Announcer {
+    context: Arc<Context<Svc>>,
+    mode: Announce,
+    /// Of its objects.
+    namespace: Text,
+    announced: Mutex<AnnouncedObjects>,
+}
+
+impl Announcer {
+    pub fn new(context: Arc<Context<Svc>>, mode: Announce, namespace: Text) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            mode,
+            namespace,
+            announced: Mutex::default(),
+        })
+    }
+
+    /// Forgets a Service that is gone or not ours.
+    pub fn forget(&self, service: &Key) {
+        self.announced.lock().forget(service);
+    }
+
+    /// Makes the objects for the addresses of a Service, and no others of it.
+    pub async fn announce(
         &self,
         service: &ServiceRef,
-        svc: &Svc,
+        addresses: Vec<Address>,
     ) -> Result<(), ReconcileError> {
-        let mode = self.settings.announce;
+        let mode = self.mode;
         match mode {
             Announce::None | Announce::KubeVip => return Ok(()),
             Announce::Metallb | Announce::Purelb => {}
         }
-        let addresses = self.addresses(service, svc);
-        let wanted = (Text::clone(&service.uid), addresses);
-        if self.announced.lock().get(&service.key) == Some(&wanted) {
+        if self.announced.lock().has(service, &addresses) {
             return Ok(());
         }
-        let (_, addresses) = &wanted;
-        let mut made = self.make(service, addresses).await;
+        let mut made = self.make(service, &addresses).await;
         if let Err(CallError::Rejected(..)) = made
             // Without the right to look around, what was refused is what there is to say.
             && self
-                .clear(Some((&service.key, addresses)))
+                .clear(Some((&service.key, &addresses)))
                 .await
                 .unwrap_or(false)
         {
-            made = self.make(service, addresses).await;
+            made = self.make(service, &addresses).await;
         }
         let kept = match made {
             Ok(kept) => kept,
             Err(error) => {
                 let note = format!("the address is not announced yet: {error}; it is tried again");
-                self.warn(service, "AnnounceFailed", note);
+                self.context
+                    .warn(&service.key, &service.uid, "AnnounceFailed", note);
                 return Err(error.into());
             }
         };
@@ -75,7 +97,7 @@ impl Services {
             reader(*kind) == mode && kept.contains(&*key.name)
         })
         .await?;
-        self.announced.lock().insert(service.key.clone(), wanted);
+        self.announced.lock().note(service, addresses);
         Ok(())
     }
 
@@ -83,9 +105,9 @@ impl Services {
     async fn make(
         &self,
         service: &ServiceRef,
-        addresses: &[announce::Address],
+        addresses: &[Address],
     ) -> Result<BTreeSet<String>, CallError> {
-        let (mode, namespace) = (self.settings.announce, &*self.settings.app_namespace);
+        let (mode, namespace) = (self.mode, &*self.namespace);
         let mut named = addresses.to_vec();
         if mode == Announce::Metallb {
             for (one, wanted) in named.iter_mut().zip(addresses) {
@@ -94,7 +116,7 @@ impl Services {
         } else if let Some(first) = named.first() {
             self.must_not_be_others(GROUP, &service.key, first).await?;
             let mut all = addresses.iter();
-            if all.any(|one| self.may_be_in_the_way(&service.key, one.address)) {
+            if all.any(|one| self.may_be_in_the_way(&service.key, one)) {
                 self.clear(Some((&service.key, addresses))).await?;
             }
         }
@@ -108,8 +130,8 @@ impl Services {
     async fn pool_name(
         &self,
         service: &Key,
-        one: &announce::Address,
-        all: &[announce::Address],
+        one: &Address,
+        all: &[Address],
     ) -> Result<String, CallError> {
         let place = place(service, one);
         let own = self.whose(POOL, &place, &place.name()).await?;
@@ -119,12 +141,12 @@ impl Services {
                 self.whose(POOL, &place, &place.legacy()).await?
             }
         };
-        if self.may_be_in_the_way(service, one.address) {
+        if self.may_be_in_the_way(service, one) {
             self.clear(Some((service, all))).await?;
         }
         let name = originals::choose(&place, own, legacy);
         let name = name.ok_or_else(|| self.others(POOL, &one.name))?;
-        let named = announce::Address {
+        let named = Address {
             name: name.clone(),
             ..one.clone()
         };
@@ -137,7 +159,7 @@ impl Services {
         &self,
         kind: Kind,
         service: &Key,
-        one: &announce::Address,
+        one: &Address,
     ) -> Result<(), CallError> {
         match self.whose(kind, &place(service, one), &one.name).await? {
             Whose::Others => Err(self.others(kind, &one.name)),
@@ -146,32 +168,26 @@ impl Services {
     }
 
     async fn whose(&self, kind: Kind, place: &Place<'_>, name: &str) -> Result<Whose, CallError> {
-        let target = kind.named(&self.settings.app_namespace, name);
+        let target = kind.named(&self.namespace, name);
         let object: Option<Value> = self.context.remote.get(&target).await?;
         Ok(place.whose(kind, object.as_ref()))
     }
 
     fn others(&self, kind: Kind, name: &str) -> CallError {
-        let target = kind.named(&self.settings.app_namespace, name);
+        let target = kind.named(&self.namespace, name);
         let why = "this object was made neither by fipd nor by rancher-fip: delete or rename it";
         CallError::Rejected(target.to_string(), why.to_owned())
     }
 
-    /// Whether the original has an object for this address under another Service's name, as far as is known.
-    fn may_be_in_the_way(&self, service: &Key, address: IpAddr) -> bool {
-        let known = self.originals.lock();
-        let Some(names) = known.as_ref().map(|known| known.get(&address)) else {
-            return true;
-        };
-        let place = Place { service, address };
-        let own = [place.name(), place.legacy()];
-        names.is_some_and(|names| names.iter().any(|name| !own.contains(name)))
+    fn may_be_in_the_way(&self, service: &Key, one: &Address) -> bool {
+        let announced = self.announced.lock();
+        announced.may_be_in_the_way(service, one.address)
     }
 
     /// Deletes what the original left for addresses that our Services have, and `user` even if its Service is not seen to
     /// show them yet; whether there was anything.
-    async fn clear(&self, user: Option<(&Key, &[announce::Address])>) -> Result<bool, CallError> {
-        let (mode, namespace) = (self.settings.announce, &*self.settings.app_namespace);
+    async fn clear(&self, user: Option<(&Key, &[Address])>) -> Result<bool, CallError> {
+        let (mode, namespace) = (self.mode, &*self.namespace);
         let remote = &self.context.remote;
         let (mut any, mut known) = (false, BTreeMap::<IpAddr, Vec<String>>::new());
         for kind in [POOL, GROUP]
@@ -197,11 +213,11 @@ impl Services {
                 }
             }
         }
-        *self.originals.lock() = Some(known);
+        self.announced.lock().note_originals(known);
         Ok(any)
     }
 
-    fn users(&self, user: Option<(&Key, &[announce::Address])>) -> Users {
+    fn users(&self, user: Option<(&Key, &[Address])>) -> Users {
         let services = self.context.objects.all();
         let mut users = originals::users(services.iter().map(|(key, svc)| (key, &**svc)));
         if let Some((key, addresses)) = user {
@@ -214,16 +230,56 @@ impl Services {
         users
     }
 
+    /// Deletes the announcer's objects of a Service. Objects that fipd may not see or delete hold up nobody's
+    /// address; the sweep takes them once it may.
+    pub async fn withdraw(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
+        let mode = self.mode;
+        let taken_over = self.announced.lock().forget(&service.key);
+        let made = taken_over || announce::shows_objects(mode, svc);
+        match mode {
+            Announce::None | Announce::KubeVip => return Ok(()),
+            Announce::Metallb | Announce::Purelb => {}
+        }
+        for kind in KINDS.iter().filter(|kind| reader(**kind) == mode) {
+            match self.delete_objects(kind, &service.uid).await {
+                // The announcer is not installed (any more).
+                Ok(()) | Err(CallError::NotFound(_)) => {}
+                Err(CallError::Rejected(_, why)) => {
+                    if made {
+                        self.warn_of_left(service, kind, &why);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !taken_over {
+            self.delete_originals(service, svc).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_objects(&self, kind: &Kind, uid: &str) -> Result<(), CallError> {
+        let label = format!("{FOR_SERVICE}%3D{uid}");
+        let remote = &self.context.remote;
+        let all = remote.list(&kind.all(), &label).await?;
+        delete_listed(remote, *kind, &all, |_, _| true).await
+    }
+
+    fn warn_of_left(&self, service: &ServiceRef, kind: &Kind, why: &str) {
+        let note = format!(
+            "{} objects with label {FOR_SERVICE}={} may be left: {why}; delete them, or give fipd the right to",
+            kind.kind, service.uid
+        );
+        self.context
+            .warn(&service.key, &service.uid, "AnnouncementLeft", note);
+    }
+
     /// Deletes what the original made for a Service that goes before its objects were taken over.
-    pub(super) async fn delete_originals(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-    ) -> Result<(), CallError> {
+    async fn delete_originals(&self, service: &ServiceRef, svc: &Svc) -> Result<(), CallError> {
         if !svc.is_marked() {
             return Ok(());
         }
-        let mode = self.settings.announce;
+        let mode = self.mode;
         let addresses: BTreeSet<_> = svc.addresses().into_iter().collect();
         for address in addresses {
             let place = Place {
@@ -232,7 +288,7 @@ impl Services {
             };
             for kind in KINDS.into_iter().filter(|kind| reader(*kind) == mode) {
                 for name in [place.name(), place.legacy()] {
-                    let target = kind.named(&self.settings.app_namespace, &name);
+                    let target = kind.named(&self.namespace, &name);
                     let is_originals = |object: &Value| {
                         place.whose(kind, Some(object)) == Whose::Originals
                             && originals::is_for(kind, object, svc, &name)
@@ -265,41 +321,10 @@ impl Services {
         self.context.remote.patch(target, Patch::Apply, body).await
     }
 
-    fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
-        let data = self.rancher.data();
-        let mut held = self.held(service);
-        let place = |text: &IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
-        held.sort_by_key(|lease| place(&lease.key.address).unwrap_or(usize::MAX));
-        let first = held.first().map(|lease| lease.key.address);
-        let group = first
-            .filter(|_| self.settings.announce == Announce::Purelb)
-            .map(|first| originals::group_name(svc, &service.key, first));
-        held.iter()
-            .map(|lease| {
-                let pool = self
-                    .context
-                    .read(|ledger| ledger.pool(lease.pool?).cloned());
-                let object = pool.as_ref().and_then(|pool| pools::object(pool));
-                let interface = data.as_ref().zip(object).and_then(|(data, object)| {
-                    let pool = data.pools.get(&Key::new("", object))?;
-                    Some(pool.spec.target_network_interface.clone()).filter(|name| !name.is_empty())
-                });
-                let address = lease.key.address;
-                let own = || fipd_crds::labels::pool_object(address);
-                announce::Address {
-                    address,
-                    name: group.clone().unwrap_or_else(own),
-                    subnet: pool.as_ref().and_then(|pool| pool.spec.subnet),
-                    interface,
-                }
-            })
-            .collect()
-    }
-
     /// Deletes announcer's objects of ours that no Service needs: left by a former setting, or by a Service
     /// that went while fipd was not there. Then what the original left beside ours.
-    pub async fn sweep(&self) -> Result<(), ReconcileError> {
-        let mode = self.settings.announce;
+    async fn sweep(&self) -> Result<(), ReconcileError> {
+        let mode = self.mode;
         let live: BTreeSet<String> = self
             .context
             .objects
@@ -327,7 +352,7 @@ impl Services {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 // Without rights to them we have made none.
-                Err(CallError::Rejected(..)) if reader(*kind) != self.settings.announce => continue,
+                Err(CallError::Rejected(..)) if reader(*kind) != self.mode => continue,
                 Err(error) => return Err(error.into()),
             };
             let goes = |key: &Key, object: &Value| {
@@ -354,7 +379,7 @@ impl Services {
     }
 }
 
-fn place<'a>(service: &'a Key, one: &announce::Address) -> Place<'a> {
+fn place<'a>(service: &'a Key, one: &Address) -> Place<'a> {
     Place {
         service,
         address: one.address,

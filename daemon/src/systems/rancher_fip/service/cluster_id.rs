@@ -1,7 +1,6 @@
 //! Rancher's id of the cluster that a Service lives in. It says whose FloatingIPs may be taken, so it comes from
 //! admins only: of fipd, or of Rancher by the cluster's name. Who may write a namespace may write a mark on it.
 
-use super::{Services, validate::Project};
 use crate::{
     clusters::ClusterSession,
     controller::{unserved::Unserved, waiters::Cause},
@@ -34,7 +33,7 @@ pub fn rancher_id(session: &ClusterSession, data: Option<&Data>) -> Option<Strin
 }
 
 /// The id, unless a mark on the Service's namespace says another. What is configured needs no mark.
-fn agreed(id: Option<String>, configured: bool, marked: Option<&str>) -> Result<String, Doubt> {
+pub fn agreed(id: Option<String>, configured: bool, marked: Option<&str>) -> Result<String, Doubt> {
     match (id, marked) {
         (None, _) => Err(Doubt::Unknown),
         (Some(named), Some(marked)) if !configured && named != marked => Err(Doubt::Disputed {
@@ -42,23 +41,6 @@ fn agreed(id: Option<String>, configured: bool, marked: Option<&str>) -> Result<
             marked: marked.to_owned(),
         }),
         (Some(id), _) => Ok(id),
-    }
-}
-
-impl Services {
-    /// Rancher's id of this cluster.
-    pub fn rancher_cluster(&self) -> Option<String> {
-        rancher_id(&self.context.site.session, self.rancher.data().as_deref())
-    }
-
-    /// The same, beyond doubt.
-    pub(super) fn agreed_cluster(&self, project: &Project) -> Result<String, Doubt> {
-        let marked = project.rancher_cluster.as_deref();
-        agreed(
-            self.rancher_cluster(),
-            self.settings.cluster_id.is_some(),
-            marked,
-        )
     }
 }
 

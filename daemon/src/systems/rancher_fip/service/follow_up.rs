@@ -1,19 +1,18 @@
 //! What follows once a Service shows its address: announcer's objects and the FloatingIP in Rancher.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use super::{Services, object, observe::Svc, validate};
+use super::{Services, announce, observe::Svc, originals, placement, validate};
 use crate::{
     controller::{
         ReconcileError, Reconciled,
-        client::Patch,
         context::Context,
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
         tasks::quiet,
     },
-    systems::rancher_fip::{kinds::FLOATING_IP, names::ServiceRef},
+    systems::rancher_fip::{names::ServiceRef, settings::Announce},
 };
 
 /// The controller of what follows, which gives way to Services that wait.
@@ -49,7 +48,7 @@ impl Controller for FollowUps {
         quiet(Arc::clone(&self.services.context.queue)).await;
         // As it is by now.
         if let Some(svc) = self.context.objects.get(key) {
-            self.services.follow_up(key, &svc).await?;
+            self.follow_up(key, &svc).await?;
         }
         Ok(Next::Done)
     }
@@ -59,51 +58,54 @@ impl Controller for FollowUps {
     }
 }
 
-impl Services {
+impl FollowUps {
     /// Brings announcer and Rancher up to date with one Service.
     async fn follow_up(&self, key: &Key, svc: &Svc) -> Result<(), ReconcileError> {
-        let service = self.service(key, &svc.uid);
-        if self.held(&service).is_empty() || !validate::is_ours(svc, self.settings.class_less, true)
+        let services = &self.services;
+        let service = services.service(key, &svc.uid);
+        let held = services.leases.held(&service);
+        if held.is_empty() || !validate::is_ours(svc, services.placement.settings.class_less, true)
         {
             return Ok(());
         }
-        let announced = self.announce(&service, svc).await;
-        self.write_objects(&service).await?;
+        let addresses = self.addresses(&service, svc);
+        let announced = services.announcer.announce(&service, addresses).await;
+        // Announcing takes its time.
+        let held = services.leases.held(&service);
+        services.floating_ips.write(&service, &held).await?;
         announced
     }
 
-    /// Writes the FloatingIPs that show the Service's leases.
-    async fn write_objects(&self, service: &ServiceRef) -> Result<(), ReconcileError> {
-        let (Some(data), Some(cluster)) = (self.rancher.data(), self.rancher_cluster()) else {
-            return Ok(());
-        };
-        for lease in self.held(service) {
-            let wanted = self.context.read(|ledger| {
-                object::wanted(
-                    ledger,
-                    &data.cluster,
-                    Some(&data),
-                    service,
-                    &cluster,
-                    &lease,
-                    &|key| self.lives(key),
-                )
-            });
-            let Some(wanted) = wanted else { continue };
-            let known = data.fips.get(&wanted.key);
-            // One that is being deleted must be gone before it can come again; its end brings us back.
-            if known
-                .as_ref()
-                .is_some_and(|fip| fip.meta.deleted.is_some() || wanted.is_met(fip))
-            {
-                continue;
-            }
-            self.unwritten.lock().remove(&service.uid);
-            let target = FLOATING_IP.target(&wanted.key);
-            data.remote
-                .patch(&target, Patch::Apply, &wanted.body())
-                .await?;
-        }
-        Ok(())
+    /// What is to be announced of a Service.
+    fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
+        let services = &self.services;
+        let data = services.placement.rancher.data();
+        let mut held = services.leases.held(service);
+        let place = |text: &IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
+        held.sort_by_key(|lease| place(&lease.key.address).unwrap_or(usize::MAX));
+        let first = held.first().map(|lease| lease.key.address);
+        let group = first
+            .filter(|_| services.placement.settings.announce == Announce::Purelb)
+            .map(|first| originals::group_name(svc, &service.key, first));
+        held.iter()
+            .map(|lease| {
+                let pool = self
+                    .context
+                    .read(|ledger| ledger.pool(lease.pool?).cloned());
+                let object = pool.as_ref().and_then(|pool| placement::object(pool));
+                let interface = data.as_ref().zip(object).and_then(|(data, object)| {
+                    let pool = data.pools.get(&Key::new("", object))?;
+                    Some(pool.spec.target_network_interface.clone()).filter(|name| !name.is_empty())
+                });
+                let address = lease.key.address;
+                let own = || fipd_crds::labels::pool_object(address);
+                announce::Address {
+                    address,
+                    name: group.clone().unwrap_or_else(own),
+                    subnet: pool.as_ref().and_then(|pool| pool.spec.subnet),
+                    interface,
+                }
+            })
+            .collect()
     }
 }

@@ -8,7 +8,6 @@ use fipd_core::{Identity, Lease, Text};
 use k8s_openapi::api::core::v1::Service;
 
 use super::{
-    Services,
     observe::{self, Svc},
     status::BEHIND,
     validate::{self, Wish},
@@ -17,6 +16,7 @@ use crate::{
     controller::{
         ReconcileError,
         client::{CallError, Remote, Target},
+        context::Context,
         kind::SERVICE,
         store::Key,
     },
@@ -58,31 +58,29 @@ pub fn has_one(uid: &Text, identity: &Identity, held: &[Arc<Lease>]) -> bool {
     members.any(|one| one.holder.identity == *identity && one.holder.instance == *uid)
 }
 
-impl Services {
-    /// The Service as this cluster has it.
-    pub(super) async fn fresh(&self, key: &Key) -> Result<Option<Svc>, ReconcileError> {
-        let target = SERVICE.target(key);
-        let svc = read(&self.context.remote, &target).await?;
-        let verified = self.context.site.session.verify_identity().await;
-        verified.map_err(|error| CallError::Unavailable(target.to_string(), error.to_string()))?;
-        Ok(svc)
-    }
+/// The Service as this cluster has it.
+pub async fn fresh(context: &Context<Svc>, key: &Key) -> Result<Option<Svc>, ReconcileError> {
+    let target = SERVICE.target(key);
+    let svc = read(&context.remote, &target).await?;
+    let verified = context.site.session.verify_identity().await;
+    verified.map_err(|error| CallError::Unavailable(target.to_string(), error.to_string()))?;
+    Ok(svc)
+}
 
-    /// Whether the Service really wishes what the watch told. If not, the watch is about to tell more.
-    pub(super) async fn really_wishes(
-        &self,
-        service: &ServiceRef,
-        wish: &Wish,
-    ) -> Result<bool, ReconcileError> {
-        let fresh = self.fresh(&service.key).await?;
-        let same = fresh.is_some_and(|svc| {
-            svc.uid == service.uid
-                && !svc.terminating
-                && validate::wish(&svc).is_ok_and(|now| now == *wish)
-        });
-        if !same {
-            self.context.queue.add_after(service.key.clone(), BEHIND);
-        }
-        Ok(same)
+/// Whether the Service really wishes what the watch told. If not, the watch is about to tell more.
+pub async fn really_wishes(
+    context: &Context<Svc>,
+    service: &ServiceRef,
+    wish: &Wish,
+) -> Result<bool, ReconcileError> {
+    let fresh = fresh(context, &service.key).await?;
+    let same = fresh.is_some_and(|svc| {
+        svc.uid == service.uid
+            && !svc.terminating
+            && validate::wish(&svc).is_ok_and(|now| now == *wish)
+    });
+    if !same {
+        context.queue.add_after(service.key.clone(), BEHIND);
     }
+    Ok(same)
 }

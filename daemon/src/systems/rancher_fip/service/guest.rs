@@ -6,9 +6,9 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{Handover, Holder, Lease, Ledger, Request, Tenant, Timestamp};
 use futures::future::BoxFuture;
 
-use super::{Services, observe::Svc};
+use super::{fresh_read::fresh, observe::Svc, placement::Placement, service};
 use crate::{
-    controller::{ReconcileError, store::Key},
+    controller::{ReconcileError, context::Context, store::Key},
     systems::rancher_fip::{
         names::{self, KIND_SERVICE, ServiceRef},
         rancher::Guest,
@@ -18,7 +18,13 @@ use crate::{
 /// The most Services that are read freshly for one address.
 const READ: usize = 8;
 
-impl Guest for Services {
+/// What Services of the cluster use.
+pub struct ServiceUses {
+    context: Arc<Context<Svc>>,
+    placement: Arc<Placement>,
+}
+
+impl Guest for ServiceUses {
     /// The oldest one that is not being deleted; else the oldest.
     fn shows(&self, address: IpAddr) -> Option<ServiceRef> {
         let mut using = self.context.objects.all();
@@ -26,11 +32,11 @@ impl Guest for Services {
         let (key, svc) = using
             .into_iter()
             .min_by(|(_, one), (_, other)| age(one).cmp(&age(other)))?;
-        Some(self.service(&key, &svc.uid))
+        Some(service(&self.context, &key, &svc.uid))
     }
 
     fn charged_to(&self, service: &ServiceRef) -> Option<Tenant> {
-        let project = self.project(&service.key.namespace).ok()?;
+        let project = self.placement.project(&service.key.namespace).ok()?;
         Some(project.tenant)
     }
 
@@ -41,9 +47,9 @@ impl Guest for Services {
     ) -> BoxFuture<'a, Result<Option<ServiceRef>, ReconcileError>> {
         Box::pin(async move {
             for key in services.iter().take(READ) {
-                let svc = self.fresh(key).await?;
+                let svc = fresh(&self.context, key).await?;
                 if let Some(svc) = svc.filter(|svc| svc.shows(address)) {
-                    return Ok(Some(self.service(key, &svc.uid)));
+                    return Ok(Some(service(&self.context, key, &svc.uid)));
                 }
             }
             Ok(None)
@@ -55,11 +61,18 @@ fn age(svc: &Svc) -> (bool, Timestamp) {
     (svc.terminating, svc.created)
 }
 
-impl Services {
+impl ServiceUses {
+    pub fn new(context: Arc<Context<Svc>>, placement: Arc<Placement>) -> Arc<Self> {
+        Arc::new(Self { context, placement })
+    }
+
     /// Takes over what is kept for Services of this cluster under Rancher's name of it. From then on this cluster's lists
     /// decide when each use ends.
     pub async fn claim_reported(&self) {
-        let (Some(management), Some(called)) = (self.management(), self.rancher_cluster()) else {
+        let (Some(management), Some(called)) = (
+            self.placement.management(),
+            self.placement.rancher_cluster(),
+        ) else {
             return;
         };
         let mut after = None;
@@ -103,7 +116,7 @@ impl Services {
             .map(|service| service.holder());
         shown
             .or_else(|| lease.owner().map(named))
-            .unwrap_or_else(|| self.service(&Key::new("", ""), &"".into()).holder())
+            .unwrap_or_else(|| service(&self.context, &Key::new("", ""), &"".into()).holder())
     }
 }
 

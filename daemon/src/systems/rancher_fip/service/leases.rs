@@ -1,21 +1,20 @@
 //! The leases of a Service: what it holds, asks for and gives back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Family, Holder, Lease, LeaseKey, LeaseState, NetworkId, Release,
-    ReleaseScope, Request, Text,
+    Adopt, Allocate, Answer, Family, Handover, Holder, Lease, LeaseKey, LeaseState, NetworkId,
+    Release, ReleaseScope, Request,
 };
 
-use super::{
-    Services,
-    observe::Svc,
-    plan::{self, PoolsByFamily},
-    pools,
-    validate::Wish,
-};
+use super::{observe::Svc, plan::PoolsByFamily};
 use crate::{
-    controller::{ReconcileError, unserved::Unserved},
+    controller::{
+        ReconcileError,
+        context::Context,
+        unserved::{Unserved, contended},
+        waiters::Cause,
+    },
     ipam::IpamError,
     systems::rancher_fip::{
         floating_ip::validate::refused, names::ServiceRef, pool::validate::family_of,
@@ -25,56 +24,22 @@ use crate::{
 /// What was granted, or why not.
 type Granted = Result<BTreeMap<Family, Arc<Lease>>, Unserved>;
 
-impl Services {
-    /// Asks for what is missing. Where the second family is optional each is asked for alone.
-    pub(super) async fn allocate(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        wish: &Wish,
-        found: &plan::Match,
-        named: Option<PoolsByFamily>,
-    ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Unserved>), ReconcileError> {
-        let ready = named
-            .map_or_else(|| self.pools(wish), Ok)
-            .and_then(|pools| {
-                let project = self.project(&service.key.namespace)?;
-                let missing = pools::served(wish, found, &pools)?;
-                Ok((pools, project, missing))
-            });
-        let (pools, project, missing) = match ready {
-            Ok(ready) => ready,
-            Err(problem) => return Ok((BTreeMap::new(), Some(problem))),
-        };
-        let groups: Vec<&[Family]> = if wish.second_optional {
-            missing.chunks(1).collect()
-        } else {
-            vec![missing.as_slice()]
-        };
-        let (mut granted, mut trouble) = (BTreeMap::new(), None);
-        for families in groups.into_iter().filter(|families| !families.is_empty()) {
-            let (holder, actor) = (service.holder(), self.context.actor());
-            let ask = plan::allocate(
-                &holder,
-                &project.tenant,
-                wish,
-                families,
-                &pools,
-                svc.created,
-                &actor,
-            );
-            match self.ask(ask, &pools).await? {
-                Ok(leases) => granted.extend(leases),
-                Err(problem) => trouble = Some(problem),
-            }
-        }
-        if !granted.is_empty() && found.kept.is_empty() {
-            self.unwritten.lock().insert(Text::clone(&service.uid));
-        }
-        Ok((granted, trouble))
+/// What Services hold in the address book.
+pub struct ServiceLeases {
+    context: Arc<Context<Svc>>,
+}
+
+impl ServiceLeases {
+    pub fn new(context: Arc<Context<Svc>>) -> Self {
+        Self { context }
     }
 
-    async fn ask(&self, ask: Allocate, pools: &PoolsByFamily) -> Result<Granted, ReconcileError> {
+    /// Asks for addresses of pools, which are all of one network.
+    pub async fn ask(
+        &self,
+        ask: Allocate,
+        pools: &PoolsByFamily,
+    ) -> Result<Granted, ReconcileError> {
         let network = pools
             .values()
             .next()
@@ -92,7 +57,7 @@ impl Services {
 
     /// Makes this instance of the Service the holder of leases that an earlier one of its name left or that were reserved
     /// for it.
-    pub(super) async fn renew(
+    pub async fn renew(
         &self,
         service: &ServiceRef,
         svc: &Svc,
@@ -116,7 +81,7 @@ impl Services {
         Ok(())
     }
 
-    pub(super) async fn release(
+    pub async fn release(
         &self,
         holder: &Holder,
         keys: Vec<LeaseKey>,
@@ -126,11 +91,7 @@ impl Services {
         self.free(scope, reason).await
     }
 
-    pub(super) async fn free(
-        &self,
-        scope: ReleaseScope,
-        reason: &str,
-    ) -> Result<(), ReconcileError> {
+    pub async fn free(&self, scope: ReleaseScope, reason: &str) -> Result<(), ReconcileError> {
         let request = Request::Release(Release {
             scope,
             actor: self.context.actor(),
@@ -140,9 +101,50 @@ impl Services {
         Ok(())
     }
 
+    /// Gives a lease to another holder.
+    pub async fn transfer(
+        &self,
+        from: Holder,
+        to: Holder,
+        key: LeaseKey,
+        reason: &str,
+    ) -> Result<(), ReconcileError> {
+        let request = Request::Handover(Handover {
+            from,
+            to,
+            keys: vec![key],
+            actor: self.context.actor(),
+            reason: reason.into(),
+        });
+        self.context.submit(request).await?;
+        Ok(())
+    }
+
     /// All leases of the Service, by whatever instance of its name.
-    pub(super) fn held(&self, service: &ServiceRef) -> Vec<Arc<Lease>> {
+    pub fn held(&self, service: &ServiceRef) -> Vec<Arc<Lease>> {
         let identity = service.holder().identity;
         self.context.read(|ledger| ledger.leases_of(&identity))
+    }
+
+    /// The Service shows an address that another holds.
+    pub fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
+        let identity = service.holder().identity;
+        let contentions = self.context.read(|ledger| ledger.contentions_of(&identity));
+        contentions.first().map(|lease| contended(lease))
+    }
+
+    /// A Service that has no lease waits for the end of the address it still shows: when another gets it, it is
+    /// to be hidden.
+    pub fn still_shown(&self, service: &ServiceRef, svc: &Svc) -> Option<Cause> {
+        if !svc.is_marked() || !self.held(service).is_empty() {
+            return None;
+        }
+        let address: IpAddr = svc.ingress.first()?.parse().ok()?;
+        // Where it is given from.
+        let place = self.context.site.ipam.find_network(|ledger, network| {
+            let key = LeaseKey { network, address };
+            (!ledger.pools_at(key).is_empty()).then_some(key)
+        });
+        place.map(Cause::Address)
     }
 }

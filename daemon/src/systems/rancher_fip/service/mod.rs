@@ -7,9 +7,11 @@
 
 pub mod adopt;
 pub mod announce;
+mod announced;
 mod announcer;
 pub mod apply;
 mod cluster_id;
+mod floating_ips;
 mod follow_up;
 mod fresh_read;
 mod guest;
@@ -17,22 +19,17 @@ mod leases;
 pub mod object;
 pub mod observe;
 mod originals;
+mod placement;
 pub mod plan;
-mod pools;
 mod release;
 mod status;
 mod transfer;
 pub mod validate;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use fipd_core::{Lease, Ledger, Text};
-use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use fipd_core::{Family, Lease, Ledger, Text};
+use tokio::sync::Notify;
 
 pub use follow_up::FollowUps;
 
@@ -53,32 +50,30 @@ use crate::controller::{
     reconcile::Controller,
     store::{Key, Objects, Observed},
     unserved::Unserved,
-    waiters::LedgerEvent,
+    waiters::{Cause, LedgerEvent},
 };
-use observe::{Projects, Svc};
+use announcer::Announcer;
+use floating_ips::ServiceFloatingIps;
+use guest::ServiceUses;
+use leases::ServiceLeases;
+use observe::Svc;
+use placement::Placement;
+use status::ServiceStatus;
 
 /// The controller of all Services of a downstream cluster. Its queue holds what users wait for.
 pub struct Services {
-    context: Context<Svc>,
-    settings: RancherFipSettings,
-    rancher: Arc<Rancher>,
-    pub namespaces: Arc<Objects<Projects>>,
+    context: Arc<Context<Svc>>,
+    pub placement: Arc<Placement>,
+    leases: ServiceLeases,
+    floating_ips: ServiceFloatingIps,
+    status: ServiceStatus,
+    pub announcer: Arc<Announcer>,
+    pub uses: Arc<ServiceUses>,
     /// What follows when nobody waits.
     pub follow_ups: Arc<Queue<Key>>,
-    /// Announcer's objects as last applied, by Service.
-    announced: Mutex<BTreeMap<Key, (Text, Vec<announce::Address>)>>,
-    /// Announcer's objects of the original by address, as of the last look.
-    originals: Mutex<Option<BTreeMap<IpAddr, Vec<String>>>>,
-    /// The status of each Service as last written, and when.
-    shown: Mutex<BTreeMap<Key, Written>>,
-    /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
-    unwritten: Mutex<BTreeSet<Text>>,
     /// Told when everything may be different.
     lost_track: Notify,
 }
-
-/// The instance, its addresses and when they were written.
-type Written = (Text, Vec<IpAddr>, Instant);
 
 impl Controller for Services {
     type View = Svc;
@@ -104,8 +99,8 @@ impl Controller for Services {
             return self.unseen(key).await;
         };
         let service = self.service(key, &svc.uid);
-        let held = self.held(&service);
-        if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
+        let held = self.leases.held(&service);
+        if validate::is_ours(&svc, self.placement.settings.class_less, !held.is_empty()) {
             self.serve(&service, &svc, held).await
         } else if uses_unserved(&svc, &held) {
             Ok(Next::Done)
@@ -126,7 +121,7 @@ impl Controller for Services {
             return Ok(Next::Done);
         };
         let service = self.service(key, &meta.uid);
-        let held = self.held(&service);
+        let held = self.leases.held(&service);
         if held.is_empty() && !self.is_left_over(&svc) {
             self.forget(key);
             return Ok(Next::Done);
@@ -144,19 +139,22 @@ impl Services {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let settings = site.session.settings.of::<RancherFipSettings>().clone();
+        let settings = site.session.settings.of::<RancherFipSettings>();
+        let (announce, namespace) = (settings.announce, Text::clone(&settings.app_namespace));
         let context = Context::new(SERVICE, site, remote, events, Objects::new());
+        let context = Arc::new(context.with_queue(queue));
+        let of = || Arc::clone(&context);
+        let placement = Arc::new(Placement::new(of(), rancher));
         Arc::new(Self {
-            context: context.with_queue(queue),
-            settings,
-            rancher,
-            namespaces: Objects::new(),
+            leases: ServiceLeases::new(of()),
+            floating_ips: ServiceFloatingIps::new(of(), Arc::clone(&placement)),
+            status: ServiceStatus::new(of(), announce),
+            announcer: Announcer::new(of(), announce, namespace),
+            uses: ServiceUses::new(of(), Arc::clone(&placement)),
             follow_ups: Queue::new(),
-            announced: Mutex::new(BTreeMap::new()),
-            originals: Mutex::new(None),
-            shown: Mutex::new(BTreeMap::new()),
-            unwritten: Mutex::new(BTreeSet::new()),
             lost_track: Notify::new(),
+            placement,
+            context,
         })
     }
 
@@ -178,7 +176,7 @@ impl Services {
 
     /// A namespace changed: its Services may have a project now, or all may where it is the app namespace.
     pub fn namespace_changed(&self, key: &Key) {
-        if *key.name == *self.settings.app_namespace {
+        if *key.name == *self.placement.settings.app_namespace {
             return self.context.queue_all();
         }
         let keys = self.context.objects.keys_in(&key.name);
@@ -196,7 +194,7 @@ impl Services {
     fn is_left_over(&self, svc: &Svc) -> bool {
         let by_class = match svc.class.as_deref() {
             Some(class) => class == names::CLASS,
-            None => self.settings.class_less,
+            None => self.placement.settings.class_less,
         };
         svc.is_marked() || (svc.has_finalizer() && by_class)
     }
@@ -206,7 +204,9 @@ impl Services {
             Ok(problem) => problem,
             Err(mut problem) => {
                 self.serve_on(service, svc).await?;
-                problem.cause = problem.cause.or_else(|| self.still_shown(service, svc));
+                problem.cause = problem
+                    .cause
+                    .or_else(|| self.leases.still_shown(service, svc));
                 Some(problem)
             }
         };
@@ -231,12 +231,17 @@ impl Services {
             Ok(wish) => wish,
             Err(problem) => return Ok(Err(problem)),
         };
-        let named = match wish.pool.as_ref().map(|_| self.pools(&wish)).transpose() {
+        let named = match wish
+            .pool
+            .as_ref()
+            .map(|_| self.placement.pools(&wish))
+            .transpose()
+        {
             Ok(named) => named,
             Err(problem) => return Ok(Err(problem)),
         };
         let held = match self
-            .transfer_from_floating_ips(service, svc, &wish, named.as_ref(), held)
+            .transfer(service, svc, &wish, named.as_ref(), held)
             .await?
         {
             Ok(held) => held,
@@ -244,8 +249,8 @@ impl Services {
         };
         let held = plan::shown_first(held, &svc.addresses());
         let mut found = plan::compare(&wish, &held, named.as_ref());
-        self.renew(service, svc, &found.kept).await?;
-        let mut problem = self.contended(service);
+        self.leases.renew(service, svc, &found.kept).await?;
+        let mut problem = self.leases.contended(service);
         if !found.missing.is_empty() && problem.is_none() {
             let (granted, trouble) = self.allocate(service, svc, &wish, &found, named).await?;
             found.kept.extend(granted);
@@ -255,7 +260,7 @@ impl Services {
             self.show(service, svc, &plan::ordered(&wish, &found.kept))
                 .await?;
             self.release_surplus(service, svc, &wish, &found).await?;
-            self.warn_of_contenders(service, &found.kept);
+            self.status.warn_of_contenders(service, &found.kept);
         } else {
             self.serve_on(service, svc).await?;
         }
@@ -264,49 +269,141 @@ impl Services {
 
     /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
     async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
-        let held = plan::shown_first(self.held(service), &svc.addresses());
+        let held = plan::shown_first(self.leases.held(service), &svc.addresses());
         if held.is_empty() {
-            return self.hide_anothers(service, svc).await;
+            return self.status.hide_anothers(service, svc).await;
         }
         let wish = validate::any(svc);
         let kept = plan::compare(&wish, &held, None).kept;
-        self.renew(service, svc, &kept).await?;
+        self.leases.renew(service, svc, &kept).await?;
         if plan::suffices(&wish, &kept) {
             self.show(service, svc, &plan::ordered(&wish, &kept))
                 .await?;
-            self.warn_of_contenders(service, &kept);
+            self.status.warn_of_contenders(service, &kept);
         }
         Ok(())
+    }
+
+    /// Takes over what FloatingIPs made for this Service hold; all leases of the Service afterwards.
+    async fn transfer(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        wish: &validate::Wish,
+        named: Option<&plan::PoolsByFamily>,
+        held: Vec<Arc<Lease>>,
+    ) -> Result<Result<Vec<Arc<Lease>>, Unserved>, ReconcileError> {
+        let transfers = self
+            .floating_ips
+            .transfers(service, svc, wish, named, &held);
+        let requests = match transfers {
+            Ok(requests) if requests.is_empty() => return Ok(Ok(held)),
+            Ok(requests) => requests,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        for request in requests {
+            self.context.submit(request).await?;
+        }
+        Ok(Ok(self.leases.held(service)))
+    }
+
+    /// Asks for what is missing. Where the second family is optional each is asked for alone.
+    async fn allocate(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        wish: &validate::Wish,
+        found: &plan::Match,
+        named: Option<plan::PoolsByFamily>,
+    ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Unserved>), ReconcileError> {
+        let ready = named
+            .map_or_else(|| self.placement.pools(wish), Ok)
+            .and_then(|pools| {
+                let project = self.placement.project(&service.key.namespace)?;
+                let missing = placement::served(wish, found, &pools)?;
+                Ok((pools, project, missing))
+            });
+        let (pools, project, missing) = match ready {
+            Ok(ready) => ready,
+            Err(problem) => return Ok((BTreeMap::new(), Some(problem))),
+        };
+        let groups: Vec<&[Family]> = if wish.second_optional {
+            missing.chunks(1).collect()
+        } else {
+            vec![missing.as_slice()]
+        };
+        let (mut granted, mut trouble) = (BTreeMap::new(), None);
+        for families in groups.into_iter().filter(|families| !families.is_empty()) {
+            let (holder, actor) = (service.holder(), self.context.actor());
+            let ask = plan::allocate(
+                &holder,
+                &project.tenant,
+                wish,
+                families,
+                &pools,
+                svc.created,
+                &actor,
+            );
+            match self.leases.ask(ask, &pools).await? {
+                Ok(leases) => granted.extend(leases),
+                Err(problem) => trouble = Some(problem),
+            }
+        }
+        if !granted.is_empty() && found.kept.is_empty() {
+            self.floating_ips.note_unwritten(&service.uid);
+        }
+        Ok((granted, trouble))
+    }
+
+    /// Shows the addresses, and lets follow what does then.
+    async fn show(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        addresses: &[IpAddr],
+    ) -> Result<(), ReconcileError> {
+        if self.status.show(service, svc, addresses).await? {
+            self.follow_ups.add(service.key.clone());
+        }
+        Ok(())
+    }
+
+    fn wait(&self, service: &ServiceRef, problem: Unserved) -> Next {
+        self.waits_for(&service.key, problem.cause.clone());
+        let (key, uid) = (&service.key, &service.uid);
+        self.context.warn(key, uid, problem.reason, problem.message);
+        problem
+            .cause
+            .map_or(Next::Done, |cause| Next::After(cause.ask_again()))
+    }
+
+    fn waits_for(&self, key: &Key, cause: Option<Cause>) {
+        if self.context.waiters.wait(key, cause) {
+            let identity = self.context.identity(key);
+            self.context.site.ipam.forget_waiter(&identity);
+        }
     }
 
     /// The Service is gone or not ours: it waits for nothing.
     fn forget(&self, key: &Key) {
         self.context.waiters.wait(key, None);
-        self.announced.lock().remove(key);
-        self.shown.lock().remove(key);
+        self.announcer.forget(key);
+        self.status.forget(key);
         let identity = self.context.identity(key);
         self.context.site.ipam.forget_waiter(&identity);
     }
 
     fn service(&self, key: &Key, uid: &Text) -> ServiceRef {
-        ServiceRef {
-            cluster: self.context.site.id.clone(),
-            key: key.clone(),
-            uid: Text::clone(uid),
-        }
+        service(&self.context, key, uid)
     }
+}
 
-    fn project(&self, namespace: &str) -> Result<validate::Project, Unserved> {
-        let app = self
-            .namespaces
-            .get(&Key::new("", &self.settings.app_namespace));
-        let own = self.namespaces.get(&Key::new("", namespace));
-        validate::project(
-            self.settings.project.as_deref(),
-            app.as_deref(),
-            own.as_deref(),
-            namespace,
-        )
+/// One instance of a Service of the cluster.
+fn service(context: &Context<Svc>, key: &Key, uid: &Text) -> ServiceRef {
+    ServiceRef {
+        cluster: context.site.id.clone(),
+        key: key.clone(),
+        uid: Text::clone(uid),
     }
 }
 

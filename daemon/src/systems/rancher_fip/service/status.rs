@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, Text};
+use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, NetworkId, Text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -11,50 +12,90 @@ use serde::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Services, announce, apply, observe::Svc};
+use super::{announce, apply, observe::Svc};
 use crate::{
     controller::{
         ReconcileError,
         client::{CallError, Patch},
+        context::Context,
         kind::SERVICE,
-        queue::Next,
         store::Key,
-        unserved::{Unserved, contended},
-        waiters::Cause,
     },
-    systems::rancher_fip::names::{self, ServiceRef},
+    systems::rancher_fip::{
+        names::{self, FLOATING_IP, ServiceRef},
+        settings::Announce,
+    },
 };
 
 /// A watch may be behind our own write for so long before the write is repeated.
-pub(super) const BEHIND: Duration = Duration::from_secs(3);
+pub const BEHIND: Duration = Duration::from_secs(3);
 
 /// What counts of an API server's answer to a write.
 #[derive(Deserialize)]
-struct Written {
+struct WriteAnswer {
     metadata: ObjectMeta,
 }
 
-impl Services {
+/// The statuses of Services as last written, and when.
+#[derive(Default)]
+struct LastShown(BTreeMap<Key, (Text, Vec<IpAddr>, Instant)>);
+
+impl LastShown {
+    fn note(&mut self, service: &ServiceRef, addresses: &[IpAddr], now: Instant) {
+        let written = (Text::clone(&service.uid), addresses.to_vec(), now);
+        self.0.insert(service.key.clone(), written);
+    }
+
+    /// Whether the status was written like this just now, and the watch is behind.
+    fn has(&self, service: &ServiceRef, addresses: &[IpAddr], now: Instant) -> bool {
+        let last = self.0.get(&service.key);
+        last.is_some_and(|(uid, written, at)| {
+            *uid == service.uid && written == addresses && now.duration_since(*at) < BEHIND
+        })
+    }
+}
+
+/// Writes on Services what they have, and says what is wrong with it.
+pub struct ServiceStatus {
+    context: Arc<Context<Svc>>,
+    announce: Announce,
+    shown: Mutex<LastShown>,
+}
+
+impl ServiceStatus {
+    pub fn new(context: Arc<Context<Svc>>, announce: Announce) -> Self {
+        Self {
+            context,
+            announce,
+            shown: Mutex::default(),
+        }
+    }
+
+    /// Nothing of the Service is shown any more.
+    pub fn forget(&self, key: &Key) {
+        self.shown.lock().0.remove(key);
+    }
+
     /// Marks the Service and shows its addresses, in one write where both are new: no status without the finalizer that
-    /// tells of its end.
-    pub(super) async fn show(
+    /// tells of its end. False: it was written just now, and the watch is behind.
+    pub async fn show(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         addresses: &[IpAddr],
-    ) -> Result<(), ReconcileError> {
-        let claim = apply::claim(svc, service, addresses, self.settings.announce);
+    ) -> Result<bool, ReconcileError> {
+        let claim = apply::claim(svc, service, addresses, self.announce);
         if claim.is_some() {
             // The marks name the addresses and the announcer.
             self.warn_unannounced(service, svc, addresses);
         }
         match (claim, apply::show(svc, addresses)) {
-            (claim, Some(_)) if self.just_written(service, addresses) => {
+            (claim, Some(_)) if self.shown.lock().has(service, addresses, Instant::now()) => {
                 if let Some(claim) = claim.filter(|_| svc.has_finalizer()) {
                     self.patch(service, &claim).await?;
                 }
                 self.context.queue.add_after(service.key.clone(), BEHIND);
-                return Ok(());
+                return Ok(false);
             }
             (Some(claim), Some(status)) => {
                 let both = apply::both(&claim, status);
@@ -70,19 +111,18 @@ impl Services {
             (Some(claim), None) => self.patch(service, &claim).await?,
             (None, None) => {}
         }
-        self.follow_ups.add(service.key.clone());
-        Ok(())
+        Ok(true)
     }
 
     /// Changes the metadata of the Service.
-    pub(super) async fn patch(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
+    pub async fn patch(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
         let target = SERVICE.target(&service.key);
         let patched = self.context.remote.patch(&target, Patch::Strategic, patch);
         patched.await
     }
 
     /// Changes its status; what it is afterwards.
-    pub(super) async fn patch_status<T: DeserializeOwned>(
+    pub async fn patch_status<T: DeserializeOwned>(
         &self,
         service: &ServiceRef,
         patch: &Value,
@@ -92,19 +132,16 @@ impl Services {
         patched.await
     }
 
-    pub(super) fn warn(&self, service: &ServiceRef, reason: &'static str, note: String) {
-        self.context.warn(&service.key, &service.uid, reason, note);
-    }
-
     /// Says that nobody answers for the addresses, where that is certain.
     fn warn_unannounced(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
-        if let Some(why) = announce::unannounced(self.settings.announce, svc.class.as_deref()) {
+        if let Some(why) = announce::unannounced(self.announce, svc.class.as_deref()) {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             let note = format!(
                 "nobody announces {} on the network: {why}",
                 addresses.join(" and ")
             );
-            self.warn(service, "NotAnnounced", note);
+            self.context
+                .warn(&service.key, &service.uid, "NotAnnounced", note);
         }
     }
 
@@ -116,26 +153,47 @@ impl Services {
         addresses: &[IpAddr],
         patch: &Value,
     ) -> Result<bool, ReconcileError> {
-        let written: Written = self.patch_status(service, patch).await?;
+        let written: WriteAnswer = self.patch_status(service, patch).await?;
         self.say_shown(service, addresses);
         let finalizers = written.metadata.finalizers.unwrap_or_default();
         Ok(finalizers.iter().any(|one| one == names::FINALIZER))
     }
 
     /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
-    pub(super) async fn hide_anothers(
+    pub async fn hide_anothers(
         &self,
         service: &ServiceRef,
         svc: &Svc,
     ) -> Result<(), ReconcileError> {
         let identity = service.holder().identity;
-        let anothers = self
-            .context
-            .read(|ledger| shows_anothers(ledger, svc, &identity));
-        if anothers && let Some(patch) = apply::show(svc, &[]) {
+        let addresses = marked_addresses(svc);
+        let anothers = self.context.site.ipam.find_network(|ledger, network| {
+            is_anothers(ledger, network, &addresses, &identity).then_some(())
+        });
+        if anothers.is_some()
+            && let Some(patch) = apply::show(svc, &[])
+        {
             let _: IgnoredAny = self.patch_status(service, &patch).await?;
         }
         Ok(())
+    }
+
+    /// Takes addresses that were given by us off the status, before another may get them.
+    pub async fn hide(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: &[Arc<Lease>],
+    ) -> Result<(), CallError> {
+        let Some(patch) = apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) else {
+            return Ok(());
+        };
+        match self.patch_status::<IgnoredAny>(service, &patch).await {
+            Err(CallError::NotFound(_)) => Ok(()),
+            // A Service of another type has no such status any more.
+            Err(CallError::Rejected(..)) if !svc.balanced => Ok(()),
+            result => result.map(drop),
+        }
     }
 
     fn say_shown(&self, service: &ServiceRef, addresses: &[IpAddr]) {
@@ -145,59 +203,12 @@ impl Services {
         self.context.note(key, uid, "AddressAssigned", note);
     }
 
-    pub(super) fn wait(&self, service: &ServiceRef, problem: Unserved) -> Next {
-        self.waits_for(&service.key, problem.cause.clone());
-        self.warn(service, problem.reason, problem.message);
-        problem
-            .cause
-            .map_or(Next::Done, |cause| Next::After(cause.ask_again()))
-    }
-
-    pub(super) fn waits_for(&self, key: &Key, cause: Option<Cause>) {
-        if self.context.waiters.wait(key, cause) {
-            let identity = self.context.identity(key);
-            self.context.site.ipam.forget_waiter(&identity);
-        }
-    }
-
     /// Status and finalizer are written. Before both are, the next try writes both.
     fn note_written(&self, service: &ServiceRef, addresses: &[IpAddr]) {
-        let (uid, at) = (Text::clone(&service.uid), Instant::now());
-        let mut shown = self.shown.lock();
-        shown.insert(service.key.clone(), (uid, addresses.to_vec(), at));
+        self.shown.lock().note(service, addresses, Instant::now());
     }
 
-    /// Whether the status was written like this just now, and the watch is behind.
-    fn just_written(&self, service: &ServiceRef, addresses: &[IpAddr]) -> bool {
-        let shown = self.shown.lock();
-        shown.get(&service.key).is_some_and(|(uid, written, at)| {
-            *uid == service.uid && written == addresses && at.elapsed() < BEHIND
-        })
-    }
-
-    /// A Service that has no lease waits for the end of the address it still shows: when another gets it, it is
-    /// to be hidden.
-    pub(super) fn still_shown(&self, service: &ServiceRef, svc: &Svc) -> Option<Cause> {
-        if !svc.is_marked() || !self.held(service).is_empty() {
-            return None;
-        }
-        let address: IpAddr = svc.ingress.first()?.parse().ok()?;
-        let place = self.context.read(|ledger| place(ledger, address));
-        place.map(Cause::Address)
-    }
-
-    /// The Service shows an address that another holds.
-    pub(super) fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
-        let identity = service.holder().identity;
-        let contentions = self.context.read(|ledger| ledger.contentions_of(&identity));
-        contentions.first().map(|lease| contended(lease))
-    }
-
-    pub(super) fn warn_of_contenders(
-        &self,
-        service: &ServiceRef,
-        kept: &BTreeMap<Family, Arc<Lease>>,
-    ) {
+    pub fn warn_of_contenders(&self, service: &ServiceRef, kept: &BTreeMap<Family, Arc<Lease>>) {
         for lease in kept.values().filter(|lease| !lease.contenders.is_empty()) {
             let others: Vec<String> = lease
                 .contenders
@@ -209,40 +220,51 @@ impl Services {
                 lease.key.address,
                 others.join(", ")
             );
-            self.warn(service, "AddressConflict", note);
+            self.context
+                .warn(&service.key, &service.uid, "AddressConflict", note);
         }
     }
 }
 
-/// Where an address is given from.
-fn place(ledger: &Ledger, address: IpAddr) -> Option<LeaseKey> {
-    let mut keys = ledger.networks().map(|network| LeaseKey {
-        network: network.id,
-        address,
-    });
-    keys.find(|key| !ledger.pools_at(*key).is_empty())
+/// Whether the addresses in the status are those we gave.
+fn shows_ours(svc: &Svc, held: &[Arc<Lease>]) -> bool {
+    let given: Vec<IpAddr> = svc
+        .mark(FLOATING_IP)
+        .unwrap_or("")
+        .split(',')
+        .filter_map(|text| text.parse().ok())
+        .chain(held.iter().map(|lease| lease.key.address))
+        .collect();
+    svc.ingress.iter().any(|text| {
+        text.parse()
+            .is_ok_and(|address: IpAddr| given.contains(&address))
+    })
 }
 
-/// Whether a Service that we marked shows an address that is leased, and not to this identity.
-fn shows_anothers(ledger: &Ledger, svc: &Svc, identity: &Identity) -> bool {
+/// What a Service that we marked shows.
+fn marked_addresses(svc: &Svc) -> Vec<IpAddr> {
     let texts = svc.ingress.iter().filter(|_| svc.is_marked());
-    let mut addresses = texts.filter_map(|text| text.parse::<IpAddr>().ok());
-    addresses.any(|address| {
-        ledger.networks().any(|network| {
-            let key = LeaseKey {
-                network: network.id,
-                address,
-            };
-            ledger
-                .lease(key)
-                .is_some_and(|lease| !lease.held_by(identity))
-        })
-    })
+    texts.filter_map(|text| text.parse().ok()).collect()
+}
+
+/// Whether one of these addresses is leased in the network, and not to this identity.
+fn is_anothers(
+    ledger: &Ledger,
+    network: NetworkId,
+    addresses: &[IpAddr],
+    identity: &Identity,
+) -> bool {
+    let place = |address: &IpAddr| LeaseKey {
+        network,
+        address: *address,
+    };
+    let mut leases = addresses.iter().filter_map(|one| ledger.lease(place(one)));
+    leases.any(|lease| !lease.held_by(identity))
 }
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{ClusterId, Holder, Network, NetworkId, Op};
+    use fipd_core::{ClusterId, Holder, Network, Op};
 
     use super::*;
     use crate::systems::rancher_fip::{
@@ -284,6 +306,11 @@ mod tests {
             ..Svc::default()
         };
         let web = identity("web");
+        let shows_anothers = |ledger: &Ledger, svc: &Svc, identity: &Identity| {
+            let addresses = marked_addresses(svc);
+            let mut networks = ledger.networks();
+            networks.any(|one| is_anothers(ledger, one.id, &addresses, identity))
+        };
         assert!(shows_anothers(&ledger("api"), &marked, &web));
         assert!(!shows_anothers(&ledger("web"), &marked, &web), "its own");
         assert!(
@@ -300,5 +327,26 @@ mod tests {
             ..marked
         };
         assert!(!shows_anothers(&ledger("api"), &unmarked, &web));
+    }
+
+    #[test]
+    fn a_status_that_was_written_just_now_is_not_written_again() {
+        let service = |uid: &str| ServiceRef {
+            cluster: ClusterId("c".into()),
+            key: Key::new("ns", "web"),
+            uid: uid.into(),
+        };
+        let (one, now) = (service("1"), Instant::now());
+        let addresses = [sample::place("10.0.0.5").address];
+        let mut last = LastShown::default();
+        assert!(!last.has(&one, &addresses, now));
+        last.note(&one, &addresses, now);
+        assert!(last.has(&one, &addresses, now + BEHIND / 2));
+        assert!(!last.has(&one, &addresses, now + BEHIND), "it was lost");
+        assert!(!last.has(&one, &[], now), "other addresses");
+        assert!(
+            !last.has(&service("2"), &addresses, now),
+            "another instance"
+        );
     }
 }

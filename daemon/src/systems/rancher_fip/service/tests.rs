@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{status::BEHIND, validate::Wish, *};
+use super::{observe::Projects, status::BEHIND, validate::Wish, *};
 use crate::{
     clock,
     clusters::{absence::Presence, adoption::Inventory, testing},
@@ -186,7 +186,7 @@ impl Bench {
     async fn told(&self, told: Value) -> Next {
         let svc = observe::all(serde_json::from_value(told).expect("a Service"));
         let service = self.services.service(&key(), &svc.uid);
-        let held = self.services.held(&service);
+        let held = self.services.leases.held(&service);
         let done = match svc.terminating {
             true => self.services.finalize(&service, &svc, &held).await,
             false => {
@@ -313,7 +313,8 @@ async fn an_address_goes_only_if_the_service_itself_wishes_another() {
     let svc = |value: &Value| observe::all(serde_json::from_value(value.clone()).expect("one"));
     let reference = bench.services.service(&key(), &"1".into());
     let wish = validate::wish(&svc(&service)).expect("a wish");
-    let really = async || bench.services.really_wishes(&reference, &wish).await;
+    let really =
+        async || fresh_read::really_wishes(&bench.services.context, &reference, &wish).await;
     assert!(matches!(really().await, Ok(true)));
     service["metadata"]["uid"] = json!("2");
     bench.answers.lock().1 = service;
@@ -357,9 +358,7 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
     let service = bench.services.service(&key(), &svc.uid);
     let wish: Wish = validate::wish(&svc).expect("a wish");
     let reason = async || {
-        let taken = bench
-            .services
-            .transfer_from_floating_ips(&service, &svc, &wish, None, vec![]);
+        let taken = bench.services.transfer(&service, &svc, &wish, None, vec![]);
         let taken = taken.await.expect("an outcome");
         taken.err().map(|problem| problem.reason)
     };
@@ -370,7 +369,11 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
         own: None,
         rancher: Some("c-abcde:p-1".into()),
     };
-    bench.services.namespaces.set(&Key::new("", "ns"), projects);
+    bench
+        .services
+        .placement
+        .namespaces
+        .set(&Key::new("", "ns"), projects);
     assert_eq!(
         reason().await,
         Some("ClusterIdUnknown"),
@@ -416,7 +419,7 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
             instance: uid.into(),
         })
     };
-    let ours = service.floating_ip_name(fipd_core::Family::V4);
+    let ours = service.floating_ip_name(Family::V4);
     assert_eq!(heir(), fip(&ours, ""), "not seen yet");
     let taken_over = Key::new("c-abcde", "fip-abc12");
     let object = floating_ip::observe::Fip {
@@ -431,7 +434,7 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
     data.fips.set(&taken_over, object);
     data.index(&taken_over, None, Some(&service));
     assert_eq!(heir(), fip("fip-abc12", "f"));
-    bench.services.unwritten.lock().insert("1".into());
+    bench.services.floating_ips.note_unwritten(&"1".into());
     assert_eq!(heir(), None, "none was ever written");
 }
 
@@ -499,6 +502,7 @@ async fn a_pool_is_gone_with_its_object_although_its_mirror_is_not_closed_yet() 
     let found = || {
         bench
             .services
+            .placement
             .pools(&wish)
             .map_err(|problem| problem.reason)
     };
@@ -562,11 +566,15 @@ async fn a_cluster_is_asked_who_shows_an_address() {
     let bench = Bench::new(of_another("2", &["10.7.0.1"])).await;
     let address = place().address;
     let services = &bench.services;
-    assert_eq!(services.shows(address), None);
+    assert_eq!(services.uses.shows(address), None);
     let shown = services.service(&key(), &"2".into());
-    let found = services.ask(&[key()], address).await.expect("an answer");
+    let found = services
+        .uses
+        .ask(&[key()], address)
+        .await
+        .expect("an answer");
     assert_eq!(found, Some(shown));
-    let other = services.ask(&[key()], [10, 7, 0, 2].into()).await;
+    let other = services.uses.ask(&[key()], [10, 7, 0, 2].into()).await;
     assert_eq!(other.expect("an answer"), None);
     let aged = |uid: &str, terminating, created| Svc {
         terminating,
@@ -580,11 +588,11 @@ async fn a_cluster_is_asked_who_shows_an_address() {
     ] {
         services.context.objects.set(&Key::new("ns", name), svc);
     }
-    let oldest = services.shows(address).expect("a Service");
+    let oldest = services.uses.shows(address).expect("a Service");
     assert_eq!((&*oldest.key.name, &*oldest.uid), ("old", "c"));
     bench.answers.lock().0 = "Y".into();
     assert!(
-        services.ask(&[key()], address).await.is_err(),
+        services.uses.ask(&[key()], address).await.is_err(),
         "another cluster answers"
     );
 }
@@ -612,7 +620,7 @@ async fn what_was_kept_under_ranchers_name_passes_to_the_cluster_once_it_is_conn
                 .objects
                 .set(&Key::new("ns", "api"), using);
         }
-        bench.services.claim_reported().await;
+        bench.services.uses.claim_reported().await;
         let lease = bench.ipam.read(|ledger| ledger.lease(place()).cloned());
         let lease = lease.expect("a lease");
         let owner = lease.owner().expect("an owner");

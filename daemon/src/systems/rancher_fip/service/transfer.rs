@@ -11,13 +11,12 @@ use fipd_core::{
 };
 
 use super::{
-    Services,
     observe::Svc,
     plan::{self, PoolsByFamily},
     validate::Wish,
 };
 use crate::{
-    controller::{ReconcileError, store::Key, unserved::Unserved, waiters::Cause},
+    controller::{store::Key, unserved::Unserved, waiters::Cause},
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{self, FLOATING_IP, HOLDER, KIND_FLOATING_IP, PROJECT, ServiceRef},
@@ -42,66 +41,8 @@ pub struct Look<'a> {
     pub actor: Text,
 }
 
-impl Services {
-    /// Takes over what FloatingIPs made for this Service hold; all leases of the Service afterwards.
-    pub(super) async fn transfer_from_floating_ips(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        wish: &Wish,
-        named: Option<&PoolsByFamily>,
-        held: Vec<Arc<Lease>>,
-    ) -> Result<Result<Vec<Arc<Lease>>, Unserved>, ReconcileError> {
-        // Served by another program until now: it must not lose the address that it has.
-        let stock = held.is_empty() && is_stock(svc);
-        let or_wait = |held, problem: Unserved| if stock { Err(problem) } else { Ok(held) };
-        let Some(data) = self.rancher.data() else {
-            return Ok(or_wait(held, not_reached()));
-        };
-        let project = match self.project(&service.key.namespace) {
-            Ok(project) => project,
-            Err(problem) => return Ok(or_wait(held, problem)),
-        };
-        let cluster = match self.agreed_cluster(&project) {
-            Ok(cluster) => cluster,
-            Err(doubt) => return Ok(or_wait(held, doubt.problem())),
-        };
-        let fips = data.made_for(&cluster, &service.key);
-        if fips.is_empty() {
-            return Ok(Ok(held));
-        }
-        let look = Look {
-            management: &data.cluster,
-            service,
-            wish,
-            named,
-            held: &held,
-            shown: &svc.addresses(),
-            project: &project.tenant,
-            lives: &|key| self.lives(key),
-            actor: self.context.actor(),
-        };
-        let requests = match self.context.read(|ledger| requests(ledger, &look, fips)) {
-            Ok(requests) => requests,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        if requests.is_empty() {
-            return Ok(Ok(held));
-        }
-        for request in requests {
-            self.context.submit(request).await?;
-        }
-        Ok(Ok(self.held(service)))
-    }
-
-    /// Whether there is a Service of this name that could use an address.
-    pub(super) fn lives(&self, key: &Key) -> bool {
-        self.context.objects.seen(key).is_some()
-    }
-}
-
 /// Whether another program of the family serves it.
-fn is_stock(svc: &Svc) -> bool {
+pub fn is_stock(svc: &Svc) -> bool {
     let noted = svc.mark(FLOATING_IP).is_some_and(|text| !text.is_empty());
     noted && svc.mark(HOLDER).is_none()
 }
@@ -223,7 +164,7 @@ fn of_another_project(key: &Key, place: LeaseKey, project: &Tenant) -> Unserved 
     Unserved::new("OtherProject", message, Some(Cause::Address(place)))
 }
 
-fn not_reached() -> Unserved {
+pub fn not_reached() -> Unserved {
     let message = format!(
         "annotation {FLOATING_IP} tells of a FloatingIP, and the management cluster has not been reached since the start; it is tried again when it is"
     );

@@ -1,4 +1,4 @@
-//! Which pools a Service is served from.
+//! What Rancher and the configuration say of Services: which pools serve them, and which project pays.
 
 use std::sync::Arc;
 
@@ -6,22 +6,77 @@ use fipd_core::{AddressSpec, ClusterId, Family, Ledger, Pool, System, Text};
 use ipnet::IpNet;
 
 use super::{
-    Services,
+    cluster_id::{Doubt, agreed, rancher_id},
+    observe::{Projects, Svc},
     plan::{Match, PoolsByFamily},
-    validate::Wish,
+    validate::{self, Wish},
 };
 use crate::{
-    controller::{store::Key, unserved::Unserved, waiters::Cause},
+    controller::{
+        context::Context,
+        store::{Key, Objects},
+        unserved::Unserved,
+        waiters::Cause,
+    },
     systems::rancher_fip::{
         floating_ip::validate::unknown_pool,
         names::{DEFAULT_NETWORK, STATIC_NETWORK},
-        rancher::{Data, NoDefault},
+        rancher::{Data, NoDefault, Rancher},
+        settings::RancherFipSettings,
     },
 };
 
-impl Services {
+/// See the module.
+pub struct Placement {
+    context: Arc<Context<Svc>>,
+    pub settings: RancherFipSettings,
+    pub rancher: Arc<Rancher>,
+    pub namespaces: Arc<Objects<Projects>>,
+}
+
+impl Placement {
+    pub fn new(context: Arc<Context<Svc>>, rancher: Arc<Rancher>) -> Self {
+        Self {
+            settings: context
+                .site
+                .session
+                .settings
+                .of::<RancherFipSettings>()
+                .clone(),
+            context,
+            rancher,
+            namespaces: Objects::new(),
+        }
+    }
+
+    /// The project that pays for the Services of a namespace.
+    pub fn project(&self, namespace: &str) -> Result<validate::Project, Unserved> {
+        let app = self
+            .namespaces
+            .get(&Key::new("", &self.settings.app_namespace));
+        let own = self.namespaces.get(&Key::new("", namespace));
+        validate::project(
+            self.settings.project.as_deref(),
+            app.as_deref(),
+            own.as_deref(),
+            namespace,
+        )
+    }
+
+    /// Rancher's id of this cluster.
+    pub fn rancher_cluster(&self) -> Option<String> {
+        rancher_id(&self.context.site.session, self.rancher.data().as_deref())
+    }
+
+    /// The same, beyond doubt.
+    pub fn agreed_cluster(&self, project: &validate::Project) -> Result<String, Doubt> {
+        let marked = project.rancher_cluster.as_deref();
+        let configured = self.settings.cluster_id.is_some();
+        agreed(self.rancher_cluster(), configured, marked)
+    }
+
     /// The pool that is named or the default, and its partner of the other family.
-    pub(super) fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Unserved> {
+    pub fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Unserved> {
         let data = self.rancher.data();
         let (field, name) = self.base_name(wish, data.as_deref())?;
         let management = self.management();
@@ -44,7 +99,7 @@ impl Services {
     }
 
     /// The management cluster's identity, even while it cannot be reached.
-    pub(super) fn management(&self) -> Option<ClusterId> {
+    pub fn management(&self) -> Option<ClusterId> {
         if let Some(data) = self.rancher.data() {
             return Some(data.cluster.clone());
         }
