@@ -4,11 +4,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    ops::Bound,
     sync::Arc,
 };
 
 use super::{
     Ledger,
+    rows_read::CountedRows as _,
     space::{
         runs::Runs,
         segments::{Part, Segment, Space},
@@ -146,8 +148,9 @@ impl Ambiguity {
         self.places.iter().filter(of).map(|(id, _)| *id).collect()
     }
 
-    pub fn separations(&self) -> impl Iterator<Item = Separation> {
-        self.separate.iter().copied()
+    fn separations_after(&self, after: Option<Separation>) -> impl Iterator<Item = Separation> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.separate.range((from, Bound::Unbounded)).copied()
     }
 }
 
@@ -157,9 +160,9 @@ pub(super) fn separation(a: NetworkId, b: NetworkId) -> Separation {
 }
 
 impl Ledger {
-    /// The networks of which an admin said that they are two.
-    pub fn separations(&self) -> impl Iterator<Item = Separation> {
-        self.ambiguity.separations()
+    /// The networks of which an admin said that they are two, after `after`.
+    pub fn separations_after(&self, after: Option<Separation>) -> impl Iterator<Item = Separation> {
+        self.ambiguity.separations_after(after).counted()
     }
 
     /// Whether an admin said so of these.

@@ -250,6 +250,14 @@ impl Ledger {
         if !self.index.due().has(lease) {
             broken("ends of leases");
         }
+        let cools = self
+            .index
+            .cooling()
+            .at(key.address)
+            .any(|known| known == key);
+        if cools != (lease.state == LeaseState::Quarantined) {
+            broken("quarantined leases");
+        }
         if !self.index.groups().has(lease) {
             broken("sharing groups");
         }
@@ -286,9 +294,14 @@ impl Ledger {
             let keys = self.index.of_pool(*id).into_iter().flat_map(KeySet::iter);
             let leases = keys.filter_map(|key| self.rows.leases.get(&key));
             let cooling = leases.filter(|lease| lease.state == LeaseState::Quarantined);
-            if cooling.count() as u64 != self.index.cooling(*id) {
+            if cooling.count() as u64 != self.index.cooling().count(*id) {
                 broken("quarantined leases", format!("pool {}", id.0));
             }
+        }
+        let leases = self.rows.leases.values();
+        let cooling = leases.filter(|lease| lease.state == LeaseState::Quarantined);
+        if cooling.count() != self.index.cooling().len() {
+            broken("quarantined leases", "their number".to_owned());
         }
         if entries != self.index.identity_entries() {
             broken("identities", format!("{entries} entries"));

@@ -73,7 +73,7 @@ impl Ledger {
     pub fn dump(&self) -> impl Iterator<Item = Op> {
         let pasts = self.free.memory().rows().cloned().map(Op::PutPast);
         let rollups = self.rollups.rows().copied().map(Op::PutRollup);
-        let separations = self.separations().map(Op::PutSeparation);
+        let separations = self.separations_after(None).map(Op::PutSeparation);
         let rows = self.rows.dump().chain(separations);
         rows.chain(pasts).chain(rollups)
     }

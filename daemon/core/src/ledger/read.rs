@@ -176,11 +176,21 @@ impl Ledger {
     pub fn usage(&self, id: PoolId) -> Option<PoolUsage> {
         let room = self.free.room(id)?;
         let attributed = self.index.of_pool(id).map_or(0, KeySet::len);
-        Some(PoolUsage::of(room, attributed, self.index.cooling(id)))
+        Some(PoolUsage::of(
+            room,
+            attributed,
+            self.index.cooling().count(id),
+        ))
     }
 
     pub fn lease(&self, key: LeaseKey) -> Option<&Arc<Lease>> {
         self.rows.leases.get(&key)
+    }
+
+    /// Quarantined leases of the address, by network.
+    pub fn quarantined_at(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Lease>> {
+        let keys = self.index.cooling().at(address.to_canonical());
+        keys.filter_map(|key| self.rows.leases.get(&key)).counted()
     }
 
     /// What a reader should know about the lease.

@@ -219,7 +219,7 @@ impl Ledger {
             hour,
             size: room.layout.size.assignable,
             used: count(room.used),
-            quarantined: self.index.cooling(pool),
+            quarantined: self.index.cooling().count(pool),
             highest: count(room.highest),
             given: tally.given,
             released: tally.released,

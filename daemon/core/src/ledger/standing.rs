@@ -40,7 +40,7 @@ impl Ledger {
     pub fn standings_after(&self, after: Option<PoolId>) -> impl Iterator<Item = Standing<'_>> {
         let mut rooms = Beside::new(self.free.rooms(), after);
         let mut keys = Beside::new(self.index.by_pool(), after);
-        let mut cooling = Beside::new(self.index.cooling_by_pool(), after);
+        let mut cooling = Beside::new(self.index.cooling().by_pool(), after);
         let mut histories = Beside::new(self.rollups.histories(), after);
         self.pools_after(after).map(move |pool| Standing {
             pool,

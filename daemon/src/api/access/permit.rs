@@ -157,12 +157,8 @@ fn ends_no_quarantine(ledger: &Ledger, scope: &Scope, ask: &Allocate) -> Result<
             Choice::Pool(id) => ledger.pool(*id).map(|pool| pool.spec.network),
             Choice::Any(any) => any.network,
         };
-        let all = ledger.networks().map(|one| one.id);
-        let meant = all.filter(|one| network.is_none_or(|network| network == *one));
-        let mut cooling = meant.filter_map(|network| {
-            let lease = ledger.lease(LeaseKey { network, address }.canonical())?;
-            (lease.state == LeaseState::Quarantined).then_some(lease)
-        });
+        let all = ledger.quarantined_at(address);
+        let mut cooling = all.filter(|lease| network.is_none_or(|one| one == lease.key.network));
         if let Some(lease) = cooling.find(|lease| !may || !covers(lease)) {
             return Err(Refusal::cools(lease, false).into());
         }

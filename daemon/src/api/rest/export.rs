@@ -202,9 +202,8 @@ fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<Place>)
 }
 
 fn separations(reach: Reach<'_>, after: Option<Separation>) -> (Rows, Option<Place>) {
-    let found = reach.ledger.separations();
-    let later = found.filter(|pair| after.is_none_or(|after| *pair > after));
-    let pairs: Vec<Separation> = later.take(POOLS).collect();
+    let found = reach.ledger.separations_after(after);
+    let pairs: Vec<Separation> = found.take(POOLS).collect();
     let last = pairs.last().filter(|_| pairs.len() == POOLS);
     let next = last.map(|pair| Place::Separations(Some(*pair)));
     let name = |id| {

@@ -102,7 +102,9 @@ pub async fn users(ipam: &Ipam, services: &Services, stages: &Stages) -> Users {
             shown.extend(addresses.map(|address| (identity, service, *address)));
         }
     }
-    for some in shown.chunks(CHUNK) {
+    // Each address is looked up in each network.
+    let chunk = (Ledger::SCAN / stages.0.len().max(1)).clamp(1, CHUNK);
+    for some in shown.chunks(chunk) {
         tokio::task::yield_now().await;
         ipam.read(|ledger| {
             for (identity, service, address) in some {

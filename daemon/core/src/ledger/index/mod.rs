@@ -1,6 +1,7 @@
 //! Finding leases by who has them. Everything here follows from the lease rows.
 
 pub(super) mod charges;
+pub(super) mod cooling;
 pub(super) mod due;
 pub(super) mod groups;
 mod identities;
@@ -12,9 +13,10 @@ use super::{
     intern::{Prints, fingerprint},
     keyset::KeySet,
 };
-use crate::{ClusterId, Lease, LeaseKey, LeaseState, PoolId, System};
+use crate::{ClusterId, Lease, LeaseKey, PoolId, System};
 use {
     charges::Charges,
+    cooling::Cooling,
     due::Due,
     groups::Groups,
     identities::Identities,
@@ -34,8 +36,7 @@ pub(super) struct Index {
     /// Leases with a contender of the cluster.
     contending: BTreeMap<ClusterId, KeySet>,
     due: Due,
-    /// How many leases of a pool are quarantined; pools without any are not in it.
-    cooling: BTreeMap<PoolId, u64>,
+    cooling: Cooling,
     charges: Charges,
     groups: Groups,
 }
@@ -47,13 +48,9 @@ impl Index {
         let mut shelves: BTreeMap<(&ClusterId, &System, Part), Vec<LeaseKey>> = BTreeMap::new();
         let (mut poolless, mut contended) = (Vec::new(), Vec::new());
         let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
-        let mut cooling = BTreeMap::new();
         let mut charges = Charges::default();
         for lease in leases {
             charges.add(lease);
-            if let Some(pool) = cooling_in(lease) {
-                *cooling.entry(pool).or_default() += 1;
-            }
             match lease.pool {
                 Some(pool) => pools.entry(pool).or_default().push(lease.key),
                 None => poolless.push(lease.key),
@@ -91,7 +88,7 @@ impl Index {
             contended: contended.into_iter().collect(),
             contending,
             due: leases.iter().map(Arc::as_ref).collect(),
-            cooling,
+            cooling: leases.iter().map(Arc::as_ref).collect(),
             charges,
             groups: leases.iter().map(Arc::as_ref).collect(),
         }
@@ -115,9 +112,7 @@ impl Index {
         let key = lease.key;
         self.due.add(lease);
         self.groups.add(lease);
-        if let Some(pool) = cooling_in(lease) {
-            *self.cooling.entry(pool).or_default() += 1;
-        }
+        self.cooling.add(lease);
         self.charges.add(lease);
         for member in &lease.members {
             let identity = &member.holder.identity;
@@ -158,14 +153,7 @@ impl Index {
         let key = lease.key;
         self.due.remove(lease);
         self.groups.remove(lease);
-        if let Some(pool) = cooling_in(lease)
-            && let Some(count) = self.cooling.get_mut(&pool)
-        {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.cooling.remove(&pool);
-            }
-        }
+        self.cooling.remove(lease);
         self.charges.remove(lease);
         for identity in crate::ledger::identities(lease) {
             self.identities.remove(fingerprint(identity), key);
@@ -221,13 +209,8 @@ impl Index {
         self.identities.len()
     }
 
-    /// How many leases of the pool are quarantined.
-    pub fn cooling(&self, pool: PoolId) -> u64 {
-        self.cooling.get(&pool).copied().unwrap_or(0)
-    }
-
-    /// The same of all pools that have one.
-    pub fn cooling_by_pool(&self) -> &BTreeMap<PoolId, u64> {
+    /// Quarantined leases.
+    pub fn cooling(&self) -> &Cooling {
         &self.cooling
     }
 
@@ -353,13 +336,6 @@ impl Index {
             .filter(move |(name, _)| system.is_none_or(|system| *name == system))
             .map(|(_, shelf)| shelf)
     }
-}
-
-/// The pool that a quarantined lease is of.
-fn cooling_in(lease: &Lease) -> Option<PoolId> {
-    lease
-        .pool
-        .filter(|_| lease.state == LeaseState::Quarantined)
 }
 
 fn file<K: Clone + Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {

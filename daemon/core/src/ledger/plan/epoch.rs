@@ -19,14 +19,14 @@ impl Ledger {
     /// Until when free addresses are held after a restore, in the network where that takes longest.
     pub fn restore_hold(&self) -> Option<RestoreHold> {
         let all = self.epoch().and_then(|epoch| epoch.hold).into_iter();
-        let networks = self.rows.networks.values().filter_map(|one| one.hold);
+        let networks = self.networks_held().filter_map(|one| one.hold);
         all.chain(networks).max_by_key(|hold| hold.left)
     }
 
     /// The networks that are held by themselves, while others are not.
     pub fn networks_held(&self) -> impl Iterator<Item = &Network> {
-        let networks = self.rows.networks.values();
-        networks.filter(|network| network.hold.is_some())
+        let held = self.rows.held_networks.iter();
+        held.filter_map(|id| self.rows.networks.get(id))
     }
 
     /// Refuses what would give an address of a network that waits for clusters.

@@ -128,7 +128,7 @@ impl Ledger {
         self.unlocked(Table::Pools)?;
         let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
         let keys = self.index.of_pool(id);
-        let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling(id);
+        let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling().count(id);
         if leases > 0 {
             return Err(Refusal::PoolInUse {
                 pool: Arc::clone(&pool.spec.name),

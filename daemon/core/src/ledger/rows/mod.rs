@@ -33,6 +33,8 @@ pub(super) struct Rows {
     pub keys: BTreeMap<KeyId, SigningKey>,
     pub epoch: Option<Epoch>,
     network_names: BTreeMap<Text, NetworkId>,
+    /// Networks that are held by themselves.
+    pub held_networks: BTreeSet<NetworkId>,
     pool_names: BTreeMap<Text, PoolId>,
     /// How many pools a network has; none that has none.
     pool_counts: BTreeMap<NetworkId, usize>,
@@ -94,6 +96,10 @@ impl Rows {
     pub fn put_network(&mut self, network: Network) {
         self.network_names
             .insert(Arc::clone(&network.name), network.id);
+        match network.hold {
+            Some(_) => self.held_networks.insert(network.id),
+            None => self.held_networks.remove(&network.id),
+        };
         self.networks.insert(network.id, network);
     }
 
