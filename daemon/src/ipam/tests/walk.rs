@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fipd_core::Ledger;
+use fipd_core::{Ledger, NetworkId};
 use futures::future::join_all;
 
 use super::{make_pool, start, stop};
@@ -28,5 +28,8 @@ async fn all_pools_are_read_in_steps_and_debug_builds_refuse_them_at_once() {
     assert_eq!(some(Ledger::SCAN + 1), Ledger::SCAN + 1);
     let all = catch_unwind(AssertUnwindSafe(|| some(usize::MAX)));
     assert_eq!(all.is_err(), cfg!(debug_assertions));
+    let default = ipam.find_network(|ledger, id| ledger.network(id).map(|_| id));
+    assert_eq!(default, Some(NetworkId::DEFAULT));
+    assert_eq!(ipam.find_network(|_, _| None::<()>), None);
     stop(&ipam, writer).await;
 }
