@@ -108,6 +108,15 @@ impl Events {
         }
     }
 
+    /// Of which objects (by UID) something was said, and the reasons.
+    #[cfg(test)]
+    pub fn said(&self) -> Vec<(String, &'static str)> {
+        let said = self.said.lock();
+        said.keys()
+            .map(|one| (one.uid.clone(), one.reason))
+            .collect()
+    }
+
     fn is_due(&self, saying: Saying) -> bool {
         let now = Instant::now();
         let mut said = self.said.lock();

@@ -225,17 +225,22 @@ pub fn client(server: &Arc<Mutex<FakeApi>>) -> Client {
     Client::new(tower::service_fn(serve), "default")
 }
 
-/// A daemon over the API server: a controller, and up to which revision it heard of the ledger.
+/// A daemon over the API server: a controller, up to which revision it heard of the ledger, and when it looks at each object
+/// again.
 pub struct Daemon<C> {
     pub controller: Arc<C>,
     pub heard: u64,
+    pub next: BTreeMap<Key, Next>,
 }
 
 impl<C: Controller> Daemon<C> {
     /// One that knows nothing but the ledger and what it lists.
     pub fn new(controller: Arc<C>) -> Self {
-        let heard = 0;
-        Self { controller, heard }
+        Self {
+            controller,
+            heard: 0,
+            next: BTreeMap::new(),
+        }
     }
 
     /// Works until nothing is left to do, or it dies.
@@ -291,6 +296,7 @@ impl<C: Controller> Daemon<C> {
             ran = true;
             let next = one(Arc::clone(&self.controller), key.clone()).await;
             context.queue.finish(key.clone(), Next::Done);
+            self.next.insert(key.clone(), next);
             if server.lock().is_dead() {
                 return true;
             }

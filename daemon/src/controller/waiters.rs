@@ -16,7 +16,13 @@ use fipd_core::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{controller::store::Key, ipam::Ipam};
+use crate::{
+    controller::{confirm_absence::RECHECK_AFTER, store::Key},
+    ipam::Ipam,
+};
+
+/// When an object is looked at again whose network is still to be adopted.
+pub const RECHECK_HELD_AFTER: Duration = Duration::from_secs(10);
 
 /// What an object waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,12 +44,12 @@ pub enum Cause {
 impl Cause {
     /// When the object is looked at again all the same: what it waits for may have come before the wait was noted.
     pub fn ask_again(&self) -> Duration {
-        Duration::from_secs(match self {
-            Self::Held(_) => 10,
+        match self {
+            Self::Held(_) => RECHECK_HELD_AFTER,
             Self::Pools | Self::Networks | Self::Address(_) | Self::Exhausted | Self::Quota(_) => {
-                60
+                RECHECK_AFTER
             }
-        })
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every kind that uses an address must do, and do again after it died at any write.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::{
     Adopt, Adoption, Answer, ClusterId, Expectation, Holder, Lease, LeaseKey, LeaseState,
@@ -16,12 +16,16 @@ use crate::{
     controller::{
         client::Remote,
         conditions::CONFLICT,
+        confirm_absence::RECHECK_AFTER,
+        context::Context,
         events::Events,
         fake_api_tests::{Daemon, Death, FakeApi, client},
         meta::View,
+        queue::Next,
         reconcile::Controller,
         site::Site,
-        store::{Key, Malformed, Observed},
+        store::{Key, MALFORMED, Malformed, Observed},
+        waiters::RECHECK_HELD_AFTER,
     },
     ipam::Ipam,
 };
@@ -57,6 +61,8 @@ struct Bench<S: Subject> {
     daemon: Daemon<AddressController<S>>,
     pool: Arc<Pool>,
     death: Death,
+    /// What the daemon said in Events before its restart: by UID, the reasons.
+    said: Vec<(String, &'static str)>,
 }
 
 impl<S: Subject> Bench<S> {
@@ -85,6 +91,7 @@ impl<S: Subject> Bench<S> {
             daemon,
             pool,
             death,
+            said: Vec::new(),
         }
     }
 
@@ -98,6 +105,7 @@ impl<S: Subject> Bench<S> {
         self.server.lock().die(self.death);
         self.work().await;
         self.protected();
+        self.said = self.context().events.said();
         self.server.lock().die(Death::Never);
         self.restart();
         self.work().await;
@@ -133,6 +141,10 @@ impl<S: Subject> Bench<S> {
             }
         };
         self.daemon.work(&self.ipam, &self.server, view).await;
+    }
+
+    fn context(&self) -> &Context<S::View> {
+        self.daemon.controller.context()
     }
 
     fn make(&self, name: &str) {
@@ -177,6 +189,16 @@ impl<S: Subject> Bench<S> {
         self.ipam.read(|ledger| ledger.lease(place).cloned())
     }
 
+    /// The daemon said this of the object since its restart: each reason in one Event.
+    fn told(&self, name: &str, reasons: &[&str]) {
+        assert_eq!(reasons_of(self.context().events.said(), name), reasons);
+    }
+
+    /// When the daemon looks at the object again.
+    fn next(&self, name: &str) -> Option<Next> {
+        self.daemon.next.get(&key(name)).copied()
+    }
+
     /// The object has the address: by the ledger, by its status, and with the finalizer.
     fn has(&self, name: &str, last: u8) {
         let lease = self.lease(last).expect("a lease");
@@ -198,10 +220,11 @@ impl<S: Subject> Bench<S> {
             Some("True"),
             "{object}"
         );
+        assert_eq!(self.next(name), Some(Next::Done));
     }
 
-    /// It has none, and says so.
-    fn waits(&self, name: &str) {
+    /// It has none, says so in one Event with this reason, and is looked at again after this time.
+    fn waits(&self, name: &str, reason: &str, again: Duration) {
         let identity = self.holder(name).identity;
         let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
         assert!(leases.is_empty(), "{leases:?}");
@@ -211,6 +234,8 @@ impl<S: Subject> Bench<S> {
             Some("False"),
             "{object}"
         );
+        self.told(name, &[reason]);
+        assert_eq!(self.next(name), Some(Next::After(again)));
     }
 
     async fn submit(&self, request: Request) {
@@ -238,6 +263,13 @@ impl<S: Subject> Bench<S> {
         });
         self.submit(request).await;
     }
+}
+
+/// The reasons of what was said of the object.
+fn reasons_of(said: Vec<(String, &'static str)>, name: &str) -> Vec<&'static str> {
+    let uid = format!("u-{name}");
+    let said = said.into_iter().filter(|(of, _)| *of == uid);
+    said.map(|(_, reason)| reason).collect()
 }
 
 fn key(name: &str) -> Key {
@@ -274,11 +306,15 @@ async fn allocated_waiting_and_released<S: Subject>(death: Death) {
         bench.make(name);
         bench.settle().await;
         bench.has(name, last);
+        // In one of its lives, unless it died between status and Event.
+        let mut said = reasons_of(bench.said.clone(), name);
+        said.extend(reasons_of(bench.context().events.said(), name));
+        assert!(said == ["Allocated"] || said.is_empty() && death != Death::Never);
     }
     let before = bench.object("a");
     bench.make("c");
     bench.settle().await;
-    bench.waits("c");
+    bench.waits("c", "PoolExhausted", RECHECK_AFTER);
     assert_eq!(bench.object("a"), before, "nothing is written without need");
     bench.delete("a");
     bench.settle().await;
@@ -325,6 +361,10 @@ async fn malformed<S: Subject>(death: Death) {
         context.queue.add(key("a"));
         bench.work().await;
         assert_eq!(bench.lease(5).is_none(), deleted, "what was in force stays");
+        if !deleted {
+            bench.told("a", &[MALFORMED]);
+            assert_eq!(bench.next("a"), Some(Next::Done));
+        }
     }
     assert_eq!(bench.object("a"), Value::Null);
 }
@@ -353,8 +393,9 @@ async fn contended<S: Subject>(death: Death) {
     bench.adopted(&bench.session.id.0, S::system()).await;
     bench.settle().await;
     bench.has("a", 5);
-    bench.waits("d");
+    bench.waits("d", CONFLICT, RECHECK_AFTER);
     for name in ["a", "d"] {
+        bench.told(name, &[CONFLICT]);
         assert_eq!(
             bench.condition(name, CONFLICT).as_deref(),
             Some("True"),
@@ -380,7 +421,7 @@ async fn held<S: Subject>(death: Death) {
     }]);
     bench.make("a");
     bench.settle().await;
-    bench.waits("a");
+    bench.waits("a", "WaitingForAdoption", RECHECK_HELD_AFTER);
     bench.adopted("name:other", System::ip_rule()).await;
     bench.settle().await;
     bench.has("a", 5);
