@@ -31,6 +31,7 @@ use crate::{
         admission::Desk,
         fip_v1::FipV1,
         listen::{ListenError, tls},
+        rest::audit,
         ui,
     },
     backups::{Backups, Schedule},
@@ -164,7 +165,7 @@ async fn serve(
         chores(&mut tasks, ipam, &backups, &rules, stop);
     }
     let oidc = start_oidc(settings)?;
-    let webhooks = Webhooks::new(&config.hooks, data_dir);
+    let webhooks = Webhooks::new(&config.hooks, data_dir, audit::json);
     tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
     let (engine, host_rules) = host::start(&mut tasks, config, data_dir, (ipam, &rules), stop);
     let parts = Parts {

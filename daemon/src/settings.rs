@@ -3,12 +3,12 @@
 pub mod effective;
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    api::listen::TlsSettings,
     clusters::WatchedFile,
     config::{
         self, AgentEnvironment, CompatApplied, CompatFlags, Config, ConfigError, HostRole, host_of,
@@ -48,6 +48,20 @@ pub struct Settings {
     /// What flags and variables of the original programs came to.
     pub compat: CompatApplied,
     pub(crate) overrides: Overrides,
+}
+
+/// What the certificate of the TLS listener follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    pub data_dir: PathBuf,
+    pub listen: SocketAddr,
+    /// Addresses of further listeners.
+    pub also: Vec<SocketAddr>,
+    /// Further names by which clients reach it.
+    pub more: BTreeSet<String>,
+    pub advertise: Option<String>,
+    /// Chain and key of the configuration; an own certificate without.
+    pub files: Option<(PathBuf, PathBuf)>,
 }
 
 /// Where things are when nobody says.

@@ -5,7 +5,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::net::UnixListener as StdUnixListener,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -31,6 +31,7 @@ pub mod tls;
 use crate::{
     api::access::auth::{SocketPeer, SocketPolicy},
     liveness::{BEAT, Heartbeat},
+    settings::TlsSettings,
     sockets::{self, Listening, SocketError},
 };
 
@@ -196,20 +197,6 @@ impl Listener for UntilStop {
     fn local_addr(&self) -> io::Result<Self::Addr> {
         self.listener.local_addr()
     }
-}
-
-/// What the certificate of the TLS listener follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSettings {
-    pub data_dir: PathBuf,
-    pub listen: SocketAddr,
-    /// Addresses of further listeners.
-    pub also: Vec<SocketAddr>,
-    /// Further names by which clients reach it.
-    pub more: BTreeSet<String>,
-    pub advertise: Option<String>,
-    /// Chain and key of the configuration; an own certificate without.
-    pub files: Option<(PathBuf, PathBuf)>,
 }
 
 impl TlsSettings {

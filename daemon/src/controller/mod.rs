@@ -28,6 +28,7 @@ pub mod owned;
 pub mod pool_source;
 pub mod queue;
 pub mod reconcile;
+pub mod reconcile_counts;
 pub mod site;
 pub mod store;
 pub mod system;

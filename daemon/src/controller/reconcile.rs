@@ -12,10 +12,10 @@ use super::{
     context::Context,
     meta::{Meta, View},
     queue::{self, Next},
+    reconcile_counts::counted,
     store::{Key, Malformed, Observed},
     waiters::{self, LedgerEvent},
 };
-use crate::metrics::reconcile::counted;
 
 /// What brings the objects of one kind of a cluster up to date.
 pub trait Controller: Send + Sync + 'static {

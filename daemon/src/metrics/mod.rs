@@ -7,7 +7,6 @@ pub mod certificate;
 mod log;
 mod page;
 pub mod pools;
-pub mod reconcile;
 pub mod reload;
 pub mod rules;
 pub mod series;
@@ -24,8 +23,8 @@ use prometheus_client::{
 
 use self::{page::Page, state::LiveState};
 use crate::{
-    backups::Backups, clusters::Clusters, guests::GuestBoard, helm::Helm, ipam::Ipam,
-    rules::RuleBoard, webhooks::Webhooks,
+    backups::Backups, clusters::Clusters, controller::reconcile_counts, guests::GuestBoard,
+    helm::Helm, ipam::Ipam, rules::RuleBoard, webhooks::Webhooks,
 };
 
 /// All series; cheap to clone.
@@ -153,7 +152,7 @@ impl Metrics {
         );
         certificate::register(own);
         log::register(own);
-        reconcile::register(own);
+        reconcile_counts::register(own);
         reload::register(own);
         rules::register(own, board);
         own.register_collector(Box::new(LiveState::new(
@@ -246,7 +245,7 @@ impl AgentMetrics {
         let mut all = Registry::default();
         rules::register_original(&mut all, board.clone());
         let own = all.sub_registry_with_prefix("fipd");
-        reconcile::register(own);
+        reconcile_counts::register(own);
         reload::register(own);
         rules::register(own, board);
         Self(Page::new(all))

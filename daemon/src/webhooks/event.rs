@@ -4,7 +4,7 @@ use fipd_core::{Action, AuditEntry, Ledger};
 use serde_json::{Value, json};
 
 use super::cursor::Cursor;
-use crate::{api::rest::audit, clock};
+use crate::clock;
 
 /// Sent by `fipd webhooks test`.
 pub const TEST: &str = "fipd.test";
@@ -116,14 +116,14 @@ pub struct Message {
     pub body: String,
 }
 
+/// An entry of the audit log as JSON, with the names that things have now.
+pub type EntryView = fn(&Ledger, u64, &AuditEntry) -> Value;
+
 impl Message {
-    /// Of an entry, with the names that things have now.
-    pub fn of(ledger: &Ledger, at: Cursor, number: u64, entry: &AuditEntry) -> Self {
-        let id = at.id(number);
-        let view = audit::view(ledger, number, entry);
-        let at = view.at.clone();
-        let data = serde_json::to_value(view).unwrap_or_default();
-        Self::new(id, name(entry.action), &at, &data)
+    /// Of an entry, which is `data`.
+    pub fn of(at: Cursor, number: u64, entry: &AuditEntry, data: &Value) -> Self {
+        let (name, time) = (name(entry.action), clock::rfc3339(entry.at));
+        Self::new(at.id(number), name, &time, data)
     }
 
     /// That the entries `from` to `to` are gone.
@@ -166,6 +166,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::rest::audit;
 
     #[test]
     fn every_action_has_a_name_of_its_own_that_can_be_subscribed_to() {
@@ -197,7 +198,8 @@ mod tests {
             after: 16,
             written: None,
         };
-        let message = Message::of(&Ledger::new(), at, 17, &entry);
+        let data = audit::json(&Ledger::new(), 17, &entry);
+        let message = Message::of(at, 17, &entry, &data);
         assert_eq!(message.id, "fipd_0000000000000abc_2_17");
         let body: Value = serde_json::from_str(&message.body).unwrap();
         assert_eq!(body["type"], "lease.allocated");

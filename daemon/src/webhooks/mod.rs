@@ -30,6 +30,7 @@ use crate::{
     store::{AuditFilter, ReadError},
 };
 use cursor::{Cursor, Place};
+pub use event::EntryView;
 use event::Message;
 use send::Sender;
 pub use standing::{HookView, Standing};
@@ -54,6 +55,7 @@ struct One {
     hook: Hook,
     place: Place,
     sender: Sender,
+    view: EntryView,
     standing: Standing,
     /// The last names of pools that are gone, as the log has them.
     gone: Mutex<BTreeMap<PoolId, Option<Text>>>,
@@ -71,11 +73,12 @@ enum Trouble {
 }
 
 impl Webhooks {
-    /// Those of the configuration.
-    pub fn new(hooks: &[Hook], data_dir: &Path) -> Self {
+    /// Those of the configuration, which are sent entries as `view` makes them.
+    pub fn new(hooks: &[Hook], data_dir: &Path, view: EntryView) -> Self {
         let one = |hook: &Hook| One {
             place: Place::new(data_dir, &hook.name.0),
             sender: Sender::new(hook),
+            view,
             standing: Standing::default(),
             gone: Mutex::default(),
             hook: hook.clone(),
@@ -306,7 +309,7 @@ impl One {
                 names.is_empty() || one.is_some_and(|one| names.contains(&one))
             };
             let fits = among(&self.hook.pools, pool) && among(&self.hook.networks, network);
-            fits.then(|| Message::of(ledger, at, number, entry))
+            fits.then(|| Message::of(at, number, entry, &(self.view)(ledger, number, entry)))
         }))
     }
 

@@ -263,6 +263,11 @@ pub fn view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
     }
 }
 
+/// The same as JSON.
+pub fn json(ledger: &Ledger, number: u64, entry: &AuditEntry) -> serde_json::Value {
+    serde_json::to_value(view(ledger, number, entry)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use fipd_core::Scope;

@@ -61,6 +61,7 @@ use crate::{
         leader_election::{self, Wanted},
         queue::{self, Queue},
         reconcile,
+        reconcile_counts::counted,
         site::Site,
         store::{Key, follow},
         system::{Means, RunningSystem},
@@ -68,7 +69,6 @@ use crate::{
         webhook,
     },
     detach::Leaving,
-    metrics::reconcile::counted,
     nodes::NodeBoard,
     systems::ip_rule::settings::IpRuleSettings,
 };

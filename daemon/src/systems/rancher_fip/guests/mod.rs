@@ -55,6 +55,7 @@ use crate::{
         endpoint::OwnEndpoint,
         events::Events,
         queue::{self, Queue},
+        reconcile_counts::counted,
         store::Key,
     },
     guests::{
@@ -62,7 +63,6 @@ use crate::{
         sources::GuestSources,
     },
     helm::Helm,
-    metrics::reconcile::counted,
     systems::rancher_fip::settings::RancherFipSettings,
 };
 

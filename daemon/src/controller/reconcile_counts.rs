@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::controller::queue::Next;
+use super::queue::Next;
 
 /// Of the whole process: controllers come and go with their clusters, counts do not.
 static KEPT: LazyLock<ReconcileCounts> = LazyLock::new(ReconcileCounts::default);
@@ -44,7 +44,7 @@ impl Default for ReconcileCounts {
 }
 
 /// Adds the series to what is read.
-pub(super) fn register(registry: &mut Registry) {
+pub fn register(registry: &mut Registry) {
     registry.register(
         "reconcile",
         "Objects that a controller looked at, by what came of it",
