@@ -48,6 +48,7 @@ pub mod rules;
 pub mod settings;
 pub mod sockets;
 pub mod store;
+pub mod system;
 pub mod systems;
 pub mod validation;
 pub mod webhooks;

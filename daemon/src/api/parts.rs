@@ -15,10 +15,10 @@ use super::{
     ui::{KnownFlow, Sessions},
 };
 use crate::{
-    adopt::Takeovers, backups::Backups, clusters::Clusters, config::Systems,
-    controller::system::RunningSystems, guests::GuestBoard, helm::Helm, ipam::Ipam,
-    liveness::Liveness, metrics::Metrics, nodes::NodeBoard, oidc::Oidc, reload::Reload,
-    rules::RuleBoard, settings::effective::Effective, webhooks::Webhooks,
+    adopt::Takeovers, backups::Backups, clusters::Clusters, config::Systems, guests::GuestBoard,
+    helm::Helm, ipam::Ipam, liveness::Liveness, metrics::Metrics, nodes::NodeBoard, oidc::Oidc,
+    reload::Reload, rules::RuleBoard, settings::effective::Effective, system::RunningSystems,
+    webhooks::Webhooks,
 };
 
 /// All parts of a daemon that decides; cheap to clone.

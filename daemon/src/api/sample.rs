@@ -28,11 +28,11 @@ use crate::{
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
     config::Systems,
-    controller::system::{System, testing::means},
     ipam::Ipam,
     metrics::Metrics,
     oidc::Oidc,
     rules::RuleBoard,
+    system::{System, testing::means},
     systems::{self, Runner},
 };
 

@@ -26,10 +26,7 @@ use crate::{
     app::{config_reloader::Keeper, listeners::open_sockets},
     clock,
     config::{Listener, Serve},
-    controller::{
-        endpoint::OwnEndpoint,
-        system::{Means, Shared},
-    },
+    controller::endpoint::OwnEndpoint,
     descriptors,
     guests::GuestBoard,
     ipam::{Ipam, Writer},
@@ -40,6 +37,7 @@ use crate::{
     settings::Settings,
     sockets::Passed,
     store::{Nowhere, Store, StoreOptions},
+    system::{Means, Shared},
     systems::Runner,
 };
 

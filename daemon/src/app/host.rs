@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::Tasks;
 use crate::{
     config::{Config, Host, HostRule},
-    controller::system::HostMeans,
     host,
     ipam::Ipam,
     rules::{NodeFound, RuleBoard, ledger, wisher},
+    system::HostMeans,
 };
 
 /// What is remembered of rules over a restart, in the data directory.

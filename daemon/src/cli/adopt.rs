@@ -3,7 +3,7 @@
 use clap::{Args, builder::PossibleValue};
 
 use super::{Session, client::segment, exit::Failure, output::Table};
-use crate::{api::wire::AdoptReport, controller::system::System, systems};
+use crate::{api::wire::AdoptReport, system::System, systems};
 
 #[derive(Debug, Args)]
 pub struct Adopt {

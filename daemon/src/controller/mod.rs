@@ -31,7 +31,6 @@ pub mod reconcile;
 pub mod reconcile_counts;
 pub mod site;
 pub mod store;
-pub mod system;
 pub mod tasks;
 pub mod unserved;
 pub mod waiters;

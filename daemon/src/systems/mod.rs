@@ -27,16 +27,13 @@ use crate::{
     adopt::Takeovers,
     clusters::{ClusterSession, SystemRunner},
     config::{ClusterSettings, Systems},
-    controller::{
-        self,
-        system::{Means, RunningSystem, RunningSystems},
-    },
     fip_v1::FloatingIps,
     metrics::Original,
+    system::{self, Means, RunningSystem, RunningSystems},
 };
 
 /// All systems of this build.
-pub static ALL: &[&dyn controller::system::System] = &[
+pub static ALL: &[&dyn system::System] = &[
     &rancher_fip::RancherFip,
     &claims::AddressClaims,
     &ip_rule::IpRule,
@@ -51,10 +48,7 @@ pub static SYSTEMS: LazyLock<Systems> = LazyLock::new(|| {
 /// The systems of a daemon; one for all clusters, since clusters of a system look at each other.
 #[derive(Clone)]
 pub struct Runner {
-    systems: Vec<(
-        &'static dyn controller::system::System,
-        Arc<dyn RunningSystem>,
-    )>,
+    systems: Vec<(&'static dyn system::System, Arc<dyn RunningSystem>)>,
     means: Means,
 }
 
@@ -64,7 +58,7 @@ impl Runner {
     }
 
     /// The same of these systems.
-    pub fn of(systems: &[&'static dyn controller::system::System], means: &Means) -> Self {
+    pub fn of(systems: &[&'static dyn system::System], means: &Means) -> Self {
         let systems = systems.iter();
         Self {
             systems: systems

@@ -35,14 +35,11 @@ use crate::{
         operation::{Column, Does, Operation, Operations, Served},
         reference,
     },
-    controller::{
-        client::testing::serving,
-        kind::Kind,
-        system::{Means, OperationCall, OperationError, RunningSystem, System, testing::means},
-    },
+    controller::{client::testing::serving, kind::Kind},
     detach::{Leaving, Leftover, Lock, Marks, Past, tests::looked_at},
     ipam::Ipam,
     oidc::Oidc,
+    system::{Means, OperationCall, OperationError, RunningSystem, System, testing::means},
 };
 
 /// `[cluster.sixth]`

@@ -13,9 +13,9 @@ use crate::{
         wire::{ClusterAdd, DetachReport, DetachStep, Outcome},
     },
     clusters::{ClusterSession, ClusterView, Clusters, Upload},
-    controller::system::System,
     detach::{self, Done, Leaving, Past, Report},
     guests::GuestBoard,
+    system::System,
 };
 
 /// How long the systems of a cluster may take to end before it is left, and the cluster managers of others to begin.

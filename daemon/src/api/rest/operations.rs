@@ -26,7 +26,7 @@ use crate::{
         Systems,
         operation::{Does, Operation, Served},
     },
-    controller::system::{OperationCall, OperationError, RunningSystems},
+    system::{OperationCall, OperationError, RunningSystems},
 };
 
 /// Adds the routes that systems serve.

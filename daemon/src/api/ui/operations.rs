@@ -18,7 +18,7 @@ use crate::{
         Systems,
         operation::{Column, Does, Operation},
     },
-    controller::system::RunningSystems,
+    system::RunningSystems,
 };
 
 /// Rows of one page.

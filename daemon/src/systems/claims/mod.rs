@@ -29,7 +29,6 @@ use tokio::task::JoinSet;
 use crate::{
     clusters::{ClusterSession, adoption},
     config::SystemConfig,
-    controller,
     controller::{
         address_user::inventory::AddressInventory,
         client::Remote,
@@ -41,10 +40,10 @@ use crate::{
         reconcile::Controller,
         site::Site,
         store::{Key, Objects},
-        system::{Means, RunningSystem},
         tasks::{count, finish, follow_ranges, quiet},
     },
     detach::Leaving,
+    system::{self, Means, RunningSystem},
     systems::claims::{
         names::{CLAIM, NAMESPACED_POOL, POOL},
         settings::ClaimsSettings,
@@ -61,7 +60,7 @@ use pool::{
 #[derive(Clone, Copy)]
 pub struct AddressClaims;
 
-impl controller::system::System for AddressClaims {
+impl system::System for AddressClaims {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
     }

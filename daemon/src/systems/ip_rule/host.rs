@@ -7,10 +7,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::node::LastRules;
-use crate::{
-    controller::{store::Key, system::HostMeans},
-    rules::RuleBoard,
-};
+use crate::{controller::store::Key, rules::RuleBoard, system::HostMeans};
 
 /// Which cluster that was, and what was understood of its objects.
 type SeenOf = (ClusterId, Arc<Mutex<LastRules>>);

@@ -53,7 +53,6 @@ use crate::{
     adopt::Takeover,
     clusters::ClusterSession,
     config::{ClusterSettings, SystemConfig},
-    controller,
     controller::{
         client::Remote,
         endpoint::OwnEndpoint,
@@ -64,12 +63,12 @@ use crate::{
         reconcile_counts::counted,
         site::Site,
         store::{Key, follow},
-        system::{Means, RunningSystem},
         tasks::{count, finish, quiet, spawn},
         webhook,
     },
     detach::Leaving,
     nodes::NodeBoard,
+    system::{self, Means, RunningSystem},
     systems::ip_rule::settings::IpRuleSettings,
 };
 use prometheus_client::registry::Registry;
@@ -88,7 +87,7 @@ fn gather(took: Duration) -> Duration {
 /// The system.
 pub struct IpRule;
 
-impl controller::system::System for IpRule {
+impl system::System for IpRule {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
     }

@@ -58,10 +58,9 @@ use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
     config::{ClusterSettings, SystemConfig},
-    controller,
-    controller::system::{Means, OperationCall, OperationError, RunningSystem},
     detach::Leaving,
     fip_v1,
+    system::{self, Means, OperationCall, OperationError, RunningSystem},
     systems::rancher_fip::{
         admission::Admits,
         settings::{RancherFipRole, RancherFipSettings},
@@ -90,7 +89,7 @@ const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
 /// The system.
 pub struct RancherFip;
 
-impl controller::system::System for RancherFip {
+impl system::System for RancherFip {
     fn config(&self) -> &'static SystemConfig {
         &settings::CONFIG
     }

@@ -4,8 +4,8 @@ use fipd_core::Action;
 
 use crate::{
     config::operation::{Column, Does, Operation, Operations, Served},
-    controller::system::{Means, OperationCall, OperationError},
     guests::{RotateError, Rotated},
+    system::{Means, OperationCall, OperationError},
 };
 
 /// All of it.

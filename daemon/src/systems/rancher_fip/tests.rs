@@ -7,12 +7,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{
-    clock,
-    clusters::testing,
-    controller::{queue, system::testing::means},
-    ipam::Ipam,
-};
+use crate::{clock, clusters::testing, controller::queue, ipam::Ipam, system::testing::means};
 
 const WITHIN: Duration = Duration::from_secs(5);
 

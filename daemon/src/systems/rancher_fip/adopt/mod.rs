@@ -37,7 +37,7 @@ use super::{
 use crate::{
     adopt::{AdoptLog, ChangeState, Takeover, TakeoverError, TakeoverReport},
     clusters::ClusterSession,
-    controller::system::Means,
+    system::Means,
 };
 
 /// Looks at sites and takes them over.

@@ -12,8 +12,8 @@ use crate::{
     adopt::{Takeover, TakeoverError, TakeoverReport, Takeovers},
     clock,
     clusters::{ClusterSession, testing},
-    controller::system::testing::means,
     ipam::Ipam,
+    system::testing::means,
     systems::rancher_fip::{adopt::SiteTakeover, settings::RancherFipSettings},
 };
 

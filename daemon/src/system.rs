@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::OwnEndpoint;
+use crate::controller::endpoint::OwnEndpoint;
 use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
