@@ -279,7 +279,7 @@ fn complain(line: &str) {
 
 /// A command that is no daemon.
 enum Asked {
-    Own(ClientCommand),
+    Own(Box<ClientCommand>),
     OfSystem(&'static Operation, String),
 }
 
@@ -288,7 +288,7 @@ fn run(parsed: Parsed) -> Result<(), Failure> {
         Parsed::OfSystem(global, operation, path) => (global, Asked::OfSystem(operation, path)),
         Parsed::Own(Cli { global, command }) => match command {
             Command::Serve(serve) => return serve.run(global.socket),
-            Command::Client(command) => (global, Asked::Own(*command)),
+            Command::Client(command) => (global, Asked::Own(command)),
         },
     };
     let socket = global
@@ -305,7 +305,7 @@ fn run(parsed: Parsed) -> Result<(), Failure> {
         .map_err(Failure::failed)?;
     runtime.block_on(async {
         let command = match asked {
-            Asked::Own(command) => command,
+            Asked::Own(command) => *command,
             Asked::OfSystem(operation, path) => {
                 return system::run(&session, operation, &path).await;
             }

@@ -220,12 +220,11 @@ fn the_page_of_the_documentation_is_made_of_the_tables() {
     );
 }
 
+/// A flag or variable, its value, and what becomes of the configuration.
+pub(crate) type Case<'a> = (&'static str, &'a str, fn(&Config) -> bool);
+
 /// Runs each row of a system with the value, or the variable, of its case, and checks what became of the configuration.
-pub(crate) fn check_rows(
-    system: &'static str,
-    file: &str,
-    cases: &[(&'static str, &str, fn(&Config) -> bool)],
-) {
+pub(crate) fn check_rows(system: &'static str, file: &str, cases: &[Case<'_>]) {
     let rows = SYSTEMS.get(system).unwrap().compat;
     for row in rows {
         for name in [row.flag, row.variable] {

@@ -86,7 +86,9 @@ impl Column {
             None | Some(Value::Null) => String::new(),
             Some(Value::Array(all)) => all.iter().map(plain).collect::<Vec<_>>().join(","),
             Some(Value::Object(all)) => all.keys().cloned().collect::<Vec<_>>().join(","),
-            Some(other) => plain(other).into_owned(),
+            Some(one @ (Value::Bool(_) | Value::Number(_) | Value::String(_))) => {
+                plain(one).into_owned()
+            }
         }
     }
 }
@@ -94,7 +96,9 @@ impl Column {
 fn plain(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.into(),
-        other => other.to_string().into(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string().into()
+        }
     }
 }
 

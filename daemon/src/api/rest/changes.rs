@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration}
 
 use axum::{
     Json,
-    extract::State,
+    extract::{FromRef, State},
     response::{
         IntoResponse as _, Response,
         sse::{Event, Sse},
@@ -21,18 +21,23 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
-use crate::api::{
-    Api,
-    access::{
-        auth::{Caller, Via},
-        reach::Reach,
+use crate::{
+    api::{
+        Api,
+        access::{
+            auth::{Caller, Via},
+            reach::Reach,
+        },
+        convert,
+        extract::{Query, in_document},
+        page::{self, Ask},
+        problem::{Code, Problem},
+        ui::Sessions,
+        wire::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery, text_of},
     },
-    convert,
-    extract::{Query, in_document},
-    page::{self, Ask},
-    problem::{Code, Problem},
-    wire::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery, text_of},
+    ipam::Ipam,
 };
 
 /// Streams that are open at once.
@@ -45,6 +50,24 @@ const QUEUE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A sign of life where nothing happens.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What a stream follows, and what ends it.
+#[derive(Clone)]
+pub struct Followed {
+    ipam: Ipam,
+    sessions: Arc<Sessions>,
+    stop: CancellationToken,
+}
+
+impl FromRef<Api> for Followed {
+    fn from_ref(api: &Api) -> Self {
+        Self {
+            ipam: api.ipam.clone(),
+            sessions: api.sessions.clone(),
+            stop: api.stop.clone(),
+        }
+    }
+}
 
 /// Who has how many streams open; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +90,8 @@ type Batch = (Vec<ChangeView>, u64, bool);
     responses((status = 200, content((ChangesPage = "application/json"), (String = "text/event-stream"))),
         (status = 400, body = Problem), (status = 422, body = Problem), (status = 429, body = Problem)))]
 pub async fn changes(
-    State(api): State<Api>,
+    State(followed): State<Followed>,
+    State(streams): State<Streams>,
     caller: Caller,
     headers: HeaderMap,
     Query(query): Query<ChangesQuery>,
@@ -78,13 +102,13 @@ pub async fn changes(
         in_document(field, since, "a revision")?;
     }
     let since = last.or(ask.after).or(query.since);
-    let since = since.unwrap_or_else(|| api.ipam.read(Ledger::revision));
+    let since = since.unwrap_or_else(|| followed.ipam.read(Ledger::revision));
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|value| value.to_str().ok());
     if accept.is_some_and(|kinds| kinds.contains("text/event-stream")) {
-        return events(api, caller, headers, since);
+        return events(followed, &streams, caller, headers, since);
     }
-    let page = api.ipam.read(|ledger| {
+    let page = followed.ipam.read(|ledger| {
         let reach = caller.within(ledger);
         match batch(reach, since, ask.limit) {
             Ok((changes, revision, more)) => ChangesPage {
@@ -209,12 +233,18 @@ fn lease_view(reach: Reach<'_>, key: LeaseKey) -> ChangedLease {
     }
 }
 
-fn events(api: Api, caller: Caller, headers: HeaderMap, since: u64) -> Result<Response, Problem> {
-    let place = api.streams.take(&caller.actor)?;
+fn events(
+    followed: Followed,
+    streams: &Streams,
+    caller: Caller,
+    headers: HeaderMap,
+    since: u64,
+) -> Result<Response, Problem> {
+    let place = streams.take(&caller.actor)?;
     let (queue, events) = mpsc::channel(QUEUE);
     let (why, reason) = oneshot::channel();
     let teller = Teller {
-        api,
+        followed,
         caller,
         headers,
         queue,
@@ -276,7 +306,7 @@ fn told(
 
 /// Tells one client.
 struct Teller {
-    api: Api,
+    followed: Followed,
     caller: Caller,
     headers: HeaderMap,
     queue: mpsc::Sender<Event>,
@@ -288,14 +318,14 @@ impl Teller {
     /// Until it ends; why.
     async fn run(mut self) -> &'static str {
         const MOST: usize = 500;
-        let mut revisions = self.api.ipam.revisions();
-        let stop = self.api.stop.clone();
+        let mut revisions = self.followed.ipam.revisions();
+        let stop = self.followed.stop.clone();
         loop {
             if !self.may_listen() {
                 return "the token or session has ended";
             }
             revisions.borrow_and_update();
-            let found = self.api.ipam.read(|ledger| {
+            let found = self.followed.ipam.read(|ledger| {
                 let found = batch(self.caller.within(ledger), self.since, MOST);
                 (found, ledger.revision())
             });
@@ -338,11 +368,11 @@ impl Teller {
         match self.caller.via {
             Via::Socket => true,
             Via::Token(id) => {
-                let now = self.api.ipam.wall();
-                let token = self.api.ipam.read(|ledger| ledger.token(id).cloned());
+                let now = self.followed.ipam.wall();
+                let token = self.followed.ipam.read(|ledger| ledger.token(id).cloned());
                 token.is_some_and(|token| token.expires.is_none_or(|end| end > now))
             }
-            Via::Session => self.api.sessions.lives(&self.headers),
+            Via::Session => self.followed.sessions.lives(&self.headers),
         }
     }
 }

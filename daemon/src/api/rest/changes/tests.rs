@@ -60,7 +60,7 @@ async fn stream(site: &Site) -> (Teller, mpsc::Receiver<Event>) {
         queue,
         since: api.ipam.read(Ledger::revision),
         _place: api.streams.take(&"token:watcher".into()).unwrap(),
-        api,
+        followed: Followed::from_ref(&api),
     };
     (teller, events)
 }
@@ -111,7 +111,8 @@ async fn one_caller_leaves_streams_to_others() {
             via: Via::Socket,
             scope: Arc::default(),
         };
-        events(site.api.clone(), caller, HeaderMap::new(), 0)
+        let followed = Followed::from_ref(&site.api);
+        events(followed, &site.api.streams, caller, HeaderMap::new(), 0)
     };
     let mut held = Vec::new();
     for _ in 0..STREAMS_OF_ONE {
