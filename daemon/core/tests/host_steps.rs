@@ -9,8 +9,9 @@ use std::{
 use fipd_core::{
     Family, Text,
     host::{
-        FwMark, HostSettings, KernelRule, Marks, Mode, Plan, Rule, RuleAction, RuleSet, Step,
-        desired, diff, is_own,
+        Desired, FwMark, HostSettings, Interference, KernelRule, Marks, Mode, Plan, Rule,
+        RuleAction, RuleSet, Step, desired, diff, is_own, left_after, own_rules,
+        stay_beside_refused, stay_without_journal,
     },
 };
 use ipnet::IpNet;
@@ -305,4 +306,59 @@ fn a_hundred_thousand_rules_of_one_priority_are_planned() {
         *counts.entry(rule).or_insert(0) += 1;
     }
     assert_eq!((plan.removals.len(), counts.len()), (100_000, 100_000));
+}
+
+proptest! {
+    #[test]
+    fn without_a_journal_only_what_was_added_since_the_start_goes(
+        actual in kernel(), wanted in wanted(), added in wanted()
+    ) {
+        let stay = stay_without_journal(&wanted, &actual.0, &added, TAG);
+        prop_assert!(stay.is_superset(&wanted));
+        let gone: BTreeSet<Rule> = own_rules(&actual.0, TAG).difference(&stay).cloned().collect();
+        prop_assert!(gone.is_subset(&added), "{gone:?}");
+        prop_assert!(gone.is_disjoint(&wanted));
+        let own: BTreeSet<Rule> = own_rules(&actual.0, TAG).union(&wanted).cloned().collect();
+        prop_assert!(stay.is_subset(&own), "nothing comes back that is gone");
+    }
+
+    #[test]
+    fn a_refused_rule_keeps_what_its_source_had(
+        actual in kernel(), refused in collection::btree_set(rule(), 0..4)
+    ) {
+        let stay = stay_beside_refused(&Desired::default(), &actual.0, &refused, TAG);
+        prop_assert!(stay.is_subset(&own_rules(&actual.0, TAG)));
+        prop_assert!(!refused.is_empty() || stay.is_empty());
+        for rule in own_rules(&actual.0, TAG) {
+            let same = |one: &Rule| one.source.is_some() && one.source == rule.source;
+            if refused.iter().any(same) {
+                prop_assert!(stay.contains(&rule), "{rule:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_others_did_leads_from_what_was_left_to_what_is_there(
+        actual in kernel(), left in wanted()
+    ) {
+        let found = Interference::find(&left, &actual.0, TAG);
+        let mut after = left.clone();
+        for rule in &found.removed {
+            prop_assert!(after.remove(*rule));
+        }
+        after.extend(found.added.iter().copied().cloned());
+        prop_assert_eq!(after, own_rules(&actual.0, TAG));
+        let twice = actual.own().len() - own_rules(&actual.0, TAG).len();
+        let new = own_rules(&actual.0, TAG).difference(&left).count();
+        prop_assert_eq!(found.added.len(), new + twice);
+        let own = own_rules(&actual.0, TAG);
+        prop_assert!(twice > 0 || Interference::find(&own, &actual.0, TAG).is_empty());
+    }
+
+    #[test]
+    fn what_is_deleted_is_not_left(left in wanted(), gone in wanted()) {
+        let steps: Vec<Step> = gone.iter().cloned().map(Step::Delete).collect();
+        let after = left_after(&left, &steps);
+        prop_assert_eq!(after, left.difference(&gone).cloned().collect::<BTreeSet<_>>());
+    }
 }

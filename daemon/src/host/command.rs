@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fipd_core::{
     Family,
-    host::{Here, KernelRule, Rule, RuleSet, Takeover, asked, diff, is_own, take_over},
+    host::{Here, KernelRule, Rule, RuleSet, Takeover, asked, diff, is_own, own_rules, take_over},
 };
 use netlink_packet_route::rule::RuleMessage;
 
@@ -204,8 +204,7 @@ impl Session<'_> {
             ..tagged(rule, protocol)
         });
         let twins: BTreeSet<Rule> = own.collect();
-        let own = listing.rules.iter().filter(|one| is_own(one, protocol));
-        let mut stay: BTreeSet<Rule> = own.map(|one| one.rule.clone()).collect();
+        let mut stay = own_rules(&listing.rules, protocol);
         // Those that they are for may be silent.
         if let Some(unclaimed) = &mut self.unclaimed {
             unclaimed.keep(twins.iter().cloned());

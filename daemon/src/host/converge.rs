@@ -3,10 +3,10 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use fipd_core::host::{
-    Desired, HostSettings, KernelRule, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff, is_own,
-    marks_of, placed, used,
+    Desired, HostSettings, Interference, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff,
+    left_after, marks_of, own_rules, owned, placed, stay_beside_refused, stay_without_journal,
+    used,
 };
-use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::{
@@ -54,8 +54,12 @@ impl Session<'_> {
         let mut changed = !added.is_empty();
         let mut removed = Vec::new();
         if listing.quiet {
-            let stay = self.staying(&desired, &listing, held);
-            let stay = self.beside_refused(stay, &desired, &listing);
+            let mut stay = self.staying(&desired, &listing, held);
+            let protocol = self.engine.protocol();
+            let before = stay_beside_refused(&desired, &listing.rules, &self.refused, protocol);
+            if !before.is_empty() {
+                stay.to_mut().extend(before);
+            }
             let plan = diff(&stay, &listing.rules, self.engine.protocol());
             refused.extend(self.remove(&plan.removals).await?);
             changed |= !plan.removals.is_empty();
@@ -239,50 +243,17 @@ impl Session<'_> {
         listing: &Listing,
         held: bool,
     ) -> Cow<'d, BTreeSet<Rule>> {
-        let protocol = self.engine.protocol();
+        let (rules, protocol) = (&listing.rules, self.engine.protocol());
         if !self.engine.notes.is_open() {
-            let own = listing.rules.iter().filter(|one| is_own(one, protocol));
-            let own = own.map(|one| &one.rule);
-            let found = own.filter(|rule| !self.engine.added.contains(*rule));
-            return Cow::Owned(desired.rules.iter().chain(found).cloned().collect());
+            let added = &self.engine.added;
+            return Cow::Owned(stay_without_journal(&desired.rules, rules, added, protocol));
         }
         match &self.unclaimed {
             Some(unclaimed) if held => {
-                Cow::Owned(unclaimed.beside(&desired.rules, &listing.rules, protocol))
+                Cow::Owned(unclaimed.beside(&desired.rules, rules, protocol))
             }
             Some(_) | None => Cow::Borrowed(&desired.rules),
         }
-    }
-
-    /// Where the kernel refuses a new rule, what its sources had before stays.
-    fn beside_refused<'d>(
-        &self,
-        stay: Cow<'d, BTreeSet<Rule>>,
-        desired: &Desired,
-        listing: &Listing,
-    ) -> Cow<'d, BTreeSet<Rule>> {
-        if self.refused.is_empty() {
-            return stay;
-        }
-        let flat: BTreeSet<IpNet> = self.refused.iter().filter_map(|rule| rule.source).collect();
-        let marks: BTreeSet<u32> = (self.refused.iter().filter_map(|rule| rule.mark))
-            .map(|mark| mark.value)
-            .collect();
-        let has = |source: &IpNet| {
-            let mark = desired.index.get(&source.addr());
-            flat.contains(source) || mark.is_some_and(|mark| marks.contains(mark))
-        };
-        let protocol = self.engine.protocol();
-        let own = listing.rules.iter().filter(|one| is_own(one, protocol));
-        // A rule of a mark may be the one by which they went before.
-        let before = own.filter(|one| {
-            one.rule
-                .source
-                .as_ref()
-                .map_or(one.rule.mark.is_some(), has)
-        });
-        let before = before.map(|one| one.rule.clone());
-        Cow::Owned(stay.iter().cloned().chain(before).collect())
     }
 
     /// Remembers what is in the kernel, so that what others do to it is told from what fipd does.
@@ -293,18 +264,10 @@ impl Session<'_> {
         }
         let protocol = self.engine.protocol();
         let mut left = match (&self.engine.left, listing.quiet) {
-            (_, true) => own(listing, protocol),
+            (_, true) => own_rules(&listing.rules, protocol),
             (None, false) => return,
             // It is not known what is there: what was, and what was done since.
-            (Some(left), false) => {
-                let mut left = BTreeSet::clone(left);
-                for step in removed {
-                    if let Step::Delete(rule) = step {
-                        left.remove(rule);
-                    }
-                }
-                left
-            }
+            (Some(left), false) => left_after(left, removed),
         };
         if listing.touched || !listing.quiet {
             // One that is gone again already was removed by another.
@@ -376,42 +339,27 @@ impl Session<'_> {
         if !listing.quiet {
             return;
         }
-        let now = Arc::new(own(listing, protocol));
+        let now = Arc::new(own_rules(&listing.rules, protocol));
         let Some(left) = self.engine.left.replace(now) else {
             return;
         };
-        let mut there: BTreeSet<&Rule> = BTreeSet::new();
-        let mut more: Vec<&Rule> = Vec::new();
-        for one in listing.rules.iter().filter(|one| is_own(one, protocol)) {
-            if !there.insert(&one.rule) || !left.contains(&one.rule) {
-                more.push(&one.rule);
-            }
-        }
-        let added = u64::try_from(more.len()).unwrap_or(u64::MAX);
-        let removed: Vec<&Rule> = left.iter().filter(|rule| !there.contains(rule)).collect();
+        let found = Interference::find(&left, &listing.rules, protocol);
+        let count = |rules: &[&Rule]| u64::try_from(rules.len()).unwrap_or(u64::MAX);
+        let (removed, added) = (count(&found.removed), count(&found.added));
         let drift = &mut self.engine.drift;
         drift.added += added;
-        drift.removed += u64::try_from(removed.len()).unwrap_or(u64::MAX);
-        if !removed.is_empty() || added > 0 {
-            let example = removed.first().map(ToString::to_string);
+        drift.removed += removed;
+        if !found.is_empty() {
+            let example = found.removed.first().map(ToString::to_string);
             tracing::info!(
-                removed = removed.len(),
+                removed,
                 added,
                 example,
                 "others changed rules of fipd; they are mended"
             );
             let now = Instant::now();
-            self.engine.fights.mended(&removed, "removes", now);
-            self.engine.fights.mended(&more, "adds", now);
+            self.engine.fights.mended(&found.removed, "removes", now);
+            self.engine.fights.mended(&found.added, "adds", now);
         }
     }
-}
-
-fn own(listing: &Listing, protocol: u8) -> BTreeSet<Rule> {
-    let own = owned(&listing.rules, protocol);
-    own.map(|one| one.rule.clone()).collect()
-}
-
-fn owned(rules: &[KernelRule], protocol: u8) -> impl Iterator<Item = &KernelRule> {
-    rules.iter().filter(move |one| is_own(one, protocol))
 }

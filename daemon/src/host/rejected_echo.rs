@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use fipd_core::host::{KernelRule, Rule, is_own};
+use fipd_core::host::{KernelRule, Rule, owned};
 
 use crate::rules::Warning;
 
@@ -41,8 +41,7 @@ impl Unkept {
         let Some(protocol) = taken.first().map(|rule| rule.protocol) else {
             return;
         };
-        let own = rules.iter().filter(|one| is_own(one, protocol));
-        let own: HashSet<&Rule> = own.map(|one| &one.rule).collect();
+        let own: HashSet<&Rule> = owned(rules, protocol).map(|one| &one.rule).collect();
         for rule in taken.iter().copied() {
             if own.contains(rule) {
                 self.0.remove(rule);

@@ -163,9 +163,7 @@ fn instead(
 
 /// The marks that the rules in the kernel tell of, after a restart.
 pub fn marks_of(rules: &[KernelRule], settings: &HostSettings) -> Marks {
-    let own = rules
-        .iter()
-        .filter(|one| super::is_own(one, settings.protocol));
+    let own = super::owned(rules, settings.protocol);
     let marked = own.filter_map(|one| Some((one, one.rule.mark?)));
     let marked: Vec<_> = marked
         .filter(|(_, mark)| mark.mask == settings.rule_mask())

@@ -48,7 +48,7 @@ pub fn is_own(one: &KernelRule, protocol: u8) -> bool {
 pub fn diff(desired: &BTreeSet<Rule>, actual: &[KernelRule], protocol: u8) -> Plan {
     let mut there: HashMap<&Rule, usize> = HashMap::with_capacity(desired.len());
     let mut surplus: BTreeMap<&Rule, usize> = BTreeMap::new();
-    for own in actual.iter().filter(|one| is_own(one, protocol)) {
+    for own in super::owned(actual, protocol) {
         let count = there.entry(&own.rule).or_default();
         *count += 1;
         if *count > 1 || !desired.contains(&own.rule) {

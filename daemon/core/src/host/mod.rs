@@ -13,6 +13,7 @@ mod assign;
 mod desired;
 mod diff;
 mod limits;
+mod own;
 mod places;
 mod rule;
 mod takeover;
@@ -24,6 +25,9 @@ pub use diff::{Plan, Step, diff, is_own};
 pub use limits::{
     BAND_FIRST, BAND_LAST, CILIUM_MARKS, LimitError, MARK_MASK, check_band, check_mark_mask,
     check_priority, check_protocol, check_table,
+};
+pub use own::{
+    Interference, left_after, own_rules, owned, stay_beside_refused, stay_without_journal,
 };
 pub use places::{Place, Places, placed, used};
 pub use rule::{FwMark, KernelRule, Rule, RuleAction};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    diff::is_own,
+    owned,
     rule::{KernelRule, Rule},
 };
 
@@ -16,8 +16,7 @@ pub struct Unclaimed(BTreeSet<Rule>);
 impl Unclaimed {
     /// `recorded`: the rules of all that is on record of what was wanted before; nothing where the record was lost.
     pub fn find(actual: &[KernelRule], recorded: &BTreeSet<Rule>, protocol: u8) -> Self {
-        let own = actual.iter().filter(|one| is_own(one, protocol));
-        let unknown = own.filter(|one| !recorded.contains(&one.rule));
+        let unknown = owned(actual, protocol).filter(|one| !recorded.contains(&one.rule));
         Self(unknown.map(|one| one.rule.clone()).collect())
     }
 
@@ -40,8 +39,7 @@ impl Unclaimed {
         actual: &[KernelRule],
         protocol: u8,
     ) -> BTreeSet<Rule> {
-        let own = actual.iter().filter(|one| is_own(one, protocol));
-        let stay = own.filter(|one| self.0.contains(&one.rule));
+        let stay = owned(actual, protocol).filter(|one| self.0.contains(&one.rule));
         let mut all = desired.clone();
         all.extend(stay.map(|one| one.rule.clone()));
         all
