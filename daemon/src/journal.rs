@@ -8,7 +8,6 @@ use fipd_core::{AuditEntry, Ledger, Text};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api::wire::text_of,
     ipam::Ipam,
     logging::DECISION,
     store::{ReadError, StoreReader},
@@ -89,7 +88,7 @@ impl Names {
 
 fn tell(ipam: &Ipam, number: u64, entry: &AuditEntry) {
     let names = ipam.read(|ledger| Names::of(ledger, entry));
-    let action = text_of(&entry.action);
+    let action = entry.action.as_str();
     let address = entry.address.map(|address| address.to_string());
     let owner = entry.identity.as_ref().map(ToString::to_string);
     let lease = match (&names.network, &address) {

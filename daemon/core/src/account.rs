@@ -3,15 +3,16 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{Scope, Text, Timestamp};
+use crate::{Scope, Text, Timestamp, words};
 
-/// What somebody may do. Ordered: each role may do all of the roles before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    Viewer,
-    Operator,
-    Admin,
+words! {
+    /// What somebody may do. Ordered: each role may do all of the roles before it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Role {
+        Viewer = "viewer",
+        Operator = "operator",
+        Admin = "admin",
+    }
 }
 
 /// Someone who signs in with a password.

@@ -5,7 +5,9 @@ use std::{cmp::Ordering, fmt, net::IpAddr, str::FromStr};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::{Holder, Identity, Labels, NetworkId, PoolId, Tenant, Text, Timestamp, labels::Wrong};
+use crate::{
+    Holder, Identity, Labels, NetworkId, PoolId, Tenant, Text, Timestamp, labels::Wrong, words,
+};
 
 /// What a lease is found by. Orders by network, then IPv4 before IPv6, then address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,39 +16,42 @@ pub struct LeaseKey {
     pub address: IpAddr,
 }
 
-/// What is being done with the address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeaseState {
-    /// In use by its members.
-    Allocated,
-    /// Kept for its members, not in use yet; may expire at `until`.
-    Reserved,
-    /// Being checked on the wire by its owner until `until`; fipd sends no probe itself.
-    Probing,
-    /// Cooling after a release until `until`; has no members.
-    Quarantined,
-    /// Its cluster left or its system was switched off; kept for its members until forgotten.
-    Orphaned,
+words! {
+    /// What is being done with the address.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum LeaseState {
+        /// In use by its members.
+        Allocated = "allocated",
+        /// Kept for its members, not in use yet; may expire at `until`.
+        Reserved = "reserved",
+        /// Being checked on the wire by its owner until `until`; fipd sends no probe itself.
+        Probing = "probing",
+        /// Cooling after a release until `until`; has no members.
+        Quarantined = "quarantined",
+        /// Its cluster left or its system was switched off; kept for its members until forgotten.
+        Orphaned = "orphaned",
+    }
 }
 
-/// What a reader should know about a lease; derived from the ledger, never stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mark {
-    /// No open pool of the network has the address among its assignable ones.
-    OutOfRange,
-    /// Somebody else was found using it.
-    Contended,
+words! {
+    /// What a reader should know about a lease; derived from the ledger, never stored.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Mark {
+        /// No open pool of the network has the address among its assignable ones.
+        OutOfRange = "out-of-range",
+        /// Somebody else was found using it.
+        Contended = "contended",
+    }
 }
 
-/// Transport protocol of a shared port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
+words! {
+    /// Transport protocol of a shared port.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Protocol {
+        Tcp = "TCP",
+        Udp = "UDP",
+        Sctp = "SCTP",
+    }
 }
 
 /// A port that a member of a sharing group has for itself.
@@ -64,12 +69,7 @@ pub struct PortError(String);
 /// `TCP/80`.
 impl fmt::Display for PortClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = match self.protocol {
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
-            Protocol::Sctp => "SCTP",
-        };
-        write!(f, "{protocol}/{}", self.port)
+        write!(f, "{}/{}", self.protocol, self.port)
     }
 }
 
@@ -80,12 +80,8 @@ impl FromStr for PortClaim {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || PortError(text.to_owned());
         let (protocol, port) = text.split_once('/').ok_or_else(error)?;
-        let protocol = match protocol.to_ascii_uppercase().as_str() {
-            "TCP" => Protocol::Tcp,
-            "UDP" => Protocol::Udp,
-            "SCTP" => Protocol::Sctp,
-            _ => return Err(error()),
-        };
+        let protocol = protocol.to_ascii_uppercase().parse();
+        let protocol = protocol.map_err(|_| error())?;
         let port = port.parse().ok().filter(|port| *port > 0);
         let port = port.ok_or_else(error)?;
         Ok(Self { protocol, port })

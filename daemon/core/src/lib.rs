@@ -40,6 +40,7 @@ mod select;
 pub mod sighting;
 mod signing;
 mod time;
+mod words;
 
 pub use account::{Account, Role, Token, TokenId};
 pub use address::{AddressError, AddressSpec, Family, Span};
@@ -76,3 +77,4 @@ pub use scope::Scope;
 pub use select::{Asker, Choice, PoolScope, Selection};
 pub use signing::{KeyBytes, KeyId, SigningKey};
 pub use time::Timestamp;
+pub use words::UnknownWord;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddressSpec, ClusterId, Family, NetworkId, PoolScope, System, Text, Timestamp, layout::Layout,
+    words,
 };
 
 /// The immutable number of a pool; never used again. The first one is 1.
@@ -16,18 +17,19 @@ use crate::{
 #[serde(transparent)]
 pub struct PoolId(pub u32);
 
-/// Which free address is given next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// The numerically lowest.
-    #[default]
-    Lowest,
-    /// Any, so that nobody can tell which it will be.
-    Random,
-    /// The lowest of those that were never used, then the one that was released longest ago. The pool remembers the
-    /// last [`PoolSpec::MAX_REMEMBERED`] releases; what it has forgotten was never used.
-    LeastRecentlyUsed,
+words! {
+    /// Which free address is given next.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Order {
+        /// The numerically lowest.
+        #[default]
+        Lowest = "lowest",
+        /// Any, so that nobody can tell which it will be.
+        Random = "random",
+        /// The lowest of those that were never used, then the one that was released longest ago. The pool remembers the
+        /// last [`PoolSpec::MAX_REMEMBERED`] releases; what it has forgotten was never used.
+        LeastRecentlyUsed = "least-recently-used",
+    }
 }
 
 /// Whether who had an address gets the same one again: an identity that asks for any address of the pool, as long
@@ -42,15 +44,16 @@ pub struct Sticky {
     pub most: u32,
 }
 
-/// What the reserved ends are counted from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndsOf {
-    /// The network of each address by the pool's prefix length (network and broadcast address of the link).
-    #[default]
-    Prefix,
-    /// Each CIDR of the pool.
-    EachCidr,
+words! {
+    /// What the reserved ends are counted from.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum EndsOf {
+        /// The network of each address by the pool's prefix length (network and broadcast address of the link).
+        #[default]
+        Prefix = "prefix",
+        /// Each CIDR of the pool.
+        EachCidr = "each-cidr",
+    }
 }
 
 /// How many addresses at the ends are never given. Adopted leases may hold them all the same.

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use fipd_core::words;
+use serde::Serialize;
+
 /// Failures that a summary names.
 const NAMED: usize = 5;
 
@@ -31,23 +34,25 @@ pub struct Finding {
     pub says: String,
 }
 
-/// What a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingKind {
-    Pool,
-    Quota,
-    Address,
-    Conflict,
-    Orphan,
-    Secret,
-    Leftover,
-    Malformed,
-    /// A program of the original.
-    Program,
-    /// What the takeover leaves alone, as it would do harm.
-    Refused,
-    /// What fipd would not keep.
-    Unwanted,
+words! {
+    /// What a finding is about.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum FindingKind {
+        Pool = "pool",
+        Quota = "quota",
+        Address = "address",
+        Conflict = "conflict",
+        Orphan = "orphan",
+        Secret = "secret",
+        Leftover = "leftover",
+        Malformed = "malformed",
+        /// A program of the original.
+        Program = "program",
+        /// What the takeover leaves alone, as it would do harm.
+        Refused = "refused",
+        /// What fipd would not keep.
+        Unwanted = "unwanted",
+    }
 }
 
 /// Something that changes.
@@ -73,42 +78,16 @@ pub enum ChangeState {
     Failed(String),
 }
 
-/// Who changes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChangeBy {
-    /// fipd, while it leads.
-    Itself,
-    /// `fipd adopt`.
-    Adopt,
-    /// Whoever runs the site.
-    You,
-}
-
-impl FindingKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pool => "pool",
-            Self::Quota => "quota",
-            Self::Address => "address",
-            Self::Conflict => "conflict",
-            Self::Orphan => "orphan",
-            Self::Secret => "secret",
-            Self::Leftover => "leftover",
-            Self::Malformed => "malformed",
-            Self::Program => "program",
-            Self::Refused => "refused",
-            Self::Unwanted => "unwanted",
-        }
-    }
-}
-
-impl ChangeBy {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Itself => "fipd",
-            Self::Adopt => "adopt",
-            Self::You => "you",
-        }
+words! {
+    /// Who changes it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum ChangeBy {
+        /// fipd, while it leads.
+        Itself = "fipd",
+        /// `fipd adopt`.
+        Adopt = "adopt",
+        /// Whoever runs the site.
+        You = "you",
     }
 }
 

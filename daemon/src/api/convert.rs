@@ -5,8 +5,8 @@
 use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
-    AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseState, Ledger, Network, NetworkId, Order,
-    Origin, Pool, System, Text, Timestamp,
+    AddressSpec, ClusterId, Identity, Lease, Ledger, Network, NetworkId, Origin, Pool, System,
+    Text, Timestamp,
 };
 
 use super::{
@@ -43,43 +43,6 @@ pub fn address(field: &str, text: &str) -> Result<IpAddr, Problem> {
 /// Parses the entries of a pool.
 pub fn specs(field: &str, texts: &[String]) -> Result<Vec<AddressSpec>, Problem> {
     texts.iter().map(|text| parse(field, text)).collect()
-}
-
-/// Parses `prefix` or `each-cidr`.
-pub fn ends_of(text: &str) -> Result<EndsOf, Problem> {
-    match text {
-        "prefix" => Ok(EndsOf::Prefix),
-        "each-cidr" => Ok(EndsOf::EachCidr),
-        _ => Err(Problem::invalid("reserve_of", text, "prefix or each-cidr")),
-    }
-}
-
-/// Parses an order of giving.
-pub fn order(text: &str) -> Result<Order, Problem> {
-    match text {
-        "lowest" => Ok(Order::Lowest),
-        "random" => Ok(Order::Random),
-        "least-recently-used" => Ok(Order::LeastRecentlyUsed),
-        _ => {
-            let allowed = "lowest, random or least-recently-used";
-            Err(Problem::invalid("order", text, allowed))
-        }
-    }
-}
-
-/// Parses a lease state.
-pub fn state(text: &str) -> Result<LeaseState, Problem> {
-    match text {
-        "allocated" => Ok(LeaseState::Allocated),
-        "reserved" => Ok(LeaseState::Reserved),
-        "probing" => Ok(LeaseState::Probing),
-        "quarantined" => Ok(LeaseState::Quarantined),
-        "orphaned" => Ok(LeaseState::Orphaned),
-        _ => {
-            let allowed = "allocated, reserved, probing, quarantined or orphaned";
-            Err(Problem::invalid("state", text, allowed))
-        }
-    }
 }
 
 /// Free text: at most 1,024 bytes, no control characters.

@@ -11,10 +11,7 @@ use super::{
     access::{Access, Routes},
     routes::{beside, of_host, open_routes, routes},
 };
-use crate::api::{
-    access::auth::role_name,
-    rest::{export, leases},
-};
+use crate::api::rest::{export, leases};
 use crate::config::{Serve, Systems};
 
 /// One operation of one listener.
@@ -154,10 +151,10 @@ pub fn markdown(known: Systems) -> String {
         let (from, scoped) = match right.to {
             To::Everybody => ("everybody", "as everybody"),
             To::OwnCheck => ("everybody who knows what it asks for", "as everybody"),
-            To::Role(role) => (role_name(role), "no"),
-            To::Scoped(role) => (role_name(role), "within its scope"),
-            To::Pooled(role) => (role_name(role), "within its scope, but not with `--tenant`"),
-            To::Page(role) => (role_name(role), "no: a page"),
+            To::Role(role) => (role.as_str(), "no"),
+            To::Scoped(role) => (role.as_str(), "within its scope"),
+            To::Pooled(role) => (role.as_str(), "within its scope, but not with `--tenant`"),
+            To::Page(role) => (role.as_str(), "no: a page"),
         };
         let Right { path, method, .. } = &right;
         let _ = writeln!(text, "| {method} | `{path}` | {from} | {scoped} |");

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use clap::Args;
+use fipd_core::Action;
 
 use super::{
     Session,
@@ -10,10 +11,7 @@ use super::{
     exit::Failure,
     output::{Table, or_dash},
 };
-use crate::api::{
-    rest::audit::ACTIONS,
-    wire::{AuditPage, AuditQuery},
-};
+use crate::api::wire::{AuditPage, AuditQuery};
 
 #[derive(Debug, Args)]
 pub struct Audit {
@@ -21,7 +19,7 @@ pub struct Audit {
     #[arg(long, value_name = "ACTOR")]
     actor: Option<String>,
     /// What was decided, such as allocated or released
-    #[arg(long, value_name = "ACTION", value_parser = ACTIONS)]
+    #[arg(long, value_name = "ACTION", value_parser = Action::WORDS)]
     action: Option<String>,
     #[arg(long, value_name = "NAME")]
     network: Option<String>,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
-use fipd_core::Timestamp;
+use fipd_core::{LeaseState, Timestamp};
 
 use self::tables::{releases, summaries};
 use super::{
@@ -138,7 +138,7 @@ pub struct List {
     #[arg(long, value_name = "ADDRESSES")]
     within: Option<String>,
     #[arg(long, value_name = "STATE",
-          value_parser = ["allocated", "reserved", "probing", "quarantined", "orphaned"])]
+          value_parser = LeaseState::WORDS)]
     state: Option<String>,
     /// Only with this label: KEY or KEY=VALUE; may be repeated, all must fit
     #[arg(long, value_name = "LABEL")]

@@ -6,6 +6,7 @@ mod show;
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
+use fipd_core::{EndsOf, Order};
 use http::Method;
 use ipnet::IpNet;
 
@@ -97,10 +98,10 @@ pub struct Details {
     #[arg(long, value_name = "COUNT")]
     reserve_last: Option<u32>,
     /// What the ends are counted from: the link's prefix, or each CIDR
-    #[arg(long, value_name = "WHAT", value_parser = ["prefix", "each-cidr"])]
+    #[arg(long, value_name = "WHAT", value_parser = EndsOf::WORDS)]
     reserve_of: Option<String>,
     /// Which free address is given next
-    #[arg(long, value_name = "ORDER", value_parser = ["lowest", "random", "least-recently-used"])]
+    #[arg(long, value_name = "ORDER", value_parser = Order::WORDS)]
     order: Option<String>,
     /// How long an address cools after a release before it is free, such as 90s, 2h or 7d; 0 for not at all
     #[arg(long, value_name = "TIME", value_parser = quarantine)]

@@ -9,7 +9,7 @@ use super::{
     output::{Table, or_dash},
 };
 use crate::{
-    api::wire::{TokenCreate, TokenList, TokenMade, TokenView, text_of},
+    api::wire::{TokenCreate, TokenList, TokenMade, TokenView},
     clock,
 };
 
@@ -91,7 +91,7 @@ fn facts(made: &TokenMade) -> Table {
         ("Token", made.token.clone()),
         ("Id", token.id.to_string()),
         ("Name", token.name.clone()),
-        ("Role", text_of(&token.role)),
+        ("Role", token.role.to_string()),
         ("Scope", scope(token)),
         ("From", from(token)),
         ("Expires", or_dash(token.expires.as_ref())),
@@ -113,7 +113,7 @@ fn table(tokens: &[TokenView]) -> Table {
         table.row([
             token.id.to_string(),
             token.name.clone(),
-            text_of(&token.role),
+            token.role.to_string(),
             scope(token),
             from(token),
             token.created.clone(),
@@ -148,10 +148,6 @@ fn from(token: &TokenView) -> String {
 }
 
 pub(super) fn role(text: &str) -> Result<Role, String> {
-    match text {
-        "viewer" => Ok(Role::Viewer),
-        "operator" => Ok(Role::Operator),
-        "admin" => Ok(Role::Admin),
-        _ => Err("viewer, operator or admin is allowed".to_owned()),
-    }
+    let role = text.parse::<Role>();
+    role.map_err(|allowed| format!("{allowed} is allowed"))
 }

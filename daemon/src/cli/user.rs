@@ -5,7 +5,7 @@ use fipd_core::Role;
 use http::Method;
 
 use super::{Session, client::segment, exit::Failure, output::Table, password, token::role};
-use crate::api::wire::{Password, UserCreate, UserList, UserPatch, UserView, text_of};
+use crate::api::wire::{Password, UserCreate, UserList, UserPatch, UserView};
 
 #[derive(Debug, Subcommand)]
 pub enum User {
@@ -98,7 +98,7 @@ async fn change(session: &Session, path: &str, patch: &UserPatch) -> Result<(), 
 fn facts(user: &UserView) -> Table {
     Table::facts([
         ("Name", user.name.clone()),
-        ("Role", text_of(&user.role)),
+        ("Role", user.role.to_string()),
         ("Signs in", signs_in(user).to_owned()),
         ("Created", user.created.clone()),
     ])
@@ -113,7 +113,7 @@ fn table(users: &[UserView]) -> Table {
     for user in users {
         table.row([
             user.name.clone(),
-            text_of(&user.role),
+            user.role.to_string(),
             signs_in(user).to_owned(),
             user.created.clone(),
         ]);

@@ -69,47 +69,37 @@ pub struct SightingView {
     pub service: Text,
 }
 
-/// Where a cluster is known from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClusterOrigin {
-    Configured,
-    /// An admin uploaded its kubeconfig.
-    Uploaded,
-    Discovered,
-    /// Only its leases are left.
-    Remembered,
-}
-
-impl ClusterOrigin {
-    /// As in REST.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Configured => "configured",
-            Self::Uploaded => "uploaded",
-            Self::Discovered => "discovered",
-            Self::Remembered => "remembered",
-        }
+fipd_core::words! {
+    /// Where a cluster is known from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum ClusterOrigin {
+        Configured = "configured",
+        /// An admin uploaded its kubeconfig.
+        Uploaded = "uploaded",
+        Discovered = "discovered",
+        /// Only its leases are left.
+        Remembered = "remembered",
     }
 }
 
-/// Where a cluster stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClusterState {
-    /// Not reached yet since the start.
-    Connecting,
-    Ready,
-    /// Was reached before and is not now, or answers more than fipd reads; its leases stay.
-    Degraded,
-    /// Its kubeconfig is not acceptable.
-    Refused,
-    /// Its name belongs to another cluster: nothing runs on it.
-    IdentityConflict,
-    /// The same cluster as another one in the list, which runs its systems.
-    Joined,
-    /// Neither configured nor discovered any more; its leases are kept.
-    Stopped,
+fipd_core::words! {
+    /// Where a cluster stands.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum ClusterState {
+        /// Not reached yet since the start.
+        Connecting = "connecting",
+        Ready = "ready",
+        /// Was reached before and is not now, or answers more than fipd reads; its leases stay.
+        Degraded = "degraded",
+        /// Its kubeconfig is not acceptable.
+        Refused = "refused",
+        /// Its name belongs to another cluster: nothing runs on it.
+        IdentityConflict = "identity-conflict",
+        /// The same cluster as another one in the list, which runs its systems.
+        Joined = "joined",
+        /// Neither configured nor discovered any more; its leases are kept.
+        Stopped = "stopped",
+    }
 }
 
 /// More leases than may be released at once look as if their owners were gone.
@@ -135,19 +125,4 @@ pub struct DiscoveryView {
     pub last_error: Option<Text>,
     /// Clusters found.
     pub found: usize,
-}
-
-impl ClusterState {
-    /// As in REST and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Ready => "ready",
-            Self::Degraded => "degraded",
-            Self::Refused => "refused",
-            Self::IdentityConflict => "identity-conflict",
-            Self::Joined => "joined",
-            Self::Stopped => "stopped",
-        }
-    }
 }

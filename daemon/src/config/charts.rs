@@ -4,24 +4,15 @@ use fipd_core::Text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What installs the charts of a cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChartEngine {
-    /// The helm CLI on fipd's host.
-    #[default]
-    Helm,
-    /// The helm-controller of RKE2 and K3s, told by HelmChart objects.
-    HelmChart,
-}
-
-impl ChartEngine {
-    /// As configuration and annotation write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Helm => "helm",
-            Self::HelmChart => "helm-chart",
-        }
+fipd_core::words! {
+    /// What installs the charts of a cluster.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+    pub enum ChartEngine {
+        /// The helm CLI on fipd's host.
+        #[default]
+        Helm = "helm",
+        /// The helm-controller of RKE2 and K3s, told by HelmChart objects.
+        HelmChart = "helm-chart",
     }
 }
 

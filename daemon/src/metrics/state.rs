@@ -93,12 +93,8 @@ impl LiveState {
                 fresh
             }
         };
-        let value = |(state, count): (LeaseState, u64)| {
-            (
-                vec![("state", crate::api::wire::text_of(&state))],
-                count as f64,
-            )
-        };
+        let value =
+            |(state, count): (LeaseState, u64)| (vec![("state", state.to_string())], count as f64);
         Series {
             name: "leases",
             help: "Leases by state",
@@ -343,14 +339,7 @@ fn served(state: ClusterState) -> Option<f64> {
 
 /// Walks over all leases, a page at a time.
 fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
-    let states = [
-        LeaseState::Allocated,
-        LeaseState::Reserved,
-        LeaseState::Probing,
-        LeaseState::Quarantined,
-        LeaseState::Orphaned,
-    ];
-    let mut counts: BTreeMap<_, _> = states.map(|state| (state, 0)).into();
+    let mut counts: BTreeMap<_, _> = LeaseState::ALL.map(|state| (state, 0)).into();
     let mut after = None;
     loop {
         let page = ipam.read(|ledger| ledger.leases(&LeaseFilter::default(), after, Ledger::SCAN));

@@ -13,7 +13,6 @@ use crate::harness::{Answer, Daemon, Rest};
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
 ];
-const ROLES: [Role; 3] = [Role::Viewer, Role::Operator, Role::Admin];
 const PASSWORD: &str = "a-long-password";
 
 /// The path with nothing that there is in the place of variables, so that what is allowed changes nothing.
@@ -27,14 +26,6 @@ fn nowhere(path: &str) -> String {
         filled.replace_range(start..=end, "nowhere");
     }
     filled
-}
-
-fn named(role: Role) -> &'static str {
-    match role {
-        Role::Viewer => "viewer",
-        Role::Operator => "operator",
-        Role::Admin => "admin",
-    }
 }
 
 /// Somebody who signed in at the pages.
@@ -244,7 +235,12 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
 fn each_token_gets_exactly_what_the_table_says() {
     let fipd = Daemon::start();
     fipd.json("pool create mine --cidr 10.1.0.0/24");
-    let tokens = ROLES.map(|role| (role, fipd.rest(Some(&fipd.token(named(role), named(role))))));
+    let tokens = Role::ALL.map(|role| {
+        (
+            role,
+            fipd.rest(Some(&fipd.token(role.as_str(), role.as_str()))),
+        )
+    });
     let made = fipd.json("token create scoped --role admin --pool mine");
     let scoped = fipd.rest(made["token"].as_str());
     let made = fipd.json("token create tenant --role admin --tenant red");
@@ -271,7 +267,7 @@ fn each_token_gets_exactly_what_the_table_says() {
         };
         for (role, rest) in &tokens {
             let answer = ask(rest, method, &place);
-            let what = format!("{method} {path} as {}", named(*role));
+            let what = format!("{method} {path} as {}", role.as_str());
             if *role >= needed {
                 assert!(
                     ![401, 403].contains(&answer.status.as_u16()),
@@ -298,18 +294,18 @@ fn each_token_gets_exactly_what_the_table_says() {
 #[test]
 fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_token() {
     let fipd = Daemon::start();
-    for role in ROLES {
-        let name = format!("user-{}", named(role));
+    for role in Role::ALL {
+        let name = format!("user-{}", role.as_str());
         let made = fipd.fed(
-            &format!("user create {name} --role {}", named(role)),
+            &format!("user create {name} --role {}", role.as_str()),
             PASSWORD,
         );
         assert_eq!(made.code, 0, "{made:?}");
     }
-    let browsers = ROLES.map(|role| {
+    let browsers = Role::ALL.map(|role| {
         (
             role,
-            Browser::sign_in(&fipd, &format!("user-{}", named(role)), PASSWORD),
+            Browser::sign_in(&fipd, &format!("user-{}", role.as_str()), PASSWORD),
         )
     });
     for Right {
@@ -323,7 +319,7 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
         }
         let place = nowhere(&path);
         for (role, browser) in &browsers {
-            let what = format!("{method} {path} as {}", named(*role));
+            let what = format!("{method} {path} as {}", role.as_str());
             let answer = if matches!(to, To::Page(_)) && method == "POST" {
                 browser.post(&place, "")
             } else {

@@ -212,7 +212,7 @@ impl Caller {
             return Err(Problem::new(Code::Forbidden, detail));
         }
         if self.role < needed {
-            let (needed, has) = (role_name(needed), role_name(self.role));
+            let (needed, has) = (needed.as_str(), self.role.as_str());
             let detail = format!("this needs the role {needed}, {actor} has {has}");
             return Err(Problem::new(Code::Forbidden, detail));
         }
@@ -233,15 +233,6 @@ fn admit(access: Access, caller: Option<&Caller>) -> Admission {
             let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
             Admission::Out(Problem::new(Code::Unauthenticated, detail))
         }
-    }
-}
-
-/// The name of a role as the wire has it.
-pub fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Viewer => "viewer",
-        Role::Operator => "operator",
-        Role::Admin => "admin",
     }
 }
 

@@ -299,7 +299,11 @@ fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Proble
     Ok(LeaseFilter {
         network: network.transpose()?.map(|network| network.id),
         pool: pool.transpose()?.or(only),
-        state: query.state.as_deref().map(convert::state).transpose()?,
+        state: query
+            .state
+            .as_deref()
+            .map(|state| convert::parse("state", state))
+            .transpose()?,
         system: query.system.as_deref().map(convert::system).transpose()?,
         cluster: query
             .cluster

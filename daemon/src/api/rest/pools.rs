@@ -418,7 +418,7 @@ fn set_ends(
     ends.first = first.unwrap_or(ends.first);
     ends.last = last.unwrap_or(ends.last);
     if let Some(of) = of {
-        ends.of = convert::ends_of(of)?;
+        ends.of = convert::parse("reserve_of", of)?;
     }
     Ok(())
 }
@@ -439,7 +439,7 @@ pub(in crate::api) fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u3
 }
 
 fn order(text: Option<&str>) -> Result<Option<Order>, Problem> {
-    text.map(convert::order).transpose()
+    text.map(|text| convert::parse("order", text)).transpose()
 }
 
 fn subnet(text: &str) -> Result<IpNet, Problem> {

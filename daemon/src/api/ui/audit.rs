@@ -1,7 +1,7 @@
 //! The audit log, newest first, and the way to the rows that somebody looks for.
 
 use axum::extract::State;
-use fipd_core::Ledger;
+use fipd_core::{Action, Ledger};
 use fipd_web_ui::{AuditPage, Column, Direction, Form, Input, InputKind, Nav, Pager, count, links};
 use http::StatusCode;
 
@@ -12,7 +12,7 @@ use super::{
     views,
 };
 use crate::{
-    api::rest::audit::{ACTIONS, Way, action, search_along},
+    api::rest::audit::{Way, search_along},
     clock,
     store::{AuditFilter, AuditFound},
 };
@@ -84,7 +84,7 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
 
 /// The filters with what the query says.
 pub fn filled(query: &Fields) -> Form {
-    let actions = ACTIONS.map(|word| (word.to_owned(), word.to_owned()));
+    let actions = Action::WORDS.map(|word| (word.to_owned(), word.to_owned()));
     let inputs = vec![
         Input::new("actor", "Who").note("user:ann"),
         Input::new("action", "What").kind(Form::any_of(actions)),
@@ -108,7 +108,7 @@ pub fn filled(query: &Fields) -> Form {
 pub fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
     let text = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
     let (actor, word) = (text("actor"), text("action"));
-    let action = word.map(|word| action(&word));
+    let action = word.map(|word| word.parse().ok());
     let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
     let address = text("address").map(|text| text.parse::<std::net::IpAddr>());
     let from = text("from").map(|text| clock::parse_typed(&text));

@@ -194,14 +194,10 @@ fn labels(lease: &Arc<Lease>) -> Vec<(String, String)> {
 
 fn holders(ledger: &Ledger, lease: &Lease) -> Vec<Party> {
     let party = |member: &Member| {
-        let ports = member.ports.iter().map(|claim| {
-            let protocol = match claim.protocol {
-                fipd_core::Protocol::Tcp => "TCP",
-                fipd_core::Protocol::Udp => "UDP",
-                fipd_core::Protocol::Sctp => "SCTP",
-            };
-            format!("{protocol} {}", claim.port)
-        });
+        let ports = member
+            .ports
+            .iter()
+            .map(|claim| format!("{} {}", claim.protocol, claim.port));
         Party {
             ports: ports.collect(),
             ..party(ledger, &member.holder)

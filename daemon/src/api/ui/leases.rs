@@ -114,7 +114,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
     let text = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
     let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
     let network = text("network").map(|name| convert::network(ledger, &name).map(|found| found.id));
-    let state = text("state").map(|word| convert::state(&word));
+    let state = text("state").map(|word| convert::parse("state", &word));
     let labels = labels::wanted(form.value("label").split_whitespace());
     let within = text("within").map(|text| text.parse::<AddressSpec>());
     let filter = LeaseFilter {

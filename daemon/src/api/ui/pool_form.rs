@@ -9,7 +9,7 @@ use super::{
 };
 use crate::api::{
     rest::wants::scope_view,
-    wire::{PoolCreate, PoolPatch, PoolScope, text_of},
+    wire::{PoolCreate, PoolPatch, PoolScope},
 };
 
 /// Networks to choose from.
@@ -122,8 +122,8 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
         ("subnet", text(spec.subnet)),
         ("reserve_first", spec.ends.first.to_string()),
         ("reserve_last", spec.ends.last.to_string()),
-        ("reserve_of", text_of(&spec.ends.of)),
-        ("order", text_of(&spec.order)),
+        ("reserve_of", spec.ends.of.to_string()),
+        ("order", spec.order.to_string()),
         ("quarantine", duration(spec.quarantine)),
         ("sticky_for", duration(spec.sticky.lasts)),
         ("sticky_most", text(most)),

@@ -20,11 +20,7 @@ use super::{
     sessions::{Session, Sessions},
     warnings,
 };
-use crate::api::{
-    Api,
-    access::auth::{Caller, role_name},
-    body::is_too_large,
-};
+use crate::api::{Api, access::auth::Caller, body::is_too_large};
 use crate::ipam::Ipam;
 
 /// The largest form that is read, in bytes.
@@ -122,7 +118,7 @@ impl Visitor {
 
     /// A page that says which role is needed.
     pub fn forbidden(&self, needed: Role) -> Failure {
-        let (needed, has) = (role_name(needed), role_name(self.session.role));
+        let (needed, has) = (needed.as_str(), self.session.role.as_str());
         let what = format!(
             "This needs the role {needed}; {} has {has}.",
             self.session.name
@@ -143,7 +139,7 @@ impl Visitor {
     fn viewer(&self) -> Viewer {
         Viewer {
             name: self.session.name.to_string(),
-            role: role_name(self.session.role).to_owned(),
+            role: self.session.role.as_str().to_owned(),
             may_write: self.may_write(),
             csrf: self.session.csrf.clone(),
         }

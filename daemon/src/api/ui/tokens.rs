@@ -18,7 +18,6 @@ use super::{
     views,
 };
 use crate::api::{
-    access::auth::role_name,
     etag::IfMatch,
     extract::Path,
     page::Ask,
@@ -162,7 +161,7 @@ fn row(ledger: &Ledger, token: &Token) -> TokenRow {
     TokenRow {
         id: token.id.0,
         name: token.name.to_string(),
-        role: role_name(token.role).to_owned(),
+        role: token.role.as_str().to_owned(),
         scope: limits(&token_view(ledger, token, None)),
         created: views::moment(token.created),
         expires: token.expires.map(views::moment),

@@ -18,7 +18,8 @@ use super::{
     views,
 };
 use crate::api::{
-    access::{accounts::Accounts, auth::role_name},
+    access::accounts::Accounts,
+    convert,
     etag::{self, IfMatch},
     extract::Path,
     page::Ask,
@@ -31,7 +32,6 @@ use crate::ipam::Ipam;
 
 /// Users of one page.
 const PAGE: usize = 100;
-const ROLES: [Role; 3] = [Role::Viewer, Role::Operator, Role::Admin];
 const ORDERS: &[Order] = &[
     Order::up("name", "by name"),
     Order::down("name", "by name, from the end"),
@@ -119,7 +119,7 @@ async fn accounts(
     };
     let row = |account: &Account| UserRow {
         name: account.name.to_string(),
-        role: role_name(account.role).to_owned(),
+        role: account.role.as_str().to_owned(),
         created: views::moment(account.created),
         disabled: account.disabled,
         me: account.name == visitor.session.name,
@@ -140,7 +140,7 @@ fn provided(
     };
     let row = |(name, role, sessions): (Text, Role, usize)| ProvidedRow {
         name: name.to_string(),
-        role: role_name(role).to_owned(),
+        role: role.as_str().to_owned(),
         sessions,
     };
     (shown.into_iter().map(row).collect(), pager)
@@ -285,8 +285,9 @@ fn find(accounts: &Accounts, visitor: &Visitor, name: &str) -> Result<Account, F
 
 /// Value and label of each role.
 pub fn roles() -> Vec<(String, String)> {
-    let name = |role| role_name(role).to_owned();
-    ROLES.map(|role| (name(role), name(role))).to_vec()
+    Role::WORDS
+        .map(|word| (word.to_owned(), word.to_owned()))
+        .to_vec()
 }
 
 /// What lists of names with roles are filtered by.
@@ -298,14 +299,12 @@ pub fn filters() -> Vec<Input> {
 /// Whether the filters let a name with its role pass.
 pub fn wanted(list: &Listing<'_>, name: &str, role: Role) -> bool {
     let asked = list.filter("role");
-    name.contains(list.filter("filter")) && (asked.is_empty() || role_name(role) == asked)
+    name.contains(list.filter("filter")) && (asked.is_empty() || role.as_str() == asked)
 }
 
 /// The role that was chosen.
 pub fn role(form: &Form) -> Result<Role, Problem> {
-    let chosen = form.value("role");
-    let role = ROLES.into_iter().find(|role| role_name(*role) == chosen);
-    role.ok_or_else(|| Problem::invalid("role", chosen, "viewer, operator or admin"))
+    convert::parse("role", form.value("role"))
 }
 
 pub fn passwords(note: &'static str) -> [Input; 2] {
@@ -336,7 +335,7 @@ fn new_form() -> Form {
 }
 
 fn edit_form(account: &Account) -> Form {
-    let role = role_input().value(role_name(account.role));
+    let role = role_input().value(account.role.as_str());
     let [password, again] = passwords("only to give another one");
     let disabled = Input::new("disabled", "Disabled: cannot sign in")
         .kind(InputKind::Tick)

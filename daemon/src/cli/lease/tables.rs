@@ -1,7 +1,7 @@
 //! Leases as text.
 
 use crate::{
-    api::wire::{LeaseSummary, LeaseView, Released, text_of},
+    api::wire::{LeaseSummary, LeaseView, Released},
     cli::output::{Table, or_dash},
 };
 
@@ -16,7 +16,7 @@ pub fn summaries(leases: &[&LeaseSummary]) -> Table {
             or_dash(lease.gateway.as_ref()),
             lease.network.clone(),
             or_dash(lease.pool.as_ref()),
-            text_of(&lease.state),
+            lease.state.to_string(),
             or_dash(lease.until.as_ref()),
             or_dash(lease.owner.as_ref()),
         ]);
@@ -34,7 +34,7 @@ pub fn releases(released: &Released) -> Table {
 
 pub fn facts(lease: &LeaseView) -> Table {
     let summary = &lease.summary;
-    let marks: Vec<_> = lease.marks.iter().map(text_of).collect();
+    let marks: Vec<_> = lease.marks.iter().map(ToString::to_string).collect();
     let contenders: Vec<_> = lease
         .contenders
         .iter()
@@ -57,7 +57,7 @@ pub fn facts(lease: &LeaseView) -> Table {
         ("Gateway", or_dash(summary.gateway.as_ref())),
         ("Network", summary.network.clone()),
         ("Pool", or_dash(summary.pool.as_ref())),
-        ("State", text_of(&summary.state)),
+        ("State", summary.state.to_string()),
         ("Marks", marks.join(", ")),
         ("Owner", owners.join(", ")),
         ("Sharing key", or_dash(lease.group.as_ref())),

@@ -3,7 +3,7 @@
 use fipd_crds::names::is_object_name;
 
 use crate::{
-    api::wire::{OriginView, PoolList, PoolView, text_of},
+    api::wire::{OriginView, PoolList, PoolView},
     cli::output::{Table, or_dash},
 };
 
@@ -61,12 +61,10 @@ pub fn facts(pool: &PoolView) -> Table {
             "Reserved ends",
             format!(
                 "{} first, {} last of {}",
-                reserve.first,
-                reserve.last,
-                text_of(&reserve.of)
+                reserve.first, reserve.last, reserve.of
             ),
         ),
-        ("Order", text_of(&pool.order)),
+        ("Order", pool.order.to_string()),
         ("Quarantine", format!("{} s", pool.quarantine)),
         (
             "Remembered",

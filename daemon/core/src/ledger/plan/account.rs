@@ -26,7 +26,7 @@ impl Ledger {
             None => {}
         }
         let op = Op::PutAccount(account.clone());
-        let detail = format!("{name}: made as {}", word(account.role)).into();
+        let detail = format!("{name}: made as {}", account.role.as_str()).into();
         let (table, action) = (Table::Accounts, Action::AccountChanged);
         Ok(done(table, op, action, &detail, actor, now))
     }
@@ -40,7 +40,7 @@ impl Ledger {
         let mut changes = Vec::new();
         if let Some(role) = edit.role.filter(|role| *role != known.role) {
             self.not_last_admin(known)?;
-            changes.push(format!("{} to {}", word(known.role), word(role)));
+            changes.push(format!("{} to {}", known.role.as_str(), role.as_str()));
             account.role = role;
         }
         if let Some(hash) = &edit.password_hash {
@@ -207,12 +207,4 @@ fn done(
     draft.flight.ops.push(op);
     draft.say(action, Arc::clone(name));
     (draft, Answer::Done)
-}
-
-fn word(role: Role) -> &'static str {
-    match role {
-        Role::Viewer => "viewer",
-        Role::Operator => "operator",
-        Role::Admin => "admin",
-    }
 }
