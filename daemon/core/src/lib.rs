@@ -57,7 +57,7 @@ pub use lease::{
 };
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, Lookout, MovePage, NameError, Overlap,
-    Planned, PoolPreview, PoolSpans, PoolUsage, Separation, Standing, Ticket, TooOld, Trial,
+    Planned, PoolPreview, PoolSpans, PoolStanding, PoolUsage, Separation, Ticket, TooOld, Trial,
     Violation, count_rows,
 };
 pub use network::{Network, NetworkId};

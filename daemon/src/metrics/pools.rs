@@ -1,6 +1,6 @@
 //! How the pools stand, each with its network's name.
 
-use fipd_core::{Forecast, Ledger, PoolUsage, Standing, Timestamp};
+use fipd_core::{Forecast, Ledger, PoolStanding, PoolUsage, Timestamp};
 
 use super::series::{Labels, Series};
 use crate::ipam::Ipam;
@@ -15,7 +15,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(ledger: &Ledger, one: &Standing<'_>, now: Timestamp) -> Option<Self> {
+    fn of(ledger: &Ledger, one: &PoolStanding<'_>, now: Timestamp) -> Option<Self> {
         let network = ledger.network(one.pool.spec.network);
         Some(Self {
             pool: one.pool.spec.name.to_string(),

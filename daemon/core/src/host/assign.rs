@@ -89,7 +89,7 @@ pub struct Assignment {
 
 /// A claim on a source: the longest prefix wins, then the lesser name, then the lesser address.
 #[derive(Clone)]
-struct Claim {
+struct SourceClaim {
     length: u8,
     assigned: Assigned,
 }
@@ -97,8 +97,8 @@ struct Claim {
 /// The most specific policy of each address says where its sources go; a source of several addresses goes where the most
 /// specific one of them says.
 pub fn assign(policies: &[Policy], all: &[Balanced]) -> Assignment {
-    let index = Index::of(policies);
-    let mut won: BTreeMap<IpAddr, Claim> = BTreeMap::new();
+    let index = PolicyIndex::of(policies);
+    let mut won: BTreeMap<IpAddr, SourceClaim> = BTreeMap::new();
     let mut clashes = BTreeSet::new();
     for balanced in all {
         for vip in &balanced.vips {
@@ -137,20 +137,20 @@ fn sources(mode: SourceMode, vip: IpAddr, balanced: &Balanced) -> Vec<IpAddr> {
 
 fn contest(
     policies: &[Policy],
-    won: &mut BTreeMap<IpAddr, Claim>,
+    won: &mut BTreeMap<IpAddr, SourceClaim>,
     clashes: &mut BTreeSet<Clash>,
     source: IpAddr,
-    claim: &Claim,
+    claim: &SourceClaim,
 ) {
     let Some(before) = won.get(&source) else {
         won.insert(source, claim.clone());
         return;
     };
-    let policy = |claim: &Claim| policies.get(claim.assigned.policy);
+    let policy = |claim: &SourceClaim| policies.get(claim.assigned.policy);
     let (Some(one), Some(other)) = (policy(before), policy(claim)) else {
         return;
     };
-    let rank = |claim: &Claim, policy: &Policy| {
+    let rank = |claim: &SourceClaim, policy: &Policy| {
         (
             std::cmp::Reverse(claim.length),
             Text::clone(&policy.name),
@@ -173,12 +173,12 @@ fn contest(
 }
 
 /// Policies by prefix, so that an address looks at no more than one place a length.
-struct Index {
+struct PolicyIndex {
     by_prefix: BTreeMap<IpNet, Vec<usize>>,
     lengths: BTreeSet<(Family, u8)>,
 }
 
-impl Index {
+impl PolicyIndex {
     fn of(policies: &[Policy]) -> Self {
         let mut by_prefix: BTreeMap<IpNet, Vec<usize>> = BTreeMap::new();
         let mut lengths = BTreeSet::new();
@@ -196,7 +196,7 @@ impl Index {
     }
 
     /// The policies that are about the address, the longest prefix of each.
-    fn claims(&self, vip: IpAddr, balanced: &Text) -> Vec<Claim> {
+    fn claims(&self, vip: IpAddr, balanced: &Text) -> Vec<SourceClaim> {
         let family = Family::of(vip);
         let mut seen = BTreeSet::new();
         let mut claims = Vec::new();
@@ -208,7 +208,7 @@ impl Index {
             for policy in policies.into_iter().flatten() {
                 if seen.insert(*policy) {
                     let balanced = Text::clone(balanced);
-                    claims.push(Claim {
+                    claims.push(SourceClaim {
                         length: *length,
                         assigned: Assigned {
                             policy: *policy,

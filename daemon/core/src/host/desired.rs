@@ -142,7 +142,7 @@ pub fn desired(sets: &[RuleSet], settings: &HostSettings, before: &Marks) -> Des
 /// Where none can be indexed: those that stay as they were indexed before, which is better than none, and those that have no
 /// rule; the rest is few enough for flat rules.
 fn instead(
-    groups: &BTreeMap<SetKey, Group>,
+    groups: &BTreeMap<SetKey, RuleGroup>,
     indexed: &BTreeSet<SetKey>,
     before: &Marks,
 ) -> (BTreeSet<SetKey>, BTreeSet<SetKey>) {
@@ -197,7 +197,7 @@ pub fn marks_of(rules: &[KernelRule], settings: &HostSettings) -> Marks {
 
 /// All that goes the same way.
 #[derive(Default)]
-struct Group {
+struct RuleGroup {
     sources: BTreeSet<IpAddr>,
     /// Of one that any of its sets wants so.
     flat: bool,
@@ -208,8 +208,8 @@ fn group(
     sets: &[RuleSet],
     settings: &HostSettings,
     desired: &mut Desired,
-) -> BTreeMap<SetKey, Group> {
-    let mut groups: BTreeMap<SetKey, Group> = BTreeMap::new();
+) -> BTreeMap<SetKey, RuleGroup> {
+    let mut groups: BTreeMap<SetKey, RuleGroup> = BTreeMap::new();
     let mut keys: BTreeMap<IpAddr, SetKey> = BTreeMap::new();
     for set in sets {
         let key = SetKey {
@@ -243,7 +243,7 @@ fn group(
 
 /// The sets that are indexed: those that are to be, and of the others the largest until the rest is few enough.
 fn choose(
-    groups: &BTreeMap<SetKey, Group>,
+    groups: &BTreeMap<SetKey, RuleGroup>,
     settings: &HostSettings,
     before: &Marks,
 ) -> BTreeSet<SetKey> {
@@ -320,7 +320,13 @@ fn flat(key: SetKey, source: IpAddr, protocol: u8) -> impl Iterator<Item = Rule>
     with_companion(key, rule)
 }
 
-fn index(desired: &mut Desired, key: SetKey, group: &Group, mark: u32, settings: &HostSettings) {
+fn index(
+    desired: &mut Desired,
+    key: SetKey,
+    group: &RuleGroup,
+    mark: u32,
+    settings: &HostSettings,
+) {
     let families: BTreeSet<Family> = group.sources.iter().map(|one| Family::of(*one)).collect();
     for family in families {
         let rule = Rule {

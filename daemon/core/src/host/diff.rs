@@ -81,13 +81,13 @@ fn asks_a_table(rule: &Rule) -> bool {
     matches!(rule.action, RuleAction::Table(_))
 }
 
-type Place = (u32, Family);
+type RuleSlot = (u32, Family);
 
 /// The kernel's rules of our tag at the priorities at which some are deleted.
-struct Lists(BTreeMap<Place, List>);
+struct Lists(BTreeMap<RuleSlot, RuleList>);
 
 #[derive(Default)]
-struct List {
+struct RuleList {
     /// In the kernel's order; `None`: it is gone.
     rules: Vec<Option<KernelRule>>,
     /// By the address of the source, which nearly all rules have.
@@ -101,7 +101,7 @@ impl Lists {
         adds: &[Rule],
         protocol: u8,
     ) -> Self {
-        let mut lists: BTreeMap<Place, List> = BTreeMap::new();
+        let mut lists: BTreeMap<RuleSlot, RuleList> = BTreeMap::new();
         for rule in surplus.keys() {
             lists.entry(place(rule)).or_default();
         }
@@ -149,7 +149,7 @@ impl Lists {
     }
 }
 
-impl List {
+impl RuleList {
     fn push(&mut self, rule: KernelRule) {
         let at = self.rules.len();
         self.by_source.entry(rule.rule.source).or_default().push(at);
@@ -192,7 +192,7 @@ impl List {
     }
 }
 
-fn place(rule: &Rule) -> Place {
+fn place(rule: &Rule) -> RuleSlot {
     (rule.priority, rule.family)
 }
 

@@ -64,11 +64,11 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: from ", self.priority)?;
         match &self.source {
-            Some(source) => write!(f, "{}", Shown(source))?,
+            Some(source) => write!(f, "{}", HostOrNet(source))?,
             None => f.write_str("all")?,
         }
         if let Some(destination) = &self.destination {
-            write!(f, " to {}", Shown(destination))?;
+            write!(f, " to {}", HostOrNet(destination))?;
         }
         if let Some(mark) = &self.mark {
             write!(f, " fwmark {:#x}/{:#x}", mark.value, mark.mask)?;
@@ -106,9 +106,9 @@ impl fmt::Display for KernelRule {
 }
 
 /// A host without the length of its prefix.
-struct Shown<'a>(&'a IpNet);
+struct HostOrNet<'a>(&'a IpNet);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for HostOrNet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.prefix_len() == self.0.max_prefix_len() {
             true => self.0.addr().fmt(f),

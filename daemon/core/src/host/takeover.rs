@@ -1,7 +1,7 @@
 //! Which rules without tag a rule of fipd's can take the place of, and at which priority.
 //!
 //! A rule is taken over only where every packet takes the table it took before. Packets of a source ask its table at the first
-//! rule that says so; the rules that may match such packets too and do something else ([`Index::obstacles`]) must be asked
+//! rule that says so; the rules that may match such packets too and do something else ([`RuleIndex::obstacles`]) must be asked
 //! before and after that in the same order. The kernel puts a new rule behind those of its priority.
 
 use std::{
@@ -147,7 +147,7 @@ impl fmt::Display for Refusal {
 
 /// Plans it. `victims` have neither tag nor anything but a host as source and a table.
 pub fn take_over(victims: &BTreeSet<Rule>, here: &Here<'_>) -> Takeover {
-    let index = Index::of(here.list);
+    let index = RuleIndex::of(here.list);
     let mut takeover = Takeover::default();
     let mut ways: BTreeMap<(IpAddr, u32), Vec<&Rule>> = BTreeMap::new();
     for victim in victims {
@@ -162,15 +162,15 @@ pub fn take_over(victims: &BTreeSet<Rule>, here: &Here<'_>) -> Takeover {
     }
     let mut free = Vec::new();
     for ((source, table), rules) in ways {
-        let way = Way::of(here, &index, (source, table), rules);
+        let way = SourceWay::of(here, &index, (source, table), rules);
         match way.decide(here) {
-            Decision::AsItIs => {
+            PriorityDecision::AsItIs => {
                 let own = way.victims.iter().map(|one| ((*one).clone(), one.priority));
                 takeover.taken.extend(own);
             }
-            Decision::At(priority) => way.take(priority, here, &mut takeover),
-            Decision::Within(range) => free.push((range, way)),
-            Decision::Refused(why) => {
+            PriorityDecision::At(priority) => way.take(priority, here, &mut takeover),
+            PriorityDecision::Within(range) => free.push((range, way)),
+            PriorityDecision::Refused(why) => {
                 let all = way.victims.iter();
                 takeover
                     .refused
@@ -183,7 +183,11 @@ pub fn take_over(victims: &BTreeSet<Rule>, here: &Here<'_>) -> Takeover {
 }
 
 /// As few priorities as there can be: the last of the range that ends first is that of all ranges that have it.
-fn share(mut free: Vec<(RangeInclusive<u32>, Way<'_>)>, here: &Here<'_>, takeover: &mut Takeover) {
+fn share(
+    mut free: Vec<(RangeInclusive<u32>, SourceWay<'_>)>,
+    here: &Here<'_>,
+    takeover: &mut Takeover,
+) {
     free.sort_by_key(|(range, way)| (*range.end(), way.source));
     let mut shared: Option<u32> = None;
     for (range, way) in free {
@@ -194,7 +198,7 @@ fn share(mut free: Vec<(RangeInclusive<u32>, Way<'_>)>, here: &Here<'_>, takeove
     }
 }
 
-enum Decision {
+enum PriorityDecision {
     /// Nobody wants the source any more.
     AsItIs,
     At(u32),
@@ -204,7 +208,7 @@ enum Decision {
 }
 
 /// The rules of one source and table.
-struct Way<'a> {
+struct SourceWay<'a> {
     source: IpAddr,
     table: u32,
     victims: Vec<&'a Rule>,
@@ -220,10 +224,10 @@ struct Way<'a> {
     jump: Option<&'a KernelRule>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> SourceWay<'a> {
     fn of(
         here: &Here<'a>,
-        index: &Index<'a>,
+        index: &RuleIndex<'a>,
         (source, table): (IpAddr, u32),
         victims: Vec<&'a Rule>,
     ) -> Self {
@@ -254,33 +258,33 @@ impl<'a> Way<'a> {
         }
     }
 
-    fn decide(&self, here: &Here<'_>) -> Decision {
+    fn decide(&self, here: &Here<'_>) -> PriorityDecision {
         let Some(asked) = self.asked else {
-            return Decision::AsItIs;
+            return PriorityDecision::AsItIs;
         };
         if asked.table != self.table {
-            return Decision::Refused(Refusal::Table(asked.table));
+            return PriorityDecision::Refused(Refusal::Table(asked.table));
         }
         if let Some(jump) = self.jump {
-            return Decision::Refused(Refusal::Jump(Box::new(jump.clone())));
+            return PriorityDecision::Refused(Refusal::Jump(Box::new(jump.clone())));
         }
         let range = self.range(asked.fail_closed);
         if let Some(priority) = asked.priority {
             return match self.misfit(priority, here) {
-                None => Decision::At(priority),
-                Some(Misfit::Order(other)) => Decision::Refused(Refusal::Stated {
+                None => PriorityDecision::At(priority),
+                Some(Misfit::Order(other)) => PriorityDecision::Refused(Refusal::Stated {
                     priority,
                     other: Box::new(other.clone()),
                     instead: range,
                 }),
                 Some(Misfit::Closed(other)) => {
-                    Decision::Refused(Refusal::Closed(Box::new(other.clone())))
+                    PriorityDecision::Refused(Refusal::Closed(Box::new(other.clone())))
                 }
             };
         }
         let usual = self.place(here).into_iter().chain([here.band]);
         if let Some(priority) = usual.into_iter().find(|one| self.fits(*one, here)) {
-            return Decision::At(priority);
+            return PriorityDecision::At(priority);
         }
         let Some(range) = range else {
             let before = self
@@ -292,18 +296,18 @@ impl<'a> Way<'a> {
                 (Some(before), after) => (*before, after),
                 (None, Some(after)) => (*after, None),
                 // There is room everywhere where there is nothing.
-                (None, None) => return Decision::At(here.band),
+                (None, None) => return PriorityDecision::At(here.band),
             };
             let other = other.map(|(_, rule)| Box::new((*rule).clone()));
-            return Decision::Refused(Refusal::Between(Box::new(one.1.clone()), other));
+            return PriorityDecision::Refused(Refusal::Between(Box::new(one.1.clone()), other));
         };
         match self.misfit(*range.end(), here) {
-            None => Decision::Within(range),
+            None => PriorityDecision::Within(range),
             Some(Misfit::Order(other)) => {
-                Decision::Refused(Refusal::Between(Box::new(other.clone()), None))
+                PriorityDecision::Refused(Refusal::Between(Box::new(other.clone()), None))
             }
             Some(Misfit::Closed(other)) => {
-                Decision::Refused(Refusal::Closed(Box::new(other.clone())))
+                PriorityDecision::Refused(Refusal::Closed(Box::new(other.clone())))
             }
         }
     }
@@ -415,14 +419,14 @@ fn count_before(obstacles: &[(usize, &KernelRule)], at: usize) -> usize {
 }
 
 /// The kernel's rules by whose packets they may match.
-struct Index<'a> {
+struct RuleIndex<'a> {
     /// For one host and nothing but its packets.
     hosts: BTreeMap<IpAddr, Vec<(usize, &'a KernelRule)>>,
     /// All others.
     wide: Vec<(usize, &'a KernelRule)>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> RuleIndex<'a> {
     fn of(list: &'a [KernelRule]) -> Self {
         let mut index = Self {
             hosts: BTreeMap::new(),

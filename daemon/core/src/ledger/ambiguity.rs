@@ -13,7 +13,7 @@ use super::{
     rows_read::CountedRows as _,
     space::{
         runs::Runs,
-        segments::{Part, Segment, Space},
+        segments::{PoolPart, Segment, Space},
     },
 };
 use crate::{
@@ -26,7 +26,7 @@ pub type Separation = (NetworkId, NetworkId);
 
 /// Where a pool is, with all that its specification gives.
 #[derive(Clone, Debug)]
-struct Place {
+struct Placement {
     network: NetworkId,
     layout: Arc<Layout>,
 }
@@ -34,7 +34,7 @@ struct Place {
 /// The pools in networks that were chosen by default.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ambiguity {
-    places: BTreeMap<PoolId, Place>,
+    places: BTreeMap<PoolId, Placement>,
     /// What they give, whatever their networks.
     spaces: BTreeMap<Family, Space>,
     separate: BTreeSet<Separation>,
@@ -73,10 +73,10 @@ impl Ambiguity {
             let space = self.spaces.entry(family);
             let space = space.or_insert_with(|| Space::new(Runs::new(family)));
             for span in &layout.assignable {
-                space.add(span, Part::assignable(pool), &mut Vec::new());
+                space.add(span, PoolPart::assignable(pool), &mut Vec::new());
             }
             let layout = Arc::clone(layout);
-            self.places.insert(pool, Place { network, layout });
+            self.places.insert(pool, Placement { network, layout });
         }
     }
 
@@ -108,7 +108,7 @@ impl Ambiguity {
     }
 
     /// Says of a pool whether it may mean the same addresses as this one where they have equal ones.
-    fn doubts(&self, pool: PoolId) -> impl Fn(&Part) -> bool {
+    fn doubts(&self, pool: PoolId) -> impl Fn(&PoolPart) -> bool {
         let network = |id: PoolId| self.places.get(&id).map(|place| place.network);
         let own = network(pool);
         move |part| {
@@ -144,7 +144,7 @@ impl Ambiguity {
 
     /// The pools of either network.
     fn of_networks(&self, (a, b): Separation) -> Vec<PoolId> {
-        let of = |(_, place): &(&PoolId, &Place)| place.network == a || place.network == b;
+        let of = |(_, place): &(&PoolId, &Placement)| place.network == a || place.network == b;
         self.places.iter().filter(of).map(|(id, _)| *id).collect()
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
     Ledger,
-    draft::Table,
+    draft::LockedTable,
     identities,
     index::{contending_clusters, due, groups},
     intern::fingerprint,
@@ -306,7 +306,7 @@ impl Ledger {
         if entries != self.index.identity_entries() {
             broken("identities", format!("{entries} entries"));
         }
-        let in_flight = !self.drafts.is_empty() || self.drafts.locks_table(Table::Pools);
+        let in_flight = !self.drafts.is_empty() || self.drafts.locks_table(LockedTable::Pools);
         if !self.free.consistent(&self.rows.leases, in_flight) {
             broken("free addresses", "the pools' counters".to_owned());
         }

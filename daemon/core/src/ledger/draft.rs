@@ -14,11 +14,11 @@ use super::{
     Ledger,
     index::{
         charges::{Charge, Charges},
-        groups::{Group, group},
+        groups::{ShareGroup, group},
     },
     intern::{Prints, fingerprint},
     space::memory::Age,
-    waiters::{Place, Waiter, is_of},
+    waiters::{QueuePlace, Waiter, is_of},
 };
 use crate::{
     Action, Actor, Answer, AuditEntry, ClusterId, Identity, Lease, LeaseKey, NetworkId, Op, PoolId,
@@ -134,7 +134,7 @@ pub struct Ticket(pub(super) usize);
 
 /// Rows of which only one decision may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Table {
+pub(super) enum LockedTable {
     Networks,
     Pools,
     Clusters,
@@ -157,13 +157,13 @@ pub(super) struct InFlight {
     pub identities: SmallVec<[u64; 1]>,
     /// Prints of the one holder of all leases on `taken` addresses.
     pub prints: Option<Prints>,
-    pub table: Option<Table>,
+    pub table: Option<LockedTable>,
     /// Another one.
-    pub also: Option<Table>,
+    pub also: Option<LockedTable>,
     /// The networks whose pools it edits: two when a pool moves.
     pub edits: SmallVec<[NetworkId; 2]>,
     /// Places in queues given up at planning; an abort gives them back.
-    pub places: Vec<(PoolId, Place, Waiter)>,
+    pub places: Vec<(PoolId, QueuePlace, Waiter)>,
     /// An identity that leaves all queues (of that instance) on confirmation.
     pub leaves: Option<Box<(Identity, Option<Text>)>>,
     /// A cluster whose identities leave all queues on confirmation.
@@ -178,10 +178,10 @@ pub(super) struct Drafts {
     vacant: Vec<usize>,
     keys: BTreeSet<LeaseKey>,
     identities: BTreeMap<u64, usize>,
-    tables: BTreeSet<Table>,
+    tables: BTreeSet<LockedTable>,
     edits: BTreeSet<NetworkId>,
     quotas: BTreeSet<Charge>,
-    groups: BTreeMap<Group, usize>,
+    groups: BTreeMap<ShareGroup, usize>,
     /// What decisions in flight add for tenants that have a quota.
     pub charges: Charges,
 }
@@ -246,7 +246,7 @@ impl Drafts {
         self.identities.contains_key(&fingerprint)
     }
 
-    pub fn locks_table(&self, table: Table) -> bool {
+    pub fn locks_table(&self, table: LockedTable) -> bool {
         self.tables.contains(&table)
     }
 
@@ -256,7 +256,7 @@ impl Drafts {
     }
 
     /// Whether a lease of the sharing group is being written.
-    pub fn locks_group(&self, group: &Group) -> bool {
+    pub fn locks_group(&self, group: &ShareGroup) -> bool {
         self.groups.contains_key(group)
     }
 
@@ -304,14 +304,14 @@ impl Drafts {
     /// [`Drafts::forget_places`] of everybody in the cluster (and system).
     pub fn forget_places_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
         for flight in self.flights.iter_mut().flatten() {
-            let stays = |place: &Place| !is_of(&place.1, cluster, system);
+            let stays = |place: &QueuePlace| !is_of(&place.1, cluster, system);
             flight.places.retain(|(_, place, _)| stays(place));
         }
     }
 }
 
 /// The sharing groups of the leases that the decision writes.
-fn groups(flight: &InFlight) -> impl Iterator<Item = Group> {
+fn groups(flight: &InFlight) -> impl Iterator<Item = ShareGroup> {
     flight.ops.iter().filter_map(|op| {
         if let Op::PutLease(lease) = op {
             group(lease)
@@ -334,7 +334,7 @@ fn quotas(flight: &InFlight) -> impl Iterator<Item = Charge> {
 
 impl Ledger {
     /// Busy while another decision about the same table is in flight.
-    pub(super) fn unlocked(&self, table: Table) -> Result<(), Stop> {
+    pub(super) fn unlocked(&self, table: LockedTable) -> Result<(), Stop> {
         if self.drafts.locks_table(table) {
             Err(Stop::Busy)
         } else {

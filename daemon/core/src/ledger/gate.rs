@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rows::Rows;
+use super::rows::LedgerRows;
 use crate::{Expectation, Hold, NetworkId};
 
 /// The expectations of the configuration and, kept up to date, what of them is not met.
@@ -14,7 +14,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Replaces the expectations.
-    pub fn expect(&mut self, expectations: Vec<Expectation>, rows: &Rows) {
+    pub fn expect(&mut self, expectations: Vec<Expectation>, rows: &LedgerRows) {
         self.expectations.clear();
         for expected in expectations {
             let of_network = self.expectations.entry(expected.network).or_default();
@@ -40,7 +40,7 @@ impl Gate {
     }
 
     /// Looks at clusters and markers again.
-    pub fn review(&mut self, rows: &Rows) {
+    pub fn review(&mut self, rows: &LedgerRows) {
         self.holds.clear();
         let networks: Vec<NetworkId> = self.expectations.keys().copied().collect();
         for network in networks {
@@ -49,7 +49,7 @@ impl Gate {
     }
 
     /// Looks at the markers of one network again.
-    pub fn review_network(&mut self, network: NetworkId, rows: &Rows) {
+    pub fn review_network(&mut self, network: NetworkId, rows: &LedgerRows) {
         let expected = self.expectations.get(&network).into_iter().flatten();
         let holds: Vec<Hold> = expected.filter_map(|one| hold(one, rows)).collect();
         match holds.is_empty() {
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-fn hold(expected: &Expectation, rows: &Rows) -> Option<Hold> {
+fn hold(expected: &Expectation, rows: &LedgerRows) -> Option<Hold> {
     let record = rows.cluster_by_name(&expected.cluster);
     let adopted = |cluster: &str| rows.adopted(expected.network, cluster, &expected.system);
     // A cluster that was never reached has no id yet: an admin may have skipped it by name.

@@ -11,10 +11,10 @@ use crate::{ClusterId, Holder, Identity, Lease, System, Tenant, Text};
 /// System, cluster, kind and namespace of the leases' holders, each group once, with the number of holders
 /// that use it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Interner(BTreeMap<u64, Group>);
+pub(super) struct Interner(BTreeMap<u64, HolderGroup>);
 
 #[derive(Clone, Debug)]
-struct Group {
+struct HolderGroup {
     system: System,
     cluster: Option<ClusterId>,
     kind: Text,
@@ -105,7 +105,7 @@ pub(super) fn fingerprint(identity: &Identity) -> u64 {
     Prints::of(identity).whole
 }
 
-impl Group {
+impl HolderGroup {
     fn is_of(&self, identity: &Identity) -> bool {
         self.is_shared_with(identity)
             || (self.system == identity.system
@@ -208,7 +208,7 @@ impl Interner {
     /// Counts one holder; false if its texts are other copies than the group's.
     fn count(&mut self, prints: Prints, holder: &Holder, tenant: &Option<Tenant>) -> bool {
         let identity = &holder.identity;
-        let group = self.0.entry(prints.group).or_insert_with(|| Group {
+        let group = self.0.entry(prints.group).or_insert_with(|| HolderGroup {
             system: identity.system.clone(),
             cluster: identity.cluster.clone(),
             kind: Arc::clone(&identity.kind),

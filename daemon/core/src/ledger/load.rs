@@ -1,6 +1,6 @@
 //! A ledger from the rows of a store, and its rows again.
 
-use super::{Ledger, Violation, index::Index, space::free::Free};
+use super::{Ledger, Violation, index::LeaseIndex, space::free::Free};
 use crate::Op;
 
 impl Ledger {
@@ -42,7 +42,7 @@ impl Ledger {
             }
         }
         leases.sort_by_key(|lease| lease.key);
-        ledger.index = Index::of_sorted(&leases);
+        ledger.index = LeaseIndex::of_sorted(&leases);
         ledger.free = Free::of_sorted(&leases);
         let rows = leases.len();
         ledger.rows.leases = leases.into_iter().map(|lease| (lease.key, lease)).collect();

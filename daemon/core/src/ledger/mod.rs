@@ -5,7 +5,7 @@
 //!                                                   \----abort-----> as it was
 //! ```
 //!
-//! Readers see [`Rows`] and what follows from them, never a draft. Every step costs O(log n) in the
+//! Readers see [`LedgerRows`] and what follows from them, never a draft. Every step costs O(log n) in the
 //! number of leases, whatever the size of the pools. Nothing here iterates over a hash map: the same requests in
 //! the same order give the same answers.
 
@@ -45,7 +45,7 @@ pub use plan::{MovePage, Planned, PoolPreview, Trial};
 pub use read::{NameError, PoolUsage};
 pub use rows_read::count_rows;
 pub use space::{Overlap, PoolSpans};
-pub use standing::Standing;
+pub use standing::PoolStanding;
 pub use violation::Violation;
 
 use crate::{
@@ -55,11 +55,11 @@ use ambiguity::Ambiguity;
 use changes::Changes;
 use draft::Drafts;
 use gate::Gate;
-use index::Index;
+use index::LeaseIndex;
 use intern::{Interner, Prints};
 use lookout::Lookouts;
 use rollups::Rollups;
-use rows::Rows;
+use rows::LedgerRows;
 use space::{dice::Dice, free::Free};
 use waiters::Waiters;
 
@@ -70,8 +70,8 @@ use waiters::Waiters;
 /// inside has one.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    rows: Rows,
-    index: Index,
+    rows: LedgerRows,
+    index: LeaseIndex,
     free: Free,
     interner: Interner,
     gate: Gate,
@@ -257,7 +257,7 @@ impl Ledger {
     }
 
     fn at(revision: u64) -> Self {
-        let mut rows = Rows::default();
+        let mut rows = LedgerRows::default();
         rows.next_pool = PoolId(1);
         rows.put_network(Network {
             id: NetworkId::DEFAULT,
@@ -266,7 +266,7 @@ impl Ledger {
         });
         Self {
             rows,
-            index: Index::default(),
+            index: LeaseIndex::default(),
             free: Free::default(),
             interner: Interner::default(),
             gate: Gate::default(),

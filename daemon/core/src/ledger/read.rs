@@ -10,8 +10,8 @@ use super::{
     keyset::KeySet,
     rows_read::{CountedRows as _, count},
     space::{
-        free::{Room, keys},
-        segments::Part,
+        free::{PoolRoom, keys},
+        segments::PoolPart,
     },
 };
 use crate::{
@@ -43,7 +43,7 @@ pub struct PoolUsage {
 
 impl PoolUsage {
     /// Of a pool that has so many leases, of which so many cool.
-    pub(super) fn of(room: &Room, attributed: usize, cooling: u64) -> Self {
+    pub(super) fn of(room: &PoolRoom, attributed: usize, cooling: u64) -> Self {
         let size = room.layout.size;
         Self {
             size: size.assignable,
@@ -168,7 +168,7 @@ impl Ledger {
 
     /// The pool that the address is attributed to, where it is one to be allocated.
     pub fn pool_in_range(&self, key: LeaseKey) -> Option<&Arc<Pool>> {
-        let in_range = self.free.stab(key).iter().any(Part::in_range);
+        let in_range = self.free.stab(key).iter().any(PoolPart::in_range);
         let around = self.pools_around(key).filter(|_| in_range).min();
         around.and_then(|(.., pool)| self.rows.pools.get(&pool))
     }
@@ -196,7 +196,7 @@ impl Ledger {
     /// What a reader should know about the lease.
     pub fn marks(&self, lease: &Lease) -> SmallVec<[Mark; 2]> {
         let mut marks = SmallVec::new();
-        if !self.free.stab(lease.key).iter().any(Part::in_range) {
+        if !self.free.stab(lease.key).iter().any(PoolPart::in_range) {
             marks.push(Mark::OutOfRange);
         }
         if !lease.contenders.is_empty() {

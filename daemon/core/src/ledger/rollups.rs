@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Ledger, space::free::Room};
+use super::{Ledger, space::free::PoolRoom};
 use crate::{Forecast, Hour, Lease, LeaseState, Op, PoolId, Refusal, Rollup, Timestamp};
 
 /// What happened to a pool since its last row was made; in memory only.
@@ -14,7 +14,7 @@ pub(super) struct Tally {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct PoolHistory {
     tally: Tally,
     /// Those a forecast looks at, and the one before them, in the order of time.
     rows: VecDeque<Rollup>,
@@ -22,14 +22,14 @@ pub(super) struct History {
     ends: VecDeque<(Hour, u64)>,
 }
 
-impl History {
+impl PoolHistory {
     fn last(&self) -> Option<Hour> {
         self.rows.back().map(|row| row.hour)
     }
 
     /// Of a pool with this history and place, where it has them.
-    pub fn forecast(history: Option<&Self>, room: Option<&Room>, now: Timestamp) -> Forecast {
-        let free = room.map_or(0, Room::unleased);
+    pub fn forecast(history: Option<&Self>, room: Option<&PoolRoom>, now: Timestamp) -> Forecast {
+        let free = room.map_or(0, PoolRoom::unleased);
         let ends = history.into_iter().flat_map(|history| &history.ends);
         Forecast::new(ends.copied(), Hour::of(now).before(1), free)
     }
@@ -66,7 +66,7 @@ impl History {
 /// Histories of all pools that have one, and what they come to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rollups {
-    histories: BTreeMap<PoolId, History>,
+    histories: BTreeMap<PoolId, PoolHistory>,
     /// `given` of all tallies.
     given: u64,
     /// `released` of all tallies.
@@ -81,7 +81,7 @@ impl Rollups {
     }
 
     pub fn drop_pool(&mut self, pool: PoolId) {
-        self.change(pool, |history| *history = History::default());
+        self.change(pool, |history| *history = PoolHistory::default());
         self.histories.remove(&pool);
     }
 
@@ -117,7 +117,7 @@ impl Rollups {
         self.change(pool, |history| history.tally = tally);
     }
 
-    pub fn histories(&self) -> &BTreeMap<PoolId, History> {
+    pub fn histories(&self) -> &BTreeMap<PoolId, PoolHistory> {
         &self.histories
     }
 
@@ -128,7 +128,7 @@ impl Rollups {
     }
 
     /// Changes a history, and what all of them come to.
-    fn change(&mut self, pool: PoolId, change: impl FnOnce(&mut History)) {
+    fn change(&mut self, pool: PoolId, change: impl FnOnce(&mut PoolHistory)) {
         let history = self.histories.entry(pool).or_default();
         let (before, from) = (history.tally, history.last());
         change(history);
@@ -168,7 +168,7 @@ impl Ledger {
     /// When a pool is full at the pace of its last days; `now` is the time of the address book.
     pub fn forecast(&self, pool: PoolId, now: Timestamp) -> Forecast {
         let history = self.rollups.histories.get(&pool);
-        History::forecast(history, self.free.room(pool), now)
+        PoolHistory::forecast(history, self.free.room(pool), now)
     }
 
     /// The pool that the rows take to another network with its leases, and what it counts: nobody gets or loses one of them.

@@ -7,22 +7,22 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, read::PoolUsage, rollups::History, space::free::Room};
+use super::{Ledger, read::PoolUsage, rollups::PoolHistory, space::free::PoolRoom};
 use crate::{Forecast, Pool, PoolId, Timestamp};
 
 /// A pool, with what [`Ledger::usage`] and [`Ledger::forecast`] count from.
 #[derive(Clone, Copy)]
-pub struct Standing<'a> {
+pub struct PoolStanding<'a> {
     pub pool: &'a Arc<Pool>,
-    room: Option<&'a Room>,
+    room: Option<&'a PoolRoom>,
     /// Leases attributed to the pool.
     attributed: usize,
     /// Of these, those that cool.
     cooling: u64,
-    history: Option<&'a History>,
+    history: Option<&'a PoolHistory>,
 }
 
-impl Standing<'_> {
+impl PoolStanding<'_> {
     /// `None` of a pool that has no place.
     pub fn usage(&self) -> Option<PoolUsage> {
         let room = self.room?;
@@ -31,18 +31,18 @@ impl Standing<'_> {
 
     /// When the pool is full at the pace of its last days; `now` is the time of the address book.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
-        History::forecast(self.history, self.room, now)
+        PoolHistory::forecast(self.history, self.room, now)
     }
 }
 
 impl Ledger {
     /// Pools by id, after `after`.
-    pub fn standings_after(&self, after: Option<PoolId>) -> impl Iterator<Item = Standing<'_>> {
+    pub fn standings_after(&self, after: Option<PoolId>) -> impl Iterator<Item = PoolStanding<'_>> {
         let mut rooms = Beside::new(self.free.rooms(), after);
         let mut keys = Beside::new(self.index.by_pool(), after);
         let mut cooling = Beside::new(self.index.cooling().by_pool(), after);
         let mut histories = Beside::new(self.rollups.histories(), after);
-        self.pools_after(after).map(move |pool| Standing {
+        self.pools_after(after).map(move |pool| PoolStanding {
             pool,
             room: rooms.at(pool.id),
             attributed: keys.at(pool.id).map_or(0, |keys| keys.len()),

@@ -15,7 +15,7 @@ use super::{Change, Ledger, intern::fingerprint};
 use crate::{ClusterId, Identity, PoolId, System, Text, Timestamp};
 
 /// Orders waiters: the oldest object first, then by identity.
-pub(super) type Place = (Timestamp, Identity);
+pub(super) type QueuePlace = (Timestamp, Identity);
 
 /// How many addresses are waited for, and by which instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,19 +27,19 @@ pub(super) struct Waiter {
 /// The queues of all pools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiters {
-    queues: BTreeMap<PoolId, Queue>,
+    queues: BTreeMap<PoolId, WaitQueue>,
     places: BTreeMap<Identity, BTreeMap<PoolId, Timestamp>>,
 }
 
 /// One pool's queue. The first waiters whose needs fit into what was free at the last look are `ready`; the
 /// border moves by as many places as addresses came or went since, so a look costs O(log n) each.
 #[derive(Clone, Debug, Default)]
-struct Queue {
-    waiting: BTreeMap<Place, Waiter>,
+struct WaitQueue {
+    waiting: BTreeMap<QueuePlace, Waiter>,
     /// Sum of all needs.
     need: u128,
     /// The last ready place.
-    ready: Option<Place>,
+    ready: Option<QueuePlace>,
     /// Sum of the needs up to `ready`.
     ready_need: u128,
 }
@@ -89,7 +89,7 @@ impl Waiters {
     }
 
     /// Keeps a place, instead of the one the identity may have had.
-    pub fn keep(&mut self, pool: PoolId, place: Place, waiter: Waiter) {
+    pub fn keep(&mut self, pool: PoolId, place: QueuePlace, waiter: Waiter) {
         self.leave(pool, &place.1);
         self.places
             .entry(place.1.clone())
@@ -99,7 +99,7 @@ impl Waiters {
     }
 
     /// Gives up the identity's place in one queue and returns it.
-    pub fn leave(&mut self, pool: PoolId, identity: &Identity) -> Option<(Place, Waiter)> {
+    pub fn leave(&mut self, pool: PoolId, identity: &Identity) -> Option<(QueuePlace, Waiter)> {
         let places = self.places.get_mut(identity)?;
         let since = places.remove(&pool)?;
         if places.is_empty() {
@@ -173,7 +173,7 @@ impl Waiters {
     }
 
     /// The queue, oldest first.
-    pub fn of_pool(&self, pool: PoolId) -> impl Iterator<Item = (&Place, &Waiter)> {
+    pub fn of_pool(&self, pool: PoolId) -> impl Iterator<Item = (&QueuePlace, &Waiter)> {
         self.queues
             .get(&pool)
             .into_iter()
@@ -188,7 +188,7 @@ impl Waiters {
 
     /// Whether queues and places tell the same.
     pub fn consistent(&self) -> bool {
-        let queued: BTreeSet<(PoolId, &Place)> = self
+        let queued: BTreeSet<(PoolId, &QueuePlace)> = self
             .queues
             .iter()
             .flat_map(|(pool, queue)| queue.waiting.keys().map(|place| (*pool, place)))
@@ -197,7 +197,7 @@ impl Waiters {
         let sums = self.queues.values().all(|queue| {
             let sum = |ready: bool| -> u128 {
                 let up_to =
-                    |place: &Place| queue.ready.as_ref().is_some_and(|ready| place <= ready);
+                    |place: &QueuePlace| queue.ready.as_ref().is_some_and(|ready| place <= ready);
                 let counted = queue
                     .waiting
                     .iter()
@@ -222,9 +222,9 @@ pub(super) fn is_of(identity: &Identity, cluster: &ClusterId, system: Option<&Sy
         && system.is_none_or(|system| identity.system == *system)
 }
 
-impl Queue {
+impl WaitQueue {
     /// Whether somebody who is not in the queue would be ready at `place`.
-    fn admits(&mut self, place: Place, need: u128, free: u128) -> bool {
+    fn admits(&mut self, place: QueuePlace, need: u128, free: u128) -> bool {
         self.insert(
             place.clone(),
             Waiter {
@@ -271,7 +271,7 @@ impl Queue {
         }
     }
 
-    fn insert(&mut self, place: Place, waiter: Waiter) {
+    fn insert(&mut self, place: QueuePlace, waiter: Waiter) {
         self.need += waiter.need;
         if self.ready.as_ref().is_some_and(|ready| place < *ready) {
             self.ready_need += waiter.need;
@@ -279,7 +279,7 @@ impl Queue {
         self.waiting.insert(place, waiter);
     }
 
-    fn remove(&mut self, place: &Place) -> Option<Waiter> {
+    fn remove(&mut self, place: &QueuePlace) -> Option<Waiter> {
         let waiter = self.waiting.remove(place)?;
         self.need -= waiter.need;
         if self.ready.as_ref().is_some_and(|ready| place <= ready) {

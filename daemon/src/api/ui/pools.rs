@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use axum::extract::State;
-use fipd_core::{AddressSpec, Ledger, Pool, Standing, Text, Timestamp};
+use fipd_core::{AddressSpec, Ledger, Pool, PoolStanding, Text, Timestamp};
 use fipd_web_ui::{Column, Direction, Form, Input, Nav, Pager, PoolRow, PoolsPage, links};
 
 use super::{
@@ -134,8 +134,9 @@ pub async fn figures(
     now: Option<Timestamp>,
 ) -> Vec<Figures> {
     all(ipam, |ledger, after| {
-        let figures =
-            |one: &Standing<'_>| wanted(ledger, one.pool).then(|| Figures::new(ledger, one, now));
+        let figures = |one: &PoolStanding<'_>| {
+            wanted(ledger, one.pool).then(|| Figures::new(ledger, one, now))
+        };
         Ask::step().of(ledger.standings_after(after), |one| one.pool.id, figures)
     })
     .await
@@ -180,7 +181,7 @@ pub fn columns(list: &Listing<'_>) -> Vec<Column> {
 }
 
 impl Figures {
-    fn new(ledger: &Ledger, standing: &Standing<'_>, now: Option<Timestamp>) -> Self {
+    fn new(ledger: &Ledger, standing: &PoolStanding<'_>, now: Option<Timestamp>) -> Self {
         let pool = standing.pool;
         let known = standing.usage();
         let usage = known.map(views::usage).unwrap_or_default();

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use crate::{Lease, LeaseKey, LeaseState, NetworkId, Tenant, Text, ledger::keyset::KeySet};
 
 /// Leases are shared among those of one network and tenant that name one key.
-pub(in crate::ledger) type Group = (NetworkId, Option<Tenant>, Text);
+pub(in crate::ledger) type ShareGroup = (NetworkId, Option<Tenant>, Text);
 
 /// Leases in use that have room for a member, by group.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ledger) struct Groups(BTreeMap<Group, KeySet>);
+pub(in crate::ledger) struct Groups(BTreeMap<ShareGroup, KeySet>);
 
 /// The group of the lease.
-pub(in crate::ledger) fn group(lease: &Lease) -> Option<Group> {
+pub(in crate::ledger) fn group(lease: &Lease) -> Option<ShareGroup> {
     let key = lease.group.clone()?;
     Some((lease.key.network, lease.tenant.clone(), key))
 }
 
 /// The group of a lease that may be joined: who contends for one gets it next, and a member without ports needs all.
-pub(in crate::ledger) fn joinable(lease: &Lease) -> Option<Group> {
+pub(in crate::ledger) fn joinable(lease: &Lease) -> Option<ShareGroup> {
     let fits = lease.state == LeaseState::Allocated
         && lease.contenders.is_empty()
         && lease.members.len() < Lease::MAX_MEMBERS
@@ -50,7 +50,7 @@ impl Groups {
     }
 
     /// The leases that one of the group may join, in order.
-    pub fn of(&self, group: &Group) -> impl Iterator<Item = LeaseKey> {
+    pub fn of(&self, group: &ShareGroup) -> impl Iterator<Item = LeaseKey> {
         self.0.get(group).into_iter().flat_map(KeySet::iter)
     }
 

@@ -20,12 +20,12 @@ use {
     due::Due,
     groups::Groups,
     identities::Identities,
-    shelf::{Part, Shelf},
+    shelf::{Shelf, ShelfPart},
 };
 
 /// The secondary indexes of the leases.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index {
+pub(super) struct LeaseIndex {
     identities: Identities,
     /// By cluster and system of the members.
     clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>>,
@@ -41,11 +41,12 @@ pub(super) struct Index {
     groups: Groups,
 }
 
-impl Index {
+impl LeaseIndex {
     /// The indexes of leases sorted by key: faster and denser than adding one by one.
     pub fn of_sorted(leases: &[Arc<Lease>]) -> Self {
         let mut pools: BTreeMap<PoolId, Vec<LeaseKey>> = BTreeMap::new();
-        let mut shelves: BTreeMap<(&ClusterId, &System, Part), Vec<LeaseKey>> = BTreeMap::new();
+        let mut shelves: BTreeMap<(&ClusterId, &System, ShelfPart), Vec<LeaseKey>> =
+            BTreeMap::new();
         let (mut poolless, mut contended) = (Vec::new(), Vec::new());
         let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
         let mut charges = Charges::default();
@@ -65,7 +66,7 @@ impl Index {
                 let identity = &member.holder.identity;
                 if let Some(cluster) = &identity.cluster {
                     shelves
-                        .entry((cluster, &identity.system, Part::of(lease)))
+                        .entry((cluster, &identity.system, ShelfPart::of(lease)))
                         .or_default()
                         .push(lease.key);
                 }
@@ -119,7 +120,7 @@ impl Index {
             let Some(cluster) = &identity.cluster else {
                 continue;
             };
-            let part = Part::of(lease);
+            let part = ShelfPart::of(lease);
             // Names are copied for the first lease only.
             match self
                 .clusters
@@ -169,7 +170,7 @@ impl Index {
             let Some(shelf) = systems.get_mut(&identity.system) else {
                 continue;
             };
-            unfile(&mut shelf.0, &Part::of(lease), key);
+            unfile(&mut shelf.0, &ShelfPart::of(lease), key);
             if shelf.0.is_empty() {
                 systems.remove(&identity.system);
             }
@@ -283,7 +284,7 @@ impl Index {
     ) -> (Vec<LeaseKey>, bool) {
         let sets: Vec<_> = self
             .shelves(cluster, system)
-            .filter_map(|shelf| shelf.0.get(&Part::Live))
+            .filter_map(|shelf| shelf.0.get(&ShelfPart::Live))
             .collect();
         lowest(&sets, most)
     }
@@ -291,19 +292,21 @@ impl Index {
     /// Whether the cluster has no lease for itself that is in use: it has left.
     pub fn has_left(&self, cluster: &ClusterId) -> bool {
         self.shelves(cluster, None)
-            .all(|shelf| !shelf.0.contains_key(&Part::Live))
+            .all(|shelf| !shelf.0.contains_key(&ShelfPart::Live))
     }
 
     /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones,
     /// those kept for it, those it contends for and, where it has left, those it shares with others.
     pub fn forgettable(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
-        let of = |part: Part| {
+        let of = |part: ShelfPart| {
             self.shelves(cluster, None)
                 .filter_map(move |shelf| shelf.0.get(&part))
         };
         let left = self.has_left(cluster);
-        let shared = of(Part::Shared).filter(|_| left);
-        let own = of(Part::Orphaned).chain(of(Part::Kept)).chain(shared);
+        let shared = of(ShelfPart::Shared).filter(|_| left);
+        let own = of(ShelfPart::Orphaned)
+            .chain(of(ShelfPart::Kept))
+            .chain(shared);
         let sets: Vec<_> = own.chain(self.contending.get(cluster)).collect();
         lowest(&sets, most)
     }

@@ -6,11 +6,11 @@ use crate::{Lease, LeaseState, ledger::keyset::KeySet};
 
 /// The leases of one system of one cluster; no set is empty.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ledger) struct Shelf(pub BTreeMap<Part, KeySet>);
+pub(in crate::ledger) struct Shelf(pub BTreeMap<ShelfPart, KeySet>);
 
 /// Which set of a shelf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::ledger) enum Part {
+pub(in crate::ledger) enum ShelfPart {
     /// `Allocated`, and all members are of this cluster and system: what may become orphaned.
     Live,
     Orphaned,
@@ -27,7 +27,7 @@ impl Shelf {
     }
 }
 
-impl Part {
+impl ShelfPart {
     pub fn of(lease: &Lease) -> Self {
         let mut members = lease.members.iter().map(|member| &member.holder.identity);
         let first = members.next();

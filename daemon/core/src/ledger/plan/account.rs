@@ -7,7 +7,7 @@ use crate::{
     Text, Timestamp, Token, TokenId,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
     },
 };
 
@@ -18,7 +18,7 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Accounts)?;
+        self.unlocked(LockedTable::Accounts)?;
         let name = &account.name;
         match self.rows.accounts.get(name) {
             Some(known) if known == account => return Err(Stop::Answer(Answer::Done)),
@@ -27,12 +27,12 @@ impl Ledger {
         }
         let op = Op::PutAccount(account.clone());
         let detail = format!("{name}: made as {}", account.role.as_str()).into();
-        let (table, action) = (Table::Accounts, Action::AccountChanged);
+        let (table, action) = (LockedTable::Accounts, Action::AccountChanged);
         Ok(done(table, op, action, &detail, actor, now))
     }
 
     pub(super) fn plan_edit_account(&self, edit: &AccountEdit, now: Timestamp) -> Draw {
-        self.unlocked(Table::Accounts)?;
+        self.unlocked(LockedTable::Accounts)?;
         let name = &edit.name;
         let known = self.rows.accounts.get(name);
         let known = known.ok_or_else(|| Refusal::UnknownAccount(Arc::clone(name)))?;
@@ -59,19 +59,19 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Done));
         }
         let detail = format!("{name}: {}", changes.join(", ")).into();
-        let (table, action) = (Table::Accounts, Action::AccountChanged);
+        let (table, action) = (LockedTable::Accounts, Action::AccountChanged);
         let op = Op::PutAccount(account);
         Ok(done(table, op, action, &detail, &edit.actor, now))
     }
 
     pub(super) fn plan_delete_account(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Accounts)?;
+        self.unlocked(LockedTable::Accounts)?;
         let Some(account) = self.rows.accounts.get(name) else {
             return Err(Stop::Answer(Answer::Done));
         };
         self.not_last_admin(account)?;
         let op = Op::DeleteAccount(Arc::clone(name));
-        let (table, action) = (Table::Accounts, Action::AccountDeleted);
+        let (table, action) = (LockedTable::Accounts, Action::AccountDeleted);
         Ok(done(table, op, action, name, actor, now))
     }
 
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     pub(super) fn plan_put_token(&self, token: &Token, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Tokens)?;
+        self.unlocked(LockedTable::Tokens)?;
         if self.rows.tokens.get(&token.id) == Some(token) {
             return Err(Stop::Answer(Answer::Done));
         }
@@ -104,7 +104,7 @@ impl Ledger {
         }
         let op = Op::PutToken(token.clone());
         Ok(done(
-            Table::Tokens,
+            LockedTable::Tokens,
             op,
             Action::TokenCreated,
             &token.name,
@@ -114,12 +114,12 @@ impl Ledger {
     }
 
     pub(super) fn plan_delete_token(&self, id: TokenId, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Tokens)?;
+        self.unlocked(LockedTable::Tokens)?;
         let Some(token) = self.rows.tokens.get(&id) else {
             return Err(Stop::Answer(Answer::Done));
         };
         Ok(done(
-            Table::Tokens,
+            LockedTable::Tokens,
             Op::DeleteToken(id),
             Action::TokenDeleted,
             &token.name,
@@ -135,14 +135,14 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Keys)?;
+        self.unlocked(LockedTable::Keys)?;
         let keys = &self.rows.keys;
         let last = self.signing_key();
         if last.map(|key| key.id) != after {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Keys);
+        draft.flight.table = Some(LockedTable::Keys);
         let over = keys
             .values()
             .filter(|key| key.until.is_some_and(|end| end <= now));
@@ -169,12 +169,12 @@ impl Ledger {
     }
 
     pub(super) fn plan_import_key(&self, bytes: &KeyBytes, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Keys)?;
+        self.unlocked(LockedTable::Keys)?;
         if self.rows.keys.values().any(|key| key.bytes == *bytes) {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Keys);
+        draft.flight.table = Some(LockedTable::Keys);
         let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
         let id = self.next_key();
         draft.flight.ops.push(Op::PutKey(SigningKey {
@@ -195,7 +195,7 @@ impl Ledger {
 }
 
 fn done(
-    table: Table,
+    table: LockedTable,
     op: Op,
     action: Action,
     name: &Text,

@@ -13,7 +13,7 @@ use super::{
     adopt::exclusive,
     quota::Need,
     reserve::Purpose,
-    wants::{Asked, needs, sums},
+    wants::{AskedWant, needs, sums},
 };
 use crate::{
     Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, PoolId, PoolSpec, Refusal, Share,
@@ -47,7 +47,7 @@ impl Ledger {
         } else if !matches!(purpose, Purpose::Keep(_)) {
             Self::alone_again(&mut asked)?;
         }
-        let named = |want: &&mut Asked<'_>| want.missing > 0 && want.selection.is_none();
+        let named = |want: &&mut AskedWant<'_>| want.missing > 0 && want.selection.is_none();
         for want in asked.iter_mut().filter(named) {
             let cools = self.check_new(want, ask)?;
             want.again.cooling.extend(want.key.filter(|_| cools));
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// What has to hold before a pool gives anything new; whether the named address cools.
-    pub(super) fn check_new(&self, want: &Asked<'_>, ask: &Allocate) -> Result<bool, Stop> {
+    pub(super) fn check_new(&self, want: &AskedWant<'_>, ask: &Allocate) -> Result<bool, Stop> {
         self.check_open(&want.pool.spec)?;
         self.check_looked_at(&want.pool)?;
         match want.key {
@@ -118,7 +118,12 @@ impl Ledger {
     }
 
     /// Whether a named address can be given. One that cools goes only to an admin's request or back to its tenant.
-    fn check_address(&self, want: &Asked<'_>, key: LeaseKey, ask: &Allocate) -> Result<bool, Stop> {
+    fn check_address(
+        &self,
+        want: &AskedWant<'_>,
+        key: LeaseKey,
+        ask: &Allocate,
+    ) -> Result<bool, Stop> {
         let (pool, address): (&Pool, IpAddr) = (&want.pool, key.address);
         let room = self.free.room(pool.id);
         let why = room.map_or_else(
@@ -150,7 +155,7 @@ impl Ledger {
     }
 
     /// Whether the tenant's quotas allow it. Where there are none and no pool requires one nothing is looked at.
-    fn check_tenant(&mut self, asked: &[Asked<'_>], ask: &Allocate) -> Result<(), Stop> {
+    fn check_tenant(&mut self, asked: &[AskedWant<'_>], ask: &Allocate) -> Result<(), Stop> {
         let required = || asked.iter().any(|want| want.pool.spec.quota_required);
         match &ask.tenant {
             Some(tenant) if self.has_quotas() || required() => {
@@ -163,7 +168,7 @@ impl Ledger {
 
     /// Whether it is the asker's turn in all pools that are to give something new. If not, and it says since when
     /// it waits, it gets a place in the queues of the pools that are full.
-    fn check_turn(&mut self, asked: &[Asked<'_>], ask: &Allocate) -> Result<(), Stop> {
+    fn check_turn(&mut self, asked: &[AskedWant<'_>], ask: &Allocate) -> Result<(), Stop> {
         let mut full: SmallVec<[Need<'_>; 2]> = SmallVec::new();
         let needs = needs(asked);
         for need in &needs {
@@ -202,7 +207,7 @@ impl Ledger {
 
     /// Takes the addresses that are missing, named ones first. Fails with the pool that has none left: only wants
     /// on pools that share addresses can come away empty here, and they get no place in a queue.
-    fn take(&mut self, asked: &mut [Asked<'_>], draft: &mut Draft) -> Result<(), Arc<Pool>> {
+    fn take(&mut self, asked: &mut [AskedWant<'_>], draft: &mut Draft) -> Result<(), Arc<Pool>> {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
             let named = want.key.filter(|_| want.lacks() > 0);
             want.again.free.extend(named);
@@ -228,7 +233,7 @@ impl Ledger {
     /// Finds what the identity had before and gets again, for wants that name no address.
     fn find_again(
         &self,
-        asked: &mut [Asked<'_>],
+        asked: &mut [AskedWant<'_>],
         prints: Prints,
         ask: &Allocate,
         now: Timestamp,
@@ -247,13 +252,13 @@ impl Ledger {
     fn grant(
         &self,
         mut draft: Draft,
-        asked: SmallVec<[Asked<'_>; 2]>,
+        asked: SmallVec<[AskedWant<'_>; 2]>,
         prints: Prints,
         ask: &Allocate,
         (purpose, share): (Purpose, Option<&Share>),
     ) -> (Draft, Answer) {
         let shared = self.interner.shared(prints, &ask.holder, &ask.tenant);
-        let news = |want: &Asked<'_>| want.again.cooling.len() + want.fresh.len();
+        let news = |want: &AskedWant<'_>| want.again.cooling.len() + want.fresh.len();
         let fresh = asked.iter().map(news).sum();
         let mut leases = Vec::with_capacity(asked.len());
         let mut any_fresh = fresh > 0;

@@ -7,7 +7,7 @@ use crate::{
     Op, Refusal, System, Text, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
         identities,
     },
 };
@@ -18,7 +18,7 @@ pub(super) const CHUNK: usize = 1_000;
 impl Ledger {
     /// Names are only ever added; a name that another cluster has is refused, for it would make two clusters one.
     pub(super) fn plan_record_cluster(&self, record: &ClusterRecord, now: Timestamp) -> Draw {
-        self.unlocked(Table::Clusters)?;
+        self.unlocked(LockedTable::Clusters)?;
         let foreign = |name: &&Text| {
             self.rows
                 .cluster_by_name(name)
@@ -58,7 +58,7 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, &"fipd".into());
-        draft.flight.table = Some(Table::Clusters);
+        draft.flight.table = Some(LockedTable::Clusters);
         // A challenge value changes with each use; only a change of who the cluster is goes into the audit log.
         let nonce =
             |record: &ClusterRecord| record.proof.as_ref().and_then(|proof| proof.nonce.clone());
@@ -86,7 +86,7 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Clusters)?;
+        self.unlocked(LockedTable::Clusters)?;
         if self.rows.clusters.contains_key(&record.id) {
             return Err(Refusal::Invalid {
                 field: "cluster",
@@ -96,7 +96,7 @@ impl Ledger {
             .into());
         }
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Clusters);
+        draft.flight.table = Some(LockedTable::Clusters);
         if let Some(before) = self.rows.cluster_by_name(name) {
             let mut before = before.clone();
             before.names.retain(|known| known != name);
@@ -123,7 +123,7 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Clusters)?;
+        self.unlocked(LockedTable::Clusters)?;
         if !self.rows.networks.contains_key(&marker.network) {
             return Err(Refusal::UnknownNetwork(marker.network).into());
         }
@@ -142,7 +142,7 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Clusters);
+        draft.flight.table = Some(LockedTable::Clusters);
         draft.flight.ops.push(Op::PutAdoption(marker.clone()));
         if !marker.skipped {
             let id = ClusterId(Arc::clone(&marker.cluster));
@@ -203,14 +203,14 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Clusters)?;
+        self.unlocked(LockedTable::Clusters)?;
         let (keys, more) = self.index.forgettable(cluster, most.clamp(1, CHUNK));
         if keys.is_empty() {
             return self.forget_names(cluster, actor, now);
         }
         self.settled(keys.iter().copied())?;
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Clusters);
+        draft.flight.table = Some(LockedTable::Clusters);
         let (mut systems, mut leases, mut entries) = (BTreeSet::new(), 0, 0);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
             let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
@@ -252,7 +252,7 @@ impl Ledger {
             return Err(Refusal::UnknownCluster(cluster.to_string()).into());
         };
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Clusters);
+        draft.flight.table = Some(LockedTable::Clusters);
         let markers = self
             .rows
             .adoptions

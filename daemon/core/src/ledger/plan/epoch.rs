@@ -6,7 +6,7 @@ use crate::{
     Action, Actor, Answer, Epoch, Network, NetworkId, Op, Refusal, RestoreHold, Text, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Table},
+        draft::{Draft, Draw, LockedTable},
     },
 };
 
@@ -68,10 +68,10 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Epoch)?;
-        self.unlocked(Table::Clusters)?;
+        self.unlocked(LockedTable::Epoch)?;
+        self.unlocked(LockedTable::Clusters)?;
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Epoch);
+        draft.flight.table = Some(LockedTable::Epoch);
         for id in networks {
             let Some(network) = self.rows.networks.get(id) else {
                 return Err(Refusal::UnknownNetwork(*id).into());
@@ -124,9 +124,9 @@ impl Ledger {
         change: impl Fn(RestoreHold) -> Option<RestoreHold>,
         why_ended: &Text,
     ) -> Draw {
-        self.unlocked(Table::Epoch)?;
+        self.unlocked(LockedTable::Epoch)?;
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Epoch);
+        draft.flight.table = Some(LockedTable::Epoch);
         if let Some((epoch, hold)) = self.epoch().and_then(|epoch| Some((epoch, epoch.hold?))) {
             let hold = change(hold);
             draft

@@ -13,7 +13,7 @@ use crate::{
     layout::Layout,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
         index::charges::{Charge, Charges},
         keyset::KeySet,
         space::free::keys,
@@ -63,8 +63,8 @@ impl Ledger {
             ..
         } = trial;
         // The pools that the rows name must stay until it is durable.
-        draft.flight.table = Some(Table::Pools);
-        draft.flight.also = networks.then_some(Table::Networks);
+        draft.flight.table = Some(LockedTable::Pools);
+        draft.flight.also = networks.then_some(LockedTable::Networks);
         for key in fresh {
             self.free.take(key);
             draft.flight.taken.push(key);

@@ -11,7 +11,7 @@ use crate::{
     PoolSpec, Refusal, Text, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
         keyset::KeySet,
         space::memory::Age,
     },
@@ -35,7 +35,7 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
         let from = pool.spec.network;
         if !self.rows.networks.contains_key(&to) {
@@ -67,7 +67,7 @@ impl Ledger {
             ..Pool::clone(pool)
         });
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Pools);
+        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.extend([from, to]);
         draft.flight.ops.push(Op::PutPool(Arc::clone(&next)));
         for lease in leases.iter().filter_map(|key| self.rows.leases.get(key)) {

@@ -13,7 +13,7 @@ use crate::{
     layout::{Layout, minus},
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
         keyset::KeySet,
         space::free::keys,
     },
@@ -21,7 +21,7 @@ use crate::{
 
 impl Ledger {
     pub(super) fn plan_network(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Networks)?;
+        self.unlocked(LockedTable::Networks)?;
         if let Some(network) = self.rows.network_by_name(name) {
             return Err(Stop::Answer(Answer::Network(network.clone())));
         }
@@ -45,7 +45,7 @@ impl Ledger {
             hold: None,
         };
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Networks);
+        draft.flight.table = Some(LockedTable::Networks);
         draft.flight.ops.push(Op::PutNetwork(network.clone()));
         draft.say(Action::NetworkCreated, Arc::clone(name));
         if let Some(entry) = draft.audit.last_mut() {
@@ -55,7 +55,7 @@ impl Ledger {
     }
 
     pub(super) fn plan_create_pool(&self, spec: &PoolSpec, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         if let Some(pool) = self.rows.pool_by_name(&spec.name) {
             return Err(if pool.spec == *spec {
                 Stop::Answer(Answer::Pool(Arc::clone(pool)))
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     pub(super) fn plan_update_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         let pool = self
             .rows
             .pools
@@ -125,7 +125,7 @@ impl Ledger {
     }
 
     pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
         let keys = self.index.of_pool(id);
         let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling().count(id);
@@ -144,7 +144,7 @@ impl Ledger {
         )?;
         let quotas = self.without_quotas(id)?;
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Pools);
+        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.push(pool.spec.network);
         draft.flight.ops.extend(quotas);
         // Nobody has what cools: it goes on cooling where another pool may give it, else its row goes with the pool.
@@ -297,7 +297,7 @@ impl Ledger {
             let forgets = self.forget_by_edit(before, &pool.spec, layout);
             draft.flight.ops.extend(forgets);
         }
-        draft.flight.table = Some(Table::Pools);
+        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.push(network);
         if from != network {
             draft.flight.edits.push(from);

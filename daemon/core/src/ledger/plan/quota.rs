@@ -7,7 +7,7 @@ use crate::{
     Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
         index::charges::{Charge, charge},
         quotas::first_of,
     },
@@ -69,7 +69,7 @@ impl Ledger {
 
     /// Busy while the quota or any pool is being changed.
     fn unlocked_quota(&self, key: &Charge) -> Result<(), Stop> {
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         if self.drafts.locks_quota(key) {
             return Err(Stop::Busy);
         }

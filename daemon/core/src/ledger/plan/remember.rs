@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     release::in_use,
-    wants::{Again, Asked},
+    wants::{Again, AskedWant},
 };
 use crate::{
     Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolSpec, Timestamp,
@@ -84,7 +84,7 @@ impl Ledger {
     /// that cools is found only where the same tenant asks for it at once.
     pub(super) fn had(
         &self,
-        want: &Asked<'_>,
+        want: &AskedWant<'_>,
         (prints, ask): (Prints, &Allocate),
         named: &mut BTreeSet<LeaseKey>,
         now: Timestamp,

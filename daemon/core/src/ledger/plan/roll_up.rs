@@ -4,7 +4,7 @@ use crate::{
     Actor, Answer, Hour, Op, PoolId, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Table},
+        draft::{Draft, Draw, LockedTable},
     },
 };
 
@@ -17,9 +17,9 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Rollups)?;
+        self.unlocked(LockedTable::Rollups)?;
         // A pool that is being deleted must not get a row after its end.
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         let mut draft = Draft::new(now, actor);
         let hour = Hour::of(now).before(1);
         let mut pools = self.pools_after(after).map(|pool| pool.id).peekable();
@@ -31,7 +31,7 @@ impl Ledger {
                 .ops
                 .extend(self.row(pool, hour).map(Op::PutRollup));
         }
-        draft.flight.table = Some(Table::Rollups);
+        draft.flight.table = Some(LockedTable::Rollups);
         let rows = draft.flight.ops.len();
         let next = last.filter(|_| pools.peek().is_some());
         Ok((draft, Answer::RolledUp { rows, next }))

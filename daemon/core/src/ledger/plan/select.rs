@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::wants::{Again, Asked};
+use super::wants::{Again, AskedWant};
 use crate::{
     Allocate, LeaseKey, Pool, PoolId, Refusal, Selection, Timestamp,
     ledger::{
@@ -17,17 +17,17 @@ use crate::{
         draft::Stop,
         intern::Prints,
         rows::candidates::{Rank, rank},
-        waiters::{Place, Waiter},
+        waiters::{QueuePlace, Waiter},
     },
 };
 
 /// What is looked for: by whom, what else the request asks, and when.
 #[derive(Clone, Copy)]
-struct Look<'a> {
+struct PoolSearch<'a> {
     prints: Prints,
     ask: &'a Allocate,
     /// Wants that are settled.
-    others: &'a [&'a Asked<'a>],
+    others: &'a [&'a AskedWant<'a>],
     now: Timestamp,
 }
 
@@ -65,7 +65,7 @@ impl Ledger {
     /// Chooses the pools of wants that leave them open and miss something.
     pub(super) fn settle(
         &mut self,
-        asked: &mut [Asked<'_>],
+        asked: &mut [AskedWant<'_>],
         (prints, ask): (Prints, &Allocate),
         now: Timestamp,
     ) -> Result<(), Stop> {
@@ -78,8 +78,8 @@ impl Ledger {
                 continue;
             };
             let named = after.iter().filter(|want| want.selection.is_none());
-            let others: SmallVec<[&Asked<'_>; 2]> = before.iter().chain(named).collect();
-            let look = Look {
+            let others: SmallVec<[&AskedWant<'_>; 2]> = before.iter().chain(named).collect();
+            let look = PoolSearch {
                 prints,
                 ask,
                 others: &others,
@@ -92,9 +92,9 @@ impl Ledger {
 
     fn settle_one(
         &mut self,
-        want: &mut Asked<'_>,
+        want: &mut AskedWant<'_>,
         selection: &Selection,
-        look: Look<'_>,
+        look: PoolSearch<'_>,
     ) -> Result<(), Stop> {
         let address = want.key.map(|key| key.address);
         if want.outside {
@@ -129,7 +129,7 @@ impl Ledger {
     }
 
     /// Whether the want's pool can give what is missing; what of it the asker may have again.
-    fn try_pool(&mut self, want: &mut Asked<'_>, look: Look<'_>) -> Result<(), Stop> {
+    fn try_pool(&mut self, want: &mut AskedWant<'_>, look: PoolSearch<'_>) -> Result<(), Stop> {
         let ask = look.ask;
         let mut given = look.given();
         if let Some(key) = want.key.filter(|key| given.contains(key)) {
@@ -195,9 +195,9 @@ impl Ledger {
     /// Gives up the asker's places for what the wants are about, and returns them.
     pub(super) fn leave_places(
         &mut self,
-        asked: &[Asked<'_>],
+        asked: &[AskedWant<'_>],
         ask: &Allocate,
-    ) -> Vec<(PoolId, Place, Waiter)> {
+    ) -> Vec<(PoolId, QueuePlace, Waiter)> {
         let mut left = Vec::new();
         for want in asked {
             let pools = match want.selection {
@@ -242,16 +242,17 @@ impl Ledger {
     }
 }
 
-impl Look<'_> {
+impl PoolSearch<'_> {
     /// What the settled wants ask of the pool.
-    fn beside(&self, pool: PoolId, count: impl Fn(&Asked<'_>) -> u128) -> u128 {
+    fn beside(&self, pool: PoolId, count: impl Fn(&AskedWant<'_>) -> u128) -> u128 {
         let of_pool = self.others.iter().filter(|other| other.pool.id == pool);
         of_pool.map(|other| count(other)).sum()
     }
 
     /// Addresses that the settled wants name or have again.
     fn given(&self) -> BTreeSet<LeaseKey> {
-        let again = |other: &&Asked<'_>| [other.again.free.clone(), other.again.cooling.clone()];
+        let again =
+            |other: &&AskedWant<'_>| [other.again.free.clone(), other.again.cooling.clone()];
         let again = self.others.iter().flat_map(again).flatten();
         let named = self.others.iter().filter_map(|other| other.key);
         named.chain(again).collect()
@@ -259,6 +260,6 @@ impl Look<'_> {
 }
 
 /// How many free addresses the want takes.
-fn lacks(want: &Asked<'_>) -> u128 {
+fn lacks(want: &AskedWant<'_>) -> u128 {
     want.lacks() as u128
 }

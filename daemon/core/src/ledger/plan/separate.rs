@@ -5,7 +5,7 @@ use crate::{
     ledger::{
         Ledger,
         ambiguity::{Separation, separation},
-        draft::{Draft, Draw, Stop, Table},
+        draft::{Draft, Draw, LockedTable, Stop},
     },
 };
 
@@ -17,7 +17,7 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(Table::Pools)?;
+        self.unlocked(LockedTable::Pools)?;
         for network in [a, b] {
             if !self.rows.networks.contains_key(&network) {
                 return Err(Refusal::UnknownNetwork(network).into());
@@ -36,7 +36,7 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Pools);
+        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.extend([a, b]);
         let (op, action) = if apart {
             (Op::PutSeparation(pair), Action::NetworksSeparated)

@@ -5,14 +5,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::wants::Asked;
+use super::wants::AskedWant;
 use crate::{
     Action, Allocate, Choice, Holder, Lease, LeaseKey, Member, Op, Pool, PortClaim, Refusal, Share,
     Want,
     ledger::{
         Ledger,
         draft::{Draft, Stop},
-        index::groups::{Group, group, joinable},
+        index::groups::{ShareGroup, group, joinable},
     },
 };
 
@@ -68,7 +68,7 @@ impl Ledger {
     /// What the holder's identity has already, in the group and with the ports that it names.
     pub(super) fn share_again(
         &self,
-        asked: &mut [Asked<'_>],
+        asked: &mut [AskedWant<'_>],
         share: &Share,
         holder: &Holder,
     ) -> Result<(), Stop> {
@@ -103,7 +103,7 @@ impl Ledger {
     }
 
     /// What the holder's identity has already, for itself: without naming a key it shares nothing.
-    pub(super) fn alone_again(asked: &mut [Asked<'_>]) -> Result<(), Stop> {
+    pub(super) fn alone_again(asked: &mut [AskedWant<'_>]) -> Result<(), Stop> {
         for want in asked {
             let shared = want.existing.iter_mut();
             for lease in shared.filter(|lease| lease.group.is_some()) {
@@ -128,7 +128,7 @@ impl Ledger {
     /// those are held.
     pub(super) fn join(
         &self,
-        asked: &mut [Asked<'_>],
+        asked: &mut [AskedWant<'_>],
         share: &Share,
         ask: &Allocate,
     ) -> Result<(), Stop> {
@@ -142,13 +142,13 @@ impl Ledger {
 
     fn join_one(
         &self,
-        want: &mut Asked<'_>,
+        want: &mut AskedWant<'_>,
         share: &Share,
         ask: &Allocate,
         joined: &mut BTreeSet<LeaseKey>,
     ) -> Result<(), Stop> {
         let network = want.pool.spec.network;
-        let of: Group = (network, ask.tenant.clone(), Arc::clone(&share.key));
+        let of: ShareGroup = (network, ask.tenant.clone(), Arc::clone(&share.key));
         if self.drafts.locks_group(&of) {
             return Err(Stop::Busy);
         }
@@ -185,7 +185,7 @@ impl Ledger {
         &self,
         key: LeaseKey,
         pool: &Pool,
-        of: &Group,
+        of: &ShareGroup,
         share: &Share,
         ask: &Allocate,
     ) -> Result<Option<&Arc<Lease>>, Stop> {

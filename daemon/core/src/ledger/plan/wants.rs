@@ -20,7 +20,7 @@ pub(super) struct Again {
 }
 
 /// One want with what the identity has of it already.
-pub(super) struct Asked<'a> {
+pub(super) struct AskedWant<'a> {
     pub pool: Arc<Pool>,
     /// Where the pool is left open, `pool` is the first that it may be until it is settled.
     pub selection: Option<&'a Selection>,
@@ -42,7 +42,7 @@ pub(super) struct Asked<'a> {
     pub again: Again,
 }
 
-impl Asked<'_> {
+impl AskedWant<'_> {
     /// How many free addresses it takes.
     pub fn lacks(&self) -> usize {
         let missing = usize::try_from(self.missing).unwrap_or(usize::MAX);
@@ -68,9 +68,9 @@ impl Ledger {
         &self,
         ask: &'a Allocate,
         purpose: Purpose,
-    ) -> Result<SmallVec<[Asked<'a>; 2]>, Stop> {
+    ) -> Result<SmallVec<[AskedWant<'a>; 2]>, Stop> {
         check_wants(ask)?;
-        let mut asked: SmallVec<[Asked<'a>; 2]> = SmallVec::new();
+        let mut asked: SmallVec<[AskedWant<'a>; 2]> = SmallVec::new();
         for want in &ask.wants {
             let address = want.address.map(|address| address.to_canonical());
             let mut outside = false;
@@ -93,7 +93,7 @@ impl Ledger {
                 network: pool.spec.network,
                 address,
             });
-            let twice = |other: &Asked<'_>| {
+            let twice = |other: &AskedWant<'_>| {
                 let open = other.selection.is_some() || selection.is_some();
                 let same =
                     |(a, b): (LeaseKey, LeaseKey)| a == b || (open && a.address == b.address);
@@ -103,7 +103,7 @@ impl Ledger {
                 let address = address.map_or_else(String::new, |address| address.to_string());
                 return Err(invalid("address", address, "each address once").into());
             }
-            asked.push(Asked {
+            asked.push(AskedWant {
                 pool,
                 selection,
                 outside,
@@ -122,7 +122,7 @@ impl Ledger {
 
     /// Gives each want the leases that the identity has of it: named addresses first, then the lowest in use, then the
     /// others.
-    pub(super) fn match_held(&self, asked: &mut [Asked<'_>], mut held: Vec<Arc<Lease>>) {
+    pub(super) fn match_held(&self, asked: &mut [AskedWant<'_>], mut held: Vec<Arc<Lease>>) {
         held.sort_by_key(|lease| lease.state != LeaseState::Allocated);
         for want in asked.iter_mut() {
             let Some(key) = want.key else { continue };
@@ -218,14 +218,14 @@ fn invalid(field: &'static str, value: String, allowed: &str) -> Refusal {
 }
 
 /// Pools that are to give something free, each once, and how much.
-pub(super) fn needs<'a>(asked: &'a [Asked<'_>]) -> SmallVec<[Need<'a>; 2]> {
+pub(super) fn needs<'a>(asked: &'a [AskedWant<'_>]) -> SmallVec<[Need<'a>; 2]> {
     sums(asked, |want| want.lacks() as u128)
 }
 
 /// What is counted of the wants, by pool.
 pub(super) fn sums<'a>(
-    asked: &'a [Asked<'_>],
-    count: impl Fn(&Asked<'_>) -> u128,
+    asked: &'a [AskedWant<'_>],
+    count: impl Fn(&AskedWant<'_>) -> u128,
 ) -> SmallVec<[Need<'a>; 2]> {
     let mut needs: SmallVec<[Need<'a>; 2]> = SmallVec::new();
     for want in asked {

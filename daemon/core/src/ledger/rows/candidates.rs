@@ -12,7 +12,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::Rows;
+use super::LedgerRows;
 use crate::{
     Asker, ClusterId, Lease, LeaseKey, Pool, PoolId, PoolScope, Selection, Text, ledger::Ledger,
 };
@@ -99,7 +99,7 @@ fn hooks_of(scope: &PoolScope) -> SmallVec<[Hook; 1]> {
     }
 }
 
-impl Rows {
+impl LedgerRows {
     fn names_of(&self, cluster: Option<&ClusterId>) -> &[Text] {
         let record = cluster.and_then(|id| self.clusters.get(id));
         record.map_or(&[], |record| &record.names)

@@ -17,7 +17,7 @@ use crate::{
 
 /// All rows but those of leases in their indexes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct LedgerRows {
     pub networks: BTreeMap<NetworkId, Network>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
     pub next_pool: PoolId,
@@ -48,7 +48,7 @@ pub(super) struct Rows {
     pub subnets: Subnets,
 }
 
-impl Rows {
+impl LedgerRows {
     pub fn network_by_name(&self, name: &str) -> Option<&Network> {
         self.networks.get(self.network_names.get(name)?)
     }

@@ -1,6 +1,6 @@
 //! Which pools list an address, and which one of them a lease on it is attributed to.
 
-use super::segments::Part;
+use super::segments::PoolPart;
 use crate::{LeaseKey, PoolId, ledger::Ledger};
 
 impl Ledger {
@@ -26,7 +26,7 @@ impl Ledger {
         &self,
         key: LeaseKey,
     ) -> impl Iterator<Item = (bool, u128, PoolId)> {
-        let rank = |part: &Part| {
+        let rank = |part: &PoolPart| {
             let pool = self.rows.pools.get(&part.pool)?;
             let listed = self.free.room(part.pool)?.layout.size.listed;
             Some((pool.spec.closed, listed, part.pool))

@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 
 use super::{
     choice::Choice,
-    memory::Memory,
+    memory::PastLeases,
     runs::Runs,
-    segments::{Layer, Part, Segment, Space},
+    segments::{Layer, PoolPart, Segment, Space},
 };
 use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
 
@@ -29,15 +29,15 @@ pub(in crate::ledger) type Leases = BTreeMap<LeaseKey, Arc<Lease>>;
 #[derive(Clone, Debug, Default)]
 pub(in crate::ledger) struct Free {
     spaces: BTreeMap<(NetworkId, Family), Space>,
-    rooms: BTreeMap<PoolId, Room>,
+    rooms: BTreeMap<PoolId, PoolRoom>,
     /// Addresses that decisions in flight have taken; not leased yet.
     taken: BTreeSet<LeaseKey>,
-    memory: Memory,
+    memory: PastLeases,
 }
 
 /// A pool's place in its space. Invariant: `used + taken <= layout.size.assignable`.
 #[derive(Clone, Debug)]
-pub(in crate::ledger) struct Room {
+pub(in crate::ledger) struct PoolRoom {
     pub network: NetworkId,
     pub layout: Arc<Layout>,
     /// Committed leases on assignable addresses, whatever pool they were given from.
@@ -56,7 +56,7 @@ pub(in crate::ledger) struct Room {
     unused: BTreeSet<u128>,
 }
 
-impl Room {
+impl PoolRoom {
     /// Addresses that can be given at once.
     pub fn free(&self) -> u128 {
         self.unleased().saturating_sub(self.taken)
@@ -98,17 +98,17 @@ impl Free {
     }
 
     /// The pool's counters.
-    pub fn room(&self, pool: PoolId) -> Option<&Room> {
+    pub fn room(&self, pool: PoolId) -> Option<&PoolRoom> {
         self.rooms.get(&pool)
     }
 
     /// Those of all pools.
-    pub fn rooms(&self) -> &BTreeMap<PoolId, Room> {
+    pub fn rooms(&self) -> &BTreeMap<PoolId, PoolRoom> {
         &self.rooms
     }
 
     /// The pools that list `key`'s address.
-    pub fn stab(&self, key: LeaseKey) -> &[Part] {
+    pub fn stab(&self, key: LeaseKey) -> &[PoolPart] {
         self.spaces
             .get(&space_of(key))
             .and_then(|space| space.segment(number(key.address)))
@@ -132,7 +132,7 @@ impl Free {
         &'a self,
         network: NetworkId,
         spans: &'a [Span],
-    ) -> impl Iterator<Item = &'a Part> {
+    ) -> impl Iterator<Item = &'a PoolPart> {
         let runs = spans.iter().filter_map(move |span| {
             let space = self.spaces.get(&(network, span.family))?;
             let around = space.segment(span.first).map(|(_, segment)| segment);
@@ -268,9 +268,9 @@ impl Free {
     }
 
     /// The pool, if it withholds the address.
-    fn withholding(&mut self, key: LeaseKey, pool: Option<PoolId>) -> Option<&mut Room> {
+    fn withholding(&mut self, key: LeaseKey, pool: Option<PoolId>) -> Option<&mut PoolRoom> {
         let pool = pool?;
-        let here = |part: &Part| part.pool == pool && part.withheld;
+        let here = |part: &PoolPart| part.pool == pool && part.withheld;
         let withheld = self.stab(key).iter().any(here);
         self.rooms.get_mut(&pool).filter(|_| withheld)
     }
@@ -284,7 +284,7 @@ impl Free {
         layout: Arc<Layout>,
         leases: &Leases,
     ) {
-        let here = |room: &Room| room.network == network && room.layout == layout;
+        let here = |room: &PoolRoom| room.network == network && room.layout == layout;
         if self.rooms.get(&pool).is_some_and(here) {
             return;
         }
@@ -296,9 +296,9 @@ impl Free {
             .or_insert_with(|| Space::new(Runs::new(family)));
         let mut changed = Vec::new();
         for (spans, part) in [
-            (&layout.listed, Part::listed(pool)),
-            (&layout.withheld, Part::withheld(pool)),
-            (&layout.assignable, Part::assignable(pool)),
+            (&layout.listed, PoolPart::listed(pool)),
+            (&layout.withheld, PoolPart::withheld(pool)),
+            (&layout.assignable, PoolPart::assignable(pool)),
         ] {
             for span in spans {
                 space.add(span, part, &mut changed);
@@ -315,7 +315,7 @@ impl Free {
         let taken = count(given, &|span| self.taken.range(keys(network, span)).count());
         self.rooms.insert(
             pool,
-            Room {
+            PoolRoom {
                 network,
                 layout,
                 used,
@@ -359,7 +359,7 @@ impl Free {
     }
 
     /// Marks the address as not free; false if it was not.
-    fn occupy(&mut self, key: LeaseKey, count: impl FnMut(&mut Room, PoolId)) -> bool {
+    fn occupy(&mut self, key: LeaseKey, count: impl FnMut(&mut PoolRoom, PoolId)) -> bool {
         let free = self.fill(Layer::Occupied, key, count);
         if free {
             self.fill(Layer::Shunned, key, |_, _| {});
@@ -369,7 +369,7 @@ impl Free {
     }
 
     /// Marks the address as free again.
-    fn vacate(&mut self, key: LeaseKey, count: impl FnMut(&mut Room, PoolId)) {
+    fn vacate(&mut self, key: LeaseKey, count: impl FnMut(&mut PoolRoom, PoolId)) {
         self.clear(Layer::Occupied, key, count);
         match self.memory.get(key).map(|past| self.gives(past)) {
             Some(true) => self.memory.vacated(key),

@@ -21,7 +21,7 @@ pub(in crate::ledger) type Age = (Timestamp, LeaseKey);
 
 /// The rows with their indexes.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ledger) struct Memory {
+pub(in crate::ledger) struct PastLeases {
     rows: BTreeMap<LeaseKey, Arc<PastLease>>,
     pools: BTreeMap<PoolId, Shelf>,
     /// By who had it, the latest first.
@@ -57,7 +57,7 @@ fn ownership(past: &PastLease) -> (u64, PoolId, Reverse<Timestamp>, LeaseKey) {
     (print, past.pool, Reverse(past.released), past.key)
 }
 
-impl Memory {
+impl PastLeases {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -8,11 +8,11 @@ use super::runs::Runs;
 use crate::{PoolId, Span};
 
 /// The pools of one address.
-pub(in crate::ledger) type Stab = SmallVec<[Part; 2]>;
+pub(in crate::ledger) type Stab = SmallVec<[PoolPart; 2]>;
 
 /// A pool's share in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::ledger) struct Part {
+pub(in crate::ledger) struct PoolPart {
     pub pool: PoolId,
     /// Whether the pool may give these addresses; otherwise it only lists them.
     pub assignable: bool,
@@ -20,7 +20,7 @@ pub(in crate::ledger) struct Part {
     pub withheld: bool,
 }
 
-impl Part {
+impl PoolPart {
     /// The pool lists the addresses and gives none.
     pub fn listed(pool: PoolId) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Space {
     }
 
     /// Adds `part` throughout `span`; a pool that only listed an address may assign it then.
-    pub fn add(&mut self, span: &Span, part: Part, changed: &mut Vec<u128>) {
+    pub fn add(&mut self, span: &Span, part: PoolPart, changed: &mut Vec<u128>) {
         self.cut_out(span, changed);
         let mut gaps = Vec::new();
         let mut from = Some(span.first);

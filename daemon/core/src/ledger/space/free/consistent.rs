@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Free, Leases, Room, keys, space_of};
+use super::{Free, Leases, PoolRoom, keys, space_of};
 use crate::{
     Family, LeaseKey, NetworkId, PoolId,
     address::number,
@@ -13,7 +13,7 @@ impl Free {
     /// Whether segments, open sets and counters are what the leases make them; with `in_flight`, taken addresses
     /// count as well. Looks at everything.
     pub fn consistent(&self, leases: &Leases, in_flight: bool) -> bool {
-        let open = |layer: Layer, id: PoolId, room: &Room| {
+        let open = |layer: Layer, id: PoolId, room: &PoolRoom| {
             let Some(space) = self.spaces.get(&(room.network, room.layout.family)) else {
                 return false;
             };

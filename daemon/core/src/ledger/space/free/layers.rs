@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Free, Room, space_of};
+use super::{Free, PoolRoom, space_of};
 use crate::{
     Family, LeaseKey, NetworkId, PastLease, PoolId,
     address::number,
     ledger::space::{
-        memory::Memory,
+        memory::PastLeases,
         runs::Runs,
         segments::{Layer, Space},
     },
@@ -15,7 +15,7 @@ use crate::{
 
 impl Free {
     /// What is remembered.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &PastLeases {
         &self.memory
     }
 
@@ -44,7 +44,7 @@ impl Free {
     }
 
     /// What decisions in flight add to it and forget of it.
-    pub fn memory_mut(&mut self) -> &mut Memory {
+    pub fn memory_mut(&mut self) -> &mut PastLeases {
         &mut self.memory
     }
 
@@ -112,7 +112,7 @@ impl Free {
         &mut self,
         layer: Layer,
         key: LeaseKey,
-        mut count: impl FnMut(&mut Room, PoolId),
+        mut count: impl FnMut(&mut PoolRoom, PoolId),
     ) -> bool {
         let at = number(key.address);
         let of = space_of(key);
@@ -148,7 +148,7 @@ impl Free {
         &mut self,
         layer: Layer,
         key: LeaseKey,
-        mut count: impl FnMut(&mut Room, PoolId),
+        mut count: impl FnMut(&mut PoolRoom, PoolId),
     ) {
         let at = number(key.address);
         let Some(space) = self.spaces.get_mut(&space_of(key)) else {
