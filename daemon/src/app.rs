@@ -57,7 +57,7 @@ use crate::{
     systems::Runner,
     webhooks::Webhooks,
 };
-use config_reloader::{Keeper, Parts};
+use config_reloader::{ConfigReloader, Parts};
 use listeners::Doors;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
@@ -174,7 +174,7 @@ async fn serve(
     let liveness = doors.liveness();
     tasks.spawn(liveness.clone().watch_blocking(stop.clone()).map(Ok));
     let status = serving_at(&doors.url);
-    let keeper = Keeper::new(settings, clusters.clone(), Some(parts), status);
+    let keeper = ConfigReloader::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let from = (clusters.clone(), backups.clone(), webhooks.clone());
     let metrics = metrics(&means, &runner, from);

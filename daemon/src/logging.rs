@@ -154,7 +154,7 @@ impl Record {
             "{dropped} log records were dropped: the log is not read as fast as it is written"
         );
         if journal {
-            let fields = Fields {
+            let fields = JournalFields {
                 message: text,
                 values: BTreeMap::from([("FIPD_DROPPED".to_owned(), dropped.to_string())]),
             };
@@ -323,11 +323,11 @@ struct Entry {
     line: Option<u32>,
     /// The message as `journalctl` shows it.
     text: String,
-    fields: Fields,
+    fields: JournalFields,
 }
 
 impl Entry {
-    fn new(metadata: &'static Metadata<'static>, fields: Fields) -> Self {
+    fn new(metadata: &'static Metadata<'static>, fields: JournalFields) -> Self {
         let text = match metadata.target() {
             DECISION => Plain(&fields.message).to_string(),
             _ => fields.to_string(),
@@ -373,12 +373,12 @@ const PREFIX: &str = "FIPD_";
 
 /// Fields by their journal name; later ones win, so that an event's own beat those of its spans.
 #[derive(Clone, Default)]
-struct Fields {
+struct JournalFields {
     message: String,
     values: BTreeMap<String, String>,
 }
 
-impl Visit for Fields {
+impl Visit for JournalFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field, value.to_owned());
     }
@@ -388,7 +388,7 @@ impl Visit for Fields {
     }
 }
 
-impl Fields {
+impl JournalFields {
     fn put(&mut self, field: &Field, value: String) {
         let value = shortened(value, LONGEST);
         match field.name() {
@@ -406,7 +406,7 @@ impl Fields {
 }
 
 /// The message and what belongs to it, on one line that the terminal of who reads it takes for plain text.
-impl fmt::Display for Fields {
+impl fmt::Display for JournalFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Plain(&self.message).fmt(f)?;
         for (name, value) in &self.values {
@@ -432,7 +432,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-impl log::kv::Source for Fields {
+impl log::kv::Source for JournalFields {
     fn visit<'kvs>(
         &'kvs self,
         visitor: &mut dyn log::kv::VisitSource<'kvs>,
@@ -454,7 +454,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
         id: &span::Id,
         context: Context<'_, S>,
     ) {
-        let mut fields = Fields::default();
+        let mut fields = JournalFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
@@ -463,20 +463,20 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
 
     fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<JournalFields>()
         {
             values.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = JournalFields::default();
         for span in context
             .event_scope(event)
             .into_iter()
             .flat_map(|scope| scope.from_root())
         {
-            if let Some(of_span) = span.extensions().get::<Fields>() {
+            if let Some(of_span) = span.extensions().get::<JournalFields>() {
                 fields.values.extend(of_span.values.clone());
             }
         }
@@ -538,11 +538,11 @@ mod tests {
     }
 
     /// Collects what the journal layer would send.
-    struct Capture(Arc<Mutex<Vec<Fields>>>);
+    struct Capture(Arc<Mutex<Vec<JournalFields>>>);
 
     impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-            let mut fields = Fields::default();
+            let mut fields = JournalFields::default();
             event.record(&mut fields);
             self.0.lock().unwrap().push(fields);
         }
@@ -570,7 +570,7 @@ mod tests {
     #[test]
     fn what_a_terminal_would_obey_is_spelled_out() {
         let values = [("FIPD_ERROR".to_owned(), "no\n\u{1b}[2Jway".to_owned())];
-        let fields = Fields {
+        let fields = JournalFields {
             message: "fai\u{7}led".to_owned(),
             values: values.into(),
         };

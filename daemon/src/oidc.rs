@@ -76,12 +76,12 @@ pub struct Provider {
     issuer: IssuerUrl,
     redirect: RedirectUrl,
     outgoing: Outgoing,
-    known: Mutex<Known>,
+    known: Mutex<KnownProvider>,
     /// One discovery at a time.
     looking: tokio::sync::Mutex<()>,
 }
 
-struct Known {
+struct KnownProvider {
     metadata: Option<(Arc<Metadata>, Instant)>,
     failure: Option<(String, Instant)>,
     backoff: Backoff,
@@ -130,7 +130,7 @@ impl OidcError {
     }
 }
 
-impl Known {
+impl KnownProvider {
     /// What is known is better than nothing, where any age will do.
     fn old(&self, age: Option<Duration>) -> Option<Arc<Metadata>> {
         let old = self.metadata.as_ref().filter(|_| age.is_none());
@@ -157,7 +157,7 @@ impl Oidc {
             issuer: issuer.map_err(|why| failed("issuer", &why))?,
             redirect: redirect.map_err(|why| failed("[api] advertise", &why))?,
             outgoing: Outgoing::new(config.ca_file.as_deref()),
-            known: Mutex::new(Known {
+            known: Mutex::new(KnownProvider {
                 metadata: None,
                 failure: None,
                 backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),

@@ -31,10 +31,10 @@ type Sending = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 /// Sends requests; cheap to clone. The CA file is read each time, so that another one counts at once, the system's CAs first and
 /// again after there was no connection.
 #[derive(Clone, Debug)]
-pub struct Outgoing(Arc<Inner>);
+pub struct Outgoing(Arc<OutgoingClients>);
 
 #[derive(Debug)]
-struct Inner {
+struct OutgoingClients {
     ca_file: Option<PathBuf>,
     /// What the file said, and a client that trusts it.
     built: Mutex<Option<(Vec<u8>, Sending)>>,
@@ -58,7 +58,7 @@ pub enum OutgoingError {
 impl Outgoing {
     /// Trusts the CAs of the file beside the system's.
     pub fn new(ca_file: Option<&Path>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(OutgoingClients {
             ca_file: ca_file.map(Path::to_owned),
             built: Mutex::default(),
         }))
@@ -127,7 +127,7 @@ impl Outgoing {
     }
 }
 
-impl Inner {
+impl OutgoingClients {
     /// One that trusts the CAs of the text. Blocks on the disk.
     fn build(&self, read: Vec<u8>) -> Result<Sending, OutgoingError> {
         let mut roots = RootCertStore::empty();

@@ -60,7 +60,7 @@ pub struct FreeAddress {
 /// Everything about one address of one network.
 #[derive(Clone, Debug, Template)]
 #[template(path = "lease.html")]
-pub struct LeasePage {
+pub struct AddressPage {
     pub shell: Shell,
     pub network_name: String,
     pub address: IpAddr,
@@ -132,7 +132,7 @@ impl LeaseRow {
     }
 }
 
-impl LeasePage {
+impl AddressPage {
     pub(crate) fn pool_link(&self) -> Option<(String, &str)> {
         self.pool
             .as_ref()

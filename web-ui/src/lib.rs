@@ -70,7 +70,7 @@ pub use guests::{GuestRow, GuestsPage, ProjectRow, ReleaseRow};
 pub use hosts::{AgentRow, HostCard, HostRow, HostsPage};
 pub use import::{Fate, ImportPage, Outlook, OutlookRow};
 pub use input::{Form, FormPage, Input, InputKind};
-pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};
+pub use lease::{AddressPage, FreeAddress, LeaseRow, Party, State};
 pub use leases::LeasesPage;
 pub use list::{Column, Direction};
 pub use login::{LoginPage, ProviderLink, SignedInPage, SignedOutPage};

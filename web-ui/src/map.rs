@@ -45,7 +45,7 @@ pub struct Held {
 
 /// What the map of one /24 is made from. Spans are inclusive and need no order.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct MapPlan<'a> {
     pub network: u32,
     /// Any address of the /24.
     pub at: Ipv4Addr,
@@ -80,7 +80,7 @@ pub struct AddressMap {
 }
 
 /// The 256 cells of the /24 around `plan.at`.
-pub fn cells(plan: &Plan<'_>) -> Vec<Cell> {
+pub fn cells(plan: &MapPlan<'_>) -> Vec<Cell> {
     let base = plan.at.to_bits() & !0xff;
     (0..256)
         .map(|offset| {
@@ -149,7 +149,7 @@ pub fn block_of(blocks: &[(u32, u32)], address: Ipv4Addr) -> Option<u64> {
     None
 }
 
-fn unheld(plan: &Plan<'_>, address: Ipv4Addr) -> CellKind {
+fn unheld(plan: &MapPlan<'_>, address: Ipv4Addr) -> CellKind {
     let within = |spans: &[(Ipv4Addr, Ipv4Addr)]| {
         spans
             .iter()

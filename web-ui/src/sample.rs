@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use crate::{
-    AddressMap, AllocateForm, AuditRow, Bar, Chart, ClusterRow, Dashboard, Doubt, Field, Flow,
-    Health, LeasePage, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, RulesCard,
+    AddressMap, AddressPage, AllocateForm, AuditRow, Bar, Chart, ClusterRow, Dashboard, Doubt,
+    Field, Flow, Health, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, RulesCard,
     Shell, State, StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
@@ -81,7 +81,7 @@ pub fn history() -> Vec<AuditRow> {
     vec![row("handed-over", "a <reason>"), row("allocated", "")]
 }
 
-pub fn lease_page(may_write: bool) -> LeasePage {
+pub fn lease_page(may_write: bool) -> AddressPage {
     let party = |owner: &str| Party {
         owner: owner.into(),
         instance: "6b1f".into(),
@@ -89,7 +89,7 @@ pub fn lease_page(may_write: bool) -> LeasePage {
         ports: vec!["TCP 443".into()],
         since: Some(NOW),
     };
-    LeasePage {
+    AddressPage {
         shell: shell(may_write),
         network_name: "default".into(),
         address: "10.20.0.7".parse().unwrap(),
@@ -186,7 +186,7 @@ fn address_map() -> AddressMap {
         contended: false,
         owner: OWNER.into(),
     };
-    let plan = map::Plan {
+    let plan = map::MapPlan {
         network: 0,
         at: Ipv4Addr::new(10, 20, 0, 0),
         listed: &[span([10, 20, 0, 0], [10, 20, 0, 255])],

@@ -56,7 +56,7 @@ pub struct Desk {
 
 /// What became of a call, for the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum CallOutcome {
     Allowed,
     Warned,
     Denied,
@@ -68,7 +68,7 @@ enum Outcome {
 }
 
 /// Why there is no answer.
-type Refused = (Outcome, Box<Problem>);
+type Refused = (CallOutcome, Box<Problem>);
 
 impl Desk {
     pub fn new(admission: Admission) -> Self {
@@ -102,7 +102,7 @@ async fn validate(
         Err(_) => {
             let text = format!("no answer within {} ms", DEADLINE.as_millis());
             let problem = Problem::new(Code::Timeout, text);
-            (Outcome::Late, problem.into_response())
+            (CallOutcome::Late, problem.into_response())
         }
     };
     metrics.admission(kind.plural, result.name(), began.elapsed());
@@ -115,14 +115,14 @@ impl Desk {
         cluster: &str,
         kind: &'static ReviewedKind,
         request: Request,
-    ) -> Result<(Outcome, Value), Refused> {
+    ) -> Result<(CallOutcome, Value), Refused> {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
         if let Some(ConnectInfo(peer)) = peer {
             self.within(peer.ip())?;
         }
         let question = self.read(kind, request).await?;
         let judged = self.admission.judge(cluster, kind, &question).await;
-        let outcome = Outcome::of(&judged.verdict, judged.checked);
+        let outcome = CallOutcome::of(&judged.verdict, judged.checked);
         if let Some(denial) = &judged.verdict.denied {
             // Not louder: whoever writes is told, and anybody may ask.
             tracing::debug!(
@@ -153,7 +153,7 @@ impl Desk {
             if is_too_large(&error) {
                 let text = format!("the review is larger than {MOST} bytes");
                 return (
-                    Outcome::Malformed,
+                    CallOutcome::Malformed,
                     Box::new(Problem::new(Code::TooLarge, text)),
                 );
             }
@@ -167,17 +167,17 @@ impl Desk {
             return Ok(());
         }
         let problem = Problem::new(Code::Busy, "more reviews than fipd answers; ask later");
-        Err((Outcome::Limited, Box::new(problem)))
+        Err((CallOutcome::Limited, Box::new(problem)))
     }
 }
 
 fn malformed(why: String) -> Refused {
     let mut problem = Problem::new(Code::Invalid, why);
     problem.status = StatusCode::BAD_REQUEST.as_u16();
-    (Outcome::Malformed, Box::new(problem))
+    (CallOutcome::Malformed, Box::new(problem))
 }
 
-impl Outcome {
+impl CallOutcome {
     fn of(verdict: &Verdict, checked: bool) -> Self {
         if verdict.denied.is_some() {
             Self::Denied

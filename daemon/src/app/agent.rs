@@ -23,7 +23,7 @@ use crate::{
         self, AgentApi,
         listen::{self, Port},
     },
-    app::{config_reloader::Keeper, listeners::open_sockets},
+    app::{config_reloader::ConfigReloader, listeners::open_sockets},
     clock,
     config::{Listener, Serve},
     controller::endpoint::OwnEndpoint,
@@ -99,7 +99,7 @@ async fn serve(
     let options = host::options(&told, &settings.data_dir, expected);
     let engine = host::engine(&mut tasks, options, &board, stop);
     listen_at(&mut tasks, &settings.config.listeners, &board, stop)?;
-    let keeper = Keeper::new(settings, clusters.clone(), None, "an agent".to_owned());
+    let keeper = ConfigReloader::new(settings, clusters.clone(), None, "an agent".to_owned());
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let api = AgentApi {
         ipam: ipam.clone(),
@@ -139,7 +139,7 @@ fn make_directory(settings: &Settings) -> Result<(), AppError> {
 }
 
 /// What the ports serve.
-struct Shown {
+struct AgentPorts {
     board: RuleBoard,
     metrics: AgentMetrics,
 }
@@ -150,7 +150,7 @@ fn listen_at(
     board: &RuleBoard,
     stop: &CancellationToken,
 ) -> Result<(), AppError> {
-    let shown = Arc::new(Shown {
+    let shown = Arc::new(AgentPorts {
         board: board.clone(),
         metrics: AgentMetrics::new(board.clone()),
     });
@@ -167,7 +167,7 @@ fn listen_at(
     Ok(())
 }
 
-fn router(listener: &Listener) -> Router<Arc<Shown>> {
+fn router(listener: &Listener) -> Router<Arc<AgentPorts>> {
     let mut router = Router::new();
     if listener.serve.contains(&Serve::Health) {
         for path in ["/health", "/healthz"] {
@@ -183,14 +183,14 @@ fn router(listener: &Listener) -> Router<Arc<Shown>> {
     router
 }
 
-async fn ready(State(shown): State<Arc<Shown>>) -> Response {
+async fn ready(State(shown): State<Arc<AgentPorts>>) -> Response {
     match shown.board.is_ready() {
         true => "ready\n".into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
     }
 }
 
-async fn metrics(State(shown): State<Arc<Shown>>) -> Response {
+async fn metrics(State(shown): State<Arc<AgentPorts>>) -> Response {
     let mut response = shown.metrics.text().await.to_string().into_response();
     let kind =
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -212,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn probes_and_metrics_are_as_the_original_agents() {
         let board = RuleBoard::default();
-        let shown = Arc::new(Shown {
+        let shown = Arc::new(AgentPorts {
             board: board.clone(),
             metrics: AgentMetrics::new(board.clone()),
         });

@@ -29,7 +29,7 @@ pub struct Parts {
     pub host_rules: watch::Sender<Vec<HostRule>>,
 }
 
-pub struct Keeper {
+pub struct ConfigReloader {
     /// What the daemon started with.
     started: Settings,
     /// The last good one.
@@ -40,7 +40,7 @@ pub struct Keeper {
     status: String,
 }
 
-impl Keeper {
+impl ConfigReloader {
     pub fn new(
         settings: &Settings,
         clusters: Clusters,

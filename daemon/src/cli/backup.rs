@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     Session,
-    download::{Written, to_file},
+    download::{DownloadedFile, to_file},
     exit::Failure,
     output::Table,
 };
@@ -45,7 +45,7 @@ impl Backup {
         match (self.kept, self.file) {
             (None, Some(file)) => {
                 let written = to_file(session, "/api/v1/backup", &file).await?;
-                session.output.show(&written, Written::facts)
+                session.output.show(&written, DownloadedFile::facts)
             }
             (Some(Kept::List) | None, _) => {
                 let list: BackupList = session.client.get("/api/v1/backups").await?;

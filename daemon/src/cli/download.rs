@@ -14,12 +14,12 @@ use super::{Session, exit::Failure, output::Table, shown};
 
 /// What was written.
 #[derive(serde::Serialize)]
-pub struct Written {
+pub struct DownloadedFile {
     file: String,
     bytes: u64,
 }
 
-impl Written {
+impl DownloadedFile {
     pub fn facts(&self) -> Table {
         Table::facts([
             ("File", self.file.clone()),
@@ -29,7 +29,11 @@ impl Written {
 }
 
 /// Writes an answer to a new file, readable by its owner only. Half an answer leaves no file.
-pub async fn to_file(session: &Session, path: &str, file: &Path) -> Result<Written, Failure> {
+pub async fn to_file(
+    session: &Session,
+    path: &str,
+    file: &Path,
+) -> Result<DownloadedFile, Failure> {
     if file.exists() {
         let file = shown(file);
         return Err(Failure::Input(format!(
@@ -40,7 +44,7 @@ pub async fn to_file(session: &Session, path: &str, file: &Path) -> Result<Writt
     let written = fetch(session, path, &partial).await;
     let written = written.and_then(|bytes| {
         std::fs::rename(&partial, file).map_err(|error| cannot(file, &error))?;
-        Ok(Written {
+        Ok(DownloadedFile {
             file: shown(file),
             bytes,
         })

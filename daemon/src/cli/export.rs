@@ -7,7 +7,7 @@ use clap::Args;
 use super::{
     Session,
     client::with_query,
-    download::{Written, to_file, to_stdout},
+    download::{DownloadedFile, to_file, to_stdout},
     exit::Failure,
 };
 use crate::api::wire::ExportQuery;
@@ -36,7 +36,7 @@ impl Export {
             None => to_stdout(session, &path).await,
             Some(file) => {
                 let written = to_file(session, &path, &file).await?;
-                session.output.show(&written, Written::facts)
+                session.output.show(&written, DownloadedFile::facts)
             }
         }
     }

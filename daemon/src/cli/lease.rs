@@ -28,11 +28,11 @@ pub(super) use tables::facts;
 #[derive(Debug, Subcommand)]
 pub enum Lease {
     /// Give addresses to an owner; asking again gives the same ones
-    Allocate(Box<Allocate>),
+    Allocate(Box<AllocateArgs>),
     /// Keep addresses for an owner that comes later; asking again changes until when
-    Reserve(Box<Reserve>),
+    Reserve(Box<ReserveArgs>),
     /// Take addresses back; releasing what nobody holds succeeds
-    Release(Release),
+    Release(ReleaseArgs),
     /// Report what the check of an address on the wire has come to
     Probed(super::probed::Report),
     /// Give a lease to another owner, without a moment in between
@@ -40,7 +40,7 @@ pub enum Lease {
     /// Change what is noted about a lease, to find it by; it stays while somebody holds the address
     Label(label::Label),
     /// Leases in order of network and address
-    List(List),
+    List(ListArgs),
     /// One lease
     Show {
         address: IpAddr,
@@ -51,7 +51,7 @@ pub enum Lease {
 }
 
 #[derive(Debug, Args)]
-pub struct Allocate {
+pub struct AllocateArgs {
     #[command(flatten)]
     source: Source,
     /// Who shall hold it: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, such as fipd/Host/lab/printer
@@ -75,7 +75,7 @@ pub struct Allocate {
 }
 
 #[derive(Debug, Args)]
-pub struct Reserve {
+pub struct ReserveArgs {
     #[command(flatten)]
     source: Source,
     /// Who will hold it: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME
@@ -94,7 +94,7 @@ pub struct Reserve {
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["addresses", "owner"])))]
-pub struct Release {
+pub struct ReleaseArgs {
     /// Addresses to take back, whoever holds them (with --owner: only if it does)
     #[arg(value_name = "ADDRESS")]
     addresses: Vec<IpAddr>,
@@ -119,7 +119,7 @@ pub struct Release {
 }
 
 #[derive(Debug, Args)]
-pub struct List {
+pub struct ListArgs {
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
     #[arg(long, value_name = "NAME")]
@@ -177,7 +177,7 @@ impl Lease {
                 let leases = all(session, query, limit).await?;
                 let listed = LeasePage { leases, next: None };
                 session.output.show(
-                    &Listed {
+                    &ListedLeases {
                         leases: &listed.leases,
                     },
                     |listed| {
@@ -200,11 +200,11 @@ impl Lease {
 
 /// A whole list, without a cursor.
 #[derive(serde::Serialize)]
-struct Listed<'a> {
+struct ListedLeases<'a> {
     leases: &'a [LeaseView],
 }
 
-impl Allocate {
+impl AllocateArgs {
     async fn body(self, session: &Session) -> Result<AllocateBody, Failure> {
         let wants = self.source.wants(session, self.count).await?;
         Ok(AllocateBody {
@@ -218,7 +218,7 @@ impl Allocate {
     }
 }
 
-impl Reserve {
+impl ReserveArgs {
     async fn body(self, session: &Session) -> Result<ReserveRequest, Failure> {
         Ok(ReserveRequest {
             wants: self.source.wants(session, None).await?,
@@ -235,7 +235,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
         .ok_or_else(|| "a time such as 2026-03-01T12:00:00Z is allowed".to_owned())
 }
 
-impl Release {
+impl ReleaseArgs {
     async fn run(self, session: &Session) -> Result<Released, Failure> {
         if let Some(owner) = self.owner {
             let body = ReleaseRequest {
@@ -275,7 +275,7 @@ impl Release {
     }
 }
 
-impl List {
+impl ListArgs {
     fn query(self) -> (LeaseQuery, Option<usize>) {
         let limit = self
             .limit

@@ -22,7 +22,7 @@ pub struct Source {
     #[arg(long, requires = "select", conflicts_with = "pool", value_name = "FAMILY", value_parser = ["ipv4", "ipv6"])]
     family: Vec<String>,
     #[command(flatten)]
-    asker: Asker,
+    asker: AskerArgs,
     /// This address and no other (repeatable)
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
@@ -31,7 +31,7 @@ pub struct Source {
 /// Who asks, where the pool is left open.
 #[derive(Debug, Args)]
 #[group(requires = "select", conflicts_with = "pool", multiple = true)]
-struct Asker {
+struct AskerArgs {
     /// With --select: only pools of this network
     #[arg(long, value_name = "NAME")]
     network: Option<String>,

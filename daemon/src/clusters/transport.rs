@@ -67,9 +67,9 @@ pub(super) fn client(
 
 /// Sends requests with the credentials of the moment.
 #[derive(Clone)]
-struct Authorized(Arc<Inner>);
+struct Authorized(Arc<ApiTransport>);
 
-struct Inner {
+struct ApiTransport {
     config: Config,
     credentials: Credentials,
     /// The connections, and the credentials whose certificate they show.
@@ -79,7 +79,7 @@ struct Inner {
 impl Authorized {
     fn new(config: Config, credentials: Credentials) -> kube::Result<Self> {
         let made = Mutex::new((None, connections(&config)?));
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ApiTransport {
             config,
             credentials,
             made,
@@ -87,7 +87,7 @@ impl Authorized {
     }
 }
 
-impl Inner {
+impl ApiTransport {
     /// Connections that show the certificate of the credentials, where they have one.
     fn connections(&self, credential: &Arc<Credential>) -> kube::Result<Sending> {
         let mut made = self.made.lock();

@@ -15,7 +15,7 @@ use super::{
     error::of_toml,
     sightings::SightingMode,
     system::{ClusterSettings, WrongTable},
-    systems::{Place, Systems, Tables},
+    systems::{Systems, TableOwner, Tables},
     uploaded,
 };
 
@@ -180,7 +180,7 @@ impl RawCluster {
         let place = format!("[[cluster]] {name:?}");
         let identity_namespace = identity_namespace(raw.identity_namespace.as_deref(), &place)?;
         let same_as = raw.same_as.as_deref().map(|other| same_as(&name, other));
-        let place = Place::Cluster(&name);
+        let place = TableOwner::Cluster(&name);
         let (systems, settings) = known.settings(&raw.systems, tables, place, raw.sightings)?;
         Ok(ClusterConfig {
             same_as: same_as.transpose()?,
@@ -275,7 +275,7 @@ impl RawDiscovery {
         }
         let sightings = raw.sightings.unwrap_or(SightingMode::Report);
         let (systems, settings) =
-            known.settings(&raw.systems, tables, Place::Discovery, sightings)?;
+            known.settings(&raw.systems, tables, TableOwner::Discovery, sightings)?;
         Ok(Discovery {
             cluster,
             namespaces,

@@ -12,7 +12,7 @@ use fipd_crds::names::is_object_name;
 
 use super::{
     ClusterConfig, Config, Listener, Serve, SightingMode, Source, SystemConfig, Systems, listener,
-    systems::{Place, Tables},
+    systems::{TableOwner, Tables},
 };
 
 /// A flag and a variable of a system's original, or one of the two.
@@ -373,7 +373,7 @@ impl Config {
     /// A configuration's cluster that fipd runs in, with these systems.
     pub(super) fn in_cluster(known: Systems, name: &str, systems: &[String]) -> ClusterConfig {
         let name = name.into();
-        let place = Place::Cluster(&name);
+        let place = TableOwner::Cluster(&name);
         let settings = known.settings(systems, Tables::new(), place, SightingMode::default());
         let (systems, settings) = settings.unwrap_or_default();
         ClusterConfig {

@@ -26,7 +26,7 @@ pub(super) type Tables<'a> = BTreeMap<&'static str, Spanned<DeValue<'a>>>;
 
 /// Whose tables they are.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum TableOwner<'a> {
     Cluster(&'a Text),
     Discovery,
 }
@@ -44,7 +44,7 @@ impl From<String> for WrongTable {
     }
 }
 
-impl Place<'_> {
+impl TableOwner<'_> {
     fn table(self, name: &str) -> String {
         match self {
             Self::Cluster(cluster) => format!("[[cluster]] {cluster:?}, [cluster.{name}]"),
@@ -53,7 +53,7 @@ impl Place<'_> {
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for TableOwner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster(cluster) => write!(f, "[[cluster]] {cluster:?}"),
@@ -130,7 +130,7 @@ impl Systems {
         self,
         given: &[String],
         mut tables: Tables<'_>,
-        place: Place<'_>,
+        place: TableOwner<'_>,
         sightings: SightingMode,
     ) -> Result<(BTreeSet<System>, ClusterSettings), WrongTable> {
         let mut systems = BTreeSet::new();
@@ -150,7 +150,7 @@ impl Systems {
             if !systems.iter().any(|one| one.as_str() == name) {
                 if written.is_none() {
                     // What discovered clusters may still have of a system that is off is what it wrote in such clusters.
-                    if let Place::Discovery = place {
+                    if let TableOwner::Discovery = place {
                         settings.set(system, (system.discovery.read)(None, &at)?);
                     }
                     continue;
@@ -160,8 +160,8 @@ impl Systems {
                 return Err(what.into());
             }
             let table = match place {
-                Place::Cluster(_) => &system.cluster,
-                Place::Discovery => &system.discovery,
+                TableOwner::Cluster(_) => &system.cluster,
+                TableOwner::Discovery => &system.discovery,
             };
             settings.set(system, (table.read)(written, &at)?);
         }

@@ -34,11 +34,11 @@ pub enum Next {
 
 /// See the module.
 pub struct Queue<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<QueueState<K>>,
     wake: Notify,
 }
 
-struct State<K> {
+struct QueueState<K> {
     ready: VecDeque<K>,
     waiting: BTreeSet<K>,
     working: BTreeSet<K>,
@@ -52,7 +52,7 @@ struct State<K> {
 impl<K: Ord + Clone> Queue<K> {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 ready: VecDeque::new(),
                 waiting: BTreeSet::new(),
                 working: BTreeSet::new(),
@@ -124,7 +124,7 @@ impl<K: Ord + Clone> Queue<K> {
     }
 }
 
-impl<K: Ord + Clone> State<K> {
+impl<K: Ord + Clone> QueueState<K> {
     fn add(&mut self, key: K) {
         if let Some(at) = self.due.remove(&key) {
             self.later.remove(&at);

@@ -58,11 +58,11 @@ pub struct Waiters {
     system: System,
     cluster: ClusterId,
     kind: &'static str,
-    state: Mutex<State>,
+    state: Mutex<WaiterState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WaiterState {
     causes: BTreeMap<Key, Cause>,
     waiting: BTreeMap<Cause, BTreeSet<Key>>,
     generations: BTreeMap<PoolId, u64>,
@@ -83,7 +83,7 @@ impl Waiters {
             system,
             cluster,
             kind,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(WaiterState::default()),
         }
     }
 
@@ -175,7 +175,7 @@ impl Waiters {
     }
 }
 
-impl State {
+impl WaiterState {
     fn waiting_for<'a>(&'a self, cause: &Cause) -> impl Iterator<Item = Key> + use<'a> {
         self.waiting.get(cause).into_iter().flatten().cloned()
     }

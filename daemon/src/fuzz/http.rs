@@ -7,12 +7,12 @@ use http::{Method, Request, StatusCode, header};
 use crate::{api::sample::Site, oidc::Oidc};
 
 /// The daemon that is asked, and what it runs on: one for all requests, as in life.
-struct Asked {
+struct AskedDaemon {
     runtime: tokio::runtime::Runtime,
     site: Site,
 }
 
-static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
+static ASKED: Mutex<Option<AskedDaemon>> = Mutex::new(None);
 
 /// First line: method and path; second: media type and, each behind a tab, further headers; the rest: the body. `CSRF` in it
 /// is the token of the session.
@@ -24,7 +24,7 @@ pub fn request(bytes: &[u8]) {
         return;
     };
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Asked { runtime, site } = asked.get_or_insert_with(Asked::new);
+    let AskedDaemon { runtime, site } = asked.get_or_insert_with(AskedDaemon::new);
     let body = parts.next().unwrap_or_default();
     let body = replaced(body, b"CSRF", site.csrf().as_bytes());
     let Ok(method) = method.parse::<Method>() else {
@@ -60,7 +60,7 @@ fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     }
 }
 
-impl Asked {
+impl AskedDaemon {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

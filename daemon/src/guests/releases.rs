@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use fipd_core::Timestamp;
 
 use super::{GuestView, ReleaseView, helm_name};
-use crate::helm::{Activity, Helm, LastError, Progress, Target};
+use crate::helm::{Activity, Helm, LastError, Progress, ReleaseTarget};
 
 /// What goes on with all releases, whichever engine works on them.
 #[derive(Clone, Debug, Default)]
-pub struct Releases(BTreeMap<Target, Progress>);
+pub struct Releases(BTreeMap<ReleaseTarget, Progress>);
 
 /// How one release stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Releases {
     }
 
     pub fn state_of(&self, guest: &GuestView, release: &ReleaseView) -> ReleaseState {
-        let progress = self.0.get(&Target {
+        let progress = self.0.get(&ReleaseTarget {
             cluster: helm_name(&guest.rancher, &guest.id),
             namespace: release.namespace.clone(),
             name: release.name.clone(),
@@ -102,7 +102,7 @@ pub mod tests {
 
     fn progress(activity: Activity, error: Option<LastError>) -> Progress {
         Progress {
-            target: Target {
+            target: ReleaseTarget {
                 cluster: "rancher/c-1".into(),
                 namespace: "lb".into(),
                 name: "purelb".into(),

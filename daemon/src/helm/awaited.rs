@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use fipd_core::Timestamp;
 use parking_lot::Mutex;
 
-use super::{files::Target, release::Release};
+use super::{files::ReleaseTarget, release::Release};
 
 #[derive(Default)]
-pub(super) struct Awaited(Mutex<BTreeMap<Target, Wish>>);
+pub(super) struct Awaited(Mutex<BTreeMap<ReleaseTarget, AwaitedRelease>>);
 
 #[derive(Clone)]
-pub(super) struct Wish {
+pub(super) struct AwaitedRelease {
     wanted: Release,
     /// By this host's clock, which need not be the cluster's.
     pub since: Timestamp,
@@ -21,23 +21,23 @@ pub(super) struct Wish {
 
 impl Awaited {
     /// What is known of it while it is this that is wanted.
-    pub fn wish(&self, target: &Target, wanted: &Release, now: Timestamp) -> Wish {
+    pub fn wish(&self, target: &ReleaseTarget, wanted: &Release, now: Timestamp) -> AwaitedRelease {
         self.with(target, wanted, now, |wish| wish.clone())
     }
 
-    pub fn failed(&self, target: &Target, wanted: &Release, why: &str, now: Timestamp) {
+    pub fn failed(&self, target: &ReleaseTarget, wanted: &Release, why: &str, now: Timestamp) {
         let failure = Some(why.to_owned());
         self.with(target, wanted, now, |wish| wish.failure = failure);
     }
 
     fn with<T>(
         &self,
-        target: &Target,
+        target: &ReleaseTarget,
         wanted: &Release,
         now: Timestamp,
-        act: impl FnOnce(&mut Wish) -> T,
+        act: impl FnOnce(&mut AwaitedRelease) -> T,
     ) -> T {
-        let begun = || Wish {
+        let begun = || AwaitedRelease {
             wanted: wanted.clone(),
             since: now,
             failure: None,
@@ -50,7 +50,7 @@ impl Awaited {
         act(wish)
     }
 
-    pub fn reached(&self, target: &Target) {
+    pub fn reached(&self, target: &ReleaseTarget) {
         self.0.lock().remove(target);
     }
 
@@ -68,7 +68,7 @@ mod tests {
     fn what_is_known_begins_anew_with_what_is_wanted() {
         let (awaited, target) = (
             Awaited::default(),
-            Target {
+            ReleaseTarget {
                 cluster: "c".into(),
                 namespace: "lb".into(),
                 name: "purelb".into(),

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     command::{self, Operation, Setting},
     error::HelmError,
-    files::{RunDirectory, Target, Workplace},
+    files::{ReleaseTarget, RunDirectory, Workplace},
     plan::Patience,
     process::{self, RunError, Surroundings},
     progress::Counters,
     release::{Chart, ChartVersion, Reference, Release},
-    state::{CliVersion, Observed, State, Unreadable, revision_to_restore},
+    state::{CliVersion, Observed, ObservedRelease, Unreadable, revision_to_restore},
 };
 use crate::config;
 
@@ -35,16 +35,16 @@ const HEAD_START: Duration = Duration::from_secs(10);
 pub(super) struct Cli {
     config: config::Helm,
     workplace: Workplace,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<KnownVersion>>,
     /// Releases that an operation of fipd was cut off on: there is nobody to wait for.
-    cut_off: Mutex<BTreeSet<Target>>,
+    cut_off: Mutex<BTreeSet<ReleaseTarget>>,
     pub counters: Counters,
     stop: CancellationToken,
 }
 
 /// A version that was asked for, as long as the file stays the same.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownVersion {
     program: PathBuf,
     changed: Option<SystemTime>,
     version: CliVersion,
@@ -53,7 +53,7 @@ struct Known {
 /// One release of one cluster, and the way there.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub target: &'a Target,
+    pub target: &'a ReleaseTarget,
     pub kubeconfig: &'a str,
 }
 
@@ -68,7 +68,7 @@ impl Cli {
     pub fn new(
         config: config::Helm,
         workplace: Workplace,
-        cut_off: Vec<Target>,
+        cut_off: Vec<ReleaseTarget>,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Cli {
     }
 
     /// How long an operation on the release may be pending.
-    pub fn patience(&self, target: &Target) -> Patience {
+    pub fn patience(&self, target: &ReleaseTarget) -> Patience {
         let own = self.config.timeout.0 + HEAD_START;
         Patience {
             own,
@@ -92,23 +92,23 @@ impl Cli {
     }
 
     /// Nothing of fipd is pending on the release.
-    pub fn settled(&self, target: &Target) {
+    pub fn settled(&self, target: &ReleaseTarget) {
         self.cut_off.lock().remove(target);
     }
 
     /// What is there.
-    pub async fn observe(&self, call: Call<'_>) -> Result<State, HelmError> {
+    pub async fn observe(&self, call: Call<'_>) -> Result<ObservedRelease, HelmError> {
         let status = match self.about(Operation::Status, call).await {
             Ok(status) => status,
             Err(HelmError::Failed { said, .. }) if said.contains("release: not found") => {
-                return Ok(State::Absent);
+                return Ok(ObservedRelease::Absent);
             }
             Err(error) => return Err(error),
         };
         let metadata = self.about(Operation::Metadata, call).await?;
         let owned = self.about(Operation::Owned, call).await?;
         let seen = Observed::parse(&call.target.name, &status, &metadata, &owned)?;
-        Ok(State::Present(seen))
+        Ok(ObservedRelease::Present(seen))
     }
 
     /// Takes a dead operation back.
@@ -227,7 +227,7 @@ impl Cli {
         operation: Operation,
         program: PathBuf,
         arguments: Vec<std::ffi::OsString>,
-        about: Option<(&Target, &RunDirectory)>,
+        about: Option<(&ReleaseTarget, &RunDirectory)>,
     ) -> Result<String, HelmError> {
         let whole = self.config.timeout.0;
         let deadline = if operation.changes() {
@@ -294,7 +294,7 @@ impl Cli {
                 found: said.trim().to_owned(),
             });
         }
-        *self.known.lock() = Some(Known {
+        *self.known.lock() = Some(KnownVersion {
             program: program.clone(),
             changed,
             version,

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use fipd_core::Timestamp;
 
-use super::{plan::Refusal, release::KeyError, state::Unreadable};
+use super::{plan::ReleaseRefusal, release::KeyError, state::Unreadable};
 
 /// Every one becomes a condition; none ends the daemon.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum HelmError {
         found: String,
     },
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] ReleaseRefusal),
     #[error("the release does not carry fipd's label, and is not uninstalled")]
     Foreign,
     #[error("another operation on the release is under way; it counts as dead at {}", crate::clock::rfc3339(*until))]

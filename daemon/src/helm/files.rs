@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 /// A release of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Target {
+pub struct ReleaseTarget {
     pub cluster: String,
     pub namespace: String,
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Target {
 /// What is remembered of a call, should the daemon be killed during it.
 #[derive(Serialize, Deserialize)]
 struct Call {
-    target: Target,
+    target: ReleaseTarget,
     changes: bool,
 }
 
@@ -56,7 +56,7 @@ impl Workplace {
     ///
     /// # Errors
     /// When the directories cannot be made.
-    pub fn open(data_dir: &Path) -> io::Result<(Self, Vec<Target>)> {
+    pub fn open(data_dir: &Path) -> io::Result<(Self, Vec<ReleaseTarget>)> {
         let root = data_dir.join("helm");
         for directory in [root.clone(), root.join("home"), root.join("run")] {
             DirBuilder::new()
@@ -79,7 +79,7 @@ impl Workplace {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn begin(&self, target: &Target, changes: bool) -> io::Result<RunDirectory> {
+    pub fn begin(&self, target: &ReleaseTarget, changes: bool) -> io::Result<RunDirectory> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join("run").join(serial.to_string());
         DirBuilder::new().mode(0o700).create(&path)?;
@@ -135,7 +135,7 @@ impl Drop for RunDirectory {
     }
 }
 
-fn sweep(runs: &Path) -> io::Result<Vec<Target>> {
+fn sweep(runs: &Path) -> io::Result<Vec<ReleaseTarget>> {
     let mut interrupted = Vec::new();
     for entry in fs::read_dir(runs)? {
         let path = entry?.path();
@@ -178,8 +178,8 @@ mod tests {
 
     use super::*;
 
-    fn target() -> Target {
-        Target {
+    fn target() -> ReleaseTarget {
+        ReleaseTarget {
             cluster: "east".into(),
             namespace: "lb".into(),
             name: "purelb".into(),

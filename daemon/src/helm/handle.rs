@@ -13,12 +13,12 @@ use super::{
     cli::{Call, Cli},
     command::Operation,
     error::HelmError,
-    files::{Target, Workplace},
+    files::{ReleaseTarget, Workplace},
     memory::Memory,
     plan::{Plan, Removal, plan, plan_removal},
     progress::{Board, LastError, Progress},
     release::{Chart, Release},
-    state::State,
+    state::ObservedRelease,
 };
 use crate::{clock, config};
 
@@ -27,9 +27,9 @@ const MOST_STEPS: usize = 5;
 
 /// Charts in clusters; cheap to clone.
 #[derive(Clone)]
-pub struct Helm(Arc<Inner>);
+pub struct Helm(Arc<HelmState>);
 
-struct Inner {
+struct HelmState {
     /// Without a private directory nothing is done.
     cli: Result<Cli, HelmError>,
     slots: Semaphore,
@@ -37,7 +37,7 @@ struct Inner {
     turns: Mutex<BTreeMap<String, Arc<Turn<()>>>>,
     board: Board,
     awaited: Awaited,
-    memory: Mutex<BTreeMap<Target, Memory>>,
+    memory: Mutex<BTreeMap<ReleaseTarget, Memory>>,
 }
 
 /// The way to a cluster.
@@ -84,7 +84,7 @@ impl Helm {
                 Err(HelmError::file(data_dir.join("helm"), &error))
             }
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(HelmState {
             cli,
             slots: Semaphore::new(config.at_once.0),
             deadline: config.timeout.0,
@@ -184,9 +184,9 @@ impl Helm {
             .in_turn(&target, async |cli| cli.observe(call).await)
             .await?;
         Ok(match state {
-            State::Absent => Presence::Absent,
-            State::Present(seen) if seen.ours => Presence::Ours,
-            State::Present(_) => Presence::Foreign,
+            ObservedRelease::Absent => Presence::Absent,
+            ObservedRelease::Present(seen) if seen.ours => Presence::Ours,
+            ObservedRelease::Present(_) => Presence::Foreign,
         })
     }
 
@@ -206,7 +206,13 @@ impl Helm {
     }
 
     /// What another engine does about a release, for who looks at progress.
-    pub fn noted(&self, target: &Target, wanted: Option<String>, noted: Noted<'_>, now: Timestamp) {
+    pub fn noted(
+        &self,
+        target: &ReleaseTarget,
+        wanted: Option<String>,
+        noted: Noted<'_>,
+        now: Timestamp,
+    ) {
         let board = &self.0.board;
         board.waiting(target, wanted, now);
         match noted {
@@ -227,20 +233,26 @@ impl Helm {
     }
 
     /// For how long another engine is to bring about exactly this.
-    pub fn awaited(&self, target: &Target, wanted: &Release, now: Timestamp) -> Duration {
+    pub fn awaited(&self, target: &ReleaseTarget, wanted: &Release, now: Timestamp) -> Duration {
         let since = self.0.awaited.wish(target, wanted, now).since;
         Duration::from_millis(now.0.saturating_sub(since.0))
     }
 
     /// An attempt of another engine at exactly this failed.
-    pub fn attempt_failed(&self, target: &Target, wanted: &Release, why: &str, now: Timestamp) {
+    pub fn attempt_failed(
+        &self,
+        target: &ReleaseTarget,
+        wanted: &Release,
+        why: &str,
+        now: Timestamp,
+    ) {
         self.0.awaited.failed(target, wanted, why, now);
     }
 
     /// Why the last attempt of another engine at exactly this failed, until it succeeds.
     pub fn last_failure(
         &self,
-        target: &Target,
+        target: &ReleaseTarget,
         wanted: &Release,
         now: Timestamp,
     ) -> Option<String> {
@@ -283,12 +295,12 @@ impl Helm {
     }
 }
 
-impl Inner {
+impl HelmState {
     /// Waits for the cluster's turn first and for a slot then: a cluster has one place in the queue for slots, which is in
     /// the order of asking, so that none keeps the others waiting for more than one operation.
     async fn in_turn<T>(
         &self,
-        target: &Target,
+        target: &ReleaseTarget,
         work: impl AsyncFnOnce(&Cli) -> Result<T, HelmError>,
     ) -> Result<T, HelmError> {
         let cli = self.cli.as_ref().map_err(Clone::clone)?;
@@ -326,7 +338,7 @@ impl Inner {
                 Plan::Install => Operation::Install { replace: false },
                 Plan::Reinstall => Operation::Install { replace: true },
                 Plan::Upgrade(_) => Operation::Upgrade {
-                    adopt: matches!(&state, State::Present(seen) if !seen.ours),
+                    adopt: matches!(&state, ObservedRelease::Present(seen) if !seen.ours),
                 },
                 Plan::Restore => Operation::Rollback { to: 0 },
                 Plan::UninstallFirst => Operation::Uninstall,
@@ -363,7 +375,7 @@ impl Inner {
 
     fn remembered(
         &self,
-        target: &Target,
+        target: &ReleaseTarget,
         wanted: Option<&Release>,
         now: Timestamp,
     ) -> Option<Result<(), HelmError>> {
@@ -375,7 +387,12 @@ impl Inner {
         (age < last.lasts()).then(|| last.outcome.clone())
     }
 
-    fn remember(&self, target: &Target, wanted: Option<Release>, outcome: Result<(), HelmError>) {
+    fn remember(
+        &self,
+        target: &ReleaseTarget,
+        wanted: Option<Release>,
+        outcome: Result<(), HelmError>,
+    ) {
         let now = clock::now();
         let error = outcome.as_ref().err().map(|error| LastError {
             reason: error.reason(),
@@ -399,7 +416,7 @@ impl Inner {
 }
 
 /// Takes the release off what goes on, also where the work is dropped.
-struct Idle<'a>(&'a Board, &'a Target);
+struct Idle<'a>(&'a Board, &'a ReleaseTarget);
 
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
@@ -407,8 +424,8 @@ impl Drop for Idle<'_> {
     }
 }
 
-fn target(cluster: &str, namespace: &str, name: &str) -> Target {
-    Target {
+fn target(cluster: &str, namespace: &str, name: &str) -> ReleaseTarget {
+    ReleaseTarget {
         cluster: cluster.to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),

@@ -6,7 +6,7 @@ use fipd_core::Timestamp;
 
 use super::{
     release::{Chart, ChartVersion, Release},
-    state::{Observed, Phase, State},
+    state::{Observed, ObservedRelease, Phase},
 };
 
 /// The next thing to do. After it the release is looked at again.
@@ -25,7 +25,7 @@ pub enum Plan {
     Wait {
         until: Timestamp,
     },
-    Refuse(Refusal),
+    Refuse(ReleaseRefusal),
 }
 
 /// Why a release is upgraded.
@@ -41,7 +41,7 @@ pub enum Why {
 
 /// Why a release is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ReleaseRefusal {
     #[error(
         "the release is of the chart {found:?}, not of {wanted:?}; uninstall it, or give the chart another name"
     )]
@@ -86,8 +86,13 @@ impl Patience {
 }
 
 /// What to do so that the release becomes what it should be.
-pub fn plan(desired: &Release, state: &State, now: Timestamp, patience: Patience) -> Plan {
-    let State::Present(seen) = state else {
+pub fn plan(
+    desired: &Release,
+    state: &ObservedRelease,
+    now: Timestamp,
+    patience: Patience,
+) -> Plan {
+    let ObservedRelease::Present(seen) = state else {
         return Plan::Install;
     };
     if let Some(refusal) = other_chart(&desired.chart, seen) {
@@ -101,7 +106,7 @@ pub fn plan(desired: &Release, state: &State, now: Timestamp, patience: Patience
         Phase::Uninstalling { since } => match patience.until(seen.ours, since, now) {
             Some(until) => Plan::Wait { until },
             None if seen.ours => Plan::UninstallFirst,
-            None => Plan::Refuse(Refusal::Removed),
+            None => Plan::Refuse(ReleaseRefusal::Removed),
         },
         Phase::Uninstalled => Plan::Reinstall,
         Phase::Failed => Plan::Upgrade(Why::Failed),
@@ -114,8 +119,8 @@ pub fn plan(desired: &Release, state: &State, now: Timestamp, patience: Patience
 }
 
 /// What to do so that the release is gone.
-pub fn plan_removal(state: &State, now: Timestamp, patience: Patience) -> Removal {
-    let State::Present(seen) = state else {
+pub fn plan_removal(state: &ObservedRelease, now: Timestamp, patience: Patience) -> Removal {
+    let ObservedRelease::Present(seen) = state else {
         return Removal::Nothing;
     };
     if !seen.ours {
@@ -150,9 +155,9 @@ pub fn difference(desired: &Release, seen: &Observed) -> Option<Why> {
 }
 
 /// Why the release is left alone, where it is of another chart.
-pub fn other_chart(desired: &Chart, seen: &Observed) -> Option<Refusal> {
+pub fn other_chart(desired: &Chart, seen: &Observed) -> Option<ReleaseRefusal> {
     let wanted = desired.own_name()?;
-    (wanted != seen.chart).then(|| Refusal::OtherChart {
+    (wanted != seen.chart).then(|| ReleaseRefusal::OtherChart {
         found: seen.chart.clone(),
         wanted: wanted.to_owned(),
     })
@@ -193,7 +198,7 @@ mod tests {
     }
 
     fn planned(seen: Observed) -> Plan {
-        plan(&desired(), &State::Present(seen), NOW, PATIENCE)
+        plan(&desired(), &ObservedRelease::Present(seen), NOW, PATIENCE)
     }
 
     fn pending(seconds_ago: u64) -> Phase {
@@ -207,7 +212,7 @@ mod tests {
     fn what_is_as_it_should_be_is_left_alone() {
         assert_eq!(planned(seen(Phase::Deployed)), Plan::Nothing);
         assert_eq!(
-            plan(&desired(), &State::Absent, NOW, PATIENCE),
+            plan(&desired(), &ObservedRelease::Absent, NOW, PATIENCE),
             Plan::Install
         );
     }
@@ -241,7 +246,7 @@ mod tests {
             interrupted: true,
             ..PATIENCE
         };
-        let state = State::Present(seen(pending(1)));
+        let state = ObservedRelease::Present(seen(pending(1)));
         assert_eq!(plan(&desired(), &state, NOW, interrupted), Plan::Restore);
     }
 
@@ -258,7 +263,7 @@ mod tests {
             ..seen(Phase::Deployed)
         };
         assert_eq!(planned(theirs.clone()), Plan::Upgrade(Why::Adopted));
-        let state = State::Present(theirs);
+        let state = ObservedRelease::Present(theirs);
         assert_eq!(plan_removal(&state, NOW, PATIENCE), Removal::Foreign);
         let stuck = Observed {
             ours: false,
@@ -289,7 +294,7 @@ mod tests {
             };
             assert!(matches!(
                 planned(other),
-                Plan::Refuse(Refusal::OtherChart { .. })
+                Plan::Refuse(ReleaseRefusal::OtherChart { .. })
             ));
         }
     }
@@ -304,14 +309,14 @@ mod tests {
             ours: false,
             ..seen(died)
         };
-        assert_eq!(planned(theirs), Plan::Refuse(Refusal::Removed));
+        assert_eq!(planned(theirs), Plan::Refuse(ReleaseRefusal::Removed));
     }
 
     #[test]
     fn only_what_carries_the_label_is_uninstalled() {
-        let removal = |seen: Observed| plan_removal(&State::Present(seen), NOW, PATIENCE);
+        let removal = |seen: Observed| plan_removal(&ObservedRelease::Present(seen), NOW, PATIENCE);
         assert_eq!(
-            plan_removal(&State::Absent, NOW, PATIENCE),
+            plan_removal(&ObservedRelease::Absent, NOW, PATIENCE),
             Removal::Nothing
         );
         for phase in [
@@ -344,7 +349,7 @@ mod tests {
             },
             Phase::Uninstalled,
         ];
-        let mut states = vec![State::Absent];
+        let mut states = vec![ObservedRelease::Absent];
         for phase in phases {
             for ours in [true, false] {
                 for version in ["0.14.1", "0.13.0"] {
@@ -353,7 +358,7 @@ mod tests {
                         version: version.into(),
                         ..seen(phase)
                     };
-                    states.push(State::Present(one));
+                    states.push(ObservedRelease::Present(one));
                 }
             }
         }
@@ -365,16 +370,16 @@ mod tests {
                 state = match next {
                     Plan::Nothing | Plan::Refuse(_) => break,
                     Plan::Wait { .. } => panic!("{start:?} waits"),
-                    Plan::UninstallFirst => State::Absent,
+                    Plan::UninstallFirst => ObservedRelease::Absent,
                     Plan::Install | Plan::Reinstall | Plan::Upgrade(_) => {
-                        State::Present(seen(Phase::Deployed))
+                        ObservedRelease::Present(seen(Phase::Deployed))
                     }
                     Plan::Restore => match state {
-                        State::Present(seen) => State::Present(Observed {
+                        ObservedRelease::Present(seen) => ObservedRelease::Present(Observed {
                             phase: Phase::Deployed,
                             ..seen
                         }),
-                        State::Absent => panic!("nothing to restore"),
+                        ObservedRelease::Absent => panic!("nothing to restore"),
                     },
                 };
                 steps += 1;

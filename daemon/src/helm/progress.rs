@@ -10,12 +10,12 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::files::Target;
+use super::files::ReleaseTarget;
 
 /// A release and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    pub target: Target,
+    pub target: ReleaseTarget,
     /// The version that is wanted; `None` for one that is to go.
     pub wanted: Option<String>,
     pub activity: Activity,
@@ -54,7 +54,7 @@ pub struct LastError {
 
 /// All releases that were asked for since the start.
 #[derive(Debug, Default)]
-pub(super) struct Board(Mutex<BTreeMap<Target, Entry>>);
+pub(super) struct Board(Mutex<BTreeMap<ReleaseTarget, Entry>>);
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -64,14 +64,14 @@ struct Entry {
 }
 
 impl Board {
-    pub fn waiting(&self, target: &Target, wanted: Option<String>, now: Timestamp) {
+    pub fn waiting(&self, target: &ReleaseTarget, wanted: Option<String>, now: Timestamp) {
         let mut all = self.0.lock();
         let entry = all.entry(target.clone()).or_default();
         entry.wanted = wanted;
         entry.activity = Activity::Waiting { since: now };
     }
 
-    pub fn running(&self, target: &Target, operation: &'static str, now: Timestamp) {
+    pub fn running(&self, target: &ReleaseTarget, operation: &'static str, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(target) {
             entry.activity = Activity::Running {
                 operation,
@@ -81,7 +81,7 @@ impl Board {
     }
 
     /// Nothing is done any more, whatever came of it.
-    pub fn idle(&self, target: &Target) {
+    pub fn idle(&self, target: &ReleaseTarget) {
         if let Some(entry) = self.0.lock().get_mut(target) {
             entry.activity = Activity::Idle;
         }
@@ -94,7 +94,7 @@ impl Board {
         }
     }
 
-    pub fn ended(&self, target: &Target, error: Option<LastError>, now: Timestamp) {
+    pub fn ended(&self, target: &ReleaseTarget, error: Option<LastError>, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(target) {
             let same = entry.last.as_ref().filter(|last| {
                 last.error.as_ref().map(|error| error.reason)
@@ -109,7 +109,7 @@ impl Board {
         }
     }
 
-    pub fn remove(&self, target: &Target) {
+    pub fn remove(&self, target: &ReleaseTarget) {
         self.0.lock().remove(target);
     }
 
@@ -119,7 +119,7 @@ impl Board {
 
     pub fn all(&self) -> Vec<Progress> {
         let all = self.0.lock();
-        let one = |(target, entry): (&Target, &Entry)| Progress {
+        let one = |(target, entry): (&ReleaseTarget, &Entry)| Progress {
             target: target.clone(),
             wanted: entry.wanted.clone(),
             activity: entry.activity,
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_result_that_lasts_keeps_its_beginning() {
         let board = Board::default();
-        let target = Target {
+        let target = ReleaseTarget {
             cluster: "east".into(),
             namespace: "lb".into(),
             name: "purelb".into(),

@@ -11,7 +11,7 @@ use crate::clock;
 
 /// A release in a cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub enum ObservedRelease {
     Absent,
     Present(Observed),
 }
@@ -93,7 +93,7 @@ struct Metadata {
 
 /// One row of `helm list -o json`.
 #[derive(Deserialize)]
-struct Row {
+struct HelmListRow {
     name: String,
 }
 
@@ -112,7 +112,7 @@ impl Observed {
     pub fn parse(name: &str, status: &str, metadata: &str, ours: &str) -> Result<Self, Unreadable> {
         let status: Status = json("status", status)?;
         let metadata: Metadata = json("get metadata", metadata)?;
-        let ours: Vec<Row> = json("list", ours)?;
+        let ours: Vec<HelmListRow> = json("list", ours)?;
         let values = Values::of(&status.config).ok_or_else(|| Unreadable {
             command: "status",
             what: "config is no object".to_owned(),

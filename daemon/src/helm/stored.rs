@@ -48,11 +48,11 @@ struct Payload {
     info: Info,
     #[serde(default)]
     config: Value,
-    chart: Chart,
+    chart: StoredChart,
 }
 
 #[derive(Deserialize)]
-struct Chart {
+struct StoredChart {
     metadata: Metadata,
 }
 

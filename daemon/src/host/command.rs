@@ -22,22 +22,22 @@ const PART: usize = 512;
 const BUILT_IN: std::ops::RangeInclusive<u32> = 253..=255;
 
 /// Why a command was not done, and whether the session goes on.
-enum Failure {
+enum FailedCommand {
     Refused(CommandError),
     Ended(Problem),
 }
 
-impl<P: Into<Problem>> From<P> for Failure {
+impl<P: Into<Problem>> From<P> for FailedCommand {
     fn from(problem: P) -> Self {
         Self::Ended(problem.into())
     }
 }
 
-fn refused(text: String) -> Failure {
-    Failure::Refused(CommandError::Kernel(text))
+fn refused(text: String) -> FailedCommand {
+    FailedCommand::Refused(CommandError::Kernel(text))
 }
 
-type Answer = Result<Vec<KernelRule>, Failure>;
+type Answer = Result<Vec<KernelRule>, FailedCommand>;
 
 impl Session<'_> {
     /// Does it and answers; then looks at the kernel anew.
@@ -55,8 +55,8 @@ impl Session<'_> {
         };
         let (answer, ended) = match answer {
             Ok(rules) => (Ok(rules), Ok(())),
-            Err(Failure::Refused(error)) => (Err(error), Ok(())),
-            Err(Failure::Ended(problem)) => {
+            Err(FailedCommand::Refused(error)) => (Err(error), Ok(())),
+            Err(FailedCommand::Ended(problem)) => {
                 let told = CommandError::Degraded(problem.to_string());
                 (Err(told), Err(problem))
             }
@@ -92,9 +92,9 @@ impl Session<'_> {
         Ok(Vec::new())
     }
 
-    async fn pause(&mut self, paused: bool) -> Result<(), Failure> {
+    async fn pause(&mut self, paused: bool) -> Result<(), FailedCommand> {
         let noted = self.engine.notes.pause(paused).await;
-        noted.map_err(|why| Failure::Refused(CommandError::Degraded(why)))?;
+        noted.map_err(|why| FailedCommand::Refused(CommandError::Degraded(why)))?;
         self.engine.paused = paused;
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Session<'_> {
             return Ok(shown);
         };
         if !shown.iter().map(ToString::to_string).eq(confirmed) {
-            return Err(Failure::Refused(CommandError::Changed));
+            return Err(FailedCommand::Refused(CommandError::Changed));
         }
         let gone = self.remove_foreign(victims).await?;
         self.pass().await?;
@@ -137,7 +137,7 @@ impl Session<'_> {
         let mut gone = Vec::new();
         for part in victims.chunks(PART) {
             let removed = self.remove_part(part).await;
-            if let Err(Failure::Refused(why)) = removed {
+            if let Err(FailedCommand::Refused(why)) = removed {
                 let count = gone.len();
                 return Err(refused(format!("{why}; {count} rules were removed before")));
             }
@@ -244,7 +244,7 @@ impl Session<'_> {
     }
 
     /// Writes the new places down, so that they last over a restart of the host.
-    async fn keep_places(&mut self, plan: &Takeover) -> Result<(), Failure> {
+    async fn keep_places(&mut self, plan: &Takeover) -> Result<(), FailedCommand> {
         if plan.places.is_empty() {
             return Ok(());
         }

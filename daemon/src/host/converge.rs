@@ -10,7 +10,7 @@ use fipd_core::host::{
 use tokio::time::Instant;
 
 use super::{
-    apply::undeleted, engine::Problem, journal::Wishes, kernel::Listing, outcome::Outcome,
+    apply::undeleted, engine::Problem, journal::Wishes, kernel::Listing, outcome::PassOutcome,
     session::Session,
 };
 use crate::{
@@ -27,7 +27,7 @@ struct Missing {
 }
 
 impl Session<'_> {
-    pub(super) async fn converge(&mut self) -> Result<Outcome, Problem> {
+    pub(super) async fn converge(&mut self) -> Result<PassOutcome, Problem> {
         self.refused.clear();
         self.missed.clear();
         let wanted = self.recall();
@@ -98,7 +98,7 @@ impl Session<'_> {
             flushed: self.engine.paused,
             ..Reached::of(wanted.revision, &desired, &plan, &self.indexed)
         });
-        Ok(Outcome {
+        Ok(PassOutcome {
             desired,
             listing,
             plan,
@@ -122,7 +122,7 @@ impl Session<'_> {
 
     /// Where all was done and neither what is wanted nor the own rules changed since, there is nothing to do: mostly others
     /// change theirs, and a look is to cost little more than the list.
-    fn as_before(&self, wanted: &Wanted, listing: Listing) -> Result<Outcome, Listing> {
+    fn as_before(&self, wanted: &Wanted, listing: Listing) -> Result<PassOutcome, Listing> {
         let doubted = self.indexes() && self.filter.is_doubted();
         let now = (wanted.revision, self.settings().can_index);
         let usual = listing.quiet && !listing.touched && !doubted && wanted.missing.is_empty();
@@ -135,7 +135,7 @@ impl Session<'_> {
         if !owned(&listing.rules, protocol).eq(owned(&view.kernel, protocol)) {
             return Err(listing);
         }
-        Ok(Outcome {
+        Ok(PassOutcome {
             desired: Arc::clone(&view.desired),
             listing,
             plan: Plan::default(),

@@ -44,7 +44,7 @@ impl News {
 }
 
 /// The socket that hears.
-pub(super) struct Events {
+pub(super) struct RuleEvents {
     socket: TokioSocket,
     /// That of [`Requests`], whose own changes are no news.
     own_port: u32,
@@ -52,7 +52,7 @@ pub(super) struct Events {
     buffer: Vec<u8>,
 }
 
-impl Events {
+impl RuleEvents {
     pub fn open(requests: &Requests, protocol: u8) -> io::Result<Self> {
         let mut socket = TokioSocket::new(protocols::NETLINK_ROUTE)?;
         let inner = socket.socket_mut();

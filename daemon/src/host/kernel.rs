@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use fipd_core::{Family, host::KernelRule};
 
 use super::{
-    events::{Events, News},
+    events::{News, RuleEvents},
     socket::{Requests, Trouble},
 };
 use crate::backoff::Backoff;
@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Kernel {
     pub requests: Requests,
-    pub events: Events,
+    pub events: RuleEvents,
     /// Heard, and not acted upon yet.
     pub news: News,
 }
@@ -36,7 +36,7 @@ impl Kernel {
     /// Hears from now on.
     pub fn open(protocol: u8) -> io::Result<Self> {
         let requests = Requests::open()?;
-        let events = Events::open(&requests, protocol)?;
+        let events = RuleEvents::open(&requests, protocol)?;
         Ok(Self {
             requests,
             events,

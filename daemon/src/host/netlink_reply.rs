@@ -14,7 +14,7 @@ use netlink_packet_core::{
 #[error("{0}")]
 pub(super) struct Unreadable(String);
 
-pub(super) struct Answer<'a> {
+pub(super) struct NetlinkReply<'a> {
     /// Of the request.
     pub sequence: u32,
     /// Of the socket that asked.
@@ -38,7 +38,9 @@ pub(super) enum Said<'a> {
 }
 
 /// Ends with the first that is no message: where the next begins is not known then.
-pub(super) fn answers(mut bytes: &[u8]) -> impl Iterator<Item = Result<Answer<'_>, Unreadable>> {
+pub(super) fn answers(
+    mut bytes: &[u8],
+) -> impl Iterator<Item = Result<NetlinkReply<'_>, Unreadable>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
@@ -57,7 +59,7 @@ pub(super) fn answers(mut bytes: &[u8]) -> impl Iterator<Item = Result<Answer<'_
     })
 }
 
-fn read<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<Answer<'a>, Unreadable> {
+fn read<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<NetlinkReply<'a>, Unreadable> {
     let body = message.payload();
     let said = match message.message_type() {
         NLMSG_NOOP => Said::Nothing,
@@ -68,7 +70,7 @@ fn read<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<Answer<'a>, Unreadable>
         NLMSG_ERROR => Said::Answered(refusal(body)?),
         kind => Said::Message(kind, body),
     };
-    Ok(Answer {
+    Ok(NetlinkReply {
         sequence: message.sequence_number(),
         port: message.port_number(),
         interrupted: message.flags() & NLM_F_DUMP_INTR != 0,

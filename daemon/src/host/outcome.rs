@@ -18,7 +18,7 @@ use crate::{
 const LATE: Duration = Duration::from_secs(5);
 
 /// How the kernel is after a pass.
-pub(super) struct Outcome {
+pub(super) struct PassOutcome {
     pub desired: Arc<Desired>,
     pub listing: Listing,
     pub plan: Plan,
@@ -29,7 +29,7 @@ pub(super) struct Outcome {
 }
 
 impl Session<'_> {
-    pub fn conclude(&mut self, outcome: Outcome) {
+    pub fn conclude(&mut self, outcome: PassOutcome) {
         if let Some(reached) = outcome.reached.clone() {
             self.engine.board.reach(reached);
         }
@@ -61,7 +61,7 @@ impl Session<'_> {
         since.is_some_and(|since| since.elapsed() > LATE)
     }
 
-    fn warnings(&self, outcome: &Outcome) -> Vec<Warning> {
+    fn warnings(&self, outcome: &PassOutcome) -> Vec<Warning> {
         let stuck = outcome.plan.stuck.iter().map(|rule| Warning {
             code: "stuck",
             text: format!(

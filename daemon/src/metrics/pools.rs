@@ -6,7 +6,7 @@ use super::series::{Labels, Series};
 use crate::ipam::Ipam;
 
 /// A pool that has a place.
-struct Figures {
+struct PoolSeries {
     pool: String,
     network: String,
     closed: bool,
@@ -14,7 +14,7 @@ struct Figures {
     forecast: Forecast,
 }
 
-impl Figures {
+impl PoolSeries {
     fn of(ledger: &Ledger, one: &PoolStanding<'_>, now: Timestamp) -> Option<Self> {
         let network = ledger.network(one.pool.spec.network);
         Some(Self {
@@ -28,7 +28,7 @@ impl Figures {
 }
 
 /// All pools; the ledger is let go after each step, so that no decision waits for more than one of them.
-fn figures(ipam: &Ipam) -> Vec<Figures> {
+fn figures(ipam: &Ipam) -> Vec<PoolSeries> {
     let now = ipam.now();
     let (mut all, mut after) = (Vec::new(), None);
     loop {
@@ -36,7 +36,7 @@ fn figures(ipam: &Ipam) -> Vec<Figures> {
             let mut last = None;
             for one in ledger.standings_after(after).take(Ledger::SCAN) {
                 last = Some(one.pool.id);
-                all.extend(Figures::of(ledger, &one, now));
+                all.extend(PoolSeries::of(ledger, &one, now));
             }
             last
         });

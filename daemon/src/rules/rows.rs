@@ -36,7 +36,7 @@ enum What<'a> {
 
 /// Where a row of fipd's own is in the list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Place {
+pub enum RulePosition {
     Rule(Rule),
     Source(IpAddr),
     Stray(Rule),
@@ -164,20 +164,22 @@ impl Rows {
 
     /// Rows of fipd's own from behind a place: desired rules by priority, then sources of indexed sets by address, then
     /// what is not to be.
-    pub fn own(&self, after: Option<&Place>) -> impl Iterator<Item = Row<'_>> {
+    pub fn own(&self, after: Option<&RulePosition>) -> impl Iterator<Item = Row<'_>> {
         let (rule, source, stray) = match after {
             None => (
                 Some(Bound::Unbounded),
                 Some(Bound::Unbounded),
                 Bound::Unbounded,
             ),
-            Some(Place::Rule(rule)) => (
+            Some(RulePosition::Rule(rule)) => (
                 Some(Bound::Excluded(rule)),
                 Some(Bound::Unbounded),
                 Bound::Unbounded,
             ),
-            Some(Place::Source(source)) => (None, Some(Bound::Excluded(source)), Bound::Unbounded),
-            Some(Place::Stray(rule)) => (None, None, Bound::Excluded(rule)),
+            Some(RulePosition::Source(source)) => {
+                (None, Some(Bound::Excluded(source)), Bound::Unbounded)
+            }
+            Some(RulePosition::Stray(rule)) => (None, None, Bound::Excluded(rule)),
         };
         let desired = &self.view.desired;
         let rules = rule.map(|from| desired.rules.range((from, Bound::Unbounded)));
@@ -230,11 +232,11 @@ impl Rows {
 }
 
 impl<'a> Row<'a> {
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> RulePosition {
         match self.what {
-            What::Rule(rule, _) if self.is_wanted() => Place::Rule(rule.clone()),
-            What::Rule(rule, _) => Place::Stray(rule.clone()),
-            What::Source(source, ..) => Place::Source(source),
+            What::Rule(rule, _) if self.is_wanted() => RulePosition::Rule(rule.clone()),
+            What::Rule(rule, _) => RulePosition::Stray(rule.clone()),
+            What::Source(source, ..) => RulePosition::Source(source),
         }
     }
 

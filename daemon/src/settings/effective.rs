@@ -46,7 +46,7 @@ pub enum Taken {
 
 /// Who said what a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum ValueOrigin {
     Default,
     File,
     Environment,
@@ -58,7 +58,7 @@ pub enum Origin {
 pub struct Setting {
     pub key: String,
     pub value: String,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     pub taken: Taken,
     /// What the file says by now, where that does not count yet.
     pub pending: Option<String>,
@@ -74,7 +74,7 @@ pub struct Effective {
     in_file: Keys,
     /// What the file said when it could be used last.
     good: Mutex<Option<Keys>>,
-    given: Vec<(&'static str, String, Origin)>,
+    given: Vec<(&'static str, String, ValueOrigin)>,
 }
 
 impl Effective {
@@ -117,14 +117,14 @@ impl Effective {
             pending: None,
         };
         for default in &defaults {
-            all.insert(default.0.clone(), plain(default, Origin::Default));
+            all.insert(default.0.clone(), plain(default, ValueOrigin::Default));
         }
         // Other files than these are read by nobody before the next start.
         let counts = |key: &str| taken(key) == Taken::AtOnce;
         let before = self.in_file.iter().filter(|(key, _)| !counts(key));
         let since = now.iter().filter(|(key, _)| counts(key));
         for said in before.chain(since) {
-            all.insert(said.0.clone(), plain(said, Origin::File));
+            all.insert(said.0.clone(), plain(said, ValueOrigin::File));
         }
         for (key, value, origin) in &self.given {
             let given = plain((&(*key).to_owned(), value), *origin);
@@ -148,7 +148,7 @@ impl Effective {
             let setting = Setting {
                 value: "left out".to_owned(),
                 pending: Some(new.1.clone()),
-                ..plain(new, Origin::Default)
+                ..plain(new, ValueOrigin::Default)
             };
             all.insert(new.0.clone(), setting);
         }
@@ -166,7 +166,7 @@ impl Taken {
     }
 }
 
-impl Origin {
+impl ValueOrigin {
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -244,7 +244,7 @@ fn flatten(key: &str, value: &Value, into: &mut Keys) {
 }
 
 /// What the command line and the environment say, over the file.
-fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String, Origin)> {
+fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String, ValueOrigin)> {
     let given = &settings.overrides;
     let quoted = |text: &str| Value::String(text.to_owned()).to_string();
     let path = |path: &Path| quoted(&path.display().to_string());
@@ -283,16 +283,16 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
     let origin = |flag: &str| {
         let here = |argument: &String| argument.split('=').next() == Some(flag);
         match arguments.iter().any(here) {
-            true => Origin::CommandLine,
-            false => Origin::Environment,
+            true => ValueOrigin::CommandLine,
+            false => ValueOrigin::Environment,
         }
     };
     let said = all.into_iter();
     let said = said.filter_map(|(key, flag, value)| Some((key, value?, origin(flag))));
     let originals = settings.compat.set.iter().map(|(key, value, by)| {
         let origin = match by.starts_with("--") {
-            true => Origin::CommandLine,
-            false => Origin::Environment,
+            true => ValueOrigin::CommandLine,
+            false => ValueOrigin::Environment,
         };
         (*key, value.clone(), origin)
     });
@@ -303,7 +303,7 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
 mod tests {
     use super::*;
 
-    fn effective(file: &str, given: Vec<(&'static str, String, Origin)>) -> Effective {
+    fn effective(file: &str, given: Vec<(&'static str, String, ValueOrigin)>) -> Effective {
         Effective {
             in_file: keys(file).unwrap(),
             given,
@@ -318,13 +318,17 @@ mod tests {
 
     #[test]
     fn the_command_line_is_before_the_file_and_the_file_before_the_default() {
-        let listen = vec![("api.listen", "\"[::]:1\"".to_owned(), Origin::CommandLine)];
+        let listen = vec![(
+            "api.listen",
+            "\"[::]:1\"".to_owned(),
+            ValueOrigin::CommandLine,
+        )];
         let file = "[api]\nlisten = \"127.0.0.1:2\"\n[backup]\nkeep = 9\n";
         let all = effective(file, listen).all(&keys(file).unwrap());
         let of = |key| (find(&all, key).value.as_str(), find(&all, key).origin);
-        assert_eq!(of("api.listen"), ("\"[::]:1\"", Origin::CommandLine));
-        assert_eq!(of("backup.keep"), ("9", Origin::File));
-        assert_eq!(of("backup.every"), ("\"24h\"", Origin::Default));
+        assert_eq!(of("api.listen"), ("\"[::]:1\"", ValueOrigin::CommandLine));
+        assert_eq!(of("backup.keep"), ("9", ValueOrigin::File));
+        assert_eq!(of("backup.every"), ("\"24h\"", ValueOrigin::Default));
         assert!(all.iter().all(|one| one.pending.is_none()));
     }
 
@@ -397,8 +401,8 @@ mod tests {
         assert_eq!(
             origins,
             [
-                ("data-dir", Origin::Environment),
-                ("api.listen", Origin::CommandLine)
+                ("data-dir", ValueOrigin::Environment),
+                ("api.listen", ValueOrigin::CommandLine)
             ]
         );
     }

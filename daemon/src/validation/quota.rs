@@ -76,7 +76,7 @@ pub fn limits_of(raw: &BTreeMap<String, Value>) -> Result<BTreeMap<String, u64>,
 
 /// The limits of a project by pool, and the names that lead to none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted<P = PoolId> {
+pub struct ProjectLimits<P = PoolId> {
     /// Pool, the name that the object has for it, and the limit.
     pub limits: BTreeMap<P, (String, u64)>,
     /// No pool goes by these names, so far, or several do.
@@ -91,8 +91,8 @@ pub struct Wanted<P = PoolId> {
 pub fn wanted<P: Copy + Ord>(
     limits: BTreeMap<String, u64>,
     find: impl Fn(&str) -> Vec<P>,
-) -> Wanted<P> {
-    let mut wanted = Wanted {
+) -> ProjectLimits<P> {
+    let mut wanted = ProjectLimits {
         limits: BTreeMap::new(),
         unknown: Vec::new(),
         unsure: BTreeSet::new(),
@@ -115,7 +115,7 @@ pub fn wanted<P: Copy + Ord>(
     wanted
 }
 
-impl<P: Copy + Ord> Wanted<P> {
+impl<P: Copy + Ord> ProjectLimits<P> {
     /// The limits to have, where the project has `rows`.
     pub fn rows(&self, rows: &BTreeMap<P, u64>) -> BTreeMap<P, u64> {
         let unsure = rows.iter().filter(|(pool, _)| self.unsure.contains(pool));

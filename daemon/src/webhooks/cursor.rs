@@ -39,9 +39,9 @@ impl Cursor {
 
 /// The file of one.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub struct CursorFile(PathBuf);
 
-impl Place {
+impl CursorFile {
     /// `name` is one of a checked configuration.
     pub fn new(data_dir: &Path, name: &str) -> Self {
         Self(data_dir.join(DIRECTORY).join(format!("{name}.json")))
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_cursor_is_where_it_was_written_and_nowhere_before() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::new(dir.path(), "ops");
+        let place = CursorFile::new(dir.path(), "ops");
         assert_eq!(place.read().unwrap(), None);
         let cursor = Cursor {
             instance: 7,

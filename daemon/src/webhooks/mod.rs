@@ -29,11 +29,11 @@ use crate::{
     ipam::Ipam,
     store::{AuditFilter, ReadError},
 };
-use cursor::{Cursor, Place};
+use cursor::{Cursor, CursorFile};
 pub use event::EntryView;
 use event::Message;
 use send::Sender;
-pub use standing::{HookView, Standing};
+pub use standing::{HookStanding, HookView};
 
 /// Entries that are read at once.
 const BATCH: usize = 100;
@@ -53,10 +53,10 @@ pub struct Webhooks(Arc<Vec<One>>);
 /// One receiver.
 struct One {
     hook: Hook,
-    place: Place,
+    place: CursorFile,
     sender: Sender,
     view: EntryView,
-    standing: Standing,
+    standing: HookStanding,
     /// The last names of pools that are gone, as the log has them.
     gone: Mutex<BTreeMap<PoolId, Option<Text>>>,
 }
@@ -76,10 +76,10 @@ impl Webhooks {
     /// Those of the configuration, which are sent entries as `view` makes them.
     pub fn new(hooks: &[Hook], data_dir: &Path, view: EntryView) -> Self {
         let one = |hook: &Hook| One {
-            place: Place::new(data_dir, &hook.name.0),
+            place: CursorFile::new(data_dir, &hook.name.0),
             sender: Sender::new(hook),
             view,
-            standing: Standing::default(),
+            standing: HookStanding::default(),
             gone: Mutex::default(),
             hook: hook.clone(),
         };
@@ -122,7 +122,7 @@ impl Webhooks {
 /// Which cannot, and why.
 pub async fn check(hook: &Hook) -> Result<(), String> {
     Sender::new(hook).ready().await?;
-    sign::Secret::read(&hook.secret_file).await.map(drop)
+    sign::HookSecret::read(&hook.secret_file).await.map(drop)
 }
 
 /// The number of the newest entry.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use http::{Request, header};
 
-use super::{event::Message, sign::Secret};
+use super::{event::Message, sign::HookSecret};
 use crate::{clock, config::Hook, outgoing::Outgoing};
 
 /// For connecting, sending and the answer.
@@ -36,7 +36,7 @@ impl Sender {
     /// Sends it once. The status of a receiver that took it, or why it is not taken. The secret is read each time, so that
     /// another one counts at once.
     pub async fn send(&self, message: &Message) -> Result<u16, String> {
-        let secret = Secret::read(&self.secret).await?;
+        let secret = HookSecret::read(&self.secret).await?;
         let at = clock::now().0 / 1_000;
         let request = Request::post(self.url.clone())
             .header(header::CONTENT_TYPE, "application/json")

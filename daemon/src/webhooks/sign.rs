@@ -11,9 +11,9 @@ use crate::foreign_file;
 const LEAST: usize = 24;
 
 /// What a receiver recognises fipd by.
-pub struct Secret(hmac::Key);
+pub struct HookSecret(hmac::Key);
 
-impl Secret {
+impl HookSecret {
     /// Reads the file; its text may end with a newline.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_standard_is_signed_as_it_says() {
-        let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let secret = HookSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = secret.sign(
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
             1_614_265_330,
@@ -78,20 +78,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        let error = Secret::read(&path).await.err().unwrap();
+        let error = HookSecret::read(&path).await.err().unwrap();
         assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[tokio::test]
     async fn weak_and_open_secrets_are_refused() {
-        assert!(Secret::parse("short").err().unwrap().contains("at least"));
-        assert!(Secret::parse("whsec_***").is_err());
+        assert!(
+            HookSecret::parse("short")
+                .err()
+                .unwrap()
+                .contains("at least")
+        );
+        assert!(HookSecret::parse("whsec_***").is_err());
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         std::fs::write(&path, "x".repeat(32)).unwrap();
         let mode = async |mode| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            Secret::read(&path).await
+            HookSecret::read(&path).await
         };
         assert!(mode(0o644).await.err().unwrap().contains("644"));
         assert!(mode(0o640).await.is_ok() && mode(0o600).await.is_ok());

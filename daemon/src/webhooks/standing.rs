@@ -10,7 +10,7 @@ use crate::{clock, config::Hook};
 
 /// Shared by the task that sends and those who ask.
 #[derive(Default)]
-pub struct Standing(Mutex<Inner>);
+pub struct HookStanding(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -44,7 +44,7 @@ pub struct HookView {
     pub failing: Option<(String, Timestamp, Timestamp)>,
 }
 
-impl Standing {
+impl HookStanding {
     pub(super) fn cursor(&self) -> Option<Cursor> {
         self.0.lock().cursor
     }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_cursor_is_written_seldom_while_it_moves_and_at_the_end() {
-        let standing = Standing::default();
+        let standing = HookStanding::default();
         let every = Duration::from_secs(3600);
         assert_eq!(standing.to_note(true, every), None, "there is none");
         let at = |after| Cursor {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_its_beginning_until_something_arrives() {
-        let standing = Standing::default();
+        let standing = HookStanding::default();
         standing.failed("a", Duration::from_secs(1));
         let since = standing.0.lock().failing.clone().unwrap().1;
         standing.failed("b", Duration::from_secs(2));

@@ -24,7 +24,7 @@ fn every_address_gets_its_kind() {
         // Adopted where the pool gives nothing: shown all the same.
         held("10.0.1.255", State::Orphaned, false),
     ];
-    let plan = Plan {
+    let plan = MapPlan {
         network: 4,
         at: ip("10.0.1.77"),
         listed: &[span("10.0.0.0", "10.0.1.127")],
@@ -72,7 +72,7 @@ fn every_address_gets_its_kind() {
 
 #[test]
 fn the_last_block_of_all_is_complete() {
-    let plan = Plan {
+    let plan = MapPlan {
         network: 0,
         at: Ipv4Addr::BROADCAST,
         listed: &[span("255.255.255.0", "255.255.255.255")],
@@ -120,7 +120,7 @@ fn a_whole_family_is_no_trouble() {
 
 #[test]
 fn the_legend_counts_what_is_on_the_page() {
-    let plan = Plan {
+    let plan = MapPlan {
         network: 0,
         at: ip("10.0.0.0"),
         listed: &[span("10.0.0.0", "10.0.0.15")],

@@ -63,7 +63,7 @@ pub struct Balanced {
 
 /// Why a source has a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assigned {
+pub struct SourceReason {
     /// Its index among those given.
     pub policy: usize,
     pub vip: IpAddr,
@@ -83,7 +83,7 @@ pub struct Clash {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    pub sources: BTreeMap<IpAddr, Assigned>,
+    pub sources: BTreeMap<IpAddr, SourceReason>,
     pub clashes: BTreeSet<Clash>,
 }
 
@@ -91,7 +91,7 @@ pub struct Assignment {
 #[derive(Clone)]
 struct SourceClaim {
     length: u8,
-    assigned: Assigned,
+    assigned: SourceReason,
 }
 
 /// The most specific policy of each address says where its sources go; a source of several addresses goes where the most
@@ -210,7 +210,7 @@ impl PolicyIndex {
                     let balanced = Text::clone(balanced);
                     claims.push(SourceClaim {
                         length: *length,
-                        assigned: Assigned {
+                        assigned: SourceReason {
                             policy: *policy,
                             vip,
                             balanced,
@@ -258,11 +258,11 @@ mod tests {
 
     fn told(policies: &[Policy], all: &[Balanced]) -> Vec<String> {
         let assigned = assign(policies, all);
-        let table = |one: &Assigned| match policies.get(one.policy).map(|policy| &policy.way.target)
-        {
-            Some(Target::Table(table)) => *table,
-            Some(Target::Vrf(_)) | None => 0,
-        };
+        let table =
+            |one: &SourceReason| match policies.get(one.policy).map(|policy| &policy.way.target) {
+                Some(Target::Table(table)) => *table,
+                Some(Target::Vrf(_)) | None => 0,
+            };
         let sources = assigned.sources.iter();
         let sources = sources.map(|(source, one)| format!("{source} {}", table(one)));
         let clashes = assigned.clashes.iter().map(|clash| {

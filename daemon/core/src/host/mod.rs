@@ -19,7 +19,9 @@ mod rule;
 mod takeover;
 mod unclaimed;
 
-pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, Target, Way, assign};
+pub use assign::{
+    Assignment, Balanced, Clash, Policy, SourceMode, SourceReason, Target, Way, assign,
+};
 pub use desired::{Desired, HostSettings, Marks, Mode, RuleSet, SetKey, desired, marks_of};
 pub use diff::{Plan, Step, diff, is_own};
 pub use limits::{

@@ -54,7 +54,7 @@ impl<A> Guard<A> {
     }
 
     /// A place for the connection. Fails where all are taken, or those of its address.
-    fn place(&self, stream: &TcpStream) -> io::Result<Place> {
+    fn place(&self, stream: &TcpStream) -> io::Result<ConnectionCount> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(io::Error::other)?;
         let address = network(stream.peer_addr()?.ip());
@@ -64,7 +64,7 @@ impl<A> Guard<A> {
             return Err(io::Error::other("too many connections from one address"));
         }
         *taken += 1;
-        Ok(Place {
+        Ok(ConnectionCount {
             _permit: permit,
             address,
             by_address: Arc::clone(&self.by_address),
@@ -74,13 +74,13 @@ impl<A> Guard<A> {
 
 /// What a connection counts as, as long as it is there.
 #[derive(Debug)]
-struct Place {
+struct ConnectionCount {
     _permit: OwnedSemaphorePermit,
     address: IpAddr,
     by_address: ByAddress,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         if let Entry::Occupied(mut taken) = self.by_address.lock().entry(self.address) {
             *taken.get_mut() -= 1;
@@ -133,7 +133,7 @@ pub(super) struct Guarded<S> {
     idle: Option<Duration>,
     /// Until the first bytes, and then until something moves.
     patience: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    _place: ConnectionCount,
 }
 
 impl<S> Guarded<S> {

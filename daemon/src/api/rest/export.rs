@@ -43,7 +43,7 @@ const ENTRIES: usize = 10_000;
 
 /// Where the next page begins.
 #[derive(Clone, Debug)]
-enum Place {
+enum ExportPosition {
     Leases(Option<LeaseKey>),
     Pools(Option<PoolId>),
     Networks(Option<NetworkId>),
@@ -59,7 +59,7 @@ struct Export {
     caller: Caller,
     format: Format,
     /// `None` at the end.
-    next: Option<Place>,
+    next: Option<ExportPosition>,
 }
 
 /// All leases, pools, networks, separations of networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
@@ -74,7 +74,7 @@ pub async fn export(
 ) -> Result<Response, Problem> {
     let format = Format::parse(query.format.as_deref())?;
     let what = query.what.as_deref();
-    let next = Some(Place::parse(what)?);
+    let next = Some(ExportPosition::parse(what)?);
     if let Some((_, access)) = CLOSER.iter().find(|(of, _)| what == Some(*of)) {
         caller.may(*access)?;
     }
@@ -99,7 +99,7 @@ pub async fn export(
     Ok(response)
 }
 
-impl Place {
+impl ExportPosition {
     fn parse(what: Option<&str>) -> Result<Self, Problem> {
         match what {
             None | Some("leases") => Ok(Self::Leases(None)),
@@ -127,24 +127,30 @@ impl Export {
         }
         let (ipam, caller) = (&self.ipam, &self.caller);
         let (rows, next) = match place {
-            Place::Leases(after) => ipam.read(|ledger| leases(caller.within(ledger), after)),
-            Place::Pools(after) => {
+            ExportPosition::Leases(after) => {
+                ipam.read(|ledger| leases(caller.within(ledger), after))
+            }
+            ExportPosition::Pools(after) => {
                 let (pools, next) = ipam.read(|ledger| pools(caller.within(ledger), after));
                 let rows = pools
                     .into_iter()
                     .map(|(head, pool)| convert::with_addresses(head, &pool));
                 (Rows::Pools(rows.collect()), next)
             }
-            Place::Quotas(after) => ipam.read(|ledger| quotas(caller.within(ledger), after)),
-            Place::Networks(after) => ipam.read(|ledger| networks(caller.within(ledger), after)),
-            Place::Separations(after) => {
+            ExportPosition::Quotas(after) => {
+                ipam.read(|ledger| quotas(caller.within(ledger), after))
+            }
+            ExportPosition::Networks(after) => {
+                ipam.read(|ledger| networks(caller.within(ledger), after))
+            }
+            ExportPosition::Separations(after) => {
                 ipam.read(|ledger| separations(caller.within(ledger), after))
             }
-            Place::Audit(before) => {
+            ExportPosition::Audit(before) => {
                 let every = AuditFilter::default();
                 let page = audit::rows(ipam, caller, &every, before, Ledger::SCAN);
                 let (entries, next) = page.await?;
-                let next = next.map(|number| Place::Audit(Some(number)));
+                let next = next.map(|number| ExportPosition::Audit(Some(number)));
                 (Rows::Audit(entries), next)
             }
         };
@@ -153,7 +159,7 @@ impl Export {
     }
 }
 
-fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
+fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<ExportPosition>) {
     let filter = LeaseFilter {
         scope: reach.scope.clone(),
         ..LeaseFilter::default()
@@ -161,12 +167,15 @@ fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
     let page = reach.ledger.leases(&filter, after, Ledger::SCAN);
     let view = |lease| convert::lease_view(reach.ledger, lease);
     let rows = page.leases.iter().map(|lease| view(lease)).collect();
-    let next = page.next.map(|key| Place::Leases(Some(key)));
+    let next = page.next.map(|key| ExportPosition::Leases(Some(key)));
     (Rows::Leases(rows), next)
 }
 
 /// The pools of a page without their addresses, which are made into text without the ledger.
-fn pools(reach: Reach<'_>, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>, Option<Place>) {
+fn pools(
+    reach: Reach<'_>,
+    after: Option<PoolId>,
+) -> (Vec<(PoolView, Arc<Pool>)>, Option<ExportPosition>) {
     let (mut page, mut looked, mut entries) = (Vec::new(), 0, 0);
     for pool in reach.ledger.pools_after(after) {
         if reach.scope.has_pool(pool) {
@@ -175,37 +184,37 @@ fn pools(reach: Reach<'_>, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>
         }
         looked += 1;
         if looked == POOLS || entries >= ENTRIES {
-            let next = Some(Place::Pools(Some(pool.id)));
+            let next = Some(ExportPosition::Pools(Some(pool.id)));
             return (page, next);
         }
     }
     (page, None)
 }
 
-fn quotas(reach: Reach<'_>, after: Option<(PoolId, Tenant)>) -> (Rows, Option<Place>) {
+fn quotas(reach: Reach<'_>, after: Option<(PoolId, Tenant)>) -> (Rows, Option<ExportPosition>) {
     let found = reach.ledger.quotas(None, None, after, Ledger::SCAN);
     let last = found.last().filter(|_| found.len() == Ledger::SCAN);
     let key = |usage: &QuotaUsage| (usage.quota.pool, usage.quota.tenant.clone());
-    let next = last.map(|usage| Place::Quotas(Some(key(usage))));
+    let next = last.map(|usage| ExportPosition::Quotas(Some(key(usage))));
     let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
     let rows = mine.map(|usage| quotas::view(reach.ledger, usage));
     (Rows::Quotas(rows.collect()), next)
 }
 
-fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<Place>) {
+fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<ExportPosition>) {
     let networks: Vec<_> = reach.ledger.networks_after(after).take(POOLS).collect();
     let last = networks.last().filter(|_| networks.len() == POOLS);
-    let next = last.map(|network| Place::Networks(Some(network.id)));
+    let next = last.map(|network| ExportPosition::Networks(Some(network.id)));
     let mine = networks.iter().filter(|network| reach.has_network(network));
     let views = mine.map(|network| convert::network_view(reach, network));
     (Rows::Networks(views.collect()), next)
 }
 
-fn separations(reach: Reach<'_>, after: Option<Separation>) -> (Rows, Option<Place>) {
+fn separations(reach: Reach<'_>, after: Option<Separation>) -> (Rows, Option<ExportPosition>) {
     let found = reach.ledger.separations_after(after);
     let pairs: Vec<Separation> = found.take(POOLS).collect();
     let last = pairs.last().filter(|_| pairs.len() == POOLS);
-    let next = last.map(|pair| Place::Separations(Some(*pair)));
+    let next = last.map(|pair| ExportPosition::Separations(Some(*pair)));
     let name = |id| {
         let network = reach.ledger.network(id);
         let mine = network.filter(|network| reach.has_network(network));

@@ -94,7 +94,7 @@ fn read(ipam: &Ipam, body: &[u8], csv: bool) -> Result<File, Problem> {
     let mut values = table::rows(body, csv)?;
     let mut file = File::default();
     loop {
-        let some: Vec<table::Row> = values.by_ref().take(Ledger::SCAN).collect();
+        let some: Vec<table::ImportTableRow> = values.by_ref().take(Ledger::SCAN).collect();
         if some.is_empty() {
             return Ok(file);
         }
@@ -111,7 +111,11 @@ fn read(ipam: &Ipam, body: &[u8], csv: bool) -> Result<File, Problem> {
 }
 
 impl File {
-    fn add(&mut self, ledger: &Ledger, table::Row { line, value }: table::Row) {
+    fn add(
+        &mut self,
+        ledger: &Ledger,
+        table::ImportTableRow { line, value }: table::ImportTableRow,
+    ) {
         let about = ImportedRow {
             row: self.rows.len() + 1,
             line,

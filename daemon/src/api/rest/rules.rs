@@ -25,7 +25,7 @@ use crate::{
     ipam::Ipam,
     rules::{
         Command, CommandError, EngineState, RuleBoard, View, engine_state,
-        rows::{Place, Row, Rows, Standing},
+        rows::{Row, Rows, RulePosition, Standing},
     },
 };
 
@@ -43,7 +43,7 @@ pub async fn show(
     State(rules): State<RuleBoard>,
     Query(query): Query<RuleQuery>,
 ) -> Result<Json<RulePage>, Problem> {
-    let ask = Ask::<Place>::new(query.limit, query.cursor.as_deref())?;
+    let ask = Ask::<RulePosition>::new(query.limit, query.cursor.as_deref())?;
     let state = query.state.as_deref().map(standing).transpose()?;
     let part = query.q.as_deref().unwrap_or_default();
     let rows = Rows::of(rules.view());
@@ -53,7 +53,7 @@ pub async fn show(
     };
     let (rules, next) = ask.walk(|after, limit| {
         let rest = rows.own(after.as_ref());
-        let page = Ask::<Place> { limit, after: None };
+        let page = Ask::<RulePosition> { limit, after: None };
         page.of(rest, Row::place, wanted)
     });
     Ok(Json(page(&rows, rules, next)))

@@ -9,7 +9,7 @@ use fipd_core::{Hour, Ledger, Timestamp};
 use fipd_web_ui::{Bar, Flow, Input, InputKind};
 
 use super::{list::Listing, views};
-use crate::api::{rest::admin, ui::KnownFlow};
+use crate::api::rest::admin;
 use crate::{ipam::Ipam, store::ReadError};
 
 /// Of the longest span.
@@ -25,7 +25,7 @@ type Noted = Option<(Hour, usize)>;
 
 /// The hours of the last days, as of what was noted last. Whoever needs them waits for the one who reads them.
 #[derive(Debug, Default)]
-pub struct Known(tokio::sync::Mutex<Option<(Noted, Arc<Hours>)>>);
+pub struct KnownFlow(tokio::sync::Mutex<Option<(Noted, Arc<Hours>)>>);
 
 /// What keeps the span while the list of its page is put in another order.
 pub fn input() -> Input {
@@ -37,7 +37,7 @@ pub async fn chart(ipam: &Ipam, flow: &KnownFlow, list: &Listing<'_>) -> Option<
     read(ipam, flow, list).await
 }
 
-async fn read(ipam: &Ipam, known: &Known, list: &Listing<'_>) -> Option<Flow> {
+async fn read(ipam: &Ipam, known: &KnownFlow, list: &Listing<'_>) -> Option<Flow> {
     let now = ipam.now();
     // At one time: what was counted leaves the running hour with the row that has it.
     let at_once = |ledger: &Ledger| (ledger.rolled_up(), ledger.running_hour());
@@ -57,7 +57,7 @@ fn told(error: &ReadError) {
     tracing::warn!(%error, "the history of all pools cannot be read");
 }
 
-impl Known {
+impl KnownFlow {
     /// What is known as of then, else what `read` finds; one reads at a time.
     async fn of(
         &self,
@@ -162,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_known_is_read_once_for_all_who_ask_until_another_hour_is_noted() {
-        let (known, reads) = (Known::default(), AtomicUsize::new(0));
+        let (known, reads) = (KnownFlow::default(), AtomicUsize::new(0));
         let ask = |noted| {
             let (known, reads) = (&known, &reads);
             async move {
@@ -209,7 +209,7 @@ mod tests {
             actor: "test".into(),
         };
         ipam.submit(Request::Adopt(adopt)).await.unwrap();
-        let known = Known::default();
+        let known = KnownFlow::default();
         let given = async || {
             let flow = read(&ipam, &known, &listing("")).await.unwrap();
             flow.bars.iter().map(|bar| bar.given).sum::<u64>()

@@ -73,7 +73,7 @@ pub async fn step(State(ipam): State<Ipam>, posted: SubmittedForm<MOST_SENT>) ->
                 (_, true) => StatusCode::CONFLICT,
                 (_, false) => StatusCode::UNPROCESSABLE_ENTITY,
             };
-            let asked = Asked::of(&fields);
+            let asked = AskedRows::of(&fields);
             Ok(answer(&visitor, status, form, Some((report, asked))))
         }
         Err(problem) => {
@@ -152,7 +152,7 @@ fn answer(
     visitor: &Visitor,
     status: StatusCode,
     mut form: Form,
-    report: Option<(ImportReport, Asked)>,
+    report: Option<(ImportReport, AskedRows)>,
 ) -> Response {
     if let Some((report, asked)) = &report {
         if report.refused == 0 {
@@ -174,7 +174,7 @@ fn answer(
 }
 
 /// Which rows are to be shown, and in what order.
-struct Asked {
+struct AskedRows {
     /// Of [`ORDERS`].
     order: String,
     /// Of [`KINDS`].
@@ -198,7 +198,7 @@ const KINDS: [(&str, &str); 5] = [
     ("wrong", "wrong"),
 ];
 
-impl Asked {
+impl AskedRows {
     fn of(fields: &Fields) -> Self {
         let known = |name, choices: &[(&str, &str)]| {
             let asked = fields.get(name);
@@ -252,7 +252,7 @@ fn named(row: &ImportedRow) -> (&str, Option<IpAddr>, &str) {
 }
 
 /// One page of what becomes of the rows.
-fn outlook(report: ImportReport, asked: &Asked) -> Outlook {
+fn outlook(report: ImportReport, asked: &AskedRows) -> Outlook {
     let mut rows = report.rows;
     rows.retain(|row| asked.wants(row));
     asked.sort(&mut rows);
@@ -338,7 +338,7 @@ mod tests {
             ..ImportReport::default()
         };
         let page = |page, order: &str, only: &str| {
-            let asked = Asked {
+            let asked = AskedRows {
                 order: order.to_owned(),
                 only: only.to_owned(),
                 page,

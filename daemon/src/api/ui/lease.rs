@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::State;
 use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
-use fipd_web_ui::{FreeAddress, LeasePage, Nav, Pager, Party, links};
+use fipd_web_ui::{AddressPage, FreeAddress, Nav, Pager, Party, links};
 
 use super::{
     fields::with_query,
@@ -48,7 +48,7 @@ pub async fn show(
             .and_then(|lease| lease.pool)
             .or_else(|| pool_of(ledger, key));
         let pool = pool.and_then(|id| ledger.pool(id));
-        LeasePage {
+        AddressPage {
             shell,
             network_name: network_name(ledger, key.network),
             address: key.address,

@@ -44,17 +44,17 @@ const NAME: usize = 64;
 
 /// Counts failures.
 #[derive(Default)]
-pub struct Limiter(Mutex<Inner>);
+pub struct Limiter(Mutex<LoginAttempts>);
 
 #[derive(Default)]
-struct Inner {
-    failures: BTreeMap<Key, Failures>,
+struct LoginAttempts {
+    failures: BTreeMap<AttemptKey, Failures>,
     /// Where names have signed in from, the last at the end.
     known: Vec<(IpAddr, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum AttemptKey {
     Both(IpAddr, String),
     Address(IpAddr),
     Name(String),
@@ -70,14 +70,15 @@ impl Limiter {
         let mut inner = self.0.lock();
         let (address, name) = (network(from), beginning(name));
         let mut keys = vec![
-            (Key::Both(address, name.clone()), TRIES),
-            (Key::Address(address), TRIES_OF_ADDRESS),
+            (AttemptKey::Both(address, name.clone()), TRIES),
+            (AttemptKey::Address(address), TRIES_OF_ADDRESS),
         ];
         let both = (address, name);
         if !inner.known.contains(&both) {
-            keys.push((Key::Name(both.1), TRIES_OF_NAME));
+            keys.push((AttemptKey::Name(both.1), TRIES_OF_NAME));
         }
-        let locked = |(key, most): &(Key, usize)| inner.failures.get(key)?.locked(*most, now);
+        let locked =
+            |(key, most): &(AttemptKey, usize)| inner.failures.get(key)?.locked(*most, now);
         if let Some(wait) = keys.iter().filter_map(locked).max() {
             return Err(wait);
         }
@@ -93,8 +94,10 @@ impl Limiter {
     pub fn succeeded(&self, name: &str, from: IpAddr, at: Instant) {
         let mut inner = self.0.lock();
         let (address, name) = (network(from), beginning(name));
-        inner.failures.remove(&Key::Both(address, name.clone()));
-        for key in [Key::Address(address), Key::Name(name)] {
+        inner
+            .failures
+            .remove(&AttemptKey::Both(address, name.clone()));
+        for key in [AttemptKey::Address(address), AttemptKey::Name(name)] {
             if let Some(failures) = inner.failures.get_mut(&key) {
                 failures.take_back(at);
             }
@@ -156,7 +159,7 @@ impl Failures {
 }
 
 /// A name that is being guessed has many failures, so that trying others does not have it forgotten.
-fn make_room(failures: &mut BTreeMap<Key, Failures>, now: Instant) {
+fn make_room(failures: &mut BTreeMap<AttemptKey, Failures>, now: Instant) {
     if failures.len() <= MOST {
         return;
     }
@@ -285,7 +288,7 @@ mod tests {
         let locked = limiter.attempt("ann", from, now - Duration::from_secs(1));
         assert_eq!(locked, Err(Duration::from_secs(1)));
         let inner = limiter.0.lock();
-        assert_eq!(inner.failures[&Key::Address(from)].0.len(), KEPT);
+        assert_eq!(inner.failures[&AttemptKey::Address(from)].0.len(), KEPT);
     }
 
     #[test]

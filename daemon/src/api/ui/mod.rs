@@ -66,7 +66,7 @@ use fipd_core::Role;
 use fipd_web_ui::{Shell, assets, links};
 use http::StatusCode;
 
-pub use flow::Known as KnownFlow;
+pub use flow::KnownFlow;
 pub use page::{PERMISSIONS, STRICT_TRANSPORT};
 pub use sessions::Sessions;
 

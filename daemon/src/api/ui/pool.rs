@@ -307,7 +307,7 @@ fn cells(ipam: &Ipam, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
         Some(IpAddr::V4(gateway)) => Some(gateway),
         Some(IpAddr::V6(_)) | None => None,
     };
-    map::cells(&map::Plan {
+    map::cells(&map::MapPlan {
         network: pool.spec.network.0,
         at,
         listed: &listed,

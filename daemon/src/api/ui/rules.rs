@@ -25,7 +25,7 @@ use crate::{
     ipam::Ipam,
     rules::{
         EngineState, RuleBoard, View, engine_state,
-        rows::{Place, Row, Rows, Standing},
+        rows::{Row, Rows, RulePosition, Standing},
     },
 };
 
@@ -279,12 +279,12 @@ fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<St
         let fits = (state.is_empty() || one.standing.as_str() == state) && one.has(part);
         fits.then(|| row(one))
     };
-    let ask = Ask::<Place> {
+    let ask = Ask::<RulePosition> {
         limit: PAGE,
         after: cursor::read(after).ok(),
     };
     ask.walk(|after, limit| {
-        let page = Ask::<Place> { limit, after: None };
+        let page = Ask::<RulePosition> { limit, after: None };
         let rest = rows.own(after.as_ref());
         page.of(rest, Row::place, wanted)
     })

@@ -51,7 +51,7 @@ pub struct Sessions {
     /// Places for pages that are told of changes.
     live: Arc<Semaphore>,
     ipam: Ipam,
-    store: Mutex<Store>,
+    store: Mutex<SessionStore>,
 }
 
 /// What a page knows of its session.
@@ -108,10 +108,10 @@ pub struct Listed {
 
 /// Sessions by the hash of their secret, so that the time of a look-up tells nothing about secrets.
 #[derive(Default)]
-struct Store(BTreeMap<[u8; 32], Row>);
+struct SessionStore(BTreeMap<[u8; 32], OpenSession>);
 
 #[derive(Clone)]
-struct Row {
+struct OpenSession {
     name: Text,
     /// The account's password hash at sign-in: another one ends the session. `None`: signed in by a provider.
     password_hash: Option<Text>,
@@ -177,7 +177,8 @@ impl Sessions {
 
     /// Ends one session of an account. Returns whether there was one.
     pub fn end_one(&self, name: &str, id: &str) -> bool {
-        let wanted = |found: &[u8; 32], row: &Row| &*row.name == name && public_id(found) == id;
+        let wanted =
+            |found: &[u8; 32], row: &OpenSession| &*row.name == name && public_id(found) == id;
         self.store.lock().end(wanted) > 0
     }
 
@@ -205,7 +206,7 @@ impl Sessions {
     pub fn of(&self, name: &str, headers: &HeaderMap) -> Vec<Listed> {
         let (now, wall, mine) = (Instant::now(), clock::now(), key(headers));
         let account = self.account(name);
-        let lives = |row: &Row| !row.ended(now) && row.holds(account.as_ref());
+        let lives = |row: &OpenSession| !row.ended(now) && row.holds(account.as_ref());
         let store = self.store.lock();
         let rows = store.0.iter();
         let mut rows: Vec<_> = rows
@@ -219,7 +220,7 @@ impl Sessions {
                     .saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)),
             )
         };
-        let listed = |(found, row): (&[u8; 32], &Row)| Listed {
+        let listed = |(found, row): (&[u8; 32], &OpenSession)| Listed {
             id: public_id(found),
             origin: row.origin.clone(),
             began: at(row.since),
@@ -270,7 +271,7 @@ impl Sessions {
         origin: Origin,
     ) -> Option<String> {
         let (secret, csrf, now) = (random()?, random()?, Instant::now());
-        let row = Row {
+        let row = OpenSession {
             name,
             password_hash,
             role,
@@ -309,8 +310,8 @@ impl Sessions {
     }
 }
 
-impl Store {
-    fn touch(&mut self, key: &[u8; 32], now: Instant, keep: bool) -> Option<Row> {
+impl SessionStore {
+    fn touch(&mut self, key: &[u8; 32], now: Instant, keep: bool) -> Option<OpenSession> {
         let row = self.0.get_mut(key)?;
         if row.ended(now) {
             self.0.remove(key);
@@ -322,23 +323,23 @@ impl Store {
         Some(row.clone())
     }
 
-    fn end(&mut self, wanted: impl Fn(&[u8; 32], &Row) -> bool) -> usize {
+    fn end(&mut self, wanted: impl Fn(&[u8; 32], &OpenSession) -> bool) -> usize {
         let before = self.0.len();
         self.0.retain(|found, row| !wanted(found, row));
         before - self.0.len()
     }
 
-    fn insert(&mut self, key: [u8; 32], row: Row) {
+    fn insert(&mut self, key: [u8; 32], row: OpenSession) {
         let now = row.used;
         self.0.retain(|_, row| !row.ended(now));
-        let of_name = |other: &Row| other.name == row.name;
+        let of_name = |other: &OpenSession| other.name == row.name;
         self.make_room(OF_ONE, of_name);
         self.make_room(MOST, |_| true);
         self.0.insert(key, row);
     }
 
     /// Ends the idlest of those where there are `most` of them.
-    fn make_room(&mut self, most: usize, among: impl Fn(&Row) -> bool) {
+    fn make_room(&mut self, most: usize, among: impl Fn(&OpenSession) -> bool) {
         let those = || self.0.iter().filter(|(_, row)| among(row));
         if those().count() < most {
             return;
@@ -350,7 +351,7 @@ impl Store {
     }
 }
 
-impl Row {
+impl OpenSession {
     fn ended(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.used) >= IDLE
             || now.saturating_duration_since(self.since) >= LONGEST
@@ -399,10 +400,10 @@ fn key(headers: &HeaderMap) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
 
-    fn row(now: Instant) -> Row {
+    fn row(now: Instant) -> OpenSession {
         let (name, csrf) = ("ann".into(), "c".into());
         let address = IpAddr::from([192, 0, 2, 1]);
-        Row {
+        OpenSession {
             name,
             password_hash: Some("h".into()),
             role: Role::Viewer,
@@ -418,7 +419,7 @@ mod tests {
     #[test]
     fn a_session_ends_when_idle_and_lives_while_used() {
         let start = Instant::now();
-        let mut store = Store::default();
+        let mut store = SessionStore::default();
         store.insert([1; 32], row(start));
         let almost = IDLE - Duration::from_secs(1);
         assert!(store.touch(&[1; 32], start + almost, true).is_some());
@@ -443,16 +444,16 @@ mod tests {
     #[test]
     fn sessions_of_one_account_end_without_those_of_others() {
         let now = Instant::now();
-        let mut store = Store::default();
+        let mut store = SessionStore::default();
         for number in 1..=3 {
             store.insert([number; 32], row(now));
         }
-        let bob = Row {
+        let bob = OpenSession {
             name: "bob".into(),
             ..row(now)
         };
         store.insert([9; 32], bob);
-        let one = |found: &[u8; 32], row: &Row| {
+        let one = |found: &[u8; 32], row: &OpenSession| {
             &*row.name == "ann" && public_id(found) == "0202020202020202"
         };
         assert_eq!(store.end(one), 1);
@@ -463,7 +464,7 @@ mod tests {
     #[test]
     fn no_session_lives_longer_than_the_longest() {
         let start = Instant::now();
-        let mut store = Store::default();
+        let mut store = SessionStore::default();
         store.insert([1; 32], row(start));
         let mut now = start;
         while now < start + LONGEST - IDLE {
@@ -476,9 +477,9 @@ mod tests {
     #[test]
     fn too_many_sessions_of_a_name_push_out_its_own_idlest() {
         let start = Instant::now();
-        let mut store = Store::default();
+        let mut store = SessionStore::default();
         // Idler than all of the other's.
-        let bob = Row {
+        let bob = OpenSession {
             name: "bob".into(),
             ..row(start)
         };

@@ -17,7 +17,7 @@ use crate::{
     },
     backups::Backups,
     reload::Reload,
-    settings::effective::{self, Effective, Origin, Setting},
+    settings::effective::{self, Effective, Setting, ValueOrigin},
 };
 use fipd_core::Timestamp;
 use tokio::sync::watch;
@@ -32,11 +32,11 @@ const ORDERS: &[Order] = &[
     Order::up("taken", "what counts at once first"),
     Order::down("taken", "what needs a restart first"),
 ];
-const ORIGINS: [Origin; 4] = [
-    Origin::Default,
-    Origin::File,
-    Origin::Environment,
-    Origin::CommandLine,
+const ORIGINS: [ValueOrigin; 4] = [
+    ValueOrigin::Default,
+    ValueOrigin::File,
+    ValueOrigin::Environment,
+    ValueOrigin::CommandLine,
 ];
 
 pub async fn show(

@@ -36,7 +36,7 @@ pub enum Loss {
 }
 
 /// Whoever wants or holds one Lease.
-pub struct Keeper {
+pub struct LeaseRenewer {
     remote: Remote,
     target: Target,
     me: Text,
@@ -48,7 +48,7 @@ pub struct Keeper {
     epoch: Instant,
 }
 
-impl Keeper {
+impl LeaseRenewer {
     pub fn new(remote: Remote, namespace: &str, name: &str, me: &Text) -> Self {
         let target = LEASE.named(namespace, name);
         Self {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::identity::{identity, is_fipd};
 use self::{
-    keeper::{Keeper, Loss, Waits},
+    keeper::{LeaseRenewer, Loss, Waits},
     record::RETRY,
 };
 use crate::{clusters::ClusterSession, controller::client::Remote};
@@ -111,8 +111,8 @@ async fn take_all(
 ) -> bool {
     let remote = Remote::new(session.client.clone());
     let names = wanted.names.iter();
-    let mut keepers: VecDeque<Keeper> = names
-        .map(|name| Keeper::new(remote.clone(), &wanted.namespace, name, &wanted.me))
+    let mut keepers: VecDeque<LeaseRenewer> = names
+        .map(|name| LeaseRenewer::new(remote.clone(), &wanted.namespace, name, &wanted.me))
         .collect();
     while let Some(mut keeper) = keepers.pop_front() {
         let place = format!("{}/{}", keeper.namespace(), keeper.name());
@@ -145,7 +145,7 @@ async fn take_all(
 }
 
 /// Looks at the leases whose turn has not come, for ever: how long a dead holder is waited for counts from the first look.
-async fn look_at(keepers: &mut VecDeque<Keeper>) {
+async fn look_at(keepers: &mut VecDeque<LeaseRenewer>) {
     loop {
         for keeper in keepers.iter_mut() {
             keeper.watch().await;

@@ -76,11 +76,11 @@ fn client(api: &Shared) -> Client {
     Client::new(tower::service_fn(serve), "default")
 }
 
-fn keeper(api: &Shared, me: &str) -> Keeper {
-    Keeper::new(Remote::new(client(api)), "app", "lock", &me.into())
+fn keeper(api: &Shared, me: &str) -> LeaseRenewer {
+    LeaseRenewer::new(Remote::new(client(api)), "app", "lock", &me.into())
 }
 
-async fn acquire(keeper: &mut Keeper) -> Vec<Waits> {
+async fn acquire(keeper: &mut LeaseRenewer) -> Vec<Waits> {
     let heard = Mutex::new(Vec::new());
     let never = CancellationToken::new();
     let taken = keeper.acquire(&never, |waits| heard.lock().push(waits));

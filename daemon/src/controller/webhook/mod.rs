@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use self::ca::{Ca, NoCa};
-use self::plan::{Step, Wanted, certificates, is_so, original, repair, step};
+use self::plan::{Step, WantedWebhook, certificates, is_so, original, repair, step};
 use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
 use crate::{
@@ -39,7 +39,7 @@ const OBJECT: &str = "admission-webhook";
 const POLICY: &str = "admission-webhook-policy";
 const PROOF: &str = "admission-webhook-proof";
 
-struct Keeper {
+struct WebhookKeeper {
     asks: &'static Asks,
     settings: Webhook,
     site: Arc<Site>,
@@ -77,7 +77,7 @@ pub fn keep(
     events: &Arc<Events>,
     tasks: &mut JoinSet<()>,
 ) {
-    let keeper = Keeper {
+    let keeper = WebhookKeeper {
         asks,
         settings: settings.clone(),
         remote: Remote::new(site.session.client.clone()),
@@ -92,7 +92,7 @@ pub fn keep(
     tasks.spawn(keeper.run());
 }
 
-impl Keeper {
+impl WebhookKeeper {
     async fn run(mut self) {
         let cancel = self.site.cancel();
         self.introduce();
@@ -210,7 +210,7 @@ impl Keeper {
         self.remote.patch(&target, Patch::Merge, &whole).await
     }
 
-    async fn wanted(&mut self) -> Result<Option<Wanted>, Failed> {
+    async fn wanted(&mut self) -> Result<Option<WantedWebhook>, Failed> {
         let Some(base) = self.base().map(str::to_owned) else {
             return Ok(None);
         };
@@ -230,7 +230,7 @@ impl Keeper {
             }
             (None, None) => None,
         };
-        Ok(Some(Wanted {
+        Ok(Some(WantedWebhook {
             asks: self.asks,
             base,
             cluster: self.site.name.to_string(),

@@ -16,7 +16,7 @@ const OWN_WRITES: &str = "fipd.io/not-fipd";
 
 /// How the API server is to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedWebhook {
     pub asks: &'static Asks,
     /// The URL of fipd, without a slash at its end.
     pub base: String,
@@ -39,7 +39,7 @@ pub enum Step {
 }
 
 /// What turns the object that was found into the one that is wanted.
-pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
+pub fn step(wanted: Option<&WantedWebhook>, found: Option<&Value>) -> Step {
     match (wanted, found) {
         (None, Some(found)) if is_marked(found) => {
             Step::Delete(text(found, "/metadata/uid").to_owned())
@@ -59,7 +59,7 @@ pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
 }
 
 /// The whole object.
-pub fn configuration(wanted: &Wanted) -> Value {
+pub fn configuration(wanted: &WantedWebhook) -> Value {
     let kinds = wanted.asks.kinds.iter();
     let webhooks: Vec<Value> = kinds.map(|kind| webhook(wanted, kind)).collect();
     json!({
@@ -69,7 +69,7 @@ pub fn configuration(wanted: &Wanted) -> Value {
     })
 }
 
-fn webhook(wanted: &Wanted, kind: &ReviewedKind) -> Value {
+fn webhook(wanted: &WantedWebhook, kind: &ReviewedKind) -> Value {
     let url = format!("{}/admission/{}/{}", wanted.base, wanted.cluster, kind.path);
     let mut client = json!({ "url": url });
     if let Some(ca) = &wanted.ca {
@@ -230,8 +230,8 @@ mod tests {
     use super::*;
     use crate::systems::rancher_fip::admission::ASKS;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> WantedWebhook {
+        WantedWebhook {
             asks: &ASKS,
             base: "https://fipd.example.net:8443".into(),
             cluster: "rancher".into(),
@@ -280,7 +280,7 @@ mod tests {
         let others = json!(["CREATE", "UPDATE"]);
         assert_eq!(operations, [guarded.clone(), guarded, others]);
         assert_eq!(webhooks[0]["rules"][0]["scope"], "Namespaced");
-        let system = configuration(&Wanted {
+        let system = configuration(&WantedWebhook {
             ca: None,
             ..wanted()
         });
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_ca_that_is_not_wanted_any_more_goes() {
-        let public = Wanted {
+        let public = WantedWebhook {
             ca: None,
             ..wanted()
         };
@@ -351,7 +351,7 @@ mod tests {
                 "{path}"
             );
         }
-        let moved = Wanted {
+        let moved = WantedWebhook {
             base: "https://b".into(),
             ..wanted.clone()
         };
@@ -359,7 +359,7 @@ mod tests {
             step(Some(&moved), Some(&stored())),
             Step::Apply(_)
         ));
-        let rotated = Wanted {
+        let rotated = WantedWebhook {
             ca: Some("PEM and another".into()),
             ..wanted
         };
@@ -385,7 +385,7 @@ mod tests {
             object["webhooks"][0]["matchConditions"],
             json!([own, theirs])
         );
-        let renamed = Wanted {
+        let renamed = WantedWebhook {
             user: Some("fipd \"2\"".into()),
             ..wanted()
         };
@@ -396,7 +396,7 @@ mod tests {
         let expression = conditions[0]["expression"].as_str().unwrap();
         assert!(expression.contains(r#"== "fipd \"2\"" &&"#), "{expression}");
         assert_eq!(conditions[1], theirs);
-        let unknown = Wanted {
+        let unknown = WantedWebhook {
             user: None,
             ..wanted()
         };

@@ -14,7 +14,7 @@ type SeenOf = (ClusterId, Arc<Mutex<LastRules>>);
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
-pub struct Host {
+pub struct RuleHost {
     pub board: RuleBoard,
     /// The Node that it is in one of the clusters.
     pub node: Text,
@@ -26,7 +26,7 @@ pub struct Host {
     seen: Arc<Mutex<BTreeMap<Text, SeenOf>>>,
 }
 
-impl Host {
+impl RuleHost {
     pub fn new(board: RuleBoard, means: HostMeans) -> Self {
         let agent = means.agent;
         Self {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_of_a_cluster_outlives_its_session_and_is_no_other_clusters() {
-        let host = Host::new(
+        let host = RuleHost::new(
             RuleBoard::default(),
             HostMeans {
                 node: "n1".into(),

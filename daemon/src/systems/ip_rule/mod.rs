@@ -44,7 +44,7 @@ use self::{
     adopt::RuleTakeover,
     agent::Agents,
     decide::{Configs, Decider, Rules},
-    host::Host,
+    host::RuleHost,
     node::NodePart,
 };
 use self::{node::wisher, settings::WISHES};
@@ -113,14 +113,14 @@ impl system::System for IpRule {
 #[derive(Clone)]
 pub struct RunningIpRule {
     means: Means,
-    host: Option<Host>,
+    host: Option<RuleHost>,
 }
 
 impl RunningIpRule {
     pub fn new(means: &Means) -> Self {
         let host = means.host.clone();
         Self {
-            host: host.map(|host| Host::new(means.rules.clone(), host)),
+            host: host.map(|host| RuleHost::new(means.rules.clone(), host)),
             means: means.clone(),
         }
     }

@@ -13,11 +13,11 @@ pub type User = (String, Key);
 /// The index from Services to the FloatingIPs made for them. Those that we wrote are not in it.
 #[derive(Default)]
 pub struct Stock {
-    state: Mutex<State>,
+    state: Mutex<StockState>,
 }
 
 #[derive(Default)]
-struct State {
+struct StockState {
     users: BTreeMap<Key, BTreeSet<User>>,
     made: BTreeMap<User, BTreeSet<Key>>,
 }

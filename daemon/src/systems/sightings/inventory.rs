@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::{
     Guest,
     kept::{Kept, Shown},
-    list::{self, List, Services, present},
+    list::{self, Services, SightingList, present},
     observe::{self, ForeignService},
     report,
     stage::{self, Stage, Stages},
@@ -194,7 +194,7 @@ impl ForeignInventory {
         let mut rules = SightingRules::new(&self.session.id, &confirmed.keys);
         kept.all().for_each(|lease| rules.count(lease));
         let guest = Guest::of(&self.session, &self.ranchers);
-        let list = List::of(ipam, &mut rules, &users, stages, &guest).await;
+        let list = SightingList::of(ipam, &mut rules, &users, stages, &guest).await;
         report::show(&self.session, &list, &kept, stages, &users);
         let there = kept.owners().into_iter();
         let there = there.filter(|one| shown.contains_key(&one.identity));

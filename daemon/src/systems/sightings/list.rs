@@ -32,7 +32,7 @@ pub type Services = Vec<(Identity, Option<ForeignService>)>;
 
 /// What one list amounts to.
 #[derive(Default)]
-pub struct List {
+pub struct SightingList {
     pub adopt: Vec<Sighting>,
     /// Who shows an address, the one that has it first.
     pub users: BTreeMap<LeaseKey, Holder>,
@@ -41,7 +41,7 @@ pub struct List {
     pub moot: Vec<Moot>,
 }
 
-impl List {
+impl SightingList {
     /// Rules on each address that is shown.
     pub async fn of(
         ipam: &Ipam,

@@ -30,18 +30,18 @@ const MOST: usize = 1_000;
 const RIGHTS: &str = "shared-ranges-rights";
 
 /// A kind whose objects are ranges.
-struct Source {
+struct RangeSource {
     kind: Kind,
     /// The texts that name ranges.
     texts: fn(&Value) -> Vec<String>,
 }
 
-const SOURCES: [Source; 4] = [
-    Source {
+const SOURCES: [RangeSource; 4] = [
+    RangeSource {
         kind: Kind::namespaced("apis/metallb.io/v1beta1", "ipaddresspools", "IPAddressPool"),
         texts: metallb,
     },
-    Source {
+    RangeSource {
         kind: Kind::cluster(
             "apis/cilium.io/v2",
             "ciliumloadbalancerippools",
@@ -49,7 +49,7 @@ const SOURCES: [Source; 4] = [
         ),
         texts: cilium,
     },
-    Source {
+    RangeSource {
         kind: Kind::cluster(
             "apis/cilium.io/v2alpha1",
             "ciliumloadbalancerippools",
@@ -57,7 +57,7 @@ const SOURCES: [Source; 4] = [
         ),
         texts: cilium,
     },
-    Source {
+    RangeSource {
         kind: Kind::namespaced("apis/purelb.io/v1", "servicegroups", "ServiceGroup"),
         texts: purelb,
     },
@@ -126,14 +126,14 @@ async fn read(session: &ClusterSession, remote: &Remote) -> Result<Vec<ForeignRa
 }
 
 /// Whether the API server has the kind; who may not list it learns nothing by trying.
-async fn is_served(remote: &Remote, source: &Source) -> Result<bool, CallError> {
+async fn is_served(remote: &Remote, source: &RangeSource) -> Result<bool, CallError> {
     match source.kind.is_served(remote).await {
         Err(CallError::Rejected(..)) => Ok(false),
         served => served,
     }
 }
 
-async fn list(remote: &Remote, source: &Source) -> Result<Vec<ForeignRange>, CallError> {
+async fn list(remote: &Remote, source: &RangeSource) -> Result<Vec<ForeignRange>, CallError> {
     let target = source.kind.all();
     let count = AtomicUsize::new(0);
     let keep = |object: Value| {

@@ -6,7 +6,7 @@ use fipd_core::{Identity, Lease, LeaseKey, Text};
 
 use super::{
     kept::{self, Kept},
-    list::{CHUNK, List, Users},
+    list::{CHUNK, SightingList, Users},
     stage::Stages,
 };
 use crate::{
@@ -43,7 +43,13 @@ pub fn limit(session: &ClusterSession, exceeded: Option<usize>) {
 }
 
 /// Shows what one list amounts to, before it is adopted.
-pub fn show(session: &ClusterSession, list: &List, kept: &Kept, stages: &Stages, users: &Users) {
+pub fn show(
+    session: &ClusterSession,
+    list: &SightingList,
+    kept: &Kept,
+    stages: &Stages,
+    users: &Users,
+) {
     let (mut held, mut contended) = (kept::keys(&kept.held), kept::keys(&kept.contended));
     for one in &list.moot {
         contended.remove(&one.key);

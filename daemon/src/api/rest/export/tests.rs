@@ -232,7 +232,7 @@ fn a_page_of_pools_ends_by_the_number_of_entries() {
         assert!(page.iter().all(|(head, _)| head.addresses.is_empty()));
         pages.push(page.iter().map(|(head, _)| head.id).collect::<Vec<_>>());
         match next {
-            Some(Place::Pools(last)) => after = last,
+            Some(ExportPosition::Pools(last)) => after = last,
             _ => break,
         }
     }

@@ -9,7 +9,7 @@ use crate::api::{
 
 /// A row, or why it is none.
 #[derive(Debug)]
-pub struct Row {
+pub struct ImportTableRow {
     /// Of the text, from 1: where it begins.
     pub line: usize,
     pub value: Result<Value, Problem>,
@@ -45,7 +45,10 @@ const DERIVED: &[&str] = &[
 ];
 
 /// The rows of the text, each read when it is asked for.
-pub fn rows(body: &[u8], csv: bool) -> Result<Box<dyn Iterator<Item = Row> + '_>, Problem> {
+pub fn rows(
+    body: &[u8],
+    csv: bool,
+) -> Result<Box<dyn Iterator<Item = ImportTableRow> + '_>, Problem> {
     Ok(if csv {
         Box::new(of_csv(body)?)
     } else {
@@ -54,7 +57,7 @@ pub fn rows(body: &[u8], csv: bool) -> Result<Box<dyn Iterator<Item = Row> + '_>
 }
 
 /// One object a line; empty lines count for nothing.
-fn of_lines(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
+fn of_lines(body: &[u8]) -> Result<impl Iterator<Item = ImportTableRow>, Problem> {
     let text = std::str::from_utf8(body)
         .map_err(|error| Problem::new(Code::Invalid, format!("body: {error}")))?;
     let lines = text.lines().zip(1..);
@@ -64,14 +67,14 @@ fn of_lines(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
         Ok(_) => Err(Problem::invalid("row", text, "one JSON object a line")),
         Err(error) => Err(Problem::invalid("row", text, format!("JSON: {error}"))),
     };
-    Ok(lines.map(move |(text, line)| Row {
+    Ok(lines.map(move |(text, line)| ImportTableRow {
         line,
         value: read(text),
     }))
 }
 
 /// CSV with a header line whose columns are fields, those of a nested object behind a dot.
-fn of_csv(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
+fn of_csv(body: &[u8]) -> Result<impl Iterator<Item = ImportTableRow>, Problem> {
     let mut reader = csv::Reader::from_reader(body);
     let malformed = |error: csv::Error| Problem::new(Code::Invalid, format!("CSV: {error}"));
     let heads = reader.headers().map_err(malformed)?.clone();
@@ -88,7 +91,7 @@ fn of_csv(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
             Ok(record) => record.position(),
             Err(error) => error.position(),
         };
-        Row {
+        ImportTableRow {
             line: at.map_or(0, |at| line_of(body, at)),
             value: read(record),
         }

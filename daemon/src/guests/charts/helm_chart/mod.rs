@@ -386,8 +386,8 @@ impl ReachedGuest<'_> {
         self.remote.get(&target).await
     }
 
-    pub fn place(&self, namespace: &str, name: &str) -> helm::Target {
-        helm::Target {
+    pub fn place(&self, namespace: &str, name: &str) -> helm::ReleaseTarget {
+        helm::ReleaseTarget {
             cluster: self.name.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),

@@ -23,7 +23,7 @@ use crate::validation::{
 const KIND: &str = "FloatingIP";
 
 /// What the object asks for.
-struct Ask<'a> {
+struct AskedAddress<'a> {
     object: &'a Object,
     identity: Identity,
     pool: &'a str,
@@ -57,7 +57,7 @@ fn look(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
         };
     }
     let pool_name = pool(&now.floating_ip_pool).map_err(|wrong| invalid(&wrong))?;
-    let ask = Ask {
+    let ask = AskedAddress {
         object,
         identity: identity(question, book),
         pool: pool_name,
@@ -102,7 +102,7 @@ fn usable(name: &str, book: Book<'_>) -> Result<Arc<Pool>, Verdict> {
 
 /// It takes its address to another pool, which must have it.
 fn goes(
-    ask: &Ask<'_>,
+    ask: &AskedAddress<'_>,
     held: IpAddr,
     pool: &Pool,
     (project, book): (&Tenant, Book<'_>),
@@ -111,12 +111,16 @@ fn goes(
     free(ask, held, pool, (project, book)).map(drop)
 }
 
-fn elsewhere(ask: &Ask<'_>, held: IpAddr) -> Verdict {
+fn elsewhere(ask: &AskedAddress<'_>, held: IpAddr) -> Verdict {
     invalid(&held_address::elsewhere(POOL, ask.pool, POOL_KIND, held))
 }
 
 /// It is to get an address.
-fn gets(ask: &Ask<'_>, pool: &Pool, (project, book): (&Tenant, Book<'_>)) -> Result<(), Verdict> {
+fn gets(
+    ask: &AskedAddress<'_>,
+    pool: &Pool,
+    (project, book): (&Tenant, Book<'_>),
+) -> Result<(), Verdict> {
     match ask.address {
         Some(address) => {
             place(&pool.spec, ask.pool, address).map_err(|wrong| invalid(&wrong).for_now())?;
@@ -139,7 +143,7 @@ enum Free {
 
 /// Whether nobody else has the address.
 fn free(
-    ask: &Ask<'_>,
+    ask: &AskedAddress<'_>,
     address: IpAddr,
     pool: &Pool,
     (project, book): (&Tenant, Book<'_>),
@@ -164,7 +168,7 @@ fn free(
 }
 
 /// Whether the lease is the object's, or that of the Service which the object shows.
-fn is_own(ask: &Ask<'_>, lease: &Lease) -> bool {
+fn is_own(ask: &AskedAddress<'_>, lease: &Lease) -> bool {
     let shown = ask.object.annotation(HOLDER);
     let shows = |text: &str| {
         let mut holders = lease.members.iter().map(|member| &member.holder);
@@ -190,7 +194,7 @@ fn is_own(ask: &Ask<'_>, lease: &Lease) -> bool {
 }
 
 /// Whether the pool has any address left.
-fn room(ask: &Ask<'_>, pool: &Pool, book: Book<'_>) -> Result<(), Verdict> {
+fn room(ask: &AskedAddress<'_>, pool: &Pool, book: Book<'_>) -> Result<(), Verdict> {
     match book.ledger.usage(pool.id) {
         Some(usage) if usage.free == 0 => Err(Verdict::forbidden(format!(
             "{POOL}: FloatingIPPool {:?} has no free address: {} of {} are in use; free one, widen the pool or name another",

@@ -10,7 +10,7 @@ use super::{
     review::{Question, Verdict},
     some, spec,
 };
-use crate::validation::quota::{Wanted, limits_of, wanted};
+use crate::validation::quota::{ProjectLimits, limits_of, wanted};
 
 const FIELD: &str = "floatingIPQuota";
 /// The most mistakes that a message names.
@@ -65,7 +65,7 @@ impl QuotaAsked {
 }
 
 /// Where the project has more than it would be allowed.
-fn over(project: &str, wanted: &Wanted, book: Book<'_>) -> Vec<String> {
+fn over(project: &str, wanted: &ProjectLimits, book: Book<'_>) -> Vec<String> {
     let tenant = Tenant(project.into());
     let over = wanted.limits.iter().filter_map(|(pool, (name, limit))| {
         let used = book.ledger.charged(*pool, &tenant);

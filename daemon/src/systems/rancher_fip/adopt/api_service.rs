@@ -9,7 +9,7 @@ use super::{
 };
 use crate::adopt::{ChangeBy, FindingKind};
 use crate::systems::rancher_fip::api_service::plan::{
-    self, TAKEN_OFF, Want, mend, node_port, selector,
+    self, ServiceTarget, TAKEN_OFF, mend, node_port, selector,
 };
 
 /// What was seen of it.
@@ -18,7 +18,7 @@ pub struct ApiService {
     /// `None`: there is none.
     pub found: Option<Service>,
     /// Where it is to lead, or why it cannot; `None`: fipd is not told to keep it.
-    pub want: Option<Result<Want, plan::Wrong>>,
+    pub want: Option<Result<ServiceTarget, plan::Unreachable>>,
 }
 
 /// Says where it leads.
@@ -70,7 +70,7 @@ fn left(found: &SiteInventory, name: String, service: &Service, report: &mut Sit
 fn kept(
     found: &SiteInventory,
     name: String,
-    (service, want): (Option<&Service>, &Want),
+    (service, want): (Option<&Service>, &ServiceTarget),
     report: &mut SiteReport,
 ) {
     let changes = service.is_none_or(|service| mend(service, want).is_some());
@@ -115,7 +115,7 @@ fn kept(
     }
 }
 
-fn wrongs(found: &SiteInventory, service: Option<&Service>, want: &Want) -> Vec<String> {
+fn wrongs(found: &SiteInventory, service: Option<&Service>, want: &ServiceTarget) -> Vec<String> {
     let mut wrongs = Vec::new();
     if let Some(Ok(strangers)) = &found.strangers
         && !strangers.is_empty()
@@ -155,7 +155,7 @@ fn there(service: &Service) -> String {
     }
 }
 
-fn wanted(want: &Want) -> String {
+fn wanted(want: &ServiceTarget) -> String {
     let addresses: Vec<String> = want.addresses.iter().map(ToString::to_string).collect();
     let ports = want.ports.iter();
     let ports: Vec<String> = ports.map(|(port, to)| format!("{port} to {to}")).collect();

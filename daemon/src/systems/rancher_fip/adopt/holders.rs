@@ -14,7 +14,7 @@ use super::{
     uses::Uses,
 };
 use crate::adopt::{ChangeBy, FindingKind};
-use crate::validation::quota::{Wanted, limits, wanted};
+use crate::validation::quota::{ProjectLimits, limits, wanted};
 
 /// Says how each quota is.
 pub fn judge<'a>(
@@ -150,7 +150,7 @@ fn expected<'a>(
     names: &Names<'a>,
     uses: &Uses<'a>,
     (project, quota): (&'a String, &'a FloatingIPProjectQuota),
-    taken: Option<&Wanted<&'a str>>,
+    taken: Option<&ProjectLimits<&'a str>>,
 ) -> BTreeMap<String, u64> {
     let named: BTreeMap<&str, &str> = match taken {
         Some(wanted) => wanted

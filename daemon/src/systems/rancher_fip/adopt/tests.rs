@@ -24,7 +24,7 @@ use crate::{
     },
     controller::store::Key,
     systems::rancher_fip::{
-        api_service::plan::{Want, want},
+        api_service::plan::{ServiceTarget, want},
         clusters::RancherCluster,
         floating_ip::observe::slim,
     },
@@ -647,7 +647,7 @@ fn ghosts_wait_for_the_webhook_that_may_refuse_their_removal() {
 #[test]
 fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
     let mut found = site();
-    let mut seen = |over: Option<&str>, url: &str, want: Option<Want>| {
+    let mut seen = |over: Option<&str>, url: &str, want: Option<ServiceTarget>| {
         let map = BTreeMap::from([("RancherFipApiServerURL".to_owned(), url.to_owned())]);
         found.guest_url = guest_url::given(over, &map).map(Ok);
         let want = want.map(Ok);

@@ -24,7 +24,7 @@ use k8s_openapi::api::{
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
+use self::plan::{Door, KEEPER, STOCK_KEEPER, ServiceTarget, Unreachable};
 use super::{RunningRancherFip, Site};
 use crate::{
     controller::{
@@ -104,7 +104,7 @@ impl Keeper {
                 let says = format!("it leads also where others say: {others}");
                 Some(("LeadsElsewhere", says))
             }
-            Err(Stop::Wrong(wrong)) => Some(("CannotLeadHere", wrong.to_string())),
+            Err(ServiceFault::Wrong(wrong)) => Some(("CannotLeadHere", wrong.to_string())),
             Err(stop) => Some(("NotKept", stop.to_string())),
         };
         self.say(namespace, found.as_ref(), wrong);
@@ -137,9 +137,9 @@ impl Keeper {
 
 /// Why it is not as it should be.
 #[derive(Debug, thiserror::Error)]
-enum Stop {
+enum ServiceFault {
     #[error(transparent)]
-    Wrong(#[from] Wrong),
+    Wrong(#[from] Unreachable),
     #[error(transparent)]
     Reconcile(#[from] ReconcileError),
     #[error(
@@ -148,7 +148,7 @@ enum Stop {
     Unseen(String),
 }
 
-impl From<CallError> for Stop {
+impl From<CallError> for ServiceFault {
     fn from(error: CallError) -> Self {
         Self::Reconcile(error.into())
     }
@@ -157,7 +157,7 @@ impl From<CallError> for Stop {
 /// What there is of the Service, and what is to become of it.
 pub struct Look {
     pub found: Option<Service>,
-    pub want: Result<Want, Wrong>,
+    pub want: Result<ServiceTarget, Unreachable>,
     /// Why it could not be looked at which Ingresses lead there.
     pub unseen: Option<String>,
 }
@@ -166,7 +166,7 @@ pub struct Look {
 pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look, CallError> {
     let found: Option<Service> = remote.get(&SERVICE.named(namespace, API_SERVICE)).await?;
     if let Some(name) = found.as_ref().and_then(plan::external_name) {
-        let want = Err(Wrong::ExternalName(name.to_owned()));
+        let want = Err(Unreachable::ExternalName(name.to_owned()));
         let unseen = None;
         return Ok(Look {
             found,
@@ -189,7 +189,7 @@ pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look,
             .collect();
         let there = (found.as_ref(), &*ingresses);
         if let Some(how) = circle::circle(there, namespace, ((&host, port), &wanted.addresses)) {
-            want = Err(Wrong::Circle { host, how });
+            want = Err(Unreachable::Circle { host, how });
         }
     }
     Ok(Look {
@@ -204,7 +204,7 @@ async fn pass(
     remote: &Remote,
     namespace: &str,
     door: &Door,
-) -> (Option<Service>, Result<Vec<String>, Stop>) {
+) -> (Option<Service>, Result<Vec<String>, ServiceFault>) {
     match look(remote, namespace, door).await {
         Err(error) => (None, Err(error.into())),
         Ok(Look {
@@ -221,7 +221,7 @@ async fn pass(
                 (Ok(want), _) => keep(remote, namespace, found.as_ref(), &want).await,
             };
             let kept = match unseen {
-                Some(why) => kept.and(Err(Stop::Unseen(why))),
+                Some(why) => kept.and(Err(ServiceFault::Unseen(why))),
                 None => kept,
             };
             (found, kept)
@@ -233,8 +233,8 @@ async fn keep(
     remote: &Remote,
     namespace: &str,
     found: Option<&Service>,
-    want: &Want,
-) -> Result<Vec<String>, Stop> {
+    want: &ServiceTarget,
+) -> Result<Vec<String>, ServiceFault> {
     let target = SERVICE.named(namespace, API_SERVICE);
     match found {
         None => remote.create(&target, &plan::service(want)).await?,
@@ -257,14 +257,14 @@ async fn keep(
 }
 
 /// Where this host is, as `door` says it.
-async fn want(door: &Door) -> Result<Want, Wrong> {
+async fn want(door: &Door) -> Result<ServiceTarget, Unreachable> {
     let (host, port) = door.host()?;
     let addresses: BTreeSet<IpAddr> = match host.parse() {
         Ok(address) => BTreeSet::from([address]),
         Err(_) => {
             let found = tokio::net::lookup_host((&*host, port));
             let found = tokio::time::timeout(LOOKUP, found).await;
-            let unknown = |why: String| Wrong::UnknownHost(host.clone(), why);
+            let unknown = |why: String| Unreachable::UnknownHost(host.clone(), why);
             let found = found.map_err(|_| unknown("no answer in time".to_owned()))?;
             let found = found.map_err(|error| unknown(error.to_string()))?;
             found.map(|one| one.ip()).collect()

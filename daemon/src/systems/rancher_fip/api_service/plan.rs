@@ -49,7 +49,7 @@ impl Door {
 
 /// Where the name is to lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct ServiceTarget {
     /// Not empty.
     pub addresses: BTreeSet<IpAddr>,
     /// Port of the Service to port of this host.
@@ -58,7 +58,7 @@ pub struct Want {
 
 /// Why the name cannot lead here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum Unreachable {
     #[error(
         "[api] advertise is not set: it must say https://HOST[:PORT], by which the cluster reaches this host"
     )]
@@ -83,9 +83,9 @@ pub enum Wrong {
 
 impl Door {
     /// Host and port of the URL.
-    pub fn host(&self) -> Result<(String, u16), Wrong> {
-        let url = self.url.as_deref().ok_or(Wrong::NoUrl)?;
-        let bad = || Wrong::BadUrl(url.to_owned());
+    pub fn host(&self) -> Result<(String, u16), Unreachable> {
+        let url = self.url.as_deref().ok_or(Unreachable::NoUrl)?;
+        let bad = || Unreachable::BadUrl(url.to_owned());
         let uri: http::Uri = url.parse().map_err(|_| bad())?;
         let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
         let host = host.ok_or_else(bad)?;
@@ -124,7 +124,7 @@ pub fn want(
     addresses: BTreeSet<IpAddr>,
     port: u16,
     plain: Option<u16>,
-) -> Result<Want, Wrong> {
+) -> Result<ServiceTarget, Unreachable> {
     let reachable = |address: &IpAddr| {
         let link_local = match address {
             IpAddr::V4(address) => address.is_link_local(),
@@ -134,10 +134,10 @@ pub fn want(
     };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().filter(reachable).collect();
     if addresses.is_empty() {
-        return Err(Wrong::Loopback(host.to_owned()));
+        return Err(Unreachable::Loopback(host.to_owned()));
     }
     let plain = plain.map(|plain| (PLAIN_PORT, plain));
-    Ok(Want {
+    Ok(ServiceTarget {
         addresses,
         ports: [(TLS_PORT, port)].into_iter().chain(plain).collect(),
     })
@@ -145,7 +145,7 @@ pub fn want(
 
 /// What the ports of the Service are called: as they are, else by what they are, and never as another is. A Service with
 /// several must name them.
-pub fn port_names(found: Option<&Service>, want: &Want) -> BTreeMap<i32, String> {
+pub fn port_names(found: Option<&Service>, want: &ServiceTarget) -> BTreeMap<i32, String> {
     let ports = found.and_then(|found| found.spec.as_ref()?.ports.as_ref());
     let ports = || ports.into_iter().flatten();
     let name_of = |one: &ServicePort| one.name.clone().filter(|name| !name.is_empty());
@@ -180,7 +180,7 @@ fn serves(one: &ServicePort, port: i32) -> bool {
 }
 
 /// A Service where there is none.
-pub fn service(want: &Want) -> Value {
+pub fn service(want: &ServiceTarget) -> Value {
     let names = port_names(None, want);
     let ports: Vec<ServicePort> = want
         .ports
@@ -196,7 +196,7 @@ pub fn service(want: &Want) -> Value {
 
 /// What is to be changed of the Service that was read; `None`: nothing. Ports that are not served stay, and the selector
 /// that is taken off is noted.
-pub fn mend(found: &Service, want: &Want) -> Option<Value> {
+pub fn mend(found: &Service, want: &ServiceTarget) -> Option<Value> {
     let spec = found.spec.clone().unwrap_or_default();
     let names = port_names(Some(found), want);
     let have = spec.ports.unwrap_or_default();
@@ -272,7 +272,7 @@ pub fn back(found: &Service) -> Option<String> {
 }
 
 /// The port of this host that the Service has as its node port: on a node it would lead back to the Service.
-pub fn node_port(found: &Service, want: &Want) -> Option<u16> {
+pub fn node_port(found: &Service, want: &ServiceTarget) -> Option<u16> {
     let ports = found.spec.as_ref()?.ports.iter().flatten();
     let nodes: BTreeSet<i32> = ports.filter_map(|one| one.node_port).collect();
     let mut to = want.ports.values();
@@ -302,7 +302,7 @@ fn wanted(
 }
 
 /// The slice of each family by name; `None`: this host has no address of it.
-pub fn slices(want: &Want, names: &BTreeMap<i32, String>) -> [(String, Option<Value>); 2] {
+pub fn slices(want: &ServiceTarget, names: &BTreeMap<i32, String>) -> [(String, Option<Value>); 2] {
     let ports: Vec<Value> = want
         .ports
         .iter()
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    fn here(plain: Option<u16>) -> Want {
+    fn here(plain: Option<u16>) -> ServiceTarget {
         let addresses =
             ["192.0.2.7", "2001:db8::7", "127.0.0.1"].map(|one| one.parse().expect("an address"));
         want("fipd.example.net", addresses.into(), 9443, plain).expect("it is reachable")
@@ -412,13 +412,16 @@ mod tests {
             host("https://[2001:db8::1]:8443"),
             Ok(("2001:db8::1".into(), 8443))
         );
-        assert_eq!(host("http://x"), Err(Wrong::BadUrl("http://x".into())));
-        assert_eq!(Door::default().host(), Err(Wrong::NoUrl));
+        assert_eq!(
+            host("http://x"),
+            Err(Unreachable::BadUrl("http://x".into()))
+        );
+        assert_eq!(Door::default().host(), Err(Unreachable::NoUrl));
         for only in ["127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "fe80::1"] {
             let addresses = BTreeSet::from([only.parse().expect("an address")]);
             assert_eq!(
                 want(only, addresses, 1, None),
-                Err(Wrong::Loopback(only.into()))
+                Err(Unreachable::Loopback(only.into()))
             );
         }
         assert_eq!(here(None).addresses.len(), 2);
@@ -490,7 +493,7 @@ mod tests {
             assert_eq!(back(&edited), None, "{other}");
         }
         assert_eq!(node_port(&found, &want), None);
-        let on_node = Want {
+        let on_node = ServiceTarget {
             ports: [(8443, 30001)].into(),
             ..want.clone()
         };
@@ -519,7 +522,7 @@ mod tests {
             (&v6["addressType"], &v6["endpoints"][0]["addresses"][0]),
             (&json!("IPv6"), &json!("2001:db8::7"))
         );
-        let alone = Want {
+        let alone = ServiceTarget {
             addresses: ["192.0.2.7".parse().expect("v4")].into(),
             ..want
         };

@@ -22,12 +22,12 @@ use crate::{
         floating_ip::observe::Fip,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
     },
-    validation::quota::Wanted,
+    validation::quota::ProjectLimits,
 };
 use serde::de::IgnoredAny;
 
 /// What became of an object: its limits by pool with the names it has for them, and the verdict on it.
-struct Verdict {
+struct QuotaVerdict {
     limits: BTreeMap<PoolId, (String, u64)>,
     says: ConditionUpdate,
 }
@@ -71,7 +71,7 @@ impl Quotas {
         key: &Key,
         quota: &FloatingIPProjectQuota,
         called: impl Fn(&str) -> Vec<String> + Send,
-    ) -> Result<Verdict, ReconcileError> {
+    ) -> Result<QuotaVerdict, ReconcileError> {
         let limits = match validate::limits(&quota.spec.floating_ip_quota) {
             Ok(limits) => limits,
             Err(wrong) => {
@@ -92,7 +92,7 @@ impl Quotas {
         }
         self.set_limits(key, &wanted.rows(&self.rows(key))).await?;
         let says = self.says(key, quota, &wanted);
-        Ok(Verdict {
+        Ok(QuotaVerdict {
             limits: wanted.limits,
             says,
         })
@@ -140,14 +140,14 @@ impl Quotas {
         quota: &FloatingIPProjectQuota,
         reason: &'static str,
         message: String,
-    ) -> Verdict {
+    ) -> QuotaVerdict {
         let message = format!("{message}. Nothing of this object is applied; its last limits stay");
         self.warn(key, quota, reason, &message);
         let named = quota.spec.floating_ip_quota.keys();
         let known = named.filter_map(|name| Some((self.mirror(name)?, name.clone())));
         let rows = self.rows(key);
         let limits = known.filter_map(|(pool, name)| Some((pool, (name, *rows.get(&pool)?))));
-        Verdict {
+        QuotaVerdict {
             limits: limits.collect(),
             says: ConditionUpdate {
                 kind: status::READY,
@@ -158,7 +158,12 @@ impl Quotas {
         }
     }
 
-    fn says(&self, key: &Key, quota: &FloatingIPProjectQuota, wanted: &Wanted) -> ConditionUpdate {
+    fn says(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+        wanted: &ProjectLimits,
+    ) -> ConditionUpdate {
         let Some(message) = wanted.unnamed() else {
             return ConditionUpdate {
                 kind: status::READY,
@@ -185,7 +190,7 @@ impl Quotas {
         &self,
         key: &Key,
         quota: &FloatingIPProjectQuota,
-        verdict: &Verdict,
+        verdict: &QuotaVerdict,
     ) -> Result<Next, ReconcileError> {
         if let Some(rest) = self.context.status_rests(key) {
             return Ok(rest);

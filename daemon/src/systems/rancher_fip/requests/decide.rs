@@ -41,7 +41,7 @@ pub struct Known {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct AddressRequest<'a> {
     pub asker: &'a Asker,
     pub service: &'a Service,
     /// The real name of the pool.
@@ -75,7 +75,7 @@ pub enum Undo {
 }
 
 /// Decides, given all FloatingIPs of the project. `taken`: names that objects of others have.
-pub fn decide(ask: &Ask<'_>, known: &[Known], taken: &BTreeSet<String>) -> Decision {
+pub fn decide(ask: &AddressRequest<'_>, known: &[Known], taken: &BTreeSet<String>) -> Decision {
     // Another network may have the same address.
     let other_pool = |one: &&Known| one.fip.pool != ask.pool;
     let own = living(known).filter(|one| ask.has(one));
@@ -92,7 +92,7 @@ pub fn decide(ask: &Ask<'_>, known: &[Known], taken: &BTreeSet<String>) -> Decis
     }
 }
 
-impl Ask<'_> {
+impl AddressRequest<'_> {
     /// Whether the Service has it already, and it is what is asked for.
     fn has(&self, one: &Known) -> bool {
         let fits = match self.address {

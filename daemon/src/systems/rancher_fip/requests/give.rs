@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     ProjectTurn, Requests, actor,
-    decide::{Ask, Decision, Known, TAKEN, Undo, decide, denied},
+    decide::{AddressRequest, Decision, Known, TAKEN, Undo, decide, denied},
     deny::No,
     failed, holder, release,
 };
@@ -51,7 +51,7 @@ impl Requests {
                 wish.pool
             ))
         })?;
-        let ask = Ask {
+        let ask = AddressRequest {
             asker,
             service: &wish.service,
             pool: &pool,
@@ -99,7 +99,7 @@ impl Requests {
     async fn create(
         &self,
         data: &Data,
-        ask: &Ask<'_>,
+        ask: &AddressRequest<'_>,
         name: &str,
     ) -> Result<Option<Known>, Denied> {
         let mut labels = ask.labels(BTreeMap::new());
@@ -134,7 +134,7 @@ impl Requests {
     async fn answer(
         &self,
         data: &Data,
-        ask: &Ask<'_>,
+        ask: &AddressRequest<'_>,
         one: &Known,
         before: Option<&Known>,
     ) -> Result<Given, Denied> {
@@ -164,7 +164,7 @@ impl Requests {
     pub(super) async fn undo(
         &self,
         data: &Data,
-        ask: &Ask<'_>,
+        ask: &AddressRequest<'_>,
         one: &Known,
         before: Option<&Known>,
         undo: Undo,
@@ -187,7 +187,7 @@ impl Requests {
     async fn restore(
         &self,
         data: &Data,
-        ask: &Ask<'_>,
+        ask: &AddressRequest<'_>,
         one: &Known,
         before: &Known,
     ) -> Result<(), Denied> {
@@ -218,7 +218,7 @@ impl Requests {
     async fn address(
         &self,
         data: &Data,
-        ask: &Ask<'_>,
+        ask: &AddressRequest<'_>,
         one: &Known,
         holder: &Holder,
     ) -> Result<IpAddr, No> {

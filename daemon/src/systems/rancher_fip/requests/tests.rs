@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    decide::{Ask, Undo},
+    decide::{AddressRequest, Undo},
     *,
 };
 use crate::{
@@ -109,7 +109,7 @@ async fn a_service_is_taken_off_though_somebody_changed_the_object_meanwhile() {
         namespace: "shop".to_owned(),
         name: "web".to_owned(),
     };
-    let ask = Ask {
+    let ask = AddressRequest {
         asker: &whose,
         service: &service,
         pool: "net",

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 
 use super::*;
-use crate::systems::rancher_fip::api_service::plan::Wrong;
+use crate::systems::rancher_fip::api_service::plan::Unreachable;
 
 /// As the original's manifests make it.
 fn api_service(selector: Value, taken_off: Value) -> Service {
@@ -19,7 +19,7 @@ fn api_service(selector: Value, taken_off: Value) -> Service {
     }))
 }
 
-fn want_at(port: u16, plain: Option<u16>) -> Want {
+fn want_at(port: u16, plain: Option<u16>) -> ServiceTarget {
     let addresses = BTreeSet::from(["192.0.2.7".parse().expect("an address")]);
     want("fipd", addresses, port, plain).expect("it is reachable")
 }
@@ -63,7 +63,7 @@ fn a_service_that_nobody_keeps_is_named_with_what_clients_need() {
 #[test]
 fn of_a_service_that_fipd_keeps_it_is_said_what_there_is_and_what_it_is_to_be() {
     let mut found = site();
-    let mut seen = |service: Option<Service>, want: Result<Want, Wrong>| {
+    let mut seen = |service: Option<Service>, want: Result<ServiceTarget, Unreachable>| {
         found.service = Some(Ok(ApiService {
             found: service,
             want: Some(want),
@@ -76,14 +76,14 @@ fn of_a_service_that_fipd_keeps_it_is_said_what_there_is_and_what_it_is_to_be() 
         changes.map(|one| one.does.clone()).collect::<Vec<_>>()
     };
     let original = api_service(json!({ "app": "x" }), json!(null));
-    let wrong = seen(Some(original.clone()), Err(Wrong::NoUrl));
+    let wrong = seen(Some(original.clone()), Err(Unreachable::NoUrl));
     let said = wrongs(&wrong, FindingKind::Leftover);
     assert!(
         said[0].contains("8443 to 8443 (node port 30001); it stays so: [api] advertise is not set"),
         "{said:?}"
     );
     assert!(does(&wrong).is_empty());
-    let circle = Wrong::Circle {
+    let circle = Unreachable::Circle {
         host: "api.example.com".into(),
         how: "Ingress fip/api leads api.example.com to it".into(),
     };

@@ -80,7 +80,7 @@ fn decided(case: &Case, known: &[Known]) -> Decision {
 /// `taken`: names of objects that are not the project's.
 fn decided_beside(case: &Case, known: &[Known], taken: &[String]) -> Decision {
     decide(
-        &Ask {
+        &AddressRequest {
             asker: &asker("c-m-a"),
             service: &service(case.service),
             pool: case.pool,
@@ -287,7 +287,7 @@ fn names_that_objects_of_other_projects_have_are_passed_over() {
 
 #[test]
 fn defect_07_only_what_was_made_for_the_request_is_deleted_when_it_is_refused() {
-    let ask = Ask {
+    let ask = AddressRequest {
         asker: &asker("c-m-a"),
         service: &service("web"),
         pool: "net",
@@ -311,7 +311,7 @@ fn defect_07_only_what_was_made_for_the_request_is_deleted_when_it_is_refused() 
 
 #[test]
 fn labels_name_the_service_beside_others() {
-    let ask = Ask {
+    let ask = AddressRequest {
         asker: &asker("c-m-a"),
         service: &service("api"),
         pool: "net",
@@ -340,7 +340,7 @@ fn defect_18_what_the_last_user_left_behind_is_not_shared_with_the_next() {
     ];
     let left = known("fip-1", "10.0.0.1", &labels);
     let (asker, web) = (asker("c-m-a"), service("web"));
-    let ask = Ask {
+    let ask = AddressRequest {
         asker: &asker,
         service: &web,
         pool: "net",
