@@ -39,6 +39,8 @@ mod scope;
 mod select;
 pub mod sighting;
 mod signing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod time;
 mod words;
 

@@ -143,35 +143,22 @@ impl Redating {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use smallvec::SmallVec;
 
     use super::*;
-    use crate::{Contender, Holder, Labels, LeaseKey, NetworkId};
+    use crate::{Contender, testing};
 
     fn lease(state: LeaseState, since: u64, until: Option<u64>) -> Lease {
         Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: "10.0.0.1".parse().unwrap(),
-            },
-            pool: None,
             state,
-            members: SmallVec::new(),
-            contenders: Vec::new(),
-            tenant: None,
-            group: None,
             since: Timestamp(since),
             until: until.map(Timestamp),
-            labels: Labels::default(),
+            ..testing::lease(testing::key_of("10.0.0.1"), None, None)
         }
     }
 
     fn contender(since: u64) -> Contender {
         Contender {
-            holder: Holder {
-                identity: "fipd/Service/apps/web".parse().unwrap(),
-                instance: "i".into(),
-            },
+            holder: testing::holder("fipd/Service/apps/web", "i"),
             tenant: None,
             since: Timestamp(since),
         }

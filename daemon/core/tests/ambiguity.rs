@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fipd_core::{
     AddressSpec, Adopt, Allocate, Answer, Holder, LeaseKey, Ledger, Mark, Network, NetworkId, Op,
-    Planned, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Request, Timestamp, Want,
+    Planned, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Request, Timestamp, testing,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -39,36 +39,28 @@ fn spec(name: &str, network: u32, cidr: &str, network_by_default: bool) -> PoolS
     PoolSpec {
         network: NetworkId(network),
         network_by_default,
-        ..PoolSpec::own(name, vec![cidr.parse().expect(cidr)])
+        ..testing::pool_spec(name, &[cidr])
     }
 }
 
 fn create(ledger: &mut Ledger, spec: PoolSpec) {
-    let actor = "test".into();
-    done(ledger, Request::CreatePool { spec, actor });
+    done(ledger, testing::create_pool(spec));
 }
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: format!("fipd/Host/lab/{owner}").parse().expect(owner),
-        instance: "1".into(),
-    }
+    testing::holder(format!("fipd/Host/lab/{owner}"), "1")
 }
 
 fn ask(owner: &str, pool: PoolId, address: Option<&str>) -> Request {
     Request::Allocate(Allocate {
-        holder: holder(owner),
-        tenant: None,
-        wants: vec![Want {
-            pool: pool.into(),
-            address: address.map(|text| text.parse().expect(text)),
-            count: 1,
-        }],
-        waiting_since: None,
         by_admin: true,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(
+            holder(owner),
+            [testing::want(
+                pool,
+                address.map(|text| text.parse().expect(text)),
+            )],
+        )
     })
 }
 

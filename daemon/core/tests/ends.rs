@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use fipd_core::{
     Action, Adopt, Allocate, Answer, Ends, Holder, LeaseKey, LeaseState, Ledger, NetworkId, Order,
     Origin, Planned, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Sticky,
-    Tenant, Timestamp, Transfer, Want,
+    Tenant, Timestamp, Transfer, testing,
 };
 
 const WEB: &str = "fipd/vm/lab/web";
@@ -26,33 +26,23 @@ struct Book {
 
 fn key(text: &str) -> LeaseKey {
     let address: IpAddr = text.parse().unwrap();
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address,
-    }
+    testing::key(address)
 }
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: owner.parse().unwrap(),
-        instance: "".into(),
-    }
+    testing::holder(owner, "")
 }
 
 fn ask(owner: &str, tenant: &str, address: Option<&str>) -> Allocate {
     Allocate {
-        holder: holder(owner),
         tenant: (!tenant.is_empty()).then(|| Tenant(tenant.into())),
-        wants: vec![Want {
-            pool: POOL.into(),
-            address: address.map(|text| text.parse().unwrap()),
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(
+            holder(owner),
+            [testing::want(
+                POOL,
+                address.map(|text| text.parse().unwrap()),
+            )],
+        )
     }
 }
 
@@ -106,8 +96,7 @@ impl Book {
     fn of(spec: PoolSpec) -> Self {
         let ledger = Ledger::new();
         let mut book = Self { ledger, now: 1_000 };
-        let actor = "test".into();
-        book.done(&Request::CreatePool { spec, actor });
+        book.done(&testing::create_pool(spec));
         book
     }
 

@@ -18,10 +18,10 @@ use fipd_core::{
     Action, Adopt, Adoption, Allocate, Answer, Asker, AuditEntry, Change, Choice, ClusterId,
     ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Hour,
     Identity, Import, ImportRow, ImportedLease, ImportedPool, Label, Labels, Lease, LeaseFilter,
-    LeaseKey, LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned,
-    PoolEdit, PoolId, PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota,
-    QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection,
-    Share, Sticky, System, Tenant, Text, Ticket, Timestamp, Transfer, Want,
+    LeaseKey, LeaseState, Ledger, Mark, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit,
+    PoolId, PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota, QuotaUsage,
+    Refusal, Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection, Share,
+    Sticky, System, Tenant, Text, Ticket, Timestamp, Transfer, Want, testing,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -276,14 +276,13 @@ fn allocate() -> impl Strategy<Value = Allocate> {
                     want.count = 1;
                 }
                 Allocate {
-                    holder,
                     tenant,
-                    wants,
                     waiting_since,
                     by_admin,
                     share,
                     probe,
                     actor: ACTOR.into(),
+                    ..testing::allocate(holder, wants)
                 }
             },
         )
@@ -637,10 +636,7 @@ fn lease() -> impl Strategy<Value = Lease> {
                 }
             } else if holder.identity != other.identity && shared && state != LeaseState::Orphaned {
                 lease.group = Some("g".into());
-                lease.members.push(Member {
-                    holder: other,
-                    ports: Vec::new(),
-                });
+                lease.members.push(testing::member(other));
             } else if holder.identity != other.identity && contended {
                 lease.contenders.push(Contender {
                     holder: other,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use fipd_core::{
     Action, Adopt, Allocate, Answer, Contender, Decision, Epoch, Holder, Lease, LeaseKey,
-    LeaseState, Ledger, NetworkId, Op, Planned, Pool, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Reserve, RestoreHold, Share, Tenant, Timestamp, Want,
+    LeaseState, Ledger, NetworkId, Op, Planned, Pool, PoolId, PoolSpec, Refusal, Request, Reserve,
+    RestoreHold, Share, Tenant, Timestamp, testing,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -20,33 +20,24 @@ const POOL: PoolId = PoolId(1);
 const START: Timestamp = Timestamp(1_000_000);
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: owner.parse().expect(owner),
-        instance: "1".into(),
-    }
+    testing::holder(owner, "1")
 }
 
 fn key(text: &str) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: text.parse().expect(text),
-    }
+    testing::key_of(text)
 }
 
 fn allocate(owner: &str, address: Option<&str>) -> Allocate {
     Allocate {
-        holder: holder(owner),
         tenant: Some(Tenant("p-1".into())),
-        wants: vec![Want {
-            pool: POOL.into(),
-            address: address.map(|text| text.parse().expect(text)),
-            count: 1,
-        }],
-        waiting_since: None,
         by_admin: true,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(
+            holder(owner),
+            [testing::want(
+                POOL,
+                address.map(|text| text.parse().expect(text)),
+            )],
+        )
     }
 }
 
@@ -61,16 +52,12 @@ fn restored() -> Ledger {
         };
         let cools = state == LeaseState::Quarantined;
         Op::PutLease(Arc::new(Lease {
-            key: key(address),
-            pool: Some(POOL),
-            state,
             members: (!cools).then_some(member).into_iter().collect(),
+            state,
             contenders: Vec::<Contender>::new(),
             tenant: Some(Tenant("p-1".into())),
-            group: None,
-            since: Timestamp(1),
             until: cools.then_some(Timestamp(u64::MAX)),
-            labels: Default::default(),
+            ..testing::lease(key(address), Some(POOL), None)
         }))
     };
     let rows = [
@@ -166,11 +153,7 @@ fn what_the_file_knows_and_what_is_found_in_use_goes_on_while_it_is_held() {
         done(&mut ledger, &adopt, START).0,
         Answer::Adopted { .. }
     ));
-    let release = Request::Release(Release {
-        scope: ReleaseScope::Holder(holder(WEB)),
-        actor: "test".into(),
-        reason: "".into(),
-    });
+    let release = testing::release(holder(WEB));
     done(&mut ledger, &release, START);
     // What is freed meanwhile is as free as the rest.
     held(
@@ -293,9 +276,7 @@ fn a_network_whose_cluster_knows_more_is_held_alone() {
         network: blue.id,
         ..PoolSpec::own("blue", addresses)
     };
-    let actor = "test".into();
-    let Answer::Pool(pool) = done(&mut ledger, &Request::CreatePool { spec, actor }, START).0
-    else {
+    let Answer::Pool(pool) = done(&mut ledger, &testing::create_pool(spec), START).0 else {
         panic!("no pool");
     };
     let hold = |networks: &[NetworkId]| Request::HoldNetworks {

@@ -7,26 +7,22 @@
 )]
 
 use fipd_core::{
-    Action, Allocate, Answer, ClusterId, ClusterRecord, Decision, Epoch, Holder, Import, ImportRow,
-    ImportedLease, ImportedPool, Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op,
-    Planned, PoolId, PoolSpec, Refusal, Request, RestoreHold, RowFate, Tenant, Timestamp, Trial,
-    Want,
+    Action, Answer, ClusterId, ClusterRecord, Decision, Epoch, Holder, Import, ImportRow,
+    ImportedLease, ImportedPool, Lease, Ledger, Member, Op, Planned, PoolId, Refusal, Request,
+    RestoreHold, RowFate, Tenant, Timestamp, Trial, testing,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: owner.parse().expect(owner),
-        instance: "".into(),
-    }
+    testing::holder(owner, "")
 }
 
 fn pool(name: &str, addresses: &str, id: Option<u32>) -> ImportRow {
     ImportRow::Pool(Box::new(ImportedPool {
         network: Some("default".into()),
         network_by_default: None,
-        spec: PoolSpec::own(name, vec![addresses.parse().expect(addresses)]),
+        spec: testing::pool_spec(name, &[addresses]),
         id: id.map(PoolId),
         created: id.map(|_| Timestamp(7)),
         generation: id.map(|_| 3),
@@ -34,28 +30,16 @@ fn pool(name: &str, addresses: &str, id: Option<u32>) -> ImportRow {
 }
 
 fn lease(address: &str, owner: &str) -> ImportRow {
-    let member = Member {
-        holder: holder(owner),
-        ports: Vec::new(),
-    };
+    let member = testing::member(holder(owner));
     ImportRow::Lease(Box::new(ImportedLease {
         network: "default".into(),
         pool: None,
         since: Some(Timestamp(5)),
         lease: Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: address.parse().expect(address),
-            },
-            pool: None,
-            state: LeaseState::Allocated,
             members: [member].into_iter().collect(),
-            contenders: Vec::new(),
             tenant: Some(Tenant("t".into())),
-            group: None,
             since: Timestamp(0),
-            until: None,
-            labels: Default::default(),
+            ..testing::lease(testing::key_of(address), None, None)
         },
     }))
 }
@@ -243,20 +227,10 @@ fn what_is_being_imported_is_given_to_nobody_else() {
         panic!("no decision")
     };
     let ask = |owner: &str| {
-        Request::Allocate(Allocate {
-            holder: holder(owner),
-            tenant: None,
-            wants: vec![Want {
-                pool: PoolId(1).into(),
-                address: None,
-                count: 1,
-            }],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
-            probe: false,
-            actor: "test".into(),
-        })
+        Request::Allocate(testing::allocate(
+            holder(owner),
+            [testing::want(PoolId(1), None)],
+        ))
     };
     assert_eq!(ledger.plan(&ask("fipd/Host/lab/a"), NOW), Planned::Busy);
     let Planned::Tentative {
@@ -555,10 +529,7 @@ fn a_pool_that_is_changed_twice_keeps_the_leases_that_leave_it_the_second_time()
         lease("10.0.0.77", "fipd/Host/lab/out"),
     ];
     take(&mut ledger, &import(&next, false));
-    let key = LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: "10.0.0.77".parse().expect("an address"),
-    };
+    let key = testing::key_of("10.0.0.77");
     assert_eq!(ledger.lease(key).expect("it is there").pool, None);
     let wide = [pool("vips", "10.0.0.0/24", None), quota("vips", 1)];
     let (fates, _) = take(&mut ledger, &import(&wide, false));

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use fipd_core::{
-    Allocate, ClusterId, Holder, Ledger, Lookout, NetworkId, Planned, PoolEdit, PoolId, PoolSpec,
-    Refusal, Request, Timestamp, Want,
+    ClusterId, Ledger, Lookout, NetworkId, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Request,
+    Timestamp, testing,
 };
 
 struct Book(Ledger);
@@ -28,30 +28,15 @@ impl Book {
     }
 
     fn create(&mut self, name: &str, cidr: &str) {
-        let spec = PoolSpec::own(name, vec![cidr.parse().expect("a CIDR")]);
-        let actor = "test".into();
-        self.ask(&Request::CreatePool { spec, actor })
-            .expect("a pool");
+        let spec = testing::pool_spec(name, &[cidr]);
+        self.ask(&testing::create_pool(spec)).expect("a pool");
     }
 
     fn allocate(&mut self, pool: u32, owner: u32) -> Result<(), Refusal> {
-        self.ask(&Request::Allocate(Allocate {
-            holder: Holder {
-                identity: format!("fipd/Host/lab/h{owner}").parse().expect("one"),
-                instance: "1".into(),
-            },
-            tenant: None,
-            wants: vec![Want {
-                pool: PoolId(pool).into(),
-                address: None,
-                count: 1,
-            }],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
-            probe: false,
-            actor: "test".into(),
-        }))
+        self.ask(&Request::Allocate(testing::allocate(
+            testing::holder(format!("fipd/Host/lab/h{owner}"), "1"),
+            [testing::want(PoolId(pool), None)],
+        )))
     }
 
     fn look_out(&mut self, cluster: &str, network: NetworkId, seen: u64) {

@@ -7,9 +7,8 @@
 )]
 
 use fipd_core::{
-    Allocate, Answer, Holder, LeaseKey, LeaseState, Ledger, NetworkId, Op, Order, Planned,
-    PoolEdit, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Sticky, Tenant, Timestamp,
-    Want,
+    Allocate, Answer, Holder, LeaseKey, LeaseState, Ledger, Op, Order, Planned, PoolEdit, PoolId,
+    PoolSpec, Refusal, Release, ReleaseScope, Request, Sticky, Tenant, Timestamp, testing,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -19,17 +18,11 @@ const WEEK: Sticky = Sticky {
 };
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: format!("fipd/vm/lab/{owner}").parse().expect(owner),
-        instance: "".into(),
-    }
+    testing::holder(format!("fipd/vm/lab/{owner}"), "")
 }
 
 fn key(last: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, last].into(),
-    }
+    testing::key([10, 0, 0, last])
 }
 
 /// A ledger with a pool of 10.0.0.1 to 10.0.0.4; each request is a second later than the one before.
@@ -47,10 +40,9 @@ impl Book {
             now: 0,
             ops: Vec::new(),
         };
-        let mut spec = PoolSpec::own("p", vec!["10.0.0.1-10.0.0.4".parse().expect("a range")]);
+        let mut spec = testing::pool_spec("p", &["10.0.0.1-10.0.0.4"]);
         change(&mut spec);
-        let actor = "test".into();
-        book.done(&Request::CreatePool { spec, actor });
+        book.done(&testing::create_pool(spec));
         book
     }
 
@@ -110,18 +102,11 @@ impl Book {
         address: Option<u8>,
     ) -> Result<u8, Refusal> {
         let answer = self.plan(&Request::Allocate(Allocate {
-            holder: holder(owner),
             tenant: tenant.map(|tenant| Tenant(tenant.into())),
-            wants: vec![Want {
-                pool: POOL.into(),
-                address: address.map(|last| key(last).address),
-                count: 1,
-            }],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
-            probe: false,
-            actor: "test".into(),
+            ..testing::allocate(
+                holder(owner),
+                [testing::want(POOL, address.map(|last| key(last).address))],
+            )
         }))?;
         let Answer::Granted { leases, .. } = answer else {
             panic!("{answer:?}");
@@ -306,21 +291,8 @@ fn a_pool_that_remembers_nothing_writes_no_more_than_the_lease() {
 #[test]
 fn a_reservation_that_nobody_used_is_not_remembered() {
     let mut book = Book::sticky(WEEK);
-    let wants = vec![Want {
-        pool: POOL.into(),
-        address: None,
-        count: 1,
-    }];
-    let ask = Allocate {
-        holder: holder("a"),
-        tenant: None,
-        wants,
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    };
+    let wants = vec![testing::want(POOL, None)];
+    let ask = testing::allocate(holder("a"), wants);
     let until = None;
     book.done(&Request::Reserve(fipd_core::Reserve { ask, until }));
     book.gives_back("a");
@@ -346,7 +318,7 @@ fn sizes_are_limited() {
             "sticky_most",
         ),
     ] {
-        let mut spec = PoolSpec::own("p", vec!["10.0.0.1".parse().expect("an address")]);
+        let mut spec = testing::pool_spec("p", &["10.0.0.1"]);
         spec.sticky = sticky;
         assert_eq!(spec.validate().expect_err(field).field, field);
     }

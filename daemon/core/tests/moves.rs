@@ -1,6 +1,5 @@
 //! Pools that go to another network with all that they have.
 #![expect(
-    clippy::expect_used,
     clippy::panic,
     clippy::wildcard_enum_match_arm,
     reason = "a test fails by panicking"
@@ -11,20 +10,14 @@ use std::sync::Arc;
 use fipd_core::{
     Action, Adopt, Allocate, Answer, AuditEntry, Epoch, Expectation, Holder, Lease, LeaseKey,
     LeaseState, Ledger, NetworkId, Op, Planned, PoolEdit, PoolId, PoolSpec, Quota, Refusal,
-    Release, ReleaseScope, Request, RestoreHold, Sticky, System, Tenant, Ticket, Timestamp, TooOld,
-    Want,
+    Request, RestoreHold, Sticky, System, Tenant, Ticket, Timestamp, TooOld, testing,
 };
 
 const POOL: PoolId = PoolId(1);
 const BLUE: NetworkId = NetworkId(1);
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: format!("rancher-fip/c1/Service/shop/{owner}")
-            .parse()
-            .expect(owner),
-        instance: "1".into(),
-    }
+    testing::holder(format!("rancher-fip/c1/Service/shop/{owner}"), "1")
 }
 
 fn key(network: NetworkId, last: u8) -> LeaseKey {
@@ -40,7 +33,7 @@ impl Book {
     /// A pool of 10.0.0.0 to 10.0.0.3 in the default network, and a network blue.
     fn new(change: impl FnOnce(&mut PoolSpec)) -> Self {
         let mut book = Self(Ledger::new(), 0);
-        let mut spec = PoolSpec::own("lab", vec!["10.0.0.0/30".parse().expect("a CIDR")]);
+        let mut spec = testing::pool_spec("lab", &["10.0.0.0/30"]);
         change(&mut spec);
         book.makes(spec);
         let (name, actor) = ("blue".into(), "test".into());
@@ -49,8 +42,7 @@ impl Book {
     }
 
     fn makes(&mut self, spec: PoolSpec) {
-        let actor = "test".into();
-        self.done(&Request::CreatePool { spec, actor });
+        self.done(&testing::create_pool(spec));
     }
 
     fn planned(&mut self, request: &Request) -> (Ticket, Vec<AuditEntry>, Answer) {
@@ -102,27 +94,14 @@ impl Book {
 
 fn allocate(owner: &str, pool: PoolId) -> Request {
     Request::Allocate(Allocate {
-        holder: holder(owner),
         tenant: Some(Tenant("p-1".into())),
-        wants: vec![Want {
-            pool: pool.into(),
-            address: None,
-            count: 1,
-        }],
         waiting_since: Some(Timestamp(1)),
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(holder(owner), [testing::want(pool, None)])
     })
 }
 
 fn release(owner: &str) -> Request {
-    Request::Release(Release {
-        scope: ReleaseScope::Holder(holder(owner)),
-        actor: "test".into(),
-        reason: "".into(),
-    })
+    testing::release(holder(owner))
 }
 
 fn adopt(owner: &str, key: LeaseKey) -> Request {
@@ -156,10 +135,7 @@ fn everything_of_the_pool_goes_along_and_nothing_of_another() {
         week(spec);
         spec.quarantine = 60;
     });
-    book.makes(PoolSpec::own(
-        "other",
-        vec!["10.0.0.0/29".parse().expect("a CIDR")],
-    ));
+    book.makes(testing::pool_spec("other", &["10.0.0.0/29"]));
     for owner in ["a", "b", "c", "d"] {
         book.gets(owner);
     }
@@ -352,7 +328,7 @@ fn neither_network_gives_anything_while_the_move_is_in_flight() {
     book.gets("a");
     let spec = PoolSpec {
         network: BLUE,
-        ..PoolSpec::own("there", vec!["10.0.0.0/30".parse().expect("a CIDR")])
+        ..testing::pool_spec("there", &["10.0.0.0/30"])
     };
     book.makes(spec);
     let before = book.rows();
@@ -388,10 +364,7 @@ fn a_pool_of_very_many_leases_is_not_told_lease_by_lease() {
     for number in 1..6_000_u32 {
         let address = (u32::from(std::net::Ipv4Addr::new(10, 0, 0, 0)) + number).to_be_bytes();
         let lease = Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: address.into(),
-            },
+            key: testing::key(address),
             ..Lease::clone(&first)
         };
         book.0.apply(&Op::PutLease(Arc::new(lease)));

@@ -1,6 +1,5 @@
 //! Addresses that are checked on the wire before they are used.
 #![expect(
-    clippy::expect_used,
     clippy::panic,
     clippy::wildcard_enum_match_arm,
     reason = "a test fails by panicking"
@@ -8,25 +7,19 @@
 
 use fipd_core::{
     Action, Adopt, Allocate, Answer, AuditEntry, Holder, Lease, LeaseKey, LeaseState, Ledger,
-    NetworkId, Planned, PoolId, PoolSpec, ProbeVerdict, Probed, Quota, Refusal, Release,
-    ReleaseScope, Request, Reserve, Share, Sticky, Tenant, Timestamp, Transfer, Want,
+    Planned, PoolId, ProbeVerdict, Probed, Quota, Refusal, Request, Reserve, Share, Sticky, Tenant,
+    Timestamp, Transfer, testing,
 };
 
 const POOL: PoolId = PoolId(1);
 const MAC: &str = "02:00:00:00:00:07";
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: format!("fipd/vm/lab/{owner}").parse().expect(owner),
-        instance: "".into(),
-    }
+    testing::holder(format!("fipd/vm/lab/{owner}"), "")
 }
 
 fn key(last: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, last].into(),
-    }
+    testing::key([10, 0, 0, last])
 }
 
 fn tenant() -> Tenant {
@@ -39,13 +32,12 @@ struct Book(Ledger, u64);
 impl Book {
     fn new() -> Self {
         let mut book = Self(Ledger::new(), 0);
-        let mut spec = PoolSpec::own("lab", vec!["10.0.0.0/30".parse().expect("a CIDR")]);
+        let mut spec = testing::pool_spec("lab", &["10.0.0.0/30"]);
         spec.sticky = Sticky {
             lasts: 7 * 24 * 3_600,
             most: 9,
         };
-        let actor = "test".into();
-        book.done(&Request::CreatePool { spec, actor });
+        book.done(&testing::create_pool(spec));
         book
     }
 
@@ -90,18 +82,9 @@ impl Book {
 
 fn allocate(owner: &str) -> Allocate {
     Allocate {
-        holder: holder(owner),
         tenant: Some(tenant()),
-        wants: vec![Want {
-            pool: POOL.into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
         probe: true,
-        actor: "test".into(),
+        ..testing::allocate(holder(owner), [testing::want(POOL, None)])
     }
 }
 
@@ -136,11 +119,7 @@ fn taken() -> ProbeVerdict {
 }
 
 fn release(owner: &str) -> Request {
-    Request::Release(Release {
-        scope: ReleaseScope::Holder(holder(owner)),
-        actor: "test".into(),
-        reason: "".into(),
-    })
+    testing::release(holder(owner))
 }
 
 #[test]

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Change, Handover, Holder, Identity, LeaseKey, Ledger, NetworkId, Op,
-    Planned, PoolEdit, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, Tenant,
-    Ticket, Timestamp, Transfer, Violation, Want,
+    Adopt, Allocate, Answer, Change, Handover, Holder, Identity, Ledger, Op, Planned, PoolEdit,
+    PoolId, PoolSpec, Quota, Refusal, Request, Tenant, Ticket, Timestamp, Transfer, Violation,
+    Want, testing,
 };
 
 const SHOP: &str = "p-shop";
@@ -44,14 +44,9 @@ fn want(pool: PoolId, count: u32) -> Want {
 
 fn ask(n: usize, wants: &[Want]) -> Request {
     Request::Allocate(Allocate {
-        holder: holder(n),
         tenant: Some(tenant(SHOP)),
-        wants: wants.to_vec(),
         waiting_since: Some(Timestamp(n as u64)),
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(holder(n), wants)
     })
 }
 
@@ -60,11 +55,7 @@ fn one(n: usize, pool: PoolId) -> Request {
 }
 
 fn release(n: usize) -> Request {
-    Request::Release(Release {
-        scope: ReleaseScope::Holder(holder(n)),
-        actor: "test".into(),
-        reason: "".into(),
-    })
+    testing::release(holder(n))
 }
 
 fn limit(pool: PoolId, limit: u64) -> Request {
@@ -82,10 +73,7 @@ fn limit(pool: PoolId, limit: u64) -> Request {
 /// To another tenant.
 fn transfer(last: u8, to: &str, force: bool) -> Request {
     Request::Transfer(Transfer {
-        key: LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 0, 0, last].into(),
-        },
+        key: testing::key([10, 0, 0, last]),
         from: None,
         to: holder(9),
         tenant: Some(tenant(to)),
@@ -102,11 +90,8 @@ impl Book {
     fn new() -> (Self, PoolId, PoolId) {
         let mut book = Self(Ledger::new());
         let mut pool = |name: &str, addresses: &str| {
-            let spec = PoolSpec::own(name, vec![addresses.parse().expect(addresses)]);
-            book.done(&Request::CreatePool {
-                spec,
-                actor: "test".into(),
-            });
+            let spec = testing::pool_spec(name, &[addresses]);
+            book.done(&testing::create_pool(spec));
         };
         pool("four", "10.0.0.0/24");
         pool("six", "fd00::/120");
@@ -267,16 +252,7 @@ fn asking_again_is_free_and_both_families_are_charged_or_none() {
         matches!(again, Planned::Answer(Answer::Granted { fresh: false, .. })),
         "{again:?}"
     );
-    let other = Request::Allocate(Allocate {
-        holder: holder(2),
-        tenant: None,
-        wants: vec![want(four, 1)],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    });
+    let other = Request::Allocate(testing::allocate(holder(2), [want(four, 1)]));
     book.done(&other);
     assert_eq!(book.used(four), 1, "nobody is charged without a tenant");
 }
@@ -286,10 +262,7 @@ fn what_is_found_in_use_is_adopted_above_the_limit() {
     let (mut book, pool, _) = Book::new();
     book.done(&limit(pool, 1));
     for n in 0..3_u8 {
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 0, 0, n].into(),
-        };
+        let key = testing::key([10, 0, 0, n]);
         book.done(&Request::Adopt(Adopt {
             key,
             holder: holder(n.into()),
@@ -384,10 +357,7 @@ fn who_is_refused_for_quota_keeps_no_place_in_the_queue() {
         addresses: vec!["192.0.2.1".parse().expect("an address")],
         ..PoolSpec::clone(&book.0.pool(PoolId(1)).expect("a pool").spec)
     };
-    book.done(&Request::CreatePool {
-        spec,
-        actor: "test".into(),
-    });
+    book.done(&testing::create_pool(spec));
     let pool = PoolId(3);
     book.done(&one(0, pool));
     for n in [1, 2] {

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use fipd_core::{
-    Allocate, Answer, Decision, Forecast, Holder, Hour, Ledger, NetworkId, Op, Planned, PoolEdit,
-    PoolId, PoolSpec, Release, ReleaseScope, Request, Rollup, Ticket, Timestamp, Want,
+    Answer, Decision, Forecast, Holder, Hour, Ledger, NetworkId, Op, Planned, PoolEdit, PoolId,
+    PoolSpec, Request, Rollup, Ticket, Timestamp, testing,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -25,28 +25,14 @@ fn holder(number: u32) -> Holder {
 }
 
 fn allocate(number: u32) -> Request {
-    Request::Allocate(Allocate {
-        holder: holder(number),
-        tenant: None,
-        wants: vec![Want {
-            pool: POOL.into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    })
+    Request::Allocate(testing::allocate(
+        holder(number),
+        [testing::want(POOL, None)],
+    ))
 }
 
 fn release(number: u32) -> Request {
-    Request::Release(Release {
-        scope: ReleaseScope::Holder(holder(number)),
-        actor: "test".into(),
-        reason: "".into(),
-    })
+    testing::release(holder(number))
 }
 
 fn roll_up() -> Request {
@@ -253,8 +239,7 @@ fn pools_are_rolled_up_some_at_a_time() {
     for number in 1..5 {
         let addresses = vec![format!("10.0.{number}.0/24").parse().expect("a CIDR")];
         let spec = PoolSpec::own(format!("p{number}"), addresses);
-        let actor = "test".into();
-        book.ask(&Request::CreatePool { spec, actor }, hour(1));
+        book.ask(&testing::create_pool(spec), hour(1));
     }
     let (mut after, mut found) = (None, Vec::new());
     for _ in 0..3 {

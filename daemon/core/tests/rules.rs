@@ -13,7 +13,7 @@ use fipd_core::{
     Decision, Ends, Expectation, Family, Handover, Holder, KeyBytes, KeyId, Label, LeaseKey,
     LeaseState, Ledger, Mark, NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId,
     PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Role, Scope, SigningKey, System,
-    Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want,
+    Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want, testing,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -25,17 +25,11 @@ fn address(text: &str) -> IpAddr {
 }
 
 fn key(text: &str) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: address(text),
-    }
+    testing::key(address(text))
 }
 
 fn holder(owner: &str, instance: &str) -> Holder {
-    Holder {
-        identity: owner.parse().expect(owner),
-        instance: instance.into(),
-    }
+    testing::holder(owner, instance)
 }
 
 fn spec(name: &str, addresses: &[&str]) -> PoolSpec {
@@ -62,28 +56,11 @@ fn mirror(name: &str, addresses: &[&str], object: &str) -> PoolSpec {
 }
 
 fn allocate(owner: &str, pool: PoolId) -> Allocate {
-    Allocate {
-        holder: holder(owner, "1"),
-        tenant: None,
-        wants: vec![Want {
-            pool: pool.into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    }
+    testing::allocate(holder(owner, "1"), [testing::want(pool, None)])
 }
 
 fn named(owner: &str, pool: PoolId, text: &str) -> Request {
-    let wants = vec![Want {
-        pool: pool.into(),
-        address: Some(address(text)),
-        count: 1,
-    }];
+    let wants = vec![testing::want(pool, Some(address(text)))];
     Request::Allocate(Allocate {
         wants,
         ..allocate(owner, pool)
@@ -169,13 +146,7 @@ impl Book {
     }
 
     fn pool(&mut self, spec: PoolSpec) -> PoolId {
-        match self
-            .done(&Request::CreatePool {
-                spec,
-                actor: "test".into(),
-            })
-            .0
-        {
+        match self.done(&testing::create_pool(spec)).0 {
             Answer::Pool(pool) => pool.id,
             other => panic!("{other:?}"),
         }
@@ -234,11 +205,7 @@ fn several_addresses_and_both_families_come_all_or_not_at_all() {
             address: None,
             count: 3,
         },
-        Want {
-            pool: six.into(),
-            address: None,
-            count: 1,
-        },
+        testing::want(six, None),
     ];
     let both = |owner| {
         Request::Allocate(Allocate {

@@ -9,9 +9,9 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Allocate, Answer, Asker, Choice, ClusterId, ClusterRecord, Expectation, Family, Holder, Ledger,
-    NetworkId, Planned, PoolEdit, PoolId, PoolScope, PoolSpec, Quota, Refusal, Release,
-    ReleaseScope, Request, Selection, System, Tenant, Text, Timestamp, Want,
+    Allocate, Answer, Asker, Choice, ClusterId, ClusterRecord, Expectation, Family, Ledger,
+    NetworkId, Planned, PoolEdit, PoolId, PoolScope, PoolSpec, Quota, Refusal, Request, Selection,
+    System, Tenant, Text, Timestamp, Want, testing,
 };
 
 const NOW: Timestamp = Timestamp(100);
@@ -24,7 +24,7 @@ fn pool(name: &str, cidr: &str, priority: u16, scopes: &[PoolScope]) -> PoolSpec
     PoolSpec {
         priority,
         scopes: scopes.to_vec(),
-        ..PoolSpec::own(name, vec![cidr.parse().expect(cidr)])
+        ..testing::pool_spec(name, &[cidr])
     }
 }
 
@@ -60,11 +60,7 @@ fn v4() -> Selection {
 }
 
 fn any(selection: Selection) -> Want {
-    Want {
-        pool: selection.into(),
-        address: None,
-        count: 1,
-    }
+    testing::want(selection, None)
 }
 
 fn this(text: &str) -> Want {
@@ -76,19 +72,12 @@ fn this(text: &str) -> Want {
 
 fn ask(name: &str, wants: &[Want]) -> Allocate {
     Allocate {
-        holder: Holder {
-            identity: format!("rancher-fip/c1/Service/shop/{name}")
-                .parse()
-                .expect(name),
-            instance: "1".into(),
-        },
         tenant: Some(Tenant("p-shop".into())),
-        wants: wants.to_vec(),
         waiting_since: Some(Timestamp(1)),
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(
+            testing::holder(format!("rancher-fip/c1/Service/shop/{name}"), "1"),
+            wants,
+        )
     }
 }
 
@@ -98,8 +87,7 @@ impl Book {
     fn of(pools: Vec<PoolSpec>) -> Self {
         let mut book = Self(Ledger::new());
         for spec in pools {
-            let actor = "test".into();
-            book.done(&Request::CreatePool { spec, actor });
+            book.done(&testing::create_pool(spec));
         }
         book
     }
@@ -138,11 +126,7 @@ impl Book {
     }
 
     fn release(&mut self, name: &str) {
-        self.done(&Request::Release(Release {
-            scope: ReleaseScope::Holder(ask(name, &[]).holder),
-            actor: "test".into(),
-            reason: "".into(),
-        }));
+        self.done(&testing::release(ask(name, &[]).holder));
     }
 
     fn id(&self, name: &str) -> PoolId {

@@ -9,25 +9,19 @@ use std::sync::Arc;
 
 use fipd_core::{
     Allocate, Answer, ClusterId, ClusterRecord, Handover, Holder, Lease, LeaseKey, LeaseState,
-    Ledger, NetworkId, Planned, PoolEdit, PoolId, PoolSpec, PortClaim, Protocol, Quota, Refusal,
-    Release, ReleaseScope, Request, Reserve, Share, Tenant, Timestamp, Transfer, Want,
+    Ledger, Planned, PoolEdit, PoolId, PoolSpec, PortClaim, Protocol, Quota, Refusal, Request,
+    Reserve, Share, Tenant, Timestamp, Transfer, testing,
 };
 
 const POOL: PoolId = PoolId(1);
 const NOW: Timestamp = Timestamp(100);
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: format!("fipd/{owner}").parse().expect(owner),
-        instance: "1".into(),
-    }
+    testing::holder(format!("fipd/{owner}"), "1")
 }
 
 fn key(last: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, last].into(),
-    }
+    testing::key([10, 0, 0, last])
 }
 
 fn ports(texts: &[&str]) -> Vec<PortClaim> {
@@ -37,21 +31,12 @@ fn ports(texts: &[&str]) -> Vec<PortClaim> {
 
 fn ask(owner: &str, group: &str, claims: &[&str]) -> Allocate {
     Allocate {
-        holder: holder(owner),
         tenant: Some(Tenant("shop".into())),
-        wants: vec![Want {
-            pool: POOL.into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        probe: false,
         share: Some(Share {
             key: group.into(),
             ports: ports(claims),
         }),
-        actor: "test".into(),
+        ..testing::allocate(holder(owner), [testing::want(POOL, None)])
     }
 }
 
@@ -61,9 +46,8 @@ struct Book(Ledger);
 impl Book {
     fn new() -> Self {
         let mut book = Self(Ledger::new());
-        let spec = PoolSpec::own("p", vec!["10.0.0.1-10.0.0.4".parse().expect("a range")]);
-        let actor = "test".into();
-        book.done(&Request::CreatePool { spec, actor });
+        let spec = testing::pool_spec("p", &["10.0.0.1-10.0.0.4"]);
+        book.done(&testing::create_pool(spec));
         book
     }
 
@@ -99,11 +83,7 @@ impl Book {
     }
 
     fn gives_back(&mut self, owner: &str) {
-        self.done(&Request::Release(Release {
-            scope: ReleaseScope::Holder(holder(owner)),
-            actor: "test".into(),
-            reason: "".into(),
-        }));
+        self.done(&testing::release(holder(owner)));
     }
 
     fn lease(&self, last: u8) -> &Arc<Lease> {

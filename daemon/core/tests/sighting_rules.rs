@@ -9,27 +9,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{
-    Adopt, Allocate, Answer, ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, NetworkId,
-    Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, System, Tenant,
-    Timestamp, Want,
+    Adopt, Allocate, Answer, ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, Planned, PoolId,
+    Quota, Refusal, Release, ReleaseScope, Request, System, Tenant, Timestamp,
     sighting::{ForeignUser, HeldFor, Ruling, SightingRules, limit},
+    testing,
 };
 use proptest::prelude::*;
 
 const POOL: PoolId = PoolId(1);
 
 fn key(last: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 60, 0, last].into(),
-    }
+    testing::key([10, 60, 0, last])
 }
 
 fn holder(owner: &str) -> Holder {
-    Holder {
-        identity: owner.parse().expect(owner),
-        instance: "1".into(),
-    }
+    testing::holder(owner, "1")
 }
 
 fn foreign(cluster: &str, service: u8) -> Holder {
@@ -50,11 +44,10 @@ struct Book(Ledger);
 impl Book {
     fn new() -> Self {
         let mut book = Self(Ledger::new());
-        let mut spec = PoolSpec::own("net", vec!["10.60.0.0/24".parse().expect("a CIDR")]);
+        let mut spec = testing::pool_spec("net", &["10.60.0.0/24"]);
         spec.ends.first = 0;
         spec.ends.last = 0;
-        let actor = "test".into();
-        book.ask(Request::CreatePool { spec, actor });
+        book.ask(testing::create_pool(spec));
         book
     }
 
@@ -75,20 +68,10 @@ impl Book {
     }
 
     fn allocate(&mut self, owner: &str, last: Option<u8>) -> Option<LeaseKey> {
-        let want = Want {
-            pool: POOL.into(),
-            address: last.map(|last| key(last).address),
-            count: 1,
-        };
+        let want = testing::want(POOL, last.map(|last| key(last).address));
         let ask = Allocate {
-            holder: holder(owner),
             tenant: Some(Tenant("t".into())),
-            wants: vec![want],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
-            probe: false,
-            actor: "test".into(),
+            ..testing::allocate(holder(owner), [want])
         };
         match self.try_ask(Request::Allocate(ask)).ok()? {
             Answer::Granted { leases, .. } => leases.first().map(|lease| lease.key),

@@ -46,7 +46,7 @@ fn check(pool: &Pool, clusters: &[Offering]) -> Option<Checked> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{PoolId, PoolSpec, Timestamp};
+    use fipd_core::{PoolId, Timestamp, testing};
 
     use super::*;
     use crate::{config::ClusterConfig, systems::SYSTEMS};
@@ -55,7 +55,7 @@ mod tests {
     fn it_names_the_clusters_whose_systems_may_use_the_pool() {
         let pool = Pool {
             id: PoolId(1),
-            spec: PoolSpec::own("Lab_1", vec!["10.0.0.0/24".parse().unwrap()]),
+            spec: testing::pool_spec("Lab_1", &["10.0.0.0/24"]),
             created: Timestamp(0),
             generation: 1,
         };

@@ -168,12 +168,12 @@ fn common(pool: &Pool, excluded: &[Span], range: Span) -> Option<(IpAddr, IpAddr
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{AddressSpec, PoolId, PoolSpec, Timestamp};
+    use fipd_core::{AddressSpec, PoolId, Timestamp, testing};
 
     use super::*;
 
     fn pool(exclusions: &[&str]) -> Pool {
-        let mut spec = PoolSpec::own("p", vec!["10.60.0.0/28".parse().expect("a CIDR")]);
+        let mut spec = testing::pool_spec("p", &["10.60.0.0/28"]);
         let all = exclusions.iter().map(|text| text.parse().expect(text));
         spec.exclusions = all.collect();
         Pool {

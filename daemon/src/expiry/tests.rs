@@ -5,9 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use fipd_core::{
-    Allocate, Holder, LeaseState, PoolId, PoolSpec, Release, ReleaseScope, Reserve, Timestamp, Want,
-};
+use fipd_core::{Allocate, Holder, LeaseState, PoolId, PoolSpec, Reserve, Timestamp, testing};
 
 use super::*;
 use crate::ipam::Writer;
@@ -45,27 +43,11 @@ fn start(clock: &Arc<AtomicU64>, dir: tempfile::TempDir) -> Site {
 }
 
 fn holder() -> Holder {
-    Holder {
-        identity: "fipd/vm/lab/web".parse().unwrap(),
-        instance: "".into(),
-    }
+    testing::holder("fipd/vm/lab/web", "")
 }
 
 fn ask() -> Allocate {
-    Allocate {
-        holder: holder(),
-        tenant: None,
-        wants: vec![Want {
-            pool: PoolId(1).into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    }
+    testing::allocate(holder(), [testing::want(PoolId(1), None)])
 }
 
 impl Site {
@@ -78,8 +60,7 @@ impl Site {
             quarantine: 60,
             ..PoolSpec::own("p", addresses)
         };
-        let actor = "test".into();
-        site.done(Request::CreatePool { spec, actor }).await;
+        site.done(testing::create_pool(spec)).await;
         site
     }
 
@@ -93,12 +74,7 @@ impl Site {
 
     async fn cool(&self) {
         self.done(Request::Allocate(ask())).await;
-        self.done(Request::Release(Release {
-            scope: ReleaseScope::Holder(holder()),
-            actor: "test".into(),
-            reason: "".into(),
-        }))
-        .await;
+        self.done(testing::release(holder())).await;
     }
 
     fn states(&self) -> Vec<LeaseState> {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use fipd_core::{
-    Allocate, Answer, Family, Holder, LeaseKey, PoolId, PoolSpec, Refusal, Release, ReleaseScope,
-    Request, Timestamp, Want,
+    Answer, Family, Holder, LeaseKey, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request,
+    Timestamp, testing,
 };
 
 use super::{Clock, Ipam, IpamError, Writer};
@@ -36,7 +36,7 @@ async fn stop(ipam: &Ipam, writer: Writer) {
 fn pool_spec(name: &str, addresses: &str) -> PoolSpec {
     PoolSpec {
         ends: fipd_core::Ends::own_default(Family::V4),
-        ..PoolSpec::own(name, vec![addresses.parse().unwrap()])
+        ..testing::pool_spec(name, &[addresses])
     }
 }
 
@@ -52,27 +52,14 @@ async fn make_pool(ipam: &Ipam, name: &str, addresses: &str) -> PoolId {
 }
 
 fn holder(number: usize) -> Holder {
-    Holder {
-        identity: format!("fipd/Service/apps/s{number}").parse().unwrap(),
-        instance: "i".into(),
-    }
+    testing::holder(format!("fipd/Service/apps/s{number}"), "i")
 }
 
 fn ask(pool: PoolId, number: usize) -> Request {
-    Request::Allocate(Allocate {
-        holder: holder(number),
-        tenant: None,
-        wants: vec![Want {
-            pool: pool.into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    })
+    Request::Allocate(testing::allocate(
+        holder(number),
+        [testing::want(pool, None)],
+    ))
 }
 
 fn give_back(number: usize) -> Request {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use fipd_core::{Allocate, Forecast, Holder, PoolId, PoolSpec, Timestamp, Want};
+use fipd_core::{Forecast, PoolId, Timestamp, testing};
 
 use super::*;
 use crate::{ipam::Writer, store::HistoryAsk};
@@ -23,23 +23,10 @@ fn set(clock: &AtomicU64, hour: u32) {
 }
 
 async fn allocate(ipam: &Ipam, number: u32) {
-    let ask = Allocate {
-        holder: Holder {
-            identity: format!("fipd/vm/lab/web-{number}").parse().unwrap(),
-            instance: "".into(),
-        },
-        tenant: None,
-        wants: vec![Want {
-            pool: POOL.into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    };
+    let ask = testing::allocate(
+        testing::holder(format!("fipd/vm/lab/web-{number}"), ""),
+        [testing::want(POOL, None)],
+    );
     ipam.submit(Request::Allocate(ask)).await.unwrap();
 }
 
@@ -62,9 +49,8 @@ async fn an_hour_is_noted_once_and_an_idle_one_not_at_all() {
     let clock = Arc::new(AtomicU64::new(0));
     set(&clock, 1_000);
     let (ipam, writer) = start(&clock, dir.path());
-    let spec = PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]);
-    let actor = "test".into();
-    let create = Request::CreatePool { spec, actor };
+    let spec = testing::pool_spec("p", &["10.0.0.0/24"]);
+    let create = testing::create_pool(spec);
     ipam.submit(create).await.unwrap();
     assert_eq!(roll_up(&ipam).await, Ok(1), "how it began");
     let commits = ipam.reader().stats().commits;
@@ -117,9 +103,8 @@ async fn hours_come_by_themselves() {
     let clock = Arc::new(AtomicU64::new(0));
     set(&clock, 50);
     let (ipam, writer) = start(&clock, dir.path());
-    let spec = PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]);
-    let actor = "test".into();
-    let create = Request::CreatePool { spec, actor };
+    let spec = testing::pool_spec("p", &["10.0.0.0/24"]);
+    let create = testing::create_pool(spec);
     ipam.submit(create).await.unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(ipam.clone(), stop.clone()));

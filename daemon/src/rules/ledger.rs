@@ -160,7 +160,7 @@ fn counts(lease: &Lease, pool: &Pool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Allocate, Choice, Holder, PoolSpec, Request, Want, host::Mode};
+    use fipd_core::{Choice, Request, Want, host::Mode, testing};
 
     use super::*;
 
@@ -180,7 +180,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
         let create = Request::CreatePool {
-            spec: PoolSpec::own("vips", vec!["10.0.0.0/24".parse().unwrap()]),
+            spec: testing::pool_spec("vips", &["10.0.0.0/24"]),
             actor: "test".into(),
         };
         ipam.submit(create).await.unwrap();
@@ -206,23 +206,14 @@ mod tests {
         };
         assert_eq!(sources(0).await.table, 100);
         let pool = ipam.read(|ledger| ledger.find_pool("vips").unwrap().id);
-        let ask = Allocate {
-            holder: Holder {
-                identity: "fipd/Host/lab/a".parse().unwrap(),
-                instance: "1".into(),
-            },
-            tenant: None,
-            wants: vec![Want {
+        let ask = testing::allocate(
+            testing::holder("fipd/Host/lab/a", "1"),
+            [Want {
                 pool: Choice::Pool(pool),
                 address: None,
                 count: 2,
             }],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
-            probe: false,
-            actor: "test".into(),
-        };
+        );
         ipam.submit(Request::Allocate(ask)).await.unwrap();
         let set = sources(2).await;
         assert_eq!(

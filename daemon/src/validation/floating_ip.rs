@@ -85,8 +85,8 @@ mod tests {
     use std::sync::Arc;
 
     use fipd_core::{
-        Allocate, ClusterId, Holder, Ledger, NetworkId, Op, Planned, Pool, PoolId, Refusal,
-        Request, Timestamp, Want,
+        ClusterId, Ledger, NetworkId, Op, Planned, Pool, PoolId, Refusal, Request, Timestamp,
+        testing,
     };
 
     use super::*;
@@ -134,24 +134,11 @@ mod tests {
         for last in 0..20 {
             let address = IpAddr::from([10, 0, 0, last]);
             let mut ledger = Ledger::load(rows.iter().cloned(), 0).expect("rows");
-            let holder = Holder {
-                identity: format!("fipd/Host/lab/{last}").parse().expect("an owner"),
-                instance: "".into(),
-            };
-            let request = Request::Allocate(Allocate {
+            let holder = testing::holder(format!("fipd/Host/lab/{last}"), "");
+            let request = Request::Allocate(testing::allocate(
                 holder,
-                tenant: None,
-                wants: vec![Want {
-                    pool: PoolId(1).into(),
-                    address: Some(address),
-                    count: 1,
-                }],
-                waiting_since: None,
-                by_admin: false,
-                share: None,
-                probe: false,
-                actor: "test".into(),
-            });
+                [testing::want(PoolId(1), Some(address))],
+            ));
             let given = match ledger.plan(&request, Timestamp(1)) {
                 Planned::Tentative { .. } => true,
                 Planned::Refused(Refusal::NotAssignable { .. }) => false,

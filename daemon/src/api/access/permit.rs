@@ -243,7 +243,7 @@ fn beyond(caller: &Caller) -> IpamError {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Asker, Holder, Op, Pool, PoolSpec, Timestamp, Want};
+    use fipd_core::{Asker, Op, Pool, PoolSpec, Timestamp, testing};
 
     use super::*;
     use crate::api::access::auth::Via;
@@ -264,21 +264,15 @@ mod tests {
 
     fn ask(pool: Choice, address: Option<&str>) -> Request {
         Request::Allocate(Allocate {
-            holder: Holder {
-                identity: "fipd/Host/lab/a".parse().unwrap(),
-                instance: "".into(),
-            },
-            tenant: None,
-            wants: vec![Want {
-                pool,
-                address: address.map(|text| text.parse().unwrap()),
-                count: 1,
-            }],
-            waiting_since: None,
             by_admin: true,
-            share: None,
-            probe: false,
             actor: "token:t".into(),
+            ..testing::allocate(
+                testing::holder("fipd/Host/lab/a", ""),
+                [testing::want(
+                    pool,
+                    address.map(|text| text.parse().unwrap()),
+                )],
+            )
         })
     }
 
@@ -295,19 +289,10 @@ mod tests {
             })));
         }
         ledger.apply(&Op::PutLease(Arc::new(Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: [10, 0, 0, 1].into(),
-            },
-            pool: Some(PoolId(1)),
-            state: LeaseState::Quarantined,
             members: std::iter::empty().collect(),
-            contenders: Vec::new(),
-            tenant: None,
-            group: None,
-            since: Timestamp(1),
+            state: LeaseState::Quarantined,
             until: Some(Timestamp(9)),
-            labels: Default::default(),
+            ..testing::lease(testing::key([10, 0, 0, 1]), Some(PoolId(1)), None)
         })));
         ledger
     }

@@ -450,12 +450,13 @@ fn subnet(text: &str) -> Result<IpNet, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fipd_core::testing;
 
     #[test]
     fn addresses_come_beside_those_that_a_pool_has_or_in_their_place() {
         let (ledger, had) = (Ledger::new(), "10.0.0.0/24");
         let edit = |addresses: Option<&str>, more: &str| {
-            let spec = PoolSpec::own("lab", vec![had.parse().unwrap()]);
+            let spec = testing::pool_spec("lab", &[had]);
             let patch = PoolPatch {
                 addresses: addresses.map(|text| vec![text.to_owned()]),
                 add_addresses: more.split_whitespace().map(str::to_owned).collect(),

@@ -79,16 +79,13 @@ fn report(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Adopt, Allocate, Holder, NetworkId, PoolId, Timestamp, Want};
+    use fipd_core::{Adopt, Allocate, Holder, NetworkId, PoolId, Timestamp, testing};
 
     use super::*;
     use crate::api::{problem::Code, rest::export::tests::root, ui::tests::Site};
 
     fn holder(name: &str) -> Holder {
-        Holder {
-            identity: format!("fipd/Host/lab/{name}").parse().unwrap(),
-            instance: "".into(),
-        }
+        testing::holder(format!("fipd/Host/lab/{name}"), "")
     }
 
     #[tokio::test]
@@ -96,18 +93,8 @@ mod tests {
         let site = Site::new().await;
         let address = "10.0.0.9".parse().unwrap();
         let asked = site.api.ipam.submit(Request::Allocate(Allocate {
-            holder: holder("a"),
-            tenant: None,
-            wants: vec![Want {
-                pool: PoolId(1).into(),
-                address: Some(address),
-                count: 1,
-            }],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
             probe: true,
-            actor: "test".into(),
+            ..testing::allocate(holder("a"), [testing::want(PoolId(1), Some(address))])
         }));
         asked.await.unwrap();
         let network = NetworkId::DEFAULT;

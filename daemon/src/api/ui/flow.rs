@@ -114,7 +114,7 @@ fn of(hours: &Hours, running: (u64, u64), now: Timestamp, list: &Listing<'_>) ->
 mod tests {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, PoolSpec, Request};
+    use fipd_core::{Adopt, Request, testing};
     use fipd_web_ui::links;
 
     use super::*;
@@ -189,21 +189,14 @@ mod tests {
         let wall = Arc::clone(&clock);
         let told = Arc::new(move || Timestamp(wall.load(Ordering::Relaxed)));
         let (ipam, writer) = Ipam::start(dir.path(), told).unwrap();
-        let spec = PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]);
-        let actor = "test".into();
-        let create = Request::CreatePool { spec, actor };
+        let spec = testing::pool_spec("p", &["10.0.0.0/24"]);
+        let create = testing::create_pool(spec);
         ipam.submit(create).await.unwrap();
         crate::rollup::roll_up(&ipam).await.unwrap();
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 0, 0, 9].into(),
-        };
+        let key = testing::key([10, 0, 0, 9]);
         let adopt = Adopt {
             key,
-            holder: Holder {
-                identity: "fipd/host/lab/a".parse().unwrap(),
-                instance: "".into(),
-            },
+            holder: testing::holder("fipd/host/lab/a", ""),
             tenant: None,
             since: Timestamp(1),
             actor: "test".into(),

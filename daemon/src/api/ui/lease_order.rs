@@ -158,7 +158,7 @@ impl<'a> First<'a> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Holder, Member, NetworkId, Timestamp};
+    use fipd_core::{Member, Timestamp, testing};
     use proptest::prelude::*;
 
     use super::*;
@@ -178,27 +178,16 @@ mod tests {
     fn lease(number: u16, (owner, state, since): (&str, LeaseState, u64)) -> Arc<Lease> {
         let [high, low] = number.to_be_bytes();
         let member = |owner: &str| Member {
-            holder: Holder {
-                identity: owner.parse().unwrap(),
-                instance: "".into(),
-            },
+            holder: testing::holder(owner, ""),
             ports: Vec::new(),
         };
         let owner = Some(owner).filter(|owner| !owner.is_empty());
         Arc::new(Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: [10, 0, high, low].into(),
-            },
-            pool: None,
-            state,
             members: owner.into_iter().map(member).collect(),
-            contenders: Vec::new(),
-            tenant: None,
-            group: None,
+            state,
             since: Timestamp(since),
             until: (since % 3 > 0).then_some(Timestamp(since % 7)),
-            labels: Default::default(),
+            ..testing::lease(testing::key([10, 0, high, low]), None, None)
         })
     }
 

@@ -257,7 +257,7 @@ fn duration(seconds: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{EndsOf, Order};
+    use fipd_core::{EndsOf, Order, testing};
 
     use super::*;
     use crate::api::{
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_specification_survives_its_form() {
         let ledger = Ledger::new();
-        let mut before = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
+        let mut before = testing::pool_spec("dmz", &["10.0.0.0/24"]);
         before.exclusions = vec!["10.0.0.9".parse().unwrap()];
         before.gateway = Some("10.0.0.1".parse().unwrap());
         before.prefix_len = Some(24);
@@ -308,7 +308,7 @@ mod tests {
             .to_vec();
         let mut form = form(&ledger, Some(&before));
         assert_eq!(form.value("quarantine"), "2h");
-        let other = PoolSpec::own("other", vec!["10.9.0.0/24".parse().unwrap()]);
+        let other = testing::pool_spec("other", &["10.9.0.0/24"]);
         let after = spec(&ledger, &mut form, Some(&other));
         assert_eq!(after, Some(before), "{form:?}");
     }

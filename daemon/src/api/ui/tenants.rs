@@ -207,7 +207,7 @@ fn names(ledger: &Ledger, found: &[Tenancy]) -> BTreeMap<PoolId, Text> {
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{PoolSpec, Quota, Request, Tenant};
+    use fipd_core::{Quota, Request, Tenant, testing};
 
     use super::*;
 
@@ -215,9 +215,8 @@ mod tests {
     async fn it_is_told_where_enough_was_looked_at() {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
-        let spec = PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]);
-        let actor = "test".into();
-        let create = Request::CreatePool { spec, actor };
+        let spec = testing::pool_spec("p", &["10.0.0.0/24"]);
+        let create = testing::create_pool(spec);
         ipam.submit(create).await.unwrap();
         let limit = |number: usize| {
             let quota = Quota {

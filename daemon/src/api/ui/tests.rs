@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use fipd_core::{LeaseKey, NetworkId, Role};
+use fipd_core::{Role, testing};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use tower::Service as _;
@@ -70,10 +70,7 @@ impl Site {
     }
 
     fn holds(&self, address: &str) -> bool {
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: address.parse().unwrap(),
-        };
+        let key = testing::key_of(address);
         self.api.ipam.read(|ledger| ledger.lease(key).is_some())
     }
 }

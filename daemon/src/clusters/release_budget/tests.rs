@@ -1,4 +1,4 @@
-use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, Release, ReleaseScope, Request};
+use fipd_core::{Adopt, Release, ReleaseScope, Request};
 
 use super::*;
 use crate::store::{Store, StoreOptions};
@@ -55,14 +55,8 @@ fn only_unconfirmed_releases_by_absence_count() {
 /// An address book in `dir`, whose cluster X loses `reasons.len()` leases, one for each of the reasons.
 async fn lose(ipam: &Ipam, reasons: &[&str]) {
     for (n, reason) in reasons.iter().enumerate() {
-        let holder = Holder {
-            identity: format!("rancher-fip/X/Service/ns/s{n}").parse().unwrap(),
-            instance: "1".into(),
-        };
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: format!("10.7.0.{}", n + 1).parse().unwrap(),
-        };
+        let holder = fipd_core::testing::holder(format!("rancher-fip/X/Service/ns/s{n}"), "1");
+        let key = fipd_core::testing::key_of(format!("10.7.0.{}", n + 1));
         let adopt = Adopt {
             key,
             holder: holder.clone(),

@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId};
+use fipd_core::{Adopt, ClusterId, LeaseKey};
 use futures::{FutureExt as _, future::BoxFuture};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -71,17 +71,11 @@ fn owner(n: u8) -> Identity {
 }
 
 fn heir(n: u8) -> Holder {
-    Holder {
-        identity: format!("rancher-fip/M/FloatingIP/p/f{n}").parse().unwrap(),
-        instance: "f".into(),
-    }
+    fipd_core::testing::holder(format!("rancher-fip/M/FloatingIP/p/f{n}"), "f")
 }
 
 fn key(n: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 7, 0, n].into(),
-    }
+    fipd_core::testing::key([10, 7, 0, n])
 }
 
 /// Lists nothing; while it lists, somebody new gets a lease.
@@ -304,10 +298,7 @@ async fn an_orphaned_lease_stays_when_its_owner_is_gone() {
         actor: "test".into(),
     };
     let other = Adopt {
-        holder: Holder {
-            identity: "rancher-fip/Y/Service/ns/s".parse().unwrap(),
-            instance: "1".into(),
-        },
+        holder: fipd_core::testing::holder("rancher-fip/Y/Service/ns/s", "1"),
         since: Timestamp(1),
         ..contends.clone()
     };
@@ -327,9 +318,8 @@ async fn a_reservation_stays_while_its_owner_is_yet_to_come() {
     let (_dir, ipam) = address_book();
     let session = session(&ipam, &Arc::default()).await;
     take(&ipam, 1).await;
-    let spec = fipd_core::PoolSpec::own("p", vec!["10.7.0.2".parse().unwrap()]);
-    let actor = "test".into();
-    let made = ipam.submit(Request::CreatePool { spec, actor }).await;
+    let spec = fipd_core::testing::pool_spec("p", &["10.7.0.2"]);
+    let made = ipam.submit(fipd_core::testing::create_pool(spec)).await;
     let Ok(Answer::Pool(pool)) = made else {
         panic!("{made:?}")
     };
@@ -671,10 +661,7 @@ impl Inventory for Partial {
 }
 
 fn foreign(n: u8) -> Holder {
-    Holder {
-        identity: format!("foreign/X/Service/ns/s{n}").parse().unwrap(),
-        instance: "1".into(),
-    }
+    fipd_core::testing::holder(format!("foreign/X/Service/ns/s{n}"), "1")
 }
 
 async fn use_of(ipam: &Ipam, n: u8, holder: Holder) {
@@ -759,10 +746,7 @@ impl Inventory for Dropped {
 async fn a_service_that_drops_an_address_goes_on_waiting_for_another() {
     let (_dir, ipam) = address_book();
     let session = session(&ipam, &Arc::default()).await;
-    let other = Holder {
-        identity: "rancher-fip/Y/Service/ns/web".parse().unwrap(),
-        instance: "1".into(),
-    };
+    let other = fipd_core::testing::holder("rancher-fip/Y/Service/ns/web", "1");
     use_of(&ipam, 1, foreign(1)).await;
     use_of(&ipam, 2, other).await;
     use_of(&ipam, 2, foreign(1)).await;

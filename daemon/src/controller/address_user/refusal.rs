@@ -66,14 +66,14 @@ pub fn refusal(
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{NetworkId, Pool, PoolId, PoolSpec, Tenant, Timestamp};
+    use fipd_core::{NetworkId, Pool, PoolId, Tenant, Timestamp, testing};
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff};
 
     use super::*;
     use crate::controller::address_user::{outcome::testing::shown, settle::AddressWish};
 
     fn wish(pool: u32, addresses: &str, address: Option<&str>) -> AddressWish {
-        let spec = PoolSpec::own("net", vec![addresses.parse().expect("addresses")]);
+        let spec = testing::pool_spec("net", &[addresses]);
         let pool = Pool {
             id: PoolId(pool),
             spec,

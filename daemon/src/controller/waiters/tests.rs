@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
-use fipd_core::{AddressSpec, Adopt, Holder, PoolSpec, Quota, Request, Timestamp};
+use fipd_core::{AddressSpec, Adopt, PoolSpec, Quota, Request, Timestamp, testing};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -11,20 +11,14 @@ fn key(name: &str) -> Key {
 }
 
 fn place(n: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 7, 0, n].into(),
-    }
+    testing::key([10, 7, 0, n])
 }
 
 fn adopt(kind: &str, name: &str, n: u8) -> Request {
     let identity = format!("rancher-fip/X/{kind}/ns/{name}");
     Request::Adopt(Adopt {
         key: place(n),
-        holder: Holder {
-            identity: identity.parse().expect("an identity"),
-            instance: "1".into(),
-        },
+        holder: testing::holder(identity, "1"),
         tenant: None,
         since: Timestamp(1),
         actor: "test".into(),
@@ -36,8 +30,7 @@ fn pool() -> Request {
         "net",
         vec![AddressSpec::Cidr("10.7.0.0/24".parse().expect("a CIDR"))],
     );
-    let actor = "test".into();
-    Request::CreatePool { spec, actor }
+    testing::create_pool(spec)
 }
 
 fn quota(limit: u64) -> Request {

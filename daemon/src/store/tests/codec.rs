@@ -7,7 +7,7 @@ use fipd_core::{
     ClusterId, ClusterProof, ClusterRecord, Contender, Decision, Ends, EndsOf, Holder, Identity,
     KeyBytes, KeyId, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Order, Origin,
     Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec, PortClaim, Protocol, Quota, RestoreHold,
-    Role, Scope, SigningKey, Sticky, Tenant, Text, Timestamp, Token, TokenId,
+    Role, Scope, SigningKey, Sticky, Tenant, Text, Timestamp, Token, TokenId, testing,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -537,36 +537,21 @@ fn everything() -> Vec<Op> {
         address: address.parse().unwrap(),
     };
     let lease = Lease {
-        key: key("10.0.0.1"),
-        pool: Some(PoolId(3)),
-        state: LeaseState::Allocated,
-        members: [Member {
-            holder: holder("web"),
-            ports: Vec::new(),
-        }]
-        .into(),
         contenders: vec![Contender {
             holder: holder("old"),
             tenant: None,
             since: Timestamp(5),
         }],
         tenant: Some(Tenant("p-12".into())),
-        group: None,
         since: Timestamp(7),
-        until: None,
-        labels: Default::default(),
+        ..testing::lease(key("10.0.0.1"), Some(PoolId(3)), [holder("web")])
     };
     let cooling = Lease {
-        key: key("fd00::5"),
-        pool: None,
-        state: LeaseState::Quarantined,
         members: Default::default(),
-        contenders: Vec::new(),
-        tenant: None,
-        group: None,
+        state: LeaseState::Quarantined,
         since: Timestamp(8),
         until: Some(Timestamp(1_000_000)),
-        labels: Default::default(),
+        ..testing::lease(key("fd00::5"), None, None)
     };
     let spec = PoolSpec {
         name: "rancher-fip/east/front".into(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fipd_core::{
     Action, Authority as _, BootId, ClockLine, ClockReading, Decision, Epoch, Hour, KeyBytes,
-    KeyId, Op, Outcome, Pool, PoolId, PoolSpec, RestoreHold, Rollup, SigningKey, Timestamp,
+    KeyId, Op, Outcome, Pool, PoolId, RestoreHold, Rollup, SigningKey, Timestamp, testing,
 };
 
 use super::file::decision;
@@ -151,7 +151,7 @@ fn hours_keys_and_a_hold_go_back_with_the_book() {
     let (mut store, _) = place.open();
     let pool = Op::PutPool(Arc::new(Pool {
         id: PoolId(1),
-        spec: PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]),
+        spec: testing::pool_spec("p", &["10.0.0.0/24"]),
         created: Timestamp(LATER),
         generation: 1,
     }));

@@ -13,7 +13,7 @@ use fipd_core::{
     Decision, Ends, EndsOf, Epoch, Holder, Hour, KeyBytes, KeyId, Lease, LeaseKey, LeaseState,
     Member, Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId, PoolScope,
     PoolSpec, PortClaim, Protocol, Quota, RestoreHold, Role, Rollup, Scope, SigningKey, Sticky,
-    System, Tenant, Text, Timestamp, Token, TokenId,
+    System, Tenant, Text, Timestamp, Token, TokenId, testing,
 };
 
 use redb::{Database, Key, ReadableDatabase as _, TableDefinition, TableHandle as _};
@@ -48,20 +48,9 @@ fn key(network: u32, address: &str) -> LeaseKey {
 
 fn lease(key: LeaseKey, pool: u32, name: &str) -> Lease {
     Lease {
-        key,
-        pool: Some(PoolId(pool)),
-        state: LeaseState::Allocated,
-        members: [Member {
-            holder: holder(EAST, name),
-            ports: Vec::new(),
-        }]
-        .into(),
-        contenders: Vec::new(),
         tenant: Some(Tenant("p-12".into())),
-        group: None,
         since: Timestamp(70_000),
-        until: None,
-        labels: Default::default(),
+        ..testing::lease(key, Some(PoolId(pool)), [holder(EAST, name)])
     }
 }
 
@@ -144,7 +133,7 @@ fn leases() -> Vec<Lease> {
 
 /// One pool of each version that a row of it can have.
 fn pools() -> Vec<Op> {
-    let own = |name: &str, addresses: &str| PoolSpec::own(name, vec![addresses.parse().unwrap()]);
+    let own = |name: &str, addresses: &str| testing::pool_spec(name, &[addresses]);
     let scope = PoolScope {
         cluster: Some("east".into()),
         project: Some("p-12".into()),

@@ -3,8 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    ClusterId, Holder, Lease, LeaseKey, LeaseState, Member, NetworkId, Pool, PoolId, PoolSpec,
-    Tenant, Timestamp,
+    ClusterId, Holder, Lease, LeaseKey, Member, Pool, PoolId, PoolSpec, Tenant, Timestamp, testing,
 };
 use futures::future::BoxFuture;
 
@@ -77,10 +76,7 @@ pub fn pool(id: u32, name: &str) -> Pool {
 /// A place in the default network.
 pub fn place(address: &str) -> LeaseKey {
     let address: IpAddr = address.parse().expect("an address");
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address,
-    }
+    testing::key(address)
 }
 
 /// A lease of no pool.
@@ -90,15 +86,8 @@ pub fn lease(key: LeaseKey, holder: Option<Holder>) -> Lease {
         ports: vec![],
     });
     Lease {
-        key,
-        pool: None,
-        state: LeaseState::Allocated,
         members: member.into_iter().collect(),
-        contenders: vec![],
-        tenant: None,
-        group: None,
         since: Timestamp(0),
-        until: None,
-        labels: Default::default(),
+        ..testing::lease(key, None, None)
     }
 }

@@ -180,25 +180,17 @@ pub fn present(holder: Holder) -> Sighting {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::NetworkId;
+    use fipd_core::testing;
 
     use super::*;
 
     #[test]
     fn of_many_users_of_one_address_the_oldest_is_remembered() {
         let ledger = Ledger::new();
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 60, 0, 1].into(),
-        };
+        let key = testing::key([10, 60, 0, 1]);
         let user = |number: u64| ForeignUser {
             since: Timestamp(number),
-            holder: Holder {
-                identity: format!("foreign/X/Service/ns/s{number}")
-                    .parse()
-                    .expect("one"),
-                instance: "1".into(),
-            },
+            holder: testing::holder(format!("foreign/X/Service/ns/s{number}"), "1"),
         };
         let mut users = BTreeSet::new();
         for number in (500..1_000).rev().chain(700..2_000) {

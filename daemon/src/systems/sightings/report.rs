@@ -117,16 +117,13 @@ fn condition(cluster: &str, view: &SightingsView) -> Option<Text> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use fipd_core::{NetworkId, Timestamp};
+    use fipd_core::{Timestamp, testing};
 
     use super::*;
 
     #[test]
     fn the_condition_names_the_command_and_the_end_of_the_preview() {
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 60, 0, 1].into(),
-        };
+        let key = testing::key([10, 60, 0, 1]);
         let mut view = SightingsView {
             waiting: Arc::new(BTreeSet::from([key])),
             ..SightingsView::default()

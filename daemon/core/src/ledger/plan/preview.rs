@@ -105,7 +105,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Holder, LeaseKey, Member, NetworkId, Op, Timestamp};
+    use crate::{NetworkId, Op, Timestamp, testing};
 
     fn pool(id: u32, name: &str, addresses: &[&str]) -> Op {
         let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
@@ -118,30 +118,15 @@ mod tests {
     }
 
     fn lease(pool: u32, address: &str, state: LeaseState) -> Op {
-        let holder = Holder {
-            identity: format!("fipd/Host/lab/{address}").parse().unwrap(),
-            instance: "".into(),
-        };
+        let holder = testing::holder(format!("fipd/Host/lab/{address}"), "");
         let cools = state == LeaseState::Quarantined;
-        let member = Member {
-            holder,
-            ports: Vec::new(),
-        };
+        let member = testing::member(holder);
         let members = if cools { vec![] } else { vec![member] };
         Op::PutLease(Arc::new(Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: address.parse().unwrap(),
-            },
-            pool: Some(PoolId(pool)),
             members: members.into(),
-            contenders: Vec::new(),
-            tenant: None,
-            group: None,
             state,
-            since: Timestamp(1),
             until: cools.then_some(Timestamp(9)),
-            labels: crate::Labels::default(),
+            ..testing::lease(testing::key_of(address), Some(PoolId(pool)), None)
         }))
     }
 
@@ -182,7 +167,7 @@ mod tests {
     #[test]
     fn a_new_pool_leaves_nobody_out() {
         let ledger = ledger();
-        let spec = PoolSpec::own("new", vec!["10.0.0.0/16".parse().unwrap()]);
+        let spec = testing::pool_spec("new", &["10.0.0.0/16"]);
         let preview = ledger.preview_pool(None, &spec).unwrap();
         assert_eq!((preview.before, preview.leaving.len()), (None, 0));
         assert_eq!(preview.overlaps, [PoolId(1), PoolId(2), PoolId(3)]);
@@ -191,7 +176,7 @@ mod tests {
     #[test]
     fn what_would_be_refused_is_refused() {
         let ledger = ledger();
-        let spec = PoolSpec::own("b", vec!["10.9.0.0/16".parse().unwrap()]);
+        let spec = testing::pool_spec("b", &["10.9.0.0/16"]);
         let taken = Refusal::PoolExists("b".into());
         assert_eq!(ledger.preview_pool(None, &spec), Err(taken.clone()));
         assert_eq!(ledger.preview_pool(Some(PoolId(1)), &spec), Err(taken));
@@ -199,7 +184,7 @@ mod tests {
         assert_eq!(unknown, Err(Refusal::UnknownPool(PoolId(9))));
         let moved = PoolSpec {
             network: NetworkId(7),
-            ..PoolSpec::own("a", vec!["10.0.0.0/24".parse().unwrap()])
+            ..testing::pool_spec("a", &["10.0.0.0/24"])
         };
         let unknown = ledger.preview_pool(Some(PoolId(1)), &moved);
         assert_eq!(unknown, Err(Refusal::UnknownNetwork(NetworkId(7))));
@@ -213,7 +198,7 @@ mod tests {
             ops.push(lease(1, &address, LeaseState::Allocated));
         }
         let ledger = Ledger::load(ops.into_iter(), 0).unwrap();
-        let spec = PoolSpec::own("a", vec!["10.0.255.0/24".parse().unwrap()]);
+        let spec = testing::pool_spec("a", &["10.0.255.0/24"]);
         let preview = ledger.preview_pool(Some(PoolId(1)), &spec).unwrap();
         assert_eq!(preview.leaving.len(), Ledger::SCAN);
         let last = preview.leaving.last().map(|lease| lease.key);

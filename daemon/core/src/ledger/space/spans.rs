@@ -57,7 +57,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use crate::{LeaseKey, Ledger, NetworkId, Op, Pool, PoolId, PoolSpec, Span, Timestamp};
+    use crate::{Ledger, Op, Pool, PoolId, PoolSpec, Span, Timestamp, testing};
 
     fn ledger() -> Ledger {
         let spec = PoolSpec {
@@ -120,12 +120,7 @@ mod tests {
     #[test]
     fn the_pools_of_an_address_say_whether_they_give_it() {
         let ledger = ledger();
-        let at = |text: &str| {
-            ledger.pools_at(LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: text.parse().unwrap(),
-            })
-        };
+        let at = |text: &str| ledger.pools_at(testing::key_of(text));
         assert_eq!(at("10.0.1.99"), [(PoolId(1), true)]);
         assert_eq!(at("10.0.1.100"), [(PoolId(1), false)]);
         assert_eq!(at("10.0.4.0"), []);

@@ -1,6 +1,6 @@
 //! How streams end that their clients do not end.
 
-use fipd_core::{Allocate, Holder, PoolId, Request, Role, Scope, Timestamp, Token, TokenId, Want};
+use fipd_core::{PoolId, Request, Role, Scope, Timestamp, Token, TokenId, testing};
 
 use super::*;
 use crate::api::ui::tests::Site;
@@ -13,23 +13,10 @@ async fn ask(site: &Site, request: Request) {
 
 /// A change of the pool that the site has.
 async fn change(site: &Site, number: usize) {
-    let request = Request::Allocate(Allocate {
-        holder: Holder {
-            identity: format!("fipd/Host/lab/h{number}").parse().unwrap(),
-            instance: "".into(),
-        },
-        tenant: None,
-        wants: vec![Want {
-            pool: PoolId(1).into(),
-            address: None,
-            count: 1,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
-    });
+    let request = Request::Allocate(testing::allocate(
+        testing::holder(format!("fipd/Host/lab/h{number}"), ""),
+        [testing::want(PoolId(1), None)],
+    ));
     ask(site, request).await;
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use fipd_core::{
-    Allocate, Answer, Holder, LeaseState, NetworkId, PoolSpec, Release, ReleaseScope, Request,
-    Tenant, Want,
+    Allocate, Answer, LeaseState, PoolSpec, Release, ReleaseScope, Request, Tenant, Want, testing,
 };
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -55,14 +54,11 @@ pub fn root() -> Caller {
 }
 
 fn key(address: &str) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: address.parse().unwrap(),
-    }
+    testing::key_of(address)
 }
 
 fn spec(name: &str, cidr: &str) -> PoolSpec {
-    PoolSpec::own(name, vec![cidr.parse().unwrap()])
+    testing::pool_spec(name, &[cidr])
 }
 
 async fn pool(site: &Site, name: &str, cidr: &str) -> PoolId {
@@ -78,21 +74,15 @@ async fn pool(site: &Site, name: &str, cidr: &str) -> PoolId {
 
 async fn give(site: &Site, pool: PoolId, owner: &str, count: usize) {
     let request = Request::Allocate(Allocate {
-        holder: Holder {
-            identity: owner.parse().unwrap(),
-            instance: "".into(),
-        },
         tenant: Some(Tenant("research, \"blue\"".into())),
-        wants: vec![Want {
-            pool: pool.into(),
-            address: None,
-            count: u32::try_from(count).unwrap(),
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(
+            testing::holder(owner, ""),
+            [Want {
+                pool: pool.into(),
+                address: None,
+                count: u32::try_from(count).unwrap(),
+            }],
+        )
     });
     site.api.ipam.submit(request).await.unwrap();
 }

@@ -1,8 +1,8 @@
 //! What is exported is imported, and what is wrong is named.
 
 use fipd_core::{
-    Adopt, Allocate, Holder, Label, LeaseKey, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp,
-    Want,
+    Adopt, Allocate, Label, LeaseKey, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp, Want,
+    testing,
 };
 use http_body_util::BodyExt as _;
 
@@ -26,21 +26,15 @@ async fn ask(site: &Site, request: Request) {
 
 fn allocate(owner: &str, pool: u32, count: u32) -> Allocate {
     Allocate {
-        holder: Holder {
-            identity: owner.parse().unwrap(),
-            instance: "uid-1".into(),
-        },
         tenant: Some(Tenant("'@research, \"blue\" 7".into())),
-        wants: vec![Want {
-            pool: PoolId(pool).into(),
-            address: None,
-            count,
-        }],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(
+            testing::holder(owner, "uid-1"),
+            [Want {
+                pool: PoolId(pool).into(),
+                address: None,
+                count,
+            }],
+        )
     }
 }
 
@@ -66,7 +60,7 @@ async fn full() -> Site {
             network: fipd_core::NetworkId(network),
             exclusions: vec![cidr.split('/').next().unwrap().parse().unwrap()],
             quarantine: 60,
-            ..PoolSpec::own(name, vec![cidr.parse().unwrap()])
+            ..testing::pool_spec(name, &[cidr])
         };
         let actor = actor();
         ask(&site, Request::CreatePool { spec, actor }).await;
@@ -86,7 +80,7 @@ async fn full() -> Site {
             network: fipd_core::NetworkId(network),
             network_by_default: true,
             quota_required: name == "green",
-            ..PoolSpec::own(name, vec!["10.8.0.0/24".parse().unwrap()])
+            ..testing::pool_spec(name, &["10.8.0.0/24"])
         };
         let actor = actor();
         ask(&site, Request::CreatePool { spec, actor }).await;

@@ -1,14 +1,11 @@
 use std::{cell::Cell, convert::Infallible, net::IpAddr};
 
-use fipd_core::{Holder, Identity, LeaseState, Member, NetworkId, Op, System, Timestamp};
+use fipd_core::{Holder, Identity, Op, System, Timestamp, testing};
 
 use super::*;
 
 fn key(number: u32) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: IpAddr::from((0x0a00_0000 + number).to_be_bytes()),
-    }
+    testing::key(IpAddr::from((0x0a00_0000 + number).to_be_bytes()))
 }
 
 fn lease(number: u32, since: u64) -> Op {
@@ -24,21 +21,11 @@ fn lease(number: u32, since: u64) -> Op {
         identity,
         instance: "u".into(),
     };
-    let member = Member {
-        holder,
-        ports: Vec::new(),
-    };
+    let member = testing::member(holder);
     Op::PutLease(Arc::new(Lease {
-        key: key(number),
-        pool: None,
-        state: LeaseState::Allocated,
         members: [member].into_iter().collect(),
-        contenders: Vec::new(),
-        tenant: None,
-        group: None,
         since: Timestamp(since),
-        until: None,
-        labels: Default::default(),
+        ..testing::lease(key(number), None, None)
     }))
 }
 

@@ -1,9 +1,7 @@
 //! An address book with more rows of each kind than one step may read: debug builds panic where a page reads on.
 
 use axum::{body::Body, extract::ConnectInfo};
-use fipd_core::{
-    Adopt, Answer, Holder, LeaseKey, Ledger, NetworkId, PoolId, PoolSpec, Quota, Tenant, Timestamp,
-};
+use fipd_core::{Adopt, Answer, Ledger, PoolId, PoolSpec, Quota, Tenant, Timestamp, testing};
 use futures::future::join_all;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -86,16 +84,10 @@ async fn fill(site: &Site) {
     submit(site, quotas).await;
     for user in ["a", "b"] {
         let leases = each().map(|at| {
-            let address = [10, 1 + (at / 256) as u8, (at % 256) as u8, 1].into();
+            let address = [10, 1 + (at / 256) as u8, (at % 256) as u8, 1];
             fipd_core::Request::Adopt(Adopt {
-                key: LeaseKey {
-                    network: NetworkId::DEFAULT,
-                    address,
-                },
-                holder: Holder {
-                    identity: format!("fipd/Service/apps/{user}-{at}").parse().unwrap(),
-                    instance: "1".into(),
-                },
+                key: testing::key(address),
+                holder: testing::holder(format!("fipd/Service/apps/{user}-{at}"), "1"),
                 tenant: None,
                 since: Timestamp(1),
                 actor: actor(),

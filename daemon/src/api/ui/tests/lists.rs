@@ -1,6 +1,7 @@
 //! Lists that filter, sort and page; the search; the history of an address; the audit log as CSV.
 
 use super::*;
+use fipd_core::testing;
 
 /// Leases `10.0.0.2`, `10.0.0.3`, ... of `fipd/host/lab/m-2`, ...
 async fn fill(visitor: &Visitor<'_>, many: u8) {
@@ -32,10 +33,7 @@ async fn leases_are_filtered_sorted_and_paged() {
     let operator = site.visitor("operator").await;
     fill(&operator, 60).await;
     let label = fipd_core::Label {
-        key: LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 0, 0, 9].into(),
-        },
+        key: testing::key([10, 0, 0, 9]),
         set: [("app".into(), "w<b".into())].into(),
         remove: Vec::new(),
         actor: "test".into(),
@@ -110,10 +108,7 @@ async fn leases_are_filtered_sorted_and_paged() {
 /// Has an address used that fipd did not give.
 async fn adopt(site: &Site, address: std::net::Ipv4Addr, name: &str) {
     let adopt = fipd_core::Adopt {
-        key: LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: address.into(),
-        },
+        key: testing::key(address),
         holder: fipd_core::Holder {
             identity: format!("rancher-fip/X/Service/shop/{name}")
                 .parse()
@@ -253,10 +248,9 @@ async fn pools_and_tenants_are_sorted() {
         let found = names.filter(|name| html.contains(&format!(">{name}</")));
         assert_eq!(found.collect::<String>(), shown, "{query}");
     }
-    let mut spec = fipd_core::PoolSpec::own("old", vec!["10.9.0.0/24".parse().unwrap()]);
+    let mut spec = fipd_core::testing::pool_spec("old", &["10.9.0.0/24"]);
     spec.closed = true;
-    let actor = "test".into();
-    let create = fipd_core::Request::CreatePool { spec, actor };
+    let create = fipd_core::testing::create_pool(spec);
     site.api.ipam.submit(create).await.unwrap();
     for (sort, expected) in [("-use", "dmz abc zed old"), ("use", "zed abc dmz old")] {
         let html = admin.get(&format!("/ui/pools?sort={sort}")).await.html;

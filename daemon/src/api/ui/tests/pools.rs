@@ -2,7 +2,7 @@
 
 use fipd_core::{
     Adopt, Answer, Holder, LeaseKey, NetworkId, Origin, PoolEdit, PoolId, PoolSpec, Release,
-    ReleaseScope, Request as Ask, Timestamp,
+    ReleaseScope, Request as Ask, Timestamp, testing,
 };
 
 use super::*;
@@ -241,7 +241,7 @@ async fn an_empty_pool_is_deleted_and_a_used_one_is_not() {
 async fn who_releases_an_address_is_told_what_becomes_of_it() {
     let site = Site::new().await;
     let operator = site.visitor("operator").await;
-    let mut spec = PoolSpec::own("cool", vec!["10.7.0.0/24".parse().unwrap()]);
+    let mut spec = testing::pool_spec("cool", &["10.7.0.0/24"]);
     spec.quarantine = 3_600;
     let actor = "test".into();
     let create = Ask::CreatePool { spec, actor };
@@ -263,17 +263,14 @@ async fn who_releases_an_address_is_told_what_becomes_of_it() {
 async fn a_mirror_is_read_only() {
     let site = Site::new().await;
     let admin = admin(&site).await;
-    let mut spec = PoolSpec::own("rancher-fip/edge/web", vec!["10.5.0.0/24".parse().unwrap()]);
+    let mut spec = testing::pool_spec("rancher-fip/edge/web", &["10.5.0.0/24"]);
     spec.origin = Origin::Mirror {
         system: "rancher-fip".parse().unwrap(),
         cluster: fipd_core::ClusterId("c-1".into()),
         object: "web".into(),
         uid: "u".into(),
     };
-    let create = fipd_core::Request::CreatePool {
-        spec,
-        actor: "test".into(),
-    };
+    let create = fipd_core::testing::create_pool(spec);
     site.api.ipam.submit(create).await.unwrap();
     let page = admin.get("/ui/pools/2").await.html;
     assert!(!page.contains("/ui/pools/2/edit") && page.contains("/ui/clusters?filter=c-1"));
@@ -370,7 +367,7 @@ async fn an_admin_says_that_two_networks_are_two() {
         let spec = PoolSpec {
             network,
             network_by_default: true,
-            ..PoolSpec::own(name, vec!["10.77.0.0/28".parse().unwrap()])
+            ..testing::pool_spec(name, &["10.77.0.0/28"])
         };
         let actor = "test".into();
         ask(Ask::CreatePool { spec, actor }).await.unwrap();

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fipd_core::{
-    Allocate, Choice, Holder, LeaseFilter, PoolId, Quota, Request as Ask, Tenant, Timestamp, Want,
+    Allocate, Choice, LeaseFilter, PoolId, Quota, Request as Ask, Tenant, Timestamp, Want,
     host::{HostSettings, Mode, RuleSet, desired, diff},
+    testing,
 };
 use fipd_web_ui::Direction;
 
@@ -156,17 +157,8 @@ async fn give(site: &Site, pool: PoolId, name: &str, many: u32) {
         count: many,
     };
     let ask = Allocate {
-        holder: Holder {
-            identity: format!("fipd/host/lab/{name}").parse().unwrap(),
-            instance: "".into(),
-        },
         tenant: Some(Tenant(name.into())),
-        wants: vec![want],
-        waiting_since: None,
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: "test".into(),
+        ..testing::allocate(testing::holder(format!("fipd/host/lab/{name}"), ""), [want])
     };
     site.api.ipam.submit(Ask::Allocate(ask)).await.unwrap();
 }

@@ -1,14 +1,12 @@
 //! Giving a lease to another owner.
 
 use super::*;
+use fipd_core::testing;
 
 const LEASE: &str = "/ui/networks/0/addresses/10.0.0.9";
 
 fn owner(site: &Site) -> String {
-    let key = LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: "10.0.0.9".parse().unwrap(),
-    };
+    let key = testing::key_of("10.0.0.9");
     let lease = site.api.ipam.read(|ledger| ledger.lease(key).cloned());
     lease.unwrap().owner().unwrap().identity.to_string()
 }

@@ -1,6 +1,4 @@
-use fipd_core::{
-    AddressSpec, ClusterId, Contender, Member, NetworkId, Op, PoolId, PoolSpec, System,
-};
+use fipd_core::{AddressSpec, ClusterId, Contender, Member, Op, PoolId, PoolSpec, System, testing};
 
 use super::*;
 use crate::controller::{conditions::CONFLICT, store::Key, waiters::Cause};
@@ -33,10 +31,7 @@ fn pool() -> Arc<Pool> {
 }
 
 fn key(last: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, last].into(),
-    }
+    testing::key([10, 0, 0, last])
 }
 
 fn tenant(name: &str) -> Tenant {
@@ -54,16 +49,11 @@ fn lease(last: u8, holder: &Holder, contender: Option<&Holder>) -> Lease {
         since: Timestamp(1),
     });
     Lease {
-        key: key(last),
-        pool: Some(PoolId(1)),
-        state: LeaseState::Allocated,
         members: [member(holder)].into_iter().collect(),
         contenders: contender.into_iter().collect(),
         tenant: Some(tenant("t")),
-        group: None,
         since: Timestamp(1_000),
-        until: None,
-        labels: Default::default(),
+        ..testing::lease(key(last), Some(PoolId(1)), None)
     }
 }
 

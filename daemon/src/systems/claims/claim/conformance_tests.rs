@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, PoolSpec, System};
+use fipd_core::{ClusterId, PoolSpec, System, testing};
 use serde_json::{Value, json};
 
 use super::{ClaimController, ManagedClaims};
@@ -26,7 +26,7 @@ impl Subject for ManagedClaims {
     }
 
     fn pool(_: &ClusterId, addresses: &str) -> PoolSpec {
-        PoolSpec::own("net", vec![addresses.parse().expect("addresses")])
+        testing::pool_spec("net", &[addresses])
     }
 
     fn controller(site: &Arc<Site>, remote: Remote, events: &Arc<Events>) -> Arc<ClaimController> {

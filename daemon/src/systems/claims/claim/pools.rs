@@ -94,12 +94,12 @@ fn find(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Op, Origin, PoolId, PoolSpec, Timestamp};
+    use fipd_core::{Op, Origin, PoolId, Timestamp, testing};
 
     use super::*;
 
     fn put(ledger: &mut Ledger, id: u32, name: &str, object: Option<&str>) {
-        let mut spec = PoolSpec::own(name, vec!["10.0.0.0/24".parse().expect("addresses")]);
+        let mut spec = testing::pool_spec(name, &["10.0.0.0/24"]);
         if let Some(object) = object {
             spec.origin = Origin::Mirror {
                 system: System::claims(),

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, Origin, PoolSpec, System};
+use fipd_core::{ClusterId, Origin, PoolSpec, System, testing};
 use serde_json::{Value, json};
 
 use super::{FloatingIpController, ManagedFloatingIps, controller};
@@ -30,10 +30,7 @@ impl Subject for ManagedFloatingIps {
                 object: "net".into(),
                 uid: "u-net".into(),
             },
-            ..PoolSpec::own(
-                "rancher-fip/x/net",
-                vec![addresses.parse().expect("addresses")],
-            )
+            ..testing::pool_spec("rancher-fip/x/net", &[addresses])
         }
     }
 

@@ -108,7 +108,7 @@ fn count(number: u128) -> i64 {
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{PoolId, PoolSpec, PoolUsage, Timestamp};
+    use fipd_core::{PoolId, PoolUsage, Timestamp, testing};
 
     use super::*;
     use crate::{clusters::ranges::SHARED_RANGE, controller::pool_source::PoolState};
@@ -117,7 +117,7 @@ mod tests {
     fn doubts_and_shared_ranges_are_conditions_until_they_are_over() {
         let pool = Pool {
             id: PoolId(1),
-            spec: PoolSpec::own("p", vec!["10.0.0.0/29".parse().expect("a CIDR")]),
+            spec: testing::pool_spec("p", &["10.0.0.0/29"]),
             created: Timestamp(1),
             generation: 1,
         };

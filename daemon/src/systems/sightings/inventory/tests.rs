@@ -359,8 +359,10 @@ async fn a_service_counts_as_absent_with_what_it_shows_no_more() {
 async fn late_pool(bench: &Bench) {
     let range = "10.61.0.1-10.61.0.254".parse().expect("a range");
     let spec = PoolSpec::own("late", vec![range]);
-    let actor = "test".into();
-    let made = bench.ipam.submit(Request::CreatePool { spec, actor }).await;
+    let made = bench
+        .ipam
+        .submit(fipd_core::testing::create_pool(spec))
+        .await;
     made.expect("a pool");
 }
 

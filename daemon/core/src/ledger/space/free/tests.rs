@@ -1,17 +1,14 @@
 use super::*;
-use crate::{PastLease, PoolSpec, Tenant, ledger::space::dice::Dice};
+use crate::{PastLease, PoolSpec, Tenant, ledger::space::dice::Dice, testing};
 
 const POOL: PoolId = PoolId(1);
 
 fn key(text: &str) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: text.parse().unwrap(),
-    }
+    testing::key_of(text)
 }
 
 fn layout(cidr: &str) -> Arc<Layout> {
-    let spec = PoolSpec::own("p", vec![cidr.parse().unwrap()]);
+    let spec = testing::pool_spec("p", &[cidr]);
     Arc::new(Layout::new(&spec).unwrap())
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Adopt, ClusterId, Holder, LeaseKey, LeaseState, NetworkId, Request, Timestamp};
+use fipd_core::{Adopt, ClusterId, Holder, LeaseState, Request, Timestamp, testing};
 use serde_json::{Value, json};
 
 use super::super::{
@@ -153,10 +153,7 @@ async fn judged(rancher: Rancher, user: &str, options: Value) -> bool {
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
     let identity = "rancher-fip/cluster-1/FloatingIP/c-m-a/a".parse().unwrap();
     let adopt = Request::Adopt(Adopt {
-        key: LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: [10, 0, 0, 11].into(),
-        },
+        key: testing::key([10, 0, 0, 11]),
         holder: Holder {
             identity,
             instance: "u".into(),

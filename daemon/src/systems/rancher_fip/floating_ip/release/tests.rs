@@ -1,6 +1,6 @@
 use std::{convert::Infallible, sync::Arc};
 
-use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId, System, Tenant};
+use fipd_core::{Adopt, ClusterId, LeaseKey, System, Tenant};
 use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -138,10 +138,7 @@ impl Bench {
 }
 
 fn place() -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: ADDRESS.into(),
-    }
+    fipd_core::testing::key(ADDRESS)
 }
 
 fn key() -> Key {

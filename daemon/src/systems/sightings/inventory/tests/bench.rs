@@ -7,8 +7,7 @@ use std::{
 };
 
 use fipd_core::{
-    Adopt, Adoption, Allocate, Answer, ClusterRecord, Expectation, PoolSpec, Request, Timestamp,
-    Want,
+    Adopt, Adoption, Answer, ClusterRecord, Expectation, PoolSpec, Request, Timestamp,
 };
 use fipd_crds::floating_ip::FloatingIP;
 use kube::{Client, client::Body};
@@ -76,10 +75,7 @@ pub fn address(last: u8) -> String {
 }
 
 pub fn key(last: u8) -> LeaseKey {
-    LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 60, 0, last].into(),
-    }
+    fipd_core::testing::key([10, 60, 0, last])
 }
 
 pub struct Bench {
@@ -101,8 +97,7 @@ impl Bench {
         let (ipam, _writer) = Ipam::start(dir.path(), now).expect("a store");
         let range = "10.60.0.1-10.60.0.254".parse().expect("a range");
         let spec = PoolSpec::own("net", vec![range]);
-        let actor = "test".into();
-        let made = ipam.submit(Request::CreatePool { spec, actor }).await;
+        let made = ipam.submit(fipd_core::testing::create_pool(spec)).await;
         made.expect("a pool");
         let answers: Answers = Arc::new(Mutex::new((services, 200)));
         let session = testing::session(client(&answers), &ipam).await;
@@ -168,10 +163,7 @@ impl Bench {
     pub async fn give(&self, last: u8, owner: &str) {
         let adopt = Adopt {
             key: key(last),
-            holder: Holder {
-                identity: owner.parse().expect(owner),
-                instance: "1".into(),
-            },
+            holder: fipd_core::testing::holder(owner, "1"),
             tenant: None,
             since: Timestamp(1),
             actor: "test".into(),
@@ -237,23 +229,10 @@ impl Bench {
         let pool = self
             .ipam
             .read(|ledger| ledger.find_pool(pool).map(|pool| pool.id));
-        let ask = Allocate {
-            holder: Holder {
-                identity: "rancher-fip/Y/Service/ns/web".parse().expect("one"),
-                instance: "1".into(),
-            },
-            tenant: None,
-            wants: vec![Want {
-                pool: pool.expect("the pool").into(),
-                address: None,
-                count: 1,
-            }],
-            waiting_since: None,
-            by_admin: false,
-            share: None,
-            probe: false,
-            actor: "test".into(),
-        };
+        let ask = fipd_core::testing::allocate(
+            fipd_core::testing::holder("rancher-fip/Y/Service/ns/web", "1"),
+            [fipd_core::testing::want(pool.expect("the pool"), None)],
+        );
         match self.ipam.submit(Request::Allocate(ask)).await {
             Ok(Answer::Granted { leases, .. }) => Ok(leases[0].key.address),
             Ok(other) => panic!("{other:?}"),
