@@ -187,14 +187,13 @@ async fn serve(
         backups,
         reload,
         admission: Arc::new(Desk::new(runner.admission())),
-        fip_v1: Arc::new(FipV1::new(
-            runner.floating_ips(),
-            ipam.clone(),
-            settings.config.fip_v1,
-        )),
+        fip_v1: {
+            let decides = runner.floating_ips();
+            Arc::new(FipV1::new(decides, ipam.clone(), config.fip_v1))
+        },
         takeovers: runner.takeovers(),
         running: runner.running(),
-        known: settings.config.known,
+        known: config.known,
         rules,
         webhooks,
         oidc,
@@ -207,7 +206,7 @@ async fn serve(
         accounts,
         streams: Default::default(),
         tokens_used: Arc::default(),
-        data_dir: settings.data_dir.clone(),
+        data_dir: data_dir.clone(),
         checking: Arc::new(Semaphore::new(1)),
         liveness,
         stop: stop.clone(),

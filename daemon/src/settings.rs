@@ -84,7 +84,7 @@ impl Settings {
             None if overrides.role == Some(HostRole::Agent) => Config::of_agent(*SYSTEMS),
             None => Config::without_file(*SYSTEMS),
         };
-        let under = config.under(&overrides.compat, &variable);
+        let under = config.under(&overrides.compat);
         let (config, compat) = under.map_err(ConfigError::Given)?;
         let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;
         let listen = overrides.listen.unwrap_or(config.api.listen);
@@ -200,11 +200,11 @@ fn variable(name: &str) -> Option<String> {
 fn in_role(config: Config, asked: Option<HostRole>) -> Result<Config, String> {
     let role = asked.unwrap_or(config.role);
     let config = match (config.role, role) {
-        (HostRole::Standalone, HostRole::Agent) => config.for_agent()?,
+        (_, HostRole::Agent) => config.for_agent()?,
         (HostRole::Agent, HostRole::Standalone) => {
             return Err("the configuration has role = \"agent\"; allowed is --role agent".into());
         }
-        (HostRole::Standalone, _) | (HostRole::Agent, _) => config,
+        (HostRole::Standalone, HostRole::Standalone) => config,
     };
     if role == HostRole::Standalone {
         return Ok(config);

@@ -18,7 +18,7 @@ use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
     clusters::ClusterSession,
-    config::{ClusterSettings, SystemConfig, operation::Operation},
+    config::{ClusterSettings, SystemConfig, operation::SystemOperation},
     detach::Leaving,
     fip_v1::FloatingIps,
     guests::GuestBoard,
@@ -74,7 +74,7 @@ pub trait RunningSystem: Send + Sync {
     }
 
     /// The rows of a list that it serves, by what orders them.
-    fn rows(&self, _list: &'static Operation) -> BTreeMap<String, Value> {
+    fn rows(&self, _list: &'static SystemOperation) -> BTreeMap<String, Value> {
         BTreeMap::new()
     }
 
@@ -93,7 +93,7 @@ pub trait RunningSystem: Send + Sync {
 
 /// Who asks for a change, and of what.
 pub struct OperationCall<'a> {
-    pub operation: &'static Operation,
+    pub operation: &'static SystemOperation,
     /// The value of the variable in its path.
     pub value: &'a str,
     pub actor: Actor,

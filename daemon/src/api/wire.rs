@@ -120,15 +120,6 @@ impl std::fmt::Display for Count {
     }
 }
 
-/// The text of an enum that is serialised as a string.
-pub fn text_of<T: Serialize>(value: &T) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(text)) => text,
-        Ok(other) => other.to_string(),
-        Err(error) => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

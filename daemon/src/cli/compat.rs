@@ -64,7 +64,9 @@ pub(super) fn double_dashes(arguments: impl Iterator<Item = OsString>) -> Vec<Os
         let named = argument.to_str().and_then(|text| text.strip_prefix('-'));
         let flag = named.and_then(|named| named.split('=').next());
         match (named, flag) {
-            (Some(named), Some(flag)) if flags.contains_key(flag) => format!("--{named}").into(),
+            (Some(named), Some(flag)) if flag == "log-level" || flags.contains_key(flag) => {
+                format!("--{named}").into()
+            }
             _ => argument,
         }
     });
@@ -94,7 +96,9 @@ mod tests {
 
     #[test]
     fn flags_are_read_as_go_reads_them() {
-        let read = given("fipd serve -kubeconfig /k --leader-elect -tls-enabled=false").unwrap();
+        let read =
+            given("fipd serve -kubeconfig /k -log-level=info --leader-elect -tls-enabled=false")
+                .unwrap();
         let expected = [
             ("kubeconfig", "/k"),
             ("leader-elect", "true"),

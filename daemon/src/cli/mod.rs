@@ -62,7 +62,7 @@ use client::Client;
 use exit::Failure;
 use output::Format;
 
-use crate::{config::operation::Operation, settings, systems::SYSTEMS};
+use crate::{config::operation::SystemOperation, settings, systems::SYSTEMS};
 
 const ABOUT: &str = "One address book for a Rancher, Harvester or Cluster API site";
 
@@ -217,7 +217,7 @@ fn command() -> clap::Command {
 enum Parsed {
     Own(Cli),
     /// An operation of a system, and the path of its route.
-    OfSystem(Global, &'static Operation, String),
+    OfSystem(Global, &'static SystemOperation, String),
 }
 
 fn parsed(arguments: impl Iterator<Item = OsString>) -> Result<Parsed, clap::Error> {
@@ -280,7 +280,7 @@ fn complain(line: &str) {
 /// A command that is no daemon.
 enum Asked {
     Own(Box<ClientCommand>),
-    OfSystem(&'static Operation, String),
+    OfSystem(&'static SystemOperation, String),
 }
 
 fn run(parsed: Parsed) -> Result<(), Failure> {

@@ -7,12 +7,13 @@ use clap::Args;
 use super::exit::Failure;
 use crate::{
     app::{self, AppError},
-    config::{CompatFlags, HostRole, host_of},
+    config::{CompatFlags, HostRole, compat, host_of},
     descriptors,
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
     sockets::Passed,
     store::OpenError,
+    systems::SYSTEMS,
 };
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -84,7 +85,10 @@ impl Serve {
             advertise: self.advertise,
             socket,
             cni_socket: self.cni_socket,
-            log_level: self.log_level,
+            log_level: self.log_level.map(|given| match compat::level(&given) {
+                Some(level) => level.to_owned(),
+                None => given,
+            }),
             role: self.role.map(|role| match &*role {
                 "agent" => HostRole::Agent,
                 _ => HostRole::Standalone,
@@ -92,6 +96,7 @@ impl Serve {
             compat: CompatFlags {
                 system: self.compat,
                 values: self.flags,
+                variables: SYSTEMS.compat_variables(|name| std::env::var(name).ok()),
             },
             ..Overrides::default()
         };

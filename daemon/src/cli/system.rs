@@ -8,7 +8,7 @@ use crate::{
     api::wire::Outcome,
     config::{
         Systems,
-        operation::{Does, Operation},
+        operation::{Does, SystemOperation},
     },
 };
 
@@ -25,7 +25,7 @@ pub(crate) fn with_commands(command: Command, known: Systems) -> Command {
     }))
 }
 
-fn of_operation(operation: &'static Operation) -> Command {
+fn of_operation(operation: &'static SystemOperation) -> Command {
     let command = Command::new(operation.name).about(operation.about);
     match operation.variable_name() {
         Some(name) => command.arg(Arg::new(name).required(true).help(operation.variable)),
@@ -34,7 +34,10 @@ fn of_operation(operation: &'static Operation) -> Command {
 }
 
 /// What is asked for; `None`: it is no command of a system.
-pub(crate) fn asked(matches: &ArgMatches, known: Systems) -> Option<(&'static Operation, String)> {
+pub(crate) fn asked(
+    matches: &ArgMatches,
+    known: Systems,
+) -> Option<(&'static SystemOperation, String)> {
     let (system, rest) = matches.subcommand()?;
     let (name, arguments) = rest.subcommand()?;
     let mut all = known.operations();
@@ -48,7 +51,7 @@ pub(crate) fn asked(matches: &ArgMatches, known: Systems) -> Option<(&'static Op
 
 pub(super) async fn run(
     session: &Session,
-    operation: &'static Operation,
+    operation: &'static SystemOperation,
     path: &str,
 ) -> Result<(), Failure> {
     match operation.does {

@@ -147,8 +147,9 @@ fn serves(known: Systems) -> BTreeSet<Serve> {
 
 /// Reads `HOST:PORT`, or `:PORT` for every address of the host.
 fn listen(text: &str) -> Result<SocketAddr, String> {
-    super::compat::address(text)
-        .ok_or_else(|| format!("METRICS_ADDR = {text:?}: allowed is ADDRESS:PORT or :PORT"))
+    let address = Some(text).filter(|text| text.contains(':'));
+    let address = address.and_then(super::compat::address);
+    address.ok_or_else(|| format!("METRICS_ADDR = {text:?}: allowed is ADDRESS:PORT or :PORT"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use fipd_core::Text;
 use fipd_crds::names::is_object_name;
 
 use super::{
-    ClusterConfig, Config, Listener, Serve, SightingMode, Source, SystemConfig, Systems, listener,
+    ClusterConfig, Config, HostRole, Listener, Serve, SightingMode, Source, SystemConfig, Systems,
+    listener,
     systems::{TableOwner, Tables},
 };
 
@@ -25,6 +26,8 @@ pub struct CompatFlag {
     pub form: Form,
     /// Counts without `--compat` too.
     pub always: bool,
+    /// What holds under `--compat` where nobody says anything, the file included; empty: nothing.
+    pub default: &'static str,
     pub effect: Effect,
     /// For the documentation.
     pub about: &'static str,
@@ -58,6 +61,8 @@ pub struct CompatFlags {
     pub system: Option<String>,
     /// Flags without dashes and their values.
     pub values: BTreeMap<&'static str, String>,
+    /// Variables of originals that are set to something, and [`IN_POD`].
+    pub variables: BTreeMap<&'static str, String>,
 }
 
 /// The value of a flag or a variable.
@@ -65,7 +70,7 @@ pub struct CompatFlags {
 pub struct CompatValue {
     /// The system whose original has the flag.
     pub system: &'static str,
-    /// `--flag` or the variable.
+    /// `--flag` or the variable; empty: it is the default of the original.
     pub by: String,
     pub text: String,
 }
@@ -92,6 +97,7 @@ impl CompatFlag {
             variable: "",
             form: Form::Text,
             always: false,
+            default: "",
             effect: Effect::Sets(key, set),
             about,
         }
@@ -104,6 +110,7 @@ impl CompatFlag {
             variable: "",
             form: Form::Text,
             always: false,
+            default: "",
             effect: Effect::Nothing,
             about,
         }
@@ -119,6 +126,12 @@ impl CompatFlag {
     #[must_use]
     pub const fn form(self, form: Form) -> Self {
         Self { form, ..self }
+    }
+
+    /// The same with a default.
+    #[must_use]
+    pub const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
     }
 
     /// The same, which counts without `--compat` too.
@@ -177,16 +190,22 @@ pub(super) fn address(text: &str) -> Option<SocketAddr> {
     })
 }
 
-/// Sets `log-level` by a level in letters of any case, as the originals' loggers name them.
-pub fn log_level(config: &mut Config, value: &CompatValue) -> Result<(), String> {
-    let level = match &*value.text.to_ascii_lowercase() {
+/// A level as the originals' loggers name it, in letters of any case.
+pub fn level(text: &str) -> Option<&'static str> {
+    Some(match &*text.to_ascii_lowercase() {
         "panic" | "fatal" | "dpanic" | "error" => "error",
         "warn" | "warning" => "warn",
         "info" => "info",
         "debug" => "debug",
         "trace" => "trace",
-        _ => return Err("allowed are error, warn, info, debug and trace".to_owned()),
-    };
+        _ => return None,
+    })
+}
+
+/// Sets `log-level`.
+pub fn log_level(config: &mut Config, value: &CompatValue) -> Result<(), String> {
+    let level = level(&value.text);
+    let level = level.ok_or("allowed are error, warn, info, debug and trace")?;
     config.log_level = Some(level.to_owned());
     Ok(())
 }
@@ -223,7 +242,8 @@ pub fn context(config: &mut Config, value: &CompatValue) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the address of the listener that serves the first of `words`; without one, adds a listener for all of them.
+/// Sets the address of the listener that serves the first of `words`; without one, adds a listener for all of them. `0` leaves
+/// the words out, also those of the file.
 pub fn listen(
     config: &mut Config,
     value: &CompatValue,
@@ -231,11 +251,16 @@ pub fn listen(
     tls: bool,
 ) -> Result<(), String> {
     let Some(address) = value.address()? else {
+        for listener in &mut config.listeners {
+            listener.serve.retain(|word| !words.contains(word));
+        }
+        config.listeners.retain(|one| !one.serve.is_empty());
         return Ok(());
     };
     let first = words.first();
     let serves = |one: &&mut Listener| first.is_some_and(|word| one.serve.contains(word));
     match config.listeners.iter_mut().find(serves) {
+        Some(_) if value.by.is_empty() => {}
         Some(listener) => listener.address = address,
         None => config.listeners.push(Listener {
             address,
@@ -246,19 +271,16 @@ pub fn listen(
     Ok(())
 }
 
-/// Sets whether the listener that serves `word` has TLS.
+/// Sets whether the listener that serves `word` has TLS; where there is none, none is added.
 pub fn listen_with_tls(
     config: &mut Config,
     value: &CompatValue,
     word: Serve,
-    address: &str,
 ) -> Result<(), String> {
     let tls = value.switch()?;
     let mut listeners = config.listeners.iter_mut();
-    match listeners.find(|one| one.serve.contains(&word)) {
-        Some(listener) => listener.tls = tls,
-        None if tls => return Err(format!("there is no such port; give --{address} as well")),
-        None => {}
+    if let Some(listener) = listeners.find(|one| one.serve.contains(&word)) {
+        listener.tls = tls;
     }
     Ok(())
 }
@@ -280,7 +302,7 @@ impl Systems {
     }
 
     /// The system of that name, whose original has flags.
-    fn original(self, name: &str) -> Result<&'static SystemConfig, String> {
+    pub(super) fn original(self, name: &str) -> Result<&'static SystemConfig, String> {
         let found = self.get(name).filter(|one| !one.compat.is_empty());
         found.ok_or_else(|| {
             let with = self.0.iter().filter(|one| !one.compat.is_empty());
@@ -305,18 +327,16 @@ impl Systems {
         rows.collect()
     }
 
-    /// Variables of originals that are set, but for those of `rows`.
-    fn ignored(
+    /// What the environment says in variables of originals.
+    pub fn compat_variables(
         self,
-        rows: &[(&'static str, &'static CompatFlag)],
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> BTreeSet<&'static str> {
-        let counts = |name: &str| rows.iter().any(|(_, row)| row.variable == name);
+        read: impl Fn(&str) -> Option<String>,
+    ) -> BTreeMap<&'static str, String> {
         let names = self.0.iter().flat_map(|one| one.compat);
-        let names = names.map(|row| row.variable);
-        names
-            .filter(|name| !counts(name) && variable(name).is_some())
-            .collect()
+        let names = names.map(|row| row.variable).chain([IN_POD]);
+        let names = names.filter(|name| !name.is_empty());
+        let set = names.filter_map(|name| Some((name, read(name)?)));
+        set.filter(|(_, value)| !value.is_empty()).collect()
     }
 
     /// The page of the documentation about them.
@@ -343,9 +363,16 @@ impl Systems {
                 } else {
                     ""
                 };
+                let default = match row.default {
+                    "" => String::new(),
+                    default => format!(" Default `{default}`."),
+                };
                 let (flag, variable) = (code(row.flag, "--"), code(row.variable, ""));
                 let about = row.about;
-                let _ = writeln!(page, "| {flag} | {variable} | {key} | {always}{about} |");
+                let _ = writeln!(
+                    page,
+                    "| {flag} | {variable} | {key} | {always}{about}{default} |"
+                );
             }
         }
         page
@@ -358,7 +385,7 @@ const COMPAT_PAGE: &str = "\
 `fipd serve --compat SYSTEM` (or `compat = \"SYSTEM\"` in the file, or `FIPD_COMPAT`) reads the flags and variables of the
 programs that fipd replaces for one system, so that a Deployment keeps its arguments when its image is exchanged. A flag wins
 over its variable, both win over the file. `-flag` means `--flag`. An empty value counts as none. Without a `[[cluster]]` and
-inside a pod, the cluster of the pod has the system.
+inside a pod, the cluster of the pod has the system. A port is opened only where its flag is given, unless its line has a default.
 
 Without `--compat` a flag of this page is refused, and a variable is ignored: the log names it once at the start. The page of
 settings shows what a flag or variable has set. This page is made by `fipd docs compat`.
@@ -391,14 +418,11 @@ impl Config {
     ///
     /// # Errors
     /// A flag that does not count or a value that is not allowed.
-    pub fn under(
-        mut self,
-        given: &CompatFlags,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<(Self, CompatApplied), String> {
+    pub fn under(mut self, given: &CompatFlags) -> Result<(Self, CompatApplied), String> {
         let known = self.known;
-        let named = given.system.as_ref().or(self.compat.as_ref());
-        let chosen = named.map(|name| known.original(name)).transpose()?;
+        let named = given.system.as_ref().filter(|name| !name.is_empty());
+        let chosen = named.or(self.compat.as_ref());
+        let chosen = chosen.map(|name| known.original(name)).transpose()?;
         let rows = known.counting(chosen);
         for flag in given.values.keys() {
             if !rows.iter().any(|(_, row)| row.flag == *flag) {
@@ -410,33 +434,37 @@ impl Config {
                 ));
             }
         }
-        let variable = |name: &str| {
-            let value = Some(name).filter(|name| !name.is_empty());
-            value.and_then(variable).filter(|value| !value.is_empty())
-        };
+        let defaults = chosen.is_some() && self.role == HostRole::Standalone;
         let values = rows.iter().filter_map(|(system, row)| {
-            let flag = given.values.get(row.flag).filter(|text| !text.is_empty());
-            let flag = flag.map(|text| (format!("--{}", row.flag), text.clone()));
-            let said = || Some((row.variable.to_owned(), variable(row.variable)?));
-            let (by, text) = flag.or_else(said)?;
+            let (by, text) = given.value(row).or_else(|| {
+                let holds = defaults && !row.default.is_empty();
+                holds.then(|| (String::new(), row.default.to_owned()))
+            })?;
             Some((*row, CompatValue { system, by, text }))
         });
         let values: Vec<_> = values.collect();
         if let Some(chosen) = chosen {
-            self.add_cluster_of(chosen, &values, &variable);
+            self.add_cluster_of(chosen, given)?;
         }
+        let counts = |name: &str| rows.iter().any(|(_, row)| row.variable == name);
+        let ignored = given.variables.keys().copied();
         let mut applied = CompatApplied {
             set: Vec::new(),
-            ignored: known.ignored(&rows, &variable),
+            ignored: ignored
+                .filter(|name| *name != IN_POD && !counts(name))
+                .collect(),
         };
         for (row, value) in values {
             if let Effect::Sets(key, set) = row.effect {
+                let before = self.clone();
                 set(&mut self, &value).map_err(|what| value.wrong(&what))?;
-                let shown = match row.form {
-                    Form::Text => toml::Value::from(value.text).to_string(),
-                    Form::Number | Form::Switch => value.text,
-                };
-                applied.set.push((key, shown, value.by));
+                if self != before && !value.by.is_empty() {
+                    let shown = match row.form {
+                        Form::Text => toml::Value::from(value.text).to_string(),
+                        Form::Number | Form::Switch => value.text,
+                    };
+                    applied.set.push((key, shown, value.by));
+                }
             }
         }
         super::check_api(&self.api)?;
@@ -448,23 +476,44 @@ impl Config {
     fn add_cluster_of(
         &mut self,
         chosen: &'static SystemConfig,
-        values: &[(&CompatFlag, CompatValue)],
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) {
-        let names_cluster = |(row, _): &(&CompatFlag, CompatValue)| row.flag == KUBECONFIG;
-        let here = variable("KUBERNETES_SERVICE_HOST").is_some() && self.discovery.is_none();
-        let nobody = self.clusters.is_empty();
-        let none = self.with_system(chosen.name).next().is_none();
-        if none && (values.iter().any(names_cluster) || (nobody && here)) {
-            let systems = [chosen.name.to_owned()];
-            let cluster = Self::in_cluster(self.known, chosen.name, &systems);
-            self.clusters.push(cluster);
+        given: &CompatFlags,
+    ) -> Result<(), String> {
+        let mut rows = chosen.compat.iter();
+        let kubeconfig = rows.find(|row| row.flag == KUBECONFIG);
+        let named = kubeconfig.is_some_and(|row| given.value(row).is_some());
+        let in_pod = given.variables.contains_key(IN_POD);
+        let here = in_pod && self.discovery.is_none() && self.clusters.is_empty();
+        if self.with_system(chosen.name).next().is_some() || !(named || here) {
+            return Ok(());
         }
+        if self.cluster(chosen.name).is_some() {
+            return Err(format!(
+                "compat = {0:?}: the cluster of the original would be named {0:?}, which is another [[cluster]] of the file. Rename \
+                 that one, or give it systems = [{0:?}]",
+                chosen.name
+            ));
+        }
+        let systems = [chosen.name.to_owned()];
+        let cluster = Self::in_cluster(self.known, chosen.name, &systems);
+        self.clusters.push(cluster);
+        Ok(())
+    }
+}
+
+impl CompatFlags {
+    /// What is said of a row, and by what. Empty values count as none.
+    fn value(&self, row: &CompatFlag) -> Option<(String, String)> {
+        let flag = self.values.get(row.flag).filter(|text| !text.is_empty());
+        let flag = flag.map(|text| (format!("--{}", row.flag), text.clone()));
+        let variable = || self.variables.get(row.variable);
+        flag.or_else(|| Some((row.variable.to_owned(), variable()?.clone())))
     }
 }
 
 /// The flag of the originals that says where their cluster is.
 pub const KUBECONFIG: &str = "kubeconfig";
+/// Kubernetes sets it in every pod.
+const IN_POD: &str = "KUBERNETES_SERVICE_HOST";
 
 #[cfg(test)]
 #[path = "compat_tests.rs"]

@@ -27,6 +27,7 @@ fn flags(system: Option<&str>, values: &[(&'static str, &str)]) -> CompatFlags {
     CompatFlags {
         system: system.map(str::to_owned),
         values: values.collect(),
+        ..CompatFlags::default()
     }
 }
 
@@ -34,14 +35,18 @@ fn flags(system: Option<&str>, values: &[(&'static str, &str)]) -> CompatFlags {
 fn under(
     text: &str,
     given: &CompatFlags,
-    variables: &[(&str, &str)],
+    variables: &[(&'static str, &str)],
 ) -> Result<(Config, CompatApplied), String> {
-    let variable = |name: &str| {
+    let read = |name: &str| {
         let mut all = variables.iter();
         let found = all.find(|(one, _)| *one == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    config(text).under(given, &variable)
+    let given = CompatFlags {
+        variables: SYSTEMS.compat_variables(read),
+        ..given.clone()
+    };
+    config(text).under(&given)
 }
 
 fn context(config: &Config, name: &str) -> Option<String> {
@@ -120,6 +125,28 @@ fn without_a_system_flags_are_refused_and_variables_ignored() {
 }
 
 #[test]
+fn what_is_added_or_changed_fits_the_rest() {
+    let named = "[[cluster]]\nname = \"ip-rule\"\nin-cluster = true\nsystems = [\"claims\"]\n";
+    let compat = flags(Some("ip-rule"), &[("kubeconfig", "/k")]);
+    let refused = under(named, &compat, &[]).unwrap_err();
+    assert!(
+        refused.contains("another [[cluster]] of the file"),
+        "{refused}"
+    );
+    let health =
+        "[[listener]]\naddress = \"127.0.0.1:7\"\ntls = false\nserve = [\"health\", \"ipam\"]\n";
+    let (kept, applied) = under(health, &flags(Some("ip-rule"), &[]), &[]).unwrap();
+    assert_eq!(kept, config(health), "the file wins over a default");
+    assert_eq!(applied.set, []);
+    let off = flags(Some("ip-rule"), &[("health-probe-bind-address", "0")]);
+    let (off, _) = under(health, &off, &[]).unwrap();
+    assert!(off.listeners[0].serve.iter().eq([&Serve::Ipam]), "{off:?}");
+    let secure = [("metrics-bind-address", "0"), ("metrics-secure", "true")];
+    let (none, _) = under("", &flags(Some("ip-rule"), &secure), &[]).unwrap();
+    assert_eq!(none.listeners.len(), 1, "health alone: {none:?}");
+}
+
+#[test]
 fn a_system_is_named_by_flag_or_file_and_has_an_original() {
     let file = format!("compat = \"rancher-fip\"\n{TWO}");
     let (loud, applied) = under(&file, &CompatFlags::default(), &[("LOGLEVEL", "DEBUG")]).unwrap();
@@ -129,6 +156,20 @@ fn a_system_is_named_by_flag_or_file_and_has_an_original() {
     let (quiet, applied) = under(&file, &flag, &[("LOGLEVEL", "DEBUG")]).unwrap();
     assert_eq!(quiet.log_level, None, "the command line wins");
     assert_eq!(applied.ignored, BTreeSet::from(["LOGLEVEL"]));
+    let empty = flags(Some(""), &[]);
+    assert_eq!(
+        under("", &empty, &[]).unwrap(),
+        under("", &flags(None, &[]), &[]).unwrap()
+    );
+    let wrong = Config::parse(
+        "role = \"standalone\"\ncompat = \"nonsense\"\n",
+        Path::new("/etc/fipd"),
+    );
+    assert!(
+        wrong
+            .unwrap_err()
+            .starts_with("line 2, column 10: compat = \"nonsense\"")
+    );
     for unknown in ["claims", "nonsense"] {
         let refused = under(TWO, &flags(Some(unknown), &[]), &[]).unwrap_err();
         assert_eq!(
@@ -145,6 +186,11 @@ fn a_pod_or_a_kubeconfig_is_a_cluster_where_the_file_has_none() {
     let pod = [("KUBERNETES_SERVICE_HOST", "10.43.0.1")];
     let compat = flags(Some("ip-rule"), &[]);
     let (config, _) = under("", &compat, &pod).unwrap();
+    assert_eq!(
+        config.listeners[0].address.port(),
+        8081,
+        "the original's default"
+    );
     let cluster = config.cluster("ip-rule").unwrap();
     assert_eq!(cluster.source, Source::InCluster);
     assert_eq!(
@@ -243,13 +289,12 @@ pub(crate) fn check_rows(system: &'static str, file: &str, cases: &[Case<'_>]) {
         };
         let (config, applied) = under(file, &given, &variables).unwrap();
         assert!(expected(&config), "{name} = {value}: {config:?}");
-        let rows = SYSTEMS.counting(SYSTEMS.get(system)).into_iter();
-        let rows = rows.filter(|(_, row)| [row.flag, row.variable].contains(name));
-        let sets = rows.filter(|(_, row)| matches!(row.effect, Effect::Sets(..)));
-        let sets = sets.count();
-        assert_eq!(applied.set.len(), sets, "{name}");
-        let unchanged = config == self::config(file);
-        assert!(sets > 0 || unchanged, "{name} is accepted and does nothing");
+        let (bare, _) = under(file, &flags(Some(system), &[]), &[]).unwrap();
+        let changed = applied.set.iter().any(|(_, _, by)| by.ends_with(name));
+        assert_eq!(config != bare, changed, "{name} = {value}: {applied:?}");
+        if let Effect::Nothing = row.effect {
+            assert!(!changed, "{name} is accepted and does nothing");
+        }
         assert_eq!(applied.ignored, BTreeSet::new(), "{name}");
     }
 }

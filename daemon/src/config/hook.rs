@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::event_names;
 use super::{error::shown, place::place};
-use crate::webhooks::event;
 
 /// A receiver of events.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -111,7 +111,7 @@ impl TryFrom<Vec<String>> for Events {
     fn try_from(words: Vec<String>) -> Result<Self, Self::Error> {
         let known = |word: &String| {
             let kind = word.strip_suffix(".*");
-            event::NAMES.iter().any(|name| match kind {
+            event_names::NAMES.iter().any(|name| match kind {
                 Some(kind) => name.split_once('.').is_some_and(|(of, _)| of == kind),
                 None => name == word,
             })
@@ -122,7 +122,7 @@ impl TryFrom<Vec<String>> for Events {
         match words.iter().find(|word| !known(word)) {
             Some(word) => Err(format!(
                 "[[webhook]] events: {word:?} is unknown; allowed are {}, and kinds such as lease.*",
-                event::NAMES.join(", ")
+                event_names::NAMES.join(", ")
             )),
             None => Ok(Self(words.into_iter().collect())),
         }

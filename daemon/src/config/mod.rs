@@ -11,6 +11,7 @@ mod clock;
 mod cluster;
 pub mod compat;
 mod error;
+pub mod event_names;
 mod expect;
 mod fip_v1;
 mod helm;
@@ -179,7 +180,8 @@ struct File {
     /// Where the store, the own CA and the first password are. Relative paths in the file start at its directory.
     data_dir: Option<PathBuf>,
     /// The system whose original's flags and variables count, as with `--compat`: see compat.md.
-    compat: Option<String>,
+    #[schemars(with = "Option<String>")]
+    compat: Option<Spanned<String>>,
     /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,fipd=debug`. Left out:
     /// `info`.
     #[schemars(with = "Option<String>")]
@@ -308,6 +310,12 @@ impl Config {
                 .map(|()| given.into_inner())
         });
         let log_level = log_level.transpose()?;
+        let compat = file.compat.map(|given| {
+            let original = known.original(given.get_ref());
+            original.map_err(|what| at(given.span(), &what))?;
+            Ok::<_, String>(given.into_inner())
+        });
+        let compat = compat.transpose()?;
         let mut backup = file.backup;
         backup.directory = backup.directory.map(|path| base.join(path));
         let mut helm = file.helm;
@@ -343,7 +351,7 @@ impl Config {
             role,
             known,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
-            compat: file.compat,
+            compat,
             log_level,
             api,
             backup,

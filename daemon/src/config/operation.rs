@@ -9,12 +9,12 @@ use serde_json::Value;
 pub struct Operations {
     /// What `fipd SYSTEM` is about.
     pub about: &'static str,
-    pub all: &'static [Operation],
+    pub all: &'static [SystemOperation],
 }
 
 /// One operation.
 #[derive(Debug)]
-pub struct Operation {
+pub struct SystemOperation {
     /// `fipd SYSTEM NAME`, and the end of the address of its page.
     pub name: &'static str,
     /// A sentence without its full stop, for help, page and OpenAPI document.
@@ -57,7 +57,7 @@ pub struct Column {
     pub field: &'static str,
 }
 
-impl Operation {
+impl SystemOperation {
     /// The name of the variable in the path.
     pub fn variable_name(&self) -> Option<&'static str> {
         let (_, rest) = self.path.split_once('{')?;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_path_has_the_value_of_its_variable() {
-        let operation = Operation {
+        let operation = SystemOperation {
             name: "rotate",
             about: "",
             path: "/api/v1/projects/{project}/rotate",

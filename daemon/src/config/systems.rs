@@ -13,7 +13,7 @@ use toml::{
 
 use super::{
     SightingMode,
-    operation::Operation,
+    operation::SystemOperation,
     system::{ClusterSettings, SystemConfig, Written, WrongTable},
 };
 
@@ -79,7 +79,7 @@ impl Systems {
     }
 
     /// The operations of all systems, each with the system's name.
-    pub fn operations(self) -> impl Iterator<Item = (&'static str, &'static Operation)> {
+    pub fn operations(self) -> impl Iterator<Item = (&'static str, &'static SystemOperation)> {
         let with = self
             .0
             .iter()

@@ -32,7 +32,7 @@ use crate::{
     config::{
         ClusterSettings, Config, Draws, SettingsTable, SystemConfig, SystemSettings, Systems,
         TypedSettings,
-        operation::{Column, Does, Operation, Operations, Served},
+        operation::{Column, Does, Operations, Served, SystemOperation},
         reference,
     },
     controller::{client::testing::serving, kind::Kind},
@@ -78,7 +78,7 @@ const KNOWN: Systems = Systems(&[&CONFIG]);
 static OPERATIONS: Operations = Operations {
     about: "Brushes",
     all: &[
-        Operation {
+        SystemOperation {
             name: "brushes",
             about: "Brushes and what they are painted with",
             path: "/api/v1/brushes",
@@ -98,7 +98,7 @@ static OPERATIONS: Operations = Operations {
             },
             served: Served::BySystem,
         },
-        Operation {
+        SystemOperation {
             name: "clean",
             about: "Clean a brush",
             path: "/api/v1/brushes/{brush}/clean",
@@ -186,7 +186,7 @@ impl RunningSystem for RunningSixth {
         Some(Arc::new(self.clone()))
     }
 
-    fn rows(&self, _list: &'static Operation) -> BTreeMap<String, Value> {
+    fn rows(&self, _list: &'static SystemOperation) -> BTreeMap<String, Value> {
         let brushes = ["broad", "fine"];
         let row = |name: &str| json!({ "name": name, "colour": format!("<{name} red>") });
         brushes.map(|name| (name.to_owned(), row(name))).into()

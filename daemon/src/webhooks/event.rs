@@ -1,77 +1,15 @@
 //! What a receiver is sent: an entry of the audit log under its name.
 
-use fipd_core::{Action, AuditEntry, Ledger};
+use fipd_core::{AuditEntry, Ledger};
 use serde_json::{Value, json};
 
 use super::cursor::Cursor;
-use crate::clock;
+use crate::{clock, config::event_names};
 
 /// Sent by `fipd webhooks test`.
 pub const TEST: &str = "fipd.test";
 /// Entries were gone before they could be sent.
 pub const GAP: &str = "fipd.gap";
-
-/// One name for each action, in the order in which messages list them.
-macro_rules! events {
-    ($($action:ident = $name:literal,)+) => {
-        /// Every name that can be subscribed to.
-        pub const NAMES: [&str; Action::ALL.len()] = [$($name),+];
-
-        /// The name of what an entry says.
-        pub fn name(action: Action) -> &'static str {
-            match action {
-                $(Action::$action => $name),+
-            }
-        }
-    };
-}
-
-events! {
-    Allocated = "lease.allocated",
-    Reserved = "lease.reserved",
-    Probing = "lease.probing",
-    FoundInUse = "lease.found-in-use",
-    Adopted = "lease.adopted",
-    Contended = "lease.contended",
-    ContenderLeft = "lease.contender-left",
-    InstanceChanged = "lease.instance-changed",
-    PortsChanged = "lease.ports-changed",
-    HandedOver = "lease.handed-over",
-    Labelled = "lease.labelled",
-    Released = "lease.released",
-    Expired = "lease.expired",
-    PassedOn = "lease.passed-on",
-    Orphaned = "lease.orphaned",
-    Forgotten = "lease.forgotten",
-    NetworkCreated = "network.created",
-    NetworkHeld = "network.held",
-    NetworksSeparated = "network.separated",
-    SeparationWithdrawn = "network.separation-withdrawn",
-    PoolCreated = "pool.created",
-    PoolUpdated = "pool.updated",
-    PoolDeleted = "pool.deleted",
-    PoolMoved = "pool.moved",
-    QuotaSet = "quota.set",
-    QuotaDeleted = "quota.deleted",
-    ClusterRecorded = "cluster.recorded",
-    ClusterAdopted = "cluster.adopted",
-    AdoptionSkipped = "cluster.adoption-skipped",
-    ClusterChanged = "cluster.changed",
-    AccountChanged = "account.changed",
-    AccountDeleted = "account.deleted",
-    TokenCreated = "token.created",
-    TokenDeleted = "token.deleted",
-    Imported = "book.imported",
-    Restored = "book.restored",
-    RestoreHoldEnded = "book.restore-hold-ended",
-    ClockAccepted = "book.clock-accepted",
-    ClockReset = "book.clock-reset",
-    KeyRotated = "site.key-rotated",
-    TakenOver = "site.taken-over",
-    RulesChanged = "site.rules-changed",
-    ServicesChanged = "site.services-changed",
-    SecretRotated = "site.secret-rotated",
-}
 
 /// Something to send.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,7 +25,7 @@ pub type EntryView = fn(&Ledger, u64, &AuditEntry) -> Value;
 impl Message {
     /// Of an entry, which is `data`.
     pub fn of(at: Cursor, number: u64, entry: &AuditEntry, data: &Value) -> Self {
-        let (name, time) = (name(entry.action), clock::rfc3339(entry.at));
+        let (name, time) = (event_names::name(entry.action), clock::rfc3339(entry.at));
         Self::new(at.id(number), name, &time, data)
     }
 
@@ -130,8 +68,11 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    use fipd_core::Action;
+
     use super::*;
     use crate::api::rest::audit;
+    use crate::config::event_names::{NAMES, name};
 
     #[test]
     fn every_action_has_a_name_of_its_own_that_can_be_subscribed_to() {

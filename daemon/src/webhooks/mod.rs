@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     backoff::Backoff,
-    config::Hook,
+    config::{self, Hook},
     ipam::Ipam,
     store::{AuditFilter, ReadError},
 };
@@ -293,7 +293,11 @@ impl One {
         number: u64,
         entry: &AuditEntry,
     ) -> Result<Option<Message>, Trouble> {
-        if !self.hook.events.have(event::name(entry.action)) {
+        if !self
+            .hook
+            .events
+            .have(config::event_names::name(entry.action))
+        {
             return Ok(None);
         }
         let gone = match entry.pool.filter(|_| !self.hook.pools.is_empty()) {

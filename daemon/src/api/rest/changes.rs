@@ -35,7 +35,7 @@ use crate::{
         page::{self, Ask},
         problem::{Code, Problem},
         ui::Sessions,
-        wire::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery, text_of},
+        wire::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery},
     },
     ipam::Ipam,
 };
@@ -74,7 +74,7 @@ impl FromRef<Api> for Followed {
 pub struct Streams(Arc<Mutex<BTreeMap<Actor, usize>>>);
 
 /// Of one stream, while it is open.
-struct Place {
+struct OpenStream {
     streams: Streams,
     of: Actor,
 }
@@ -227,7 +227,7 @@ fn lease_view(reach: Reach<'_>, key: LeaseKey) -> ChangedLease {
     ChangedLease {
         network: convert::network_name(ledger, key.network),
         address: key.address,
-        state: lease.map(|lease| text_of(&lease.state)),
+        state: lease.map(|lease| lease.state.to_string()),
         pool: pool.map(|pool| pool.spec.name.to_string()),
         owner: owner.map(|holder| convert::owner_text(ledger, &holder.identity)),
     }
@@ -260,7 +260,7 @@ fn events(
 }
 
 impl Streams {
-    fn take(&self, of: &Actor) -> Result<Place, Problem> {
+    fn take(&self, of: &Actor) -> Result<OpenStream, Problem> {
         let mut open = self.0.lock();
         let all: usize = open.values().sum();
         let mine = open.get(of).copied().unwrap_or_default();
@@ -270,7 +270,7 @@ impl Streams {
             format!("{STREAMS} streams are open, which is the most; ask again later")
         } else {
             open.insert(Actor::clone(of), mine + 1);
-            return Ok(Place {
+            return Ok(OpenStream {
                 streams: self.clone(),
                 of: Actor::clone(of),
             });
@@ -279,7 +279,7 @@ impl Streams {
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         let mut open = self.streams.0.lock();
         if let Some(mine) = open.get_mut(&self.of) {
@@ -311,7 +311,7 @@ struct Teller {
     headers: HeaderMap,
     queue: mpsc::Sender<Event>,
     since: u64,
-    _place: Place,
+    _place: OpenStream,
 }
 
 impl Teller {

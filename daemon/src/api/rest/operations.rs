@@ -1,4 +1,4 @@
-//! What systems can be asked for: their [`Operation`]s as routes, and in the OpenAPI document.
+//! What systems can be asked for: their [`SystemOperation`]s as routes, and in the OpenAPI document.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
     },
     config::{
         Systems,
-        operation::{Does, Operation, Served},
+        operation::{Does, Served, SystemOperation},
     },
     system::{OperationCall, OperationError, RunningSystems},
 };
@@ -63,13 +63,13 @@ pub fn routes(routes: Routes, known: Systems) -> Routes {
 pub fn rows(
     systems: &RunningSystems,
     system: &str,
-    operation: &'static Operation,
+    operation: &'static SystemOperation,
 ) -> BTreeMap<String, Value> {
     let system = systems.of(system);
     system.map_or_else(BTreeMap::new, |system| system.rows(operation))
 }
 
-fn served(known: Systems) -> impl Iterator<Item = (&'static str, &'static Operation)> {
+fn served(known: Systems) -> impl Iterator<Item = (&'static str, &'static SystemOperation)> {
     let all = known.operations();
     all.filter(|(_, operation)| operation.served == Served::BySystem)
 }

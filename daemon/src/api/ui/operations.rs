@@ -16,7 +16,7 @@ use crate::{
     },
     config::{
         Systems,
-        operation::{Column, Does, Operation},
+        operation::{Column, Does, SystemOperation},
     },
     system::RunningSystems,
 };
@@ -49,7 +49,7 @@ pub fn links(known: Systems, on: impl Fn(&str) -> bool) -> Vec<(String, String)>
 #[derive(Clone)]
 struct List {
     system: &'static str,
-    operation: &'static Operation,
+    operation: &'static SystemOperation,
     columns: &'static [Column],
     here: String,
 }

@@ -43,7 +43,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
     CompatFlag::sets(
         "metrics-secure",
         "listener[metrics:ip-rule].tls",
-        |config, value| compat::listen_with_tls(config, value, METRICS, "metrics-bind-address"),
+        |config, value| compat::listen_with_tls(config, value, METRICS),
         "`false`: without TLS.",
     )
     .form(Form::Switch),
@@ -52,12 +52,23 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "listener[health].address",
         |config, value| compat::listen(config, value, &[Serve::Health], false),
         "`/healthz` and `/readyz`, without TLS; `0` is none.",
-    ),
+    )
+    .default(":8081"),
     CompatFlag::sets(
         "zap-log-level",
         "log-level",
-        compat::log_level,
-        "`--log-level` is fipd's own flag.",
+        |config, value| {
+            let verbosity = value.text.parse::<u32>().ok().filter(|number| *number > 0);
+            match verbosity {
+                Some(number) => {
+                    let level = if number == 1 { "debug" } else { "trace" };
+                    config.log_level = Some(level.to_owned());
+                    Ok(())
+                }
+                None => compat::log_level(config, value),
+            }
+        },
+        "Also a number: `1` is `debug`, more is `trace`. `--log-level` is fipd's own flag.",
     ),
     CompatFlag::nothing("zap-devel", ZAP).form(Form::Switch),
     CompatFlag::nothing("zap-encoder", ZAP),

@@ -31,16 +31,19 @@ fn every_flag_and_variable_does_what_it_says() {
                 config.listeners[0].address.port() == 8443 && config.listeners[0].tls
             }),
             ("metrics-bind-address", "0", |config| {
-                config.listeners[0].address.port() == 1
+                config.listeners.len() == 1
             }),
             ("metrics-secure", "false", |config| !config.listeners[0].tls),
-            ("health-probe-bind-address", ":8081", |config| {
-                let added = &config.listeners[1];
+            ("health-probe-bind-address", ":8082", |config| {
+                let added = &config.listeners.last().unwrap();
                 let health = added.serve.contains(&Serve::Health);
-                health && added.address.port() == 8081 && !added.tls
+                health && added.address.port() == 8082 && !added.tls
             }),
             ("zap-log-level", "debug", |config| {
                 config.log_level.as_deref() == Some("debug")
+            }),
+            ("zap-log-level", "5", |config| {
+                config.log_level.as_deref() == Some("trace")
             }),
             ("zap-devel", "true", |_| true),
             ("zap-encoder", "json", |_| true),

@@ -60,7 +60,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "lease-lock-name",
         "cluster[*].rancher-fip.lease-lock-name",
         lease_lock_name,
-        "The cluster manager's Lease. The names that the other programs' Leases have by default change nothing.",
+        "The cluster manager's Lease. The names that the other programs' Leases have by default change nothing; leave the flag out where such a Lease has a name of its own.",
     )
     .or("FIPD_LEASE_LOCK_NAME")
     .always(),
@@ -109,8 +109,15 @@ pub(super) static FLAGS: &[CompatFlag] = &[
     CompatFlag::sets(
         "tls-enabled",
         "listener[fip-v1].tls",
-        |config, value| compat::listen_with_tls(config, value, Serve::FipV1, "listen-address"),
-        "Of that port.",
+        |config, value| {
+            let listens = config.listeners.iter().any(|one| one.serve.contains(&Serve::FipV1));
+            if value.switch()? && !listens {
+                let default = CompatValue { text: ":8080".to_owned(), ..value.clone() };
+                compat::listen(config, &default, &[Serve::FipV1], true)?;
+            }
+            compat::listen_with_tls(config, value, Serve::FipV1)
+        },
+        "Of that port; `true` opens it at the original's `:8080` where nothing says another.",
     )
     .form(Form::Switch),
     CompatFlag::sets(

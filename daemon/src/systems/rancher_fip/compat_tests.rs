@@ -145,22 +145,18 @@ fn ports_are_added_with_their_tls_or_left_out() {
         let given = crate::config::CompatFlags {
             system: Some("rancher-fip".to_owned()),
             values: values.collect(),
+            ..Default::default()
         };
-        config
-            .clone()
-            .under(&given, &|_| None)
-            .map(|(config, _)| config)
+        config.clone().under(&given).map(|(config, _)| config)
     };
     let served = under(&[("listen-address", ":8080"), ("tls-enabled", "true")]).unwrap();
     let listener = &served.listeners[0];
     assert_eq!((listener.address.port(), listener.tls), (8080, true));
     let plain = under(&[("listen-address", ":8080")]).unwrap();
     assert_eq!(plain.plain_fip_v1(), Some(8080));
-    let nowhere = under(&[("tls-enabled", "true")]).unwrap_err();
-    assert!(
-        nowhere.contains("give --listen-address as well"),
-        "{nowhere}"
-    );
+    let default = under(&[("tls-enabled", "true")]).unwrap();
+    let listener = &default.listeners[0];
+    assert_eq!((listener.address.port(), listener.tls), (8080, true));
     let none = under(&[
         ("http-server-port", "8082"),
         ("enable-http-server", "false"),

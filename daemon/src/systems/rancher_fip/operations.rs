@@ -3,7 +3,7 @@
 use fipd_core::Action;
 
 use crate::{
-    config::operation::{Column, Does, Operation, Operations, Served},
+    config::operation::{Column, Does, Operations, Served, SystemOperation},
     guests::{RotateError, Rotated},
     system::{Means, OperationCall, OperationError},
 };
@@ -12,7 +12,7 @@ use crate::{
 pub(super) static OPERATIONS: Operations = Operations {
     about: "The rancher-fip family: clusters that Rancher manages",
     all: &[
-        Operation {
+        SystemOperation {
             name: "guests",
             about: "Clusters that Rancher manages and fipd looks after, and how they are doing",
             path: "/api/v1/guests",
@@ -32,7 +32,7 @@ pub(super) static OPERATIONS: Operations = Operations {
             },
             served: Served::ByFipd,
         },
-        Operation {
+        SystemOperation {
             name: "rotate-secret",
             about: "Give a project a new secret: its guests get it at once, the one before is accepted for an hour more",
             path: "/api/v1/projects/{project}/rotate-secret",
@@ -40,7 +40,7 @@ pub(super) static OPERATIONS: Operations = Operations {
             does: Does::Change,
             served: Served::BySystem,
         },
-        Operation {
+        SystemOperation {
             name: "rotate-key",
             about: "Let another key sign the tokens of LB controllers: those that are out count until they end",
             path: "/api/v1/fip-v1/rotate-key",
