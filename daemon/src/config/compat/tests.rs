@@ -1,4 +1,7 @@
+use std::path::Path;
+
 use super::*;
+use crate::config::Serve;
 use crate::systems::SYSTEMS;
 
 const TWO: &str = r#"
