@@ -387,7 +387,14 @@ async fn an_idle_writer_beats_and_one_that_cannot_have_the_ledger_is_silent() {
 
     let (free, wait) = std::sync::mpsc::channel::<()>();
     let reader = ipam.clone();
-    let reading = std::thread::spawn(move || reader.read(|_| wait.recv().ok()));
+    let (held, holds) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        reader.read(|_| {
+            held.send(()).unwrap();
+            wait.recv().ok()
+        })
+    });
+    holds.recv().unwrap();
     let asker = ipam.clone();
     let asking = tokio::spawn(async move { make_pool(&asker, "lab", "10.0.0.0/29").await });
     wait_until("it is silent", || ipam.silent_for() > LONGER_THAN_IDLE);
