@@ -123,6 +123,28 @@ impl Bench {
         self.fipd(quota).await;
     }
 
+    /// Who is charged for each address.
+    async fn tenants(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let leases = self.leases().await.into_iter();
+        leases
+            .map(|lease| (text(&lease["address"]), text(&lease["tenant"])))
+            .collect()
+    }
+
+    /// Waits until one of the clusters is in use and so.
+    async fn until_cluster(&self, what: &str, so: impl Fn(&Value) -> bool) {
+        let so = &so;
+        let found = wait_until(what, DEADLINE, || async move {
+            let listed = self.fipd(["clusters", "list", "-o", "json"]).await;
+            let listed: Value = serde_json::from_str(&listed).unwrap();
+            let mut clusters = listed["clusters"].as_array().unwrap().iter();
+            let found = clusters.any(|one| one["state"] == "ready" && so(one));
+            found.then_some(()).ok_or(listed.to_string())
+        });
+        found.await.unwrap();
+    }
+
     /// All leases as fipd lists them.
     async fn leases(&self) -> Vec<Value> {
         let listed = self
@@ -475,4 +497,73 @@ async fn claims_outlive_kills_and_a_lost_store() {
         199,
         "198 claims with addresses of their own, and the new one"
     );
+}
+
+/// The cluster goes by another name, so that its claims are of other tenants.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_follows_its_tenant_as_far_as_that_has_room() {
+    let settings = "pools = [\"lab*\"]\ndefault-pool = \"lab\"";
+    let mut bench = Bench::start(&["a"], settings).await;
+    bench.planes["a"].grant_identity().await.unwrap();
+    bench.pool("lab", "10.70.0.0/29", "10.70.0.1").await;
+    bench.limit("b/one", "1").await;
+    let (one, two) = (
+        bench.namespace("a", "one").await,
+        bench.namespace("a", "two").await,
+    );
+    one.make("first", json!({})).await;
+    let first = one.address("first").await;
+    one.make("second", json!({})).await;
+    let second = one.address("second").await;
+    two.make("other", json!({})).await;
+    let other = two.address("other").await;
+    let before = BTreeMap::from([
+        (first.clone(), "a/one".to_owned()),
+        (second.clone(), "a/one".to_owned()),
+        (other.clone(), "a/two".to_owned()),
+    ]);
+    assert_eq!(bench.tenants().await, before);
+
+    let proves_itself = |cluster: &Value| cluster["troubles"].get("identity").is_none();
+    bench
+        .until_cluster("is told from its clones", proves_itself)
+        .await;
+
+    bench.set("name = \"a\"", "name = \"b\"");
+    let stays_charged = |claim: &Value| condition(claim, "TenantCharged")["status"] == "False";
+    let stays = wait_until("one of two is charged", DEADLINE, || async {
+        let claims = one.0.list(&ListParams::default()).await;
+        let claims = claims.map_err(|error| error.to_string())?;
+        let stay = claims.items.into_iter().map(|claim| json!(claim));
+        let stay: Vec<Value> = stay.filter(|claim| stays_charged(claim)).collect();
+        match stay.as_slice() {
+            [one] if bench.tenants().await[&other] == "b/two" => Ok(one.clone()),
+            _ => Err(format!("{:?}", bench.tenants().await)),
+        }
+    });
+    let stays = stays.await.unwrap();
+    let why = condition(&stays, "TenantCharged")["message"].to_string();
+    assert!(
+        why.contains("stays charged") && why.contains("quota exceeded"),
+        "{why}"
+    );
+    assert_eq!(reason(&stays), "Allocated", "it keeps its address");
+    let now = bench.tenants().await;
+    let mut of_one = [now[&first].as_str(), now[&second].as_str()];
+    of_one.sort_unstable();
+    assert_eq!(of_one, ["a/one", "b/one"]);
+
+    // There is room now.
+    bench.limit("b/one", "2").await;
+    for (name, address) in [("first", &first), ("second", &second)] {
+        let follows = |claim: &Value| !stays_charged(claim) && reason(claim) == "Allocated";
+        let claim = one.wait(name, "has followed", follows).await;
+        assert_eq!(claim["status"]["address"], **address);
+    }
+    let after = BTreeMap::from([
+        (first, "b/one".to_owned()),
+        (second, "b/one".to_owned()),
+        (other, "b/two".to_owned()),
+    ]);
+    assert_eq!(bench.tenants().await, after);
 }
