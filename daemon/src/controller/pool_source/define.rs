@@ -9,6 +9,7 @@ use super::{
     pool_facts, state::VLAN_UNKNOWN,
 };
 use crate::{
+    clusters::adoption,
     config::{NetworkChoice, PoolFacts},
     controller::{
         ReconcileError,
@@ -28,9 +29,7 @@ impl<S: PoolSource> PoolController<S> {
     pub async fn define_all(&self) -> Result<(), ReconcileError> {
         self.links_read().await;
         for (key, object) in self.context.objects.all() {
-            if !self.awaits_link(&key, &object) {
-                let _ = self.define(&key, &object).await?;
-            }
+            let _ = self.define(&key, &object).await?;
         }
         Ok(())
     }
@@ -65,6 +64,9 @@ impl<S: PoolSource> PoolController<S> {
             add.await?;
         }
         if let Some(request) = self.request(existing.as_deref(), spec) {
+            if (existing.as_ref()).is_none_or(|pool| pool.spec.network != network) {
+                self.take_in(key, object, network).await?;
+            }
             match self.context.site.ipam.submit(request).await {
                 Ok(_) => {}
                 Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
@@ -74,6 +76,19 @@ impl<S: PoolSource> PoolController<S> {
             }
         }
         Ok(Ok(choice.ignored_annotation))
+    }
+
+    /// A network that adopted this cluster before the pool was in it knows nothing of who uses the pool's addresses.
+    async fn take_in(
+        &self,
+        key: &Key,
+        object: &S::View,
+        network: NetworkId,
+    ) -> Result<(), ReconcileError> {
+        let site = &self.context.site;
+        let uses = self.source.uses(site, key, object, network);
+        adoption::take_in_uses(&site.session, &site.system, uses).await?;
+        Ok(())
     }
 
     async fn network(

@@ -3,10 +3,12 @@
 #[cfg(test)]
 mod conformance_tests;
 mod harvesters;
+mod late;
 pub mod mirror;
 pub mod status;
 
 pub use harvesters::Harvesters;
+pub use late::{is_of_undecided, is_undecided};
 
 pub use crate::validation::pool as validate;
 
@@ -19,11 +21,12 @@ use k8s_openapi::jiff;
 use super::{
     Site, floating_ip,
     names::NETWORK,
-    rancher::{Data, annotation},
+    rancher::{Data, Rancher, annotation},
     settings::{RancherFipQuotas, RancherFipSettings},
 };
 use crate::{
-    config::NetworkChoice,
+    clusters::adoption::Sighting,
+    config::{ChosenBy, NetworkChoice, PoolLink},
     controller::{
         attachments::{Attachments, HarvesterNetwork},
         meta::{Meta, View},
@@ -42,6 +45,8 @@ pub type FloatingIpPools = PoolController<FloatingIpPoolSource>;
 /// What FloatingIPPools say of pools.
 pub struct FloatingIpPoolSource {
     data: Arc<Data>,
+    /// Where the clusters that use the pools are known.
+    rancher: Option<Arc<Rancher>>,
     /// A project without a quota gets nothing.
     quota_required: bool,
 }
@@ -51,7 +56,17 @@ impl FloatingIpPoolSource {
         let settings = site.session.settings.of::<RancherFipSettings>();
         Self {
             data: Arc::clone(data),
+            rancher: None,
             quota_required: settings.quotas == RancherFipQuotas::Required,
+        }
+    }
+
+    /// The same, which asks the clusters that use the pools as well.
+    #[must_use]
+    pub fn with_users(self, rancher: &Arc<Rancher>) -> Self {
+        Self {
+            rancher: Some(Arc::clone(rancher)),
+            ..self
         }
     }
 }
@@ -103,6 +118,21 @@ impl PoolSource for FloatingIpPoolSource {
         status::entry(lease, |project| self.data.display_name(project))
     }
 
+    fn uses(
+        &self,
+        site: &Site,
+        key: &Key,
+        pool: &FloatingIPPool,
+        network: NetworkId,
+    ) -> Vec<Sighting> {
+        late::uses(
+            site,
+            (&self.data, self.rancher.as_deref()),
+            (key, pool),
+            network,
+        )
+    }
+
     fn attachments(&self) -> Option<&Arc<Attachments>> {
         self.data.attachments.get()
     }
@@ -139,19 +169,32 @@ pub fn harvester(spec: &FloatingIPPoolSpec) -> Option<HarvesterNetwork<'_>> {
     (!cluster.is_empty() && !network.is_empty()).then_some(HarvesterNetwork { cluster, network })
 }
 
-/// The network that the mirror of the object is put into, as far as its VLAN is known; it need not exist yet.
+/// What is read of links, and which clusters are Harvester clusters.
+pub type HarvesterLinks<'a> = (Option<&'a Attachments>, &'a dyn Fn(&str) -> bool);
+
+/// The network that the mirror of the object is put into; it need not exist yet. `None`: that is decided by its VLAN, which was
+/// not read.
 pub fn network_choice(
     site: &Site,
     name: &str,
     pool: &FloatingIPPool,
     mirror: Option<&Pool>,
-    attachments: Option<&Attachments>,
-) -> NetworkChoice {
+    (attachments, is_harvester): HarvesterLinks<'_>,
+) -> Option<NetworkChoice> {
     let (key, facts) = (Key::new("", name), facts(pool));
-    let link = link_of(site, &key, &facts, attachments, mirror.is_none());
-    let link = link.unwrap_or_default();
+    let unread =
+        attachments.is_none() && facts.harvester.is_some_and(|of| is_harvester(of.cluster));
+    let link = match unread {
+        true => PoolLink {
+            unread,
+            ..PoolLink::NONE
+        },
+        false => link_of(site, &key, &facts, attachments, mirror.is_none())?,
+    };
     let facts = pool_facts(site, &key, &facts, &link);
-    site.session.network_choice_of_mirror(&facts, mirror)
+    let choice = site.session.network_choice_of_mirror(&facts, mirror);
+    let undecided = unread && mirror.is_none() && choice.by == ChosenBy::Default;
+    (!undecided).then_some(choice)
 }
 
 /// What is kept of a pool object.

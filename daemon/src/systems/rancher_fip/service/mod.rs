@@ -227,7 +227,11 @@ impl Services {
         svc: &Svc,
         held: Vec<Arc<Lease>>,
     ) -> Result<Result<Option<Unserved>, Unserved>, ReconcileError> {
-        let wish = match validate::wish(svc) {
+        let wish = match self.placement.decided(svc, &held) {
+            Ok(()) => validate::wish(svc),
+            Err(problem) => Err(problem),
+        };
+        let wish = match wish {
             Ok(wish) => wish,
             Err(problem) => return Ok(Err(problem)),
         };
