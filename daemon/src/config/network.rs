@@ -162,11 +162,11 @@ impl NetworkRules {
         }
     }
 
-    /// Whether the VLAN of a pool, which is not known, decides its network.
+    /// Whether VLAN or physical network of a pool, which are not known, decide its network.
     pub fn ask_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
         let chosen = |name| annotation_counts(pool, name).is_ok();
         let mut ahead = (self.0.iter()).take_while(|rule| !rule.fits(pool, false));
-        !pool.annotation.is_some_and(chosen) && ahead.any(|rule| rule.asks_for_vlan(pool))
+        !pool.annotation.is_some_and(chosen) && ahead.any(|rule| rule.asks_for_link(pool))
     }
 
     /// Every network that a pool object of this cluster and system may belong to as far as rules and default say
@@ -200,9 +200,9 @@ impl NetworkRule {
         self.matches.iter().any(|one| one.fits(pool, any_link))
     }
 
-    fn asks_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
+    fn asks_for_link(&self, pool: &PoolFacts<'_>) -> bool {
         let mut all = self.matches.iter();
-        all.any(|one| one.vlan.is_some() && one.fits(pool, true))
+        all.any(|one| (one.vlan.is_some() || one.interface.is_some()) && one.fits(pool, true))
     }
 }
 

@@ -493,6 +493,15 @@ fn an_interface_is_the_one_that_a_pool_names_or_the_physical_network_of_its_vlan
         rules.ask_for_vlan(&asked),
         "the interface may be the physical network"
     );
+    let named = PoolFacts {
+        interface: Some("eth1"),
+        pool: "x",
+        ..asked
+    };
+    let by_interface =
+        self::rules("[[network]]\nname = \"b\"\nmatch = [{ interface = \"eth1\" }]\n");
+    assert!(by_interface.ask_for_vlan(&asked), "it may be eth1");
+    assert!(!by_interface.ask_for_vlan(&named), "it is eth1");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     client::DEADLINE,
     kind::Kind,
-    store::{Objects, Observed, follow},
+    store::{Key, Objects, Observed, follow},
 };
 use crate::clusters::{explain, memory::Memory, short};
 
@@ -44,6 +44,11 @@ const RETRY: Duration = Duration::from_secs(10);
 const CHECK: Duration = Duration::from_secs(60);
 /// A first list that takes longer is reported.
 const LISTED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Where Harvester keeps the networks of all namespaces, which only admins of the cluster may write.
+const SHARED: [&str; 2] = ["default", "harvester-public"];
+/// Namespaces that a message names.
+const NAMED: usize = 5;
 
 /// A network of a Harvester cluster, as an object names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,16 +94,31 @@ pub struct Attachments {
     memory: Memory,
     /// By id.
     harvesters: Mutex<BTreeMap<Text, Arc<HarvesterNetworks>>>,
+    /// What Harvester clusters were called. One that is called otherwise now, or has lost its label, is still one.
+    called: Mutex<BTreeSet<Text>>,
+    touched: Mutex<TouchedNetworks>,
     wanted: Notify,
     changes: watch::Sender<u64>,
 }
 
+/// The networks that may be something else than before.
+#[derive(Debug, Default)]
+pub struct TouchedNetworks {
+    everything: bool,
+    /// Ids of clusters.
+    harvesters: BTreeSet<Text>,
+    /// By id of the cluster and name.
+    networks: BTreeSet<(Text, Text)>,
+}
+
+type ReadAttachment = Result<Attachment, AttachmentFault>;
+
 /// What is known of the networks of a cluster.
 struct HarvesterNetworks {
-    objects: Arc<Objects<Result<Attachment, AttachmentFault>>>,
+    objects: Arc<Objects<ReadAttachment>>,
     state: Mutex<ReadState>,
-    /// The networks that pools named.
-    named: Mutex<BTreeSet<Text>>,
+    /// The namespaces of each name.
+    names: Mutex<BTreeMap<Text, BTreeSet<Text>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +135,8 @@ impl Attachments {
             access,
             memory,
             harvesters: Mutex::default(),
+            called: Mutex::default(),
+            touched: Mutex::default(),
             wanted: Notify::new(),
             changes: watch::Sender::new(0),
         })
@@ -123,6 +145,9 @@ impl Attachments {
     pub fn lookup(&self, of: HarvesterNetwork<'_>) -> AttachmentLookup {
         let id = match self.access.find(of.cluster) {
             Ok(Some(id)) => id,
+            Ok(None) if self.called.lock().contains(of.cluster) => {
+                return AttachmentLookup::Unread(AttachmentFault::ClusterGone);
+            }
             Ok(None) => return AttachmentLookup::Foreign,
             Err(why) => return AttachmentLookup::Unread(AttachmentFault::Unreachable(why)),
         };
@@ -135,27 +160,46 @@ impl Attachments {
         let Ok(Some(id)) = self.access.find(of.cluster) else {
             return;
         };
-        let harvester = {
-            let mut harvesters = self.harvesters.lock();
-            let harvester = harvesters.entry(id).or_insert_with(|| {
-                self.wanted.notify_one();
-                HarvesterNetworks::new()
-            });
-            Arc::clone(harvester)
-        };
-        let mut named = harvester.named.lock();
-        if !named.contains(of.network) {
-            named.insert(of.network.into());
+        {
+            let mut called = self.called.lock();
+            if !called.contains(of.cluster) {
+                called.insert(of.cluster.into());
+            }
         }
+        let mut harvesters = self.harvesters.lock();
+        harvesters.entry(id).or_insert_with(|| {
+            self.wanted.notify_one();
+            HarvesterNetworks::new()
+        });
     }
 
-    /// Changes whenever a network that pools named may be something else.
+    /// Changes whenever a network may be something else.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Reports a change: also where clusters may be called otherwise, or be Harvester clusters now.
+    /// What may be something else since this was asked last.
+    pub fn take_touched(&self) -> TouchedNetworks {
+        std::mem::take(&mut *self.touched.lock())
+    }
+
+    /// Whether the network is one of those.
+    pub fn is_touched(&self, touched: &TouchedNetworks, of: HarvesterNetwork<'_>) -> bool {
+        let Ok(Some(id)) = self.access.find(of.cluster) else {
+            return touched.everything;
+        };
+        touched.everything
+            || touched.harvesters.contains(&id)
+            || touched.networks.contains(&(id, of.network.into()))
+    }
+
+    /// Reports that clusters may be called otherwise, or be Harvester clusters now.
     pub fn touch(&self) {
+        self.note(|touched| touched.everything = true);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut TouchedNetworks)) {
+        note(&mut self.touched.lock());
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -210,9 +254,9 @@ impl Attachments {
             Arc::clone(objects),
             |definition: NetworkAttachmentDefinition| Some(parse(&definition)),
             |key| {
-                if harvester.named.lock().contains(&key.name) {
-                    self.touch();
-                }
+                harvester.index(key);
+                let network = (Text::clone(id), Text::clone(&key.name));
+                self.note(|touched| touched.networks.extend([network]));
             },
             self.memory.clone(),
             CancellationToken::new(),
@@ -225,7 +269,7 @@ impl Attachments {
                 self.failed(id, harvester, AttachmentFault::Unreachable(why));
                 objects.completed().await;
             }
-            self.set(harvester, ReadState::Read);
+            self.set(id, harvester, ReadState::Read);
             loop {
                 tokio::time::sleep(CHECK).await;
                 match probe(&way.client).await {
@@ -251,17 +295,17 @@ impl Attachments {
             return;
         }
         let (served, text) = (fault != AttachmentFault::Unserved, fault.to_string());
-        if self.set(harvester, ReadState::Unread(fault)) && served {
+        if self.set(id, harvester, ReadState::Unread(fault)) && served {
             tracing::warn!(harvester = %id, "NetworkAttachmentDefinitions are not read: {text}");
         }
     }
 
     /// Whether that is news.
-    fn set(&self, harvester: &HarvesterNetworks, state: ReadState) -> bool {
+    fn set(&self, id: &Text, harvester: &HarvesterNetworks, state: ReadState) -> bool {
         let before = std::mem::replace(&mut *harvester.state.lock(), state.clone());
         let changed = before != state;
         if changed {
-            self.touch();
+            self.note(|touched| touched.harvesters.extend([Text::clone(id)]));
         }
         changed
     }
@@ -272,22 +316,57 @@ impl HarvesterNetworks {
         Arc::new(Self {
             objects: Objects::new(),
             state: Mutex::new(ReadState::Pending),
-            named: Mutex::default(),
+            names: Mutex::default(),
         })
+    }
+
+    /// A definition appeared, changed or went.
+    fn index(&self, key: &Key) {
+        let mut names = self.names.lock();
+        if self.objects.seen(key).is_some() {
+            let namespaces = names.entry(Text::clone(&key.name)).or_default();
+            namespaces.insert(Text::clone(&key.namespace));
+        } else if let Some(namespaces) = names.get_mut(&key.name) {
+            namespaces.remove(&key.namespace);
+            if namespaces.is_empty() {
+                names.remove(&key.name);
+            }
+        }
+    }
+
+    /// Those of this name, by namespace.
+    fn named(&self, network: &str) -> BTreeMap<Text, Observed<ReadAttachment>> {
+        let names = self.names.lock();
+        let namespaces = names.get(network).into_iter().flatten();
+        namespaces
+            .filter_map(|namespace| {
+                let seen = self.objects.seen(&Key::new(namespace, network))?;
+                Some((Text::clone(namespace), seen))
+            })
+            .collect()
     }
 
     fn lookup(&self, network: &str) -> AttachmentLookup {
         match &*self.state.lock() {
             ReadState::Pending => AttachmentLookup::Pending,
             ReadState::Unread(fault) => AttachmentLookup::Unread(fault.clone()),
-            ReadState::Read => one_of(self.objects.named(network)),
+            ReadState::Read => one_of(self.named(network)),
         }
     }
 }
 
-/// Networks of one name in several namespaces must be the same link.
-fn one_of(found: Vec<Observed<Result<Attachment, AttachmentFault>>>) -> AttachmentLookup {
-    let read = found.into_iter().map(|one| match one {
+/// Networks of one name in several namespaces must be the same link, unless one of them is where only admins write.
+fn one_of(mut found: BTreeMap<Text, Observed<ReadAttachment>>) -> AttachmentLookup {
+    let is_shared = |namespace: &Text| SHARED.contains(&&**namespace);
+    if found.keys().filter(|one| is_shared(one)).count() == 1 {
+        found.retain(|namespace, _| is_shared(namespace));
+    }
+    let shown: Vec<&str> = found.keys().map(|one| &**one).take(NAMED + 1).collect();
+    let namespaces = match shown.get(..NAMED) {
+        Some(some) if shown.len() > NAMED => format!("{}, ...", some.join(", ")),
+        Some(_) | None => shown.join(", "),
+    };
+    let read = found.into_values().map(|one| match one {
         Observed::Parsed(parsed) => (*parsed).clone(),
         Observed::Malformed(object) => Err(AttachmentFault::Malformed(short(&object.error))),
     });
@@ -298,7 +377,7 @@ fn one_of(found: Vec<Observed<Result<Attachment, AttachmentFault>>>) -> Attachme
         Ok([first, others @ ..]) if others.iter().all(|other| other == first) => {
             AttachmentLookup::Known(first.clone())
         }
-        Ok(_) => AttachmentLookup::Unread(AttachmentFault::Several),
+        Ok(_) => AttachmentLookup::Unread(AttachmentFault::Several(namespaces)),
     }
 }
 

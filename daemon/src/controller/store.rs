@@ -181,13 +181,6 @@ impl<T: PartialEq + Debug> Objects<T> {
             .collect()
     }
 
-    /// Those of this name, in all namespaces.
-    pub fn named(&self, name: &str) -> Vec<Observed<T>> {
-        let map = self.map.read();
-        let named = map.iter().filter(|(key, _)| *key.name == *name);
-        named.map(|(_, seen)| seen.clone()).collect()
-    }
-
     pub fn keys(&self) -> Vec<Key> {
         self.map.read().keys().cloned().collect()
     }

@@ -32,9 +32,11 @@ pub enum AttachmentFault {
     #[error("its spec.config has {0} bytes, more than the {LONGEST} that are read")]
     TooLarge(usize),
     #[error(
-        "there are several of this name in different namespaces, with different VLANs or physical networks"
+        "there are several of this name, in the namespaces {0}, with different VLANs or physical networks"
     )]
-    Several,
+    Several(String),
+    #[error("Rancher has no Harvester cluster of this name any more")]
+    ClusterGone,
     #[error("fipd may not read them (packaging/rbac has a role for Harvester clusters): {0}")]
     Forbidden(String),
     #[error("it cannot be read: {0}")]
@@ -49,7 +51,8 @@ impl AttachmentFault {
             Self::Unserved => "NotServed",
             Self::Malformed(_) => "Malformed",
             Self::TooLarge(_) => "TooLarge",
-            Self::Several => "Ambiguous",
+            Self::Several(_) => "Ambiguous",
+            Self::ClusterGone => "ClusterNotFound",
             Self::Forbidden(_) => "Forbidden",
             Self::Unreachable(_) => "Unreachable",
         }

@@ -9,7 +9,7 @@ use super::*;
 /// What the Harvester cluster `hv` answers: a code and its definitions. Code 0: nothing at all.
 type Answers = Arc<Mutex<(u16, Vec<Value>)>>;
 
-/// `hv` is a Harvester cluster, two are called `twice`, and no other is one.
+/// `hv` is a Harvester cluster until its kubeconfig is empty, two are called `twice`, and no other is one.
 struct Fixed {
     answers: Answers,
     kubeconfig: Arc<Mutex<&'static str>>,
@@ -18,6 +18,7 @@ struct Fixed {
 impl HarvesterAccess for Fixed {
     fn find(&self, cluster: &str) -> Result<Option<Text>, String> {
         match cluster {
+            "hv" if self.kubeconfig.lock().is_empty() => Ok(None),
             "hv" | "c-m-hv" => Ok(Some("c-m-hv".into())),
             "twice" => Err("there are two".to_owned()),
             _ => Ok(None),
@@ -129,8 +130,12 @@ fn all() -> Vec<Value> {
     vec![
         definition("default", "vlan178", json!(r#"{"vlan":178}"#)),
         definition("tenants", "vlan178", json!(r#"{"vlan":178}"#)),
-        definition("default", "twice", json!(r#"{"vlan":1}"#)),
+        definition("others", "twice", json!(r#"{"vlan":1}"#)),
         definition("tenants", "twice", json!(r#"{"vlan":2}"#)),
+        definition("harvester-public", "shared", json!(r#"{"vlan":5}"#)),
+        definition("tenants", "shared", json!("{")),
+        definition("default", "both", json!(r#"{"vlan":1}"#)),
+        definition("harvester-public", "both", json!(r#"{"vlan":2}"#)),
         definition("default", "bad", json!("{")),
         definition("default", "odd", json!({ "vlan": 7 })),
         definition("default", "none", Value::Null),
@@ -144,6 +149,8 @@ async fn each_network_is_known_or_it_is_known_why_not() {
     bed.shows("vlan178", "Some(178) mgmt").await;
     for (network, reason) in [
         ("twice", "Ambiguous"),
+        ("both", "Ambiguous"),
+        ("shared", "Some(5) mgmt"),
         ("bad", "Malformed"),
         ("odd", "Malformed"),
         ("none", "Malformed"),
@@ -151,6 +158,10 @@ async fn each_network_is_known_or_it_is_known_why_not() {
     ] {
         assert_eq!(bed.shown(network), reason, "{network}");
     }
+    let AttachmentLookup::Unread(fault) = bed.lookup("hv", "twice") else {
+        panic!("it is ambiguous");
+    };
+    assert!(fault.to_string().contains("others, tenants"), "{fault}");
     let by_id = bed.lookup("c-m-hv", "vlan178");
     assert_eq!(by_id, bed.lookup("hv", "vlan178"));
     let foreign = bed.lookup("bare-metal", "vlan178");
@@ -199,4 +210,30 @@ async fn another_kubeconfig_is_used() {
     bed.answer(200, vec![other]);
     *bed.kubeconfig.lock() = "second";
     bed.shows("vlan178", "Some(179) mgmt").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_loses_name_or_label_leaves_its_networks_unread_and_others_untouched() {
+    let bed = Bed::new(200, all());
+    bed.shows("vlan178", "Some(178) mgmt").await;
+    let of = |network| HarvesterNetwork {
+        cluster: "hv",
+        network,
+    };
+    assert!(
+        bed.attachments
+            .is_touched(&bed.attachments.take_touched(), of("vlan178"))
+    );
+    let other = definition("default", "new", json!(r#"{"vlan":9}"#));
+    bed.answer(200, all().into_iter().chain([other]).collect());
+    *bed.kubeconfig.lock() = "second";
+    bed.shows("new", "Some(9) mgmt").await;
+    let touched = bed.attachments.take_touched();
+    assert!(bed.attachments.is_touched(&touched, of("new")));
+    assert!(!bed.attachments.is_touched(&touched, of("vlan178")));
+
+    *bed.kubeconfig.lock() = "";
+    assert_eq!(bed.shown("vlan178"), "ClusterNotFound");
+    let never = bed.lookup("bare-metal", "vlan178");
+    assert_eq!(never, AttachmentLookup::Foreign);
 }

@@ -38,7 +38,9 @@ impl<S: PoolSource> PoolController<S> {
             Some(link) => Ok(link),
             None => {
                 let (_, why) = unread(&facts, &lookup).unwrap_or_default();
-                let message = format!("a [[network]] rule asks for the VLAN of the pool: {why}");
+                let message = format!(
+                    "a [[network]] rule asks for the VLAN of the pool or its physical network: {why}"
+                );
                 Err(not_ready(VLAN_UNKNOWN, message))
             }
         }
@@ -87,15 +89,18 @@ impl<S: PoolSource> PoolController<S> {
 
     /// Queues the objects that name networks whenever what is known of those changes, until the session ends.
     pub async fn follow_links(self: Arc<Self>) {
-        let Some(mut changes) = self.source.attachments().map(|all| all.changes()) else {
+        let Some(attachments) = self.source.attachments() else {
             return;
         };
+        let mut changes = attachments.changes();
         // Something may have changed since the pools were defined.
         changes.mark_changed();
         let follow = async {
             while changes.changed().await.is_ok() {
+                let touched = attachments.take_touched();
                 for (key, object) in self.context.objects.all() {
-                    if self.source.facts(&object).harvester.is_some() {
+                    let harvester = self.source.facts(&object).harvester;
+                    if harvester.is_some_and(|of| attachments.is_touched(&touched, of)) {
                         self.context.queue_status(key);
                     }
                 }
@@ -106,7 +111,7 @@ impl<S: PoolSource> PoolController<S> {
     }
 }
 
-/// What rules see of a link; `None`: one of them asks for the VLAN of a new pool, which is not known.
+/// What rules see of a link; `None`: one of them asks for that of a new pool, which is not known.
 fn placed_link(
     site: &Site,
     key: &Key,
@@ -144,7 +149,9 @@ pub fn link_of(
         Some((all, of)) => all.lookup(of),
         None => AttachmentLookup::Foreign,
     };
-    placed_link(site, key, facts, &lookup, is_new)
+    // What it is may be read within a moment.
+    let decided = !is_new || lookup != AttachmentLookup::Pending;
+    decided.then(|| placed_link(site, key, facts, &lookup, is_new))?
 }
 
 fn unread(facts: &SourceFacts<'_>, lookup: &AttachmentLookup) -> Option<(&'static str, String)> {
@@ -180,16 +187,34 @@ pub fn pool_facts<'a>(
 mod tests {
     use std::{convert::Infallible, path::Path};
 
-    use fipd_core::System;
+    use fipd_core::{System, Text};
+    use futures::future::BoxFuture;
     use kube::{Client, client::Body};
 
     use super::*;
     use crate::{
-        clock, clusters::testing, config::Config, controller::attachments::Attachment, ipam::Ipam,
+        clock,
+        clusters::testing,
+        config::Config,
+        controller::attachments::{Attachment, HarvesterAccess, HarvesterWay},
+        ipam::Ipam,
     };
 
     const RULES: &str = "[[network]]\nname = \"lab\"\nmatch = [{ pool = \"lab-*\" }]\n\
         [[network]]\nname = \"blue\"\nmatch = [{ vlan = 7, pool = \"web-*\" }]\n";
+
+    /// Every cluster is a Harvester cluster that does not answer.
+    struct Silent;
+
+    impl HarvesterAccess for Silent {
+        fn find(&self, cluster: &str) -> Result<Option<Text>, String> {
+            Ok(Some(cluster.into()))
+        }
+
+        fn way<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<HarvesterWay, String>> {
+            Box::pin(std::future::pending())
+        }
+    }
 
     async fn silent(_: http::Request<Body>) -> Result<http::Response<Body>, Infallible> {
         std::future::pending().await
@@ -235,6 +260,15 @@ mod tests {
         let known = AttachmentLookup::Known(Attachment { vlan, physical });
         let known = link("web-1", &known, true).expect("it is known");
         assert_eq!((known.vlan, known.unread), (Some(7), false));
+
+        // What is being read is nothing to tell of a new pool.
+        let attachments = Attachments::new(Box::new(Silent), site.memory());
+        let link = |is_new| {
+            let key = Key::new("", "other");
+            link_of(&site, &key, &facts, Some(&attachments), is_new)
+        };
+        assert_eq!(link(true), None);
+        assert!(link(false).is_some_and(|link| link.unread));
 
         let long = "x".repeat(1 << 20);
         let facts = SourceFacts {
