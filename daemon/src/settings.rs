@@ -79,11 +79,15 @@ impl Settings {
             None => default.exists().then(|| default.to_owned()),
         };
         let config_file = config_file.map(WatchedFile::new);
-        let config = match &config_file {
+        let mut config = match &config_file {
             Some(file) => Config::load_with(*SYSTEMS, file.path())?,
             None if overrides.role == Some(HostRole::Agent) => Config::of_agent(*SYSTEMS),
             None => Config::without_file(*SYSTEMS),
         };
+        if overrides.role == Some(HostRole::Agent) {
+            // A host that decides nothing has no defaults of the originals' managers.
+            config.role = HostRole::Agent;
+        }
         let under = config.under(&overrides.compat);
         let (config, compat) = under.map_err(ConfigError::Given)?;
         let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;

@@ -267,7 +267,12 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
         (
             "compat",
             "--compat",
-            given.compat.system.as_deref().map(quoted),
+            given
+                .compat
+                .system
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .map(quoted),
         ),
         (
             "api.listen",

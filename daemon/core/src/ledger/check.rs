@@ -151,6 +151,12 @@ impl Ledger {
                     name: Arc::clone(&network.name),
                 });
             }
+            if network.hold.is_some() != self.rows.held_networks.contains(&network.id) {
+                found.push(Violation::Index {
+                    what: "held networks",
+                    row: network.name.to_string(),
+                });
+            }
         }
         for record in self.rows.clusters.values() {
             for name in &record.names {
@@ -250,11 +256,7 @@ impl Ledger {
         if !self.index.due().has(lease) {
             broken("ends of leases");
         }
-        let cools = self
-            .index
-            .cooling()
-            .at(key.address)
-            .any(|known| known == key);
+        let cools = self.index.cooling().has(key);
         if cools != (lease.state == LeaseState::Quarantined) {
             broken("quarantined leases");
         }

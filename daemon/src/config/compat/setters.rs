@@ -82,17 +82,24 @@ pub fn listen(
     tls: bool,
 ) -> Result<(), String> {
     let Some(address) = value.address()? else {
-        for listener in &mut config.listeners {
+        let first = words.first();
+        let all = config.listeners.iter_mut();
+        for listener in all.filter(|one| first.is_some_and(|word| one.serve.contains(word))) {
             listener.serve.retain(|word| !words.contains(word));
         }
         config.listeners.retain(|one| !one.serve.is_empty());
         return Ok(());
     };
+    // A default takes no port that something else has.
+    let port = address.port();
+    let mut listeners = config.listeners.iter();
+    let taken = config.api.listen.port() == port || listeners.any(|one| one.address.port() == port);
     let first = words.first();
     let serves = |one: &&mut Listener| first.is_some_and(|word| one.serve.contains(word));
     match config.listeners.iter_mut().find(serves) {
         Some(_) if value.by.is_empty() => {}
         Some(listener) => listener.address = address,
+        None if taken && value.by.is_empty() => {}
         None => config.listeners.push(Listener {
             address,
             tls,

@@ -141,6 +141,21 @@ fn what_is_added_or_changed_fits_the_rest() {
     let (kept, applied) = under(health, &flags(Some("ip-rule"), &[]), &[]).unwrap();
     assert_eq!(kept, config(health), "the file wins over a default");
     assert_eq!(applied.set, []);
+    let elsewhere = "[api]\nlisten = \"127.0.0.1:8081\"\n";
+    let (taken, _) = under(elsewhere, &flags(Some("ip-rule"), &[]), &[]).unwrap();
+    assert_eq!(
+        taken,
+        config(elsewhere),
+        "a default takes no port of others"
+    );
+    let metrics = "[[listener]]\naddress = \"127.0.0.1:7\"\nserve = [\"metrics:rancher-fip\"]\n";
+    let none = flags(Some("rancher-fip"), &[("http-service-port", "0")]);
+    let (kept, _) = under(metrics, &none, &[]).unwrap();
+    assert_eq!(
+        kept,
+        config(metrics),
+        "it is another port than that of the flag"
+    );
     let off = flags(Some("ip-rule"), &[("health-probe-bind-address", "0")]);
     let (off, _) = under(health, &off, &[]).unwrap();
     assert!(off.listeners[0].serve.iter().eq([&Serve::Ipam]), "{off:?}");

@@ -53,6 +53,11 @@ impl Cooling {
         &self.pools
     }
 
+    /// Whether it has this one.
+    pub fn has(&self, key: LeaseKey) -> bool {
+        self.places.contains(&(key.address, key.network))
+    }
+
     /// Those of an address, by network.
     pub fn at(&self, address: IpAddr) -> impl Iterator<Item = LeaseKey> {
         let networks = (address, NetworkId(0))..=(address, NetworkId(u32::MAX));
