@@ -189,24 +189,6 @@ pub async fn mark(
         .map(drop)
 }
 
-/// Takes in what objects show outside a complete list, and marks nothing.
-pub async fn take_in_uses(
-    session: &ClusterSession,
-    system: &System,
-    sightings: Vec<Sighting>,
-) -> Result<(), IpamError> {
-    if sightings.is_empty() {
-        return Ok(());
-    }
-    let mut adopted = Adopted {
-        sightings,
-        ..Adopted::default()
-    };
-    take_in(session, system, &mut adopted).await?;
-    report(session, system, &adopted);
-    Ok(())
-}
-
 async fn take_in(
     session: &ClusterSession,
     system: &System,

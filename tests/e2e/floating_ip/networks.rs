@@ -158,12 +158,13 @@ impl Rancher {
     }
 }
 
-/// A pool waits for its VLAN until fipd may read it, and the kind and the object are there.
+/// A pool says why its VLAN is not known until fipd may read it, and the kind and the object are there; then it moves.
 async fn wait_for_vlan(rancher: &Rancher) {
-    let says = |part: &'static str| rancher.wait_condition("web", "Ready", "False", part);
+    let says = |part: &'static str| rancher.wait_condition("web", "VlanUnknown", "True", part);
     rancher.pool_on("web", "vlan7", 61).await;
-    says("a [[network]] rule asks for the VLAN of the pool").await;
     says("cannot get").await;
+    rancher.wait_condition("web", "Ready", "True", "").await;
+    assert_eq!(rancher.network("web").await, "default");
     let plane = &rancher.scenario.site.cluster("harvester").unwrap().plane;
     let older = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "older" },
@@ -179,6 +180,19 @@ async fn wait_for_vlan(rancher: &Rancher) {
     plane.install_crds(CRD).await.unwrap();
     says("does not exist").await;
     rancher.define("vlan7", VLAN_7).await;
+    rancher.wait_no_condition("web", "VlanUnknown").await;
+    wait_until(
+        "the pool moves to the network of its VLAN",
+        DEADLINE,
+        || async {
+            match &*rancher.network("web").await {
+                "blue" => Ok(()),
+                other => Err(other.to_owned()),
+            }
+        },
+    )
+    .await
+    .unwrap();
     rancher.wait_condition("web", "Ready", "True", "").await;
 }
 

@@ -85,7 +85,6 @@ impl<U: AddressHooks> AddressInventory<U> {
         };
         let meta = view.meta();
         let over = meta.is_terminating() && !meta.has_finalizer(U::FINALIZER);
-        let withheld = U::is_withheld(&self.0, &key, &view);
         let shown = context
             .site
             .ipam
@@ -96,7 +95,7 @@ impl<U: AddressHooks> AddressInventory<U> {
             uses: Vec::new(),
             since: meta.created,
         };
-        (key, own, shown.filter(|_| !over && !withheld))
+        (key, own, shown.filter(|_| !over))
     }
 
     /// Whether the network has adopted this cluster: from then on the ledger alone decides.

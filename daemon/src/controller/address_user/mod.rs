@@ -118,12 +118,6 @@ pub trait AddressHooks: AddressUser {
         std::future::ready(Ok(None))
     }
 
-    /// Whether the network of what the object shows is not decided yet: adoption leaves it out, and whoever decides the
-    /// network takes it in.
-    fn is_withheld(_: &AddressController<Self>, _: &Key, _: &Self::View) -> bool {
-        false
-    }
-
     /// Before the lease of an object that is deleted is released: whoever uses the address gets it here. Of one that does not
     /// fit its schema only the metadata is known.
     fn before_release(

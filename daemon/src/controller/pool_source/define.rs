@@ -9,7 +9,6 @@ use super::{
     pool_facts, state::VLAN_UNKNOWN,
 };
 use crate::{
-    clusters::adoption,
     config::{NetworkChoice, PoolFacts},
     controller::{
         ReconcileError,
@@ -46,10 +45,7 @@ impl<S: PoolSource> PoolController<S> {
             Ok(spec) => spec,
             Err(rule) => return Ok(Err(rejected(existing.as_deref(), &rule))),
         };
-        let link = match self.link(key, object, existing.is_none()) {
-            Ok(link) => link,
-            Err(says) => return Ok(Err(says)),
-        };
+        let link = self.link(object, existing.is_none());
         let facts = pool_facts(&self.context.site, key, &self.source.facts(object), &link);
         let (network, choice) = self.network(&facts, existing.as_deref()).await?;
         let spec = PoolSpec {
@@ -64,9 +60,6 @@ impl<S: PoolSource> PoolController<S> {
             add.await?;
         }
         if let Some(request) = self.request(existing.as_deref(), spec) {
-            if (existing.as_ref()).is_none_or(|pool| pool.spec.network != network) {
-                self.take_in(key, object, network).await?;
-            }
             match self.context.site.ipam.submit(request).await {
                 Ok(_) => {}
                 Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
@@ -76,19 +69,6 @@ impl<S: PoolSource> PoolController<S> {
             }
         }
         Ok(Ok(choice.ignored_annotation))
-    }
-
-    /// A network that adopted this cluster before the pool was in it knows nothing of who uses the pool's addresses.
-    async fn take_in(
-        &self,
-        key: &Key,
-        object: &S::View,
-        network: NetworkId,
-    ) -> Result<(), ReconcileError> {
-        let site = &self.context.site;
-        let uses = self.source.uses(site, key, object, network);
-        adoption::take_in_uses(&site.session, &site.system, uses).await?;
-        Ok(())
     }
 
     async fn network(

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{PoolController, PoolSource, SourceFacts, not_ready, state::VLAN_UNKNOWN};
+use super::{PoolController, PoolSource, SourceFacts};
 use crate::{
     clusters::short,
     config::{PoolFacts, PoolLink},
     controller::{
         attachments::{AttachmentFault, AttachmentLookup, Attachments, HarvesterNetwork},
-        conditions::ConditionUpdate,
         site::Site,
         store::Key,
     },
@@ -25,25 +24,10 @@ impl<S: PoolSource> PoolController<S> {
         self.lookup(object) == AttachmentLookup::Pending && self.existing(key).is_none()
     }
 
-    /// What decides the network of a pool. An existing one stays where it is while its link is not known.
-    pub(super) fn link(
-        &self,
-        key: &Key,
-        object: &S::View,
-        is_new: bool,
-    ) -> Result<PoolLink, ConditionUpdate> {
-        let facts = self.source.facts(object);
-        let lookup = self.lookup(object);
-        match placed_link(&self.context.site, key, &facts, &lookup, is_new) {
-            Some(link) => Ok(link),
-            None => {
-                let (_, why) = unread(&facts, &lookup).unwrap_or_default();
-                let message = format!(
-                    "a [[network]] rule asks for the VLAN of the pool or its physical network: {why}"
-                );
-                Err(not_ready(VLAN_UNKNOWN, message))
-            }
-        }
+    /// What decides the network of a pool. An existing one stays where it is while its link is not known; a new one is made as
+    /// if it had none, so that its addresses have a network before anything is adopted.
+    pub(super) fn link(&self, object: &S::View, is_new: bool) -> PoolLink {
+        placed_link(&self.lookup(object), is_new)
     }
 
     /// Reason and text of why the link is not known, where that is to be shown.
@@ -52,9 +36,9 @@ impl<S: PoolSource> PoolController<S> {
         // Most clusters without such definitions need none.
         let unserved = AttachmentLookup::Unread(AttachmentFault::Unserved);
         if lookup == unserved {
-            placed_link(&self.context.site, key, &facts, &lookup, true)
-                .is_none()
-                .then_some(())?;
+            let site = &self.context.site;
+            let facts = pool_facts(site, key, &facts, &PoolLink::NONE);
+            site.session.rules_ask_for_vlan(&facts).then_some(())?;
         }
         unread(&facts, &lookup)
     }
@@ -111,36 +95,24 @@ impl<S: PoolSource> PoolController<S> {
     }
 }
 
-/// What rules see of a link; `None`: one of them asks for that of a new pool, which is not known.
-fn placed_link(
-    site: &Site,
-    key: &Key,
-    facts: &SourceFacts<'_>,
-    lookup: &AttachmentLookup,
-    is_new: bool,
-) -> Option<PoolLink> {
+/// What rules see of a link.
+fn placed_link(lookup: &AttachmentLookup, is_new: bool) -> PoolLink {
     match lookup {
-        AttachmentLookup::Foreign => Some(PoolLink::NONE),
-        AttachmentLookup::Known(known) => Some(PoolLink {
+        AttachmentLookup::Foreign => PoolLink::NONE,
+        AttachmentLookup::Known(known) => PoolLink {
             vlan: known.vlan,
             physical: known.physical.clone(),
             unread: false,
-        }),
-        AttachmentLookup::Unread(_) | AttachmentLookup::Pending if is_new => {
-            let facts = pool_facts(site, key, facts, &PoolLink::NONE);
-            (!site.session.rules_ask_for_vlan(&facts)).then_some(PoolLink::NONE)
-        }
-        AttachmentLookup::Unread(_) | AttachmentLookup::Pending => Some(PoolLink {
-            unread: true,
+        },
+        AttachmentLookup::Unread(_) | AttachmentLookup::Pending => PoolLink {
+            unread: !is_new,
             ..PoolLink::NONE
-        }),
+        },
     }
 }
 
-/// The same, as it is known now and for who has no controller.
+/// The same, as it is known now and for who has no controller; `None`: it may be read within a moment.
 pub fn link_of(
-    site: &Site,
-    key: &Key,
     facts: &SourceFacts<'_>,
     attachments: Option<&Attachments>,
     is_new: bool,
@@ -149,9 +121,8 @@ pub fn link_of(
         Some((all, of)) => all.lookup(of),
         None => AttachmentLookup::Foreign,
     };
-    // What it is may be read within a moment.
     let decided = !is_new || lookup != AttachmentLookup::Pending;
-    decided.then(|| placed_link(site, key, facts, &lookup, is_new))?
+    decided.then(|| placed_link(&lookup, is_new))
 }
 
 fn unread(facts: &SourceFacts<'_>, lookup: &AttachmentLookup) -> Option<(&'static str, String)> {
@@ -185,7 +156,7 @@ pub fn pool_facts<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, path::Path};
+    use std::convert::Infallible;
 
     use fipd_core::{System, Text};
     use futures::future::BoxFuture;
@@ -195,13 +166,9 @@ mod tests {
     use crate::{
         clock,
         clusters::testing,
-        config::Config,
         controller::attachments::{Attachment, HarvesterAccess, HarvesterWay},
         ipam::Ipam,
     };
-
-    const RULES: &str = "[[network]]\nname = \"lab\"\nmatch = [{ pool = \"lab-*\" }]\n\
-        [[network]]\nname = \"blue\"\nmatch = [{ vlan = 7, pool = \"web-*\" }]\n";
 
     /// Every cluster is a Harvester cluster that does not answer.
     struct Silent;
@@ -221,12 +188,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_pool_waits_for_its_vlan_where_a_rule_asks_for_it_and_others_stay() {
+    async fn a_new_pool_does_not_wait_for_its_vlan_and_an_existing_one_stays() {
         let dir = tempfile::tempdir().expect("a directory");
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let client = Client::new(tower::service_fn(silent), "default");
-        let config = Config::parse(RULES, Path::new("/")).expect("a configuration");
-        let session = testing::session_under(client, &ipam, config).await;
+        let session = testing::session(client, &ipam).await;
         let site = Site::new(session, System::rancher_fip());
         let facts = SourceFacts {
             harvester: Some(HarvesterNetwork {
@@ -235,38 +201,21 @@ mod tests {
             }),
             ..SourceFacts::default()
         };
-        let link = |pool: &str, lookup: &AttachmentLookup, is_new: bool| {
-            placed_link(&site, &Key::new("", pool), &facts, lookup, is_new)
-        };
         let fault = AttachmentLookup::Unread(AttachmentFault::Absent);
-        let rules_are_known = async {
-            while link("web-1", &fault, true).is_some() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let within = tokio::time::timeout(Duration::from_secs(5), rules_are_known).await;
-        assert!(within.is_ok(), "a rule asks for the VLAN");
         for lookup in [&fault, &AttachmentLookup::Pending] {
-            assert_eq!(link("web-1", lookup, true), None);
-            for pool in ["lab-1", "other"] {
-                assert_eq!(link(pool, lookup, true), Some(PoolLink::NONE), "{pool}");
-            }
-            let stays = link("web-1", lookup, false);
-            assert!(stays.is_some_and(|link| link.unread));
+            assert_eq!(placed_link(lookup, true), PoolLink::NONE);
+            assert!(placed_link(lookup, false).unread);
         }
-        let foreign = link("web-1", &AttachmentLookup::Foreign, false);
-        assert_eq!(foreign, Some(PoolLink::NONE));
+        let foreign = placed_link(&AttachmentLookup::Foreign, false);
+        assert_eq!(foreign, PoolLink::NONE);
         let (vlan, physical) = (Some(7), Some("mgmt".into()));
         let known = AttachmentLookup::Known(Attachment { vlan, physical });
-        let known = link("web-1", &known, true).expect("it is known");
+        let known = placed_link(&known, true);
         assert_eq!((known.vlan, known.unread), (Some(7), false));
 
         // What is being read is nothing to tell of a new pool.
         let attachments = Attachments::new(Box::new(Silent), site.memory());
-        let link = |is_new| {
-            let key = Key::new("", "other");
-            link_of(&site, &key, &facts, Some(&attachments), is_new)
-        };
+        let link = |is_new| link_of(&facts, Some(&attachments), is_new);
         assert_eq!(link(true), None);
         assert!(link(false).is_some_and(|link| link.unread));
 

@@ -18,7 +18,7 @@ mod withdraw;
 
 use std::{fmt::Debug, sync::Arc};
 
-use fipd_core::{Lease, Ledger, NetworkId, Pool, PoolSpec};
+use fipd_core::{Lease, Ledger, Pool, PoolSpec};
 use k8s_openapi::jiff;
 use serde::Serialize;
 
@@ -30,11 +30,10 @@ use super::{
     meta::{Meta, View},
     queue::Next,
     reconcile::Controller,
-    site::Site,
     store::{Key, Malformed},
     waiters::LedgerEvent,
 };
-use crate::{clusters::adoption::Sighting, config::ReleaseWait, validation::mirror::MirrorOf};
+use crate::{config::ReleaseWait, validation::mirror::MirrorOf};
 
 pub use links::{link_of, pool_facts};
 pub use state::{PoolReport, PoolState, READY, entries, not_ready};
@@ -76,11 +75,6 @@ pub trait PoolSource: Send + Sync + 'static {
     /// Whether the object defines a pool at all.
     fn eligible(&self, _: &Ledger, _: &MirrorOf<'_>, _: &Self::View) -> Eligible {
         Eligible::Yes
-    }
-
-    /// What objects that name the pool show of the network. The ledger takes these addresses in before the pool gives any.
-    fn uses(&self, _: &Site, _: &Key, _: &Self::View, _: NetworkId) -> Vec<Sighting> {
-        Vec::new()
     }
 
     /// What reads the networks of Harvester clusters, where objects name such.

@@ -193,7 +193,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     ));
     let attachments = all.attachments(&site, &data);
     let attachments = Arc::clone(data.attachments.get_or_init(|| attachments));
-    let pools = FloatingIpPoolSource::new(&site, &data).with_users(&rancher);
+    let pools = FloatingIpPoolSource::new(&site, &data);
     let pools = FloatingIpPools::new(data.context(POOL, &site, &events, &data.pools), pools);
     let quotas = data.context(QUOTA, &site, &events, &data.quotas);
     let quotas = Quotas::new(quotas, Arc::clone(&rancher), Arc::clone(&data));

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{ClusterId, Tenant, Text, Timestamp};
+use fipd_core::{ClusterId, Tenant, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -99,14 +99,6 @@ pub struct Listener {
     pub guest: Arc<dyn Guest>,
 }
 
-/// A Service and the addresses that it shows.
-pub struct ServiceUse {
-    pub service: ServiceRef,
-    pub tenant: Option<Tenant>,
-    pub addresses: Vec<IpAddr>,
-    pub since: Timestamp,
-}
-
 /// A downstream cluster that is asked who uses an address.
 pub trait Guest: Send + Sync {
     /// The Service with the address in its status, by the complete list that is watched. Looks at all Services.
@@ -114,11 +106,6 @@ pub trait Guest: Send + Sync {
 
     /// The project that a Service is charged to; `None`: that is not known.
     fn charged_to(&self, service: &ServiceRef) -> Option<Tenant>;
-
-    /// Who shows addresses of ours in its status, by the complete list that is watched.
-    fn users(&self) -> Vec<ServiceUse> {
-        Vec::new()
-    }
 
     /// Which of these Services shows the address, by fresh reads. An error: the cluster does not answer.
     fn ask<'a>(

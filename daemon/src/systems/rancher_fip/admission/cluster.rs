@@ -120,13 +120,7 @@ impl Management for Admits {
             harvester: pool.harvester,
         };
         let attachments = self.data.attachments.get();
-        let link = link_of(
-            &self.site,
-            &key,
-            &facts,
-            attachments.map(|all| &**all),
-            true,
-        )?;
+        let link = link_of(&facts, attachments.map(|all| &**all), true)?;
         let facts = pool_facts(&self.site, &key, &facts, &link);
         let choice = self.site.session.network_choice(&facts);
         let network = ledger.network_by_name(&choice.network);

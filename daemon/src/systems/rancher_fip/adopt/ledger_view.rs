@@ -7,13 +7,11 @@ use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::inventory::{LedgerView, Placed, ProjectCharge};
 use crate::{
-    clusters::short,
     controller::{attachments::Attachments, pool_source::entries},
     systems::rancher_fip::{
         Site,
-        clusters::RancherCluster,
         pool::{
-            HarvesterLinks, network_choice,
+            network_choice,
             status::MOST_ENTRIES,
             validate::{raw, validate},
         },
@@ -30,17 +28,11 @@ const TOLD: usize = 3;
 pub fn read(
     site: &Site,
     pools: &BTreeMap<String, FloatingIPPool>,
-    clusters: &BTreeMap<String, RancherCluster>,
     attachments: Option<&Attachments>,
 ) -> LedgerView {
-    let all = clusters.iter().filter(|(_, one)| one.harvester);
-    let names = all.flat_map(|(id, one)| [&**id, &*one.display_name]);
-    let harvesters: BTreeSet<&str> = names.collect();
-    let is_harvester = |name: &str| harvesters.contains(name);
-    let links: HarvesterLinks<'_> = (attachments, &is_harvester);
     let placed = pools
         .iter()
-        .map(|(name, pool)| (name.clone(), placed(site, name, pool, links)));
+        .map(|(name, pool)| (name.clone(), placed(site, name, pool, attachments)));
     let mut book = LedgerView {
         pools: placed.collect(),
         ..LedgerView::default()
@@ -50,27 +42,20 @@ pub fn read(
 }
 
 /// As the pool controller does it.
-fn placed(site: &Site, name: &str, pool: &FloatingIPPool, links: HarvesterLinks<'_>) -> Placed {
+fn placed(
+    site: &Site,
+    name: &str,
+    pool: &FloatingIPPool,
+    attachments: Option<&Attachments>,
+) -> Placed {
     let ipam = &site.ipam;
     let mirror = ipam.read(|ledger| site.mirror_in(ledger, name).cloned());
-    let choice = network_choice(site, name, pool, mirror.as_deref(), links);
+    let choice = network_choice(site, name, pool, mirror.as_deref(), attachments);
     let usable = validate(raw(&pool.spec).as_ref()).is_ok();
-    let placed = match choice {
-        Some(choice) => Placed {
-            network: choice.network,
-            ignored_annotation: choice.ignored_annotation,
-            ..Placed::default()
-        },
-        // Pools of one VLAN share a network, whatever it will be called.
-        None => Placed {
-            network: format!(
-                "undecided (the VLAN of {} in {} is not read yet)",
-                short(&pool.spec.target_network),
-                short(&pool.spec.target_cluster)
-            )
-            .into(),
-            ..Placed::default()
-        },
+    let placed = Placed {
+        network: choice.network,
+        ignored_annotation: choice.ignored_annotation,
+        ..Placed::default()
     };
     let Some(mirror) = mirror else { return placed };
     let entries = entries(ipam, mirror.id, MOST_ENTRIES, |_| String::new());
@@ -246,7 +231,7 @@ mod tests {
         ];
         let before = async {
             loop {
-                let book = read(&site, &pools, &BTreeMap::new(), None);
+                let book = read(&site, &pools, None);
                 if networks(&book) == expected {
                     break book;
                 }
@@ -256,24 +241,6 @@ mod tests {
         let before = tokio::time::timeout(Duration::from_secs(5), before).await;
         let before = before.expect("the rules are known");
         assert!(!before.is_mirrored("lab-a"));
-        let harvester = RancherCluster {
-            display_name: "hv".to_owned(),
-            harvester: true,
-            ..RancherCluster::default()
-        };
-        let clusters = [("c-m-1".to_owned(), harvester)].into();
-        let mut on_vlans = pools.clone();
-        for pool in on_vlans.values_mut() {
-            pool.spec.target_cluster = "hv".to_owned();
-            pool.spec.target_network = "vlan7".to_owned();
-        }
-        let book = read(&site, &on_vlans, &clusters, None);
-        let [lab, named, plain, wide] = networks(&book)[..] else {
-            panic!("four pools");
-        };
-        assert_eq!((lab.1, named.1), ("lab", "vip"), "no VLAN decides these");
-        assert!(plain.1.contains("VLAN of vlan7 in hv"), "{plain:?}");
-        assert_eq!(wide.1, "wan", "its interface is named");
 
         let remote = Remote::new(site.session.client.clone());
         let data = Data::new(site.id.clone(), remote, site.cancel());
@@ -291,7 +258,7 @@ mod tests {
         let source = FloatingIpPoolSource::new(&site, &data);
         let controller = FloatingIpPools::new(context, source);
         assert!(controller.define_all().await.is_ok());
-        let book = read(&site, &pools, &BTreeMap::new(), None);
+        let book = read(&site, &pools, None);
         assert_eq!(networks(&book), expected);
         for (name, network) in expected {
             let of = ipam.read(|ledger| {
@@ -322,16 +289,16 @@ mod tests {
             };
             ipam.submit(Request::Adopt(adopt)).await.expect("adopted");
         }
-        let book = read(&site, &pools, &BTreeMap::new(), None);
+        let book = read(&site, &pools, None);
         assert_eq!(book.pools["lab-a"].held.len(), 2);
         let mut moved = pools.clone();
         let notes = &mut moved.get_mut("lab-a").expect("a pool").metadata.annotations;
         *notes = Some([("fipd.io/network".to_owned(), "vip".to_owned())].into());
-        let placed = &read(&site, &moved, &BTreeMap::new(), None).pools["lab-a"];
+        let placed = &read(&site, &moved, None).pools["lab-a"];
         assert_eq!(&*placed.network, "lab", "its leases keep it");
         assert_eq!(placed.refused_move.as_deref(), Some("vip"));
         moved.remove("lab-a");
-        let placed = &read(&site, &moved, &BTreeMap::new(), None).pools["lab-a"];
+        let placed = &read(&site, &moved, None).pools["lab-a"];
         assert_eq!((&*placed.network, placed.mirrored), ("lab", true));
         assert_eq!(
             said(book, pools),

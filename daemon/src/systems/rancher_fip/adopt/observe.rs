@@ -69,8 +69,7 @@ pub async fn find(
     session.verify_identity().await?;
     let site = site_of(session.clone());
     let read = move || {
-        found.book =
-            ledger_view::read(&site, &found.pools, &found.clusters, attachments.as_deref());
+        found.book = ledger_view::read(&site, &found.pools, attachments.as_deref());
         foreign::note(&site, &found.fips, &mut found.book);
         found
     };

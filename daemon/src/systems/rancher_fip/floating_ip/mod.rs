@@ -21,7 +21,6 @@ pub use unassigned::return_after;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use fipd_core::{ClusterId, Holder, Identity, LeaseKey, Ledger, NetworkId, System, Tenant};
@@ -34,7 +33,6 @@ use tokio::sync::Notify;
 use super::{
     Site,
     names::{self, KIND_SERVICE, ServiceRef},
-    pool,
     rancher::{Data, Rancher},
 };
 use crate::{
@@ -59,9 +57,6 @@ use crate::{
 use observe::Fip;
 use plan::ServiceView;
 use unassigned::Whereabouts;
-
-/// An object whose pool has no network yet is looked at again after this time.
-const UNDECIDED_PAUSE: Duration = Duration::from_secs(5);
 
 /// The FloatingIPs of a management cluster.
 pub struct ManagedFloatingIps {
@@ -132,9 +127,24 @@ impl AddressUser for ManagedFloatingIps {
 
     /// Not what its Service has by now, nor what a Service left to it.
     fn shown(ledger: &Ledger, site: &Site, key: &Key, fip: &Fip) -> Option<ShownAddress> {
+        let address = fip.shown()?;
         let pool = site.mirror_in(ledger, &fip.pool);
         let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-        shown_in(ledger, site, (key, fip), network)
+        let owner = ledger
+            .lease(LeaseKey { network, address })
+            .and_then(|lease| lease.owner());
+        let own = names::identity(&site.id, FLOATING_IP.kind, key);
+        let left_to_it = owner.is_some_and(|owner| owner.identity == own);
+        let of_its_service = owner.is_some_and(|owner| names_service(fip, &owner.identity));
+        let counts = match &fip.holder {
+            Some(_) => !left_to_it,
+            None => !of_its_service,
+        };
+        counts.then(|| ShownAddress {
+            address,
+            network: ShownNetwork::Known(network),
+            user: fip.holder.as_ref().map(ServiceRef::holder),
+        })
     }
 
     fn last_status(fip: &Fip) -> &FloatingIPStatus {
@@ -172,11 +182,6 @@ impl AddressHooks for ManagedFloatingIps {
     /// An object whose cluster is gone loses it, and one that nobody has goes after a time; one that shows a Service's lease,
     /// or is about to, asks for nothing.
     async fn before(fips: &FloatingIpController, key: &Key, fip: &Fip) -> Reconciled<Option<Next>> {
-        // The ledger does not know yet what it shows, and this may be all that says so.
-        let cut_short = fip.recorded().is_none() && fip.shown().is_some();
-        if (cut_short || fip.holder.is_some()) && Self::is_withheld(fips, key, fip) {
-            return Ok(Some(Next::After(UNDECIDED_PAUSE)));
-        }
         if let Some(service) = &fip.holder {
             return fips.show_service(key, fip, service).await.map(Some);
         }
@@ -203,15 +208,6 @@ impl AddressHooks for ManagedFloatingIps {
             Some(left) => fips.context.queue.add_after(key.clone(), left),
         }
         Ok(None)
-    }
-
-    fn is_withheld(fips: &FloatingIpController, _: &Key, fip: &Fip) -> bool {
-        let data = &fips.user.data;
-        let key = Key::new("", &fip.pool);
-        (data.pools.get(&key)).is_some_and(|pool| {
-            let ipam = &fips.context.site.ipam;
-            ipam.read(|ledger| pool::is_undecided(ledger, data, &fip.pool, &pool))
-        })
     }
 
     async fn before_release(fips: &FloatingIpController, key: &Key, fip: &Fip) -> Reconciled<()> {
@@ -325,31 +321,6 @@ impl FloatingIpController {
             keys.into_iter().for_each(|key| self.context.queue.add(key));
         }
     }
-}
-
-/// The address that the object shows, where its pool is in this network.
-pub fn shown_in(
-    ledger: &Ledger,
-    site: &Site,
-    (key, fip): (&Key, &Fip),
-    network: NetworkId,
-) -> Option<ShownAddress> {
-    let address = fip.shown()?;
-    let owner = ledger
-        .lease(LeaseKey { network, address })
-        .and_then(|lease| lease.owner());
-    let own = names::identity(&site.id, FLOATING_IP.kind, key);
-    let left_to_it = owner.is_some_and(|owner| owner.identity == own);
-    let of_its_service = owner.is_some_and(|owner| names_service(fip, &owner.identity));
-    let counts = match &fip.holder {
-        Some(_) => !left_to_it,
-        None => !of_its_service,
-    };
-    counts.then(|| ShownAddress {
-        address,
-        network: ShownNetwork::Known(network),
-        user: fip.holder.as_ref().map(ServiceRef::holder),
-    })
 }
 
 /// Whether an object was made for the Service with this identity, as far as is known. `others` are clusters that

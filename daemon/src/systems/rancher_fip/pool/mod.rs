@@ -3,12 +3,10 @@
 #[cfg(test)]
 mod conformance_tests;
 mod harvesters;
-mod late;
 pub mod mirror;
 pub mod status;
 
 pub use harvesters::Harvesters;
-pub use late::{is_of_undecided, is_undecided};
 
 pub use crate::validation::pool as validate;
 
@@ -21,12 +19,11 @@ use k8s_openapi::jiff;
 use super::{
     Site, floating_ip,
     names::NETWORK,
-    rancher::{Data, Rancher, annotation},
+    rancher::{Data, annotation},
     settings::{RancherFipQuotas, RancherFipSettings},
 };
 use crate::{
-    clusters::adoption::Sighting,
-    config::{ChosenBy, NetworkChoice, PoolLink},
+    config::NetworkChoice,
     controller::{
         attachments::{Attachments, HarvesterNetwork},
         meta::{Meta, View},
@@ -45,8 +42,6 @@ pub type FloatingIpPools = PoolController<FloatingIpPoolSource>;
 /// What FloatingIPPools say of pools.
 pub struct FloatingIpPoolSource {
     data: Arc<Data>,
-    /// Where the clusters that use the pools are known.
-    rancher: Option<Arc<Rancher>>,
     /// A project without a quota gets nothing.
     quota_required: bool,
 }
@@ -56,17 +51,7 @@ impl FloatingIpPoolSource {
         let settings = site.session.settings.of::<RancherFipSettings>();
         Self {
             data: Arc::clone(data),
-            rancher: None,
             quota_required: settings.quotas == RancherFipQuotas::Required,
-        }
-    }
-
-    /// The same, which asks the clusters that use the pools as well.
-    #[must_use]
-    pub fn with_users(self, rancher: &Arc<Rancher>) -> Self {
-        Self {
-            rancher: Some(Arc::clone(rancher)),
-            ..self
         }
     }
 }
@@ -118,21 +103,6 @@ impl PoolSource for FloatingIpPoolSource {
         status::entry(lease, |project| self.data.display_name(project))
     }
 
-    fn uses(
-        &self,
-        site: &Site,
-        key: &Key,
-        pool: &FloatingIPPool,
-        network: NetworkId,
-    ) -> Vec<Sighting> {
-        late::uses(
-            site,
-            (&self.data, self.rancher.as_deref()),
-            (key, pool),
-            network,
-        )
-    }
-
     fn attachments(&self) -> Option<&Arc<Attachments>> {
         self.data.attachments.get()
     }
@@ -169,32 +139,19 @@ pub fn harvester(spec: &FloatingIPPoolSpec) -> Option<HarvesterNetwork<'_>> {
     (!cluster.is_empty() && !network.is_empty()).then_some(HarvesterNetwork { cluster, network })
 }
 
-/// What is read of links, and which clusters are Harvester clusters.
-pub type HarvesterLinks<'a> = (Option<&'a Attachments>, &'a dyn Fn(&str) -> bool);
-
-/// The network that the mirror of the object is put into; it need not exist yet. `None`: that is decided by its VLAN, which was
-/// not read.
+/// The network that the mirror of the object is put into, as far as its VLAN is known; it need not exist yet.
 pub fn network_choice(
     site: &Site,
     name: &str,
     pool: &FloatingIPPool,
     mirror: Option<&Pool>,
-    (attachments, is_harvester): HarvesterLinks<'_>,
-) -> Option<NetworkChoice> {
+    attachments: Option<&Attachments>,
+) -> NetworkChoice {
     let (key, facts) = (Key::new("", name), facts(pool));
-    let unread =
-        attachments.is_none() && facts.harvester.is_some_and(|of| is_harvester(of.cluster));
-    let link = match unread {
-        true => PoolLink {
-            unread,
-            ..PoolLink::NONE
-        },
-        false => link_of(site, &key, &facts, attachments, mirror.is_none())?,
-    };
+    let link = link_of(&facts, attachments, mirror.is_none());
+    let link = link.unwrap_or_default();
     let facts = pool_facts(site, &key, &facts, &link);
-    let choice = site.session.network_choice_of_mirror(&facts, mirror);
-    let undecided = unread && mirror.is_none() && choice.by == ChosenBy::Default;
-    (!undecided).then_some(choice)
+    site.session.network_choice_of_mirror(&facts, mirror)
 }
 
 /// What is kept of a pool object.

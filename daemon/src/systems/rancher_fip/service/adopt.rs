@@ -28,7 +28,6 @@ use crate::{
     systems::rancher_fip::{
         Site,
         names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
-        pool::is_of_undecided,
         rancher::Guest as _,
         settings::RancherFipSettings,
     },
@@ -125,7 +124,15 @@ impl ServiceInventory {
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
     fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
         let class_less = self.services.placement.settings.class_less;
-        if !shows_ours(svc, class_less) {
+        if !validate::is_ours(
+            &Svc {
+                terminating: false,
+                ..svc.clone()
+            },
+            class_less,
+            false,
+        ) && !svc.is_marked()
+        {
             return Vec::new();
         }
         let shown: BTreeSet<IpAddr> = svc.addresses().into_iter().collect();
@@ -148,7 +155,7 @@ impl ServiceInventory {
         address: IpAddr,
     ) -> Option<LeaseKey> {
         let place = LeaseKey {
-            network: self.network(ledger, svc, address)?,
+            network: self.network(ledger, svc, address),
             address,
         };
         let adopted = ledger.truly_adopted(place.network, &self.site.id, &self.site.system);
@@ -173,8 +180,8 @@ impl ServiceInventory {
     }
 
     /// The network of an address: of the pool the Service names, else of the mirror that has the address, else
-    /// the default one. `None`: the pool that has it will be in a network that is not decided yet.
-    fn network(&self, ledger: &Ledger, svc: &Svc, address: IpAddr) -> Option<NetworkId> {
+    /// the default one.
+    fn network(&self, ledger: &Ledger, svc: &Svc, address: IpAddr) -> NetworkId {
         let named = svc.mark(STATIC_NETWORK);
         let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
             Origin::Mirror { cluster, .. } => self
@@ -189,22 +196,10 @@ impl ServiceInventory {
         let mut having = ledger.pools_on_link(address);
         having.retain(of_rancher);
         having.sort_by_key(|pool| !is_named(pool));
-        let data = self.services.placement.rancher.data();
-        match having.first() {
-            Some(pool) => Some(pool.spec.network),
-            None if data.is_some_and(|data| is_of_undecided(ledger, &data, address)) => None,
-            None => Some(NetworkId::DEFAULT),
-        }
+        having
+            .first()
+            .map_or(NetworkId::DEFAULT, |pool| pool.spec.network)
     }
-}
-
-/// Whether the addresses that a Service shows are ours.
-pub(super) fn shows_ours(svc: &Svc, class_less: bool) -> bool {
-    let alive = Svc {
-        terminating: false,
-        ..svc.clone()
-    };
-    validate::is_ours(&alive, class_less, false) || svc.is_marked()
 }
 
 impl Inventory for ServiceInventory {

@@ -6,12 +6,12 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{Handover, Holder, Lease, Ledger, Request, Tenant, Timestamp};
 use futures::future::BoxFuture;
 
-use super::{adopt::shows_ours, fresh_read::fresh, observe::Svc, placement::Placement, service};
+use super::{fresh_read::fresh, observe::Svc, placement::Placement, service};
 use crate::{
     controller::{ReconcileError, context::Context, store::Key},
     systems::rancher_fip::{
         names::{self, KIND_SERVICE, ServiceRef},
-        rancher::{Guest, ServiceUse},
+        rancher::Guest,
     },
 };
 
@@ -38,24 +38,6 @@ impl Guest for ServiceUses {
     fn charged_to(&self, service: &ServiceRef) -> Option<Tenant> {
         let project = self.placement.project(&service.key.namespace).ok()?;
         Some(project.tenant)
-    }
-
-    fn users(&self) -> Vec<ServiceUse> {
-        let class_less = self.placement.settings.class_less;
-        let all = self.context.objects.all().into_iter();
-        let ours = all.filter(|(_, svc)| shows_ours(svc, class_less));
-        ours.map(|(key, svc)| {
-            let service = service(&self.context, &key, &svc.uid);
-            let given = svc.ingress.iter().filter_map(|text| text.parse().ok());
-            ServiceUse {
-                tenant: self.charged_to(&service),
-                addresses: given.collect(),
-                since: svc.created,
-                service,
-            }
-        })
-        .filter(|user| !user.addresses.is_empty())
-        .collect()
     }
 
     fn ask<'a>(

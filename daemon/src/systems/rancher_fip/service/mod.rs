@@ -227,11 +227,7 @@ impl Services {
         svc: &Svc,
         held: Vec<Arc<Lease>>,
     ) -> Result<Result<Option<Unserved>, Unserved>, ReconcileError> {
-        let wish = match self.placement.decided(svc, &held) {
-            Ok(()) => validate::wish(svc),
-            Err(problem) => Err(problem),
-        };
-        let wish = match wish {
+        let wish = match validate::wish(svc) {
             Ok(wish) => wish,
             Err(problem) => return Ok(Err(problem)),
         };

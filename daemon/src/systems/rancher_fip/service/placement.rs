@@ -1,8 +1,8 @@
 //! What Rancher and the configuration say of Services: which pools serve them, and which project pays.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
-use fipd_core::{AddressSpec, ClusterId, Family, Lease, Ledger, Pool, System, Text};
+use fipd_core::{AddressSpec, ClusterId, Family, Ledger, Pool, System, Text};
 use ipnet::IpNet;
 
 use super::{
@@ -21,7 +21,6 @@ use crate::{
     systems::rancher_fip::{
         floating_ip::validate::unknown_pool,
         names::{DEFAULT_NETWORK, STATIC_NETWORK},
-        pool::is_of_undecided,
         rancher::{Data, NoDefault, Rancher},
         settings::RancherFipSettings,
     },
@@ -112,24 +111,6 @@ impl Placement {
             .get(&self.context.site.system)?;
         self.context
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
-    }
-
-    /// A Service that shows an address of a pool without a network yet gets no other: the ledger takes it in with the pool.
-    pub fn decided(&self, svc: &Svc, held: &[Arc<Lease>]) -> Result<(), Unserved> {
-        let Some(data) = self.rancher.data().filter(|_| held.is_empty()) else {
-            return Ok(());
-        };
-        let waits = |ledger: &Ledger, address: IpAddr| {
-            ledger.pools_on_link(address).is_empty() && is_of_undecided(ledger, &data, address)
-        };
-        let mut shown = svc.addresses().into_iter();
-        let waiting = shown.find(|address| self.context.read(|ledger| waits(ledger, *address)));
-        waiting.map_or(Ok(()), |address| {
-            let message = format!(
-                "the network of {address} is not known: a [[network]] rule asks for the VLAN of its pool, whose condition VlanUnknown says why that is not read"
-            );
-            Err(Unserved::new("VlanUnknown", message, Some(Cause::Pools)))
-        })
     }
 
     fn base_name(&self, wish: &Wish, data: Option<&Data>) -> Result<(String, String), Unserved> {
