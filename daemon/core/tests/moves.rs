@@ -323,6 +323,32 @@ fn there_already_unknown_and_the_way_by_an_edit() {
 }
 
 #[test]
+fn a_pool_stays_where_its_addresses_are_in_use_by_another_pool_of_the_same() {
+    let mut book = Book::new(|_| {});
+    let twin = testing::pool_spec("twin", &["10.0.0.0/30"]);
+    book.makes(twin.clone());
+    book.gets("a");
+    let edit = |spec: PoolSpec| {
+        Request::UpdatePool(PoolEdit {
+            pool: PoolId(2),
+            spec: PoolSpec {
+                network: BLUE,
+                ..spec
+            },
+            if_generation: None,
+            force: true,
+            actor: "test".into(),
+            reason: "".into(),
+        })
+    };
+    let refusal = book.refused(&edit(twin.clone())).to_string();
+    assert!(refusal.contains("is in use there"), "{refusal}");
+    book.done(&release("a"));
+    book.done(&edit(twin));
+    assert_eq!(book.0.pool(PoolId(2)).expect("the pool").spec.network, BLUE);
+}
+
+#[test]
 fn neither_network_gives_anything_while_the_move_is_in_flight() {
     let mut book = Book::new(|_| {});
     book.gets("a");

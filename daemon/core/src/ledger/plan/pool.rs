@@ -105,6 +105,9 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Pool(Arc::clone(pool))));
         }
         let layout = self.check_spec(&edit.spec, Some(pool))?;
+        if pool.spec.network != edit.spec.network {
+            self.check_unused(pool)?;
+        }
         let gone = self.leaving(pool, &edit.spec, &layout);
         if !edit.force {
             self.check_leaving(pool, &gone)?;
@@ -224,6 +227,27 @@ impl Ledger {
             }
         }
         Ok(layout)
+    }
+
+    /// Whether a pool may leave its network without its leases: nothing is known or still to be learned of its addresses there.
+    /// A lease on them may be counted to another pool that lists the address too.
+    fn check_unused(&self, pool: &Pool) -> Result<(), Refusal> {
+        let network = pool.spec.network;
+        self.check_adopted(network)?;
+        self.check_restored(network)?;
+        let listed = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
+        let spans = listed.iter().flat_map(|layout| &layout.listed);
+        let mut used = spans.flat_map(|span| self.rows.leases.range(keys(network, *span)));
+        match used.next() {
+            None => Ok(()),
+            Some((key, _)) => {
+                let allowed = format!(
+                    "the pool's network while {} is in use there by a pool with the same addresses; release it first",
+                    key.address
+                );
+                Err(invalid("network", &pool.spec.name, &allowed))
+            }
+        }
     }
 
     /// Assignable spans of the pool that a new layout does not have; all that it lists, if it goes to another network
