@@ -23,7 +23,7 @@ use super::{
     settings::{RancherFipQuotas, RancherFipSettings},
 };
 use crate::{
-    config::NetworkChoice,
+    config::{NetworkChoice, PoolLink},
     controller::{
         attachments::{Attachments, HarvesterNetwork},
         meta::{Meta, View},
@@ -148,8 +148,14 @@ pub fn network_choice(
     attachments: Option<&Attachments>,
 ) -> NetworkChoice {
     let (key, facts) = (Key::new("", name), facts(pool));
-    let link = link_of(&facts, attachments, mirror.is_none());
-    let link = link.unwrap_or_default();
+    let link = match (attachments, mirror, facts.harvester) {
+        // Nothing is read before fipd leads; a pool that is there stays until then.
+        (None, Some(_), Some(_)) => PoolLink {
+            unread: true,
+            ..PoolLink::NONE
+        },
+        _ => link_of(&facts, attachments, mirror.is_none()).unwrap_or_default(),
+    };
     let facts = pool_facts(site, &key, &facts, &link);
     site.session.network_choice_of_mirror(&facts, mirror)
 }
