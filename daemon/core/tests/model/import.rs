@@ -123,7 +123,7 @@ impl Model {
                 actor: "".into(),
                 reason: "".into(),
             };
-            return Ok((self.update_pool(&edit)?.0, RowFate::Changed));
+            return Ok((self.edit_pool(&edit)?.0, RowFate::Changed));
         }
         let mut flight = self.create_pool(&spec, now)?.0;
         let attached = flight.ops.iter().any(|op| matches!(op, Op::PutLease(_)));

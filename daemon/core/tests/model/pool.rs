@@ -128,6 +128,17 @@ impl Model {
     }
 
     pub fn update_pool(&mut self, edit: &PoolEdit) -> Plan {
+        let pool = self.pool(edit.pool).cloned();
+        let leaves = |pool: &Arc<Pool>| pool.spec.network != edit.spec.network;
+        let planned = self.edit_pool(edit)?;
+        if let Some(pool) = pool.filter(leaves) {
+            self.unused(&pool)?;
+        }
+        Ok(planned)
+    }
+
+    /// The same for an import.
+    pub fn edit_pool(&mut self, edit: &PoolEdit) -> Plan {
         self.pools_busy()?;
         let Some(pool) = self.pool(edit.pool).cloned() else {
             return refused(Refusal::UnknownPool(edit.pool));
@@ -196,6 +207,23 @@ impl Model {
             Some(&pool),
             Action::PoolUpdated,
         )
+    }
+
+    /// Whether nothing is known or still to be learned of the pool's addresses in its network.
+    fn unused(&self, pool: &Pool) -> Result<(), Stop> {
+        let from = pool.spec.network;
+        let waiting = self.holds(from);
+        if !waiting.is_empty() {
+            let network = self.network_name(from);
+            return refused(Refusal::NetworkHeld { network, waiting });
+        }
+        self.restored()?;
+        let there =
+            |lease: &Lease| lease.key.network == from && lists(&pool.spec, lease.key.address);
+        match self.leases.iter().any(there) {
+            true => invalid("network"),
+            false => Ok(()),
+        }
     }
 
     pub fn delete_pool(&mut self, id: PoolId) -> Plan {

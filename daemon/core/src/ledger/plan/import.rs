@@ -213,7 +213,7 @@ impl Trial {
             actor: Arc::clone(&self.actor),
             reason: Text::default(),
         };
-        let (draft, _) = self.small.plan_update_pool(&edit, self.now)?;
+        let (draft, _) = self.small.edit_pool(&edit, self.now)?;
         self.absorb(draft);
         Ok(RowFate::Changed)
     }

@@ -83,6 +83,17 @@ impl Ledger {
     }
 
     pub(super) fn plan_update_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
+        let pool = self.rows.pools.get(&edit.pool);
+        let leaves = |pool: &&Arc<Pool>| pool.spec.network != edit.spec.network;
+        let planned = self.edit_pool(edit, now)?;
+        if let Some(pool) = pool.filter(leaves) {
+            self.check_unused(pool)?;
+        }
+        Ok(planned)
+    }
+
+    /// The same for an import, which says where every lease of the pool goes.
+    pub(super) fn edit_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
         self.unlocked(LockedTable::Pools)?;
         let pool = self
             .rows
@@ -105,9 +116,6 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Pool(Arc::clone(pool))));
         }
         let layout = self.check_spec(&edit.spec, Some(pool))?;
-        if pool.spec.network != edit.spec.network {
-            self.check_unused(pool)?;
-        }
         let gone = self.leaving(pool, &edit.spec, &layout);
         if !edit.force {
             self.check_leaving(pool, &gone)?;
