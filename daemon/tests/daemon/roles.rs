@@ -193,7 +193,7 @@ fn users_come_go_and_change_and_the_last_admin_stays() {
 }
 
 /// A port that is free now.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
