@@ -1,24 +1,11 @@
 //! Arguments and variables of the original programs.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use crate::{
     harness::{Daemon, program, run, serve},
-    roles::free_port,
+    roles::{free_port, plain_get},
 };
-
-fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: fipd\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
 
 #[test]
 fn a_deployment_keeps_the_arguments_of_the_original() {
@@ -40,14 +27,14 @@ fn a_deployment_keeps_the_arguments_of_the_original() {
         .env("LOGLEVEL", "DEBUG")
         .env("KUBECONFIG", "/elsewhere");
     let fipd = Daemon::start_as(home, command);
-    let ipam = get(manager, "/ipam");
+    let ipam = plain_get(manager, "/ipam");
     assert!(
         ipam.contains("\r\n") && !ipam.starts_with("HTTP/1.1 404"),
         "{ipam}"
     );
-    assert!(get(manager, "/metrics").starts_with("HTTP/1.1 200"));
-    assert!(get(manager, "/healthz").starts_with("HTTP/1.1 404"));
-    let asked = get(api, "/v1/fip/list");
+    assert!(plain_get(manager, "/metrics").starts_with("HTTP/1.1 200"));
+    assert!(plain_get(manager, "/healthz").starts_with("HTTP/1.1 404"));
+    let asked = plain_get(api, "/v1/fip/list");
     assert!(
         asked.starts_with("HTTP/1.1 405"),
         "it is to be posted: {asked}"

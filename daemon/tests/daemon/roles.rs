@@ -199,7 +199,7 @@ pub fn free_port() -> u16 {
 }
 
 /// The head and body of a GET without TLS.
-fn plain_get(port: u16, path: &str) -> String {
+pub fn plain_get(port: u16, path: &str) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
