@@ -1,7 +1,8 @@
 //! The CustomResourceDefinitions as they are installed, and their YAML.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
@@ -11,44 +12,23 @@ use crate::{
     ip_rule,
 };
 
+macro_rules! manifest {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../yaml/", $name)))
+    };
+}
+
 /// The committed YAML of [`all`], in the same order: file name and text.
 pub const MANIFESTS: [(&str, &str); 9] = [
-    (
-        "api.operator.brtrm.dev_agents.yaml",
-        include_str!("../yaml/api.operator.brtrm.dev_agents.yaml"),
-    ),
-    (
-        "api.operator.brtrm.dev_ipruleconfigs.yaml",
-        include_str!("../yaml/api.operator.brtrm.dev_ipruleconfigs.yaml"),
-    ),
-    (
-        "api.operator.brtrm.dev_iprules.yaml",
-        include_str!("../yaml/api.operator.brtrm.dev_iprules.yaml"),
-    ),
-    (
-        "fipd.io_addressclaims.yaml",
-        include_str!("../yaml/fipd.io_addressclaims.yaml"),
-    ),
-    (
-        "fipd.io_namespacedpools.yaml",
-        include_str!("../yaml/fipd.io_namespacedpools.yaml"),
-    ),
-    (
-        "fipd.io_pools.yaml",
-        include_str!("../yaml/fipd.io_pools.yaml"),
-    ),
-    (
-        "rancher.k8s.binbash.org_floatingippools.yaml",
-        include_str!("../yaml/rancher.k8s.binbash.org_floatingippools.yaml"),
-    ),
-    (
-        "rancher.k8s.binbash.org_floatingipprojectquotas.yaml",
-        include_str!("../yaml/rancher.k8s.binbash.org_floatingipprojectquotas.yaml"),
-    ),
-    (
-        "rancher.k8s.binbash.org_floatingips.yaml",
-        include_str!("../yaml/rancher.k8s.binbash.org_floatingips.yaml"),
-    ),
+    manifest!("api.operator.brtrm.dev_agents.yaml"),
+    manifest!("api.operator.brtrm.dev_ipruleconfigs.yaml"),
+    manifest!("api.operator.brtrm.dev_iprules.yaml"),
+    manifest!("fipd.io_addressclaims.yaml"),
+    manifest!("fipd.io_namespacedpools.yaml"),
+    manifest!("fipd.io_pools.yaml"),
+    manifest!("rancher.k8s.binbash.org_floatingippools.yaml"),
+    manifest!("rancher.k8s.binbash.org_floatingipprojectquotas.yaml"),
+    manifest!("rancher.k8s.binbash.org_floatingips.yaml"),
 ];
 
 /// All kinds fipd installs, in a fixed order, each with all its versions.
@@ -61,15 +41,15 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         own(fipd_io::AddressClaim::crd()),
         own(fipd_io::NamespacedPool::crd()),
         own(fipd_io::Pool::crd()),
-        merge(
+        family(
             v1beta2::FloatingIPPool::crd(),
-            v1beta1::FloatingIPPool::crd(),
+            v1beta2::FloatingIPPool::crd(),
         ),
-        merge(
+        family(
             v1beta2::FloatingIPProjectQuota::crd(),
-            v1beta1::FloatingIPProjectQuota::crd(),
+            v1beta2::FloatingIPProjectQuota::crd(),
         ),
-        merge(v1beta2::FloatingIP::crd(), v1beta1::FloatingIP::crd()),
+        family(v1beta2::FloatingIP::crd(), v1beta1::FloatingIP::crd()),
     ]
 }
 
@@ -90,21 +70,41 @@ pub fn file_name(crd: &CustomResourceDefinition) -> String {
     format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural)
 }
 
-fn merge(
+/// A kind of the rancher-fip family: what is stored, and the deprecated version before it.
+fn family(
     mut stored: CustomResourceDefinition,
     older: CustomResourceDefinition,
 ) -> CustomResourceDefinition {
-    stored.spec.versions.extend(older.spec.versions);
-    for root in roots(&mut stored) {
-        tidy(root);
-        // The originals take objects without a spec.
-        root.required = None;
-    }
+    let (group, kind) = (&older.spec.group, &older.spec.names.kind);
+    let warning = format!("{group}/v1beta1 {kind} is deprecated; use {group}/v1beta2 {kind}");
+    let older = older.spec.versions.into_iter();
     stored
+        .spec
+        .versions
+        .extend(older.map(|version| CustomResourceDefinitionVersion {
+            name: "v1beta1".to_owned(),
+            storage: false,
+            deprecated: Some(true),
+            deprecation_warning: Some(warning.clone()),
+            ..version
+        }));
+    let mut both = own(stored);
+    // The originals take objects without a spec.
+    roots(&mut both).for_each(|root| root.required = None);
+    both
 }
 
-/// A kind of fipd's own, in one version.
+/// A kind as fipd installs it: every version shows the age of its objects in its last column.
 fn own(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        let columns = version.additional_printer_columns.get_or_insert_default();
+        columns.push(CustomResourceColumnDefinition {
+            name: "Age".to_owned(),
+            type_: "date".to_owned(),
+            json_path: ".metadata.creationTimestamp".to_owned(),
+            ..CustomResourceColumnDefinition::default()
+        });
+    }
     roots(&mut crd).for_each(tidy);
     crd
 }

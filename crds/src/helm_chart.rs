@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{self, is_default};
 
 /// A chart that is to be installed in the cluster; the object's name is the release's.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -22,44 +22,23 @@ use crate::lenient;
 )]
 pub struct HelmChartSpec {
     /// Name in the repository, or an OCI reference.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub chart: String,
     /// URL of the repository.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub repo: String,
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub version: String,
     /// The release's namespace; empty: the object's.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub target_namespace: String,
-    #[serde(
-        skip_serializing_if = "std::ops::Not::not",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub create_namespace: bool,
     /// YAML text.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub values_content: String,
     /// `abort`, `reinstall` (which is meant where it is empty) or `retry`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub failure_policy: String,
 }
 lenient::absent_is_default!(HelmChartSpec);
@@ -69,16 +48,10 @@ lenient::absent_is_default!(HelmChartSpec);
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmChartStatus {
     /// The Job that installs, upgrades or removes the release.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub job_name: String,
     /// `JobCreated` and `Failed`.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub conditions: Vec<HelmChartCondition>,
 }
 
@@ -90,15 +63,9 @@ pub struct HelmChartCondition {
     pub type_: String,
     #[serde(deserialize_with = "lenient::any")]
     pub status: String,
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub reason: String,
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub message: String,
 }
 

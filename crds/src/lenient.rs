@@ -58,13 +58,9 @@ fn saturate(number: &Number) -> i64 {
         .unwrap_or_default()
 }
 
-/// Go's `omitempty` for integers.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
-)]
-pub(crate) fn is_zero(number: &i64) -> bool {
-    *number == 0
+/// Go's `omitempty`.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Makes an object without `spec`, or with a null one, decode as one with an empty spec.

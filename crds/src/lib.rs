@@ -6,6 +6,11 @@
 //! Types here mirror the wire. They decode whatever an API server may hold and judge nothing: values become checked types in the
 //! controllers.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "each printer column names its type and priority"
+)]
+
 pub mod fipd_io;
 pub mod floating_ip;
 mod generate;

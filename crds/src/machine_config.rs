@@ -4,7 +4,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::lenient;
+use crate::lenient::{self, is_default};
 
 /// The machines of one pool on Harvester. Its fields stand at the top of the object, beside `metadata`.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -23,22 +23,13 @@ use crate::lenient;
 )]
 pub struct HarvesterMachine {
     /// The namespace in the Harvester cluster where the machines run.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub vm_namespace: String,
     /// JSON text: `{"interfaces": [{"networkName": "<namespace>/<name>", ...}]}`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub network_info: String,
     /// The one network, as older releases wrote it.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub network_name: String,
 }
 

@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{self, is_default};
 
 /// A cluster that Rancher manages; the object's name is the cluster id.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -20,10 +20,7 @@ use crate::lenient;
 )]
 pub struct ClusterSpec {
     /// The name people see.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub display_name: String,
 }
 lenient::absent_is_default!(ClusterSpec);
@@ -44,16 +41,10 @@ lenient::absent_is_default!(ClusterSpec);
 )]
 pub struct ProjectSpec {
     /// The id of the cluster that owns the project.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub cluster_name: String,
     /// The name people see.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub display_name: String,
 }
 lenient::absent_is_default!(ProjectSpec);

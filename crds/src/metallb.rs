@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{self, is_default};
 
 /// Addresses MetalLB may give to Services.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -33,10 +33,7 @@ pub struct IPAddressPoolSpec {
     )]
     pub allocate_to: Option<ServiceAllocation>,
     /// Absent means true.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub auto_assign: Option<bool>,
 }
 lenient::absent_is_default!(IPAddressPoolSpec);
@@ -46,16 +43,10 @@ lenient::absent_is_default!(IPAddressPoolSpec);
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceAllocation {
     /// The namespaces of the Services.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub namespaces: Vec<String>,
     /// The labels of the Services.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub service_selectors: Vec<ServiceSelector>,
 }
 
@@ -64,10 +55,7 @@ pub struct ServiceAllocation {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSelector {
     /// All of them.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub match_labels: BTreeMap<String, String>,
 }
 
@@ -87,16 +75,10 @@ pub struct ServiceSelector {
 )]
 pub struct L2AdvertisementSpec {
     /// Names of pools; empty means all.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub ip_address_pools: Vec<String>,
     /// Interfaces of the nodes; empty means all.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub interfaces: Vec<String>,
 }
 lenient::absent_is_default!(L2AdvertisementSpec);

@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{self, is_default};
 
 /// A cluster that Rancher provisions.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -22,16 +22,10 @@ use crate::lenient;
 )]
 pub struct ClusterSpec {
     /// `<namespace>:<name>` of the cloud credential; empty on bare metal.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub cloud_credential_secret_name: String,
     /// How the nodes are made; absent for imported clusters.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub rke_config: Option<RkeConfig>,
 }
 lenient::absent_is_default!(ClusterSpec);
@@ -66,10 +60,7 @@ impl Cluster {
 #[serde(rename_all = "camelCase", default)]
 pub struct RkeConfig {
     /// Groups of equal machines.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub machine_pools: Vec<MachinePool>,
 }
 
@@ -78,19 +69,13 @@ pub struct RkeConfig {
 #[serde(rename_all = "camelCase", default)]
 pub struct MachinePool {
     /// The pool's name within the cluster.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub name: String,
     /// Whether its machines run the control plane.
-    #[serde(skip_serializing_if = "is_false", deserialize_with = "lenient::any")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub control_plane_role: bool,
     /// What the machines are made from.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub machine_config_ref: Option<MachineConfigRef>,
 }
 
@@ -99,16 +84,10 @@ pub struct MachinePool {
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigRef {
     /// `HarvesterConfig` for machines on Harvester.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub kind: String,
     /// Its name, in the namespace of the provisioning cluster.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub name: String,
 }
 
@@ -117,19 +96,8 @@ pub struct MachineConfigRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
     /// The id of the management cluster.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub cluster_name: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
-)]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[cfg(test)]

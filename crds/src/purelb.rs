@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{self, is_default};
 
 /// Addresses PureLB may give to Services that name the group.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -21,10 +21,7 @@ use crate::lenient;
 )]
 pub struct ServiceGroupSpec {
     /// Addresses PureLB announces itself; absent for the other sources it knows.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "lenient::any"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub local: Option<LocalAddresses>,
 }
 lenient::absent_is_default!(ServiceGroupSpec);
@@ -36,14 +33,14 @@ pub struct LocalAddresses {
     /// IPv4.
     #[serde(
         rename = "v4pools",
-        skip_serializing_if = "Vec::is_empty",
+        skip_serializing_if = "is_default",
         deserialize_with = "lenient::any"
     )]
     pub v4_pools: Vec<AddressPool>,
     /// IPv6.
     #[serde(
         rename = "v6pools",
-        skip_serializing_if = "Vec::is_empty",
+        skip_serializing_if = "is_default",
         deserialize_with = "lenient::any"
     )]
     pub v6_pools: Vec<AddressPool>,

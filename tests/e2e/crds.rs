@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use fipd_crds::floating_ip::{
-    FloatingIP, FloatingIPPool, FloatingIPProjectQuota, PoolStatus, v1beta1,
+    FloatingIP, FloatingIPPool, FloatingIPProjectQuota, PoolStatus,
 };
 use fipd_crds::{MANIFESTS, all};
 use fipd_tests::testbed::{
@@ -257,9 +257,9 @@ async fn both_versions_show_the_same_objects() {
 
     let pools = Api::<FloatingIPPool>::all(client.clone());
     let new = pools.get("rke2-bm-aio--public-vlan-1").await.unwrap();
-    let old = Api::<v1beta1::FloatingIPPool>::all(client.clone());
+    let old = raw(&client, "v1beta1", "FloatingIPPool");
     let old = old.get("rke2-bm-aio--public-vlan-1").await.unwrap();
-    assert_eq!(new.spec, FloatingIPPool::from(old).spec);
+    assert_eq!(new.spec, old.try_parse::<FloatingIPPool>().unwrap().spec);
     let quotas = Api::<FloatingIPProjectQuota>::all(client.clone());
     assert_eq!(
         quotas.get("p-abcde").await.unwrap().spec.floating_ip_quota["rke2-bm-aio--public-vlan-1"],

@@ -1,17 +1,12 @@
 //! Claims: one address of a pool each.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::floating_ip::ADDRESS_OR_EMPTY;
-use crate::lenient;
+use crate::lenient::{is_default, or_default};
 
 /// What is asked for. Never changes: a claim that is to be another one is made anew.
 #[derive(
@@ -48,11 +43,6 @@ use crate::lenient;
         type_ = "string",
         json_path = ".spec.address",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -64,10 +54,7 @@ pub struct AddressClaimSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool_ref: Option<PoolRef>,
     /// This address and no other. Left out: any.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(length(max = 45), regex(pattern = ADDRESS_OR_EMPTY))]
     pub address: String,
 }
@@ -78,14 +65,11 @@ pub struct AddressClaimSpec {
 #[schemars(extend("required" = ["name"]))]
 pub struct PoolRef {
     /// `Pool` (also when left out) or `NamespacedPool`, which is one of the claim's own namespace.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("enum" = ["Pool", "NamespacedPool"]))]
     pub kind: String,
     /// The name of the object.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
@@ -95,43 +79,25 @@ pub struct PoolRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct AddressClaimStatus {
     /// The address.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub address: String,
     /// The prefix length that goes with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_length: Option<i64>,
     /// The gateway of the link, where the pool names one.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub gateway: String,
     /// The name in fipd of the pool that the address is of.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub pool: String,
     /// The network (routing domain) of the address.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub network: String,
     /// Since when the claim has the address (RFC 3339).
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub since: String,
     /// How the claim is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

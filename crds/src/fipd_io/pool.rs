@@ -1,17 +1,12 @@
 //! Pools: of a cluster, and of one of its namespaces.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::floating_ip::ADDRESS_OR_EMPTY;
-use crate::lenient;
+use crate::lenient::{integer, is_default, or_default};
 
 /// What is said of a pool. Every text may be empty or wrong here.
 #[derive(
@@ -44,17 +39,12 @@ use crate::lenient;
         type_ = "string",
         json_path = ".spec.addresses",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 #[schemars(extend("required" = ["addresses"]))]
 pub struct PoolSpec {
     /// CIDRs, ranges (`10.0.0.10-10.0.0.20`) and single addresses, all of one family.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     #[schemars(
         length(min = 1, max = 1000),
         inner(length(min = 1, max = 100), regex(pattern = ADDRESSES)),
@@ -65,20 +55,14 @@ pub struct PoolSpec {
     )]
     pub addresses: Vec<String>,
     /// CIDRs, ranges and single addresses that are never given.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(
         length(max = 1000),
         inner(length(min = 1, max = 100), regex(pattern = ADDRESSES))
     )]
     pub exclusions: Vec<String>,
     /// The gateway of the link; never given, shown to claims.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(length(max = 45), regex(pattern = ADDRESS_OR_EMPTY))]
     pub gateway: String,
     /// Prefix length that goes with an address. Left out: that of the CIDR around it, else 32 or 128.
@@ -87,10 +71,7 @@ pub struct PoolSpec {
     pub prefix_length: Option<i64>,
     /// The network (routing domain) in which the addresses are unique. Left out: by fipd's configuration, which alone decides
     /// for a NamespacedPool.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(length(max = 63))]
     pub network: String,
     /// How many addresses at the ends are never given. Left out: the network and broadcast address for IPv4, the first
@@ -98,17 +79,11 @@ pub struct PoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_ends: Option<ReservedEnds>,
     /// How long an address cools after its release.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     #[schemars(range(min = 0, max = 2_592_000))]
     pub quarantine_seconds: i64,
     /// A closed pool gives nothing more; what it gave stays.
-    #[serde(
-        skip_serializing_if = "std::ops::Not::not",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub closed: bool,
 }
 
@@ -143,11 +118,6 @@ pub struct PoolSpec {
         type_ = "string",
         json_path = ".spec.addresses",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 pub struct NamespacedPoolSpec {
@@ -160,18 +130,15 @@ pub struct NamespacedPoolSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservedEnds {
     /// How many at the beginning.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     #[schemars(range(min = 0, max = 65_536))]
     pub first: i64,
     /// How many at the end.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     #[schemars(range(min = 0, max = 65_536))]
     pub last: i64,
     /// What they are the ends of: `Prefix` (the network that the prefix length makes; also when left out) or `EachCidr`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("enum" = ["Prefix", "EachCidr"]))]
     pub of: String,
 }
@@ -181,31 +148,25 @@ pub struct ReservedEnds {
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolStatus {
     /// The name of the pool in fipd.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub pool: String,
     /// Addresses that can be given.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub total: i64,
     /// Of these, held or cooling.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub used: i64,
     /// Of these, free.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub free: i64,
     /// Addresses of the pool that are never given: gateway and reserved ends.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub reserved: i64,
     /// Addresses that cool after a release.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub quarantined: i64,
     /// How the pool is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

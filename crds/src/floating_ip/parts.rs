@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{integer, is_default, or_default};
 
 /// Where a pool's addresses come from. Every text may be empty or wrong here.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -14,17 +14,14 @@ use crate::lenient;
 #[schemars(extend("required" = ["subnet", "pool"]))]
 pub struct IpConfig {
     /// `IPv4` or `IPv6`. Only shown; the family that counts is the one of the subnet.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub family: String,
     /// The subnet in CIDR form; host bits may be set.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     #[schemars(regex(pattern = SUBNET))]
     pub subnet: String,
     /// The part of the subnet that is given out.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub pool: AddressRange,
 }
 
@@ -34,18 +31,15 @@ pub struct IpConfig {
 #[schemars(extend("required" = ["start", "end"]))]
 pub struct AddressRange {
     /// The first address that is given out.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     #[schemars(regex(pattern = ADDRESS))]
     pub start: String,
     /// The last address that is given out. The IPv4 broadcast address is never given out.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     #[schemars(regex(pattern = ADDRESS))]
     pub end: String,
     /// Single addresses between start and end that are never given out.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub exclude: Vec<String>,
 }
@@ -55,28 +49,16 @@ pub struct AddressRange {
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolStatus {
     /// Address to `<project> [<display name>]`; `excluded` for excluded addresses.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub allocated: BTreeMap<String, String>,
     /// Addresses in use, the excluded ones among them.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub used: i64,
     /// Addresses that can still be given out.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub available: i64,
     /// How the pool is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
@@ -86,16 +68,10 @@ pub struct PoolStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaStatus {
     /// Pool name to what the project has of it.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub fips: BTreeMap<String, QuotaUsage>,
     /// How the quota is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
@@ -105,22 +81,13 @@ pub struct QuotaStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaUsage {
     /// The family text of the pool.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub family: String,
     /// Address to the id of the cluster that has it, or `Unassigned`.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub allocated: BTreeMap<String, String>,
     /// Addresses charged to the project, also those that no cluster has at present.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub used: i64,
 }
 
@@ -131,16 +98,10 @@ pub struct QuotaUsage {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceRef {
     /// The namespace of the Service.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub service_namespace: String,
     /// The name of the Service.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub service_name: String,
 }
 

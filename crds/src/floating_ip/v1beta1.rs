@@ -1,152 +1,12 @@
-//! `v1beta1`: served, deprecated. Its objects become `v1beta2` ones by `From`, as an API server without conversion would do it, but
-//! with the one Service kept.
-
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
-use std::collections::BTreeMap;
+//! `v1beta1`: served, deprecated. Its pools and quotas are those of `v1beta2`; its floating IPs name one Service each.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{ADDRESS_OR_EMPTY, IpConfig, PoolStatus, QuotaStatus};
-use super::{ServiceRef, v1beta2};
-use crate::lenient;
-
-/// What an administrator says about a pool.
-#[derive(
-    Clone, CustomResource, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize,
-)]
-#[serde(rename_all = "camelCase", default, remote = "Self")]
-#[kube(
-    group = "rancher.k8s.binbash.org",
-    version = "v1beta1",
-    kind = "FloatingIPPool",
-    plural = "floatingippools",
-    status = "PoolStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    storage = false,
-    deprecated = "rancher.k8s.binbash.org/v1beta1 FloatingIPPool is deprecated; use rancher.k8s.binbash.org/v1beta2 FloatingIPPool",
-    shortname = "rfippool",
-    category = "fipd",
-    label("app.kubernetes.io/managed-by", "fipd"),
-    doc = "A pool of floating IPs for one network of one cluster.",
-    printcolumn(name = "Subnet", type_ = "string", json_path = ".spec.ipConfig.subnet"),
-    printcolumn(name = "Used", type_ = "integer", json_path = ".status.used"),
-    printcolumn(name = "Available", type_ = "integer", json_path = ".status.available"),
-    printcolumn(
-        name = "Cluster",
-        type_ = "string",
-        description = "Display name of the target cluster",
-        json_path = ".spec.targetCluster"
-    ),
-    printcolumn(name = "Network", type_ = "string", json_path = ".spec.targetNetwork"),
-    printcolumn(
-        name = "Start",
-        type_ = "string",
-        json_path = ".spec.ipConfig.pool.start",
-        priority = 1
-    ),
-    printcolumn(
-        name = "End",
-        type_ = "string",
-        json_path = ".spec.ipConfig.pool.end",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Interface",
-        type_ = "string",
-        json_path = ".spec.targetNetworkInterface",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
-)]
-pub struct FloatingIPPoolSpec {
-    /// The addresses. A pool without it gives nothing out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ip_config: Option<IpConfig>,
-    /// Display name of the cluster the pool is for.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
-    pub target_cluster: String,
-    /// Name of the network, without a namespace.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
-    pub target_network: String,
-    /// The interface of that network in the nodes of the downstream clusters.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
-    pub target_network_interface: String,
-}
-lenient::absent_is_default!(FloatingIPPoolSpec);
-
-/// How much a project may have. The object is named by the project id.
-#[derive(
-    Clone, CustomResource, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize,
-)]
-#[serde(rename_all = "camelCase", default, remote = "Self")]
-#[kube(
-    group = "rancher.k8s.binbash.org",
-    version = "v1beta1",
-    kind = "FloatingIPProjectQuota",
-    plural = "floatingipprojectquotas",
-    status = "QuotaStatus",
-    derive = "Default",
-    derive = "PartialEq",
-    storage = false,
-    deprecated = "rancher.k8s.binbash.org/v1beta1 FloatingIPProjectQuota is deprecated; use rancher.k8s.binbash.org/v1beta2 FloatingIPProjectQuota",
-    shortname = "rfipquota",
-    category = "fipd",
-    label("app.kubernetes.io/managed-by", "fipd"),
-    doc = "How many floating IPs a Rancher project may have. Named by the project id.",
-    printcolumn(
-        name = "Display Name",
-        type_ = "string",
-        json_path = ".spec.displayName"
-    ),
-    printcolumn(
-        name = "Quota",
-        type_ = "string",
-        description = "Pool name to the most addresses of it",
-        json_path = ".spec.floatingIPQuota"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
-)]
-pub struct FloatingIPProjectQuotaSpec {
-    /// Display name of the project.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
-    pub display_name: String,
-    /// Pool name to the most addresses of it. A pool that is not here is denied.
-    #[serde(
-        rename = "floatingIPQuota",
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::integers"
-    )]
-    pub floating_ip_quota: BTreeMap<String, i64>,
-}
-lenient::absent_is_default!(FloatingIPProjectQuotaSpec);
+use super::parts::ADDRESS_OR_EMPTY;
+use crate::lenient::{self, is_default, or_default};
 
 /// What is asked for.
 #[derive(
@@ -162,8 +22,6 @@ lenient::absent_is_default!(FloatingIPProjectQuotaSpec);
     status = "FloatingIPStatus",
     derive = "Default",
     derive = "PartialEq",
-    storage = false,
-    deprecated = "rancher.k8s.binbash.org/v1beta1 FloatingIP is deprecated; use rancher.k8s.binbash.org/v1beta2 FloatingIP",
     shortname = "rfip",
     category = "fipd",
     label("app.kubernetes.io/managed-by", "fipd"),
@@ -192,24 +50,16 @@ lenient::absent_is_default!(FloatingIPProjectQuotaSpec);
         type_ = "string",
         json_path = ".spec.ipAddr",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 #[schemars(extend("required" = ["floatingIPPool"]))]
 pub struct FloatingIPSpec {
     /// The name of the pool.
-    #[serde(rename = "floatingIPPool", deserialize_with = "lenient::or_default")]
+    #[serde(rename = "floatingIPPool", deserialize_with = "or_default")]
     #[schemars(length(min = 1, max = 253))]
     pub floating_ip_pool: String,
     /// The wanted address; later the one that was given. Empty means any.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(regex(pattern = ADDRESS_OR_EMPTY))]
     pub ip_addr: String,
 }
@@ -220,25 +70,16 @@ lenient::absent_is_default!(FloatingIPSpec);
 #[serde(rename_all = "camelCase", default)]
 pub struct FloatingIPStatus {
     /// The address this object has. It, not the spec, says what is taken.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub ip_addr: String,
     /// `Allocated` or `Error`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub state: String,
     /// Who uses the address at present; absent while it is only kept for the project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assigned: Option<Assigned>,
     /// A log, oldest first, of at most 30 entries, not one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
 }
 
@@ -247,100 +88,15 @@ pub struct FloatingIPStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct Assigned {
     /// Management id of the cluster.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub cluster_name: String,
     /// Id of the project.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub project_name: String,
     /// Namespace of the Service.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub service_namespace: String,
     /// Name of the Service.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub service_name: String,
-}
-
-impl From<FloatingIPPool> for v1beta2::FloatingIPPool {
-    fn from(old: FloatingIPPool) -> Self {
-        let spec = old.spec;
-        Self {
-            metadata: old.metadata,
-            spec: v1beta2::FloatingIPPoolSpec {
-                ip_config: spec.ip_config,
-                target_cluster: spec.target_cluster,
-                target_network: spec.target_network,
-                target_network_interface: spec.target_network_interface,
-            },
-            status: old.status,
-        }
-    }
-}
-
-impl From<FloatingIPProjectQuota> for v1beta2::FloatingIPProjectQuota {
-    fn from(old: FloatingIPProjectQuota) -> Self {
-        Self {
-            metadata: old.metadata,
-            spec: v1beta2::FloatingIPProjectQuotaSpec {
-                display_name: old.spec.display_name,
-                floating_ip_quota: old.spec.floating_ip_quota,
-            },
-            status: old.status,
-        }
-    }
-}
-
-impl From<FloatingIP> for v1beta2::FloatingIP {
-    fn from(old: FloatingIP) -> Self {
-        Self {
-            metadata: old.metadata,
-            spec: v1beta2::FloatingIPSpec {
-                floating_ip_pool: old.spec.floating_ip_pool,
-                ip_addr: old.spec.ip_addr,
-            },
-            status: old.status.map(Into::into),
-        }
-    }
-}
-
-impl From<FloatingIPStatus> for v1beta2::FloatingIPStatus {
-    fn from(old: FloatingIPStatus) -> Self {
-        Self {
-            ip_addr: old.ip_addr,
-            state: old.state,
-            assigned: old.assigned.map(Into::into),
-            conditions: old.conditions,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<Assigned> for v1beta2::Assigned {
-    fn from(old: Assigned) -> Self {
-        let service = ServiceRef {
-            service_namespace: old.service_namespace,
-            service_name: old.service_name,
-        };
-        Self {
-            cluster_name: old.cluster_name,
-            project_name: old.project_name,
-            services: if service == ServiceRef::default() {
-                Vec::new()
-            } else {
-                vec![service]
-            },
-            ..Self::default()
-        }
-    }
 }

@@ -1,10 +1,5 @@
 //! `v1beta2`: served and stored.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -13,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::parts::{ADDRESS_OR_EMPTY, IpConfig, PoolStatus, QuotaStatus, ServiceRef};
-use crate::lenient;
+use crate::lenient::{self, integers, is_default, or_default};
 
 /// What an administrator says about a pool.
 #[derive(
@@ -59,11 +54,6 @@ use crate::lenient;
         type_ = "string",
         json_path = ".spec.targetNetworkInterface",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 pub struct FloatingIPPoolSpec {
@@ -71,22 +61,13 @@ pub struct FloatingIPPoolSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_config: Option<IpConfig>,
     /// Display name of the cluster the pool is for.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub target_cluster: String,
     /// Name of the network, without a namespace.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub target_network: String,
     /// The interface of that network in the nodes of the downstream clusters.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub target_network_interface: String,
 }
 lenient::absent_is_default!(FloatingIPPoolSpec);
@@ -118,25 +99,17 @@ lenient::absent_is_default!(FloatingIPPoolSpec);
         type_ = "string",
         description = "Pool name to the most addresses of it",
         json_path = ".spec.floatingIPQuota"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 pub struct FloatingIPProjectQuotaSpec {
     /// Display name of the project.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub display_name: String,
     /// Pool name to the most addresses of it. A pool that is not here is denied.
     #[serde(
         rename = "floatingIPQuota",
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::integers"
+        skip_serializing_if = "is_default",
+        deserialize_with = "integers"
     )]
     pub floating_ip_quota: BTreeMap<String, i64>,
 }
@@ -184,24 +157,16 @@ lenient::absent_is_default!(FloatingIPProjectQuotaSpec);
         type_ = "string",
         json_path = ".spec.ipAddr",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 #[schemars(extend("required" = ["floatingIPPool"]))]
 pub struct FloatingIPSpec {
     /// The name of the pool.
-    #[serde(rename = "floatingIPPool", deserialize_with = "lenient::or_default")]
+    #[serde(rename = "floatingIPPool", deserialize_with = "or_default")]
     #[schemars(length(min = 1, max = 253))]
     pub floating_ip_pool: String,
     /// The wanted address; later the one that was given. Empty means any.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(regex(pattern = ADDRESS_OR_EMPTY))]
     pub ip_addr: String,
 }
@@ -212,16 +177,10 @@ lenient::absent_is_default!(FloatingIPSpec);
 #[serde(rename_all = "camelCase", default)]
 pub struct FloatingIPStatus {
     /// The address this object has. It, not the spec, says what is taken.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub ip_addr: String,
     /// `Allocated` or `Error`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub state: String,
     /// Who uses the address at present; absent while it is only kept for the project.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,21 +188,15 @@ pub struct FloatingIPStatus {
     /// In the schema of the original but never written; the group is in `assigned`.
     #[serde(
         rename = "floatingipGroup",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub floatingip_group: String,
     /// In the schema of the original but never written; the key is in `assigned`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub shared_key: String,
     /// A log, oldest first, of at most 30 entries, not one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
 }
 
@@ -252,34 +205,22 @@ pub struct FloatingIPStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct Assigned {
     /// Management id of the cluster.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub cluster_name: String,
     /// Id of the project.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub project_name: String,
     /// The Services that share the address.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub services: Vec<ServiceRef>,
     /// The sharing group, if any.
     #[serde(
         rename = "floatingIPGroup",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub floating_ip_group: String,
     /// What the load balancer of the cluster needs to let several Services use one address.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub shared_key: String,
 }

@@ -1,10 +1,5 @@
 //! The nodes that have no fipd installed.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::Toleration, apimachinery::pkg::apis::meta::v1::Condition};
@@ -12,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{integer, is_default, or_default};
 
 /// One of a cluster counts: the one whose name, of those that may be, is the least.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -38,31 +33,17 @@ use crate::lenient;
         name = "Status",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 pub struct AgentSpec {
     /// The image of fipd. Left out: the one that the deciding fipd was told.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub image: String,
     /// Labels that a node must have. Left out: all nodes.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub node_selector: BTreeMap<String, String>,
     /// Taints of nodes that it may run on all the same.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub tolerations: Vec<Toleration>,
 }
 
@@ -71,22 +52,19 @@ pub struct AgentSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentStatus {
     /// The generation that this is about.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub observed_generation: i64,
     /// Nodes that are to run it.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub desired_number_scheduled: i64,
     /// Nodes of these that have a pod of it.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub current_number_scheduled: i64,
     /// Nodes whose pod is ready.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub number_ready: i64,
     /// How it is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -1,16 +1,11 @@
 //! The rule for one source.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{integer, is_default, or_default};
 
 /// Made by the controller alone; what others write is put right.
 #[derive(
@@ -36,46 +31,29 @@ use crate::lenient;
         type_ = "integer",
         json_path = ".spec.priority",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 pub struct IPRuleConfigSpec {
     /// The source address of the rule: the ClusterIP of a Service, or what the IPRule's `source` says.
-    #[serde(rename = "serviceIP", deserialize_with = "lenient::or_default")]
+    #[serde(rename = "serviceIP", deserialize_with = "or_default")]
     pub service_ip: String,
     /// The routing table; 0 with `vrf`.
-    #[serde(deserialize_with = "lenient::integer")]
+    #[serde(deserialize_with = "integer")]
     pub table: i64,
     /// The priority; 0: fipd chooses.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub priority: i64,
     /// `present` or `absent`.
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "or_default")]
     pub state: String,
     /// As the IPRule has it.
-    #[serde(
-        skip_serializing_if = "std::ops::Not::not",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub fail_closed: bool,
     /// As the IPRule has it.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub mode: String,
     /// As the IPRule has it.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub vrf: String,
 }
 
@@ -84,22 +62,13 @@ pub struct IPRuleConfigSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct IPRuleConfigStatus {
     /// The nodes that have the rule as it is to be.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub applied: i64,
     /// Some of these nodes, by name.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub nodes: Vec<String>,
     /// How it is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -1,16 +1,11 @@
 //! What an admin says.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column names its type and priority"
-)]
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lenient;
+use crate::lenient::{integer, is_default, or_default};
 
 /// Packets from the Services behind these load balancer addresses go by that table. The schema is as wide as the original's:
 /// values are judged by the webhook and the controller.
@@ -47,78 +42,43 @@ use crate::lenient;
         type_ = "integer",
         json_path = ".spec.priority",
         priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
     )
 )]
 pub struct IPRuleSpec {
     /// A range of load balancer addresses, IPv4 or IPv6. Counts together with `cidrs`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub cidr: String,
     /// Ranges of load balancer addresses, IPv4 and IPv6.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub cidrs: Vec<String>,
     /// The routing table, 1 to 4294967295. Needed unless `vrf` names one.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub table: i64,
     /// The priority of the rules; 0 or left out: fipd chooses. Not 32766 and 32767, where the kernel has its own.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub priority: i64,
     /// The nodes: `key` or `key=value` of a label. Left out: all of them.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub node_selector_label: String,
     /// How often all IPRules are looked at without any change, such as `30s` or `2h`; 1s to 1d. The shortest of all IPRules counts;
     /// where none says it: every 10m.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub reconcile_interval: String,
     /// What packets come from: the `clusterIP` of the Service (also when left out), the load balancer address (`vip`), or the
     /// pods behind it (`endpoints`).
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("enum" = ["clusterIP", "vip", "endpoints"]))]
     pub source: String,
     /// Where the table has no route, packets go nowhere instead of by the tables that follow.
-    #[serde(
-        skip_serializing_if = "std::ops::Not::not",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub fail_closed: bool,
     /// One rule a source (`flat`), one rule and a map of the packet filter (`indexed`), or what there are few enough of for
     /// the kernel (`auto`, also when left out).
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("enum" = ["auto", "flat", "indexed"]))]
     pub mode: String,
     /// The VRF whose table it is, by the name of its device on the nodes. Without `table`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub vrf: String,
 }
 
@@ -127,22 +87,13 @@ pub struct IPRuleSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct IPRuleStatus {
     /// The sources that have a rule because of it.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub rules: i64,
     /// The generation that this is about.
-    #[serde(
-        skip_serializing_if = "lenient::is_zero",
-        deserialize_with = "lenient::integer"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "integer")]
     pub observed_generation: i64,
     /// How it is doing; one entry per type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "lenient::or_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
