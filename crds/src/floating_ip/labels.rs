@@ -24,10 +24,6 @@ pub const SERVICE_PREFIX: &str = "rancher.k8s.binbash.org/service-";
 pub const FLOATINGIP_GROUP: &str = "rancher.k8s.binbash.org/floatingip-group";
 /// Finalizer on floating IPs, and on the Services that have one.
 pub const FLOATINGIP_CLEANUP: &str = "rancher.k8s.binbash.org/floatingip-cleanup";
-/// Field manager with which the original sets its finalizer on floating IPs.
-pub const FLOATINGIP_FIELD_MANAGER: &str = "floatingip-controller";
-/// How the originals' API server begins the names of floating IPs it makes.
-pub const FLOATINGIP_NAME_PREFIX: &str = "fip-";
 
 // --- on pools and quotas ---
 
@@ -60,8 +56,6 @@ pub const PROJECT_ID: &str = "field.cattle.io/projectId";
 pub const HARVESTER_CLUSTER_ID_KEY: &str = "harvestercredentialConfig-clusterId";
 /// Namespace of provisioning clusters and of kubeconfig Secrets.
 pub const FLEET_NAMESPACE: &str = "fleet-default";
-/// Namespace of cloud credentials.
-pub const CREDENTIALS_NAMESPACE: &str = "cattle-global-data";
 /// End of a kubeconfig Secret's name, after the cluster's id or display name.
 pub const KUBECONFIG_SUFFIX: &str = "-kubeconfig";
 /// Key of a kubeconfig Secret.
@@ -113,8 +107,6 @@ pub const JWT_SECRET: &str = "jwt-private-key";
 pub const JWT_KEY: &str = "key";
 /// Secret with the validating webhook's certificate.
 pub const WEBHOOK_TLS_SECRET: &str = "rancher-fip-manager-webhook-tls";
-/// Secret with the API server's certificate, given by the user.
-pub const API_TLS_SECRET: &str = "rancher-fip-api-server-tls";
 /// The original's ValidatingWebhookConfiguration.
 pub const WEBHOOK_CONFIGURATION: &str = "rancher-fip-manager-validator";
 /// The original API server: its Deployment and its Service.
@@ -127,8 +119,6 @@ pub const API_SERVER_LEASE: &str = "rancher-fip-api-server-lock";
 pub const CLUSTER_MANAGER_LEASE: &str = "rancher-fip-cluster-manager-lock";
 /// Leader-election Lease of the original downstream controller.
 pub const LB_CONTROLLER_LEASE: &str = "rancher-fip-lb-controller-lock";
-/// Secret with the login of the original downstream web page.
-pub const LB_HTTP_AUTH_SECRET: &str = "rancher-fip-http-auth";
 
 // --- on downstream Services ---
 
@@ -144,20 +134,12 @@ pub const SERVICE: &str = "rancher.k8s.binbash.org/service";
 pub const SERVICE_NAMESPACE_SELECTOR: &str = "rancher.k8s.binbash.org/servicenamespace";
 /// Label: the sharing group, for MetalLB's selectors.
 pub const SERVICE_GROUP: &str = "rancher.k8s.binbash.org/servicegroup";
-/// Annotation: the sharing key MetalLB reads.
-pub const METALLB_SHARED_IP: &str = "metallb.io/allow-shared-ip";
-/// Annotation: the sharing key PureLB reads.
-pub const PURELB_SHARED_IP: &str = "purelb.io/allow-shared-ip";
 /// Annotation: the PureLB service group to use.
 pub const PURELB_SERVICE_GROUP: &str = "purelb.io/service-group";
 /// Value of `aggregation` in PureLB pools.
 pub const PURELB_AGGREGATION: &str = "default";
 /// How older releases begin the names of pool objects.
 pub const LEGACY_PREFIX: &str = "rancher-fip-";
-/// Event reason: the project has no quota left.
-pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-/// Event reason: the request was denied.
-pub const REQUEST_DENIED: &str = "RequestDenied";
 
 // --- fipd's own ---
 

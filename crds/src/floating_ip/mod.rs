@@ -26,8 +26,6 @@ pub const STATE_ERROR: &str = "Error";
 pub const EXCLUDED: &str = "excluded";
 /// In `status.allocated` of a pool and of a quota: the address belongs to a project but to no cluster, or to no project.
 pub const UNASSIGNED: &str = "Unassigned";
-/// A floating IP keeps at most this many entries in `status.conditions`; the oldest goes first.
-pub const CONDITIONS_KEPT: usize = 30;
 
 /// The value of `status.allocated` of a pool for an address of `project`; without a display name the project has no quota object.
 #[must_use]
