@@ -2,12 +2,13 @@
 
 mod page;
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, time::Duration};
 
+/// The field manager of what fipd applies.
+pub use fipd_crds::labels::FIELD_MANAGER as MANAGER;
 use http::{
     Method, Request,
     header::{ACCEPT, CONTENT_TYPE},
-    request::Builder,
 };
 use kube::Client;
 use serde::{
@@ -32,14 +33,11 @@ const PAGES: usize = 1_000;
 const METADATA_PAGE: u32 = 500;
 /// How often a list that expired between two pages is begun again.
 const RESTARTS: usize = 3;
-/// The field manager of what fipd applies, but where [`Remote::with_manager`] names another.
-pub const MANAGER: &str = "fipd";
 
 /// A client of one cluster.
 #[derive(Clone)]
 pub struct Remote {
     client: Client,
-    manager: &'static str,
 }
 
 /// One object (or, without name, one collection) of the API.
@@ -85,23 +83,11 @@ pub enum CallError {
 
 impl Remote {
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            manager: MANAGER,
-        }
+        Self { client }
     }
 
     pub fn client(&self) -> Client {
         self.client.clone()
-    }
-
-    /// The same as another field manager: what one of them applies takes nothing from what the other did.
-    #[must_use]
-    pub fn with_manager(&self, manager: &'static str) -> Self {
-        Self {
-            client: self.client.clone(),
-            manager,
-        }
     }
 
     /// The object, or `None` if it does not exist.
@@ -198,8 +184,7 @@ impl Remote {
             let path = format!("{}?{query}{from}", target.path());
             let request = Request::get(path).header(ACCEPT, accept);
             let request = request.body(Vec::new());
-            let request = request
-                .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))?;
+            let request = request.map_err(|error| unsent(target, &error))?;
             let text = self.client.request_text(request);
             let text = match tokio::time::timeout(DEADLINE, text).await {
                 Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Ok(None),
@@ -236,13 +221,7 @@ impl Remote {
         target: &Target,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
-        let all = Target {
-            name: String::new(),
-            ..target.clone()
-        };
-        let path = format!("{}?dryRun=All", all.path());
-        let body = ("application/json", encode(target, body)?);
-        let made: Result<IgnoredAny, _> = self.send(Method::POST, target, &path, Some(body)).await;
+        let made: Result<IgnoredAny, _> = self.post(target, "dryRun=All", body).await;
         made.map(drop)
     }
 
@@ -252,11 +231,21 @@ impl Remote {
         target: &Target,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
+        let query = format!("fieldManager={MANAGER}");
+        self.post(target, &query, body).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        query: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
         let all = Target {
             name: String::new(),
             ..target.clone()
         };
-        let path = format!("{}?fieldManager={}", all.path(), self.manager);
+        let path = format!("{}?{query}", all.path());
         let body = ("application/json", encode(target, body)?);
         self.send(Method::POST, target, &path, Some(body)).await
     }
@@ -377,7 +366,7 @@ impl Remote {
         let path = match patch {
             Patch::Json => path.to_owned(),
             Patch::Merge | Patch::Strategic | Patch::Apply => {
-                format!("{path}?fieldManager={}{query}", self.manager)
+                format!("{path}?fieldManager={MANAGER}{query}")
             }
         };
         let body = encode(target, body)?;
@@ -398,19 +387,11 @@ impl Remote {
             request = request.header(CONTENT_TYPE, kind);
             bytes = body;
         }
-        self.ask(target, request, bytes).await
-    }
-
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        target: &Target,
-        request: Builder,
-        body: Vec<u8>,
-    ) -> Result<T, CallError> {
         let request = request
-            .body(body)
-            .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))?;
-        within(target, self.client.request::<T>(request)).await
+            .body(bytes)
+            .map_err(|error| unsent(target, &error))?;
+        let call = self.client.request::<T>(request);
+        finish(target, tokio::time::timeout(DEADLINE, call).await)
     }
 }
 
@@ -445,13 +426,6 @@ impl fmt::Display for Target {
     }
 }
 
-async fn within<T>(
-    target: &Target,
-    call: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, CallError> {
-    finish(target, tokio::time::timeout(DEADLINE, call).await)
-}
-
 fn finish<T>(
     target: &Target,
     result: Result<Result<T, kube::Error>, Elapsed>,
@@ -459,13 +433,11 @@ fn finish<T>(
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(classify(target, error)),
-        Err(_) => Err(CallError::Unavailable(
-            target.to_string(),
-            format!(
-                "no answer from the API server within {} s",
-                DEADLINE.as_secs()
-            ),
-        )),
+        Err(_) => {
+            let within = DEADLINE.as_secs();
+            let why = format!("no answer from the API server within {within} s");
+            Err(CallError::Unavailable(target.to_string(), why))
+        }
     }
 }
 
@@ -487,9 +459,13 @@ fn endless(target: &Target, why: &str) -> CallError {
     CallError::Unavailable(target.to_string(), why.to_owned())
 }
 
+/// There is no request for it.
+fn unsent(target: &Target, error: &dyn fmt::Display) -> CallError {
+    CallError::Rejected(target.to_string(), error.to_string())
+}
+
 fn encode(target: &Target, body: &impl Serialize) -> Result<Vec<u8>, CallError> {
-    serde_json::to_vec(body)
-        .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))
+    serde_json::to_vec(body).map_err(|error| unsent(target, &error))
 }
 
 #[cfg(test)]
@@ -596,7 +572,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_field_manager_writes_in_its_own_name() {
+    async fn fipd_writes_as_its_field_manager() {
         let paths: Arc<Mutex<Vec<String>>> = Arc::default();
         let all = Arc::clone(&paths);
         let serve = move |request: Request<Body>| {
@@ -606,25 +582,13 @@ mod tests {
             std::future::ready(Ok::<_, Infallible>(answer))
         };
         let remote = Remote::new(Client::new(tower::service_fn(serve), "default"));
-        let other = remote.with_manager("fipd-vips");
         let target = SERVICE.named("ns", "a");
-        for remote in [&remote, &other] {
-            let body = json!({});
-            remote.create(&target, &body).await.unwrap();
-            remote.patch(&target, Patch::Apply, &body).await.unwrap();
-        }
-        let (all, one) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
-        let apply = format!("PATCH {all}/a{one}&force=true");
-        let others = format!("PATCH {all}/a{one}-vips&force=true");
-        assert_eq!(
-            *paths.lock(),
-            [
-                format!("POST {all}{one}"),
-                apply,
-                format!("POST {all}{one}-vips"),
-                others,
-            ]
-        );
+        let body = json!({});
+        remote.create(&target, &body).await.unwrap();
+        remote.patch(&target, Patch::Apply, &body).await.unwrap();
+        let (all, manager) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
+        let apply = format!("PATCH {all}/a{manager}&force=true");
+        assert_eq!(*paths.lock(), [format!("POST {all}{manager}"), apply]);
     }
 
     #[test]
