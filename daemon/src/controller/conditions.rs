@@ -94,16 +94,13 @@ pub fn set_conflict(
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) {
-    let Some(message) = message else {
-        return unset(conditions, CONFLICT);
-    };
-    let says = ConditionUpdate {
-        kind: CONFLICT,
-        status: true,
-        reason: "AlsoUsedBy",
+    remark(
+        conditions,
+        (CONFLICT, "AlsoUsedBy"),
         message,
-    };
-    set(conditions, &says, generation, now);
+        generation,
+        now,
+    );
 }
 
 #[cfg(test)]

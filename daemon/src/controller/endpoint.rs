@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::ReconcileError;
+use super::{ReconcileError, Reconciled};
 use crate::foreign_file;
 
 /// What others are told of fipd itself.
@@ -30,7 +30,7 @@ impl OwnEndpoint {
     /// The CA of its certificate, PEM; empty where that is somebody else's.
     ///
     /// Where it cannot be read nothing may be written: a guest that is sent to fipd and does not trust it is cut off.
-    pub async fn ca(&self) -> Result<String, ReconcileError> {
+    pub async fn ca(&self) -> Reconciled<String> {
         match &self.ca_file {
             Some(file) => read(file).await,
             None => Ok(String::new()),
@@ -38,7 +38,7 @@ impl OwnEndpoint {
     }
 }
 
-async fn read(file: &Path) -> Result<String, ReconcileError> {
+async fn read(file: &Path) -> Reconciled<String> {
     let unreadable = |why: String| ReconcileError::internal(format!("{}: {why}", file.display()));
     let text = foreign_file::read_text(file, foreign_file::LONGEST).await;
     let text = text.map_err(|error| unreadable(error.to_string()))?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     client::{CallError, Remote, Target},
-    queue::backoff,
+    queue::retries,
     store::Key,
 };
 use crate::clusters::lenient::{Lenient, ServedVersion};
@@ -99,7 +99,7 @@ impl Kind {
 
     /// The same, once the cluster serves it in any of them.
     pub async fn wait_served(self, remote: &Remote) -> Self {
-        let mut failures = 0;
+        let mut pauses = retries();
         loop {
             match self.served(remote).await {
                 Ok(Some(kind)) => return kind,
@@ -108,8 +108,7 @@ impl Kind {
                     tracing::warn!(%error, "which API version is served is not known; it is tried again")
                 }
             }
-            failures += 1;
-            tokio::time::sleep(backoff(failures)).await;
+            tokio::time::sleep(pauses.pause()).await;
         }
     }
 

@@ -16,6 +16,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::{Backoff, jittered};
+
 /// The first pause after a failure; doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause after failures.
@@ -206,18 +208,18 @@ where
     }
 }
 
+/// The pauses after failures, of what is tried again without a queue.
+pub fn retries() -> Backoff {
+    Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
+}
+
 /// The pause after so many failures in a row, with up to half of it left out at random.
-pub fn backoff(failures: u32) -> Duration {
+fn backoff(failures: u32) -> Duration {
     let factor = 1_u32
         .checked_shl(failures.saturating_sub(1).min(16))
         .unwrap_or(u32::MAX);
     let pause = FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE);
-    pause.mul_f64(0.5 + 0.5 * jitter())
-}
-
-/// A number from 0 up to 1; 0.5 where the system has no randomness to give.
-fn jitter() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
+    jittered(pause)
 }
 
 async fn sleep_until(at: Option<Instant>) {

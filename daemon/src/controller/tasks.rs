@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ReconcileError,
-    queue::{Queue, backoff},
+    Reconciled,
+    queue::{Queue, retries},
     site::Site,
 };
 use crate::{
@@ -106,16 +106,15 @@ where
     let (cancel, session) = (site.cancel(), &site.session);
     let api: Api<PartialObjectMeta<K>> = Api::all(session.client.clone());
     let first = ListParams::default().limit(1);
-    let mut failures = 0;
+    let mut pauses = retries();
     while let Err(error) = session.call(what, api.list(&first)).await {
         if matches!(error.status(), Some(403 | 404)) {
             return !cancel.is_cancelled();
         }
-        failures += 1;
         tracing::warn!(%error, "not all is known yet; it is tried again");
         tokio::select! {
             () = cancel.cancelled() => return false,
-            () = tokio::time::sleep(backoff(failures)) => {}
+            () = tokio::time::sleep(pauses.pause()) => {}
         }
     }
     tokio::select! {
@@ -127,15 +126,14 @@ where
 /// Tries until it is done; `false`: the session is over.
 pub async fn until<F>(cancel: &CancellationToken, what: &str, attempt: impl Fn() -> F) -> bool
 where
-    F: Future<Output = Result<(), ReconcileError>>,
+    F: Future<Output = Reconciled<()>>,
 {
-    let mut failures = 0;
+    let mut pauses = retries();
     while let Err(trouble) = attempt().await {
-        failures += 1;
         tracing::warn!(error = %trouble, "{what}; it is tried again");
         tokio::select! {
             () = cancel.cancelled() => return false,
-            () = tokio::time::sleep(backoff(failures)) => {}
+            () = tokio::time::sleep(pauses.pause()) => {}
         }
     }
     !cancel.is_cancelled()

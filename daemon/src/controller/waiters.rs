@@ -202,18 +202,9 @@ impl WaiterState {
 
     /// Who waited for the adoption of a network that gives addresses, unless a hold after a restore goes on.
     fn lifted(&self, ledger: &Ledger) -> Vec<Key> {
-        let networks = self.waiting.keys().filter_map(|cause| match cause {
-            Cause::Held(network) => Some(*network),
-            Cause::Pools
-            | Cause::Networks
-            | Cause::Address(_)
-            | Cause::Exhausted
-            | Cause::Quota(_) => None,
-        });
-        networks
-            .filter(|network| ledger.holds(*network).is_empty())
-            .flat_map(|network| self.waiting_for(&Cause::Held(network)))
-            .collect()
+        let gives = |cause: &Cause| matches!(cause, Cause::Held(network) if ledger.holds(*network).is_empty());
+        let lifted = self.waiting.iter().filter(|(cause, _)| gives(cause));
+        lifted.flat_map(|(_, keys)| keys.iter().cloned()).collect()
     }
 }
 

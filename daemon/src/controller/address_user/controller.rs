@@ -149,7 +149,7 @@ impl<U: AddressHooks> AddressController<U> {
 
     /// Who the object is to the ledger.
     pub fn asker(&self, key: &Key, meta: &Meta) -> AddressAsker {
-        let actor = self.context.site.actor();
+        let actor = self.context.actor();
         AddressAsker::new::<U>(self.context.holder(key, &meta.uid), meta.created, actor)
     }
 
@@ -207,7 +207,7 @@ impl<U: AddressHooks> AddressController<U> {
 
     /// Charges another tenant; what it may not be charged with stays as it is.
     async fn charge(&self, shown: ShownLease, request: Request) -> Reconciled<AddressOutcome> {
-        match self.context.site.ipam.submit(request).await {
+        match self.context.submit(request).await {
             Ok(_) => Ok(Ok(shown)),
             Err(IpamError::Refused(refusal)) => {
                 let mut problem = refused(&refusal, shown.key.network);
@@ -331,17 +331,17 @@ impl<U: AddressHooks> AddressController<U> {
     pub async fn give_back(&self, holder: Holder, reason: &str) -> Reconciled<()> {
         let request = Request::Release(Release {
             scope: ReleaseScope::Holder(holder),
-            actor: self.context.site.actor(),
+            actor: self.context.actor(),
             reason: reason.into(),
         });
-        self.context.site.ipam.submit(request).await?;
+        self.context.submit(request).await?;
         Ok(())
     }
 
     /// Releases a lease that was left to an object that was never written, once a second look finds none either.
     pub async fn release_unwritten(&self, key: &Key, reason: &str) -> Reconciled {
         let holder = self.context.holder(key, &Text::from(""));
-        let unwritten = self.context.site.ipam.read(|ledger| {
+        let unwritten = self.context.read(|ledger| {
             let leases = ledger.leases_of(&holder.identity);
             let unnamed = |holder: &Holder| holder.instance.is_empty();
             leases

@@ -85,10 +85,7 @@ impl<U: AddressHooks> AddressInventory<U> {
         };
         let meta = view.meta();
         let over = meta.is_terminating() && !meta.has_finalizer(U::FINALIZER);
-        let shown = context
-            .site
-            .ipam
-            .read(|ledger| U::shown(ledger, &context.site, &key, &view));
+        let shown = context.read(|ledger| U::shown(ledger, &context.site, &key, &view));
         let own = Sighting {
             holder: context.holder(&key, &meta.uid),
             tenant: U::tenant(&context.site, &key, &view),

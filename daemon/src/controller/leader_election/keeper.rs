@@ -205,15 +205,12 @@ impl LeaseRenewer {
             "metadata": { "name": self.target.name, "namespace": self.target.namespace },
             "spec": record.spec(),
         });
-        match self
-            .call(self.remote.create_seen(&self.target, &body))
-            .await
-        {
+        let create = || self.call(self.remote.create_seen(&self.target, &body));
+        match create().await {
             Err(CallError::NotFound(_)) => self.make_namespace().await?,
             other => return other,
         }
-        self.call(self.remote.create_seen(&self.target, &body))
-            .await
+        create().await
     }
 
     async fn make_namespace(&self) -> Result<(), CallError> {

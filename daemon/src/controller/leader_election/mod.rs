@@ -117,7 +117,10 @@ async fn take_all(
     while let Some(mut keeper) = keepers.pop_front() {
         let place = format!("{}/{}", keeper.namespace(), keeper.name());
         let tell = |waits: Waits| {
-            elsewhere_of(&waits).into_iter().for_each(elsewhere);
+            // Whether another leads is not known where it cannot be read.
+            if let Waits::Held(_) = waits {
+                elsewhere(true);
+            }
             session.waits_for(system, Some(sentence(&place, &waits)));
         };
         let taken = tokio::select! {
@@ -173,14 +176,6 @@ fn report(
         Err(error) => {
             tracing::error!(cluster = %session.name, %system, %error, "the renewal of a lease ended abnormally");
         }
-    }
-}
-
-/// Whether another leads, where that is known.
-fn elsewhere_of(waits: &Waits) -> Option<bool> {
-    match waits {
-        Waits::Held(_) => Some(true),
-        Waits::Trouble(_) => None,
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     config::{NetworkChoice, PoolFacts},
     controller::{
-        ReconcileError,
+        ReconcileError, Reconciled,
         conditions::ConditionUpdate,
         meta::{Meta, View},
         queue::Next,
@@ -25,7 +25,7 @@ pub(super) type Verdict = Result<Option<String>, ConditionUpdate>;
 
 impl<S: PoolSource> PoolController<S> {
     /// Defines all pools and shows nothing, for before anything is adopted: a pool decides the network of an address.
-    pub async fn define_all(&self) -> Result<(), ReconcileError> {
+    pub async fn define_all(&self) -> Reconciled<()> {
         self.links_read().await;
         for (key, object) in self.context.objects.all() {
             let _ = self.define(&key, &object).await?;
@@ -34,11 +34,7 @@ impl<S: PoolSource> PoolController<S> {
     }
 
     /// The finalizer comes before the pool.
-    pub(super) async fn define(
-        &self,
-        key: &Key,
-        object: &S::View,
-    ) -> Result<Verdict, ReconcileError> {
+    pub(super) async fn define(&self, key: &Key, object: &S::View) -> Reconciled<Verdict> {
         let (meta, name) = (object.meta(), object_name(key));
         let existing = self.existing(key);
         let spec = match self.source.spec(&self.mirror_of(&name, &meta), object) {
@@ -60,7 +56,7 @@ impl<S: PoolSource> PoolController<S> {
             add.await?;
         }
         if let Some(request) = self.request(existing.as_deref(), spec) {
-            match self.context.site.ipam.submit(request).await {
+            match self.context.submit(request).await {
                 Ok(_) => {}
                 Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
                     return Ok(Err(rejected(existing.as_deref(), &refusal.to_string())));
@@ -75,7 +71,7 @@ impl<S: PoolSource> PoolController<S> {
         &self,
         facts: &PoolFacts<'_>,
         existing: Option<&Pool>,
-    ) -> Result<(NetworkId, NetworkChoice), ReconcileError> {
+    ) -> Reconciled<(NetworkId, NetworkChoice)> {
         let session = &self.context.site.session;
         let network = session.network_of_mirror(facts, existing).await;
         network.map_err(|error| ReconcileError::internal(error.to_string()))
@@ -83,7 +79,7 @@ impl<S: PoolSource> PoolController<S> {
 
     /// The request that makes the pool so, if it is not yet.
     fn request(&self, existing: Option<&Pool>, spec: PoolSpec) -> Option<Request> {
-        let actor = self.context.site.actor();
+        let actor = self.context.actor();
         match existing {
             None => Some(Request::CreatePool { spec, actor }),
             Some(pool) if pool.spec == spec => None,
@@ -101,12 +97,7 @@ impl<S: PoolSource> PoolController<S> {
     }
 
     /// Writes the status and the Events.
-    pub(super) async fn show(
-        &self,
-        key: &Key,
-        object: &S::View,
-        verdict: Verdict,
-    ) -> Result<Next, ReconcileError> {
+    pub(super) async fn show(&self, key: &Key, object: &S::View, verdict: Verdict) -> Reconciled {
         let (site, meta) = (&self.context.site, object.meta());
         let pool = self.existing(key);
         let state = pool.and_then(|pool| {

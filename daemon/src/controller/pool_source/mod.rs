@@ -23,7 +23,7 @@ use k8s_openapi::jiff;
 use serde::Serialize;
 
 use super::{
-    ReconcileError,
+    Reconciled,
     attachments::{Attachments, HarvesterNetwork},
     conditions::ConditionUpdate,
     context::Context,
@@ -172,11 +172,7 @@ impl<S: PoolSource> Controller for PoolController<S> {
         }
     }
 
-    async fn reconcile(
-        &self,
-        key: &Key,
-        object: Option<Arc<S::View>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn reconcile(&self, key: &Key, object: Option<Arc<S::View>>) -> Reconciled {
         let Some(object) = object else {
             self.withdraw(key).await?;
             return Ok(Next::Done);
@@ -195,12 +191,7 @@ impl<S: PoolSource> Controller for PoolController<S> {
         self.show(key, object, verdict).await
     }
 
-    async fn release(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        object: Option<Arc<S::View>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn release(&self, key: &Key, meta: &Meta, object: Option<Arc<S::View>>) -> Reconciled {
         let own = |object: &S::View| self.eligible(key, object) == Eligible::Own;
         if object.as_deref().is_some_and(own) {
             return Ok(Next::Done);
@@ -211,7 +202,7 @@ impl<S: PoolSource> Controller for PoolController<S> {
         }
     }
 
-    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, ReconcileError> {
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Reconciled {
         if self.source.off().is_some() {
             return self.disown(key, &object.meta, None).await;
         }
@@ -245,7 +236,7 @@ impl<S: PoolSource> PoolController<S> {
         let (meta, name) = (object.meta(), object_name(key));
         let mirror = self.mirror_of(&name, &meta);
         let eligible = |ledger: &Ledger| self.source.eligible(ledger, &mirror, object);
-        self.context.site.ipam.read(eligible)
+        self.context.read(eligible)
     }
 
     fn mirror_of<'a>(&'a self, object: &'a str, meta: &'a Meta) -> MirrorOf<'a> {

@@ -8,8 +8,8 @@ use super::{PoolController, PoolSource, not_ready, object_name};
 use crate::{
     clock,
     controller::{
-        ReconcileError, conditions::ConditionUpdate, meta::Meta, queue::Next,
-        reconcile::Controller, site::Site, store::Key,
+        Reconciled, conditions::ConditionUpdate, meta::Meta, queue::Next, reconcile::Controller,
+        site::Site, store::Key,
     },
     ipam::IpamError,
 };
@@ -24,7 +24,7 @@ impl<S: PoolSource> PoolController<S> {
         key: &Key,
         meta: &Meta,
         object: Option<&S::View>,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         let why = self.source.off().unwrap_or_default();
         let pool = self.existing(key);
         if let Some(pool) = &pool {
@@ -47,7 +47,7 @@ impl<S: PoolSource> PoolController<S> {
         key: &Key,
         meta: &Meta,
         object: Option<Arc<S::View>>,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         match (S::FINALIZER, object) {
             (None, Some(object)) => return self.reconcile(key, Some(object)).await,
             (Some(finalizer), object) if meta.has_finalizer(finalizer) => {
@@ -70,7 +70,7 @@ impl<S: PoolSource> PoolController<S> {
         meta: &Meta,
         object: Option<&S::View>,
         pool: &Pool,
-    ) -> Result<Option<Next>, ReconcileError> {
+    ) -> Reconciled<Option<Next>> {
         let site = &self.context.site;
         let says = site.ipam.read(|ledger| in_use(ledger, pool));
         let wait = self.source.release_wait();
@@ -90,12 +90,7 @@ impl<S: PoolSource> PoolController<S> {
     }
 
     /// Records what outlives the object.
-    async fn leave_used(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        says: &ConditionUpdate,
-    ) -> Result<(), ReconcileError> {
+    async fn leave_used(&self, key: &Key, meta: &Meta, says: &ConditionUpdate) -> Reconciled<()> {
         let note = format!(
             "the object goes before its pool, which is closed and is removed with its last lease: {}",
             says.message
@@ -109,15 +104,15 @@ impl<S: PoolSource> PoolController<S> {
     }
 
     /// Deletes the pool, or closes it while it is in use; the pool that is left.
-    pub(super) async fn withdraw(&self, key: &Key) -> Result<Option<Arc<Pool>>, ReconcileError> {
+    pub(super) async fn withdraw(&self, key: &Key) -> Reconciled<Option<Arc<Pool>>> {
         let Some(pool) = self.existing(key) else {
             return Ok(None);
         };
         let delete = Request::DeletePool {
             pool: pool.id,
-            actor: self.context.site.actor(),
+            actor: self.context.actor(),
         };
-        match self.context.site.ipam.submit(delete).await {
+        match self.context.submit(delete).await {
             Ok(_) | Err(IpamError::Refused(Refusal::UnknownPool(_))) => return Ok(None),
             Err(IpamError::Refused(_)) => {}
             Err(error) => return Err(error.into()),
@@ -126,7 +121,7 @@ impl<S: PoolSource> PoolController<S> {
         Ok(Some(pool))
     }
 
-    async fn drop_finalizer(&self, key: &Key, meta: &Meta) -> Result<(), ReconcileError> {
+    async fn drop_finalizer(&self, key: &Key, meta: &Meta) -> Reconciled<()> {
         match S::FINALIZER {
             Some(finalizer) => self.context.drop_finalizer(key, meta, finalizer).await,
             None => Ok(()),
@@ -135,7 +130,7 @@ impl<S: PoolSource> PoolController<S> {
 }
 
 /// Closes the pools of all objects of the system in the cluster.
-pub async fn close_all(site: &Site, why: &str) -> Result<(), ReconcileError> {
+pub async fn close_all(site: &Site, why: &str) -> Reconciled<()> {
     let of_site = |pool: &Arc<Pool>| {
         matches!(&pool.spec.origin, Origin::Mirror { system, cluster, .. }
             if *system == site.system && *cluster == site.id)
@@ -147,7 +142,7 @@ pub async fn close_all(site: &Site, why: &str) -> Result<(), ReconcileError> {
 }
 
 /// The pool gives nothing new. One that cannot be closed goes on as it is.
-async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), ReconcileError> {
+async fn close(site: &Site, pool: &Pool, reason: &str) -> Reconciled<()> {
     if pool.spec.closed {
         return Ok(());
     }

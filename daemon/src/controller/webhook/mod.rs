@@ -160,10 +160,7 @@ impl WebhookKeeper {
             self.user = whoami(&self.remote).await.ok().flatten();
         }
         let wanted = self.wanted().await?;
-        let found: Option<Value> = self
-            .remote
-            .get(&VALIDATING_WEBHOOK_CONFIGURATION.named("", self.asks.name))
-            .await?;
+        let found: Option<Value> = self.remote.get(&target(self.asks.name)).await?;
         match step(wanted.as_ref(), found.as_ref()) {
             Step::Nothing => {
                 if let Some(wanted) = &wanted {
@@ -171,12 +168,7 @@ impl WebhookKeeper {
                 }
             }
             Step::Delete(uid) => {
-                self.remote
-                    .delete(
-                        &VALIDATING_WEBHOOK_CONFIGURATION.named("", self.asks.name),
-                        &uid,
-                    )
-                    .await?;
+                self.remote.delete(&target(self.asks.name), &uid).await?;
                 tracing::info!(cluster = %self.site.name, name = self.asks.name, "removed the admission webhook");
             }
             Step::Apply(object) => {
@@ -197,11 +189,8 @@ impl WebhookKeeper {
     }
 
     async fn apply(&self, object: &Value) -> Result<(), CallError> {
-        let target = VALIDATING_WEBHOOK_CONFIGURATION.named("", self.asks.name);
-        let now: Value = self
-            .remote
-            .patch_seen(&target, Patch::Apply, object)
-            .await?;
+        let target = target(self.asks.name);
+        let now: Value = (self.remote.patch_seen(&target, Patch::Apply, object)).await?;
         if is_so(&now, object) {
             return Ok(());
         }
@@ -242,8 +231,9 @@ impl WebhookKeeper {
 
     /// The CA of a certificate that is not fipd's own; `None`: the systems of hosts know it.
     async fn ca_of(&mut self, chain: Vec<u8>, base: &str) -> Result<Option<String>, NoCa> {
-        // Who may not read Rancher's setting does without.
-        let setting: Option<Value> = self.remote.get(&cacerts()).await.unwrap_or_default();
+        // The CAs of Rancher's site; who may not read the setting does without.
+        let setting = SETTING.named("", "cacerts");
+        let setting: Option<Value> = self.remote.get(&setting).await.unwrap_or_default();
         let setting = setting.unwrap_or_default();
         let cacerts = setting.get("value").and_then(Value::as_str);
         let material = (chain, cacerts.unwrap_or_default().to_owned());
@@ -294,11 +284,7 @@ impl WebhookKeeper {
 
     /// Says that the original's configuration is still there, if it may be in the way.
     async fn look_at_original(&mut self, name: &str) -> Result<(), CallError> {
-        let found = match self
-            .remote
-            .get(&VALIDATING_WEBHOOK_CONFIGURATION.named("", name))
-            .await
-        {
+        let found = match self.remote.get(&target(name)).await {
             Ok(found) => found,
             // Who may not look is not told of it.
             Err(CallError::Rejected(..)) => None,
@@ -317,6 +303,10 @@ impl WebhookKeeper {
         self.say(text);
         Ok(())
     }
+}
+
+fn target(name: &str) -> Target {
+    VALIDATING_WEBHOOK_CONFIGURATION.named("", name)
 }
 
 async fn read(file: &Path) -> Result<Vec<u8>, Failed> {
@@ -339,9 +329,4 @@ pub async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
     let review: Value = remote.create_seen(&who, &kind).await?;
     let user = review.pointer("/status/userInfo/username");
     Ok(user.and_then(Value::as_str).map(str::to_owned))
-}
-
-/// The setting of Rancher with the CAs of its site.
-fn cacerts() -> Target {
-    SETTING.named("", "cacerts")
 }

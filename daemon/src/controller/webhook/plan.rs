@@ -6,11 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     admission::{Asks, ReviewedKind},
-    controller::owned::is_marked,
+    controller::{kind::VALIDATING_WEBHOOK_CONFIGURATION, owned::is_marked},
 };
 
-const API_VERSION: &str = "admissionregistration.k8s.io/v1";
-const KIND: &str = "ValidatingWebhookConfiguration";
 /// The condition that leaves fipd's own writes out.
 const OWN_WRITES: &str = "fipd.io/not-fipd";
 
@@ -62,8 +60,9 @@ pub fn step(wanted: Option<&WantedWebhook>, found: Option<&Value>) -> Step {
 pub fn configuration(wanted: &WantedWebhook) -> Value {
     let kinds = wanted.asks.kinds.iter();
     let webhooks: Vec<Value> = kinds.map(|kind| webhook(wanted, kind)).collect();
+    let of = VALIDATING_WEBHOOK_CONFIGURATION;
     json!({
-        "apiVersion": API_VERSION, "kind": KIND,
+        "apiVersion": of.api_version(), "kind": of.kind,
         "metadata": { "name": wanted.asks.name, "labels": { MANAGED_BY: FIELD_MANAGER } },
         "webhooks": webhooks,
     })
@@ -219,10 +218,8 @@ pub fn original(asks: &Asks, found: &Value, cluster: &str) -> Option<String> {
 }
 
 fn text<'a>(object: &'a Value, path: &str) -> &'a str {
-    object
-        .pointer(path)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    let found = object.pointer(path).and_then(Value::as_str);
+    found.unwrap_or_default()
 }
 
 #[cfg(test)]
