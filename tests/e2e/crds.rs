@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use fipd_crds::floating_ip::{
-    FloatingIP, FloatingIPPool, FloatingIPProjectQuota, PoolStatus,
-};
+use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota, PoolStatus};
 use fipd_crds::{MANIFESTS, all};
 use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER, wait_until,

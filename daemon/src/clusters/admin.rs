@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Action, Actor, System, Text};
+use fipd_core::{Action, Actor, ClusterRecord, System, Text};
 
 use super::{ClustersError, kubeconfig, registry::Registry};
 use crate::clusters::{
@@ -171,6 +171,11 @@ impl Registry {
         tracing::info!(%actor, "{what}");
         let noted = self.ipam.note(Action::ClusterChanged, what, actor);
         Ok(noted.await?)
+    }
+
+    /// What the store knows of the cluster that goes by this name.
+    pub(super) fn record_of(&self, name: &Text) -> Option<ClusterRecord> {
+        (self.ipam).read(|ledger| ledger.cluster_by_name(name).cloned())
     }
 
     /// Every name of the cluster that goes by this one.

@@ -3,47 +3,9 @@
 use std::sync::Arc;
 
 use fipd_core::{Actor, Text};
-use tokio::sync::oneshot;
+use futures::FutureExt as _;
 
-use super::{Clusters, ClustersError, admin::Upload, handle::Registered, registry::Event};
-
-type Reply<T> = oneshot::Sender<Result<T, ClustersError>>;
-
-/// What an admin asks of a cluster.
-pub(super) struct AdminRequest {
-    pub name: Text,
-    pub actor: Actor,
-    pub ask: AdminAsk,
-}
-
-pub(super) enum AdminAsk {
-    Forget(Reply<usize>),
-    /// Answers whether it is one that was left and stays so.
-    Add {
-        upload: Upload,
-        done: Reply<bool>,
-    },
-    /// Answers whether something of fipd's may be there.
-    Remove(Reply<bool>),
-    /// Nothing of fipd's is there any more.
-    Left(Reply<()>),
-    /// Its systems are to be on as configured, or all off.
-    Attach {
-        attached: bool,
-        done: Reply<()>,
-    },
-    /// The cluster is the one that goes by `other`.
-    Join {
-        other: Text,
-        done: Reply<()>,
-    },
-    /// The cluster is a clone that becomes a cluster of its own.
-    NewIdentity(Reply<()>),
-    Skip {
-        network: Text,
-        done: Reply<()>,
-    },
-}
+use super::{Clusters, ClustersError, admin::Upload, handle::Registered};
 
 /// A cluster that one request works on; others on it are refused until this is dropped.
 pub struct ClusterHold {
@@ -74,20 +36,6 @@ impl Clusters {
         Ok(ClusterHold { registered, names })
     }
 
-    async fn request<T>(
-        &self,
-        name: &str,
-        actor: Actor,
-        ask: impl FnOnce(Reply<T>) -> AdminAsk,
-    ) -> Result<T, ClustersError> {
-        let name = name.into();
-        self.ask(|done| {
-            let ask = ask(done);
-            Event::Admin(AdminRequest { name, actor, ask })
-        })
-        .await
-    }
-
     /// Takes a cluster in by its kubeconfig, now and after restarts. Whether it is one that was left, and stays so.
     ///
     /// # Errors
@@ -95,7 +43,7 @@ impl Clusters {
     pub async fn add(&self, upload: Upload, actor: Actor) -> Result<bool, ClustersError> {
         let name = upload.name.clone();
         let _hold = self.hold(&name)?;
-        self.request(&name, actor, |done| AdminAsk::Add { upload, done })
+        self.ask(move |registry| registry.add(upload, actor).boxed())
             .await
     }
 
@@ -105,7 +53,9 @@ impl Clusters {
     /// It is not one of those; somebody else is at work on it.
     pub async fn remove(&self, name: &str, actor: Actor) -> Result<bool, ClustersError> {
         let _hold = self.hold(name)?;
-        self.request(name, actor, AdminAsk::Remove).await
+        let name = Text::from(name);
+        self.ask(move |registry| async move { registry.remove(&name, actor).await }.boxed())
+            .await
     }
 
     /// Switches the systems of a cluster on as they are configured, now and after restarts.
@@ -129,18 +79,25 @@ impl Clusters {
     }
 
     async fn switch(&self, name: &str, attached: bool, actor: Actor) -> Result<(), ClustersError> {
-        self.request(name, actor, |done| AdminAsk::Attach { attached, done })
-            .await
+        let name = Text::from(name);
+        self.ask(move |registry| {
+            async move { registry.attach(&name, attached, actor).await }.boxed()
+        })
+        .await
     }
 
     /// Notes that nothing of fipd's is in a cluster any more.
     pub async fn left(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
-        self.request(name, actor, AdminAsk::Left).await
+        let name = Text::from(name);
+        self.ask(move |registry| async move { registry.left(&name, actor).await }.boxed())
+            .await
     }
 
     /// Frees the leases of a cluster that is no longer in use. How many.
     pub async fn forget(&self, name: &str, actor: Actor) -> Result<usize, ClustersError> {
-        self.request(name, actor, AdminAsk::Forget).await
+        let name = Text::from(name);
+        self.ask(move |registry| async move { registry.forget(&name, actor).await }.boxed())
+            .await
     }
 
     /// Takes an admin's word that the cluster that goes by `name` is the one that goes by `other`.
@@ -148,8 +105,8 @@ impl Clusters {
     /// # Errors
     /// It does not answer, has another UID, or shows that it is another cluster.
     pub async fn join(&self, name: &str, other: &str, actor: Actor) -> Result<(), ClustersError> {
-        let other = other.into();
-        self.request(name, actor, |done| AdminAsk::Join { other, done })
+        let (name, other) = (Text::from(name), Text::from(other));
+        self.ask(move |registry| async move { registry.join(&name, &other, actor).await }.boxed())
             .await
     }
 
@@ -158,7 +115,9 @@ impl Clusters {
     /// # Errors
     /// It does not answer, is in use, or fipd may not write its Secret there.
     pub async fn new_identity(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
-        self.request(name, actor, AdminAsk::NewIdentity).await
+        let name = Text::from(name);
+        self.ask(move |registry| async move { registry.new_identity(&name, actor).await }.boxed())
+            .await
     }
 
     /// Lets a network go without having adopted the cluster.
@@ -168,8 +127,8 @@ impl Clusters {
         network: &str,
         actor: Actor,
     ) -> Result<(), ClustersError> {
-        let network = network.into();
-        self.request(name, actor, |done| AdminAsk::Skip { network, done })
+        let (name, network) = (Text::from(name), Text::from(network));
+        self.ask(move |registry| async move { registry.skip(&name, &network, actor).await }.boxed())
             .await
     }
 }

@@ -19,6 +19,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
+pub use super::sweep::keep;
 use super::{
     CallError, ClusterSession, absence::Presence, answers::PAGE, memory::weight, watch::LIST,
 };
@@ -179,14 +180,9 @@ pub async fn mark(
     {
         return Ok(());
     }
-    session
-        .ipam
-        .submit(Request::MarkAdopted {
-            marker,
-            actor: session.actor(system),
-        })
-        .await
-        .map(drop)
+    let actor = session.actor(system);
+    let request = Request::MarkAdopted { marker, actor };
+    session.ipam.submit(request).await.map(drop)
 }
 
 async fn take_in(
@@ -413,12 +409,6 @@ pub(super) fn report(session: &ClusterSession, system: &System, adopted: &Adopte
         cluster = %session.name, %system, objects = adopted.sightings.len(), held = adopted.held,
         contended = adopted.contended.len(), refused = adopted.refused.len(), networks = adopted.marked.len(), "adopted"
     );
-}
-
-/// Keeps adoption and absence going until the session ends: a fresh list whenever another network starts to wait,
-/// after each reconnection, every five minutes, and as soon as an absence needs its second list.
-pub async fn keep(session: &ClusterSession, system: &System, inventory: &dyn Inventory) {
-    super::sweep::run(session, system, inventory).await;
 }
 
 /// Leases of owners, by instance: a name may have been given to another object meanwhile.

@@ -84,10 +84,16 @@ impl Registry {
     }
 
     pub(super) fn standings(&self) -> (Standings, Leads) {
-        let mut sites: Vec<&ManagedSite> = self.sites.values().collect();
-        sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
-        let claims: Vec<SiteClaim> = sites.iter().map(|site| self.claim(site)).collect();
+        let sites = self.sites_in_order().into_iter();
+        let claims: Vec<SiteClaim> = sites.map(|site| self.claim(site)).collect();
         identity_conflicts::decide(&claims)
+    }
+
+    /// In the order in which they count.
+    pub(super) fn sites_in_order(&self) -> Vec<&ManagedSite> {
+        let mut sites: Vec<&ManagedSite> = self.sites.values().collect();
+        sites.sort_by_key(|site| (site.spec.order, &site.spec.name));
+        sites
     }
 
     fn claim(&self, site: &ManagedSite) -> SiteClaim {
@@ -384,12 +390,9 @@ impl Registry {
                 at: self.ipam.now(),
                 skipped: false,
             };
-            self.ipam
-                .submit(Request::MarkAdopted {
-                    marker,
-                    actor: "fipd".into(),
-                })
-                .await?;
+            let actor = "fipd".into();
+            let request = Request::MarkAdopted { marker, actor };
+            self.ipam.submit(request).await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use fipd_core::{Actor, ClusterId, Ledger, NetworkId, System, Text};
+use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -206,9 +207,13 @@ impl Clusters {
 
     /// Puts another configuration in force; waits until it is.
     pub async fn configure(&self, config: Config) {
-        let config = Box::new(config);
         // A registry that is stopping needs none.
-        let _ = self.ask(|done| Event::Config { config, done }).await;
+        let _ = self
+            .ask(|registry| {
+                registry.take_config(config);
+                std::future::ready(Ok(())).boxed()
+            })
+            .await;
     }
 
     /// Changes whenever a view may have.
@@ -294,15 +299,8 @@ impl Clusters {
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
         let (cluster, system, name) =
             (cluster.clone(), pool.system.clone(), choice.network.clone());
-        let network = self
-            .ask(|done| Event::Network {
-                cluster,
-                system,
-                name,
-                done,
-            })
-            .await?;
-        Ok((network, choice))
+        let take = self.ask(move |registry| registry.take_network(cluster, system, name).boxed());
+        Ok((take.await?, choice))
     }
 
     /// A session shows something else: views are made anew.
@@ -310,15 +308,19 @@ impl Clusters {
         drop(self.0.events.send(Event::Touched));
     }
 
-    pub(super) async fn ask<T>(
+    /// Has the registry do it in its turn: what came of it.
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
-        event: impl FnOnce(oneshot::Sender<Result<T, ClustersError>>) -> Event,
+        work: impl for<'a> FnOnce(&'a mut Registry) -> BoxFuture<'a, Result<T, ClustersError>>
+        + Send
+        + 'static,
     ) -> Result<T, ClustersError> {
         let (done, answer) = oneshot::channel();
-        self.0
-            .events
-            .send(event(done))
-            .map_err(|_| ClustersError::Stopping)?;
+        let request = Event::Request(Box::new(move |registry| {
+            async move { drop(done.send(work(registry).await)) }.boxed()
+        }));
+        let sent = self.0.events.send(request);
+        sent.map_err(|_| ClustersError::Stopping)?;
         answer.await.map_err(|_| ClustersError::Stopping)?
     }
 

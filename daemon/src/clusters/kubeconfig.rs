@@ -4,7 +4,8 @@
 //! in files that root wrote where only root writes. Everything else must be self-contained.
 
 use std::{
-    io::Read,
+    fmt::Display,
+    io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -46,24 +47,18 @@ impl Default for Trust {
 ///
 /// Names fields and places, never what is there: everybody who may look is told, and a key may have come into any field.
 #[derive(Debug, thiserror::Error)]
-pub enum KubeconfigRefused {
-    #[error("kubeconfig {}: cannot be read: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("kubeconfig {origin}: is larger than {MAX_SIZE} bytes")]
-    TooLarge { origin: String },
-    #[error("kubeconfig {origin}: {why}")]
-    Malformed { origin: String, why: String },
-    #[error("kubeconfig {origin}: {field} is refused: {why}")]
-    Field {
-        origin: String,
-        field: String,
-        why: String,
-    },
-    #[error("in-cluster = true: {0}")]
-    InCluster(String),
+#[error("{0}")]
+pub struct KubeconfigRefused(String);
+
+impl KubeconfigRefused {
+    /// `origin` is what errors call the kubeconfig.
+    pub(super) fn new(origin: impl Display, why: impl Display) -> Self {
+        Self(format!("kubeconfig {origin}: {why}"))
+    }
+
+    pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        Self::new(path.display(), format_args!("cannot be read: {error}"))
+    }
 }
 
 /// What a kubeconfig says, checked.
@@ -83,10 +78,7 @@ pub(super) struct Allow {
 
 /// Reads a kubeconfig file. Blocks.
 pub(super) fn read_file(path: &Path, trust: &Trust) -> Result<(String, bool), KubeconfigRefused> {
-    let unreadable = |source| KubeconfigRefused::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
+    let unreadable = |error| KubeconfigRefused::unreadable(path, &error);
     let real = path.canonicalize().map_err(unreadable)?;
     let file = foreign_file::open(&real).map_err(unreadable)?;
     let owned = file
@@ -134,10 +126,7 @@ pub(super) async fn accept(
     base: Option<&Path>,
     allow: Allow,
 ) -> Result<Loaded, KubeconfigRefused> {
-    let malformed = |why: String| KubeconfigRefused::Malformed {
-        origin: origin.to_owned(),
-        why,
-    };
+    let malformed = |why: String| KubeconfigRefused::new(origin, why);
     let (mut kubeconfig, cluster, user) = examine(text, context, origin, allow)?;
     let files = resolve_paths(&mut kubeconfig, &cluster, &user, base);
     if let Some(cluster) = used_cluster(&mut kubeconfig, context) {
@@ -233,14 +222,9 @@ fn examine(
     origin: &str,
     allow: Allow,
 ) -> Result<(Kubeconfig, Cluster, AuthInfo), KubeconfigRefused> {
-    let malformed = |why: String| KubeconfigRefused::Malformed {
-        origin: origin.to_owned(),
-        why,
-    };
+    let malformed = |why: String| KubeconfigRefused::new(origin, why);
     if text.len() as u64 > MAX_SIZE {
-        return Err(KubeconfigRefused::TooLarge {
-            origin: origin.to_owned(),
-        });
+        return Err(malformed(format!("is larger than {MAX_SIZE} bytes")));
     }
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(|err| malformed(told(&err)))?;
     let (cluster, user) = selected(&kubeconfig, context).map_err(malformed)?;
@@ -385,11 +369,7 @@ fn check_user(user: &AuthInfo, origin: &str, allow: Allow) -> Result<(), Kubecon
 }
 
 fn refused(origin: &str, field: &str, why: &str) -> KubeconfigRefused {
-    KubeconfigRefused::Field {
-        origin: origin.to_owned(),
-        field: field.to_owned(),
-        why: why.to_owned(),
-    }
+    KubeconfigRefused::new(origin, format_args!("{field} is refused: {why}"))
 }
 
 /// Makes the paths of the text absolute (they are relative to the file) and returns those in use.
@@ -435,8 +415,8 @@ fn resolve_paths(
 
 /// The configuration of the pod fipd runs in.
 pub(super) fn in_cluster() -> Result<Loaded, KubeconfigRefused> {
-    let mut config =
-        Config::incluster_env().map_err(|err| KubeconfigRefused::InCluster(err.to_string()))?;
+    let refused = |error| KubeconfigRefused(format!("in-cluster = true: {error}"));
+    let mut config = Config::incluster_env().map_err(refused)?;
     // It is in the configuration as well; a change of the file makes another client.
     let files = config.root_cert_file.take().into_iter().collect();
     Ok(Loaded { config, files })

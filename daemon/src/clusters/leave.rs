@@ -141,10 +141,7 @@ impl Registry {
     /// Frees the leases of a cluster that left, or whose name is now another cluster's, and its name. What is left there is
     /// not asked after any more.
     pub async fn forget(&mut self, name: &Text, actor: Actor) -> Result<usize, ClustersError> {
-        let record = self
-            .ipam
-            .read(|ledger| ledger.cluster_by_name(name).cloned());
-        let Some(record) = record else {
+        let Some(record) = self.record_of(name) else {
             let known = !self.sites.contains_key(name);
             let known = known && self.forget_held(std::slice::from_ref(name), actor).await?;
             return match known {
@@ -213,9 +210,7 @@ impl Registry {
             .ipam
             .read(|ledger| ledger.network_by_name(network).map(|network| network.id));
         let network = id.ok_or_else(|| ClustersError::UnknownNetwork(network.clone()))?;
-        let record = self
-            .ipam
-            .read(|ledger| ledger.cluster_by_name(name).cloned());
+        let record = self.record_of(name);
         let names = record
             .as_ref()
             .map_or_else(|| vec![name.clone()], |record| record.names.clone());
@@ -238,12 +233,9 @@ impl Registry {
                 at: self.ipam.now(),
                 skipped: true,
             };
-            self.ipam
-                .submit(Request::MarkAdopted {
-                    marker,
-                    actor: actor.clone(),
-                })
-                .await?;
+            let actor = actor.clone();
+            let request = Request::MarkAdopted { marker, actor };
+            self.ipam.submit(request).await?;
         }
         Ok(())
     }

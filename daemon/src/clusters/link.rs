@@ -152,10 +152,8 @@ impl<F: Fn(LinkNews) + Send + Sync> Link<F> {
                 let (file, trust) = (path.clone(), self.trust.clone());
                 let read = move || Ok(kubeconfig::read_file(&file, &trust));
                 let read = foreign_file::run(path, read).await;
-                let (text, code) = read.map_err(|source| KubeconfigRefused::Unreadable {
-                    path: path.clone(),
-                    source,
-                })??;
+                let unreadable = |error| KubeconfigRefused::unreadable(path, &error);
+                let (text, code) = read.map_err(unreadable)??;
                 let origin = path.display().to_string();
                 kubeconfig::accept(
                     &text,

@@ -10,27 +10,23 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{ClusterId, NetworkId, Origin, System, Text, Timestamp};
+use fipd_core::{ClusterId, Origin, System, Text, Timestamp};
+use futures::future::BoxFuture;
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClusterState, Clusters, ClustersError, SystemRunner, Trust,
+    ClusterState, Clusters, SystemRunner, Trust,
     discovery::Discovered,
-    identity::{Proofs, Reached, secret::SecretOrder},
+    identity::{Proofs, Reached, WayKey, secret::SecretOrder},
     link::{Link, LinkNews, Up},
     session::ClusterSession,
     sites::{self, SiteSpec, SiteWay},
 };
-use crate::clusters::{
-    admin_requests::{AdminAsk, AdminRequest},
-    offers::Offers,
-    registrations::Registrations,
-    release_budget::Windows,
-};
+use crate::clusters::{offers::Offers, registrations::Registrations, release_budget::Windows};
 use crate::{config::Config, ipam::Ipam};
 
 /// Looks over everything this often even if nothing happens.
@@ -46,10 +42,6 @@ pub(super) enum Event {
         serial: u64,
         news: LinkNews,
     },
-    Config {
-        config: Box<Config>,
-        done: oneshot::Sender<Result<(), ClustersError>>,
-    },
     Discovered {
         serial: u64,
         result: Result<Discovered, String>,
@@ -58,17 +50,14 @@ pub(super) enum Event {
         id: ClusterId,
         serial: u64,
     },
-    /// A pool of the cluster is found in this network.
-    Network {
-        cluster: Text,
-        system: System,
-        name: Text,
-        done: oneshot::Sender<Result<NetworkId, ClustersError>>,
-    },
-    Admin(AdminRequest),
+    /// What somebody else has it do, who waits for the answer.
+    Request(RegistryRequest),
     /// A session shows something else.
     Touched,
 }
+
+pub(super) type RegistryRequest =
+    Box<dyn for<'a> FnOnce(&'a mut Registry) -> BoxFuture<'a, ()> + Send>;
 
 pub(super) type Events = mpsc::UnboundedSender<Event>;
 
@@ -100,7 +89,7 @@ pub(super) struct Running {
     pub session: ClusterSession,
     pub serial: u64,
     /// The way it uses, and which client of it.
-    pub over: (Text, SiteWay),
+    pub over: WayKey,
     pub client: (u64, u64),
     pub answers: bool,
     pub ending: bool,
@@ -152,6 +141,10 @@ pub(super) struct Registry {
 }
 
 impl Registry {
+    pub fn link(&self, (site, way): &WayKey) -> Option<&LinkState> {
+        self.sites.get(site)?.links.get(way)
+    }
+
     /// Networks of mirrored pools as the store knows them; the first step before anything is expected.
     pub fn remember_pools(&mut self) {
         let mut seen = BTreeSet::new();
@@ -226,10 +219,6 @@ impl Registry {
                 serial,
                 news,
             } => self.take_link(&site, &way, serial, news),
-            Event::Config { config, done } => {
-                self.take_config(*config);
-                drop(done.send(Ok(())));
-            }
             Event::Discovered { serial, result } => self.take_discovered(serial, result),
             Event::SessionEnded { id, serial } => {
                 if self
@@ -240,37 +229,8 @@ impl Registry {
                     self.sessions.remove(&id);
                 }
             }
-            Event::Network {
-                cluster,
-                system,
-                name,
-                done,
-            } => {
-                let result = self.take_network(cluster, system, name).await;
-                drop(done.send(result));
-            }
-            Event::Admin(request) => self.take_request(request).await,
+            Event::Request(request) => request(self).await,
             Event::Touched => {}
-        }
-    }
-
-    async fn take_request(&mut self, request: AdminRequest) {
-        let AdminRequest { name, actor, ask } = request;
-        match ask {
-            AdminAsk::Forget(done) => drop(done.send(self.forget(&name, actor).await)),
-            AdminAsk::Skip { network, done } => {
-                drop(done.send(self.skip(&name, &network, actor).await));
-            }
-            AdminAsk::Join { other, done } => {
-                drop(done.send(self.join(&name, &other, actor).await))
-            }
-            AdminAsk::NewIdentity(done) => drop(done.send(self.new_identity(&name, actor).await)),
-            AdminAsk::Add { upload, done } => drop(done.send(self.add(upload, actor).await)),
-            AdminAsk::Remove(done) => drop(done.send(self.remove(&name, actor).await)),
-            AdminAsk::Left(done) => drop(done.send(self.left(&name, actor).await)),
-            AdminAsk::Attach { attached, done } => {
-                drop(done.send(self.attach(&name, attached, actor).await));
-            }
         }
     }
 
@@ -308,7 +268,7 @@ impl Registry {
         }
     }
 
-    fn take_config(&mut self, config: Config) {
+    pub fn take_config(&mut self, config: Config) {
         tracing::info!(
             clusters = config.clusters.len(),
             "the changed configuration is in force"

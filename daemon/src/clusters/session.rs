@@ -83,6 +83,7 @@ pub(super) struct Shows {
 }
 
 /// What registry and session tell each other.
+#[derive(Default)]
 pub(super) struct SessionShared {
     /// The networks that wait for each system of this cluster.
     pub networks: watch::Sender<BTreeMap<System, BTreeSet<NetworkId>>>,
@@ -145,16 +146,14 @@ impl CallError {
 
     /// The HTTP status, where the API server answered.
     pub fn status(&self) -> Option<u16> {
-        match self {
-            Self::Api {
-                source: kube::Error::Api(status),
-                ..
-            } => Some(status.code),
-            Self::Api { .. }
-            | Self::Deadline { .. }
-            | Self::Cancelled { .. }
-            | Self::WrongCluster { .. } => None,
-        }
+        let Self::Api {
+            source: kube::Error::Api(status),
+            ..
+        } = self
+        else {
+            return None;
+        };
+        Some(status.code)
     }
 }
 
@@ -195,47 +194,50 @@ impl ClusterSession {
         };
         let what = format!("read the Secret {}", identity_secret::NAME);
         let read = identity_secret::read(&self.client, &self.shows.namespace);
-        let answer = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => return Err(CallError::Cancelled { what }),
-            answer = read => answer,
-        };
-        match answer {
-            Ok((Seen::Value { nonce, .. }, _)) if nonce == *expected => Ok(()),
-            Ok((Seen::Hidden | Seen::Absent, _)) if self.shows.hidden => Ok(()),
-            Ok((Seen::Value { .. } | Seen::Hidden | Seen::Absent, _)) => {
+        match self.answer(&what, read).await? {
+            (Seen::Value { nonce, .. }, _) if nonce == *expected => Ok(()),
+            (Seen::Hidden | Seen::Absent, _) if self.shows.hidden => Ok(()),
+            (Seen::Value { .. } | Seen::Hidden | Seen::Absent, _) => {
                 let text = "it is not shown as fipd knows it: this is a clone, or the cluster was restored";
                 Err(CallError::service(&what, text.to_owned()))
             }
-            Err(ConnectError::Deadline(after)) => Err(CallError::Deadline { what, after }),
-            Err(error) => Err(CallError::service(&what, error.to_string())),
         }
     }
 
     async fn verify_uid(&self) -> Result<(), CallError> {
         let what = "read the namespace kube-system";
+        let found = self.answer(what, connect::identity(&self.client)).await?;
+        if *found.0 == *connect::uid(&self.id) {
+            return Ok(());
+        }
+        let (what, expected) = (what.to_owned(), self.id.clone());
+        Err(CallError::WrongCluster {
+            what,
+            expected,
+            found,
+        })
+    }
+
+    /// What a read of the identity has brought, unless the session is over.
+    async fn answer<T>(
+        &self,
+        what: &str,
+        read: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, CallError> {
         let answer = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(CallError::Cancelled { what: what.to_owned() }),
-            answer = connect::identity(&self.client) => answer,
+            answer = read => answer,
         };
-        match answer {
-            Ok(found) if *found.0 == *connect::uid(&self.id) => Ok(()),
-            Ok(found) => {
-                let (what, expected) = (what.to_owned(), self.id.clone());
-                Err(CallError::WrongCluster {
-                    what,
-                    expected,
-                    found,
-                })
-            }
-            Err(ConnectError::Deadline(after)) => Err(CallError::Deadline {
+        answer.map_err(|error| match error {
+            ConnectError::Deadline(after) => CallError::Deadline {
                 what: what.to_owned(),
                 after,
-            }),
-            Err(ConnectError::Api(text)) => Err(CallError::service(what, text)),
-            Err(err @ ConnectError::NoIdentity) => Err(CallError::service(what, err.to_string())),
-        }
+            },
+            error @ (ConnectError::Api(_) | ConnectError::NoIdentity) => {
+                CallError::service(what, error.to_string())
+            }
+        })
     }
 
     /// An owner of leases seems to be gone: its absence is looked into soon rather than with the next list.
@@ -470,18 +472,8 @@ pub(crate) mod testing {
             ipam: ipam.clone(),
             clusters,
             shared: Arc::new(SessionShared {
-                networks: watch::Sender::new(BTreeMap::new()),
-                reconnects: watch::Sender::new(0),
-                suspects: watch::Sender::new(0),
-                held_back: watch::Sender::new(BTreeMap::new()),
-                waiting: watch::Sender::new(BTreeMap::new()),
-                troubles: watch::Sender::new(BTreeMap::new()),
-                counters: Mutex::default(),
-                confirmed: watch::Sender::new(BTreeMap::new()),
-                sightings: watch::Sender::new(None),
-                confirmed_sightings: watch::Sender::new(Arc::default()),
-                ranges: watch::Sender::new(Arc::default()),
                 windows: Arc::clone(windows),
+                ..SessionShared::default()
             }),
         }
     }

@@ -1,19 +1,19 @@
 //! Starting and ending what runs on clusters, so that each identity has one session over the best way to it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use fipd_core::{ClusterId, NetworkId, System, Text};
+use fipd_core::{ClusterId, NetworkId, System};
 use futures::FutureExt;
 use kube::runtime::events::{Recorder, Reporter};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     SystemRunner, discovery,
-    identity::Verdict,
+    identity::{Verdict, WayKey},
     link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
     session::{ClusterSession, SessionShared, Shows},
-    sites::{SiteSpec, SiteWay},
+    sites::SiteSpec,
 };
 use crate::config::{Awaited, SightingMode};
 use crate::{
@@ -49,7 +49,7 @@ impl Registry {
     }
 
     /// What the cluster has to show over this way.
-    fn shows(&self, id: &ClusterId, over: &(Text, SiteWay)) -> Shows {
+    fn shows(&self, id: &ClusterId, over: &WayKey) -> Shows {
         let site = self.sites.get(&over.0);
         let link = site.and_then(|site| site.spec.links.get(&over.1));
         let verdict = self.proofs.verdicts.get(over).map(|(_, verdict)| verdict);
@@ -62,8 +62,8 @@ impl Registry {
     }
 
     /// Which client a way has now: (serial of the link, generation).
-    pub(super) fn client_of(&self, (site, way): &(Text, SiteWay)) -> Option<(u64, u64)> {
-        let link = self.sites.get(site)?.links.get(way)?;
+    pub(super) fn client_of(&self, way: &WayKey) -> Option<(u64, u64)> {
+        let link = self.link(way)?;
         Some((link.serial, link.up.as_ref()?.generation))
     }
 
@@ -79,11 +79,7 @@ impl Registry {
             let Some(link) = link else { continue };
             if let Some(running) = self.sessions.get_mut(id) {
                 if link.answers && !running.answers && !running.ending {
-                    running
-                        .session
-                        .shared
-                        .reconnects
-                        .send_modify(|count| *count += 1);
+                    running.session.reconnected();
                 }
                 running.answers = link.answers;
                 continue;
@@ -118,17 +114,8 @@ impl Registry {
         };
         let shared = SessionShared {
             networks: watch::Sender::new(networks_of(&spec.name, awaited)),
-            reconnects: watch::Sender::new(0),
-            suspects: watch::Sender::new(0),
-            held_back: watch::Sender::new(BTreeMap::new()),
-            waiting: watch::Sender::new(BTreeMap::new()),
-            troubles: watch::Sender::new(BTreeMap::new()),
-            counters: Default::default(),
-            confirmed: watch::Sender::new(BTreeMap::new()),
-            sightings: watch::Sender::new(None),
-            confirmed_sightings: watch::Sender::new(Arc::default()),
-            ranges: watch::Sender::new(Arc::default()),
             windows: Arc::clone(&self.windows),
+            ..SessionShared::default()
         };
         ClusterSession {
             name: spec.name.clone(),
@@ -211,7 +198,7 @@ impl Registry {
     }
 
     /// Starts the systems of a session.
-    pub fn start(&mut self, session: ClusterSession, over: (Text, SiteWay), client: (u64, u64)) {
+    pub fn start(&mut self, session: ClusterSession, over: WayKey, client: (u64, u64)) {
         self.serial += 1;
         let serial = self.serial;
         let (id, runner, events) = (

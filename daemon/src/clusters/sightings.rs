@@ -139,7 +139,7 @@ impl ClusterSession {
         self.shared.reconnects.subscribe()
     }
 
-    #[cfg(test)]
+    /// The cluster answers again, or is to be listed as if it did.
     pub fn reconnected(&self) {
         self.shared.reconnects.send_modify(|count| *count += 1);
     }

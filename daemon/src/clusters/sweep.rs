@@ -20,10 +20,10 @@ use super::{
     absence::{Absences, Withheld},
     adoption::{self, Held, Inventory},
 };
-use crate::ipam::IpamError;
 use crate::{
     backoff::jittered,
     clusters::release_budget::{self, Window},
+    ipam::IpamError,
 };
 
 /// Between two lists when nothing asks for one earlier.
@@ -35,8 +35,9 @@ const RETRY: Duration = Duration::from_secs(15);
 /// Many objects that go together are found missing by one list.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Runs until the session is cancelled.
-pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &dyn Inventory) {
+/// Keeps adoption and absence going until the session ends: a fresh list whenever another network starts to wait,
+/// after each reconnection, every five minutes, and as soon as an absence needs its second list.
+pub async fn keep(session: &ClusterSession, system: &System, inventory: &dyn Inventory) {
     let mut sweep = Sweep::new(session, system, inventory);
     let mut networks = session.shared.networks.subscribe();
     let mut reconnects = session.shared.reconnects.subscribe();

@@ -59,7 +59,7 @@ where
             Some(end) => match tokio::time::timeout_at(end, self.events.next()).await {
                 Ok(event) => event,
                 Err(_) => {
-                    self.again(self.most);
+                    self.restart();
                     return Err(failed(format!(
                         "the list is not complete after {} s: the API server names page after page",
                         self.most.as_secs()
@@ -85,14 +85,9 @@ where
                     None => self.listing = None,
                 }
             }
-            None => self.again(self.most),
+            None => self.restart(),
         }
         event.unwrap_or_else(|| Err(failed("the watch has ended".to_owned())))
-    }
-
-    /// Begins with a new list, after a pause: what came cannot be kept.
-    pub fn restart(&mut self) {
-        self.again(self.most);
     }
 
     /// Begins with a new list at once.
@@ -102,9 +97,10 @@ where
         self.events = begin(&self.api, &self.config);
     }
 
-    fn again(&mut self, most: Duration) {
+    /// Begins with a new list, after a pause: what came cannot be kept.
+    pub fn restart(&mut self) {
         let (api, config, pause) = (self.api.clone(), self.config.clone(), self.pauses.pause());
-        self.listing = Some(Instant::now() + pause + most);
+        self.listing = Some(Instant::now() + pause + self.most);
         let events = async move {
             tokio::time::sleep(pause).await;
             begin(&api, &config)

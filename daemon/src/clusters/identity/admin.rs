@@ -19,9 +19,7 @@ impl Registry {
         actor: Actor,
     ) -> Result<(), ClustersError> {
         let (uid, over, secret) = self.answering(name)?;
-        let record = self
-            .ipam
-            .read(|ledger| ledger.cluster_by_name(other).cloned());
+        let record = self.record_of(other);
         let record = record.ok_or_else(|| ClustersError::Unknown(other.clone()))?;
         if connect::uid(&record.id) != &*uid.0 {
             let text = format!(
@@ -39,13 +37,7 @@ impl Registry {
         let proven =
             |(id, verdict): &(ClusterId, Verdict)| *id == record.id && *verdict == Verdict::Proven;
         let mut verdicts = self.proofs.verdicts.iter();
-        let answers = |key: &WayKey| {
-            let link = self
-                .sites
-                .get(&key.0)
-                .and_then(|site| site.links.get(&key.1));
-            link.is_some_and(|link| link.answers)
-        };
+        let answers = |key: &WayKey| self.link(key).is_some_and(|link| link.answers);
         let up = verdicts.find(|(key, verdict)| proven(verdict) && answers(key));
         let up = up.map(|(key, _)| key.clone());
         let known = record.proof.as_ref().and_then(|proof| proof.nonce.clone());
@@ -65,8 +57,7 @@ impl Registry {
         let what = format!("cluster {name} is {other}, says an admin");
         let proof = record.proof.unwrap_or_default();
         let hidden = secret == Seen::Hidden || unproved;
-        let nonce = proof.nonce.clone().filter(|_| !hidden);
-        let Some(nonce) = nonce else {
+        let Some(nonce) = proof.nonce.clone().filter(|_| !hidden) else {
             return self
                 .vouch(name, &record.id, proof, &over, (what, actor))
                 .await;
@@ -192,8 +183,8 @@ impl Registry {
         })
     }
 
-    fn up_of(&self, (site, way): &WayKey) -> Option<&Up> {
-        self.sites.get(site)?.links.get(way)?.up.as_ref()
+    pub(super) fn up_of(&self, way: &WayKey) -> Option<&Up> {
+        self.link(way)?.up.as_ref()
     }
 }
 

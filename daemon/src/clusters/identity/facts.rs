@@ -16,8 +16,7 @@ use crate::{
 impl Registry {
     /// The ways to each cluster, in the order in which they count. A way whose name is another cluster's is in none.
     pub(super) fn groups(&self) -> BTreeMap<ClusterId, Vec<Facts>> {
-        let mut sites: Vec<&ManagedSite> = self.sites.values().collect();
-        sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
+        let sites = self.sites_in_order();
         let mut groups: BTreeMap<ClusterId, Vec<(usize, WayKey, Facts)>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (order, site) in sites.iter().enumerate() {

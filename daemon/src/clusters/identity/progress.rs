@@ -380,9 +380,8 @@ impl Registry {
             .map(drop)
     }
 
-    pub(super) fn order(&self, (site, way): &WayKey, order: SecretOrder) {
-        let link = self.sites.get(site).and_then(|site| site.links.get(way));
-        if let Some(link) = link {
+    pub(super) fn order(&self, way: &WayKey, order: SecretOrder) {
+        if let Some(link) = self.link(way) {
             // A link that is ending needs none.
             let _ = link.orders.send((order, Reached::of(&self.ipam)));
         }

@@ -8,11 +8,11 @@ use futures::future::join_all;
 use tokio::time::Instant;
 
 use super::{
-    Facts, Reached, Seen, Verdict, WayKey,
+    Facts, Reached, Seen, Verdict,
     secret::{self, SecretOrder},
 };
 use crate::{
-    clusters::{link::Up, registry::Registry},
+    clusters::registry::{Registry, Running},
     ipam::{Ipam, IpamError},
 };
 
@@ -87,8 +87,7 @@ impl Registry {
             self.hold_networks_of(id, site, there, now).await?;
             // All clusters of these networks are listed again.
             for running in self.sessions.values() {
-                let reconnects = &running.session.shared.reconnects;
-                reconnects.send_modify(|count| *count += 1);
+                running.session.reconnected();
             }
         }
         self.progress(id).noted.compared = true;
@@ -130,15 +129,13 @@ impl Registry {
     /// Notes it everywhere once more; whoever does not answer in time keeps an older one, which holds nothing.
     pub(in crate::clusters) async fn note_at_stop(&self) {
         let reached = Reached::of(&self.ipam);
-        let way =
-            |running: &crate::clusters::registry::Running| -> Option<(Up, Text, SecretOrder)> {
-                let (site, way): &WayKey = &running.over;
-                let up = self.sites.get(site)?.links.get(way)?.up.clone()?;
-                let is_ours = matches!(up.shown.secret, Seen::Value { .. }) && !up.shown.read_only;
-                let shows = &running.session.shows;
-                let nonce = shows.nonce.clone().filter(|_| is_ours)?;
-                Some((up, shows.namespace.clone(), SecretOrder::Note { nonce }))
-            };
+        let way = |running: &Running| {
+            let up = self.up_of(&running.over)?.clone();
+            let is_ours = matches!(up.shown.secret, Seen::Value { .. }) && !up.shown.read_only;
+            let shows = &running.session.shows;
+            let nonce = shows.nonce.clone().filter(|_| is_ours)?;
+            Some((up, shows.namespace.clone(), SecretOrder::Note { nonce }))
+        };
         let all = self.sessions.values().filter_map(way);
         let notes = all.map(|(up, namespace, order)| async move {
             secret::write(&up.client, &namespace, &order, reached).await

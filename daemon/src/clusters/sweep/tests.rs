@@ -419,7 +419,7 @@ async fn a_suspicion_brings_the_next_list_forward() {
         assert!(waited > PERIOD / 2, "nobody asked for it: {waited:?}");
         session.cancel.cancel();
     };
-    tokio::join!(run(&session, &system, &empty), script);
+    tokio::join!(keep(&session, &system, &empty), script);
 }
 
 #[tokio::test]
