@@ -13,7 +13,7 @@ use fipd_core::{
     Decision, Ends, Expectation, Family, Handover, Holder, KeyBytes, KeyId, Label, LeaseKey,
     LeaseState, Ledger, Mark, NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId,
     PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Role, Scope, SigningKey, System,
-    Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want, testing,
+    Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want, count_rows, testing,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -1094,7 +1094,44 @@ fn pools_are_found_by_full_or_unique_short_name() {
     );
     book.pool(mirror("rancher-fip/three/lan", &["10.0.3.0/30"], "lan3"));
     assert!(
-        matches!(book.0.find_pool("lan"), Err(NameError::Ambiguous { candidates, .. }) if candidates.len() == 2)
+        matches!(book.0.find_pool("lan"), Err(NameError::Ambiguous { candidates, more: false, .. }) if candidates.len() == 2)
+    );
+    let scope = Scope {
+        pools: [first].into(),
+        ..Scope::default()
+    };
+    let scoped = |name: &str| book.0.find_pool_in(name, &scope).map(|pool| pool.id);
+    assert_eq!(scoped("lan"), Ok(first), "the only one in scope");
+    assert_eq!(scoped("web"), Err(NameError::Unknown("web".into())));
+}
+
+#[test]
+fn of_a_thousand_pools_with_a_short_name_some_are_named() {
+    let mut book = Book::new();
+    let pools: Vec<PoolId> = (0..=Ledger::SCAN)
+        .map(|cluster| {
+            let addresses = format!("10.{}.{}.0/30", cluster / 250, cluster % 250);
+            let name = format!("rancher-fip/c{cluster}/lan");
+            book.pool(mirror(&name, &[&addresses], &format!("{cluster}/lan")))
+        })
+        .collect();
+    let (found, looked_at) = count_rows(|| book.0.find_pool("lan").cloned());
+    let error = found.expect_err("all have that name");
+    assert!(looked_at <= Ledger::SCAN + 1, "{looked_at} rows at once");
+    let text = error.to_string();
+    assert!(text.contains("rancher-fip/c0/lan"), "{text}");
+    assert!(text.ends_with(" or another full name"), "{text}");
+    assert!(text.len() < 1_000, "{text}");
+    let scope = Scope {
+        pools: pools.last().copied().into_iter().collect(),
+        ..Scope::default()
+    };
+    let error = book.0.find_pool_in("lan", &scope);
+    assert_eq!(
+        error
+            .expect_err("it is beyond the first thousand")
+            .to_string(),
+        "lan is the short name of several pools; say its full name"
     );
 }
 

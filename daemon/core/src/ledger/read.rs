@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark,
-    Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId,
-    layout,
+    Network, NetworkId, Pool, PoolId, Scope, SigningKey, Span, System, Text, Timestamp, Token,
+    TokenId, layout,
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
@@ -58,13 +58,29 @@ impl PoolUsage {
     }
 }
 
+/// Pools that a [`NameError`] names, at the most.
+const CANDIDATES: usize = 20;
+
 /// Why a name finds no pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("no pool is named {0}")]
     Unknown(String),
-    #[error("{name} is the short name of several pools; say one of {}", .candidates.join(", "))]
-    Ambiguous { name: String, candidates: Vec<Text> },
+    /// `more` says that the candidates are not all.
+    #[error("{name} is the short name of several pools; say {}", full_names(.candidates, *.more))]
+    Ambiguous {
+        name: String,
+        candidates: Vec<Text>,
+        more: bool,
+    },
+}
+
+fn full_names(candidates: &[Text], more: bool) -> String {
+    match (candidates, more) {
+        ([], _) => "its full name".to_owned(),
+        (some, true) => format!("one of {} or another full name", some.join(", ")),
+        (all, false) => format!("one of {}", all.join(", ")),
+    }
 }
 
 impl Ledger {
@@ -135,21 +151,34 @@ impl Ledger {
 
     /// The pool of this full name, or of this short name (the last part) if only one has it.
     pub fn find_pool(&self, name: &str) -> Result<&Arc<Pool>, NameError> {
+        self.find_pool_in(name, &Scope::default())
+    }
+
+    /// The same among the pools of a scope. At most [`Ledger::SCAN`] pools with the short name are looked at: of more, only
+    /// a full name finds one.
+    pub fn find_pool_in(&self, name: &str, scope: &Scope) -> Result<&Arc<Pool>, NameError> {
+        let unknown = || NameError::Unknown(name.to_owned());
         if let Some(pool) = self.rows.pool_by_name(name) {
-            return Ok(pool);
+            return Some(pool)
+                .filter(|pool| scope.has_pool(pool))
+                .ok_or_else(unknown);
         }
-        let mut found = self.rows.pools_by_short_name(name);
-        match (found.next(), found.next()) {
-            (None, _) => Err(NameError::Unknown(name.to_owned())),
-            (Some(pool), None) => Ok(pool),
-            (Some(_), Some(_)) => Err(NameError::Ambiguous {
-                name: name.to_owned(),
-                candidates: self
-                    .rows
-                    .pools_by_short_name(name)
-                    .map(|pool| pool.spec.name.clone())
-                    .collect(),
-            }),
+        let mut named = self.rows.pools_by_short_name(name).counted();
+        let looked_at = named.by_ref().take(Self::SCAN);
+        let mut found: Vec<_> = looked_at.filter(|pool| scope.has_pool(pool)).collect();
+        let more = named.next().is_some() || found.len() > CANDIDATES;
+        match found.as_slice() {
+            [] if !more => Err(unknown()),
+            [only] if !more => Ok(only),
+            _ => {
+                found.truncate(CANDIDATES);
+                let names = found.iter().map(|pool| Arc::clone(&pool.spec.name));
+                Err(NameError::Ambiguous {
+                    name: name.to_owned(),
+                    candidates: names.collect(),
+                    more,
+                })
+            }
         }
     }
 

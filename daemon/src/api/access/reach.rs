@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fipd_core::{
-    AuditEntry, Lease, LeaseKey, Ledger, NameError, Network, Pool, PoolId, Quota, Scope,
-};
+use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger, Network, Pool, PoolId, Quota, Scope};
 
 use crate::api::{access::auth::Caller, convert, problem::Problem};
 
@@ -28,25 +26,7 @@ impl Caller {
 impl<'a> Reach<'a> {
     /// The pool of a full name, or of a short name that no other pool in scope has.
     pub fn pool(&self, name: &str) -> Result<&'a Arc<Pool>, Problem> {
-        let unknown = || NameError::Unknown(name.to_owned());
-        let error = match self.ledger.find_pool(name) {
-            Ok(pool) if self.scope.has_pool(pool) => return Ok(pool),
-            Ok(_) => unknown(),
-            Err(NameError::Ambiguous { name, candidates }) => {
-                let in_scope = |name: &fipd_core::Text| {
-                    let pool = self.ledger.find_pool(name);
-                    pool.is_ok_and(|pool| self.scope.has_pool(pool))
-                };
-                let candidates: Vec<_> = candidates.into_iter().filter(in_scope).collect();
-                match candidates.as_slice() {
-                    [] => unknown(),
-                    [only] => return self.ledger.find_pool(only).map_err(Problem::from),
-                    _ => NameError::Ambiguous { name, candidates },
-                }
-            }
-            Err(error @ NameError::Unknown(_)) => error,
-        };
-        Err(error.into())
+        Ok(self.ledger.find_pool_in(name, self.scope)?)
     }
 
     /// The key of an address in a network, both as they are in a path.

@@ -41,7 +41,10 @@ fn view(ledger: &Ledger) -> RestoreHoldView {
     let networks = ledger.networks_held().filter(|_| !of_all);
     RestoreHoldView {
         held: hold.is_some(),
-        networks: networks.map(|network| network.name.to_string()).collect(),
+        networks: networks
+            .take(Ledger::SCAN)
+            .map(|network| network.name.to_string())
+            .collect(),
         until: hold.map(|hold| clock::rfc3339(hold.until)),
         epoch: epoch.map_or(0, |epoch| epoch.number),
         restored: epoch.map(|epoch| clock::rfc3339(epoch.began)),

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 pub struct RestoreHoldView {
     /// Whether free addresses are held: nobody new is given one.
     pub held: bool,
-    /// The networks that are held while others are not; empty where all are, or none.
+    /// The networks that are held while others are not, up to 1,000; empty where all are, or none.
     pub networks: Vec<String>,
     /// About when that ends, if fipd runs until then.
     pub until: Option<String>,
