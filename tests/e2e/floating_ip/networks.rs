@@ -3,7 +3,7 @@
 
 use fipd_crds::network_attachment::NetworkAttachmentDefinition;
 use fipd_tests::scenario::{config_of, write_kubeconfig};
-use fipd_tests::testbed::RESTRICTED_USER;
+use fipd_tests::testbed::{ControlPlane, RESTRICTED_USER};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use super::*;
@@ -36,6 +36,13 @@ async fn label(scenario: &Scenario) {
 
 /// fipd runs, and may not read the networks of the Harvester cluster yet.
 async fn start() -> Rancher {
+    let mut rancher = prepare().await;
+    rancher.restart().await;
+    rancher
+}
+
+/// The same before the first start of fipd.
+async fn prepare() -> Rancher {
     let scenario = Scenario::prepare(&SiteOptions::of(&["harvester"])).await;
     let mut scenario = scenario.unwrap();
     let rancher = &scenario.site.rancher;
@@ -67,8 +74,6 @@ async fn start() -> Rancher {
     rancher.apply(&namespace.to_string()).await.unwrap();
     let config = format!("{}{RULES}", config_of(&scenario.site, &[], ""));
     scenario.fipd.write_config(&config).unwrap();
-    scenario.fipd.restart().await.unwrap();
-    scenario.fipd.wait_ready(DEADLINE).await.unwrap();
     Rancher {
         scenario,
         pools,
@@ -77,6 +82,28 @@ async fn start() -> Rancher {
 }
 
 impl Rancher {
+    async fn restart(&mut self) {
+        let fipd = &mut self.scenario.fipd;
+        fipd.restart().await.unwrap();
+        fipd.wait_ready(DEADLINE).await.unwrap();
+    }
+
+    fn harvester_plane(&mut self) -> &mut ControlPlane {
+        let site = &mut self.scenario.site;
+        &mut site.cluster_mut("harvester").unwrap().plane
+    }
+
+    /// Waits until the pool is in the network.
+    async fn wait_network(&self, pool: &str, network: &str) {
+        let what = format!("pool {pool} goes to network {network}");
+        wait_until(&what, DEADLINE, || async {
+            let is = self.network(pool).await;
+            if is == network { Ok(()) } else { Err(is) }
+        })
+        .await
+        .unwrap();
+    }
+
     async fn harvester(&self) -> Client {
         self.scenario.client("harvester").await.unwrap()
     }
@@ -181,18 +208,7 @@ async fn wait_for_vlan(rancher: &Rancher) {
     says("does not exist").await;
     rancher.define("vlan7", VLAN_7).await;
     rancher.wait_no_condition("web", "VlanUnknown").await;
-    wait_until(
-        "the pool moves to the network of its VLAN",
-        DEADLINE,
-        || async {
-            match &*rancher.network("web").await {
-                "blue" => Ok(()),
-                other => Err(other.to_owned()),
-            }
-        },
-    )
-    .await
-    .unwrap();
+    rancher.wait_network("web", "blue").await;
     rancher.wait_condition("web", "Ready", "True", "").await;
 }
 
@@ -223,19 +239,11 @@ async fn the_vlan_of_a_harvester_network_chooses_the_network() {
         .wait_condition("web", "Ready", "False", refused)
         .await;
     rancher.nothing_is_lost().await;
-    wait_until("the pool without leases moves", DEADLINE, || async {
-        match &*rancher.network("nine").await {
-            "green" => Ok(()),
-            other => Err(other.to_owned()),
-        }
-    })
-    .await
-    .unwrap();
+    rancher.wait_network("nine", "green").await;
 
     break_definitions(&rancher).await;
     rancher.scenario.fipd.kill9().unwrap();
-    rancher.scenario.fipd.restart().await.unwrap();
-    rancher.scenario.fipd.wait_ready(DEADLINE).await.unwrap();
+    rancher.restart().await;
     rancher.nothing_is_lost().await;
     let gone = "does not exist";
     rancher
@@ -253,19 +261,14 @@ async fn the_vlan_of_a_harvester_network_chooses_the_network() {
     rancher.nothing_is_lost().await;
 
     // A start while the Harvester cluster is down.
-    let site = &mut rancher.scenario.site;
-    let plane = &mut site.cluster_mut("harvester").unwrap().plane;
-    plane.stop_api().await.unwrap();
+    rancher.harvester_plane().stop_api().await.unwrap();
     rancher.scenario.fipd.kill9().unwrap();
-    rancher.scenario.fipd.restart().await.unwrap();
-    rancher.scenario.fipd.wait_ready(DEADLINE).await.unwrap();
+    rancher.restart().await;
     rancher
         .wait_condition("web", "VlanUnknown", "True", "cannot be read")
         .await;
     rancher.nothing_is_lost().await;
-    let site = &mut rancher.scenario.site;
-    let plane = &mut site.cluster_mut("harvester").unwrap().plane;
-    plane.restart_api().await.unwrap();
+    rancher.harvester_plane().restart_api().await.unwrap();
     rancher.wait_no_condition("web", "VlanUnknown").await;
     rancher.nothing_is_lost().await;
 }
@@ -293,6 +296,50 @@ async fn a_harvester_cluster_that_fipd_serves_is_read_with_its_own_kubeconfig() 
     rancher.wait_condition("web", "Ready", "True", "").await;
     rancher.wait_no_condition("web", "VlanUnknown").await;
     assert_eq!(rancher.network("web").await, "vlan-7");
+}
+
+/// A site of the original, taken over while its Harvester cluster is down.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_adopted_before_its_vlan_is_known_is_given_once() {
+    let mut rancher = prepare().await;
+    rancher.pool_on("web", "vlan7", 61).await;
+    rancher.fip("used", "web", "").await;
+    let given = json!({ "status": { "ipAddr": "10.61.0.1", "state": "Allocated" } });
+    let (params, given) = (PatchParams::default(), Patch::Merge(&given));
+    let given = rancher.fips.patch_status("used", &params, &given).await;
+    given.unwrap();
+    let plane = rancher.harvester_plane();
+    plane.apply(GUEST_ROLES).await.unwrap();
+    let role = "fipd-rancher-fip-harvester";
+    plane.bind_role(role, None).await.unwrap();
+    plane.install_crds(CRD).await.unwrap();
+    rancher.define("vlan7", VLAN_7).await;
+    rancher.harvester_plane().stop_api().await.unwrap();
+    rancher.restart().await;
+    rancher
+        .wait_condition("web", "VlanUnknown", "True", "cannot be read")
+        .await;
+    rancher.wait_address("used", "10.61.0.1").await;
+    rancher.fip("second", "web", "").await;
+    rancher.wait_address("second", "10.61.0.2").await;
+    assert_eq!(rancher.network("web").await, "default");
+
+    // The VLAN becomes known: addresses stay, and the admin moves the pool with them.
+    rancher.harvester_plane().restart_api().await.unwrap();
+    rancher
+        .wait_condition("web", "Ready", "False", "move-network")
+        .await;
+    assert_eq!(rancher.network("web").await, "default");
+    let moved = ["pool", "move-network", "web", "blue"];
+    let moved = rancher.scenario.fipd.cli(moved).await.unwrap();
+    moved.success().unwrap();
+    rancher.wait_condition("web", "Ready", "True", "").await;
+    assert_eq!(rancher.network("web").await, "blue");
+    rancher.fip("third", "web", "").await;
+    rancher.wait_address("third", "10.61.0.3").await;
+    for (name, address) in [("used", "10.61.0.1"), ("second", "10.61.0.2")] {
+        rancher.wait_address(name, address).await;
+    }
 }
 
 /// The definition of a pool with leases is broken in several ways, and removed.
