@@ -28,7 +28,7 @@ mod values;
 pub use command::{OWNER, OWNER_LABEL};
 pub use error::HelmError;
 pub use files::ReleaseTarget;
-pub use handle::{Access, Done, Helm, Noted, Presence};
+pub use handle::{Access, Helm, Noted, Operations, Presence};
 pub use plan::{ReleaseRefusal, Why, difference, other_chart};
 pub use progress::{Activity, Last, LastError, Progress};
 pub use release::{Chart, ChartVersion, KeyError, Keys, Reference, Release};

@@ -14,7 +14,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use fipd::config::{self, Deadline};
-use fipd::helm::{Access, Done, Helm, HelmError, Keys, OWNER, OWNER_LABEL, Presence, Release};
+use fipd::helm::{
+    Access, Helm, HelmError, Keys, OWNER, OWNER_LABEL, Operations, Presence, Release,
+};
 use fipd_tests::testbed::{Charts, ControlPlane, ControlPlaneOptions};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -55,13 +57,13 @@ impl Bench {
         }
     }
 
-    async fn ensure(&self, release: &Release) -> Result<Done, HelmError> {
+    async fn ensure(&self, release: &Release) -> Result<Operations, HelmError> {
         self.helm.recheck("guest");
         self.helm.ensure(self.access(), release).await
     }
 
     async fn operations(&self, release: &Release) -> Vec<&'static str> {
-        self.ensure(release).await.unwrap().operations
+        self.ensure(release).await.unwrap()
     }
 
     /// The controller's chart of the repository.

@@ -23,20 +23,13 @@ pub struct ReleaseState {
 
 impl Releases {
     pub fn of(helm: Option<&Helm>) -> Self {
-        Self::new(helm.map(Helm::progress).unwrap_or_default())
-    }
-
-    fn new(all: Vec<Progress>) -> Self {
-        let all = all.into_iter().map(|one| (one.target.clone(), one));
-        Self(all.collect())
+        Self(helm.map(Helm::progress).unwrap_or_default())
     }
 
     pub fn state_of(&self, guest: &GuestView, release: &ReleaseView) -> ReleaseState {
-        let progress = self.0.get(&ReleaseTarget {
-            cluster: helm_name(&guest.rancher, &guest.id),
-            namespace: release.namespace.clone(),
-            name: release.name.clone(),
-        });
+        let cluster = helm_name(&guest.rancher, &guest.id);
+        let target = ReleaseTarget::new(&cluster, &release.namespace, &release.name);
+        let progress = self.0.get(&target);
         let last = progress.and_then(|progress| progress.last.as_ref());
         let error = last.and_then(|last| last.error.clone());
         let state = match (progress.map(|progress| progress.activity), last) {
@@ -97,16 +90,11 @@ pub mod tests {
             reason: "HelmChartFailed",
             message: "too often".into(),
         };
-        Releases::new(vec![progress(Activity::Idle, Some(error))])
+        Releases([progress(Activity::Idle, Some(error))].into())
     }
 
-    fn progress(activity: Activity, error: Option<LastError>) -> Progress {
-        Progress {
-            target: ReleaseTarget {
-                cluster: "rancher/c-1".into(),
-                namespace: "lb".into(),
-                name: "purelb".into(),
-            },
+    fn progress(activity: Activity, error: Option<LastError>) -> (ReleaseTarget, Progress) {
+        let progress = Progress {
             wanted: None,
             activity,
             last: Some(Last {
@@ -114,7 +102,8 @@ pub mod tests {
                 error,
                 since: Timestamp(5),
             }),
-        }
+        };
+        (ReleaseTarget::new("rancher/c-1", "lb", "purelb"), progress)
     }
 
     #[test]
@@ -126,7 +115,7 @@ pub mod tests {
         let text = failed.error_text();
         assert_eq!(text.as_deref(), Some("HelmChartFailed: too often"));
         let state = |activity| {
-            let all = Releases::new(vec![progress(activity, None)]);
+            let all = Releases([progress(activity, None)].into());
             all.state_of(&guest, release).state
         };
         assert_eq!(state(Activity::Idle), "deployed");

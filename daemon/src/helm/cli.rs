@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
@@ -132,23 +133,10 @@ impl Cli {
         if let Reference::Local(path) = &release.chart.reference {
             self.check_local(path, &release.chart).await?;
         }
-        let directory = self.directory(operation, call)?;
         let values = release.values.to_json();
-        directory
-            .write_values(&values)
-            .map_err(|error| HelmError::file(directory.values(), &error))?;
-        let (program, version) = self.program().await?;
-        let (kubeconfig, values) = (directory.kubeconfig(), directory.values());
-        let setting = self.setting(version, &kubeconfig, &values);
-        let arguments = command::bring(operation, release, setting);
-        self.run(
-            operation,
-            program,
-            arguments,
-            Some((call.target, &directory)),
-        )
-        .await
-        .map(drop)
+        let arguments = |setting: Setting<'_>| command::bring(operation, release, setting);
+        let said = self.call(operation, call, Some(&values), arguments);
+        said.await.map(drop)
     }
 
     /// Whether the chart is to be had in its version.
@@ -156,34 +144,53 @@ impl Cli {
         if let Reference::Local(path) = &chart.reference {
             return self.check_local(path, chart).await;
         }
-        let (program, _) = self.program().await?;
-        self.run(Operation::Show, program, command::show(chart), None)
-            .await
-            .map(drop)
+        self.show(chart).await.map(drop)
     }
 
     async fn about(&self, operation: Operation, call: Call<'_>) -> Result<String, HelmError> {
-        let directory = self.directory(operation, call)?;
+        let (namespace, name) = (&call.target.namespace, &call.target.name);
+        let arguments = |setting: Setting<'_>| command::about(operation, namespace, name, setting);
+        self.call(operation, call, None, arguments).await
+    }
+
+    async fn show(&self, chart: &Chart) -> Result<String, HelmError> {
+        let (program, _) = self.program().await?;
+        let arguments = command::show(chart);
+        self.run(Operation::Show, program, arguments, None).await
+    }
+
+    /// One run about a release, with a directory for its kubeconfig and for `values`.
+    async fn call(
+        &self,
+        operation: Operation,
+        call: Call<'_>,
+        values: Option<&str>,
+        arguments: impl FnOnce(Setting<'_>) -> Vec<OsString>,
+    ) -> Result<String, HelmError> {
+        let begun = self.workplace.begin(call.target, operation.changes());
+        let directory = begun.map_err(|error| HelmError::file(self.workplace.home(), &error))?;
+        let written = directory.write_kubeconfig(call.kubeconfig);
+        written.map_err(|error| HelmError::file(directory.kubeconfig(), &error))?;
+        if let Some(values) = values {
+            let written = directory.write_values(values);
+            written.map_err(|error| HelmError::file(directory.values(), &error))?;
+        }
         let (program, version) = self.program().await?;
-        let (kubeconfig, values) = (directory.kubeconfig(), directory.values());
-        let setting = self.setting(version, &kubeconfig, &values);
-        let target = call.target;
-        let arguments = command::about(operation, &target.namespace, &target.name, setting);
-        self.run(
-            operation,
-            program,
-            arguments,
-            Some((call.target, &directory)),
-        )
-        .await
+        let deadline = self.config.timeout.0;
+        let arguments = arguments(Setting {
+            version,
+            wait: self.config.wait,
+            timeout: deadline.saturating_sub(HEAD_START).max(deadline / 2),
+            kubeconfig: &directory.kubeconfig(),
+            values: &directory.values(),
+        });
+        let about = Some((call.target, &directory));
+        self.run(operation, program, arguments, about).await
     }
 
     /// Helm takes the chart of a file as it is, whatever version was asked for; the release would never be at it.
     async fn check_local(&self, path: &Path, chart: &Chart) -> Result<(), HelmError> {
-        let (program, _) = self.program().await?;
-        let shown = self
-            .run(Operation::Show, program, command::show(chart), None)
-            .await?;
+        let shown = self.show(chart).await?;
         let found: ShownChart = serde_saphyr::from_str(&shown).map_err(|_| Unreadable {
             command: "show chart",
             what: "no version".to_owned(),
@@ -198,35 +205,11 @@ impl Cli {
         })
     }
 
-    fn setting<'a>(
-        &self,
-        version: CliVersion,
-        kubeconfig: &'a Path,
-        values: &'a Path,
-    ) -> Setting<'a> {
-        let deadline = self.config.timeout.0;
-        Setting {
-            version,
-            wait: self.config.wait,
-            timeout: deadline.saturating_sub(HEAD_START).max(deadline / 2),
-            kubeconfig,
-            values,
-        }
-    }
-
-    fn directory(&self, operation: Operation, call: Call<'_>) -> Result<RunDirectory, HelmError> {
-        let begun = self.workplace.begin(call.target, operation.changes());
-        let directory = begun.map_err(|error| HelmError::file(self.workplace.home(), &error))?;
-        let written = directory.write_kubeconfig(call.kubeconfig);
-        written.map_err(|error| HelmError::file(directory.kubeconfig(), &error))?;
-        Ok(directory)
-    }
-
     async fn run(
         &self,
         operation: Operation,
         program: PathBuf,
-        arguments: Vec<std::ffi::OsString>,
+        arguments: Vec<OsString>,
         about: Option<(&ReleaseTarget, &RunDirectory)>,
     ) -> Result<String, HelmError> {
         let whole = self.config.timeout.0;

@@ -32,6 +32,16 @@ pub struct ReleaseTarget {
     pub name: String,
 }
 
+impl ReleaseTarget {
+    pub fn new(cluster: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
 /// What is remembered of a call, should the daemon be killed during it.
 #[derive(Serialize, Deserialize)]
 struct Call {

@@ -49,12 +49,8 @@ pub struct Access<'a> {
     pub kubeconfig: &'a str,
 }
 
-/// What was done so that a release is as it should be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Operations that changed something, in order; none where it was so already.
-    pub operations: Vec<&'static str>,
-}
+/// Operations that changed something so that a release is as it should be, in order; none where it was so already.
+pub type Operations = Vec<&'static str>;
 
 /// How another engine is doing with a release.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +96,11 @@ impl Helm {
     ///
     /// # Errors
     /// Why it is not as it should be; [`HelmError::reason`] is for conditions.
-    pub async fn ensure(&self, access: Access<'_>, release: &Release) -> Result<Done, HelmError> {
+    pub async fn ensure(
+        &self,
+        access: Access<'_>,
+        release: &Release,
+    ) -> Result<Operations, HelmError> {
         self.ensure_telling(access, release, &|| {}).await
     }
 
@@ -113,24 +113,17 @@ impl Helm {
         access: Access<'_>,
         release: &Release,
         begins: &(dyn Fn() + Sync),
-    ) -> Result<Done, HelmError> {
-        let target = target(access.cluster, &release.namespace, &release.name);
+    ) -> Result<Operations, HelmError> {
+        let target = ReleaseTarget::new(access.cluster, &release.namespace, &release.name);
         if let Some(outcome) = self.0.remembered(&target, Some(release), clock::now()) {
-            return outcome.map(|()| Done::default());
+            return outcome.map(|()| Operations::new());
         }
-        let wanted = Some(release.chart.version.to_string());
-        self.0.board.waiting(&target, wanted, clock::now());
-        let outcome = self.0.in_turn(&target, async |cli| {
-            let call = Call {
-                target: &target,
-                kubeconfig: access.kubeconfig,
-            };
-            self.0.converge(cli, call, release, begins).await
-        });
-        let outcome = outcome.await;
-        let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
-        self.0.remember(&target, Some(release.clone()), plain);
-        outcome
+        let attempt = self
+            .0
+            .attempt(access, &target, Some(release), async |cli, call| {
+                self.0.converge(cli, call, release, begins).await
+            });
+        attempt.await
     }
 
     /// Uninstalls a release that carries fipd's label. One that is not there is fine; whether it was says the answer.
@@ -143,21 +136,14 @@ impl Helm {
         namespace: &str,
         name: &str,
     ) -> Result<bool, HelmError> {
-        let target = target(access.cluster, namespace, name);
+        let target = ReleaseTarget::new(access.cluster, namespace, name);
         if let Some(Err(error)) = self.0.remembered(&target, None, clock::now()) {
             return Err(error);
         }
-        self.0.board.waiting(&target, None, clock::now());
-        let outcome = self.0.in_turn(&target, async |cli| {
-            let call = Call {
-                target: &target,
-                kubeconfig: access.kubeconfig,
-            };
+        let attempt = self.0.attempt(access, &target, None, async |cli, call| {
             self.0.remove(cli, call).await
         });
-        let outcome = outcome.await;
-        let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
-        self.0.remember(&target, None, plain);
+        let outcome = attempt.await;
         if outcome.is_ok() {
             self.0.board.remove(&target);
         }
@@ -174,16 +160,9 @@ impl Helm {
         namespace: &str,
         name: &str,
     ) -> Result<Presence, HelmError> {
-        let target = target(access.cluster, namespace, name);
-        let call = Call {
-            target: &target,
-            kubeconfig: access.kubeconfig,
-        };
-        let state = self
-            .0
-            .in_turn(&target, async |cli| cli.observe(call).await)
-            .await?;
-        Ok(match state {
+        let target = ReleaseTarget::new(access.cluster, namespace, name);
+        let look = async |cli: &Cli, call: Call<'_>| cli.observe(call).await;
+        Ok(match self.0.in_turn(access, &target, look).await? {
             ObservedRelease::Absent => Presence::Absent,
             ObservedRelease::Present(seen) if seen.ours => Presence::Ours,
             ObservedRelease::Present(_) => Presence::Foreign,
@@ -201,7 +180,7 @@ impl Helm {
     }
 
     /// All releases that were asked for since the start, and how they stand.
-    pub fn progress(&self) -> Vec<Progress> {
+    pub fn progress(&self) -> BTreeMap<ReleaseTarget, Progress> {
         self.0.board.all()
     }
 
@@ -300,20 +279,34 @@ impl HelmState {
     /// the order of asking, so that none keeps the others waiting for more than one operation.
     async fn in_turn<T>(
         &self,
+        access: Access<'_>,
         target: &ReleaseTarget,
-        work: impl AsyncFnOnce(&Cli) -> Result<T, HelmError>,
+        work: impl AsyncFnOnce(&Cli, Call<'_>) -> Result<T, HelmError>,
     ) -> Result<T, HelmError> {
         let cli = self.cli.as_ref().map_err(Clone::clone)?;
         let turn = Arc::clone(self.turns.lock().entry(target.cluster.clone()).or_default());
         let _idle_afterwards = Idle(&self.board, target);
         let _turn = turn.lock().await;
-        let _slot = self
-            .slots
-            .acquire()
-            .await
-            .map_err(|_| HelmError::Stopping)?;
+        let _slot = (self.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
         self.board.running(target, "look", clock::now());
-        work(cli).await
+        let kubeconfig = access.kubeconfig;
+        work(cli, Call { target, kubeconfig }).await
+    }
+
+    /// The same, which the board and the memory tell of; `None`: the release is to go.
+    async fn attempt<T>(
+        &self,
+        access: Access<'_>,
+        target: &ReleaseTarget,
+        wanted: Option<&Release>,
+        work: impl AsyncFnOnce(&Cli, Call<'_>) -> Result<T, HelmError>,
+    ) -> Result<T, HelmError> {
+        let version = wanted.map(|release| release.chart.version.to_string());
+        self.board.waiting(target, version, clock::now());
+        let outcome = self.in_turn(access, target, work).await;
+        let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
+        self.remember(target, wanted.cloned(), plain);
+        outcome
     }
 
     async fn converge(
@@ -322,8 +315,8 @@ impl HelmState {
         call: Call<'_>,
         release: &Release,
         begins: &(dyn Fn() + Sync),
-    ) -> Result<Done, HelmError> {
-        let mut done = Done::default();
+    ) -> Result<Operations, HelmError> {
+        let mut done = Operations::new();
         for _ in 0..MOST_STEPS {
             let state = cli.observe(call).await?;
             let now = clock::now();
@@ -354,7 +347,7 @@ impl HelmState {
                 }
                 Plan::Nothing | Plan::Wait { .. } | Plan::Refuse(_) => {}
             }
-            done.operations.push(operation.name());
+            done.push(operation.name());
         }
         Err(HelmError::NoProgress(MOST_STEPS))
     }
@@ -421,14 +414,6 @@ struct Idle<'a>(&'a Board, &'a ReleaseTarget);
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
         self.0.idle(self.1);
-    }
-}
-
-fn target(cluster: &str, namespace: &str, name: &str) -> ReleaseTarget {
-    ReleaseTarget {
-        cluster: cluster.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
     }
 }
 

@@ -12,10 +12,9 @@ use prometheus_client::{
 
 use super::files::ReleaseTarget;
 
-/// A release and how it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a release stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    pub target: ReleaseTarget,
     /// The version that is wanted; `None` for one that is to go.
     pub wanted: Option<String>,
     pub activity: Activity,
@@ -54,14 +53,7 @@ pub struct LastError {
 
 /// All releases that were asked for since the start.
 #[derive(Debug, Default)]
-pub(super) struct Board(Mutex<BTreeMap<ReleaseTarget, Entry>>);
-
-#[derive(Debug, Default)]
-struct Entry {
-    wanted: Option<String>,
-    activity: Activity,
-    last: Option<Last>,
-}
+pub(super) struct Board(Mutex<BTreeMap<ReleaseTarget, Progress>>);
 
 impl Board {
     pub fn waiting(&self, target: &ReleaseTarget, wanted: Option<String>, now: Timestamp) {
@@ -117,15 +109,8 @@ impl Board {
         self.0.lock().retain(|target, _| target.cluster != cluster);
     }
 
-    pub fn all(&self) -> Vec<Progress> {
-        let all = self.0.lock();
-        let one = |(target, entry): (&ReleaseTarget, &Entry)| Progress {
-            target: target.clone(),
-            wanted: entry.wanted.clone(),
-            activity: entry.activity,
-            last: entry.last.clone(),
-        };
-        all.iter().map(one).collect()
+    pub fn all(&self) -> BTreeMap<ReleaseTarget, Progress> {
+        self.0.lock().clone()
     }
 }
 
@@ -209,11 +194,11 @@ mod tests {
         };
         board.ended(&target, Some(failed("one")), Timestamp(2));
         board.ended(&target, Some(failed("two")), Timestamp(5));
-        let last = board.all().remove(0).last.unwrap();
+        let last = board.all()[&target].last.clone().unwrap();
         assert_eq!((last.at, last.since), (Timestamp(5), Timestamp(2)));
         assert!(last.error.unwrap().message.contains("two"));
         board.ended(&target, None, Timestamp(7));
-        let last = board.all().remove(0).last.unwrap();
+        let last = board.all()[&target].last.clone().unwrap();
         assert_eq!((last.error, last.since), (None, Timestamp(7)));
     }
 

@@ -70,7 +70,7 @@ impl Fake {
         fs::read_to_string(self.file("calls")).unwrap_or_default()
     }
 
-    async fn ensure(&self, cluster: &str, release: &Release) -> Result<Done, HelmError> {
+    async fn ensure(&self, cluster: &str, release: &Release) -> Result<Operations, HelmError> {
         let access = Access {
             cluster,
             kubeconfig: "token: geheim",
@@ -90,8 +90,8 @@ fn release(name: &str, version: &str, values: &str) -> Release {
     Release::from_keys("PureLBController", keys).unwrap()
 }
 
-fn operations(done: Result<Done, HelmError>) -> Vec<&'static str> {
-    done.unwrap().operations
+fn operations(done: Result<Operations, HelmError>) -> Vec<&'static str> {
+    done.unwrap()
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_failure_is_told_and_not_repeated_at_once() {
     let calls = fake.calls();
     assert!(fake.ensure("east", &wanted).await.is_err());
     assert_eq!(fake.calls(), calls);
-    let progress = fake.helm.progress().remove(0);
+    let progress = fake.helm.progress().into_values().next().unwrap();
     assert_eq!(progress.activity, Activity::Idle);
     let last = progress.last.unwrap().error.unwrap();
     assert_eq!(last.reason, "HelmFailed");

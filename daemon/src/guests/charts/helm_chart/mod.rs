@@ -59,13 +59,12 @@ struct StoredRevision {
 
 impl HelmCharts {
     pub async fn list(remote: &Remote) -> Result<Self, CallError> {
-        let all = match remote.list(&HELM_CHART.all(), "").await {
-            Ok(all) => all,
-            Err(CallError::NotFound(_)) => return Ok(Self(None)),
-            Err(error) => return Err(error),
-        };
         let read = |object: Value| serde_json::from_value(object).ok();
-        Ok(Self(Some(all.into_iter().filter_map(read).collect())))
+        match remote.list_kept(&HELM_CHART.all(), "", read).await {
+            Ok(all) => Ok(Self(Some(all))),
+            Err(CallError::NotFound(_)) => Ok(Self(None)),
+            Err(error) => Err(error),
+        }
     }
 
     pub fn all(&self) -> &[HelmChart] {
@@ -387,11 +386,7 @@ impl ReachedGuest<'_> {
     }
 
     pub fn place(&self, namespace: &str, name: &str) -> helm::ReleaseTarget {
-        helm::ReleaseTarget {
-            cluster: self.name.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
+        helm::ReleaseTarget::new(&self.name, namespace, name)
     }
 }
 

@@ -291,7 +291,10 @@ mod tests {
             ChartProgress::Unknown
         );
         assert_eq!(next, Next::Done, "its own turn comes back to it");
-        assert_eq!((asked.lock().len(), helm.progress()), (1, vec![]));
+        assert_eq!(
+            (asked.lock().len(), helm.progress()),
+            (1, Default::default())
+        );
     }
 
     #[tokio::test]
