@@ -13,15 +13,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// Second looks where fipd takes no Leases itself: as long as a Lease lasts that is not renewed.
 pub const LOOKS_ALONE: usize = 3;
 
-/// A Lease of an original, looked at twice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSeen {
-    pub name: String,
-    /// Whether the program that holds it does what fipd is to do.
-    pub rival: bool,
-    pub holder: LeaseHolder,
-}
-
 /// Who has a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseHolder {

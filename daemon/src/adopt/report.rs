@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use fipd_core::words;
 use serde::Serialize;
 
+use super::Looked;
+
 /// Failures that a summary names.
 const NAMED: usize = 5;
 
@@ -129,21 +131,35 @@ impl<A> TakeoverReport<A> {
         });
     }
 
+    /// How it is, and what is wrong with it.
+    pub fn judge(
+        &mut self,
+        kind: FindingKind,
+        name: impl Into<String>,
+        says: String,
+        wrongs: Vec<String>,
+    ) {
+        let fine = wrongs.is_empty();
+        let all: Vec<String> = std::iter::once(says).chain(wrongs).collect();
+        self.finding(kind, name, fine, all.join("; "));
+    }
+
+    /// What was seen. What could not be looked at is noted as `what`.
+    pub fn seen<'a, T>(&mut self, what: &str, looked: &'a Option<Looked<T>>) -> Option<&'a T> {
+        let seen = looked.as_ref()?.as_ref();
+        seen.map_err(|why| self.unseen.push(format!("{what}: {why}")))
+            .ok()
+    }
+
     /// What others than `fipd adopt` change.
     pub fn change(&mut self, by: ChangeBy, name: impl Into<String>, does: impl Into<String>) {
-        self.add(by, name.into(), does.into(), ChangeState::Planned, None);
+        self.add(by, name, does, (ChangeState::Planned, None));
     }
 
     /// What `fipd adopt` does.
     pub fn act(&mut self, name: impl Into<String>, does: impl Into<String>, action: A) {
-        let planned = ChangeState::Planned;
-        self.add(
-            ChangeBy::Adopt,
-            name.into(),
-            does.into(),
-            planned,
-            Some(action),
-        );
+        let planned = (ChangeState::Planned, Some(action));
+        self.add(ChangeBy::Adopt, name, does, planned);
     }
 
     /// What `fipd adopt` would do, were it known that it may.
@@ -154,17 +170,17 @@ impl<A> TakeoverReport<A> {
         why: impl Into<String>,
     ) {
         let failed = ChangeState::Failed(why.into());
-        self.add(ChangeBy::Adopt, name.into(), does.into(), failed, None);
+        self.add(ChangeBy::Adopt, name, does, (failed, None));
     }
 
     fn add(
         &mut self,
         by: ChangeBy,
-        name: String,
-        does: String,
-        state: ChangeState,
-        action: Option<A>,
+        name: impl Into<String>,
+        does: impl Into<String>,
+        (state, action): (ChangeState, Option<A>),
     ) {
+        let (name, does) = (name.into(), does.into());
         self.changes.push(TakeoverChange {
             by,
             name,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clusters::{ClusterSession, ClustersError, memory::Memory},
-    config::{PoolFacts, PoolLink},
+    config::{PoolFacts, PoolLink, TypedSettings},
     ipam::Ipam,
 };
 
@@ -34,6 +34,11 @@ impl Site {
             ipam,
             system,
         }
+    }
+
+    /// What the configuration says of a system here.
+    pub fn settings<T: TypedSettings>(&self) -> &T {
+        self.session.settings.of()
     }
 
     /// Who asks, for the audit log.

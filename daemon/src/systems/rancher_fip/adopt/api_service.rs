@@ -24,10 +24,8 @@ pub struct ApiService {
 /// Says where it leads.
 pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
     let name = format!("Service {}/{API_SERVICE}", found.duties.app_namespace);
-    let seen = match &found.service {
-        None => return,
-        Some(Err(why)) => return report.unseen.push(format!("{name}: {why}")),
-        Some(Ok(seen)) => seen,
+    let Some(seen) = report.seen(&name, &found.service) else {
+        return;
     };
     match (&seen.want, &seen.found) {
         (None, None) => {}
@@ -74,7 +72,7 @@ fn kept(
     report: &mut SiteReport,
 ) {
     let changes = service.is_none_or(|service| mend(service, want).is_some());
-    let mut says = match (service, changes) {
+    let says = match (service, changes) {
         (None, _) => format!("is not there; is to lead to {}", wanted(want)),
         (Some(service), true) => {
             format!("{}; is to lead to {}", there(service), wanted(want))
@@ -82,21 +80,12 @@ fn kept(
         (Some(_), false) => format!("leads to {}", wanted(want)),
     };
     let wrongs = wrongs(found, service, want);
-    if wrongs.is_empty() {
-        report.fine(FindingKind::Leftover, &name, says);
-    } else {
-        says += &format!("; {}", wrongs.join("; "));
-        report.wrong(FindingKind::Leftover, &name, says);
-    }
-    match &found.strangers {
-        Some(Ok(strangers)) if !strangers.is_empty() => {
-            let does = format!("delete {} unless they lead to fipd", some(strangers));
-            report.change(ChangeBy::You, &name, does);
-        }
-        Some(Err(why)) => report
-            .unseen
-            .push(format!("EndpointSlices of {name}: {why}")),
-        Some(Ok(_)) | None => {}
+    report.judge(FindingKind::Leftover, &name, says, wrongs);
+    let slices = format!("EndpointSlices of {name}");
+    let strangers = report.seen(&slices, &found.strangers);
+    if let Some(strangers) = strangers.filter(|all| !all.is_empty()) {
+        let does = format!("delete {} unless they lead to fipd", some(strangers));
+        report.change(ChangeBy::You, &name, does);
     }
     if let Some(why) = &found.unseen_ingresses {
         report

@@ -85,11 +85,7 @@ fn say(project: &str, mut says: Vec<String>, mut wrongs: Vec<String>, report: &m
     if says.is_empty() {
         says.push("names no pool".to_owned());
     }
-    if fine {
-        report.fine(FindingKind::Quota, project, parts(&says));
-    } else {
-        report.wrong(FindingKind::Quota, project, parts(&says));
-    }
+    report.finding(FindingKind::Quota, project, fine, parts(&says));
 }
 
 /// Pools by the names that quotas have for them.

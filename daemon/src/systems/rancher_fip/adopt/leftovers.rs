@@ -96,14 +96,9 @@ fn lease(found: &SiteInventory, lease: &LeaseSeen, report: &mut SiteReport) {
 }
 
 fn deployments(found: &SiteInventory, report: &mut SiteReport) {
-    let all = match &found.deployments {
-        Some(Ok(all)) => all,
-        Some(Err(why)) => {
-            return report
-                .unseen
-                .push(format!("Deployments of the originals: {why}"));
-        }
-        None => return,
+    let what = "Deployments of the originals";
+    let Some(all) = report.seen(what, &found.deployments) else {
+        return;
     };
     for one in all {
         let shown = one.to_string();
@@ -184,29 +179,24 @@ fn webhook(found: &SiteInventory, report: &mut SiteReport) {
 
 fn key(found: &SiteInventory, report: &mut SiteReport) {
     let name = format!("Secret {APP_NAMESPACE}/{JWT_SECRET}");
-    match &found.key {
-        None => {}
-        Some(Err(why)) => report.unseen.push(format!("{name}: {why}")),
-        Some(Ok(Err(wrong))) => {
+    let Some(key) = report.seen(&name, &found.key) else {
+        return;
+    };
+    match key {
+        Err(wrong) => {
             let says = format!("{wrong}; clients get tokens of fipd's own key");
             report.wrong(FindingKind::Leftover, name, says);
         }
-        Some(Ok(Ok(bytes))) if found.known_keys.contains(bytes) => {
+        Ok(bytes) if found.known_keys.contains(bytes) => {
             report.fine(FindingKind::Leftover, name, "fipd knows the key");
         }
-        Some(Ok(Ok(_))) if found.tokens_over => {
-            report.fine(
-                FindingKind::Leftover,
-                name,
-                "every token that it signed has ended",
-            );
+        Ok(_) if found.tokens_over => {
+            let says = "every token that it signed has ended";
+            report.fine(FindingKind::Leftover, name, says);
         }
-        Some(Ok(Ok(bytes))) => {
-            report.fine(
-                FindingKind::Leftover,
-                &name,
-                "signed the tokens of the original",
-            );
+        Ok(bytes) => {
+            let says = "signed the tokens of the original";
+            report.fine(FindingKind::Leftover, &name, says);
             let does = "takes the key over: tokens that it signed go on to count until they end";
             report.act(name, does, AdoptAction::TakeKey(bytes.clone()));
         }

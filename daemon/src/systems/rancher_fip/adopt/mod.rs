@@ -30,13 +30,13 @@ use futures::future::BoxFuture;
 
 use self::{inventory::SiteInventory, report::SiteReport};
 use super::{
-    api_service::plan::Door,
     rancher::Ranchers,
     settings::{RancherFipRole, RancherFipSettings},
 };
 use crate::{
     adopt::{AdoptLog, ChangeState, Takeover, TakeoverError, TakeoverReport},
     clusters::ClusterSession,
+    controller::endpoint::OwnEndpoint,
     system::Means,
 };
 
@@ -44,7 +44,7 @@ use crate::{
 pub struct SiteTakeover {
     /// What this daemon calls itself in Leases.
     me: Text,
-    door: Door,
+    endpoint: OwnEndpoint,
     ranchers: Ranchers,
 }
 
@@ -52,7 +52,7 @@ impl SiteTakeover {
     pub fn new(means: &Means) -> Self {
         Self {
             me: Text::clone(&means.me),
-            door: Door::of(&means.endpoint),
+            endpoint: means.endpoint.clone(),
             ranchers: means.shared.get(),
         }
     }
@@ -106,6 +106,6 @@ impl SiteTakeover {
         // What pools are on is known once fipd leads there.
         let data = self.ranchers.get(&session.name).data();
         let attachments = data.and_then(|data| data.attachments.get().cloned());
-        observe::find(session, &self.me, &self.door, attachments).await
+        observe::find(session, &self.me, &self.endpoint, attachments).await
     }
 }

@@ -26,10 +26,11 @@ use crate::{
     controller::{
         attachments::Attachments,
         client::{Remote, Target},
+        endpoint::OwnEndpoint,
         kind::{LEASE, SERVICE},
     },
     systems::rancher_fip::{
-        api_service::{self, plan::Door},
+        api_service::{self, plan::loopback},
         site_of,
     },
 };
@@ -38,13 +39,13 @@ use crate::{
 pub async fn find(
     session: &ClusterSession,
     me: &Text,
-    door: &Door,
+    endpoint: &OwnEndpoint,
     attachments: Option<Arc<Attachments>>,
 ) -> Result<SiteInventory, TakeoverError> {
     session.verify_identity().await?;
     let settings = session.settings.of::<RancherFipSettings>();
     let mut found = SiteInventory {
-        duties: duties(session, door),
+        duties: duties(session, endpoint),
         ..SiteInventory::default()
     };
     let lists = SiteLists { session };
@@ -59,7 +60,9 @@ pub async fn find(
     found.webhook = looks.webhook().await.transpose();
     let manager = &settings.cluster_manager;
     found.deployments = Some(looks.deployments().await);
-    looks.service(settings.api_service, door, &mut found).await;
+    looks
+        .service(settings.api_service, endpoint, &mut found)
+        .await;
     found.guest_url = looks.guest_url(manager).await.transpose();
     found.remains = looks.remains().await;
     found.key = looks.key().await.transpose();
@@ -78,18 +81,16 @@ pub async fn find(
     found.map_err(TakeoverError::Unmade)
 }
 
-fn duties(session: &ClusterSession, door: &Door) -> Duties {
+fn duties(session: &ClusterSession, endpoint: &OwnEndpoint) -> Duties {
     let settings = session.settings.of::<RancherFipSettings>();
+    let url = endpoint.url.as_ref();
     Duties {
         leader_elect: settings.leader_elect,
         cluster_manager: settings.cluster_manager.enabled,
         quotas_required: settings.quotas == RancherFipQuotas::Required,
         app_namespace: Text::clone(&settings.app_namespace),
-        api_url: door
-            .url
-            .as_ref()
-            .map(|url| format!("{}/v1", url.trim_end_matches('/'))),
-        closed: door.closed().filter(|_| settings.api_service),
+        api_url: url.map(|url| format!("{}/v1", url.trim_end_matches('/'))),
+        closed: loopback(endpoint).filter(|_| settings.api_service),
     }
 }
 
@@ -126,14 +127,14 @@ impl Looks<'_> {
     }
 
     /// What there is of the Service of the original API server, and where it is to lead.
-    async fn service(&self, kept: bool, door: &Door, found: &mut SiteInventory) {
+    async fn service(&self, kept: bool, endpoint: &OwnEndpoint, found: &mut SiteInventory) {
         if !kept {
             let target = SERVICE.named(self.namespace, API_SERVICE);
             let seen = self.get(&target).await;
             found.service = Some(seen.map(|found| ApiService { found, want: None }));
             return;
         }
-        let look = api_service::look(&self.remote, self.namespace, door).await;
+        let look = api_service::look(&self.remote, self.namespace, endpoint).await;
         found.service = Some(look.map_err(|error| error.to_string()).map(|look| {
             found.unseen_ingresses = look.unseen;
             ApiService {
@@ -156,12 +157,11 @@ fn tokens_over(leases: &[LeaseSeen], now: jiff::Timestamp) -> bool {
     let mut api = leases
         .iter()
         .filter(|lease| lease.name.ends_with(API_SERVER_LEASE));
-    let ours = api.find_map(|lease| match &lease.holder {
-        LeaseHolder::Ours { since } => *since,
-        LeaseHolder::Missing
-        | LeaseHolder::Nobody
-        | LeaseHolder::Other { .. }
-        | LeaseHolder::Unknown(_) => None,
+    let ours = api.find_map(|lease| {
+        let LeaseHolder::Ours { since } = lease.holder else {
+            return None;
+        };
+        since
     });
     ours.is_some_and(|since| {
         let led = now.duration_since(since).as_millis();

@@ -127,10 +127,8 @@ fn quotas(found: &SiteInventory, homes: &Homes<'_>, report: &mut SiteReport) {
 
 /// The sweep of Secrets deletes what nobody needs; what it leaves alone is said as well.
 fn secrets(found: &SiteInventory, homes: &Homes<'_>, report: &mut SiteReport) {
-    let keys = match &found.secrets {
-        Some(Ok(keys)) => keys,
-        Some(Err(why)) => return report.unseen.push(format!("Secrets of projects: {why}")),
-        None => return,
+    let Some(keys) = report.seen("Secrets of projects", &found.secrets) else {
+        return;
     };
     let namespaces: BTreeSet<&str> = homes
         .values()

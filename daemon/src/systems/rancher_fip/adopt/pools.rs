@@ -57,21 +57,10 @@ pub fn judge(
                 "its status counts {}, which nobody has",
                 some(&stale)
             ));
-            report.change(
-                ChangeBy::Itself,
-                format!("FloatingIPPool {name}"),
-                "writes its status anew",
-            );
+            let object = format!("FloatingIPPool {name}");
+            report.change(ChangeBy::Itself, object, "writes its status anew");
         }
-        if wrongs.is_empty() {
-            report.fine(FindingKind::Pool, name, says);
-        } else {
-            report.wrong(
-                FindingKind::Pool,
-                name,
-                format!("{says}; {}", wrongs.join("; ")),
-            );
-        }
+        report.judge(FindingKind::Pool, name, says, wrongs);
     }
 }
 

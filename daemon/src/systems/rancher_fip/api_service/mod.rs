@@ -24,12 +24,13 @@ use k8s_openapi::api::{
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use self::plan::{Door, KEEPER, STOCK_KEEPER, ServiceTarget, Unreachable};
+use self::plan::{KEEPER, STOCK_KEEPER, ServiceTarget, Unreachable};
 use super::{RunningRancherFip, Site};
 use crate::{
     controller::{
         ReconcileError,
         client::{CallError, Patch, Remote, Target},
+        endpoint::OwnEndpoint,
         events::Events,
         kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
         owned::delete_if,
@@ -58,7 +59,7 @@ impl RunningRancherFip {
                 remote: Remote::new(site.session.client.clone()),
                 site: Arc::clone(site),
                 events: Arc::clone(events),
-                door: Door::of(&self.means.endpoint),
+                endpoint: self.means.endpoint.clone(),
             };
             tasks.spawn(keeper.run());
         }
@@ -69,14 +70,14 @@ struct Keeper {
     site: Arc<Site>,
     remote: Remote,
     events: Arc<Events>,
-    door: Door,
+    endpoint: OwnEndpoint,
 }
 
 impl Keeper {
     /// Keeps Service and slices until the session ends.
     async fn run(self) {
         let cancel = self.site.cancel();
-        if let Some(listen) = self.door.closed() {
+        if let Some(listen) = plan::loopback(&self.endpoint) {
             tracing::warn!(cluster = %self.site.name, service = API_SERVICE, "{}", plan::closed(listen));
         }
         loop {
@@ -90,13 +91,8 @@ impl Keeper {
     }
 
     async fn look(&self) {
-        let namespace = &*self
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .app_namespace;
-        let (found, kept) = pass(&self.remote, namespace, &self.door).await;
+        let namespace = &*self.site.settings::<RancherFipSettings>().app_namespace;
+        let (found, kept) = pass(&self.remote, namespace, &self.endpoint).await;
         let wrong = match kept {
             Ok(strangers) if strangers.is_empty() => None,
             Ok(strangers) => {
@@ -163,30 +159,24 @@ pub struct Look {
 }
 
 /// Looks at the Service and at what leads there. Changes nothing.
-pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look, CallError> {
+pub async fn look(
+    remote: &Remote,
+    namespace: &str,
+    endpoint: &OwnEndpoint,
+) -> Result<Look, CallError> {
     let found: Option<Service> = remote.get(&SERVICE.named(namespace, API_SERVICE)).await?;
-    if let Some(name) = found.as_ref().and_then(plan::external_name) {
-        let want = Err(Unreachable::ExternalName(name.to_owned()));
-        let unseen = None;
-        return Ok(Look {
-            found,
-            want,
-            unseen,
-        });
-    }
-    let mut want = want(door).await;
+    let mut want = match found.as_ref().and_then(plan::external_name) {
+        Some(name) => Err(Unreachable::ExternalName(name.to_owned())),
+        None => want(endpoint).await,
+    };
     let mut unseen = None;
-    if let (Ok((host, port)), Ok(wanted)) = (door.host(), &want) {
-        let all = INGRESS.all_in(namespace);
-        let listed = remote.list(&all, "").await;
-        let listed = listed.unwrap_or_else(|error| {
+    if let (Ok((host, port)), Ok(wanted)) = (plan::advertised(endpoint), &want) {
+        let read = |one: Value| serde_json::from_value(one).ok();
+        let listed = remote.list_kept(&INGRESS.all_in(namespace), "", read).await;
+        let ingresses: Vec<Ingress> = listed.unwrap_or_else(|error| {
             unseen = Some(error.to_string());
             Vec::new()
         });
-        let ingresses = listed.into_iter();
-        let ingresses: Vec<Ingress> = ingresses
-            .filter_map(|one| serde_json::from_value(one).ok())
-            .collect();
         let there = (found.as_ref(), &*ingresses);
         if let Some(how) = circle::circle(there, namespace, ((&host, port), &wanted.addresses)) {
             want = Err(Unreachable::Circle { host, how });
@@ -203,30 +193,29 @@ pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look,
 async fn pass(
     remote: &Remote,
     namespace: &str,
-    door: &Door,
+    endpoint: &OwnEndpoint,
 ) -> (Option<Service>, Result<Vec<String>, ServiceFault>) {
-    match look(remote, namespace, door).await {
-        Err(error) => (None, Err(error.into())),
-        Ok(Look {
-            found,
-            want,
-            unseen,
-        }) => {
-            // What leads to an original goes on to do so until it is sure that there is no circle.
-            let original = |found: &Service| plan::selector(found).is_ok();
-            let original = found.as_ref().is_none_or(original);
-            let kept = match (want, &unseen) {
-                (Err(wrong), _) => Err(wrong.into()),
-                (Ok(_), Some(_)) if original => Ok(Vec::new()),
-                (Ok(want), _) => keep(remote, namespace, found.as_ref(), &want).await,
-            };
-            let kept = match unseen {
-                Some(why) => kept.and(Err(ServiceFault::Unseen(why))),
-                None => kept,
-            };
-            (found, kept)
-        }
-    }
+    let Look {
+        found,
+        want,
+        unseen,
+    } = match look(remote, namespace, endpoint).await {
+        Err(error) => return (None, Err(error.into())),
+        Ok(look) => look,
+    };
+    // What leads to an original goes on to do so until it is sure that there is no circle.
+    let original = |found: &Service| plan::selector(found).is_ok();
+    let original = found.as_ref().is_none_or(original);
+    let kept = match (want, &unseen) {
+        (Err(wrong), _) => Err(wrong.into()),
+        (Ok(_), Some(_)) if original => Ok(Vec::new()),
+        (Ok(want), _) => keep(remote, namespace, found.as_ref(), &want).await,
+    };
+    let kept = match unseen {
+        Some(why) => kept.and(Err(ServiceFault::Unseen(why))),
+        None => kept,
+    };
+    (found, kept)
 }
 
 async fn keep(
@@ -256,9 +245,9 @@ async fn keep(
     Ok(sweep(remote, namespace).await?)
 }
 
-/// Where this host is, as `door` says it.
-async fn want(door: &Door) -> Result<ServiceTarget, Unreachable> {
-    let (host, port) = door.host()?;
+/// Where this host is, as `endpoint` says it.
+async fn want(endpoint: &OwnEndpoint) -> Result<ServiceTarget, Unreachable> {
+    let (host, port) = plan::advertised(endpoint)?;
     let addresses: BTreeSet<IpAddr> = match host.parse() {
         Ok(address) => BTreeSet::from([address]),
         Err(_) => {
@@ -270,7 +259,7 @@ async fn want(door: &Door) -> Result<ServiceTarget, Unreachable> {
             found.map(|one| one.ip()).collect()
         }
     };
-    plan::want(&host, addresses, port, door.plain)
+    plan::want(&host, addresses, port, endpoint.plain)
 }
 
 /// What there is beside what fipd keeps.
@@ -280,9 +269,8 @@ async fn others(
 ) -> Result<(Vec<EndpointSlice>, Option<Endpoints>), CallError> {
     let all = ENDPOINT_SLICE.named(namespace, "");
     let label = format!("kubernetes.io/service-name={API_SERVICE}");
-    let listed = remote.list(&all, &label).await?.into_iter();
-    let slices = listed.filter_map(|slice| serde_json::from_value(slice).ok());
-    let slices = slices.collect();
+    let read = |slice: Value| serde_json::from_value(slice).ok();
+    let slices = remote.list_kept(&all, &label, read).await?;
     let target = ENDPOINTS.named(namespace, API_SERVICE);
     Ok((slices, remote.get(&target).await?))
 }

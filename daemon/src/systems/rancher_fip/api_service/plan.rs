@@ -25,28 +25,6 @@ const TCP: &str = "TCP";
 pub const TAKEN_OFF: &str = "fipd.io/selector";
 pub const PORTS_BEFORE: &str = "fipd.io/ports";
 
-/// How others reach the API on this host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Door {
-    /// `[api] advertise`.
-    pub url: Option<String>,
-    /// The port of a `[[listener]]` that serves it without TLS.
-    pub plain: Option<u16>,
-    /// `[api] listen`.
-    pub listen: Option<SocketAddr>,
-}
-
-impl Door {
-    /// How others reach the API on a host with this endpoint.
-    pub fn of(endpoint: &OwnEndpoint) -> Self {
-        Self {
-            url: endpoint.url.clone(),
-            plain: endpoint.plain,
-            listen: endpoint.listen,
-        }
-    }
-}
-
 /// Where the name is to lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceTarget {
@@ -81,22 +59,20 @@ pub enum Unreachable {
     ExternalName(String),
 }
 
-impl Door {
-    /// Host and port of the URL.
-    pub fn host(&self) -> Result<(String, u16), Unreachable> {
-        let url = self.url.as_deref().ok_or(Unreachable::NoUrl)?;
-        let bad = || Unreachable::BadUrl(url.to_owned());
-        let uri: http::Uri = url.parse().map_err(|_| bad())?;
-        let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
-        let host = host.ok_or_else(bad)?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        Ok((host.to_owned(), uri.port_u16().unwrap_or(HTTPS)))
-    }
+/// Host and port of the URL by which others reach fipd.
+pub fn advertised(endpoint: &OwnEndpoint) -> Result<(String, u16), Unreachable> {
+    let url = endpoint.url.as_deref().ok_or(Unreachable::NoUrl)?;
+    let bad = || Unreachable::BadUrl(url.to_owned());
+    let uri: http::Uri = url.parse().map_err(|_| bad())?;
+    let host = uri.host().filter(|_| uri.scheme_str() == Some("https"));
+    let host = host.ok_or_else(bad)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((host.to_owned(), uri.port_u16().unwrap_or(HTTPS)))
+}
 
-    /// Where the API listens, if nobody but this host reaches it there.
-    pub fn closed(&self) -> Option<SocketAddr> {
-        self.listen.filter(|address| address.ip().is_loopback())
-    }
+/// Where the API listens, if nobody but this host reaches it there.
+pub fn loopback(endpoint: &OwnEndpoint) -> Option<SocketAddr> {
+    endpoint.listen.filter(|address| address.ip().is_loopback())
 }
 
 /// What there is to be said of an address that only this host reaches.
@@ -182,9 +158,8 @@ fn serves(one: &ServicePort, port: i32) -> bool {
 /// A Service where there is none.
 pub fn service(want: &ServiceTarget) -> Value {
     let names = port_names(None, want);
-    let ports: Vec<ServicePort> = want
-        .ports
-        .iter()
+    let ports = want.ports.iter();
+    let ports: Vec<ServicePort> = ports
         .map(|(port, to)| wanted(*port, *to, &names, None))
         .collect();
     json!({
@@ -383,11 +358,11 @@ pub fn strangers(slices: &[EndpointSlice], endpoints: Option<&Endpoints>) -> Vec
 mod tests {
     use super::*;
 
-    fn door(url: &str, plain: Option<u16>) -> Door {
-        Door {
+    fn door(url: &str, plain: Option<u16>) -> OwnEndpoint {
+        OwnEndpoint {
             url: Some(url.to_owned()),
             plain,
-            listen: None,
+            ..OwnEndpoint::default()
         }
     }
 
@@ -403,7 +378,7 @@ mod tests {
 
     #[test]
     fn host_and_port_come_from_advertise_and_a_host_that_only_itself_reaches_is_refused() {
-        let host = |url: &str| door(url, None).host();
+        let host = |url: &str| advertised(&door(url, None));
         assert_eq!(
             host("https://fipd.example.net"),
             Ok(("fipd.example.net".into(), 443))
@@ -416,7 +391,7 @@ mod tests {
             host("http://x"),
             Err(Unreachable::BadUrl("http://x".into()))
         );
-        assert_eq!(Door::default().host(), Err(Unreachable::NoUrl));
+        assert_eq!(advertised(&OwnEndpoint::default()), Err(Unreachable::NoUrl));
         for only in ["127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "fe80::1"] {
             let addresses = BTreeSet::from([only.parse().expect("an address")]);
             assert_eq!(
@@ -572,12 +547,11 @@ mod tests {
     #[test]
     fn who_listens_for_this_host_alone_is_told() {
         let at = |listen: &str| {
-            Door {
+            let endpoint = OwnEndpoint {
                 listen: listen.parse().ok(),
-                ..Door::default()
-            }
-            .closed()
-            .map(closed)
+                ..OwnEndpoint::default()
+            };
+            loopback(&endpoint).map(closed)
         };
         assert!(
             at("127.0.0.1:8443").is_some_and(

@@ -1,6 +1,9 @@
 //! Complete lists of what counts.
 
-use std::{collections::BTreeSet, fmt::Debug};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
@@ -24,8 +27,8 @@ use crate::{
     },
 };
 
-/// Kind and name of an object that does not fit its schema, and why.
-type Malformed = ((String, Key), String);
+/// Kind and name of objects that do not fit their schema, and why.
+type Malformed = BTreeMap<(String, Key), String>;
 
 /// Lists of one cluster.
 pub struct SiteLists<'a> {
@@ -34,22 +37,15 @@ pub struct SiteLists<'a> {
 
 impl SiteLists<'_> {
     pub async fn fill(&self, found: &mut SiteInventory) -> Result<(), CallError> {
-        let (pools, bad) = self.all::<FloatingIPPool>("list pools").await?;
-        found.malformed.extend(bad);
+        let bad = &mut found.malformed;
         let named = |pool: FloatingIPPool| (pool.name_any(), pool);
-        found.pools = pools.into_iter().map(named).collect();
-        let (quotas, bad) = self.all::<FloatingIPProjectQuota>("list quotas").await?;
-        found.malformed.extend(bad);
+        found.pools = self.all("list pools", bad, named).await?;
         let named = |quota: FloatingIPProjectQuota| (quota.name_any(), quota);
-        found.quotas = quotas.into_iter().map(named).collect();
-        let (fips, bad) = self.all::<FloatingIP>("list FloatingIPs").await?;
-        found.malformed.extend(bad);
+        found.quotas = self.all("list quotas", bad, named).await?;
         let keyed = |fip: FloatingIP| (Key::of(&fip.metadata), slim(fip));
-        found.fips = fips.into_iter().map(keyed).collect();
-        let (clusters, bad) = self.all::<Cluster>("list clusters").await?;
-        found.malformed.extend(bad);
+        found.fips = self.all("list FloatingIPs", bad, keyed).await?;
         let named = |one: Cluster| (one.name_any(), RancherCluster::slim(one));
-        found.clusters = clusters.into_iter().map(named).collect();
+        found.clusters = self.all("list clusters", bad, named).await?;
         let api: Api<Project> = Api::all(self.session.client.clone());
         let keep = |project: PartialObjectMeta<Project>| Some(Key::of(&project.metadata));
         let projects = complete_metadata(self.session, &api, "list projects", keep).await?;
@@ -57,25 +53,29 @@ impl SiteLists<'_> {
         Ok(())
     }
 
-    /// The objects of a kind, and what is wrong with those that do not fit it.
-    async fn all<K>(&self, what: &str) -> Result<(Vec<K>, Vec<Malformed>), CallError>
+    /// The objects of a kind, as `entry` keeps them; `bad` gets those that do not fit it.
+    async fn all<K, N, V>(
+        &self,
+        what: &str,
+        bad: &mut Malformed,
+        entry: impl Fn(K) -> (N, V),
+    ) -> Result<BTreeMap<N, V>, CallError>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        N: Ord,
     {
         let api: Api<Lenient<K>> = Api::all(self.session.client.clone());
         let params = ListParams::default();
         let listed = complete_list(self.session, &api, params, what, |one| Some(one.0)).await?;
-        let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for one in listed {
-            match one {
-                Ok(object) => good.push(object),
-                Err(invalid) => {
-                    let what = (K::kind(&()).into_owned(), Key::of(&invalid.metadata));
-                    bad.push((what, invalid.error));
-                }
+        let good = listed.into_iter().filter_map(|one| match one {
+            Ok(object) => Some(entry(object)),
+            Err(invalid) => {
+                let what = (K::kind(&()).into_owned(), Key::of(&invalid.metadata));
+                bad.insert(what, invalid.error);
+                None
             }
-        }
-        Ok((good, bad))
+        });
+        Ok(good.collect())
     }
 
     /// The Secrets of projects, by name alone.
