@@ -1,8 +1,6 @@
 //! The Secret by which fipd tells the cluster from its clones.
 
-use serde_json::Value;
-
-use super::{Found, Leftover, Marks, object};
+use super::{Found, Leftover, Marks};
 use crate::{
     clusters::{ClusterSession, identity::secret as identity_secret},
     controller::{client::Remote, kind::SECRET},
@@ -21,15 +19,7 @@ pub(super) async fn steps(session: &ClusterSession, remote: &Remote) -> Found {
         return found;
     };
     let target = SECRET.named(namespace, identity_secret::NAME);
-    let object: Result<Option<Value>, _> = remote.get(&target).await;
-    match object {
-        Ok(object) => {
-            let steps = object
-                .iter()
-                .flat_map(|object| object::steps(&SECRETS, object, &Marks::default()));
-            found.steps.extend(steps);
-        }
-        Err(error) => found.missed(SECRET.kind, &error, true),
-    }
+    let object = remote.get(&target).await;
+    found.take::<Option<_>>(object, (&SECRETS, &Marks::default()), true);
     found
 }

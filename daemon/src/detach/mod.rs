@@ -95,6 +95,23 @@ pub struct Found {
 }
 
 impl Found {
+    /// What is to be done to objects of a kind, or why they could not be looked at.
+    pub fn take<L: IntoIterator<Item = Value>>(
+        &mut self,
+        looked: Result<L, CallError>,
+        (kind, marks): (&Leftover, &Marks),
+        written: bool,
+    ) {
+        match looked {
+            Ok(objects) => {
+                let objects = objects.into_iter();
+                let steps = objects.flat_map(|object| object::steps(kind, &object, marks));
+                self.steps.extend(steps);
+            }
+            Err(error) => self.missed(kind.kind.kind, &error, written),
+        }
+    }
+
     /// What could not be looked at. A refusal counts only where fipd may have `written` such a thing.
     pub fn missed(&mut self, what: &str, error: &CallError, written: bool) {
         match error {
@@ -170,26 +187,17 @@ async fn run(
     found.unseen.retain(|one| !report.unseen.contains(one));
     report.unseen.append(&mut found.unseen);
     for step in found.steps {
-        let result = match actor {
-            None => None,
-            Some(actor) => {
-                let what = format!(
-                    "detach {}: {}: {}",
-                    session.name,
-                    step.object,
-                    step.does.text()
-                );
-                session
-                    .ipam
-                    .note(Action::ClusterChanged, what, actor.clone())
-                    .await?;
-                Some(
-                    apply(remote, &step)
-                        .await
-                        .map_err(|error| error.to_string()),
-                )
-            }
-        };
+        let mut result = None;
+        if let Some(actor) = actor {
+            let (object, does) = (&step.object, step.does.text());
+            let what = format!("detach {}: {object}: {does}", session.name);
+            let noted = session
+                .ipam
+                .note(Action::ClusterChanged, what, actor.clone());
+            noted.await?;
+            let applied = apply(remote, &step).await;
+            result = Some(applied.map_err(|error| error.to_string()));
+        }
         report.steps.push(Done { step, result });
     }
     Ok(())
@@ -235,18 +243,10 @@ async fn list(
     };
     let mut whole = true;
     for (namespace, writes) in namespaces(past, kind.only_in) {
-        match remote.list_meta(&kind.kind.named(&namespace, ""), "").await {
-            Ok(items) => {
-                let steps = items.iter();
-                found
-                    .steps
-                    .extend(steps.flat_map(|item| object::steps(kind, item, marks)));
-            }
-            Err(error) => {
-                whole = false;
-                found.missed(kind.kind.kind, &error, wrote(past) && writes);
-            }
-        }
+        let all = kind.kind.named(&namespace, "");
+        let listed = remote.list_meta(&all, "").await;
+        whole &= listed.is_ok();
+        found.take(listed, (kind, marks), wrote(past) && writes);
     }
     whole
 }
@@ -255,19 +255,9 @@ async fn ask(remote: &Remote, past: &Past, (kind, marks): (&Leftover, &Marks), f
     let named = &kind.named;
     for (namespace, writes) in namespaces(past, named.only_in) {
         for name in named.names {
-            let object: Result<Option<Value>, _> =
-                remote.get(&kind.kind.named(&namespace, name)).await;
-            match object {
-                Ok(object) => {
-                    let steps = object.iter();
-                    found
-                        .steps
-                        .extend(steps.flat_map(|object| object::steps(kind, object, marks)));
-                }
-                Err(error) => {
-                    found.missed(kind.kind.kind, &error, (named.wrote)(past) && writes);
-                }
-            }
+            let object = remote.get(&kind.kind.named(&namespace, name)).await;
+            let wrote = (named.wrote)(past) && writes;
+            found.take::<Option<_>>(object, (kind, marks), wrote);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         kind::CONFIG_MAP,
         owned,
     },
-    detach::{Elsewhere, Found, Leaving as _, Past, object},
+    detach::{Elsewhere, Found, Leaving as _, Past},
     systems::rancher_fip::guests::{COPY, NOTES, Note},
 };
 
@@ -77,15 +77,10 @@ pub(super) async fn secrets(remote: &Remote, past: &Past) -> Found {
         return found;
     }
     let all = PROJECT_SECRETS.kind.all();
-    match remote.list_meta(&all, &owned::selector()).await {
-        Ok(items) => {
-            let items = items.iter().filter(|item| is_of_project(item));
-            let steps = items
-                .flat_map(|item| object::steps(&PROJECT_SECRETS, item, &RancherFipLeaving.marks()));
-            found.steps.extend(steps);
-        }
-        Err(error) => found.missed(PROJECT_SECRETS.kind.kind, &error, manages_guests(past)),
-    }
+    let listed = remote.list_meta(&all, &owned::selector()).await;
+    let listed = listed.map(|items| items.into_iter().filter(is_of_project));
+    let sort = (&PROJECT_SECRETS, &RancherFipLeaving.marks());
+    found.take(listed, sort, manages_guests(past));
     found
 }
 
