@@ -161,11 +161,8 @@ impl GuestAccess {
         let id = self.harvester(credential).await?;
         let display_name =
             display_name(&id).ok_or_else(|| GuestUnready::NoHarvester(id.clone()))?;
-        let project = match self.project(&id, &display_name, machine).await {
-            Ok(project) => Ok(project),
-            Err(Stop::Wait(unready)) => Err(unready),
-            Err(stop @ Stop::Reconcile(_)) => return Err(stop),
-        };
+        let project = self.project(&id, &display_name, machine).await;
+        let project = Stop::waits(project)?;
         Ok(RunsOn::Harvester {
             id,
             display_name,
@@ -197,18 +194,11 @@ impl GuestAccess {
             harvester: display.to_owned(),
             why,
         };
-        let remote = match self.client(id, display).await {
-            Ok(remote) => remote,
-            Err(Stop::Wait(unready)) => {
-                return Err(unreachable(unready.to_string()).into());
-            }
-            Err(stop @ Stop::Reconcile(_)) => return Err(stop),
-        };
+        let remote = Stop::waits(self.client(id, display).await)?;
+        let remote = remote.map_err(|unready| unreachable(unready.to_string()))?;
         let target = NAMESPACE.named("", &machine.namespace);
-        let namespace: Option<Namespace> = match remote.get(&target).await {
-            Ok(namespace) => namespace,
-            Err(error) => return Err(unreachable(error.to_string()).into()),
-        };
+        let namespace: Option<Namespace> =
+            (remote.get(&target).await).map_err(|error| unreachable(error.to_string()))?;
         let name = || machine.namespace.clone();
         let namespace = namespace.ok_or_else(|| GuestUnready::NoMachineNamespace(name()))?;
         project_of(&namespace).ok_or_else(|| GuestUnready::NoProject(name()).into())

@@ -94,6 +94,17 @@ impl GuestUnready {
     }
 }
 
+impl<W> Stop<W> {
+    /// What is waited for is an answer too; a call that failed is none.
+    pub fn waits<T>(result: Result<T, Self>) -> Result<Result<T, W>, ReconcileError> {
+        match result {
+            Ok(done) => Ok(Ok(done)),
+            Err(Self::Wait(wait)) => Ok(Err(wait)),
+            Err(Self::Reconcile(trouble)) => Err(trouble),
+        }
+    }
+}
+
 impl<W: fmt::Display> Stop<W> {
     pub fn text(&self) -> String {
         match self {

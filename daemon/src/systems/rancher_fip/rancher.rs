@@ -40,7 +40,7 @@ use crate::guests::names::ClusterNames;
 use crate::{guests::homes::GuestHomes, systems::rancher_fip::admission::Admits};
 
 pub use all::Ranchers;
-pub use pool_names::{NoDefault, annotation};
+pub use pool_names::{NoDefault, annotation, is_default};
 
 /// How long a start waits to hear who leads in Rancher.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);

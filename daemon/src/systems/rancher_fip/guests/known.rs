@@ -22,21 +22,11 @@ pub const COPY: &str = "fipd-settings";
 
 impl Guests {
     pub(super) fn given(&self) -> &ClusterManager {
-        &self
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .cluster_manager
+        &self.site.settings::<RancherFipSettings>().cluster_manager
     }
 
     pub(super) fn app_namespace(&self) -> &str {
-        &self
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .app_namespace
+        &self.site.settings::<RancherFipSettings>().app_namespace
     }
 
     /// What holds for all guests. A ConfigMap that is gone says nothing: what it said before stays.

@@ -54,7 +54,7 @@ use crate::{
         context::Context,
         endpoint::OwnEndpoint,
         events::Events,
-        queue::{self, Queue},
+        queue::{self, Next, Queue},
         reconcile_counts::counted,
         store::Key,
     },
@@ -123,11 +123,7 @@ impl Guests {
         views: GuestBoard,
         helm: Option<Helm>,
     ) -> Arc<Self> {
-        let given = &site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .cluster_manager;
+        let given = &site.settings::<RancherFipSettings>().cluster_manager;
         let access = Arc::new(GuestAccess {
             links: views.links(&site.name),
             rancher: data.remote.clone(),
@@ -183,32 +179,26 @@ impl Guests {
             } => {}
         }
         self.everything_changed();
-        let (all, quotas, charts) = (Arc::clone(&self), Arc::clone(&self), Arc::clone(&self));
-        let guests = queue::run(
-            Arc::clone(&self.queue),
-            AT_ONCE,
-            cancel.clone(),
-            counted(&self.site.system, "cluster", move |key| {
-                Arc::clone(&all).reconcile(key)
-            }),
-        );
-        let quotas = queue::run(
-            Arc::clone(&self.quotas.queue),
-            QUOTAS_AT_ONCE,
-            cancel.clone(),
-            counted(&self.site.system, "quotasecrets", move |key| {
-                Arc::clone(&quotas).reconcile_quota(key)
-            }),
-        );
-        let charts = queue::run(
-            Arc::clone(&self.chart_queue),
-            AT_ONCE,
-            cancel,
-            counted(&self.site.system, "charts", move |key| {
-                Arc::clone(&charts).reconcile_charts(key)
-            }),
-        );
+        let guests = self.works("cluster", &self.queue, AT_ONCE, Self::reconcile);
+        let (quotas, most) = (&self.quotas.queue, QUOTAS_AT_ONCE);
+        let quotas = self.works("quotasecrets", quotas, most, Self::reconcile_quota);
+        let charts = self.works("charts", &self.chart_queue, AT_ONCE, Self::reconcile_charts);
         let sweeps = Arc::clone(&self).keep_swept();
         tokio::join!(guests, quotas, charts, sweeps);
+    }
+
+    /// Works on the keys of a queue until the session ends; `name` is for the metrics.
+    fn works<F: Future<Output = Next> + Send + 'static>(
+        self: &Arc<Self>,
+        name: &'static str,
+        queue: &Arc<Queue<Key>>,
+        at_once: usize,
+        work: fn(Arc<Self>, Key) -> F,
+    ) -> impl Future<Output = ()> + use<F> {
+        let all = Arc::clone(self);
+        let work = counted(&self.site.system, name, move |key| {
+            work(Arc::clone(&all), key)
+        });
+        queue::run(Arc::clone(queue), at_once, self.site.cancel(), work)
     }
 }

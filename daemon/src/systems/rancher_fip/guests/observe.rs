@@ -74,11 +74,7 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
     let (site, seen) = (&*guests.site, &guests.seen);
     guests.sources.watch(site, guests, tasks);
     let client = &site.session.client;
-    let app = &*site
-        .session
-        .settings
-        .of::<RancherFipSettings>()
-        .app_namespace;
+    let app = &*site.settings::<RancherFipSettings>().app_namespace;
     let all = Arc::clone(guests);
     let keep = |object: Named<FloatingIPProjectQuota>| Some(QuotaMeta::slim(object));
     spawn(tasks, site, Arc::clone(&seen.quotas), keep, move |key| {

@@ -13,7 +13,7 @@ use crate::{
     guests::{GuestUnready, charts::ChartRelease, hosting::RunsOn},
     systems::rancher_fip::{
         clusters::{LoadBalancer, RancherCluster},
-        rancher::annotation,
+        rancher::is_default,
     },
 };
 
@@ -177,10 +177,7 @@ impl GuestFacts<'_> {
             .filter(|project| project.namespace == self.id && (self.has_quota)(&project.id))
             .collect();
         let mut ours = self.pools.iter().filter(|(_, pool)| targets(pool, names));
-        let default = ours.find(|(_, pool)| {
-            annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true")
-        });
-        let Some((pool, _)) = default else {
+        let Some((pool, _)) = ours.find(|(_, pool)| is_default(pool)) else {
             return Err(GuestWait::NoDefaultPool);
         };
         if projects.is_empty() {

@@ -74,12 +74,7 @@ impl Guests {
             return Ok(Next::Done);
         }
         if let Err(why) = self.remove_secrets(project).await {
-            let wait = self
-                .site
-                .session
-                .settings
-                .of::<RancherFipSettings>()
-                .release_wait;
+            let wait = self.site.settings::<RancherFipSettings>().release_wait;
             if wait.left(since, clock::now()).is_some() {
                 tracing::warn!(
                     project,

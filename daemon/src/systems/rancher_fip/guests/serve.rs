@@ -87,11 +87,7 @@ impl Guests {
             false => Vec::new(),
         };
         let (cluster, held) = &self.typed(id, cluster, &settings, &marks).await?;
-        let home = match self.home(id, cluster).await {
-            Ok(home) => Ok(home),
-            Err(Stop::Wait(wait)) => Err(wait),
-            Err(stop) => return Err(stop),
-        };
+        let home = Stop::waits(self.home(id, cluster).await)?;
         let ca = self.ca(&settings).await?;
         let mut plan = plan::plan(&GuestFacts {
             id,

@@ -61,27 +61,15 @@ impl Data {
             .iter()
             .filter(|(_, pool)| names.iter().any(|name| **name == *pool.spec.target_cluster))
             .collect();
-        let marked: Vec<_> = ours
-            .iter()
-            .filter(|(_, pool)| {
-                annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true")
-            })
-            .collect();
+        let marked = ours.iter().copied();
+        let marked: Vec<_> = marked.filter(|(_, pool)| is_default(pool)).collect();
         match (marked.as_slice(), ours.as_slice()) {
             ([(key, _)], _) | ([], [(key, _)]) => Ok(key.name.to_string()),
             ([], []) => Err(NoDefault::None),
-            ([], several) => Err(NoDefault::Several(
-                several
-                    .iter()
-                    .map(|(key, _)| key.name.to_string())
-                    .collect(),
-            )),
-            (several, _) => Err(NoDefault::Several(
-                several
-                    .iter()
-                    .map(|(key, _)| key.name.to_string())
-                    .collect(),
-            )),
+            ([], several) | (several, _) => {
+                let names = several.iter().map(|(key, _)| key.name.to_string());
+                Err(NoDefault::Several(names.collect()))
+            }
         }
     }
 
@@ -97,6 +85,11 @@ impl Data {
             .filter(|(_, other)| annotation(other, PARTNER_POOL) == Some(pool));
         naming.next().map(|(key, _)| key.name.to_string())
     }
+}
+
+/// Whether it is the pool of Services that name none.
+pub fn is_default(pool: &FloatingIPPool) -> bool {
+    annotation(pool, DEFAULT_NETWORK) == Some("true")
 }
 
 /// An annotation of a pool.
