@@ -136,11 +136,8 @@ impl Backups {
 
     /// Another schedule is in force from here on.
     pub fn reschedule(&self, schedule: Schedule) {
-        self.0.schedule.send_if_modified(|old| {
-            let changed = *old != schedule;
-            *old = schedule;
-            changed
-        });
+        let told = &self.0.schedule;
+        told.send_if_modified(|old| std::mem::replace(old, schedule) != *old);
     }
 
     pub fn standing(&self) -> BackupStatus {
@@ -337,14 +334,29 @@ fn list(directory: &Path) -> io::Result<Vec<Copy>> {
 
 /// Removes what an end in the middle of a copy has left. Only who has the turn.
 fn sweep(directory: &Path) {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        let name = path.file_name().and_then(|name| name.to_str());
-        if name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(PARTIAL))
-            && let Err(error) = fs::remove_file(&path)
-        {
+    for path in called(directory, PREFIX, &[PARTIAL]) {
+        if let Err(error) = fs::remove_file(&path) {
             tracing::warn!(path = %path.display(), %error, "half a backup stays");
         }
+    }
+}
+
+/// The files of a directory whose names begin and end so.
+fn called(directory: &Path, prefix: &str, suffixes: &[&str]) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(move |path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| {
+            name.starts_with(prefix) && suffixes.iter().any(|end| name.ends_with(end))
+        })
+    })
+}
+
+/// Removes a file; that it is gone already is fine.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

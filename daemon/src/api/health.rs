@@ -99,7 +99,7 @@ pub async fn ready(State(rules): State<RuleBoard>) -> Response {
     }
 }
 
-fn series(text: &str) -> Response {
+pub fn series(text: &str) -> Response {
     let mut response = text.to_owned().into_response();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response

@@ -5,14 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    extract::State,
-    http::{HeaderValue, StatusCode, header},
-    middleware::map_response,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
+use axum::{Router, extract::State, middleware::map_response, response::Response, routing::get};
 use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
 use crate::{
     api::{
-        self, AgentApi,
+        self, AgentApi, health,
         listen::{self, Port},
     },
     app::{config_reloader::ConfigReloader, listeners::open_sockets},
@@ -184,18 +177,11 @@ fn router(listener: &Listener) -> Router<Arc<AgentPorts>> {
 }
 
 async fn ready(State(shown): State<Arc<AgentPorts>>) -> Response {
-    match shown.board.is_ready() {
-        true => "ready\n".into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
-    }
+    health::ready(State(shown.board.clone())).await
 }
 
 async fn metrics(State(shown): State<Arc<AgentPorts>>) -> Response {
-    let mut response = shown.metrics.text().await.to_string().into_response();
-    let kind =
-        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+    health::series(&shown.metrics.text().await)
 }
 
 #[cfg(test)]

@@ -102,21 +102,15 @@ impl ConfigReloader {
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let now = match &result {
+        match &result {
             Ok(reloaded) => {
                 tracing::info!(applied = ?reloaded.applied, needs_restart = ?reloaded.needs_restart, "the configuration was read again");
-                ReloadStatus {
-                    failed: None,
-                    needs_restart: reloaded.needs_restart.clone(),
-                }
             }
-            Err(error) => {
-                tracing::error!(%error, "the configuration stays as it was");
-                ReloadStatus {
-                    failed: Some(error.as_str().into()),
-                    needs_restart: self.last.restart_keys(&self.started),
-                }
-            }
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        }
+        let now = ReloadStatus {
+            failed: result.as_ref().err().map(|error| error.as_str().into()),
+            needs_restart: self.last.restart_keys(&self.started),
         };
         metrics::reload::note(&now);
         let status = self.status_of(&now);
@@ -165,11 +159,8 @@ impl ConfigReloader {
             // Without [host] the running engine goes on until the next start.
             if let Some(host) = &fresh.config.host {
                 let rules = host.rules.clone();
-                parts.host_rules.send_if_modified(|told| {
-                    let changed = *told != rules;
-                    *told = rules;
-                    changed
-                });
+                let told = &parts.host_rules;
+                told.send_if_modified(|told| std::mem::replace(told, rules) != *told);
             }
         }
         self.last = fresh;

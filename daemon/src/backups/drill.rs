@@ -67,11 +67,8 @@ pub(super) fn of(copy: &Path) -> Option<Drill> {
 /// Removes the note of a copy that is gone.
 pub(super) fn forget(copy: &Path) {
     let note = note(copy);
-    match fs::remove_file(&note) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %note.display(), %error, "a note on an old backup stays");
-        }
-        Ok(()) | Err(_) => {}
+    if let Err(error) = super::remove(&note) {
+        tracing::warn!(path = %note.display(), %error, "a note on an old backup stays");
     }
 }
 

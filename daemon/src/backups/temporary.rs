@@ -1,14 +1,14 @@
 //! Copies of the store that somebody reads once, and that go then.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Backups, CopyError};
+use super::{Backups, CopyError, called};
 
 const PREFIX: &str = "backup-";
 const SUFFIX: &str = ".tmp";
@@ -58,24 +58,12 @@ impl Backups {
 
     /// Removes what an end in the middle of a lent copy has left in this directory. Only before the first is lent.
     pub fn sweep_lent(directory: &Path) {
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let left = |name: &str| {
-                name.starts_with(PREFIX) && (name.ends_with(SUFFIX) || name.ends_with(PARTIAL))
-            };
-            if name.is_some_and(left) {
-                remove(&path);
-            }
-        }
+        called(directory, PREFIX, &[SUFFIX, PARTIAL]).for_each(|path| remove(&path));
     }
 }
 
 fn remove(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(file = %path.display(), %error, "a temporary file could not be removed");
-        }
-        Ok(()) | Err(_) => {}
+    if let Err(error) = super::remove(path) {
+        tracing::warn!(file = %path.display(), %error, "a temporary file could not be removed");
     }
 }

@@ -96,13 +96,8 @@ impl CompatFlag {
         about: &'static str,
     ) -> Self {
         Self {
-            flag,
-            variable: "",
-            form: Form::Text,
-            always: false,
-            default: "",
             effect: Effect::Sets(key, set),
-            about,
+            ..Self::nothing(flag, about)
         }
     }
 
