@@ -4,7 +4,7 @@ mod page;
 
 use std::{fmt, time::Duration};
 
-/// The field manager of what fipd applies.
+/// The field manager of what fipd applies, but where [`Remote::with_manager`] names another.
 pub use fipd_crds::labels::FIELD_MANAGER as MANAGER;
 use http::{
     Method, Request,
@@ -38,6 +38,7 @@ const RESTARTS: usize = 3;
 #[derive(Clone)]
 pub struct Remote {
     client: Client,
+    manager: &'static str,
 }
 
 /// One object (or, without name, one collection) of the API.
@@ -83,11 +84,23 @@ pub enum CallError {
 
 impl Remote {
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            manager: MANAGER,
+        }
     }
 
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The same as another field manager: what one of them applies takes nothing from what the other did.
+    #[must_use]
+    pub fn with_manager(&self, manager: &'static str) -> Self {
+        Self {
+            client: self.client.clone(),
+            manager,
+        }
     }
 
     /// The object, or `None` if it does not exist.
@@ -231,7 +244,7 @@ impl Remote {
         target: &Target,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        let query = format!("fieldManager={MANAGER}");
+        let query = format!("fieldManager={}", self.manager);
         self.post(target, &query, body).await
     }
 
@@ -366,7 +379,7 @@ impl Remote {
         let path = match patch {
             Patch::Json => path.to_owned(),
             Patch::Merge | Patch::Strategic | Patch::Apply => {
-                format!("{path}?fieldManager={MANAGER}{query}")
+                format!("{path}?fieldManager={}{query}", self.manager)
             }
         };
         let body = encode(target, body)?;
@@ -572,7 +585,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fipd_writes_as_its_field_manager() {
+    async fn each_field_manager_writes_in_its_own_name() {
         let paths: Arc<Mutex<Vec<String>>> = Arc::default();
         let all = Arc::clone(&paths);
         let serve = move |request: Request<Body>| {
@@ -582,13 +595,25 @@ mod tests {
             std::future::ready(Ok::<_, Infallible>(answer))
         };
         let remote = Remote::new(Client::new(tower::service_fn(serve), "default"));
+        let other = remote.with_manager("fipd-vips");
         let target = SERVICE.named("ns", "a");
-        let body = json!({});
-        remote.create(&target, &body).await.unwrap();
-        remote.patch(&target, Patch::Apply, &body).await.unwrap();
-        let (all, manager) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
-        let apply = format!("PATCH {all}/a{manager}&force=true");
-        assert_eq!(*paths.lock(), [format!("POST {all}{manager}"), apply]);
+        for remote in [&remote, &other] {
+            let body = json!({});
+            remote.create(&target, &body).await.unwrap();
+            remote.patch(&target, Patch::Apply, &body).await.unwrap();
+        }
+        let (all, one) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
+        let apply = format!("PATCH {all}/a{one}&force=true");
+        let others = format!("PATCH {all}/a{one}-vips&force=true");
+        assert_eq!(
+            *paths.lock(),
+            [
+                format!("POST {all}{one}"),
+                apply,
+                format!("POST {all}{one}-vips"),
+                others,
+            ]
+        );
     }
 
     #[test]
