@@ -8,70 +8,58 @@ use utoipa::{
     openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type},
 };
 
-mod adopt;
-mod audit;
-mod backup;
+mod account;
 mod bulk;
-mod change;
-mod check;
-mod clock;
 mod cluster;
-mod export;
-mod guest;
+mod daemon;
 mod history;
-mod import;
 mod lease;
-mod move_network;
+mod log;
 mod network;
-mod page;
 mod pool;
 mod quota;
-mod reload;
-mod restore;
 mod rules;
 mod scope;
-mod token;
-mod user;
-mod webhook;
 
-pub use adopt::{AdoptChange, AdoptFinding, AdoptReport};
-pub use audit::{AuditPage, AuditQuery, AuditView};
-pub use backup::{BackupList, BackupView, DrillView, StoreCounts};
+pub use account::{
+    Password, TokenCreate, TokenList, TokenMade, TokenView, UserCreate, UserList, UserPatch,
+    UserView,
+};
 pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};
-pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery};
-pub use check::{CheckReport, Checked, Readiness};
-pub use clock::ClockView;
 pub use cluster::{
-    ClusterAdd, ClusterList, ClusterView, DetachReport, DetachStep, HeldBackView, Join, Outcome,
+    AdoptChange, AdoptFinding, AdoptReport, ClusterAdd, ClusterList, ClusterView, DetachReport,
+    DetachStep, GuestList, GuestReleaseView, GuestView, HeldBackView, Join, Outcome,
     SightedAddress, SightingsReport, SkipAdoption,
 };
-pub use export::ExportQuery;
-pub use guest::{GuestList, GuestReleaseView, GuestView};
+pub use daemon::{
+    BackupList, BackupView, CheckReport, Checked, ClockView, DrillView, ExportQuery, ImportQuery,
+    ImportReport, ImportedRow, LiftHold, Readiness, ReloadStanding, ReloadView, RestoreHoldView,
+    StoreCounts, WebhookList, WebhookTested, WebhookView,
+};
 pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};
-pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{
     Allocate, ContenderView, Granted, LabelRequest, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
     MemberView, ProbedReport, ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select,
     Share, TransferRequest, Want,
 };
-pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
-pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView, SeparationView};
-pub use page::PageQuery;
+pub use log::{
+    AuditPage, AuditQuery, AuditView, ChangeView, ChangedLease, ChangedPool, ChangesPage,
+    ChangesQuery, PageQuery,
+};
+pub use network::{
+    CollisionView, HoldView, NetworkCreate, NetworkList, NetworkView, PoolMove, PoolMovePreview,
+    PoolMoveQuery, SeparationView,
+};
 pub use pool::{
     OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolPreviewView, PoolQuery, PoolView,
     Reserve, SharedRangeView, Usage,
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
-pub use reload::{ReloadStanding, ReloadView};
-pub use restore::{LiftHold, RestoreHoldView};
 pub use rules::{
     FlushRules, ForeignRulePage, PruneForeignRules, RuleClash, RuleDrift, RulePage, RulePlan,
     RuleQuery, RuleStep, RuleView, RuleWarning, RulesRemoved,
 };
 pub use scope::PoolScope;
-pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
-pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
-pub use webhook::{WebhookList, WebhookTested, WebhookView};
 
 /// A count of addresses: a JSON number up to 2^53, above that (IPv6) its decimal digits as a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Clusters, and what an admin says about them.
+//! Clusters, what an admin says about them, what other programs left there, and guests of Rancher.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,6 @@ pub struct ClusterView {
     #[serde(default)]
     pub held_back: Vec<HeldBackView>,
     /// Addresses of fipd's pools that Services of other load balancers show there; null where nobody has looked.
-    #[serde(default)]
     pub sightings: Option<SightingsReport>,
 }
 
@@ -76,7 +75,6 @@ pub struct ClusterList {
     /// By name.
     pub clusters: Vec<ClusterView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -135,4 +133,88 @@ pub struct DetachStep {
     /// `planned`, `done` or `failed`.
     pub state: String,
     pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdoptReport {
+    /// The configured name of the cluster.
+    pub cluster: String,
+    /// Nothing was changed.
+    pub dry_run: bool,
+    pub message: String,
+    /// How many of each there are.
+    pub counts: BTreeMap<String, u64>,
+    pub findings: Vec<AdoptFinding>,
+    pub changes: Vec<AdoptChange>,
+    /// What could not be looked at, and why.
+    pub unseen: Vec<String>,
+    /// Why nothing can be taken over at present.
+    pub blockers: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdoptFinding {
+    /// `pool`, `quota`, `address`, `conflict`, `orphan`, `secret`, `leftover`, `program`, `refused`, `unwanted` or
+    /// `malformed`.
+    pub kind: String,
+    pub name: String,
+    /// Whether all is well with it.
+    pub fine: bool,
+    pub detail: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdoptChange {
+    /// Who does it: `fipd` by itself while it leads, `adopt`, or `you`.
+    pub by: String,
+    pub name: String,
+    pub does: String,
+    /// `planned`, `done` or `failed`.
+    pub state: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GuestView {
+    /// The configured name of its Rancher.
+    pub rancher: String,
+    /// Rancher's id of the cluster.
+    pub id: String,
+    pub display_name: String,
+    /// `Ready`, `Waiting`, `Failed`, `Leaving` or `Left`.
+    pub phase: String,
+    pub reason: String,
+    pub message: String,
+    /// Since when it is in that phase for that reason.
+    pub since: String,
+    /// The last reason for not being ready; stays when it is.
+    pub last_error: Option<String>,
+    pub load_balancer: String,
+    /// Projects it may ask addresses for, with the pool of Services that name none.
+    pub projects: BTreeMap<String, String>,
+    /// Helm releases it is to have.
+    pub releases: Vec<GuestReleaseView>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GuestReleaseView {
+    pub name: String,
+    pub namespace: String,
+    pub chart: String,
+    pub version: String,
+    /// `deployed`, `failed`, `waiting`, `unknown`, or the operation of helm that runs.
+    pub state: String,
+    /// Why it is not as it should be.
+    pub error: Option<String>,
+    /// Since when it is so.
+    pub since: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GuestList {
+    /// By Rancher and id.
+    pub guests: Vec<GuestView>,
+    /// Cursor of the next page; null on the last.
+    pub next: Option<String>,
 }

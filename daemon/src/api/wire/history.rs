@@ -49,19 +49,14 @@ impl fmt::Display for ForecastView {
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
     /// RFC 3339; 7 days before `to` when left out, or 90 with step=day.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// RFC 3339, its hour or day included; the last hour that is over when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// `hour` (when left out) or `day`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
@@ -73,7 +68,6 @@ pub struct HistoryPage {
     /// In the order of time. An hour or day in which nothing happened is left out: it was as the row before says.
     pub rows: Vec<HistoryView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 

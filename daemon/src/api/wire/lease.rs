@@ -21,7 +21,6 @@ pub struct LeaseSummary {
     /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; null while the address cools down.
     pub owner: Option<String>,
     /// When a reservation, a check or a quarantine ends; null where nothing ends by itself.
-    #[serde(default)]
     pub until: Option<String>,
 }
 
@@ -57,7 +56,6 @@ pub struct ContenderView {
     pub owner: String,
     pub instance: String,
     /// Who is charged once it gets the address.
-    #[serde(default)]
     pub tenant: Option<String>,
     pub since: String,
 }
@@ -83,12 +81,10 @@ pub struct Allocate {
     /// UID of the owner's instance; left out where it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instance: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// One for a single family, two for dual-stack; all or nothing.
     pub wants: Vec<Want>,
     /// The addresses may be shared with others. Asking again changes the ports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
     /// What the owner does not use yet has state `probing` until the asker has checked on the wire whether somebody else
     /// uses it, and reported that by `/api/v1/leases/{network}/{address}/probed`; without a report it is free again after
@@ -107,7 +103,6 @@ pub struct ProbedReport {
     /// for an hour, or to who was found using it, and the owner asks again.
     pub verdict: String,
     /// Who answered, such as a MAC address; only where the address is taken, for the audit log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
@@ -127,15 +122,12 @@ pub struct Share {
 pub struct ReserveRequest {
     /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; it has the addresses once it allocates from the same pools.
     pub owner: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// One for a single family, two for dual-stack; all or nothing.
     pub wants: Vec<Want>,
     /// When the reservation ends, RFC 3339, in the future; never when left out. Asking again changes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Instead of `until`: seconds from now, by fipd's time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub lasts: Option<u32>,
 }
@@ -144,16 +136,12 @@ pub struct ReserveRequest {
 #[serde(deny_unknown_fields)]
 pub struct Want {
     /// Name of a pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Instead of `pool`: the pool with the highest priority that is there for the asker and can give.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<Select>,
     /// This address and no other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// 1 to 1024; 1 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
 }
 
@@ -162,17 +150,12 @@ pub struct Want {
 #[serde(deny_unknown_fields)]
 pub struct Select {
     /// Only pools of this network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// `ipv4` or `ipv6`; may be left out where an address is named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
     /// Name or id of the asker's cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -184,14 +167,11 @@ pub struct Select {
 pub struct ReleaseRequest {
     pub owner: String,
     /// Only leases of this instance; left out: of any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// Only these addresses; left out: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// For the audit log.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -208,13 +188,10 @@ pub struct TransferRequest {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instance: String,
     /// Refused with status 409 unless this owner has it; left out: whoever has it alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Only from this instance of `from`; left out: from any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_instance: Option<String>,
     /// Who is charged from then on; left out: as before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The tenant may have it beyond its quota; only for admins.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -255,36 +232,25 @@ pub struct ReleasedAddress {
 #[serde(deny_unknown_fields)]
 pub struct LeaseQuery {
     /// Name of a pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Name of a network.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// Name or id of a cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// `allocated`, `reserved`, `probing`, `quarantined` or `orphaned`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Leases on these addresses: a CIDR, a range or one address.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
     /// `key` or `key=value`, once for each label that a lease must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub label: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }

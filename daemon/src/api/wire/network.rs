@@ -1,7 +1,9 @@
-//! Networks.
+//! Networks, and pools that go to another one.
+
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NetworkView {
@@ -11,7 +13,6 @@ pub struct NetworkView {
     /// Clusters that must be adopted before the network gives a new address; empty when it may.
     pub waiting_for: Vec<HoldView>,
     /// Until about when no free address is given, because a backup was restored.
-    #[serde(default)]
     pub held_until: Option<String>,
 }
 
@@ -20,7 +21,6 @@ pub struct NetworkList {
     /// By id.
     pub networks: Vec<NetworkView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -46,4 +46,41 @@ pub struct HoldView {
 pub struct NetworkCreate {
     /// 1 to 63 of `a-z`, `0-9` and `-`.
     pub name: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolMove {
+    /// Network that the pool goes to.
+    pub network: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct PoolMoveQuery {
+    /// Network that the pool would go to.
+    pub network: String,
+}
+
+/// What a move would do.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolMovePreview {
+    pub pool: String,
+    pub from: String,
+    pub to: String,
+    /// Leases that go along.
+    pub leases: u64,
+    /// How many of their addresses are in use there; with any, the move is refused.
+    pub collisions: u64,
+    /// The lowest 100 of these.
+    pub first: Vec<CollisionView>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CollisionView {
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    /// Who has it there.
+    pub owner: String,
 }

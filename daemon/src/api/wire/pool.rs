@@ -72,7 +72,6 @@ pub struct PoolList {
     /// By id.
     pub pools: Vec<PoolView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -82,19 +81,14 @@ pub struct PoolList {
 #[serde(deny_unknown_fields)]
 pub struct PoolQuery {
     /// Name of a network.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// Pools whose entries list all of a CIDR, a range or one address.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub containing: Option<String>,
     /// Pools all of whose entries are on these addresses: a CIDR or a range.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
     /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
@@ -131,13 +125,12 @@ pub struct SharedRangeView {
 /// `10.0.0.4-10.0.0.7 with IPAddressPool metallb-system/public of cluster edge`.
 impl std::fmt::Display for SharedRangeView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            cluster,
-            object,
-            first,
-            last,
-        } = self;
-        write!(f, "{first}-{last} with {object} of cluster {cluster}")
+        let (first, last) = (self.first, self.last);
+        write!(
+            f,
+            "{first}-{last} with {} of cluster {}",
+            self.object, self.cluster
+        )
     }
 }
 
@@ -189,50 +182,36 @@ pub struct Usage {
 pub struct PoolCreate {
     pub name: String,
     /// Name of the network; `default` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// CIDRs (`10.0.0.0/24`), single addresses and ranges (`10.0.0.10-10.0.0.20`) of one family.
     pub addresses: Vec<String>,
     #[serde(default)]
     pub exclusions: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
     /// 0 to 32 or 128.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<u8>,
     /// The link's subnet where it is wider than the pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_first: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_last: Option<u32>,
     /// `prefix` or `each-cidr`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
     /// Which free address is given next: `lowest` (when left out), `random` or `least-recently-used`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Seconds that an address cools after a release, up to 30 days; 0 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
     /// Seconds for which who had an address gets the same one again, up to 365 days; 0: not. 7 days when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_for: Option<u32>,
     /// How many addresses are remembered for that, up to 65,536; 1,000 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_most: Option<u32>,
     /// 0 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
     /// At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<PoolScope>,
     /// Whether the members of a sharing group may be of several clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_across_clusters: Option<bool>,
     /// Whether a tenant without a quota gets nothing, instead of any number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_required: Option<bool>,
 }
 
@@ -240,17 +219,13 @@ pub struct PoolCreate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolPatch {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Only while the pool has no lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<String>>,
     /// Beside those that it has; not together with `addresses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_addresses: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusions: Option<Vec<String>>,
     #[serde(
         default,
@@ -273,41 +248,28 @@ pub struct PoolPatch {
     )]
     #[schema(value_type = Option<String>)]
     pub subnet: Option<Option<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_first: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_last: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
     /// `lowest`, `random` or `least-recently-used`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Seconds; what cools already is not changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
     /// Seconds; 0: nobody is remembered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_for: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_most: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
     /// In place of all that it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<PoolScope>>,
     /// Who shares an address already goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_across_clusters: Option<bool>,
     /// Whether a tenant without a quota gets nothing, instead of any number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_required: Option<bool>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,
     /// Why, for the audit log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

@@ -35,16 +35,12 @@ pub struct QuotaPut {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaQuery {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Name of a pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }

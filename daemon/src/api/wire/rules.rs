@@ -77,7 +77,6 @@ pub struct RulePage {
     pub clashes: Vec<RuleClash>,
     pub rules: Vec<RuleView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -86,7 +85,6 @@ pub struct ForeignRulePage {
     /// In the kernel's order.
     pub rules: Vec<RuleView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -110,7 +108,6 @@ pub struct RulePlan {
     /// In their order.
     pub steps: Vec<RuleStep>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -120,16 +117,12 @@ pub struct RulePlan {
 #[serde(deny_unknown_fields)]
 pub struct RuleQuery {
     /// Part of the rule as it is shown, or of its owner.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub q: Option<String>,
     /// `applied`, `missing`, `indexed` or `surplus`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
@@ -149,11 +142,9 @@ pub struct PruneForeignRules {
     #[schema(minimum = 1, maximum = 4294967295_i64)]
     pub table: i64,
     /// First and last; all when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 2, min_items = 2)]
     pub priorities: Option<[u32; 2]>,
     /// `plan` of an answer to the same request without it: exactly that is done. Left out: nothing is removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
 }
 

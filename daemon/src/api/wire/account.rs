@@ -1,4 +1,4 @@
-//! Tokens.
+//! Tokens, and people who sign in.
 
 use fipd_core::Role;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,8 @@ pub struct TokenCreate {
     #[schema(value_type = String)]
     pub role: Role,
     /// RFC 3339; left out: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// Instead of `expires`: seconds from now, by fipd's time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub lasts: Option<u32>,
     /// Only for these pools, by name; left out: all. Where several of these lists are given, what is in all of them. A token
@@ -52,7 +50,6 @@ pub struct TokenView {
     #[serde(default)]
     pub from: Vec<String>,
     /// Null where it was not used since fipd started.
-    #[serde(default)]
     pub last_used: Option<String>,
 }
 
@@ -61,7 +58,6 @@ pub struct TokenList {
     /// By id.
     pub tokens: Vec<TokenView>,
     /// Cursor of the next page; null on the last.
-    #[serde(default)]
     pub next: Option<String>,
 }
 
@@ -71,4 +67,72 @@ pub struct TokenMade {
     #[serde(flatten)]
     pub view: TokenView,
     pub token: String,
+}
+
+/// A password on its way to be hashed. Shown by nothing.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Password(pub String);
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserCreate {
+    /// 1 to 63 characters.
+    pub name: String,
+    #[schema(value_type = String)]
+    pub role: Role,
+    /// 8 to 1024 bytes.
+    #[schema(value_type = String, format = Password)]
+    pub password: Password,
+}
+
+/// What is left out stays. Each change ends the user's sessions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserPatch {
+    #[schema(value_type = Option<String>)]
+    pub role: Option<Role>,
+    /// 8 to 1024 bytes.
+    #[schema(value_type = Option<String>, format = Password)]
+    pub password: Option<Password>,
+    /// Whether the user may not sign in; refused for the last admin who may.
+    pub disabled: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserView {
+    pub name: String,
+    #[schema(value_type = String)]
+    pub role: Role,
+    pub created: String,
+    /// May not sign in.
+    #[serde(default)]
+    pub disabled: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UserList {
+    /// By name.
+    pub users: Vec<UserView>,
+    /// Cursor of the next page; null on the last.
+    pub next: Option<String>,
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let text = r#"{"name":"ann","role":"admin","password":"open sesame"}"#;
+        let body: UserCreate = serde_json::from_str(text).unwrap();
+        assert_eq!(body.password.0, "open sesame");
+        assert!(!format!("{body:?}").contains("sesame"));
+    }
 }

@@ -1,9 +1,57 @@
-//! What changed.
+//! What was done and what changed: the audit log, and pages of lists.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct AuditQuery {
+    /// Part of who asked, such as `user:ann`.
+    pub actor: Option<String>,
+    /// What was decided, such as `allocated`.
+    pub action: Option<String>,
+    pub network: Option<String>,
+    pub pool: Option<String>,
+    pub address: Option<String>,
+    /// Whose lease it was.
+    pub owner: Option<String>,
+    /// Not before: RFC 3339, or a day with or without a time, in UTC.
+    pub from: Option<String>,
+    /// Not after: as `from`.
+    pub to: Option<String>,
+    /// Only entries with a smaller number.
+    pub before: Option<u64>,
+    /// `next` of the page before.
+    pub cursor: Option<String>,
+    /// 1 to 1000; 100 when left out.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AuditPage {
+    /// Newest first; fewer than `limit`, even none, where the rest is further back than one request looks.
+    pub entries: Vec<AuditView>,
+    /// Cursor of the next page; null on the last.
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AuditView {
+    pub number: u64,
+    pub at: String,
+    pub actor: String,
+    pub action: String,
+    pub network: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub address: Option<IpAddr>,
+    pub pool: Option<String>,
+    pub owner: Option<String>,
+    pub detail: String,
+}
 
 /// Since when.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
@@ -11,13 +59,10 @@ use utoipa::{IntoParams, ToSchema};
 #[serde(deny_unknown_fields)]
 pub struct ChangesQuery {
     /// Changes after this revision; left out: after the current one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out. Not for event streams.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
@@ -63,4 +108,16 @@ pub struct ChangedLease {
     pub state: Option<String>,
     pub pool: Option<String>,
     pub owner: Option<String>,
+}
+
+/// Which page of a list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct PageQuery {
+    /// `next` of the page before.
+    pub cursor: Option<String>,
+    /// 1 to 1000; 100 when left out.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
 }
