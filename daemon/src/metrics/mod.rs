@@ -12,16 +12,17 @@ pub mod rules;
 pub mod series;
 mod state;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
 
-use self::{page::Page, state::LiveState};
+use self::{page::Page, series::live, state::LiveState};
 use crate::{
     backups::Backups, clusters::Clusters, controller::reconcile_counts, guests::GuestBoard,
     helm::Helm, ipam::Ipam, rules::RuleBoard, webhooks::Webhooks,
@@ -35,12 +36,15 @@ struct Registries {
     all: Arc<Page>,
     /// The series of each system's original alone, by its name.
     systems: BTreeMap<&'static str, Arc<Page>>,
-    requests: Family<RequestLabels, Counter>,
-    seconds: Family<RouteLabels, Histogram>,
-    fip_v1: Family<CallLabels, Counter>,
-    fip_v1_seconds: Family<PathLabels, Histogram>,
-    admission: Family<ReviewLabels, Counter>,
-    admission_seconds: Family<ResourceLabels, Histogram>,
+    requests: Calls<RequestLabels, RouteLabels>,
+    fip_v1: Calls<CallLabels, PathLabels>,
+    admission: Calls<ReviewLabels, ResourceLabels>,
+}
+
+/// How many calls there were, and how long they took.
+struct Calls<C, S> {
+    count: Family<C, Counter>,
+    seconds: Family<S, Histogram>,
 }
 
 /// The series of a system's original.
@@ -85,6 +89,35 @@ struct ResourceLabels {
     resource: &'static str,
 }
 
+impl<C, S> Calls<C, S>
+where
+    C: Clone + fmt::Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
+    S: Clone + fmt::Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
+{
+    /// Adds the series `{name}s` and `{name}_duration`.
+    fn register(registry: &mut Registry, name: &str, count_help: &str, took_help: &str) -> Self {
+        let calls = Self {
+            count: Family::default(),
+            seconds: Family::new_with_constructor(request_buckets as fn() -> Histogram),
+        };
+        registry.register(format!("{name}s"), count_help, calls.count.clone());
+        let seconds = calls.seconds.clone();
+        registry.register_with_unit(
+            format!("{name}_duration"),
+            took_help,
+            Unit::Seconds,
+            seconds,
+        );
+        calls
+    }
+
+    fn note(&self, labels: &C, of: &S, took: Duration) {
+        self.count.get_or_create(labels).inc();
+        let took = took.as_secs_f64();
+        self.seconds.get_or_create(of).observe(took);
+    }
+}
+
 /// Bounds in seconds: from an answer out of memory to one that waits for a slow disk.
 fn request_buckets() -> Histogram {
     Histogram::new([
@@ -115,63 +148,45 @@ impl Metrics {
         if let Some(helm) = helm {
             helm.register(own);
         }
-        let requests = Family::default();
-        own.register("http_requests", "HTTP requests answered", requests.clone());
-        let seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
-        own.register_with_unit(
-            "http_request_duration",
+        let requests = Calls::register(
+            own,
+            "http_request",
+            "HTTP requests answered",
             "Time until the answer of a request begins",
-            Unit::Seconds,
-            seconds.clone(),
         );
-        let fip_v1 = Family::default();
-        own.register(
-            "fip_v1_requests",
+        let fip_v1 = Calls::register(
+            own,
+            "fip_v1_request",
             "Calls of LB controllers answered",
-            fip_v1.clone(),
-        );
-        let fip_v1_seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
-        own.register_with_unit(
-            "fip_v1_request_duration",
             "Time until a call of an LB controller is decided",
-            Unit::Seconds,
-            fip_v1_seconds.clone(),
         );
-        let admission = Family::default();
-        own.register(
-            "admission_requests",
+        let admission = Calls::register(
+            own,
+            "admission_request",
             "Questions of API servers answered, whether an object may be stored",
-            admission.clone(),
-        );
-        let admission_seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
-        own.register_with_unit(
-            "admission_request_duration",
             "Time until a question of an API server is answered",
-            Unit::Seconds,
-            admission_seconds.clone(),
         );
         certificate::register(own);
         log::register(own);
         reconcile_counts::register(own);
         reload::register(own);
         rules::register(own, board);
-        own.register_collector(Box::new(LiveState::new(
+        let state = LiveState {
             ipam,
             clusters,
             backups,
             guests,
-            helm.cloned(),
+            helm: helm.cloned(),
             webhooks,
-        )));
+            counted: Mutex::default(),
+        };
+        own.register_collector(live(move |encoder| state.encode(encoder)));
         Self(Arc::new(Registries {
             all: Page::new(all),
             systems,
             requests,
-            seconds,
             fip_v1,
-            fip_v1_seconds,
             admission,
-            admission_seconds,
         }))
     }
 
@@ -187,14 +202,10 @@ impl Metrics {
             route: route.to_owned(),
             status: status.as_u16(),
         };
-        self.0.requests.get_or_create(&labels).inc();
         let route = RouteLabels {
             route: route.to_owned(),
         };
-        self.0
-            .seconds
-            .get_or_create(&route)
-            .observe(took.as_secs_f64());
+        self.0.requests.note(&labels, &route, took);
     }
 
     /// Notes a call of an LB controller; `path` is without its prefix.
@@ -203,23 +214,14 @@ impl Metrics {
             path,
             code: code.as_u16(),
         };
-        self.0.fip_v1.get_or_create(&labels).inc();
-        let path = PathLabels { path };
-        self.0
-            .fip_v1_seconds
-            .get_or_create(&path)
-            .observe(took.as_secs_f64());
+        self.0.fip_v1.note(&labels, &PathLabels { path }, took);
     }
 
     /// Notes an answer to an API server.
     pub fn admission(&self, resource: &'static str, result: &'static str, took: Duration) {
         let labels = ReviewLabels { resource, result };
-        self.0.admission.get_or_create(&labels).inc();
         let resource = ResourceLabels { resource };
-        self.0
-            .admission_seconds
-            .get_or_create(&resource)
-            .observe(took.as_secs_f64());
+        self.0.admission.note(&labels, &resource, took);
     }
 
     /// The text of all series.

@@ -68,40 +68,28 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
     }
     let [size, used, free, quarantined, out, closed] = figures_of;
     vec![
-        Series {
-            name: "pool_size",
-            help: "Addresses the pool can give",
-            values: size,
-        },
-        Series {
-            name: "pool_used",
-            help: "Of these, leased",
-            values: used,
-        },
-        Series {
-            name: "pool_free",
-            help: "Of these, free",
-            values: free,
-        },
-        Series {
-            name: "pool_quarantined",
-            help: "Of the used, cooling after a release",
-            values: quarantined,
-        },
-        Series {
-            name: "pool_out_of_range",
-            help: "Leases outside of the pool's addresses",
-            values: out,
-        },
-        Series {
-            name: "pool_closed",
-            help: "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
-            values: closed,
-        },
-        Series {
-            name: "pool_full_in_seconds",
-            help: "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
-            values: full_in,
-        },
+        Series::new("pool_size", "Addresses the pool can give", size),
+        Series::new("pool_used", "Of these, leased", used),
+        Series::new("pool_free", "Of these, free", free),
+        Series::new(
+            "pool_quarantined",
+            "Of the used, cooling after a release",
+            quarantined,
+        ),
+        Series::new(
+            "pool_out_of_range",
+            "Leases outside of the pool's addresses",
+            out,
+        ),
+        Series::new(
+            "pool_closed",
+            "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
+            closed,
+        ),
+        Series::new(
+            "pool_full_in_seconds",
+            "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
+            full_in,
+        ),
     ]
 }

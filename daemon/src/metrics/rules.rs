@@ -9,7 +9,6 @@ use std::{
 };
 
 use prometheus_client::{
-    collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{
         MetricType,
@@ -19,7 +18,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::series::{Labels, Series};
+use super::series::{Labels, Series, live};
 use crate::rules::{EngineState, RuleBoard, engine_state, rows::Rows};
 
 /// Of the whole process: there is one engine.
@@ -86,7 +85,7 @@ pub(super) fn register(registry: &mut Registry, board: RuleBoard) {
         Unit::Seconds,
         KEPT.adding.clone(),
     );
-    registry.register_collector(Box::new(EngineCollector { board }));
+    registry.register_collector(live(move |encoder| engine(&board, encoder)));
 }
 
 /// Adds the original's series.
@@ -115,131 +114,99 @@ pub fn register_original(registry: &mut Registry, board: RuleBoard) {
         Unit::Seconds,
         kept.seconds.clone(),
     );
-    agent.register_collector(Box::new(Agent { board }));
+    agent.register_collector(live(move |encoder| original(&board, encoder)));
 }
 
 /// How things stand, in the original's gauges.
-struct Agent {
-    board: RuleBoard,
-}
-
-impl fmt::Debug for Agent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").finish_non_exhaustive()
+fn original(board: &RuleBoard, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let rows = Rows::of(board.view());
+    let desired = rows.view().desired.rules.len();
+    for (name, help, number) in [
+        ("desired_rules", "Rules that are to be", desired),
+        (
+            "present_rules",
+            "Rules of those that are in the kernel",
+            desired - rows.missing(),
+        ),
+        (
+            "absent_rules",
+            "Rules of fipd that are not to be and are in the kernel",
+            rows.strays(),
+        ),
+    ] {
+        Series::single(name, help, number as f64).encode(encoder)?;
     }
-}
-
-impl Collector for Agent {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let rows = Rows::of(self.board.view());
-        let desired = rows.view().desired.rules.len();
-        for (name, help, number) in [
-            ("desired_rules", "Rules that are to be", desired),
-            (
-                "present_rules",
-                "Rules of those that are in the kernel",
-                desired - rows.missing(),
-            ),
-            (
-                "absent_rules",
-                "Rules of fipd that are not to be and are in the kernel",
-                rows.strays(),
-            ),
-        ] {
-            single(name, help, number).encode(&mut encoder)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// How things stand, in fipd's own gauges.
-struct EngineCollector {
-    board: RuleBoard,
-}
-
-impl fmt::Debug for EngineCollector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineCollector").finish_non_exhaustive()
+fn engine(board: &RuleBoard, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let view = board.view();
+    let states = [
+        EngineState::Off,
+        EngineState::Starting(String::new()),
+        EngineState::Active,
+        EngineState::Paused,
+        EngineState::Degraded(String::new()),
+    ];
+    let (now, _) = engine_state(&view.state);
+    let states = states.iter().map(|state| {
+        let (word, _) = engine_state(state);
+        let labels: Labels<'_> = vec![("state", word.to_owned())];
+        (labels, if word == now { 1.0 } else { 0.0 })
+    });
+    let states = Series::new(
+        "rules_engine_state",
+        "How the engine of policy-routing rules is doing: 1 at its state",
+        states.collect(),
+    );
+    states.encode(encoder)?;
+    if view.state == EngineState::Off {
+        return Ok(());
     }
-}
-
-impl Collector for EngineCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let view = self.board.view();
-        let states = [
-            EngineState::Off,
-            EngineState::Starting(String::new()),
-            EngineState::Active,
-            EngineState::Paused,
-            EngineState::Degraded(String::new()),
-        ];
-        let (now, _) = engine_state(&view.state);
-        let states = states.iter().map(|state| {
-            let (word, _) = engine_state(state);
-            let labels: Labels<'_> = vec![("state", word.to_owned())];
-            (labels, if word == now { 1.0 } else { 0.0 })
-        });
-        let states = Series {
-            name: "rules_engine_state",
-            help: "How the engine of policy-routing rules is doing: 1 at its state",
-            values: states.collect(),
-        };
-        states.encode(&mut encoder)?;
-        if view.state == EngineState::Off {
-            return Ok(());
-        }
-        let drift = view.drift;
-        let rows = Rows::of(Arc::clone(&view));
-        let desired = view.desired.rules.len();
-        for (name, help, number) in [
-            (
-                "rules_desired",
-                "Policy-routing rules that are to be",
-                desired,
-            ),
-            (
-                "rules_applied",
-                "Policy-routing rules of those that are in the kernel",
-                desired - rows.missing(),
-            ),
-            (
-                "rules_indexed_sources",
-                "Sources that the packet filter marks",
-                view.desired.index.len(),
-            ),
-            (
-                "rules_foreign",
-                "Policy-routing rules of other programs",
-                rows.foreign_count(),
-            ),
-        ] {
-            single(name, help, number).encode(&mut encoder)?;
-        }
-        let mut metric = encoder.encode_descriptor(
-            "rules_drift",
-            "What had to be mended, by cause",
-            None,
-            MetricType::Counter,
-        )?;
-        for (cause, count) in [
-            ("removed", drift.removed),
-            ("added", drift.added),
-            ("index", drift.index),
-            ("overrun", drift.overruns),
-        ] {
-            let labels = [("cause", cause)];
-            ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
-        }
-        Ok(())
+    let drift = view.drift;
+    let rows = Rows::of(Arc::clone(&view));
+    let desired = view.desired.rules.len();
+    for (name, help, number) in [
+        (
+            "rules_desired",
+            "Policy-routing rules that are to be",
+            desired,
+        ),
+        (
+            "rules_applied",
+            "Policy-routing rules of those that are in the kernel",
+            desired - rows.missing(),
+        ),
+        (
+            "rules_indexed_sources",
+            "Sources that the packet filter marks",
+            view.desired.index.len(),
+        ),
+        (
+            "rules_foreign",
+            "Policy-routing rules of other programs",
+            rows.foreign_count(),
+        ),
+    ] {
+        Series::single(name, help, number as f64).encode(encoder)?;
     }
-}
-
-fn single<'a>(name: &'a str, help: &'a str, number: usize) -> Series<'a> {
-    Series {
-        name,
-        help,
-        values: vec![(Vec::new(), number as f64)],
+    let mut metric = encoder.encode_descriptor(
+        "rules_drift",
+        "What had to be mended, by cause",
+        None,
+        MetricType::Counter,
+    )?;
+    for (cause, count) in [
+        ("removed", drift.removed),
+        ("added", drift.added),
+        ("index", drift.index),
+        ("overrun", drift.overruns),
+    ] {
+        let labels = [("cause", cause)];
+        ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use prometheus_client::{
+    collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{MetricType, gauge::ConstGauge},
 };
@@ -17,10 +18,13 @@ pub struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
+    pub fn new(name: &'a str, help: &'a str, values: Vec<(Labels<'a>, f64)>) -> Self {
+        Self { name, help, values }
+    }
+
     /// One value without labels.
     pub fn single(name: &'a str, help: &'a str, value: f64) -> Self {
-        let values = vec![(Vec::new(), value)];
-        Self { name, help, values }
+        Self::new(name, help, vec![(Vec::new(), value)])
     }
 
     pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -35,5 +39,29 @@ impl<'a> Series<'a> {
             gauge.encode(metric.encode_family(labels)?)?;
         }
         Ok(())
+    }
+}
+
+/// Reads series at the moment they are asked for.
+pub fn live(
+    read: impl Fn(&mut DescriptorEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
+) -> Box<dyn Collector> {
+    Box::new(Live(read))
+}
+
+struct Live<F>(F);
+
+impl<F> fmt::Debug for Live<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+impl<F> Collector for Live<F>
+where
+    F: Fn(&mut DescriptorEncoder<'_>) -> fmt::Result + Send + Sync + 'static,
+{
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.0)(&mut encoder)
     }
 }

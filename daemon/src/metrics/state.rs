@@ -8,7 +8,7 @@ use std::{
 
 use fipd_core::{LeaseFilter, LeaseState, Ledger, Timestamp};
 use parking_lot::Mutex;
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{pools, series::Series};
 use crate::{
@@ -27,44 +27,17 @@ const COUNT_AGE: Duration = Duration::from_secs(15);
 
 /// Reads the daemon's state when it is asked for.
 pub(super) struct LiveState {
-    ipam: Ipam,
-    clusters: Clusters,
-    backups: Backups,
-    guests: GuestBoard,
-    helm: Option<Helm>,
-    webhooks: Webhooks,
-    counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
+    pub ipam: Ipam,
+    pub clusters: Clusters,
+    pub backups: Backups,
+    pub guests: GuestBoard,
+    pub helm: Option<Helm>,
+    pub webhooks: Webhooks,
+    pub counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
 impl LiveState {
-    pub fn new(
-        ipam: Ipam,
-        clusters: Clusters,
-        backups: Backups,
-        guests: GuestBoard,
-        helm: Option<Helm>,
-        webhooks: Webhooks,
-    ) -> Self {
-        Self {
-            ipam,
-            clusters,
-            backups,
-            guests,
-            helm,
-            webhooks,
-            counted: Mutex::default(),
-        }
-    }
-}
-
-impl fmt::Debug for LiveState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveState").finish_non_exhaustive()
-    }
-}
-
-impl Collector for LiveState {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+    pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         for series in pools::series(&self.ipam)
             .into_iter()
             .chain(self.store())
@@ -76,13 +49,11 @@ impl Collector for LiveState {
                 releases(&self.guests.all(), &Releases::of(self.helm.as_ref())),
             ])
         {
-            series.encode(&mut encoder)?;
+            series.encode(encoder)?;
         }
-        self.leases().encode(&mut encoder)
+        self.leases().encode(encoder)
     }
-}
 
-impl LiveState {
     fn leases(&self) -> Series<'static> {
         let mut counted = self.counted.lock();
         let counts = match counted.as_ref() {
@@ -95,115 +66,106 @@ impl LiveState {
         };
         let value =
             |(state, count): (LeaseState, u64)| (vec![("state", state.to_string())], count as f64);
-        Series {
-            name: "leases",
-            help: "Leases by state",
-            values: counts.into_iter().map(value).collect(),
-        }
+        Series::new(
+            "leases",
+            "Leases by state",
+            counts.into_iter().map(value).collect(),
+        )
     }
 
     fn store(&self) -> Vec<Series<'static>> {
         let stats = self.ipam.reader().stats();
         let time = self.ipam.time();
         let epoch = self.ipam.read(|ledger| ledger.epoch().copied());
-        let hold = epoch
-            .and_then(|epoch| epoch.hold)
-            .map_or(0, |hold| hold.left);
-        let serving = if stats.condition == Condition::Serving {
-            1.0
-        } else {
-            0.0
-        };
-        let mut all = vec![
-            Series::single("store_up", "1 while decisions are taken", serving),
-            Series::single(
-                "store_commits",
-                "Commits since the start",
-                stats.commits as f64,
-            ),
-            Series::single(
-                "store_commit_seconds",
-                "Time spent in commits since the start",
-                Duration::from_nanos(stats.commit_nanos).as_secs_f64(),
-            ),
-            Series::single(
-                "store_decisions",
-                "Decisions made durable since the start",
-                stats.decisions as f64,
-            ),
-            Series::single(
-                "store_failed_commits",
-                "Commits that failed and were looked up in the reopened file",
-                stats.failed_commits as f64,
-            ),
-            Series::single(
-                "store_epoch",
-                "How often the store was restored from a backup",
-                epoch.map_or(0, |epoch| epoch.number) as f64,
-            ),
-            Series::single(
-                "restore_hold_seconds",
-                "Time left in which free addresses are held after a restore",
-                hold as f64 / 1_000.0,
-            ),
-            Series::single(
-                "clock_ahead_seconds",
-                "How far the time of the address book is ahead of the clock",
-                time.ahead.as_secs_f64(),
-            ),
-            Series::single(
-                "clock_held_back_seconds",
-                "How far the clock is ahead of the time of the address book without being confirmed",
-                time.held_back.as_secs_f64(),
-            ),
-            Series::single(
-                "clock_synchronised",
-                "Whether the kernel says that its clock is synchronised",
-                f64::from(u8::from(time.kernel == Synchronised::Yes)),
-            ),
-            Series::single(
-                "requests_waiting",
-                "Requests to the address book without an answer yet",
-                self.ipam.waiting() as f64,
-            ),
-        ];
+        let hold = epoch.and_then(|epoch| epoch.hold);
+        let hold = hold.map_or(0, |hold| hold.left);
+        let serving = one_if(stats.condition == Condition::Serving);
+        let mut all = Vec::new();
+        let mut add = |name, help, value| all.push(Series::single(name, help, value));
+        add("store_up", "1 while decisions are taken", serving);
+        add(
+            "store_commits",
+            "Commits since the start",
+            stats.commits as f64,
+        );
+        add(
+            "store_commit_seconds",
+            "Time spent in commits since the start",
+            Duration::from_nanos(stats.commit_nanos).as_secs_f64(),
+        );
+        add(
+            "store_decisions",
+            "Decisions made durable since the start",
+            stats.decisions as f64,
+        );
+        add(
+            "store_failed_commits",
+            "Commits that failed and were looked up in the reopened file",
+            stats.failed_commits as f64,
+        );
+        add(
+            "store_epoch",
+            "How often the store was restored from a backup",
+            epoch.map_or(0, |epoch| epoch.number) as f64,
+        );
+        add(
+            "restore_hold_seconds",
+            "Time left in which free addresses are held after a restore",
+            hold as f64 / 1_000.0,
+        );
+        add(
+            "clock_ahead_seconds",
+            "How far the time of the address book is ahead of the clock",
+            time.ahead.as_secs_f64(),
+        );
+        add(
+            "clock_held_back_seconds",
+            "How far the clock is ahead of the time of the address book without being confirmed",
+            time.held_back.as_secs_f64(),
+        );
+        add(
+            "clock_synchronised",
+            "Whether the kernel says that its clock is synchronised",
+            one_if(time.kernel == Synchronised::Yes),
+        );
+        add(
+            "requests_waiting",
+            "Requests to the address book without an answer yet",
+            self.ipam.waiting() as f64,
+        );
         if let Ok((used, free)) = self.ipam.reader().disk() {
-            all.push(Series::single(
-                "store_bytes",
-                "Bytes the store uses",
-                used as f64,
-            ));
-            all.push(Series::single(
+            add("store_bytes", "Bytes the store uses", used as f64);
+            add(
                 "store_disk_free_bytes",
                 "Bytes free on the store's disk",
                 free as f64,
-            ));
+            );
         }
         all
     }
 
     fn backups(&self) -> Vec<Series<'static>> {
         let standing = self.backups.standing();
-        let failed = if standing.failure.is_some() { 1.0 } else { 0.0 };
+        let failed = one_if(standing.failure.is_some());
         let seconds = |at: Timestamp| (Vec::new(), at.0 as f64 / 1_000.0);
         let every = self.backups.schedule().every;
         let interval = every.map(|every| (Vec::new(), every.as_secs_f64()));
         vec![
-            Series {
-                name: "backup_last_success_timestamp_seconds",
-                help: "When the newest backup that the daemon keeps was made",
-                values: standing.last.map(seconds).into_iter().collect(),
-            },
-            Series {
-                name: "backup_interval_seconds",
-                help: "How often a backup is to be made; missing where that is off",
-                values: interval.into_iter().collect(),
-            },
-            Series {
-                name: "backup_failed",
-                help: "1 while the last attempt to make a backup has failed",
-                values: vec![(Vec::new(), failed)],
-            },
+            Series::new(
+                "backup_last_success_timestamp_seconds",
+                "When the newest backup that the daemon keeps was made",
+                standing.last.map(seconds).into_iter().collect(),
+            ),
+            Series::new(
+                "backup_interval_seconds",
+                "How often a backup is to be made; missing where that is off",
+                interval.into_iter().collect(),
+            ),
+            Series::new(
+                "backup_failed",
+                "1 while the last attempt to make a backup has failed",
+                vec![(Vec::new(), failed)],
+            ),
         ]
     }
 
@@ -212,11 +174,11 @@ impl LiveState {
         let value = |(phase, count): (GuestPhase, usize)| {
             (vec![("phase", phase.as_str().to_owned())], count as f64)
         };
-        Series {
-            name: "guest_clusters",
-            help: "Clusters of Rancher that are looked after, by how they are doing",
-            values: phases.map(value).collect(),
-        }
+        Series::new(
+            "guest_clusters",
+            "Clusters of Rancher that are looked after, by how they are doing",
+            phases.map(value).collect(),
+        )
     }
 
     fn clusters(&self) -> Vec<Series<'static>> {
@@ -250,31 +212,27 @@ impl LiveState {
             leases.push((labels, view.leases as f64));
         }
         vec![
-            Series {
-                name: "cluster_up",
-                help: "1 while the cluster is reached and served; missing where only its leases are left, and under a second name",
-                values: up,
-            },
-            Series {
-                name: "cluster_state_age_seconds",
-                help: "For how long the cluster is in its state",
-                values: since,
-            },
-            Series {
-                name: "cluster_leases",
-                help: "Leases of the cluster",
-                values: leases,
-            },
-            Series {
-                name: "cluster_sightings",
-                help: "Addresses of pools that Services of other load balancers show in the cluster: held for them, held by another, or only reported",
-                values: sightings,
-            },
-            Series {
-                name: "cluster_trouble",
-                help: "1 while a part of what fipd keeps in the cluster is not as it is to be; `fipd clusters show` says why",
-                values: troubles,
-            },
+            Series::new(
+                "cluster_up",
+                "1 while the cluster is reached and served; missing where only its leases are left, and under a second name",
+                up,
+            ),
+            Series::new(
+                "cluster_state_age_seconds",
+                "For how long the cluster is in its state",
+                since,
+            ),
+            Series::new("cluster_leases", "Leases of the cluster", leases),
+            Series::new(
+                "cluster_sightings",
+                "Addresses of pools that Services of other load balancers show in the cluster: held for them, held by another, or only reported",
+                sightings,
+            ),
+            Series::new(
+                "cluster_trouble",
+                "1 while a part of what fipd keeps in the cluster is not as it is to be; `fipd clusters show` says why",
+                troubles,
+            ),
         ]
     }
 
@@ -287,41 +245,45 @@ impl LiveState {
             };
             views.iter().filter_map(labelled).collect::<Vec<_>>()
         };
-        let up = |view: &HookView| Some(if view.failing.is_none() { 1.0 } else { 0.0 });
+        let up = |view: &HookView| Some(one_if(view.failing.is_none()));
         let seconds = |at: Timestamp| at.0 as f64 / 1_000.0;
         vec![
-            Series {
-                name: "webhook_up",
-                help: "1 while the receiver takes what is sent",
-                values: of(&up),
-            },
-            Series {
-                name: "webhook_delivered",
-                help: "Events received since the start",
-                values: of(&|view| Some(view.delivered as f64)),
-            },
-            Series {
-                name: "webhook_failed_attempts",
-                help: "Attempts to send an event that failed since the start",
-                values: of(&|view| Some(view.failed as f64)),
-            },
-            Series {
-                name: "webhook_missed",
-                help: "Entries of the audit log that were trimmed before they were sent, since the start",
-                values: of(&|view| Some(view.missed as f64)),
-            },
-            Series {
-                name: "webhook_pending",
-                help: "Entries of the audit log that were not looked at for the receiver yet",
-                values: of(&|view| Some(view.pending as f64)),
-            },
-            Series {
-                name: "webhook_last_success_timestamp_seconds",
-                help: "When the receiver last took an event",
-                values: of(&|view| view.last_success.map(seconds)),
-            },
+            Series::new(
+                "webhook_up",
+                "1 while the receiver takes what is sent",
+                of(&up),
+            ),
+            Series::new(
+                "webhook_delivered",
+                "Events received since the start",
+                of(&|view| Some(view.delivered as f64)),
+            ),
+            Series::new(
+                "webhook_failed_attempts",
+                "Attempts to send an event that failed since the start",
+                of(&|view| Some(view.failed as f64)),
+            ),
+            Series::new(
+                "webhook_missed",
+                "Entries of the audit log that were trimmed before they were sent, since the start",
+                of(&|view| Some(view.missed as f64)),
+            ),
+            Series::new(
+                "webhook_pending",
+                "Entries of the audit log that were not looked at for the receiver yet",
+                of(&|view| Some(view.pending as f64)),
+            ),
+            Series::new(
+                "webhook_last_success_timestamp_seconds",
+                "When the receiver last took an event",
+                of(&|view| view.last_success.map(seconds)),
+            ),
         ]
     }
+}
+
+fn one_if(is: bool) -> f64 {
+    f64::from(u8::from(is))
 }
 
 /// Whether a cluster in that state is served, where it is to be.
@@ -367,11 +329,11 @@ fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
         ];
         (labels, 1.0)
     };
-    Series {
-        name: "guest_releases",
-        help: "Charts that clusters of Rancher are to have, by how they stand",
-        values: releases.map(value).collect(),
-    }
+    Series::new(
+        "guest_releases",
+        "Charts that clusters of Rancher are to have, by how they stand",
+        releases.map(value).collect(),
+    )
 }
 
 #[cfg(test)]
