@@ -27,7 +27,7 @@ use crate::{
     backoff::Backoff,
     config::{self, Hook},
     ipam::Ipam,
-    store::{AuditFilter, ReadError},
+    store::{AuditFilter, AuditFound, ReadError, StoreReader},
 };
 use cursor::{Cursor, CursorFile};
 pub use event::EntryView;
@@ -136,28 +136,33 @@ fn epoch(ipam: &Ipam) -> u64 {
 
 /// The entry that says that a backup took the store's place.
 async fn restored(ipam: &Ipam) -> Result<Option<u64>, Trouble> {
-    let reader = ipam.reader().clone();
     let restored = AuditFilter {
         action: Some(Action::Restored),
         ..AuditFilter::default()
     };
-    let search = move || reader.audit_search(&restored, None, 1, usize::MAX);
-    let found = tokio::task::spawn_blocking(search)
-        .await
-        .map_err(|error| Trouble::Refused(error.to_string()))??;
-    Ok(found.entries.first().map(|(number, _)| *number))
+    let search = move |log: &StoreReader| log.audit_search(&restored, None, 1, usize::MAX);
+    let found = searched(ipam, search).await?;
+    Ok(found.first().map(|(number, _)| *number))
 }
 
 /// When the entry of that number was written; `None` where it is not there.
 async fn written(ipam: &Ipam, number: u64) -> Result<Option<Timestamp>, Trouble> {
-    let reader = ipam.reader().clone();
     let all = AuditFilter::default();
-    let search = move || reader.audit_search(&all, number.checked_add(1), 1, 1);
-    let found = tokio::task::spawn_blocking(search)
-        .await
-        .map_err(|error| Trouble::Refused(error.to_string()))??;
-    let entry = found.entries.first().filter(|(found, _)| *found == number);
+    let search = move |log: &StoreReader| log.audit_search(&all, number.checked_add(1), 1, 1);
+    let found = searched(ipam, search).await?;
+    let entry = found.first().filter(|(found, _)| *found == number);
     Ok(entry.map(|(_, entry)| entry.at))
+}
+
+/// The entries that a search of the audit log finds.
+async fn searched(
+    ipam: &Ipam,
+    search: impl FnOnce(&StoreReader) -> Result<AuditFound, ReadError> + Send + 'static,
+) -> Result<Vec<(u64, AuditEntry)>, Trouble> {
+    let reader = ipam.reader().clone();
+    let found = tokio::task::spawn_blocking(move || search(&reader)).await;
+    let found = found.map_err(|error| Trouble::Refused(error.to_string()))?;
+    Ok(found?.entries)
 }
 
 impl One {
@@ -197,15 +202,9 @@ impl One {
         let mut at = self.here(ipam).await?;
         // Not only once there is something to send.
         self.sender.ready().await.map_err(Trouble::Refused)?;
-        let reader = ipam.reader().clone();
-        let read = move || {
-            let all = AuditFilter::default();
-            reader.audit_search_up(&all, Some(at.after), BATCH, BATCH)
-        };
-        let entries = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| Trouble::Refused(error.to_string()))??
-            .entries;
+        let (all, after) = (AuditFilter::default(), Some(at.after));
+        let next = move |log: &StoreReader| log.audit_search_up(&all, after, BATCH, BATCH);
+        let entries = searched(ipam, next).await?;
         let next = at.after.saturating_add(1);
         if let Some((first, _)) = entries.first().filter(|(first, _)| *first > next) {
             let missed = first - next;
@@ -293,11 +292,8 @@ impl One {
         number: u64,
         entry: &AuditEntry,
     ) -> Result<Option<Message>, Trouble> {
-        if !self
-            .hook
-            .events
-            .have(config::event_names::name(entry.action))
-        {
+        let name = config::event_names::name(entry.action);
+        if !self.hook.events.have(name) {
             return Ok(None);
         }
         let gone = match entry.pool.filter(|_| !self.hook.pools.is_empty()) {
@@ -330,13 +326,9 @@ impl One {
             pool: Some(id),
             ..AuditFilter::default()
         };
-        let reader = ipam.reader().clone();
-        let search = move || reader.audit_search(&deleted, None, 1, usize::MAX);
-        let found = tokio::task::spawn_blocking(search)
-            .await
-            .map_err(|error| Trouble::Refused(error.to_string()))??;
-        let name = found.entries.into_iter().next();
-        let name = name.map(|(_, entry)| entry.detail);
+        let search = move |log: &StoreReader| log.audit_search(&deleted, None, 1, usize::MAX);
+        let found = searched(ipam, search).await?;
+        let name = found.into_iter().next().map(|(_, entry)| entry.detail);
         let mut all = self.gone.lock();
         if all.len() >= GONE {
             all.clear();
@@ -346,13 +338,10 @@ impl One {
     }
 
     async fn send(&self, message: &Message) -> Result<(), Trouble> {
-        match self.sender.send(message).await {
-            Ok(_) => {
-                self.standing.succeeded();
-                Ok(())
-            }
-            Err(why) => Err(Trouble::Refused(why)),
-        }
+        let sent = self.sender.send(message).await;
+        sent.map_err(Trouble::Refused)?;
+        self.standing.succeeded();
+        Ok(())
     }
 
     /// Writes down how far it came, at most once a [`NOTE`] unless it is the end.
