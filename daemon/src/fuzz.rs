@@ -198,10 +198,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::PathBuf};
 
     use super::*;
-    use crate::api::{
-        rest::openapi,
-        rights::{self, To},
-    };
+    use crate::api::{access::Access, rest::openapi, rights};
 
     /// What is made of each file, on top of the file itself.
     const CHANGES: usize = 200;
@@ -311,12 +308,12 @@ mod tests {
         let mut asked = 0;
         for right in rights::all(*SYSTEMS) {
             let takes = match right.to {
-                To::Role(_) | To::Scoped(_) | To::Pooled(_) => {
+                Access::Api(_) | Access::Scoped(_) | Access::Pooled(_) => {
                     bodies.contains(&(right.method.to_owned(), right.path.clone()))
                 }
-                To::Page(_) | To::Everybody => right.method == "POST",
+                Access::Page(_) | Access::Open => right.method == "POST",
                 // These have corpora of their own.
-                To::OwnCheck => false,
+                Access::Own => false,
             };
             let (method, path) = (right.method, &right.path);
             let asks = |seed: &(String, String)| seed.0 == method && is_of(&seed.1, path);

@@ -21,7 +21,7 @@ use http::Method;
 use super::Api;
 
 /// Who may call a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Everybody, without login.
     Open,
@@ -46,6 +46,8 @@ pub struct AccessTable(BTreeMap<(&'static str, String), Access>);
 pub struct Routes<S = Api> {
     router: Router<S>,
     table: AccessTable,
+    /// What the patterns begin with that are added.
+    prefix: &'static str,
 }
 
 impl AccessTable {
@@ -102,6 +104,7 @@ impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
         Self {
             router: Router::new(),
             table: AccessTable::default(),
+            prefix: "",
         }
     }
 }
@@ -112,6 +115,15 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     verb!(put, "PUT", PUT);
     verb!(patch, "PATCH", PATCH);
     verb!(delete, "DELETE", DELETE);
+
+    /// Adds routes whose patterns begin with `prefix`.
+    pub fn below(self, prefix: &'static str, add: impl FnOnce(Self) -> Self) -> Self {
+        let below = add(Self { prefix, ..self });
+        Self {
+            prefix: "",
+            ..below
+        }
+    }
 
     fn add<H, T>(
         mut self,
@@ -125,8 +137,9 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         H: Handler<T, S>,
         T: 'static,
     {
-        self.table.0.insert((method, pattern.to_owned()), access);
-        self.router = self.router.route(pattern, on(filter, handler));
+        let pattern = format!("{}{pattern}", self.prefix);
+        self.router = self.router.route(&pattern, on(filter, handler));
+        self.table.0.insert((method, pattern), access);
         self
     }
 

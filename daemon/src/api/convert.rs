@@ -5,8 +5,8 @@
 use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
-    AddressSpec, ClusterId, Identity, Lease, Ledger, Network, NetworkId, Origin, Pool, System,
-    Text, Timestamp,
+    AddressSpec, ClusterId, Identity, Lease, Ledger, Network, NetworkId, Origin, Pool, PoolId,
+    System, Text, Timestamp,
 };
 
 use super::{
@@ -31,6 +31,14 @@ where
 {
     text.parse()
         .map_err(|error: T::Err| Problem::invalid(field, text, error.to_string()))
+}
+
+/// Reads a text that may be left out.
+pub fn given<T>(
+    text: &Option<String>,
+    read: impl FnOnce(&str) -> Result<T, Problem>,
+) -> Result<Option<T>, Problem> {
+    text.as_deref().map(read).transpose()
 }
 
 /// Parses an IP address; an IPv4-mapped one is the IPv4 address that it stands for.
@@ -116,22 +124,16 @@ pub fn cluster_id(ledger: &Ledger, text: &str) -> ClusterId {
 
 /// The owner's text, with the cluster by name where it has one.
 pub fn owner_text(ledger: &Ledger, identity: &Identity) -> String {
-    let name = identity
-        .cluster
-        .as_ref()
-        .and_then(|id| ledger.cluster(id))
-        .and_then(|record| record.names.first());
-    match name {
-        Some(name) => {
-            let cluster = Some(ClusterId(name.clone()));
-            Identity {
-                cluster,
-                ..identity.clone()
-            }
-            .to_string()
-        }
-        None => identity.to_string(),
-    }
+    let cluster = identity.cluster.as_ref();
+    let record = cluster.and_then(|id| ledger.cluster(id));
+    let Some(name) = record.and_then(|record| record.names.first()) else {
+        return identity.to_string();
+    };
+    let named = Identity {
+        cluster: Some(ClusterId(name.clone())),
+        ..identity.clone()
+    };
+    named.to_string()
 }
 
 /// The network of that name.
@@ -146,6 +148,12 @@ pub fn network_name(ledger: &Ledger, id: NetworkId) -> String {
     ledger
         .network(id)
         .map_or_else(|| format!("#{}", id.0), |network| network.name.to_string())
+}
+
+/// The name of a pool.
+pub fn pool_name(ledger: &Ledger, id: PoolId) -> String {
+    let pool = ledger.pool(id);
+    pool.map_or_else(|| format!("#{}", id.0), |pool| pool.spec.name.to_string())
 }
 
 /// The system of that name.

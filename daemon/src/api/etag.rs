@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Part
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::problem::Problem;
+use super::{page::hex, problem::Problem};
 use crate::ipam::{Guard, IpamError};
 
 /// The part of an ETag that `If-Match` compares.
@@ -51,9 +51,7 @@ impl From<State> for IfMatch {
 
 fn digest(value: &impl Serialize) -> String {
     let json = serde_json::to_vec(value).unwrap_or_default();
-    let hash = Sha256::digest(json);
-    let short = hash.iter().take(8);
-    short.map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(json)[..8])
 }
 
 impl IfMatch {

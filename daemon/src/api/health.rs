@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fipd_core::{Refused, Text};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 
 use super::wire::{Checked, Readiness};
 use crate::{
@@ -56,23 +56,16 @@ pub async fn readyz(
     headers: HeaderMap,
 ) -> Response {
     let readiness = readiness(&ipam, &fip_v1, &liveness, &stop);
-    let status = if readiness.ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
+    let (status, word) = match readiness.ready {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    let accepts = headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok());
+    let accepts = headers.get(header::ACCEPT);
+    let accepts = accepts.and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|kinds| kinds.contains("application/json")) {
         return (status, Json(readiness)).into_response();
     }
-    let mut text = if readiness.ready {
-        "ready\n"
-    } else {
-        "not ready\n"
-    }
-    .to_owned();
+    let mut text = format!("{word}\n");
     for reason in readiness.reasons {
         text.push_str(&format!("{reason}\n"));
     }
@@ -100,32 +93,22 @@ pub async fn ready(State(rules): State<RuleBoard>) -> Response {
 }
 
 pub fn series(text: &str) -> Response {
-    let mut response = text.to_owned().into_response();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+    ([(header::CONTENT_TYPE, kind)], text.to_owned()).into_response()
 }
 
 /// The store's health as one line of a check.
 pub fn store(ipam: &Ipam) -> Checked {
     let condition = ipam.health();
     let ok = condition == Condition::Serving;
-    Checked {
-        what: "writer".into(),
-        ok,
-        detail: store_sentence(&condition),
-    }
+    Checked::new("writer", ok, store_sentence(&condition))
 }
 
 /// The time of the address book as one line of a check.
 pub fn time(ipam: &Ipam) -> Checked {
-    let wrong = time_sentence(ipam);
-    Checked {
-        what: "time".into(),
-        ok: wrong.is_none(),
-        detail: wrong.unwrap_or_else(|| "the address book's time is that of the clock".to_owned()),
+    match time_sentence(ipam) {
+        Some(wrong) => Checked::new("time", false, wrong),
+        None => Checked::new("time", true, "the address book's time is that of the clock"),
     }
 }
 
@@ -183,22 +166,19 @@ fn readiness(
     liveness: &Liveness,
     stop: &CancellationToken,
 ) -> Readiness {
+    // Those pushed first keep it from being ready.
     let mut reasons = Vec::new();
-    let mut ready = true;
     let condition = ipam.health();
     if condition != Condition::Serving {
-        ready = false;
         reasons.push(format!("store: {}", store_sentence(&condition)));
     }
     if let Some(age) = ipam.waits_for_disk().filter(|age| *age >= SLOW_DISK) {
-        ready = false;
         reasons.push(format!(
             "store: the disk has not answered for {} s; requests wait until it does",
             age.as_secs()
         ));
     }
     if let Some(age) = liveness.blocking_full() {
-        ready = false;
         reasons.push(format!(
             "threads: all threads for blocking work have been busy for {} s; check that the file systems of the data directory \
              and of /etc/fipd answer",
@@ -206,9 +186,9 @@ fn readiness(
         ));
     }
     if stop.is_cancelled() {
-        ready = false;
         reasons.push("fipd is stopping".to_owned());
     }
+    let ready = reasons.is_empty();
     if let Some(wrong) = time_sentence(ipam) {
         reasons.push(format!("time: {wrong}"));
     }

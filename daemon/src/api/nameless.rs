@@ -34,13 +34,12 @@ fn check(pool: &Pool, clusters: &[Offering]) -> Option<Checked> {
     };
     let takers = clusters.iter().filter(offers);
     let names: Vec<&str> = takers.map(|(name, ..)| &**name).collect();
-    (!names.is_empty()).then(|| Checked {
-        what: format!("pool {}", pool.spec.name),
-        ok: true,
-        detail: format!(
+    (!names.is_empty()).then(|| {
+        let detail = format!(
             "no Pool object can have its name, so it is none in {}; claims may name it all the same",
             names.join(", ")
-        ),
+        );
+        Checked::new(format!("pool {}", pool.spec.name), true, detail)
     })
 }
 

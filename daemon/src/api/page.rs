@@ -84,7 +84,10 @@ impl<K: Serialize + DeserializeOwned> Ask<K> {
 
 /// The text of a cursor.
 pub fn text<K: Serialize>(key: &K) -> String {
-    let bytes = postcard::to_stdvec(key).unwrap_or_default();
+    hex(&postcard::to_stdvec(key).unwrap_or_default())
+}
+
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
@@ -92,15 +95,18 @@ pub fn text<K: Serialize>(key: &K) -> String {
     })
 }
 
-/// The key of a cursor.
-pub fn read<K: DeserializeOwned>(text: &str) -> Result<K, Problem> {
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
     let byte = |pair: &[u8]| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
         _ => None,
     };
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
-    let key = bytes.and_then(|bytes| match postcard::take_from_bytes(&bytes) {
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
+/// The key of a cursor.
+pub fn read<K: DeserializeOwned>(text: &str) -> Result<K, Problem> {
+    let key = unhex(text).and_then(|bytes| match postcard::take_from_bytes(&bytes) {
         Ok((key, [])) => Some(key),
         Ok(_) | Err(_) => None,
     });

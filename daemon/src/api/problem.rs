@@ -105,34 +105,40 @@ pub struct Problem {
 impl Code {
     /// The HTTP status that goes with the code.
     pub fn status(self) -> StatusCode {
+        self.status_and_title().0
+    }
+
+    fn status_and_title(self) -> (StatusCode, &'static str) {
+        use StatusCode as Http;
         match self {
-            Self::Exhausted
-            | Self::QuotaExceeded
-            | Self::AddressTaken
-            | Self::NetworkAmbiguous
-            | Self::NetworkHeld
-            | Self::RestoreHeld
-            | Self::PoolClosed
-            | Self::PoolInUse
-            | Self::WouldOrphan
-            | Self::Collision
-            | Self::Exists
-            | Self::Ambiguous
-            | Self::Conflict => StatusCode::CONFLICT,
-            Self::NotAssignable | Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Stale => StatusCode::PRECONDITION_FAILED,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::ClusterForbidden => StatusCode::BAD_GATEWAY,
-            Self::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            Self::Internal | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Exhausted => (Http::CONFLICT, "No free address"),
+            Self::QuotaExceeded => (Http::CONFLICT, "Quota exceeded"),
+            Self::AddressTaken => (Http::CONFLICT, "Address taken"),
+            Self::NetworkAmbiguous => (Http::CONFLICT, "Network ambiguous"),
+            Self::NotAssignable => (Http::UNPROCESSABLE_ENTITY, "Address not assignable"),
+            Self::NetworkHeld => (Http::CONFLICT, "Network held"),
+            Self::RestoreHeld => (Http::CONFLICT, "Held after a restore"),
+            Self::PoolClosed => (Http::CONFLICT, "Pool closed"),
+            Self::PoolInUse => (Http::CONFLICT, "Pool in use"),
+            Self::WouldOrphan => (Http::CONFLICT, "Leases would be out of range"),
+            Self::Collision => (Http::CONFLICT, "Addresses in use there"),
+            Self::Exists => (Http::CONFLICT, "Already exists"),
+            Self::Conflict => (Http::CONFLICT, "Conflict"),
+            Self::Stale => (Http::PRECONDITION_FAILED, "Changed meanwhile"),
+            Self::Ambiguous => (Http::CONFLICT, "Ambiguous name"),
+            Self::Invalid => (Http::UNPROCESSABLE_ENTITY, "Invalid request"),
+            Self::NotFound => (Http::NOT_FOUND, "Not found"),
+            Self::MethodNotAllowed => (Http::METHOD_NOT_ALLOWED, "Method not allowed"),
+            Self::UnsupportedMediaType => (Http::UNSUPPORTED_MEDIA_TYPE, "Unsupported media type"),
+            Self::TooLarge => (Http::PAYLOAD_TOO_LARGE, "Request too large"),
+            Self::Unauthenticated => (Http::UNAUTHORIZED, "Not signed in"),
+            Self::Forbidden => (Http::FORBIDDEN, "Not allowed"),
+            Self::ClusterForbidden => (Http::BAD_GATEWAY, "Not allowed in the cluster"),
+            Self::DiskFull => (Http::INSUFFICIENT_STORAGE, "Disk full"),
+            Self::Busy => (Http::TOO_MANY_REQUESTS, "Being done already"),
+            Self::Unavailable => (Http::SERVICE_UNAVAILABLE, "Not available"),
+            Self::Timeout => (Http::GATEWAY_TIMEOUT, "Took too long"),
+            Self::Internal | Self::Other => (Http::INTERNAL_SERVER_ERROR, "Internal error"),
         }
     }
 
@@ -155,39 +161,6 @@ impl Code {
         }
     }
 
-    fn title(self) -> &'static str {
-        match self {
-            Self::Exhausted => "No free address",
-            Self::QuotaExceeded => "Quota exceeded",
-            Self::AddressTaken => "Address taken",
-            Self::NetworkAmbiguous => "Network ambiguous",
-            Self::NotAssignable => "Address not assignable",
-            Self::NetworkHeld => "Network held",
-            Self::RestoreHeld => "Held after a restore",
-            Self::PoolClosed => "Pool closed",
-            Self::PoolInUse => "Pool in use",
-            Self::WouldOrphan => "Leases would be out of range",
-            Self::Collision => "Addresses in use there",
-            Self::Exists => "Already exists",
-            Self::Conflict => "Conflict",
-            Self::Stale => "Changed meanwhile",
-            Self::Ambiguous => "Ambiguous name",
-            Self::Invalid => "Invalid request",
-            Self::NotFound => "Not found",
-            Self::MethodNotAllowed => "Method not allowed",
-            Self::UnsupportedMediaType => "Unsupported media type",
-            Self::TooLarge => "Request too large",
-            Self::Unauthenticated => "Not signed in",
-            Self::Forbidden => "Not allowed",
-            Self::ClusterForbidden => "Not allowed in the cluster",
-            Self::DiskFull => "Disk full",
-            Self::Busy => "Being done already",
-            Self::Unavailable => "Not available",
-            Self::Timeout => "Took too long",
-            Self::Internal | Self::Other => "Internal error",
-        }
-    }
-
     fn as_str(self) -> String {
         serde_json::to_value(self)
             .ok()
@@ -199,10 +172,11 @@ impl Code {
 impl Problem {
     /// A problem with a sentence for people.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let (status, title) = code.status_and_title();
         Self {
             kind: format!("urn:fipd:problem:{}", code.as_str()).into(),
-            title: code.title().into(),
-            status: code.status().as_u16(),
+            title: title.into(),
+            status: status.as_u16(),
             detail: detail.into().into_boxed_str(),
             code,
             field: None,
@@ -255,19 +229,16 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (self.status_code(), body).into_response();
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        let mut insert = |name, value| {
+            let headers = response.headers_mut();
+            headers.insert(name, HeaderValue::from_static(value));
+        };
+        insert(header::CONTENT_TYPE, MEDIA_TYPE);
         if self.code == Code::Unauthenticated {
-            let challenge = HeaderValue::from_static("Bearer realm=\"fipd\"");
-            response
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, challenge);
+            insert(header::WWW_AUTHENTICATE, "Bearer realm=\"fipd\"");
         }
         if self.code == Code::Unavailable {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            insert(header::RETRY_AFTER, "1");
         }
         response
     }

@@ -4,8 +4,6 @@
 
 use std::fmt::Write as _;
 
-use fipd_core::Role;
-
 use super::{
     AgentApi,
     access::{Access, Routes},
@@ -21,7 +19,7 @@ pub struct Right {
     /// With variables in braces, and with a query where that is for fewer than the route.
     pub path: String,
     pub method: &'static str,
-    pub to: To,
+    pub to: Access,
 }
 
 /// Where it is served.
@@ -33,23 +31,6 @@ pub enum Port {
     Listener(Serve),
     /// The Unix socket of a host with `role = "agent"`.
     Agent,
-}
-
-/// Who gets an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum To {
-    /// Everybody, without login.
-    Everybody,
-    /// Everybody; what is asked for is shown to or done for who knows the secret of a project, or only judged.
-    OwnCheck,
-    /// From this role up, with a login or token.
-    Role(Role),
-    /// From this role up, and for a token with a scope, within it.
-    Scoped(Role),
-    /// The same, but for no token that is for some tenants only.
-    Pooled(Role),
-    /// A page, from this role up.
-    Page(Role),
 }
 
 /// All of them, by listener and path.
@@ -74,7 +55,7 @@ fn of<S: Clone + Send + Sync + 'static>(port: Port, routes: Routes<S>) -> Vec<Ri
         port,
         path: path.to_owned(),
         method,
-        to: To::from(access),
+        to: access,
     };
     let mut rights: Vec<Right> = table.iter().map(right).collect();
     rights.sort();
@@ -87,7 +68,7 @@ fn of_queries() -> Vec<Right> {
         port: Port::Api,
         path,
         method,
-        to: To::from(access),
+        to: access,
     };
     let mut rights = Vec::new();
     for (what, access) in export::CLOSER {
@@ -96,31 +77,6 @@ fn of_queries() -> Vec<Right> {
     let freed = "/api/v1/leases/{network}/{address}?end_quarantine=true";
     rights.push(right("DELETE", freed.to_owned(), leases::END_QUARANTINE));
     rights
-}
-
-impl From<Access> for To {
-    fn from(access: Access) -> Self {
-        match access {
-            Access::Open => Self::Everybody,
-            Access::Own => Self::OwnCheck,
-            Access::Api(role) => Self::Role(role),
-            Access::Scoped(role) => Self::Scoped(role),
-            Access::Pooled(role) => Self::Pooled(role),
-            Access::Page(role) => Self::Page(role),
-        }
-    }
-}
-
-impl To {
-    /// The least role that gets an answer; `None`: nobody has to sign in.
-    pub fn needs(self) -> Option<Role> {
-        match self {
-            Self::Everybody | Self::OwnCheck => None,
-            Self::Role(role) | Self::Scoped(role) | Self::Pooled(role) | Self::Page(role) => {
-                Some(role)
-            }
-        }
-    }
 }
 
 const HEAD: &str = "\
@@ -149,12 +105,12 @@ pub fn markdown(known: Systems) -> String {
             );
         }
         let (from, scoped) = match right.to {
-            To::Everybody => ("everybody", "as everybody"),
-            To::OwnCheck => ("everybody who knows what it asks for", "as everybody"),
-            To::Role(role) => (role.as_str(), "no"),
-            To::Scoped(role) => (role.as_str(), "within its scope"),
-            To::Pooled(role) => (role.as_str(), "within its scope, but not with `--tenant`"),
-            To::Page(role) => (role.as_str(), "no: a page"),
+            Access::Open => ("everybody", "as everybody"),
+            Access::Own => ("everybody who knows what it asks for", "as everybody"),
+            Access::Api(role) => (role.as_str(), "no"),
+            Access::Scoped(role) => (role.as_str(), "within its scope"),
+            Access::Pooled(role) => (role.as_str(), "within its scope, but not with `--tenant`"),
+            Access::Page(role) => (role.as_str(), "no: a page"),
         };
         let Right { path, method, .. } = &right;
         let _ = writeln!(text, "| {method} | `{path}` | {from} | {scoped} |");
@@ -195,23 +151,25 @@ mod tests {
         } in all(*SYSTEMS)
         {
             let open = match (port, to) {
-                (_, To::Role(_) | To::Scoped(_) | To::Pooled(_) | To::Page(_)) => continue,
+                (_, Access::Api(_) | Access::Scoped(_) | Access::Pooled(_) | Access::Page(_)) => {
+                    continue;
+                }
                 // Health, the login and what it looks like.
-                (Port::Api, To::Everybody) => {
+                (Port::Api, Access::Open) => {
                     ["/healthz", "/readyz", "/ui/login"].contains(&path.as_str())
                         || path.starts_with("/ui/login/")
                         || path.starts_with("/ui/static/")
                 }
                 // LB controllers, and reviews that are only judged.
-                (Port::Api, To::OwnCheck) => {
+                (Port::Api, Access::Own) => {
                     let path = path.strip_prefix("/v1").unwrap_or(&path);
                     path.starts_with("/auth/token")
                         || path.starts_with("/fip/")
                         || path.starts_with("/admission/")
                 }
                 // The next test has them by the word.
-                (Port::Listener(_), To::Everybody | To::OwnCheck) => true,
-                (Port::Agent, To::Everybody | To::OwnCheck) => false,
+                (Port::Listener(_), Access::Open | Access::Own) => true,
+                (Port::Agent, Access::Open | Access::Own) => false,
             };
             assert!(open, "{method} {path} is open at {port:?}");
         }
@@ -245,7 +203,7 @@ mod tests {
                 }
                 served.push(format!("{} {}", right.method, right.path));
                 // Nobody asks there who it is.
-                let open = matches!(right.to, To::Everybody | To::OwnCheck);
+                let open = matches!(right.to, Access::Open | Access::Own);
                 assert!(open, "{right:?}");
             }
             assert_eq!(served, expected, "{}", word.word());

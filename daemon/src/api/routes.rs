@@ -8,8 +8,8 @@ use super::{
 };
 use crate::api::rest::{
     admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
-    import, labels, leases, move_network, openapi, operations, pool_preview, pools, probed, quotas,
-    reload, restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
+    import, lease_changes, leases, move_network, openapi, operations, pool_preview, pools, quotas,
+    reload, restore_hold, rotate_key, rules, separate, tokens, users, webhooks,
 };
 use crate::{
     adopt::Takeovers,
@@ -60,16 +60,11 @@ fn book(routes: Routes) -> Routes {
         .get("/api/v1/networks", MY_VIEWER, pools::list_networks)
         .post("/api/v1/networks", ADMIN, pools::create_network)
         .get("/api/v1/networks/{name}", MY_VIEWER, pools::show_network)
-        .put(
-            "/api/v1/networks/{name}/separate/{other}",
-            ADMIN,
-            separate::separate,
-        )
-        .delete(
-            "/api/v1/networks/{name}/separate/{other}",
-            ADMIN,
-            separate::withdraw,
-        )
+        .below("/api/v1/networks/{name}/separate/{other}", |routes| {
+            routes
+                .put("", ADMIN, separate::separate)
+                .delete("", ADMIN, separate::withdraw)
+        })
         .get("/api/v1/pools", MY_VIEWER, pools::list)
         .post("/api/v1/pools", ADMIN, pools::create)
         .get("/api/v1/pools/{name}", MY_VIEWER, pools::show)
@@ -77,45 +72,23 @@ fn book(routes: Routes) -> Routes {
         .patch("/api/v1/pools/{name}", ADMIN, pools::update)
         .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
         .post("/api/v1/pools/{name}/preview", ADMIN, pool_preview::preview)
-        .get(
-            "/api/v1/pools/{name}/move-network",
-            ADMIN,
-            move_network::preview,
-        )
-        .post(
-            "/api/v1/pools/{name}/move-network",
-            ADMIN,
-            move_network::move_network,
-        )
+        .below("/api/v1/pools/{name}/move-network", |routes| {
+            routes
+                .get("", ADMIN, move_network::preview)
+                .post("", ADMIN, move_network::move_network)
+        })
         .get("/api/v1/leases", MY_VIEWER, leases::list)
         .post("/api/v1/leases", MY_OPERATOR, leases::allocate)
         .post("/api/v1/leases/release", MY_OPERATOR, leases::release)
         .post("/api/v1/leases/reserve", MY_OPERATOR, leases::reserve)
-        .get(
-            "/api/v1/leases/{network}/{address}",
-            MY_VIEWER,
-            leases::show,
-        )
-        .delete(
-            "/api/v1/leases/{network}/{address}",
-            MY_OPERATOR,
-            leases::release_address,
-        )
-        .post(
-            "/api/v1/leases/{network}/{address}/transfer",
-            MY_OPERATOR,
-            transfer::transfer,
-        )
-        .post(
-            "/api/v1/leases/{network}/{address}/probed",
-            MY_OPERATOR,
-            probed::probed,
-        )
-        .patch(
-            "/api/v1/leases/{network}/{address}/labels",
-            MY_OPERATOR,
-            labels::label,
-        )
+        .below("/api/v1/leases/{network}/{address}", |routes| {
+            routes
+                .get("", MY_VIEWER, leases::show)
+                .delete("", MY_OPERATOR, leases::release_address)
+                .post("/transfer", MY_OPERATOR, lease_changes::transfer)
+                .post("/probed", MY_OPERATOR, lease_changes::probed)
+                .patch("/labels", MY_OPERATOR, lease_changes::label)
+        })
         .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
         .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)
         .put("/api/v1/quotas/{pool}/{tenant}", OUR_ADMIN, quotas::put)
@@ -134,39 +107,22 @@ fn running(routes: Routes) -> Routes {
     routes
         .get("/api/v1/guests", VIEWER, guests::list)
         .get("/api/v1/clusters", VIEWER, clusters::list)
-        .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
-        .put("/api/v1/clusters/{name}", ADMIN, attach::add)
-        .delete("/api/v1/clusters/{name}", ADMIN, attach::remove)
-        .get("/api/v1/clusters/{name}/detach", ADMIN, attach::preview)
-        .post("/api/v1/clusters/{name}/detach", ADMIN, attach::detach)
-        .post("/api/v1/clusters/{name}/attach", ADMIN, attach::attach)
-        .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
-        .post("/api/v1/clusters/{name}/join", ADMIN, clusters::join)
-        .post(
-            "/api/v1/clusters/{name}/new-identity",
-            ADMIN,
-            clusters::new_identity,
-        )
-        .post(
-            "/api/v1/clusters/{name}/skip-adoption",
-            ADMIN,
-            clusters::skip_adoption,
-        )
-        .post(
-            "/api/v1/clusters/{name}/confirm-release",
-            ADMIN,
-            clusters::confirm_release,
-        )
-        .post(
-            "/api/v1/clusters/{name}/confirm-sightings",
-            ADMIN,
-            clusters::confirm_sightings,
-        )
-        .post(
-            "/api/v1/clusters/{name}/crds",
-            ADMIN,
-            clusters::install_crds,
-        )
+        .below("/api/v1/clusters/{name}", |routes| {
+            routes
+                .get("", VIEWER, clusters::show)
+                .put("", ADMIN, attach::add)
+                .delete("", ADMIN, attach::remove)
+                .get("/detach", ADMIN, attach::preview)
+                .post("/detach", ADMIN, attach::detach)
+                .post("/attach", ADMIN, attach::attach)
+                .post("/forget", ADMIN, clusters::forget)
+                .post("/join", ADMIN, clusters::join)
+                .post("/new-identity", ADMIN, clusters::new_identity)
+                .post("/skip-adoption", ADMIN, clusters::skip_adoption)
+                .post("/confirm-release", ADMIN, clusters::confirm_release)
+                .post("/confirm-sightings", ADMIN, clusters::confirm_sightings)
+                .post("/crds", ADMIN, clusters::install_crds)
+        })
         .get("/api/v1/audit", OUR_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
@@ -201,16 +157,11 @@ where
     Reload: FromRef<S>,
 {
     routes
-        .get(
-            "/api/v1/clusters/{name}/adopt/{system}",
-            ADMIN,
-            adopt::preview,
-        )
-        .post(
-            "/api/v1/clusters/{name}/adopt/{system}",
-            ADMIN,
-            adopt::adopt,
-        )
+        .below("/api/v1/clusters/{name}/adopt/{system}", |routes| {
+            routes
+                .get("", ADMIN, adopt::preview)
+                .post("", ADMIN, adopt::adopt)
+        })
         .get("/api/v1/reload", VIEWER, reload::standing)
         .post("/api/v1/reload", ADMIN, reload::reload)
         .get("/api/v1/rules", VIEWER, rules::show)

@@ -1,7 +1,10 @@
 //! Every route and method of every listener, asked by everybody: who gets an answer is who the table of rights says.
 
 use fipd::{
-    api::rights::{self, Port, Right, To},
+    api::{
+        access::Access,
+        rights::{self, Port, Right},
+    },
     config::Serve,
     systems::SYSTEMS,
 };
@@ -192,18 +195,20 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
             };
             let route = path.split('?').next().unwrap();
             match right(&path).or_else(|| right(route)).map(|right| right.to) {
-                Some(To::Role(_) | To::Scoped(_) | To::Pooled(_)) if method == "HEAD" => {
+                Some(Access::Api(_) | Access::Scoped(_) | Access::Pooled(_))
+                    if method == "HEAD" =>
+                {
                     assert_eq!(answer.status, 401, "{what}: {answer:?}");
                 }
-                Some(To::Role(_) | To::Scoped(_) | To::Pooled(_)) => {
+                Some(Access::Api(_) | Access::Scoped(_) | Access::Pooled(_)) => {
                     answer.problem(401, "unauthenticated");
                 }
-                Some(To::Page(_)) => assert!(is_login(&answer), "{what}: {answer:?}"),
-                Some(To::Everybody) => assert!(
+                Some(Access::Page(_)) => assert!(is_login(&answer), "{what}: {answer:?}"),
+                Some(Access::Open) => assert!(
                     !is_login(&answer) && answer.status != 401,
                     "{what}: {answer:?}"
                 ),
-                Some(To::OwnCheck) => is_refused_as_the_original_does(&path, &answer),
+                Some(Access::Own) => is_refused_as_the_original_does(&path, &answer),
                 // A wildcard answers with the login where the method is not told apart.
                 None if answer.status == 405 => {
                     let allow = answer.headers.get(header::ALLOW);
@@ -252,7 +257,7 @@ fn each_token_gets_exactly_what_the_table_says() {
     {
         let place = nowhere(&path);
         // A token opens no page, whatever its role.
-        if matches!(to, To::Page(_)) {
+        if matches!(to, Access::Page(_)) {
             let everybody = tokens
                 .iter()
                 .map(|(_, rest)| rest)
@@ -262,7 +267,7 @@ fn each_token_gets_exactly_what_the_table_says() {
                 assert!(is_login(&answer), "{method} {path}: {answer:?}");
             }
         }
-        let (To::Role(needed) | To::Scoped(needed) | To::Pooled(needed)) = to else {
+        let (Access::Api(needed) | Access::Scoped(needed) | Access::Pooled(needed)) = to else {
             continue;
         };
         for (role, rest) in &tokens {
@@ -279,8 +284,8 @@ fn each_token_gets_exactly_what_the_table_says() {
             asked += 1;
         }
         let with_scope = [
-            (&scoped, matches!(to, To::Scoped(_) | To::Pooled(_))),
-            (&tenant, matches!(to, To::Scoped(_))),
+            (&scoped, matches!(to, Access::Scoped(_) | Access::Pooled(_))),
+            (&tenant, matches!(to, Access::Scoped(_))),
         ];
         for (rest, may) in with_scope {
             let answer = ask(rest, method, &place);
@@ -314,23 +319,23 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
     {
         // Its answer has no end; nobody who is not signed in gets it, says the first test.
         if path == "/ui/events" {
-            assert_eq!(to, To::Page(Role::Viewer));
+            assert_eq!(to, Access::Page(Role::Viewer));
             continue;
         }
         let place = nowhere(&path);
         for (role, browser) in &browsers {
             let what = format!("{method} {path} as {}", role.as_str());
-            let answer = if matches!(to, To::Page(_)) && method == "POST" {
+            let answer = if matches!(to, Access::Page(_)) && method == "POST" {
                 browser.post(&place, "")
             } else {
                 browser.ask(method, &place)
             };
             match (to, method) {
-                (To::Page(needed), _) if *role < needed => {
+                (Access::Page(needed), _) if *role < needed => {
                     assert_eq!(answer.status, 403, "{what}: {answer:?}");
                     assert!(html(&answer).contains("needs the role"), "{what}");
                 }
-                (To::Page(_), "POST") => {
+                (Access::Page(_), "POST") => {
                     for form in [
                         "",
                         "csrf=",
@@ -343,22 +348,22 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
                         assert!(html(&answer).contains(why), "{what} {form}");
                     }
                 }
-                (To::Page(_), _) => assert!(
+                (Access::Page(_), _) => assert!(
                     answer.status != 401 && answer.status != 403 && !is_login(&answer),
                     "{what}: {answer:?}"
                 ),
                 // The cookie of a page reads the API as far as its role goes, and never writes.
-                (To::Role(needed) | To::Scoped(needed) | To::Pooled(needed), "GET") => {
+                (Access::Api(needed) | Access::Scoped(needed) | Access::Pooled(needed), "GET") => {
                     assert_eq!(
                         *role >= needed,
                         ![401, 403].contains(&answer.status.as_u16()),
                         "{what}: {answer:?}"
                     );
                 }
-                (To::Role(_) | To::Scoped(_) | To::Pooled(_), _) => {
+                (Access::Api(_) | Access::Scoped(_) | Access::Pooled(_), _) => {
                     answer.problem(401, "unauthenticated");
                 }
-                (To::Everybody | To::OwnCheck, _) => {}
+                (Access::Open | Access::Own, _) => {}
             }
         }
     }

@@ -207,12 +207,11 @@ impl Accounts {
     async fn make_first(&self) -> Result<(), AccountError> {
         let password = random_password()?;
         let path = self.data_dir.join(INITIAL_FILE);
-        private_file::write(&path, &format!("{INITIAL_ADMIN}\n{password}\n")).map_err(
-            |source| AccountError::File {
-                path: path.clone(),
-                source,
-            },
-        )?;
+        let written = private_file::write(&path, &format!("{INITIAL_ADMIN}\n{password}\n"));
+        written.map_err(|source| AccountError::File {
+            path: path.clone(),
+            source,
+        })?;
         self.create(INITIAL_ADMIN, Role::Admin, password, "fipd".into())
             .await?;
         tracing::info!(file = %path.display(), "made the first account; its name and password are in the file");
@@ -263,20 +262,15 @@ impl Accounts {
 }
 
 async fn hashed(slots: &Semaphore, password: String) -> Result<Text, AccountError> {
-    let _slot = slots
-        .acquire()
-        .await
-        .map_err(|error| AccountError::Hash(error.to_string()))?;
-    let hash = tokio::task::spawn_blocking(move || {
-        Argon2::default()
-            .hash_password(password.as_bytes())
-            .map(|hash| hash.to_string())
-    });
-    match hash.await {
-        Ok(Ok(hash)) => Ok(hash.into()),
-        Ok(Err(error)) => Err(AccountError::Hash(error.to_string())),
-        Err(error) => Err(AccountError::Hash(error.to_string())),
+    fn failed(error: impl ToString) -> AccountError {
+        AccountError::Hash(error.to_string())
     }
+    let _slot = slots.acquire().await.map_err(failed)?;
+    let hash = tokio::task::spawn_blocking(move || {
+        let hash = Argon2::default().hash_password(password.as_bytes());
+        hash.map(|hash| Text::from(hash.to_string()))
+    });
+    hash.await.map_err(failed)?.map_err(failed)
 }
 
 /// 24 characters in four groups, about 115 bits.

@@ -61,15 +61,10 @@ pub struct SocketPolicy {
 
 impl Connected<IncomingStream<'_, UntilStop>> for SocketPeer {
     fn connect_info(stream: IncomingStream<'_, UntilStop>) -> Self {
-        match stream.io().peer_cred() {
-            Ok(cred) => Self {
-                uid: Some(cred.uid()),
-                gid: Some(cred.gid()),
-            },
-            Err(_) => Self {
-                uid: None,
-                gid: None,
-            },
+        let cred = stream.io().peer_cred().ok();
+        Self {
+            uid: cred.map(|cred| cred.uid()),
+            gid: cred.map(|cred| cred.gid()),
         }
     }
 }

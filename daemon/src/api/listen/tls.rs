@@ -252,12 +252,14 @@ fn set_validity(params: &mut CertificateParams, first: jiff::civil::Date, last: 
 
 fn remove(path: &Path) -> Result<(), TlsError> {
     match std::fs::remove_file(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(TlsError::File {
-            path: path.to_owned(),
-            source,
-        }),
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(failed(path)(source)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> TlsError {
+    let path = path.to_owned();
+    |source| TlsError::File { path, source }
 }
 
 fn create_private_dir(dir: &Path) -> Result<(), TlsError> {
@@ -266,24 +268,15 @@ fn create_private_dir(dir: &Path) -> Result<(), TlsError> {
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(|source| TlsError::File {
-            path: dir.to_owned(),
-            source,
-        })
+        .map_err(failed(dir))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    foreign_file::read_now(path, foreign_file::LONGEST).map_err(|source| TlsError::File {
-        path: path.to_owned(),
-        source,
-    })
+    foreign_file::read_now(path, foreign_file::LONGEST).map_err(failed(path))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), TlsError> {
-    private_file::write(path, text).map_err(|source| TlsError::File {
-        path: path.to_owned(),
-        source,
-    })
+    private_file::write(path, text).map_err(failed(path))
 }
 
 #[cfg(test)]

@@ -31,10 +31,7 @@ pub async fn check(
 ) -> Result<Json<CheckReport>, Problem> {
     let turns = Arc::clone(&checking);
     let checks = alone(turns, move || check_all(&ipam, &clusters, &rules)).await??;
-    Ok(Json(CheckReport {
-        ok: checks.iter().all(|check| check.ok),
-        checks,
-    }))
+    Ok(Json(CheckReport::of(checks)))
 }
 
 /// Does it unless one is being done. It goes on when its asker goes away, and until it has ended nobody else has a turn.
@@ -43,10 +40,8 @@ async fn alone<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let Ok(turn) = turns.try_acquire_owned() else {
-        return Err(Problem::new(
-            Code::Busy,
-            "another check is running; ask again when it has ended",
-        ));
+        let detail = "another check is running; ask again when it has ended";
+        return Err(Problem::new(Code::Busy, detail));
     };
     blocking(move || {
         let done = work();
@@ -65,14 +60,11 @@ fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<
     let in_file = verdict("store", problems, fine);
     let live = verify::live(ipam, file.as_ref()).map_err(unavailable)?;
     let leases = live.leases;
-    let fine = match &file {
-        Some(_) => format!(
-            "{leases} leases in memory agree with their indexes and pools, the store says the same"
-        ),
-        None => format!(
-            "{leases} leases in memory agree with their indexes and pools; the store could not be compared"
-        ),
+    let compared = match &file {
+        Some(_) => ", the store says the same",
+        None => "; the store could not be compared",
     };
+    let fine = format!("{leases} leases in memory agree with their indexes and pools{compared}");
     let mut checks = verdict("ledger", live.wrong, fine);
     checks.extend(in_file);
     checks.push(health::store(ipam));
@@ -86,17 +78,9 @@ fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<
 /// One entry per thing that is wrong, or one that says what is fine.
 fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
     if wrong.is_empty() {
-        return vec![Checked {
-            what: what.to_owned(),
-            ok: true,
-            detail: fine,
-        }];
+        return vec![Checked::new(what, true, fine)];
     }
-    let entry = |detail| Checked {
-        what: what.to_owned(),
-        ok: false,
-        detail,
-    };
+    let entry = |detail| Checked::new(what, false, detail);
     wrong.into_iter().map(entry).collect()
 }
 
@@ -128,28 +112,24 @@ pub(in crate::api) async fn file_answer<G: Send + 'static>(
         chunk.truncate(read);
         Ok::<_, std::io::Error>((read > 0).then_some((Bytes::from(chunk), (file, guard))))
     });
-    let mut response = HttpBody::from_stream(chunks).into_response();
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    Ok(response)
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        ),
+        (header::CONTENT_LENGTH, HeaderValue::from(length)),
+    ];
+    Ok((headers, HttpBody::from_stream(chunks)).into_response())
 }
 
 /// The name appears in the audit log as `token:NAME` or `user:NAME`.
 pub(in crate::api) fn plain_name(name: &str) -> Result<&str, Problem> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
     if (1..=63).contains(&name.len()) && name.chars().all(fine) {
-        Ok(name)
-    } else {
-        Err(Problem::invalid(
-            "name",
-            name,
-            "1 to 63 of letters, digits, '-', '_', '.' and '@'",
-        ))
+        return Ok(name);
     }
+    let allowed = "1 to 63 of letters, digits, '-', '_', '.' and '@'";
+    Err(Problem::invalid("name", name, allowed))
 }
 
 /// Runs what waits for the disk on a thread of its own.
@@ -157,10 +137,8 @@ pub(in crate::api) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
-        Problem::new(
-            Code::Internal,
-            format!("a background task ended early: {error}"),
-        )
+        let detail = format!("a background task ended early: {error}");
+        Problem::new(Code::Internal, detail)
     })
 }
 

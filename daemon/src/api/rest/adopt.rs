@@ -2,6 +2,7 @@
 
 use axum::{Json, extract::State as Shared};
 
+use super::clusters::reached;
 use crate::{
     adopt::{
         ChangeState, Finding, SystemTakeover, TakeoverChange, TakeoverError, TakeoverReport,
@@ -59,15 +60,7 @@ fn find<'a>(
 ) -> Result<(SystemTakeover<'a>, ClusterSession), Problem> {
     let takeover = takeovers.of(system);
     let takeover = takeover.map_err(|error| Problem::new(Code::NotFound, error.to_string()))?;
-    let unreached = || match clusters.view(name) {
-        Some(view) => {
-            let state = view.state.as_str();
-            let detail = format!("cluster {name} is not reached at the moment ({state})");
-            Problem::new(Code::Unavailable, detail)
-        }
-        None => Problem::not_found("cluster", name),
-    };
-    Ok((takeover, clusters.session(name).ok_or_else(unreached)?))
+    Ok((takeover, reached(clusters, name)?))
 }
 
 fn problem(cluster: &str, error: TakeoverError) -> Problem {

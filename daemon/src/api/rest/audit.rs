@@ -9,7 +9,7 @@ use super::admin::blocking;
 use crate::{
     api::{
         access::{auth::Caller, reach::Reach},
-        convert,
+        convert::{self, given},
         extract::{Query, in_document},
         page::{self, Ask},
         problem::{Code, Problem},
@@ -142,25 +142,19 @@ pub async fn search_along(
 }
 
 fn filter(reach: Reach<'_>, query: &AuditQuery) -> Result<AuditFilter, Problem> {
-    let network = query.network.as_deref().map(|name| reach.network(name));
-    let pool = query.pool.as_deref().map(|name| {
+    let pool = |name: &str| {
         let found = reach.pool_id(name);
         found.map_err(|problem| problem.about("pool", name))
-    });
-    let address = query.address.as_deref();
-    let address = address.map(|text| convert::address("address", text));
-    let owner = query.owner.as_deref();
-    let owner = owner.map(|text| convert::owner(reach.ledger, text));
-    let actor = query.actor.as_deref();
+    };
     let filter = AuditFilter {
-        actor: actor.map(|text| convert::text("actor", text)).transpose()?,
-        action: query.action.as_deref().map(known_action).transpose()?,
-        network: network.transpose()?.map(|network| network.id),
-        pool: pool.transpose()?,
-        address: address.transpose()?,
-        owner: owner.transpose()?,
-        from: time("from", query.from.as_deref())?,
-        to: time("to", query.to.as_deref())?,
+        actor: given(&query.actor, |text| convert::text("actor", text))?,
+        action: given(&query.action, known_action)?,
+        network: given(&query.network, |name| Ok(reach.network(name)?.id))?,
+        pool: given(&query.pool, pool)?,
+        address: given(&query.address, |text| convert::address("address", text))?,
+        owner: given(&query.owner, |text| convert::owner(reach.ledger, text))?,
+        from: given(&query.from, |text| time("from", text))?,
+        to: given(&query.to, |text| time("to", text))?,
     };
     match (filter.from, filter.to) {
         (Some(from), Some(to)) if from > to => {
@@ -180,22 +174,13 @@ fn known_action(word: &str) -> Result<Action, Problem> {
         .map_err(|_| Problem::invalid("action", word, Action::WORDS.join(", ")))
 }
 
-fn time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
-    let read = |text: &str| {
-        clock::parse_typed(text).ok_or_else(|| {
-            let allowed = "a time such as 2026-03-01T12:00:00Z, or a day such as 2026-03-01";
-            Problem::invalid(field, text, allowed)
-        })
-    };
-    text.map(read).transpose()
+fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
+    let allowed = "a time such as 2026-03-01T12:00:00Z, or a day such as 2026-03-01";
+    clock::parse_typed(text).ok_or_else(|| Problem::invalid(field, text, allowed))
 }
 
 /// An entry with the names that things have now.
 pub fn view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
-    let pool_name = |id| match ledger.pool(id) {
-        Some(pool) => pool.spec.name.to_string(),
-        None => format!("#{}", id.0),
-    };
     AuditView {
         number,
         at: clock::rfc3339(entry.at),
@@ -203,11 +188,8 @@ pub fn view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
         action: entry.action.to_string(),
         network: entry.network.map(|id| convert::network_name(ledger, id)),
         address: entry.address,
-        pool: entry.pool.map(pool_name),
-        owner: entry
-            .identity
-            .as_ref()
-            .map(|identity| convert::owner_text(ledger, identity)),
+        pool: entry.pool.map(|id| convert::pool_name(ledger, id)),
+        owner: (entry.identity.as_ref()).map(|identity| convert::owner_text(ledger, identity)),
         detail: entry.detail.to_string(),
     }
 }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{leases, quotas, transfer};
+use super::{lease_changes, leases, quotas};
 use crate::api::{
     access::auth::Caller,
     convert,
@@ -37,17 +37,14 @@ pub async fn bulk(
     let (ipam, caller) = (&ipam, &caller);
     let operations = body.operations.into_iter();
     let all = operations.map(|operation| async move {
-        match perform(ipam, caller, operation).await {
-            Ok((status, body)) => BulkResult {
-                status: status.as_u16(),
-                body,
-                problem: None,
-            },
-            Err(problem) => BulkResult {
-                status: problem.status,
-                body: None,
-                problem: Some(problem),
-            },
+        let (status, body, problem) = match perform(ipam, caller, operation).await {
+            Ok((status, body)) => (status.as_u16(), body, None),
+            Err(problem) => (problem.status, None, Some(problem)),
+        };
+        BulkResult {
+            status,
+            body,
+            problem,
         }
     });
     let results = join_all(all).await;
@@ -73,7 +70,7 @@ async fn perform(ipam: &Ipam, caller: &Caller, operation: BulkOperation) -> Done
         ),
         BulkOperation::Transfer(body) => {
             let place = (&*body.network, &*body.address);
-            let lease = transfer::hand(ipam, caller, place, all, &body.transfer).await?;
+            let lease = lease_changes::hand(ipam, caller, place, all, &body.transfer).await?;
             let view = ipam.read(|ledger| convert::lease_view(ledger, &lease));
             answer(StatusCode::OK, &view)
         }

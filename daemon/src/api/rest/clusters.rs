@@ -20,7 +20,7 @@ use crate::{
         },
     },
     clock,
-    clusters::{self, CallError, Clusters, ClustersError},
+    clusters::{self, CallError, ClusterSession, Clusters, ClustersError},
 };
 
 /// All clusters with their health.
@@ -52,10 +52,8 @@ pub async fn show(
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let found = clusters
-        .view(&name)
-        .ok_or_else(|| Problem::not_found("cluster", name))?;
-    let view = view(&found);
+    let found = clusters.view(&name);
+    let view = view(&found.ok_or_else(|| Problem::not_found("cluster", name))?);
     Ok(known.answer(&State::of(&view), &view))
 }
 
@@ -201,18 +199,7 @@ pub async fn install_crds(
     if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
     unchanged(&clusters, &name, &if_match)?;
-    let Some(session) = clusters.session(&name) else {
-        return Err(match clusters.view(&name) {
-            Some(view) => {
-                let detail = format!(
-                    "cluster {name} is not reached at the moment ({})",
-                    view.state.as_str()
-                );
-                Problem::new(Code::Unavailable, detail)
-            }
-            None => Problem::not_found("cluster", name),
-        });
-    };
+    let session = reached(&clusters, &name)?;
     let target: kube::Api<CustomResourceDefinition> = kube::Api::all(session.client.clone());
     // Forced: a definition that another tool installed becomes ours, as the admin asks.
     let params = PatchParams::apply("fipd").force();
@@ -220,13 +207,10 @@ pub async fn install_crds(
     for definition in fipd_crds::all() {
         let kind = definition.name_any();
         let what = format!("install {kind}");
-        session
-            .call(
-                &what,
-                target.patch(&kind, &params, &Patch::Apply(&definition)),
-            )
-            .await
-            .map_err(|error| not_installed(&name, &error))?;
+        let patch = Patch::Apply(&definition);
+        let installed = session.call(&what, target.patch(&kind, &params, &patch));
+        let installed = installed.await;
+        installed.map_err(|error| not_installed(&name, &error))?;
         names.push(kind);
     }
     tracing::info!(cluster = name, actor = %caller.actor, "installed CustomResourceDefinitions");
@@ -234,6 +218,19 @@ pub async fn install_crds(
         "installed in cluster {name}: {}",
         names.join(", ")
     )))
+}
+
+/// The session of a cluster that answers.
+pub(super) fn reached(clusters: &Clusters, name: &str) -> Result<ClusterSession, Problem> {
+    let unreached = || match clusters.view(name) {
+        Some(view) => {
+            let state = view.state.as_str();
+            let detail = format!("cluster {name} is not reached at the moment ({state})");
+            Problem::new(Code::Unavailable, detail)
+        }
+        None => Problem::not_found("cluster", name),
+    };
+    clusters.session(name).ok_or_else(unreached)
 }
 
 fn not_installed(cluster: &str, error: &CallError) -> Problem {

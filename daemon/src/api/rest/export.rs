@@ -4,7 +4,7 @@
 //! keys, so whatever is there from the first page to the last comes exactly once, as it is when its page is read. What
 //! comes, goes or changes meanwhile is in the export or not. The audit log comes newest first, as it was at the start.
 
-mod rows;
+pub(super) mod rows;
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use fipd_core::{
     LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Role, Separation, Tenant,
 };
 use futures::{StreamExt as _, stream};
-use http::{HeaderValue, header};
+use http::header;
 
 use super::{audit, quotas};
 use crate::api::{
@@ -93,10 +93,8 @@ pub async fn export(
         Ok::<_, std::io::Error>(page.map(|bytes| (bytes, export)))
     });
     let chunks = stream::iter(first.map(Ok)).chain(rest);
-    let mut response = Body::from_stream(chunks).into_response();
-    let kind = HeaderValue::from_static(format.media_type());
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    Ok(response)
+    let kind = [(header::CONTENT_TYPE, format.media_type())];
+    Ok((kind, Body::from_stream(chunks)).into_response())
 }
 
 impl ExportPosition {

@@ -6,6 +6,7 @@ use fipd_core::{Hour, Rollup};
 use super::admin;
 use crate::api::{
     access::auth::Caller,
+    convert::given,
     extract::{Path, Query},
     page::{self, Ask},
     problem::{Code, Problem},
@@ -64,11 +65,11 @@ impl Span {
             Some(other) => return Err(Problem::invalid("step", other, "hour or day")),
         };
         let time = |field: &str, text: &Option<String>| {
-            let text = text.as_deref();
-            let hour = |text| clock::parse_rfc3339(text).map(Hour::of);
-            let wrong = |text| Problem::invalid(field, text, "RFC 3339, as 2026-03-01T12:00:00Z");
-            text.map(|text| hour(text).ok_or_else(|| wrong(text)))
-                .transpose()
+            given(text, |text| {
+                let hour = clock::parse_rfc3339(text).map(Hour::of);
+                let allowed = "RFC 3339, as 2026-03-01T12:00:00Z";
+                hour.ok_or_else(|| Problem::invalid(field, text, allowed))
+            })
         };
         let to = time("to", &query.to)?.unwrap_or(last);
         let back = if daily { 90 } else { 7 };
@@ -77,13 +78,11 @@ impl Span {
             let from = query.from.as_deref().unwrap_or_default();
             return Err(Problem::invalid("from", from, "a time before `to`"));
         }
-        Ok(if daily {
-            let to = Hour(to.day().0.saturating_add(23));
-            let from = from.day();
-            Self { from, to, daily }
-        } else {
-            Self { from, to, daily }
-        })
+        let (from, to) = match daily {
+            true => (from.day(), Hour(to.day().0.saturating_add(23))),
+            false => (from, to),
+        };
+        Ok(Self { from, to, daily })
     }
 }
 

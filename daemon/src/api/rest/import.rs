@@ -9,7 +9,7 @@ use axum::{Json, body::Bytes, extract::State};
 use fipd_core::{Actor, Answer, Import, ImportRow, Ledger, Request, RowFate, Trial};
 use serde_json::Value;
 
-use super::admin;
+use super::{admin, export::rows::Format};
 use crate::api::{
     access::auth::Caller,
     convert,
@@ -52,11 +52,7 @@ pub async fn take(
     body: Bytes,
     query: &ImportQuery,
 ) -> Result<ImportReport, Problem> {
-    let csv = match query.format.as_deref() {
-        None | Some("jsonl") => false,
-        Some("csv") => true,
-        Some(other) => return Err(Problem::invalid("format", other, "jsonl or csv")),
-    };
+    let csv = Format::parse(query.format.as_deref())? == Format::Csv;
     let force = query.force;
     let reading = ipam.clone();
     let File { rows, fine } = admin::blocking(move || read(&reading, &body, csv)).await??;
@@ -165,27 +161,24 @@ fn report(
     };
     let mut fates = fates.into_iter();
     for (row, wrong) in rows {
-        if let Some(problem) = wrong {
-            report.refused += 1;
-            report.rows.push(refused(row, *problem));
-            continue;
-        }
-        let fate = fates.next().unwrap_or(RowFate::Same);
-        let (count, text) = match fate {
-            RowFate::Created => (&mut report.created, "create"),
-            RowFate::Changed => (&mut report.changed, "change"),
-            RowFate::Same => (&mut report.same, "same"),
-            RowFate::Refused(refusal) => {
-                report.refused += 1;
-                report.rows.push(refused(row, refusal.into()));
-                continue;
+        let fate = match wrong {
+            Some(problem) => Err(*problem),
+            None => match fates.next().unwrap_or(RowFate::Same) {
+                RowFate::Created => Ok((&mut report.created, "create")),
+                RowFate::Changed => Ok((&mut report.changed, "change")),
+                RowFate::Same => Ok((&mut report.same, "same")),
+                RowFate::Refused(refusal) => Err(refusal.into()),
+            },
+        };
+        let (count, row) = match fate {
+            Ok((count, fate)) => {
+                let fate = fate.to_owned();
+                (count, ImportedRow { fate, ..row })
             }
+            Err(problem) => (&mut report.refused, refused(row, problem)),
         };
         *count += 1;
-        report.rows.push(ImportedRow {
-            fate: text.to_owned(),
-            ..row
-        });
+        report.rows.push(row);
     }
     report
 }

@@ -14,10 +14,10 @@ use fipd_core::{
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::{labels, wants::allocation};
+use super::{lease_changes, wants::allocation};
 use crate::api::{
     access::{Access, auth::Caller, reach::Reach},
-    convert,
+    convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, LabelledQuery, Path, Query},
     page::Ask,
@@ -103,17 +103,13 @@ fn granted(ipam: &Ipam, answer: Answer) -> Result<(StatusCode, Granted), Problem
         return Err(convert::unexpected(&answer));
     };
     let granted = ipam.read(|ledger| {
-        let leases = leases
-            .iter()
-            .map(|lease| convert::lease_summary(ledger, lease));
-        Granted {
-            leases: leases.collect(),
-        }
+        let summary = |lease: &Arc<Lease>| convert::lease_summary(ledger, lease);
+        let leases = leases.iter().map(summary).collect();
+        Granted { leases }
     });
-    let status = if fresh {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
+    let status = match fresh {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
     };
     Ok((status, granted))
 }
@@ -285,40 +281,24 @@ pub(in crate::api) fn lease_text(key: LeaseKey) -> String {
 }
 
 fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
-    let network = query.network.as_deref().map(|name| reach.network(name));
-    let pool = query.pool.as_deref().map(|name| reach.pool_id(name));
     // Where there is one pool only, no other's leases are walked.
     let only = match reach.scope.pools.as_slice() {
         [only] => Some(*only),
         _ => None,
     };
-    let address = query.address.as_deref();
-    let address = address.map(|text| convert::address("address", text));
-    let owner = query.owner.as_deref();
-    let owner = owner.map(|text| convert::owner(reach.ledger, text));
+    let cluster = query.cluster.as_deref();
+    let within = |text: &str| Ok(convert::parse::<AddressSpec>("within", text)?.span());
     Ok(LeaseFilter {
-        network: network.transpose()?.map(|network| network.id),
-        pool: pool.transpose()?.or(only),
-        state: query
-            .state
-            .as_deref()
-            .map(|state| convert::parse("state", state))
-            .transpose()?,
-        system: query.system.as_deref().map(convert::system).transpose()?,
-        cluster: query
-            .cluster
-            .as_deref()
-            .map(|text| convert::cluster_id(reach.ledger, text)),
-        owner: owner.transpose()?,
-        address: address.transpose()?,
-        within: query
-            .within
-            .as_deref()
-            .map(|text| convert::parse::<AddressSpec>("within", text))
-            .transpose()?
-            .map(|spec| spec.span()),
+        network: given(&query.network, |name| Ok(reach.network(name)?.id))?,
+        pool: given(&query.pool, |name| reach.pool_id(name))?.or(only),
+        state: given(&query.state, |state| convert::parse("state", state))?,
+        system: given(&query.system, convert::system)?,
+        cluster: cluster.map(|text| convert::cluster_id(reach.ledger, text)),
+        owner: given(&query.owner, |text| convert::owner(reach.ledger, text))?,
+        address: given(&query.address, |text| convert::address("address", text))?,
+        within: given(&query.within, within)?,
         tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
-        labels: labels::wanted(&query.label)?,
+        labels: lease_changes::wanted_labels(&query.label)?,
         scope: reach.scope.clone(),
         ..LeaseFilter::default()
     })
@@ -330,38 +310,29 @@ fn to_release(
     body: &ReleaseRequest,
 ) -> Result<BTreeMap<Holder, Vec<LeaseKey>>, Problem> {
     let identity: Identity = convert::owner(reach.ledger, &body.owner)?;
-    let network = body.network.as_deref().map(|name| reach.network(name));
-    let network = network.transpose()?;
-    let pool = body.pool.as_deref().map(|name| reach.pool_id(name));
-    let pool = pool.transpose()?;
-    let addresses = body
+    let network = given(&body.network, |name| reach.network(name))?;
+    let pool = given(&body.pool, |name| reach.pool_id(name))?;
+    let address = |text: &String| convert::address("addresses", text);
+    let addresses: Vec<IpAddr> = body
         .addresses
         .iter()
-        .map(|text| convert::address("addresses", text));
-    let addresses: Vec<IpAddr> = addresses.collect::<Result<_, _>>()?;
+        .map(address)
+        .collect::<Result<_, _>>()?;
     let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
     for lease in reach.ledger.leases_of(&identity) {
         let wanted = reach.scope.has_lease(&lease)
             && network.is_none_or(|network| lease.key.network == network.id)
             && pool.is_none_or(|pool| lease.pool == Some(pool))
             && (addresses.is_empty() || addresses.contains(&lease.key.address));
-        let member = lease
-            .members
-            .iter()
-            .find(|member| member.holder.identity == identity);
-        let Some(member) = member.filter(|_| wanted) else {
+        let mut holders = lease.members.iter().map(|member| &member.holder);
+        let holder = holders.find(|holder| holder.identity == identity);
+        let Some(holder) = holder.filter(|_| wanted) else {
             continue;
         };
-        let instance = &member.holder.instance;
-        if body
-            .instance
-            .as_deref()
-            .is_none_or(|asked| asked == &**instance)
-        {
-            by_holder
-                .entry(member.holder.clone())
-                .or_default()
-                .push(lease.key);
+        let asked = body.instance.as_deref();
+        if asked.is_none_or(|asked| asked == &*holder.instance) {
+            let keys = by_holder.entry(holder.clone()).or_default();
+            keys.push(lease.key);
         }
     }
     Ok(by_holder)

@@ -4,11 +4,11 @@ use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{Collision, NetworkId, PoolId, Request};
 use http::StatusCode;
 
-use super::pools::{find, pool_of, shown};
+use super::pools::{find, guard, pool_of, shown};
 use crate::api::{
     access::auth::Caller,
     convert::network_name,
-    etag::{IfMatch, State},
+    etag::IfMatch,
     extract::{Body, Path, Query},
     problem::Problem,
     wire::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery, PoolView},
@@ -71,9 +71,7 @@ pub async fn move_network(
         network: network(&ipam, &caller, &body.network)?,
         actor: caller.actor.clone(),
     };
-    let guard = if_match.guard(format!("pool {name}"), move |ledger| {
-        ledger.pool(id).map(|pool| State::number(pool.generation))
-    });
+    let guard = guard(if_match, &name, id);
     let pool = pool_of(caller.submit_if(&ipam, request, guard).await?)?;
     Ok(shown(&ipam, &pool, StatusCode::OK))
 }

@@ -12,8 +12,8 @@ use utoipa::{
 
 use super::{
     admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
-    import, labels, leases, move_network, operations, pool_preview, pools, probed, quotas, reload,
-    restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
+    import, lease_changes, leases, move_network, operations, pool_preview, pools, quotas, reload,
+    restore_hold, rotate_key, rules, separate, tokens, users, webhooks,
 };
 use crate::api::problem::MEDIA_TYPE;
 use crate::api::{health, wire};
@@ -27,7 +27,7 @@ use crate::config::Systems;
         pools::list, pools::show, pools::create, pools::update, pools::delete,
         pool_preview::preview, move_network::preview, move_network::move_network, history::history,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
-        transfer::transfer, probed::probed, labels::label,
+        lease_changes::transfer, lease_changes::probed, lease_changes::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
         reload::standing, reload::reload, restore_hold::show, restore_hold::lift, clock::show, clock::accept, rotate_key::rotate_key,
         bulk::bulk, changes::changes,

@@ -64,21 +64,13 @@ pub fn checks(ipam: &Ipam) -> Vec<Checked> {
             views(Reach { ledger, scope }, pool.id, TOLD)
         });
         let doubt = ipam.read(|ledger| ledger.ambiguity(pool.id));
-        checks.extend(doubt.map(|detail| Checked {
-            what: format!("pool {}", pool.spec.name),
-            ok: false,
-            detail,
-        }));
+        let what = format!("pool {}", pool.spec.name);
+        checks.extend(doubt.map(|detail| Checked::new(&*what, false, detail)));
         if !overlaps.is_empty() {
             let texts: Vec<_> = overlaps.iter().map(ToString::to_string).collect();
-            checks.push(Checked {
-                what: format!("pool {}", pool.spec.name),
-                ok: true,
-                detail: format!(
-                    "may give the same addresses as another: {}",
-                    texts.join(", ")
-                ),
-            });
+            let texts = texts.join(", ");
+            let detail = format!("may give the same addresses as another: {texts}");
+            checks.push(Checked::new(what, true, detail));
         }
     }
     checks

@@ -1,11 +1,11 @@
 //! `/api/v1/pools` and `/api/v1/networks`.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{
     AddressSpec, Answer, Ends, Family, Ledger, Network, NetworkId, Order, Origin, Pool, PoolEdit,
-    PoolSpec, Request, Span, Sticky, Timestamp,
+    PoolId, PoolSpec, Request, Span, Sticky, Timestamp,
 };
 use http::StatusCode;
 use ipnet::IpNet;
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use super::{overlaps, wants};
 use crate::api::{
     access::{auth::Caller, reach::Reach},
-    convert,
+    convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
     page::Ask,
@@ -23,7 +23,10 @@ use crate::api::{
         PoolQuery, PoolView,
     },
 };
-use crate::{clusters::Clusters, ipam::Ipam};
+use crate::{
+    clusters::Clusters,
+    ipam::{Guard, Ipam},
+};
 
 /// All networks.
 #[utoipa::path(get, path = "/api/v1/networks", tag = "networks", params(PageQuery),
@@ -123,14 +126,13 @@ struct PoolFilter {
 
 impl PoolFilter {
     fn new(reach: Reach<'_>, query: &PoolQuery) -> Result<Self, Problem> {
-        let network = query.network.as_deref().map(|name| reach.network(name));
         let span = |field: &str, text: &Option<String>| {
-            let text = text.as_deref();
-            let spec = text.map(|text| convert::parse::<AddressSpec>(field, text));
-            Ok::<_, Problem>(spec.transpose()?.map(|spec| spec.span()))
+            given(text, |text| {
+                Ok(convert::parse::<AddressSpec>(field, text)?.span())
+            })
         };
         Ok(Self {
-            network: network.transpose()?.map(|network| network.id),
+            network: given(&query.network, |name| Ok(reach.network(name)?.id))?,
             containing: span("containing", &query.containing)?,
             within: span("within", &query.within)?,
         })
@@ -271,12 +273,16 @@ pub async fn delete(
         pool: pool.id,
         actor: caller.actor.clone(),
     };
-    let id = pool.id;
-    let guard = if_match.guard(format!("pool {name}"), move |ledger| {
-        ledger.pool(id).map(|pool| State::number(pool.generation))
-    });
+    let guard = guard(if_match, &name, pool.id);
     caller.submit_if(&ipam, request, guard).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses what is about another state of the pool than the client has read.
+pub(super) fn guard(if_match: IfMatch, name: &str, id: PoolId) -> Guard {
+    if_match.guard(format!("pool {name}"), move |ledger| {
+        ledger.pool(id).map(|pool| State::number(pool.generation))
+    })
 }
 
 pub(in crate::api) fn find(ipam: &Ipam, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
@@ -321,26 +327,19 @@ pub(in crate::api) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<Pool
     let addresses = convert::specs("addresses", &body.addresses)?;
     let family = addresses.first().map_or(Family::V4, AddressSpec::family);
     let mut ends = Ends::own_default(family);
-    set_ends(
-        &mut ends,
-        body.reserve_first,
-        body.reserve_last,
-        body.reserve_of.as_deref(),
-    )?;
+    let (first, last) = (body.reserve_first, body.reserve_last);
+    set_ends(&mut ends, first, last, &body.reserve_of)?;
     Ok(PoolSpec {
         name: body.name.into(),
         network_by_default: body.network.is_none(),
-        network: network_id(ledger, body.network.as_deref())?.unwrap_or(NetworkId::DEFAULT),
+        network: network_id(ledger, &body.network)?.unwrap_or(NetworkId::DEFAULT),
         addresses,
         exclusions: convert::specs("exclusions", &body.exclusions)?,
-        gateway: body
-            .gateway
-            .map(|text| convert::address("gateway", &text))
-            .transpose()?,
+        gateway: given(&body.gateway, gateway)?,
         prefix_len: body.prefix,
-        subnet: body.subnet.map(|text| subnet(&text)).transpose()?,
+        subnet: given(&body.subnet, subnet)?,
         ends,
-        order: order(body.order.as_deref())?.unwrap_or_default(),
+        order: given(&body.order, order)?.unwrap_or_default(),
         origin: Origin::Own,
         closed: false,
         quarantine: body.quarantine.unwrap_or(0),
@@ -360,7 +359,7 @@ pub(in crate::api) fn patched(
     if let Some(name) = patch.name {
         spec.name = name.into();
     }
-    if let Some(network) = network_id(ledger, patch.network.as_deref())? {
+    if let Some(network) = network_id(ledger, &patch.network)? {
         spec.network_by_default &= spec.network == network;
         spec.network = network;
     }
@@ -377,20 +376,18 @@ pub(in crate::api) fn patched(
     if let Some(exclusions) = patch.exclusions {
         spec.exclusions = convert::specs("exclusions", &exclusions)?;
     }
-    if let Some(gateway) = patch.gateway {
-        spec.gateway = gateway
-            .map(|text| convert::address("gateway", &text))
-            .transpose()?;
+    if let Some(text) = patch.gateway {
+        spec.gateway = given(&text, gateway)?;
     }
     if let Some(prefix) = patch.prefix {
         spec.prefix_len = prefix;
     }
-    if let Some(given) = patch.subnet {
-        spec.subnet = given.map(|text| subnet(&text)).transpose()?;
+    if let Some(text) = patch.subnet {
+        spec.subnet = given(&text, subnet)?;
     }
     let (first, last) = (patch.reserve_first, patch.reserve_last);
-    set_ends(&mut spec.ends, first, last, patch.reserve_of.as_deref())?;
-    spec.order = order(patch.order.as_deref())?.unwrap_or(spec.order);
+    set_ends(&mut spec.ends, first, last, &patch.reserve_of)?;
+    spec.order = given(&patch.order, order)?.unwrap_or(spec.order);
     spec.closed = patch.closed.unwrap_or(spec.closed);
     spec.sticky = sticky(spec.sticky, patch.sticky_for, patch.sticky_most);
     let across = patch.share_across_clusters;
@@ -404,22 +401,20 @@ pub(in crate::api) fn patched(
     Ok(spec)
 }
 
-fn network_id(ledger: &Ledger, name: Option<&str>) -> Result<Option<NetworkId>, Problem> {
-    name.map(|name| convert::network(ledger, name).map(|network| network.id))
-        .transpose()
+fn network_id(ledger: &Ledger, name: &Option<String>) -> Result<Option<NetworkId>, Problem> {
+    given(name, |name| Ok(convert::network(ledger, name)?.id))
 }
 
 fn set_ends(
     ends: &mut Ends,
     first: Option<u32>,
     last: Option<u32>,
-    of: Option<&str>,
+    of: &Option<String>,
 ) -> Result<(), Problem> {
     ends.first = first.unwrap_or(ends.first);
     ends.last = last.unwrap_or(ends.last);
-    if let Some(of) = of {
-        ends.of = convert::parse("reserve_of", of)?;
-    }
+    let of = given(of, |of| convert::parse("reserve_of", of))?;
+    ends.of = of.unwrap_or(ends.of);
     Ok(())
 }
 
@@ -429,17 +424,20 @@ pub(in crate::api) fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u3
     if lasts == 0 {
         return Sticky::OFF;
     }
-    let known = if before.is_on() {
-        before
-    } else {
-        Sticky::OWN_DEFAULT
+    let known = match before.is_on() {
+        true => before,
+        false => Sticky::OWN_DEFAULT,
     };
     let most = most.unwrap_or(known.most);
     Sticky { lasts, most }
 }
 
-fn order(text: Option<&str>) -> Result<Option<Order>, Problem> {
-    text.map(|text| convert::parse("order", text)).transpose()
+fn order(text: &str) -> Result<Order, Problem> {
+    convert::parse("order", text)
+}
+
+fn gateway(text: &str) -> Result<IpAddr, Problem> {
+    convert::address("gateway", text)
 }
 
 fn subnet(text: &str) -> Result<IpNet, Problem> {

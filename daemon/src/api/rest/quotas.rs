@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::api::{
     access::auth::Caller,
-    convert,
+    convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
     page::Ask,
@@ -24,12 +24,9 @@ pub async fn list(
     Query(query): Query<QuotaQuery>,
 ) -> Result<Json<QuotaPage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let tenant = query.tenant.as_deref().map(tenant).transpose()?;
-    let pool = query.pool.as_deref().map(|name| {
-        let find = |ledger: &Ledger| caller.within(ledger).pool_id(name);
-        ipam.read(find)
-    });
-    let pool = pool.transpose()?;
+    let tenant = given(&query.tenant, tenant)?;
+    let find = |name: &str| ipam.read(|ledger| caller.within(ledger).pool_id(name));
+    let pool = given(&query.pool, find)?;
     let (quotas, next) = ask.walk(|after, limit| {
         ipam.read(|ledger| {
             let reach = caller.within(ledger);
@@ -191,13 +188,9 @@ pub(in crate::api) fn view(ledger: &Ledger, usage: &QuotaUsage) -> QuotaView {
         tenant,
         limit,
     } = &usage.quota;
-    let known = ledger.pool(*pool);
     QuotaView {
         tenant: tenant.0.to_string(),
-        pool: known.map_or_else(
-            || format!("#{}", pool.0),
-            |known| known.spec.name.to_string(),
-        ),
+        pool: convert::pool_name(ledger, *pool),
         used: usage.used,
         limit: *limit,
     }

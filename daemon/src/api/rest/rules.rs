@@ -115,18 +115,10 @@ pub async fn flush(
     Body(FlushRules { dry_run }): Body<FlushRules>,
 ) -> Result<Json<RulesRemoved>, Problem> {
     let command = Command::Flush { dry_run };
+    let what = "flush of all of fipd's rules";
     let removed = match dry_run {
         true => order(rules.clone(), command).await?,
-        false => {
-            audited(
-                &ipam,
-                &rules,
-                caller.actor,
-                "flush of all of fipd's rules",
-                command,
-            )
-            .await?
-        }
+        false => audited(&ipam, &rules, caller.actor, what, command).await?,
     };
     let done = match dry_run {
         true => "would be removed",
@@ -164,12 +156,11 @@ pub async fn prune_foreign(
         .map_err(|error| Problem::invalid("table", error.value, error.allowed))?;
     let priorities = body.priorities.map(<(u32, u32)>::from);
     if let Some((from, to)) = priorities.filter(|(from, to)| from > to) {
-        let allowed = "the first, and one that is not before it";
-        return Err(Problem::invalid(
-            "priorities",
+        let (given, allowed) = (
             format!("{from}-{to}"),
-            allowed,
-        ));
+            "the first, and one that is not before it",
+        );
+        return Err(Problem::invalid("priorities", given, allowed));
     }
     let prune = |confirmed| Command::PruneForeign {
         table,
@@ -196,20 +187,16 @@ pub async fn prune_foreign(
 pub fn checks(view: &View) -> Vec<Checked> {
     let (ok, detail) = match &view.state {
         EngineState::Off => return Vec::new(),
-        EngineState::Active => (
-            true,
-            format!("{} are in the kernel", view.desired.rules.len()),
-        ),
+        EngineState::Active => {
+            let count = view.desired.rules.len();
+            (true, format!("{count} are in the kernel"))
+        }
         EngineState::Starting(_) | EngineState::Paused | EngineState::Degraded(_) => {
             let (state, why) = engine_state(&view.state);
             (false, format!("{state}: {}", why.unwrap_or_default()))
         }
     };
-    let line = |ok, detail| Checked {
-        what: "rules".to_owned(),
-        ok,
-        detail,
-    };
+    let line = |ok, detail: String| Checked::new("rules", ok, detail);
     let warnings = view.warnings.iter();
     let warnings = warnings.map(|warning| line(true, format!("WARNING: {}", warning.text)));
     std::iter::once(line(ok, detail)).chain(warnings).collect()
@@ -263,13 +250,12 @@ async fn note(ipam: &Ipam, actor: &Actor, what: String) -> Result<(), Problem> {
 async fn order(board: RuleBoard, command: Command) -> Result<Vec<KernelRule>, Problem> {
     match tokio::time::timeout(DEADLINE, board.order(command)).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(Problem::new(
-            Code::Timeout,
-            format!(
-                "it was not done within {} s and may go on; look at the rules",
-                DEADLINE.as_secs()
-            ),
-        )),
+        Err(_) => {
+            let seconds = DEADLINE.as_secs();
+            let detail =
+                format!("it was not done within {seconds} s and may go on; look at the rules");
+            Err(Problem::new(Code::Timeout, detail))
+        }
     }
 }
 
@@ -304,11 +290,8 @@ fn first<T: ToString>(most: usize, all: &[T]) -> Vec<String> {
 
 /// Where a list goes on that is numbered.
 fn behind(after: Option<u64>) -> usize {
-    after.map_or(0, |after| {
-        usize::try_from(after)
-            .unwrap_or(usize::MAX)
-            .saturating_add(1)
-    })
+    let after = after.map(|after| usize::try_from(after).unwrap_or(usize::MAX));
+    after.map_or(0, |after| after.saturating_add(1))
 }
 
 fn standing(word: &str) -> Result<Standing, Problem> {

@@ -3,7 +3,7 @@
 //! Its text is `fipd_<id>_<secret>`: the id finds the row, the secret (32 random bytes as hex) is compared with the
 //! stored SHA-256 in constant time.
 
-use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use axum::{
     Json,
@@ -23,7 +23,7 @@ use crate::api::{
     convert,
     etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, Path, Query},
-    page::Ask,
+    page::{Ask, hex, unhex},
     problem::{Code, Problem},
     wire::{PageQuery, TokenCreate, TokenList, TokenMade, TokenView},
 };
@@ -273,20 +273,16 @@ fn source(text: &str) -> Result<IpNet, Problem> {
 
 pub fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> TokenView {
     let scope = &token.scope;
-    let pool = |id| match ledger.pool(id) {
-        Some(pool) => pool.spec.name.to_string(),
-        None => format!("#{}", id.0),
-    };
+    let pools = scope.pools.iter();
+    let networks = scope.networks.iter();
     TokenView {
         id: token.id.0,
         name: token.name.to_string(),
         role: token.role,
         created: clock::rfc3339(token.created),
         expires: token.expires.map(clock::rfc3339),
-        pools: scope.pools.iter().map(|id| pool(*id)).collect(),
-        networks: scope
-            .networks
-            .iter()
+        pools: pools.map(|id| convert::pool_name(ledger, *id)).collect(),
+        networks: networks
             .map(|id| convert::network_name(ledger, *id))
             .collect(),
         tenants: scope.tenants.iter().map(|one| one.0.to_string()).collect(),
@@ -298,22 +294,7 @@ pub fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> To
 fn parse(text: &str) -> Option<(TokenId, [u8; SECRET_BYTES])> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     let id = id.parse().ok()?;
-    let mut bytes = [0_u8; SECRET_BYTES];
-    if secret.len() != SECRET_BYTES * 2 || !secret.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(secret.get(index * 2..index * 2 + 2)?, 16).ok()?;
-    }
-    Some((TokenId(id), bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Some((TokenId(id), unhex(secret)?.try_into().ok()?))
 }
 
 #[cfg(test)]

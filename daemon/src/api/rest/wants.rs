@@ -8,7 +8,7 @@ use fipd_core::{
 
 use crate::api::{
     access::{auth::Caller, reach::Reach},
-    convert,
+    convert::{self, given},
     problem::Problem,
     wire::{self, Select, Want},
 };
@@ -23,21 +23,14 @@ pub fn allocation(
     caller: &Caller,
 ) -> Result<Allocate, Problem> {
     let most = Allocate::MAX_WANTS;
-    if !(1..=most).contains(&body.wants.len()) {
+    let count = body.wants.len();
+    if !(1..=most).contains(&count) {
         let allowed = format!("1 to {most} entries");
-        return Err(Problem::invalid(
-            "wants",
-            body.wants.len().to_string(),
-            allowed,
-        ));
+        return Err(Problem::invalid("wants", count.to_string(), allowed));
     }
     let identity = convert::owner(ledger, &body.owner)?;
     let instance = convert::text("instance", &body.instance)?;
-    let tenant = body
-        .tenant
-        .as_deref()
-        .map(|tenant| convert::text("tenant", tenant))
-        .transpose()?;
+    let tenant = given(&body.tenant, |tenant| convert::text("tenant", tenant))?;
     let wants = body
         .wants
         .iter()
@@ -69,17 +62,10 @@ fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
         let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
         return Err(Problem::invalid("count", count.to_string(), allowed));
     }
-    let address: Option<IpAddr> = want
-        .address
-        .as_deref()
-        .map(|text| convert::address("address", text))
-        .transpose()?;
+    let address = given(&want.address, |text| convert::address("address", text))?;
     if address.is_some() && count != 1 {
-        return Err(Problem::invalid(
-            "count",
-            count.to_string(),
-            "1 where an address is named",
-        ));
+        let allowed = "1 where an address is named";
+        return Err(Problem::invalid("count", count.to_string(), allowed));
     }
     let pool = match (&want.pool, &want.select) {
         (Some(name), None) => {
@@ -104,11 +90,7 @@ fn selection(
     select: &Select,
     address: Option<IpAddr>,
 ) -> Result<Selection, Problem> {
-    let network = select
-        .network
-        .as_deref()
-        .map(|name| reach.network(name).map(|network| network.id))
-        .transpose()?;
+    let network = given(&select.network, |name| Ok(reach.network(name)?.id))?;
     let family = match (select.family.as_deref(), address) {
         (Some("ipv4"), _) => Family::V4,
         (Some("ipv6"), _) => Family::V6,
@@ -116,24 +98,13 @@ fn selection(
         (None, Some(address)) => Family::of(address.to_canonical()),
         (None, None) => return Err(Problem::invalid("family", "", "ipv4 or ipv6")),
     };
-    let name = |field: &str, text: &Option<String>| {
-        let text = text.as_deref();
-        text.map(|text| convert::text(field, text)).transpose()
-    };
+    let name = |field: &str, text: &Option<String>| given(text, |text| convert::text(field, text));
     if select.labels.len() > MAX_LABELS {
-        let many = select.labels.len().to_string();
-        return Err(Problem::invalid(
-            "labels",
-            many,
-            format!("at most {MAX_LABELS}"),
-        ));
+        let (many, allowed) = (select.labels.len(), format!("at most {MAX_LABELS}"));
+        return Err(Problem::invalid("labels", many.to_string(), allowed));
     }
-    let label = |(key, value): (&String, &String)| {
-        Ok((
-            convert::text("labels", key)?,
-            convert::text("labels", value)?,
-        ))
-    };
+    let text = |text: &String| convert::text("labels", text);
+    let label = |(key, value): (&String, &String)| Ok((text(key)?, text(value)?));
     let labels: Result<BTreeMap<Text, Text>, Problem> = select.labels.iter().map(label).collect();
     let cluster = name("cluster", &select.cluster)?;
     Ok(Selection {

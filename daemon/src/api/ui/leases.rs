@@ -14,7 +14,7 @@ use super::{
 };
 use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{convert, page as cursor, rest::labels},
+    api::{convert, page as cursor, rest::lease_changes},
     ipam::Ipam,
 };
 
@@ -115,7 +115,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
     let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
     let network = text("network").map(|name| convert::network(ledger, &name).map(|found| found.id));
     let state = text("state").map(|word| convert::parse("state", &word));
-    let labels = labels::wanted(form.value("label").split_whitespace());
+    let labels = lease_changes::wanted_labels(form.value("label").split_whitespace());
     let within = text("within").map(|text| text.parse::<AddressSpec>());
     let filter = LeaseFilter {
         tenant: text("tenant").map(|name| Tenant(name.into())),

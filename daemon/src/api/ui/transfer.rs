@@ -16,7 +16,7 @@ use super::{
 use crate::api::{
     convert::{network_name, owner_text},
     etag::IfMatch,
-    rest::transfer::hand,
+    rest::lease_changes::hand,
     wire::TransferRequest,
 };
 use crate::ipam::Ipam;

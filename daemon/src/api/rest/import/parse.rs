@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use fipd_core::{
-    Contender, Ends, EndsOf, Family, Holder, ImportRow, ImportedLease, ImportedPool, Lease,
-    LeaseKey, LeaseState, Ledger, Member, NetworkId, Order, Origin, PoolId, PoolSpec, PortClaim,
-    Sticky, Tenant, Text, Timestamp,
+    AddressSpec, Contender, Ends, EndsOf, Family, Holder, ImportRow, ImportedLease, ImportedPool,
+    Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Order, Origin, PoolId, PoolSpec,
+    PortClaim, Sticky, Tenant, Text, Timestamp,
 };
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
 
 use crate::{
     api::{
-        convert,
+        convert::{self, given},
         problem::Problem,
         rest::{pools, wants},
         wire::{OriginView, PoolScope},
@@ -210,9 +210,8 @@ fn network(name: Option<String>) -> Text {
     name.map_or_else(|| "default".into(), Into::into)
 }
 
-fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Problem> {
-    text.map(|text| convert::text("tenant", text).map(Tenant))
-        .transpose()
+fn tenant(text: &Option<String>) -> Result<Option<Tenant>, Problem> {
+    given(text, |text| convert::text("tenant", text).map(Tenant))
 }
 
 fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
@@ -222,26 +221,18 @@ fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
 
 fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
     let addresses = convert::specs("addresses", &row.addresses)?;
-    let family = addresses
-        .first()
-        .map_or(Family::V4, fipd_core::AddressSpec::family);
+    let family = addresses.first().map_or(Family::V4, AddressSpec::family);
     let default = Ends::own_default(family);
     let ends = row.reserve.map_or(default, |given| Ends {
         first: given.first.unwrap_or(default.first),
         last: given.last.unwrap_or(default.last),
         of: given.of.unwrap_or(default.of),
     });
-    let gateway = row.gateway.as_deref();
-    let subnet = row.subnet.as_deref();
     let spec = PoolSpec {
         exclusions: convert::specs("exclusions", &row.exclusions)?,
-        gateway: gateway
-            .map(|text| convert::address("gateway", text))
-            .transpose()?,
+        gateway: given(&row.gateway, |text| convert::address("gateway", text))?,
         prefix_len: row.prefix,
-        subnet: subnet
-            .map(|text| convert::parse("subnet", text))
-            .transpose()?,
+        subnet: given(&row.subnet, |text| convert::parse("subnet", text))?,
         ends,
         order: row.order,
         origin: origin(ledger, row.origin)?,
@@ -254,13 +245,12 @@ fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
         sticky: pools::sticky(Sticky::OWN_DEFAULT, row.sticky_for, row.sticky_most),
         ..PoolSpec::own(row.name, addresses)
     };
-    let created = row.created.as_deref();
     Ok(ImportRow::Pool(Box::new(ImportedPool {
         network: row.network.map(Into::into),
         network_by_default: row.network_by_default,
         spec,
         id: row.id.map(PoolId),
-        created: created.map(|text| time("created", text)).transpose()?,
+        created: given(&row.created, |text| time("created", text))?,
         generation: row.generation,
     })))
 }
@@ -289,39 +279,33 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
             instance: convert::text("instance", instance)?,
         })
     };
-    let mut members = row
-        .members
-        .into_iter()
-        .map(|member| {
-            Ok(Member {
-                holder: holder(&member.owner, &member.instance)?,
-                ports: member.ports,
-            })
+    let member = |member: MemberRow| {
+        Ok::<_, Problem>(Member {
+            holder: holder(&member.owner, &member.instance)?,
+            ports: member.ports,
         })
-        .collect::<Result<Vec<_>, Problem>>()?;
+    };
+    let members = row.members.into_iter().map(member);
+    let mut members = members.collect::<Result<Vec<_>, _>>()?;
     if let Some(owner) = row.owner.as_deref().filter(|_| members.is_empty()) {
         members.push(Member {
             holder: holder(owner, "")?,
             ports: Vec::new(),
         });
     }
-    let contenders = row
-        .contenders
-        .iter()
-        .map(|contender| {
-            Ok(Contender {
-                holder: holder(&contender.owner, &contender.instance)?,
-                tenant: tenant(contender.tenant.as_deref())?,
-                since: time("since", &contender.since)?,
-            })
+    let contender = |contender: &ContenderRow| {
+        Ok::<_, Problem>(Contender {
+            holder: holder(&contender.owner, &contender.instance)?,
+            tenant: tenant(&contender.tenant)?,
+            since: time("since", &contender.since)?,
         })
-        .collect::<Result<Vec<_>, Problem>>()?;
-    let since = row.since.as_deref();
-    let until = row.until.as_deref();
+    };
+    let contenders = row.contenders.iter().map(contender);
+    let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
     Ok(ImportRow::Lease(Box::new(ImportedLease {
         network: network(row.network),
         pool: row.pool.map(Into::into),
-        since: since.map(|text| time("since", text)).transpose()?,
+        since: given(&row.since, |text| time("since", text))?,
         lease: Lease {
             key: LeaseKey {
                 network: NetworkId::DEFAULT,
@@ -331,10 +315,10 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
             state: row.state.unwrap_or(LeaseState::Allocated),
             members: members.into_iter().collect(),
             contenders,
-            tenant: tenant(row.tenant.as_deref())?,
+            tenant: tenant(&row.tenant)?,
             group: row.group.map(Into::into),
             since: Timestamp(0),
-            until: until.map(|text| time("until", text)).transpose()?,
+            until: given(&row.until, |text| time("until", text))?,
             labels: row.labels.into(),
         },
     })))
