@@ -47,21 +47,18 @@ impl Adopt {
 
 fn table(report: &AdoptReport) -> Table {
     let mut table = Table::new(["WHAT", "STATE", "NAME", "DETAIL"]);
+    let mut row = |what: &str, state: &str, name: &str, detail: &str| {
+        table.row([what, state, name, detail].map(str::to_owned));
+    };
     for (what, count) in &report.counts {
-        table.row([
-            "count".into(),
-            String::new(),
-            what.clone(),
-            count.to_string(),
-        ]);
+        row("count", "", what, &count.to_string());
     }
     for one in &report.findings {
         let state = if one.fine { "ok" } else { "look" };
-        let (kind, name) = (one.kind.clone(), one.name.clone());
-        table.row([kind, state.into(), name, one.detail.clone()]);
+        row(&one.kind, state, &one.name, &one.detail);
     }
     for what in &report.unseen {
-        table.row(["unseen".into(), "look".into(), String::new(), what.clone()]);
+        row("unseen", "look", "", what);
     }
     for change in &report.changes {
         let does = match &change.error {
@@ -69,17 +66,11 @@ fn table(report: &AdoptReport) -> Table {
             None => change.does.clone(),
         };
         let by = format!("change by {}", change.by);
-        table.row([by, change.state.clone(), change.name.clone(), does]);
+        row(&by, &change.state, &change.name, &does);
     }
     for what in &report.blockers {
-        table.row(["blocker".into(), "look".into(), String::new(), what.clone()]);
+        row("blocker", "look", "", what);
     }
-    let result = report.message.clone();
-    table.row([
-        "result".into(),
-        String::new(),
-        report.cluster.clone(),
-        result,
-    ]);
+    row("result", "", &report.cluster, &report.message);
     table
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 use fipd_core::Action;
+use serde::Serialize;
 
 use super::{
     Session,
@@ -11,9 +12,10 @@ use super::{
     exit::Failure,
     output::{Table, or_dash},
 };
-use crate::api::wire::{AuditPage, AuditQuery};
+use crate::api::wire::{AuditPage, AuditView};
 
-#[derive(Debug, Args)]
+/// Asked for as it is.
+#[derive(Debug, Args, Serialize)]
 pub struct Audit {
     /// Part of who asked, such as user:ann
     #[arg(long, value_name = "ACTOR")]
@@ -40,6 +42,7 @@ pub struct Audit {
     /// How many entries, 1 to 1000
     #[arg(long, default_value_t = 50, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[serde(skip)]
     limit: u16,
     /// Only entries before this number
     #[arg(long, value_name = "NUMBER")]
@@ -48,42 +51,16 @@ pub struct Audit {
 
 impl Audit {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let limit = usize::from(self.limit);
-        let mut query = AuditQuery {
-            actor: self.actor,
-            action: self.action,
-            network: self.network,
-            pool: self.pool,
-            address: self.address.map(|address| address.to_string()),
-            owner: self.owner,
-            from: self.from,
-            to: self.to,
-            before: self.before,
-            cursor: None,
-            limit: None,
-        };
-        let mut entries = Vec::new();
+        let path = with_query("/api/v1/audit", &self)?;
         // One request looks at a part of the log only.
-        let next = loop {
-            query.limit = Some(limit - entries.len());
-            let path = with_query("/api/v1/audit", &query)?;
-            let page: AuditPage = session.client.get(&path).await?;
-            entries.extend(page.entries);
-            if page.next.is_none() || entries.len() >= limit {
-                break page.next;
-            }
-            query.cursor = page.next;
-        };
-        session.output.show(&AuditPage { entries, next }, table)
+        let page = session.client.rows(&path, "entries", self.limit.into());
+        session.output.show(&page.await?, table)
     }
 }
 
 fn table(page: &AuditPage) -> Table {
-    let mut table = Table::new([
-        "NUMBER", "AT", "ACTOR", "ACTION", "ADDRESS", "POOL", "OWNER", "DETAIL",
-    ]);
-    for entry in &page.entries {
-        table.row([
+    let row = |entry: &AuditView| {
+        [
             entry.number.to_string(),
             entry.at.clone(),
             entry.actor.clone(),
@@ -92,7 +69,10 @@ fn table(page: &AuditPage) -> Table {
             or_dash(entry.pool.as_ref()),
             or_dash(entry.owner.as_ref()),
             entry.detail.clone(),
-        ]);
-    }
-    table
+        ]
+    };
+    let heads = [
+        "NUMBER", "AT", "ACTOR", "ACTION", "ADDRESS", "POOL", "OWNER", "DETAIL",
+    ];
+    Table::of(heads, page.entries.iter().map(row))
 }

@@ -47,35 +47,27 @@ impl Backup {
                 let written = to_file(session, "/api/v1/backup", &file).await?;
                 session.output.show(&written, DownloadedFile::facts)
             }
-            (Some(Kept::List) | None, _) => {
-                let list: BackupList = session.client.get("/api/v1/backups").await?;
-                session.output.show(&list, table)
-            }
-            (Some(Kept::Now), _) => {
-                let made: BackupView = session.client.post("/api/v1/backups", &()).await?;
-                session.output.show(&made, |made| {
-                    Table::facts([
-                        ("Name", made.name.clone()),
-                        ("Created", made.created.clone()),
-                        ("Bytes", made.bytes.to_string()),
-                    ])
-                })
-            }
+            (Some(Kept::List) | None, _) => session.get("/api/v1/backups", table).await,
+            (Some(Kept::Now), _) => session.post("/api/v1/backups", &(), facts).await,
             (Some(Kept::Drill { file }), _) => drill::run(session, file.as_deref()).await,
         }
     }
 }
 
+fn facts(made: &BackupView) -> Table {
+    Table::facts([
+        ("Name", made.name.clone()),
+        ("Created", made.created.clone()),
+        ("Bytes", made.bytes.to_string()),
+    ])
+}
+
 fn table(list: &BackupList) -> Table {
-    let mut table = Table::new(["NAME", "CREATED", "BYTES", "VERIFIED"]);
-    for copy in &list.backups {
+    let row = |copy: &BackupView| {
+        let (name, created) = (copy.name.clone(), copy.created.clone());
         let verified = if copy.verified { "yes" } else { "NO" };
-        table.row([
-            copy.name.clone(),
-            copy.created.clone(),
-            copy.bytes.to_string(),
-            verified.to_owned(),
-        ]);
-    }
-    table
+        [name, created, copy.bytes.to_string(), verified.to_owned()]
+    };
+    let heads = ["NAME", "CREATED", "BYTES", "VERIFIED"];
+    Table::of(heads, list.backups.iter().map(row))
 }

@@ -53,10 +53,7 @@ impl Check {
                 checks.extend(report.checks);
             }
         }
-        let report = CheckReport {
-            ok: checks.iter().all(|check| check.ok),
-            checks,
-        };
+        let report = CheckReport::of(checks);
         session.output.show(&report, table)?;
         let wrong = report.checks.iter().filter(|check| !check.ok).count();
         if report.ok {
@@ -77,21 +74,11 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
     }
     let problems = store::check(&file).map_err(Failure::failed)?;
     if problems.is_empty() {
-        let detail = format!(
-            "{}: checksums, rows, invariants and audit log are in order",
-            shown(&file)
-        );
-        return Ok(vec![Checked {
-            what: "store".into(),
-            ok: true,
-            detail,
-        }]);
+        let file = shown(&file);
+        let detail = format!("{file}: checksums, rows, invariants and audit log are in order");
+        return Ok(vec![Checked::new("store", true, detail)]);
     }
-    let checked = |problem: &store::StoreFault| Checked {
-        what: "store".into(),
-        ok: false,
-        detail: problem.to_string(),
-    };
+    let checked = |problem: &store::StoreFault| Checked::new("store", false, problem.to_string());
     Ok(problems.iter().map(checked).collect())
 }
 
@@ -102,11 +89,7 @@ async fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     let checked = config.check(config.api.listen, config.api.advertise.as_deref());
     checked.map_err(|what| Failure::Input(format!("{}: {what}", shown(file))))?;
     let detail = format!("{}: {} clusters", shown(file), config.clusters.len());
-    let mut checks = vec![Checked {
-        what: "config".into(),
-        ok: true,
-        detail,
-    }];
+    let mut checks = vec![Checked::new("config", true, detail)];
     if let Some((cluster, why)) = config.webhook_warnings().into_iter().next() {
         let file = shown(file);
         return Err(Failure::Input(format!(
@@ -128,44 +111,33 @@ async fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
                     .map_err(|refused| refused.to_string())
             }
         };
-        let ok = detail.is_ok();
-        checks.push(Checked {
-            what,
-            ok,
-            detail: detail.unwrap_or_else(|wrong| wrong),
-        });
+        checks.push(seen(what, detail));
     }
     Ok(checks)
+}
+
+fn seen(what: impl Into<String>, seen: Result<String, String>) -> Checked {
+    let ok = seen.is_ok();
+    Checked::new(what, ok, seen.unwrap_or_else(|wrong| wrong))
 }
 
 /// What the daemon reads when it starts, or when it sends something. Who runs this may not be allowed what the daemon is.
 async fn files(config: &Config) -> Vec<Checked> {
     let mut all = Vec::new();
-    let mut found = |what: String, seen: Result<String, String>| {
-        let ok = seen.is_ok();
-        let detail = seen.unwrap_or_else(|wrong| wrong);
-        all.push(Checked { what, ok, detail });
-    };
+    let fine = |()| "its files can be used".to_owned();
     if let Some((cert, key)) = config.api.cert.clone().zip(config.api.key.clone()) {
         let usable = listen::check_files(config.api.listen, &cert, &key).await;
         let usable = usable.map_err(|error| error.to_string());
         let usable = usable.and_then(|()| in_time(&cert));
         let usable = usable.map(|()| format!("{} and {}", shown(&cert), shown(&key)));
-        found("certificate".into(), usable);
+        all.push(seen("certificate", usable));
     }
     for hook in &config.hooks {
-        let usable = webhooks::check(hook).await;
-        found(
-            format!("[[webhook]] {}", hook.name.0),
-            usable.map(|()| "its files can be used".to_owned()),
-        );
+        let what = format!("[[webhook]] {}", hook.name.0);
+        all.push(seen(what, webhooks::check(hook).await.map(fine)));
     }
     if let Some(oidc) = &config.oidc {
-        let usable = Oidc::check(oidc).await;
-        found(
-            "[oidc]".into(),
-            usable.map(|()| "its files can be used".to_owned()),
-        );
+        all.push(seen("[oidc]", Oidc::check(oidc).await.map(fine)));
     }
     all
 }
@@ -186,26 +158,21 @@ fn in_time(chain: &Path) -> Result<(), String> {
 
 /// What rules need of this host. Only a warning where it is not there: the daemon may run as somebody else.
 fn kernel(host: &Host) -> [Checked; 2] {
-    let line = |what: &str, detail: String| Checked {
-        what: what.into(),
-        ok: true,
-        detail,
-    };
     let may = match net_admin() {
-        Some(true) => "CAP_NET_ADMIN is there".to_owned(),
+        Some(true) => "CAP_NET_ADMIN is there",
         Some(false) => {
             "WARNING: who runs this has no CAP_NET_ADMIN; the daemon needs it to change rules"
-                .to_owned()
         }
-        None => {
-            "WARNING: /proc/self/status does not tell whether CAP_NET_ADMIN is there".to_owned()
-        }
+        None => "WARNING: /proc/self/status does not tell whether CAP_NET_ADMIN is there",
     };
     let nft = match nft(host.nft.as_deref()) {
         Some(path) => format!("{}: sets of rules can be indexed", shown(&path)),
         None => "WARNING: there is no nft; all rules are flat, which costs every packet some 10 ns each. Install nftables, or name it in [host] nft".to_owned(),
     };
-    [line("kernel", may), line("packet filter", nft)]
+    [
+        Checked::new("kernel", true, may),
+        Checked::new("packet filter", true, nft),
+    ]
 }
 
 /// Whether this process has the capability in effect; `None`: that is not told.
@@ -233,10 +200,9 @@ fn nft(named: Option<&Path>) -> Option<PathBuf> {
 }
 
 fn table(report: &CheckReport) -> Table {
-    let mut table = Table::new(["WHAT", "OK", "DETAIL"]);
-    for check in &report.checks {
+    let row = |check: &Checked| {
         let ok = if check.ok { "yes" } else { "NO" };
-        table.row([check.what.clone(), ok.to_owned(), check.detail.clone()]);
-    }
-    table
+        [check.what.clone(), ok.to_owned(), check.detail.clone()]
+    };
+    Table::of(["WHAT", "OK", "DETAIL"], report.checks.iter().map(row))
 }

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::exit::Failure;
 use crate::api::{
@@ -27,11 +27,6 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct Client {
     socket: PathBuf,
     deadline: Duration,
-}
-
-/// What the daemon answered to a good request.
-pub struct Reply {
-    pub body: Bytes,
 }
 
 impl Client {
@@ -52,25 +47,32 @@ impl Client {
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        self.send(Method::GET, path, None).await?.json()
+        answer(&self.send(Method::GET, path, None).await?)
     }
 
-    /// All pages of a list whose rows are in `field`, as one.
-    pub async fn all<T: DeserializeOwned>(&self, path: &str, field: &str) -> Result<T, Failure> {
-        let mut rows = Vec::new();
-        let mut query = PageQuery {
-            cursor: None,
-            limit: Some(1_000),
-        };
+    /// The first `most` rows of a list, or all, as one page; they are in `field`, and what else there is is of the first page.
+    pub async fn rows<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        field: &str,
+        most: usize,
+    ) -> Result<T, Failure> {
+        let (mut rows, mut cursor, mut whole) = (Vec::new(), None, None::<Map<_, _>>);
         loop {
-            let mut page: Value = self.get(&with_query(path, &query)?).await?;
+            let limit = Some((most - rows.len()).min(1_000));
+            let query = PageQuery { cursor, limit };
+            let mut page: Map<String, Value> = self.get(&with_query(path, &query)?).await?;
             if let Some(Value::Array(found)) = page.get_mut(field) {
                 rows.append(found);
             }
-            query.cursor = page.get("next").and_then(Value::as_str).map(str::to_owned);
-            if query.cursor.is_none() {
-                let whole = serde_json::json!({ field: rows, "next": null });
-                return serde_json::from_value(whole).map_err(not_understood);
+            let next = page.remove("next").unwrap_or_default();
+            cursor = next.as_str().map(str::to_owned);
+            let whole = whole.get_or_insert(page);
+            if cursor.is_none() || rows.len() >= most {
+                whole.insert(field.to_owned(), rows.into());
+                whole.insert("next".to_owned(), next);
+                let whole = std::mem::take(whole);
+                return serde_json::from_value(whole.into()).map_err(not_understood);
             }
         }
     }
@@ -80,21 +82,21 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        let body = serde_json::to_vec(body).map_err(Failure::failed)?;
-        self.send(Method::POST, path, Some(body)).await?.json()
+        self.write(Method::POST, path, body).await
     }
 
-    pub async fn put<T: DeserializeOwned>(
+    pub async fn write<T: DeserializeOwned>(
         &self,
+        method: Method,
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
         let body = serde_json::to_vec(body).map_err(Failure::failed)?;
-        self.send(Method::PUT, path, Some(body)).await?.json()
+        answer(&self.send(method, path, Some(body)).await?)
     }
 
-    pub async fn delete(&self, path: &str) -> Result<Reply, Failure> {
-        self.send(Method::DELETE, path, None).await
+    pub async fn delete(&self, path: &str) -> Result<(), Failure> {
+        self.send(Method::DELETE, path, None).await.map(drop)
     }
 
     /// One request; an answer that is a problem becomes the failure of the command.
@@ -103,19 +105,14 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Bytes, Failure> {
         let work = async {
             let response = self.open(method, path, body).await?;
-            let body = response
-                .into_body()
-                .collect()
-                .await
-                .map_err(Failure::failed)?
-                .to_bytes();
-            Ok(Reply { body })
+            let body = response.into_body().collect().await;
+            Ok(body.map_err(Failure::failed)?.to_bytes())
         };
         match tokio::time::timeout(self.deadline, work).await {
-            Ok(reply) => reply,
+            Ok(body) => body,
             Err(_) => Err(Failure::Failed(format!(
                 "fipd at {} did not answer within {} s; asking again is safe",
                 self.socket.display(),
@@ -162,11 +159,9 @@ impl Client {
     }
 }
 
-impl Reply {
-    /// The body as JSON.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body).map_err(not_understood)
-    }
+/// What a body says.
+pub fn answer<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(not_understood)
 }
 
 fn not_understood(error: serde_json::Error) -> Failure {

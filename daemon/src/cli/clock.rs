@@ -38,22 +38,23 @@ struct Reset {
 
 impl Clock {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let time: ClockView = match self {
-            Self::Show => session.client.get("/api/v1/clock").await?,
-            Self::Accept => session.client.post("/api/v1/clock/accept", &()).await?,
-            Self::Reset(answered) => return reset(answered, session),
-        };
-        session.output.show(&time, |time| {
-            Table::facts([
-                ("Address book", time.book.clone()),
-                ("Host", time.wall.clone()),
-                ("Held back", format!("{} s", time.held_back_seconds)),
-                ("Ahead", format!("{} s", time.ahead_seconds)),
-                ("Kernel", time.kernel.clone()),
-                ("Reason", or_dash(time.reason.as_ref())),
-            ])
-        })
+        match self {
+            Self::Show => session.get("/api/v1/clock", facts).await,
+            Self::Accept => session.post("/api/v1/clock/accept", &(), facts).await,
+            Self::Reset(answered) => reset(answered, session),
+        }
     }
+}
+
+fn facts(time: &ClockView) -> Table {
+    Table::facts([
+        ("Address book", time.book.clone()),
+        ("Host", time.wall.clone()),
+        ("Held back", format!("{} s", time.held_back_seconds)),
+        ("Ahead", format!("{} s", time.ahead_seconds)),
+        ("Kernel", time.kernel.clone()),
+        ("Reason", or_dash(time.reason.as_ref())),
+    ])
 }
 
 fn reset(answered: ReasonArgs, session: &Session) -> Result<(), Failure> {

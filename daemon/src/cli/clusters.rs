@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use http::Method;
 
 use super::{
     Session,
-    client::segment,
+    client::{answer, segment},
     exit::Failure,
-    output::{Table, or_dash},
+    output::{Table, or_dash, yes_or_no},
+    session::done,
 };
 use crate::api::{
     LEAVE_DEADLINE,
@@ -86,14 +88,8 @@ impl Clusters {
         let path = |name: &str, verb: &str| format!("/api/v1/clusters/{}{verb}", segment(name));
         let client = &session.client;
         let outcome: Outcome = match self {
-            Self::List => {
-                let list: ClusterList = client.all("/api/v1/clusters", "clusters").await?;
-                return session.output.show(&list, table);
-            }
-            Self::Show { name } => {
-                let cluster: ClusterView = client.get(&path(&name, "")).await?;
-                return session.output.show(&cluster, facts);
-            }
+            Self::List => return session.list("/api/v1/clusters", "clusters", table).await,
+            Self::Show { name } => return session.get(&path(&name, ""), facts).await,
             Self::Add {
                 name,
                 kubeconfig,
@@ -106,9 +102,12 @@ impl Clusters {
                     systems,
                     settings: settings.transpose()?.unwrap_or_default(),
                 };
-                client.put(&path(&name, ""), &body).await?
+                client.write(Method::PUT, &path(&name, ""), &body).await?
             }
-            Self::Remove { name } => client.delete(&path(&name, "")).await?.json()?,
+            Self::Remove { name } => {
+                let path = path(&name, "");
+                answer(&client.send(Method::DELETE, &path, None).await?)?
+            }
             Self::Detach { name, dry_run } => return detach(session, &name, dry_run).await,
             Self::Attach { name } => client.post(&path(&name, "/attach"), &()).await?,
             Self::Forget { name } => client.post(&path(&name, "/forget"), &()).await?,
@@ -127,9 +126,7 @@ impl Clusters {
                 client.post(&path(&name, "/confirm-sightings"), &()).await?
             }
         };
-        session.output.show(&outcome, |outcome| {
-            Table::facts([("Done", outcome.message.clone())])
-        })
+        session.output.show(&outcome, done)
     }
 }
 
@@ -174,17 +171,17 @@ fn read(option: &str, path: &std::path::Path) -> Result<String, Failure> {
 }
 
 fn table(list: &ClusterList) -> Table {
-    let mut table = Table::new(["NAME", "STATE", "SYSTEMS", "LEASES", "LAST ERROR"]);
-    for cluster in &list.clusters {
-        table.row([
+    let row = |cluster: &ClusterView| {
+        [
             cluster.name.clone(),
             cluster.state.clone(),
             cluster.systems.join(","),
             cluster.leases.to_string(),
             or_dash(cluster.last_error.as_ref()),
-        ]);
-    }
-    table
+        ]
+    };
+    let heads = ["NAME", "STATE", "SYSTEMS", "LEASES", "LAST ERROR"];
+    Table::of(heads, list.clusters.iter().map(row))
 }
 
 fn facts(cluster: &ClusterView) -> Table {
@@ -196,20 +193,17 @@ fn facts(cluster: &ClusterView) -> Table {
         ("Since", cluster.since.clone()),
         ("Last error", or_dash(cluster.last_error.as_ref())),
         ("Systems", cluster.systems.join(", ")),
-        (
-            "Discovered",
-            if cluster.discovered { "yes" } else { "no" }.to_owned(),
-        ),
+        ("Discovered", yes_or_no(cluster.discovered)),
         ("Known from", cluster.found.clone()),
-        (
-            "Detached",
-            if cluster.detached { "yes" } else { "no" }.to_owned(),
-        ),
+        ("Detached", yes_or_no(cluster.detached)),
         ("Leases", cluster.leases.to_string()),
         ("Held back", all_held_back(&cluster.held_back)),
         (
             "Sightings",
-            or_dash(cluster.sightings.as_ref().map(sightings).as_ref()),
+            cluster
+                .sightings
+                .as_ref()
+                .map_or_else(String::new, sightings),
         ),
     ]);
     for (part, why) in &cluster.troubles {
@@ -238,12 +232,11 @@ fn sightings(report: &SightingsReport) -> String {
 
 /// Every system: one word confirms all of them.
 fn all_held_back(all: &[HeldBackView]) -> String {
+    if all.is_empty() {
+        return "-".to_owned();
+    }
     let all: Vec<_> = all.iter().map(held_back).collect();
-    or_dash(
-        Some(all.join("; "))
-            .filter(|text| !text.is_empty())
-            .as_ref(),
-    )
+    all.join("; ")
 }
 
 fn held_back(held: &HeldBackView) -> String {

@@ -2,13 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{
-    Session,
-    client::segment,
-    exit::Failure,
-    output::{self, Table},
-};
-use crate::api::wire::Outcome;
+use super::{Session, client::segment, exit::Failure, output, session::done};
 
 #[derive(Debug, Args)]
 pub struct Crds {
@@ -32,10 +26,7 @@ impl Crds {
             None => output::print(&manifests()),
             Some(Install::Install { cluster }) => {
                 let path = format!("/api/v1/clusters/{}/crds", segment(&cluster));
-                let outcome: Outcome = session.client.post(&path, &()).await?;
-                session.output.show(&outcome, |outcome| {
-                    Table::facts([("Done", outcome.message.clone())])
-                })
+                session.post(&path, &(), done).await
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{
     Session,
@@ -10,11 +11,12 @@ use super::{
     download::{DownloadedFile, to_file, to_stdout},
     exit::Failure,
 };
-use crate::api::wire::ExportQuery;
 
-#[derive(Debug, Args)]
+/// Asked for as it is.
+#[derive(Debug, Args, Serialize)]
 pub struct Export {
     /// File to write, readable by its owner only; must not exist. Stdout when left out
+    #[serde(skip)]
     file: Option<PathBuf>,
     /// What to write; `fipd import` takes all but the audit log, networks and pools first
     #[arg(long, value_name = "KIND", default_value = "leases",
@@ -27,11 +29,7 @@ pub struct Export {
 
 impl Export {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let query = ExportQuery {
-            what: Some(self.what),
-            format: Some(self.format),
-        };
-        let path = with_query("/api/v1/export", &query)?;
+        let path = with_query("/api/v1/export", &self)?;
         match self.file {
             None => to_stdout(session, &path).await,
             Some(file) => {

@@ -1,6 +1,7 @@
 //! `fipd pool history`.
 
 use clap::Args;
+use serde::Serialize;
 
 use super::{
     Session,
@@ -8,14 +9,13 @@ use super::{
     exit::Failure,
     output::Table,
 };
-use crate::api::wire::{HistoryPage, HistoryQuery};
+use crate::api::wire::{HistoryPage, HistoryView};
 
-/// Pages of one listing: the whole history of a pool as it is kept by default.
-const PAGES: usize = 100;
-
-#[derive(Debug, Args)]
+/// Asked for as it is.
+#[derive(Debug, Args, Serialize)]
 pub struct History {
     /// Full name, or the last part of it where that is unique
+    #[serde(skip)]
     name: String,
     /// One row an hour, or one a day
     #[arg(long, value_name = "STEP", default_value = "hour", value_parser = ["hour", "day"])]
@@ -31,33 +31,14 @@ pub struct History {
 impl History {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let path = format!("/api/v1/pools/{}/history", segment(&self.name));
-        let mut query = HistoryQuery {
-            from: self.from,
-            to: self.to,
-            step: Some(self.step),
-            cursor: None,
-            limit: Some(1_000),
-        };
-        let mut whole: HistoryPage = session.client.get(&with_query(&path, &query)?).await?;
-        for _ in 1..PAGES {
-            query.cursor = whole.next.take();
-            if query.cursor.is_none() {
-                break;
-            }
-            let page: HistoryPage = session.client.get(&with_query(&path, &query)?).await?;
-            whole.rows.extend(page.rows);
-            whole.next = page.next;
-        }
-        session.output.show(&whole, table)
+        let path = with_query(&path, &self)?;
+        session.list(&path, "rows", table).await
     }
 }
 
 fn table(history: &HistoryPage) -> Table {
-    let mut table = Table::new([
-        "AT", "SIZE", "USED", "HIGHEST", "COOLING", "GIVEN", "RELEASED", "REFUSED",
-    ]);
-    for row in history.before.iter().chain(&history.rows) {
-        table.row([
+    let row = |row: &HistoryView| {
+        [
             row.at.clone(),
             row.size.to_string(),
             row.used.to_string(),
@@ -66,7 +47,10 @@ fn table(history: &HistoryPage) -> Table {
             row.given.to_string(),
             row.released.to_string(),
             row.refused.to_string(),
-        ]);
-    }
-    table
+        ]
+    };
+    let heads = [
+        "AT", "SIZE", "USED", "HIGHEST", "COOLING", "GIVEN", "RELEASED", "REFUSED",
+    ];
+    Table::of(heads, history.before.iter().chain(&history.rows).map(row))
 }

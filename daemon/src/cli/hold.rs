@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::{
     Session,
     exit::Failure,
-    output::{Table, or_dash},
+    output::{Table, or_dash, yes_or_no},
 };
 use crate::api::wire::{LiftHold, RestoreHoldView};
 
@@ -23,26 +23,22 @@ pub enum Hold {
 
 impl Hold {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let hold: RestoreHoldView = match self {
-            Self::Show => session.client.get("/api/v1/restore-hold").await?,
-            Self::Lift { reason } => {
-                let body = LiftHold { reason };
-                session
-                    .client
-                    .post("/api/v1/restore-hold/lift", &body)
-                    .await?
-            }
-        };
-        session.output.show(&hold, |hold| {
-            Table::facts([
-                ("Held", if hold.held { "yes" } else { "no" }.to_owned()),
-                ("Networks", networks(hold)),
-                ("Until about", or_dash(hold.until.as_ref())),
-                ("Restored", or_dash(hold.restored.as_ref())),
-                ("Epoch", hold.epoch.to_string()),
-            ])
-        })
+        let lift = "/api/v1/restore-hold/lift";
+        match self {
+            Self::Show => session.get("/api/v1/restore-hold", facts).await,
+            Self::Lift { reason } => session.post(lift, &LiftHold { reason }, facts).await,
+        }
     }
+}
+
+fn facts(hold: &RestoreHoldView) -> Table {
+    Table::facts([
+        ("Held", yes_or_no(hold.held)),
+        ("Networks", networks(hold)),
+        ("Until about", or_dash(hold.until.as_ref())),
+        ("Restored", or_dash(hold.restored.as_ref())),
+        ("Epoch", hold.epoch.to_string()),
+    ])
 }
 
 fn networks(hold: &RestoreHoldView) -> String {

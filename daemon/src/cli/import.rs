@@ -5,7 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use http::Method;
 
-use super::{Session, client::with_query, exit::Failure, output::Table, shown};
+use super::{
+    Session,
+    client::{answer, with_query},
+    exit::Failure,
+    output::Table,
+    shown,
+};
 use crate::api::wire::{ImportQuery, ImportReport};
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -53,8 +59,8 @@ impl Import {
             format: Some(format),
         };
         let path = with_query("/api/v1/import", &query)?;
-        let reply = session.client.send(Method::POST, &path, Some(text)).await?;
-        let report: ImportReport = reply.json()?;
+        let report = session.client.send(Method::POST, &path, Some(text)).await?;
+        let report: ImportReport = answer(&report)?;
         session.output.show(&report, table)?;
         if report.refused == 0 {
             return Ok(());

@@ -4,26 +4,29 @@ use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
 use fipd_core::{LeaseState, Timestamp};
+use serde::Serialize;
+use serde_json::json;
 
 use self::tables::{releases, summaries};
 use super::{
     Session,
     client::{segment, with_query},
     exit::Failure,
+    output::Table,
     wants::{Sharing, Source},
 };
 use crate::{
     api::wire::{
-        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest,
-        Released, ReleasedAddress, ReserveRequest,
+        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseView, PageQuery,
+        ReleaseRequest, Released, ReleasedAddress, ReserveRequest,
     },
     clock,
 };
 
-mod label;
+mod changes;
 mod tables;
 
-pub(super) use tables::facts;
+use tables::facts;
 
 #[derive(Debug, Subcommand)]
 pub enum Lease {
@@ -34,11 +37,11 @@ pub enum Lease {
     /// Take addresses back; releasing what nobody holds succeeds
     Release(ReleaseArgs),
     /// Report what the check of an address on the wire has come to
-    Probed(super::probed::Report),
+    Probed(changes::Report),
     /// Give a lease to another owner, without a moment in between
-    Transfer(Box<super::transfer::Transfer>),
+    Transfer(Box<changes::Transfer>),
     /// Change what is noted about a lease, to find it by; it stays while somebody holds the address
-    Label(label::Label),
+    Label(changes::Label),
     /// Leases in order of network and address
     List(ListArgs),
     /// One lease
@@ -118,7 +121,8 @@ pub struct ReleaseArgs {
     reason: String,
 }
 
-#[derive(Debug, Args)]
+/// Asked for as it is.
+#[derive(Debug, Args, Serialize)]
 pub struct ListArgs {
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
@@ -145,6 +149,7 @@ pub struct ListArgs {
     label: Vec<String>,
     /// At most so many; all when left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(skip)]
     limit: Option<u64>,
 }
 
@@ -153,17 +158,12 @@ impl Lease {
         match self {
             Self::Allocate(allocate) => {
                 let body = allocate.body(session).await?;
-                let granted: Granted = session.client.post("/api/v1/leases", &body).await?;
-                session.output.show(&granted, |granted| {
-                    summaries(&granted.leases.iter().collect::<Vec<_>>())
-                })
+                session.post("/api/v1/leases", &body, granted).await
             }
             Self::Reserve(reserve) => {
                 let body = reserve.body(session).await?;
-                let granted: Granted = session.client.post("/api/v1/leases/reserve", &body).await?;
-                session.output.show(&granted, |granted| {
-                    summaries(&granted.leases.iter().collect::<Vec<_>>())
-                })
+                let path = "/api/v1/leases/reserve";
+                session.post(path, &body, granted).await
             }
             Self::Release(release) => {
                 let released = release.run(session).await?;
@@ -173,35 +173,32 @@ impl Lease {
             Self::Transfer(transfer) => transfer.run(session).await,
             Self::Label(label) => label.run(session).await,
             Self::List(list) => {
-                let (query, limit) = list.query();
-                let leases = all(session, query, limit).await?;
-                let listed = LeasePage { leases, next: None };
-                session.output.show(
-                    &ListedLeases {
-                        leases: &listed.leases,
-                    },
-                    |listed| {
-                        let leases: Vec<_> =
-                            listed.leases.iter().map(|lease| &lease.summary).collect();
-                        summaries(&leases)
-                    },
-                )
+                let leases = all(session, &list, list.limit).await?;
+                session.output.show(&ListedLeases { leases }, |listed| {
+                    summaries(&mut listed.leases.iter().map(|lease| &lease.summary))
+                })
             }
             Self::Show { address, network } => {
-                let lease = find(session, address, network, None).await?;
-                let lease = lease.ok_or_else(|| {
-                    Failure::NotFound(format!("nobody holds the address {address}"))
-                })?;
-                session.output.show(&lease, facts)
+                let of = NetworkOrPool {
+                    network,
+                    pool: None,
+                };
+                session
+                    .output
+                    .show(&of.held(session, address).await?, facts)
             }
         }
     }
 }
 
 /// A whole list, without a cursor.
-#[derive(serde::Serialize)]
-struct ListedLeases<'a> {
-    leases: &'a [LeaseView],
+#[derive(Serialize)]
+struct ListedLeases {
+    leases: Vec<LeaseView>,
+}
+
+fn granted(granted: &Granted) -> Table {
+    summaries(&mut granted.leases.iter())
 }
 
 impl AllocateArgs {
@@ -250,21 +247,18 @@ impl ReleaseArgs {
         }
         let mut released = Vec::new();
         for address in &self.addresses {
-            let found = find(session, *address, self.network.clone(), self.pool.clone()).await?;
-            let Some(lease) = found else { continue };
+            let of = NetworkOrPool {
+                network: self.network.clone(),
+                pool: self.pool.clone(),
+            };
+            let Some(lease) = find(session, *address, of).await? else {
+                continue;
+            };
             let network = lease.summary.network;
             let path = format!("/api/v1/leases/{}/{address}", segment(&network));
-            let query = [
-                ("reason", self.reason.as_str()),
-                (
-                    "end_quarantine",
-                    if self.end_quarantine { "true" } else { "" },
-                ),
-            ];
-            let query: std::collections::BTreeMap<_, _> = query
-                .into_iter()
-                .filter(|(_, value)| !value.is_empty())
-                .collect();
+            let query = json!({
+                "reason": self.reason, "end_quarantine": self.end_quarantine,
+            });
             session.client.delete(&with_query(&path, &query)?).await?;
             released.push(ReleasedAddress {
                 network,
@@ -275,67 +269,78 @@ impl ReleaseArgs {
     }
 }
 
-impl ListArgs {
-    fn query(self) -> (LeaseQuery, Option<usize>) {
-        let limit = self
-            .limit
-            .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let query = LeaseQuery {
-            pool: self.pool,
-            network: self.network,
-            cluster: self.cluster,
-            system: self.system,
-            owner: self.owner,
-            state: self.state,
-            tenant: self.tenant,
-            within: self.within,
-            label: self.label,
-            ..LeaseQuery::default()
-        };
-        (query, limit)
-    }
-}
-
 /// All pages of a query, up to `limit` leases.
 async fn all(
     session: &Session,
-    mut query: LeaseQuery,
-    limit: Option<usize>,
+    query: &impl Serialize,
+    limit: Option<u64>,
 ) -> Result<Vec<LeaseView>, Failure> {
-    const PAGE: usize = 1000;
-    let mut leases = Vec::new();
+    let path = with_query("/api/v1/leases", query)?;
+    let most = limit.and_then(|limit| usize::try_from(limit).ok());
+    let most = most.unwrap_or(usize::MAX);
+    let (mut leases, mut cursor) = (Vec::new(), None);
     loop {
-        let wanted = limit.map_or(PAGE, |limit| limit.saturating_sub(leases.len()).min(PAGE));
-        if wanted == 0 {
+        let limit = Some((most - leases.len()).min(1_000));
+        let query = PageQuery { cursor, limit };
+        let page: LeasePage = session.client.get(&with_query(&path, &query)?).await?;
+        leases.extend(page.leases);
+        cursor = page.next;
+        if cursor.is_none() || leases.len() >= most {
             return Ok(leases);
         }
-        query.limit = Some(wanted);
-        let page: LeasePage = session
-            .client
-            .get(&with_query("/api/v1/leases", &query)?)
-            .await?;
-        leases.extend(page.leases);
-        match page.next {
-            Some(next) => query.cursor = Some(next),
-            None => return Ok(leases),
-        }
+    }
+}
+
+/// Which lease of an address.
+#[derive(Debug, Args)]
+pub(super) struct NetworkOrPool {
+    /// Network, where several have the address
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Pool, where several have the address
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+}
+
+impl NetworkOrPool {
+    /// The lease of an address that somebody holds.
+    pub(super) async fn held(
+        self,
+        session: &Session,
+        address: IpAddr,
+    ) -> Result<LeaseView, Failure> {
+        let found = find(session, address, self).await?;
+        found.ok_or_else(|| Failure::NotFound(format!("nobody holds the address {address}")))
+    }
+
+    /// The path of what can be asked about such a lease.
+    pub(super) async fn path(
+        self,
+        session: &Session,
+        address: IpAddr,
+        what: &str,
+    ) -> Result<String, Failure> {
+        let network = self.held(session, address).await?.summary.network;
+        Ok(format!(
+            "/api/v1/leases/{}/{address}/{what}",
+            segment(&network)
+        ))
     }
 }
 
 /// The one lease of an address; an error where several networks have it.
-pub(super) async fn find(
+async fn find(
     session: &Session,
     address: IpAddr,
-    network: Option<String>,
-    pool: Option<String>,
+    of: NetworkOrPool,
 ) -> Result<Option<LeaseView>, Failure> {
     let query = LeaseQuery {
         address: Some(address.to_string()),
-        network,
-        pool,
+        network: of.network,
+        pool: of.pool,
         ..LeaseQuery::default()
     };
-    let mut leases = all(session, query, None).await?;
+    let mut leases = all(session, &query, None).await?;
     if leases.len() > 1 {
         let networks: Vec<_> = leases
             .iter()

@@ -22,7 +22,6 @@ mod exit;
 mod export;
 mod history;
 mod hold;
-mod host;
 mod import;
 mod lease;
 mod man;
@@ -33,18 +32,16 @@ mod output;
 mod password;
 mod pool;
 mod pool_preview;
-mod probed;
 mod quota;
 mod reload;
 mod restore;
 mod rules;
 mod scopes;
 mod serve;
-mod store;
+mod session;
 mod support_bundle;
 pub(crate) mod system;
 mod token;
-mod transfer;
 mod user;
 mod wants;
 mod webhooks;
@@ -61,6 +58,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use client::Client;
 use exit::Failure;
 use output::Format;
+use session::Session;
 
 use crate::{config::operation::SystemOperation, settings, systems::SYSTEMS};
 
@@ -163,10 +161,10 @@ enum ClientCommand {
     Restore(restore::Restore),
     /// The store's file while no daemon runs
     #[command(subcommand)]
-    Store(store::Store),
+    Store(offline::Store),
     /// Which host the store belongs to
     #[command(subcommand)]
-    Host(host::Host),
+    Host(offline::Host),
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
@@ -199,12 +197,6 @@ enum ClientCommand {
     /// Write the manual pages of all commands into a folder, for packages
     #[command(hide = true)]
     Man(man::Pages),
-}
-
-/// What a client command has at hand.
-struct Session {
-    client: Client,
-    output: Format,
 }
 
 /// The command line with what systems add.
@@ -277,24 +269,27 @@ fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "fipd: {line}");
 }
 
-/// A command that is no daemon.
-enum Asked {
-    Own(Box<ClientCommand>),
-    OfSystem(&'static SystemOperation, String),
+fn run(parsed: Parsed) -> Result<(), Failure> {
+    match parsed {
+        Parsed::OfSystem(global, operation, path) => as_client(&global, async |session, _| {
+            system::run(session, operation, &path).await
+        }),
+        Parsed::Own(Cli { global, command }) => match command {
+            Command::Serve(serve) => serve.run(global.socket),
+            Command::Client(command) => as_client(&global, async |session, socket| {
+                command.run(session, socket).await
+            }),
+        },
+    }
 }
 
-fn run(parsed: Parsed) -> Result<(), Failure> {
-    let (global, asked) = match parsed {
-        Parsed::OfSystem(global, operation, path) => (global, Asked::OfSystem(operation, path)),
-        Parsed::Own(Cli { global, command }) => match command {
-            Command::Serve(serve) => return serve.run(global.socket),
-            Command::Client(command) => (global, Asked::Own(command)),
-        },
-    };
-    let socket = global
-        .socket
-        .clone()
-        .unwrap_or_else(settings::client_socket);
+/// Runs a command that is no daemon.
+fn as_client(
+    global: &Global,
+    command: impl AsyncFnOnce(&Session, &Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let socket = global.socket.clone();
+    let socket = socket.unwrap_or_else(settings::client_socket);
     let session = Session {
         client: Client::new(&socket),
         output: global.output,
@@ -303,43 +298,41 @@ fn run(parsed: Parsed) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
-    runtime.block_on(async {
-        let command = match asked {
-            Asked::Own(command) => *command,
-            Asked::OfSystem(operation, path) => {
-                return system::run(&session, operation, &path).await;
-            }
-        };
-        match command {
-            ClientCommand::Pool(command) => command.run(&session).await,
-            ClientCommand::Lease(command) => command.run(&session).await,
-            ClientCommand::Network(command) => command.run(&session).await,
-            ClientCommand::Quota(command) => command.run(&session).await,
-            ClientCommand::Clusters(command) => command.run(&session).await,
-            ClientCommand::Adopt(command) => command.run(&session).await,
-            ClientCommand::Rules(command) => command.run(&session).await,
-            ClientCommand::Audit(command) => command.run(&session).await,
-            ClientCommand::Reload(command) => command.run(&session).await,
-            ClientCommand::Webhooks(command) => command.run(&session).await,
-            ClientCommand::Check(command) => command.run(&session, &socket).await,
-            ClientCommand::Backup(command) => command.run(&session).await,
-            ClientCommand::Restore(command) => command.run(&session),
-            ClientCommand::Store(command) => command.run(&session),
-            ClientCommand::Host(command) => command.run(&session),
-            ClientCommand::Hold(command) => command.run(&session).await,
-            ClientCommand::Clock(command) => command.run(&session).await,
-            ClientCommand::Import(command) => command.run(&session).await,
-            ClientCommand::Export(command) => command.run(&session).await,
-            ClientCommand::Token(command) => command.run(&session).await,
-            ClientCommand::User(command) => command.run(&session).await,
-            ClientCommand::SupportBundle(command) => command.run(&session).await,
-            ClientCommand::Config(command) => command.run(),
-            ClientCommand::Crds(command) => command.run(&session).await,
-            ClientCommand::Docs(command) => command.run(),
-            ClientCommand::Completions(command) => command.run(),
-            ClientCommand::Man(command) => command.run(),
+    runtime.block_on(command(&session, &socket))
+}
+
+impl ClientCommand {
+    async fn run(self, session: &Session, socket: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Pool(command) => command.run(session).await,
+            Self::Lease(command) => command.run(session).await,
+            Self::Network(command) => command.run(session).await,
+            Self::Quota(command) => command.run(session).await,
+            Self::Clusters(command) => command.run(session).await,
+            Self::Adopt(command) => command.run(session).await,
+            Self::Rules(command) => command.run(session).await,
+            Self::Audit(command) => command.run(session).await,
+            Self::Reload(command) => command.run(session).await,
+            Self::Webhooks(command) => command.run(session).await,
+            Self::Check(command) => command.run(session, socket).await,
+            Self::Backup(command) => command.run(session).await,
+            Self::Restore(command) => command.run(session),
+            Self::Store(command) => command.run(session),
+            Self::Host(command) => command.run(session),
+            Self::Hold(command) => command.run(session).await,
+            Self::Clock(command) => command.run(session).await,
+            Self::Import(command) => command.run(session).await,
+            Self::Export(command) => command.run(session).await,
+            Self::Token(command) => command.run(session).await,
+            Self::User(command) => command.run(session).await,
+            Self::SupportBundle(command) => command.run(session).await,
+            Self::Config(command) => command.run(),
+            Self::Crds(command) => command.run(session).await,
+            Self::Docs(command) => command.run(),
+            Self::Completions(command) => command.run(),
+            Self::Man(command) => command.run(),
         }
-    })
+    }
 }
 
 /// A path on the command line that must be given as UTF-8 to be shown.

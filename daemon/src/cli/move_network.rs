@@ -9,7 +9,7 @@ use super::{
     output::Table,
     pool::{facts, path},
 };
-use crate::api::wire::{PoolMove, PoolMovePreview, PoolMoveQuery, PoolView};
+use crate::api::wire::{PoolMove, PoolMovePreview, PoolMoveQuery};
 
 #[derive(Debug, Args)]
 pub struct MoveNetwork {
@@ -28,11 +28,9 @@ impl MoveNetwork {
         let network = self.network;
         if self.dry_run {
             let path = with_query(&path, &PoolMoveQuery { network })?;
-            let preview: PoolMovePreview = session.client.get(&path).await?;
-            return session.output.show(&preview, table);
+            return session.get(&path, table).await;
         }
-        let pool: PoolView = session.client.post(&path, &PoolMove { network }).await?;
-        session.output.show(&pool, facts)
+        session.post(&path, &PoolMove { network }, facts).await
     }
 }
 

@@ -32,8 +32,8 @@ impl Network {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::List => {
-                let list: NetworkList = session.client.all("/api/v1/networks", "networks").await?;
-                session.output.show(&list, |list| table(&list.networks))
+                let shown = |list: &NetworkList| table(&list.networks);
+                session.list("/api/v1/networks", "networks", shown).await
             }
             Self::Separate { name, other, undo } => {
                 let (name, other) = (segment(&name), segment(&other));
@@ -43,30 +43,23 @@ impl Network {
                 Ok(())
             }
             Self::Create { name } => {
+                let shown = |made: &NetworkView| table(std::slice::from_ref(made));
                 let body = NetworkCreate { name };
-                let made: NetworkView = session.client.post("/api/v1/networks", &body).await?;
-                session
-                    .output
-                    .show(&made, |made| table(std::slice::from_ref(made)))
+                session.post("/api/v1/networks", &body, shown).await
             }
         }
     }
 }
 
 fn table(networks: &[NetworkView]) -> Table {
-    let mut table = Table::new(["NAME", "ID", "POOLS", "WAITING FOR"]);
-    for network in networks {
-        let waiting: Vec<_> = network
-            .waiting_for
-            .iter()
+    let row = |network: &NetworkView| {
+        let holds = network.waiting_for.iter();
+        let waiting: Vec<_> = holds
             .map(|hold| format!("{} ({})", hold.cluster, hold.system))
             .collect();
-        table.row([
-            network.name.clone(),
-            network.id.to_string(),
-            network.pools.to_string(),
-            waiting.join(", "),
-        ]);
-    }
-    table
+        let (id, pools) = (network.id.to_string(), network.pools.to_string());
+        [network.name.clone(), id, pools, waiting.join(", ")]
+    };
+    let heads = ["NAME", "ID", "POOLS", "WAITING FOR"];
+    Table::of(heads, networks.iter().map(row))
 }

@@ -1,15 +1,22 @@
 //! Commands that change the store while no daemon runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
-use fipd_core::{Actor, Text, Timestamp};
+use clap::{Args, Subcommand};
+use fipd_core::{Actor, Epoch, Text, Timestamp};
+use serde::Serialize;
 
-use super::exit::Failure;
+use super::{
+    Session,
+    exit::Failure,
+    output::{Table, or_dash},
+    shown,
+};
 use crate::{
-    clock::{HostClock as _, KernelClock, Synchronised},
+    clock::{self, HostClock as _, KernelClock, Synchronised},
     ipam::DATABASE,
     settings::{Overrides, Settings},
+    store::{ClaimError, ClaimStore, Create, CreateError, HostId},
 };
 
 /// Where the store of a stopped daemon is.
@@ -83,6 +90,31 @@ impl ReasonArgs {
     }
 }
 
+/// A store that begins a new epoch.
+#[derive(Serialize)]
+pub struct EpochBegun {
+    store: String,
+    epoch: u64,
+    held_until: Option<String>,
+}
+
+impl EpochBegun {
+    pub fn show(session: &Session, store: &Path, epoch: Epoch) -> Result<(), Failure> {
+        let begun = Self {
+            store: shown(store),
+            epoch: epoch.number,
+            held_until: epoch.hold.map(|hold| clock::rfc3339(hold.until)),
+        };
+        session.output.show(&begun, |begun| {
+            Table::facts([
+                ("Store", begun.store.clone()),
+                ("Epoch", begun.epoch.to_string()),
+                ("Held until about", or_dash(begun.held_until.as_ref())),
+            ])
+        })
+    }
+}
+
 /// A reason with something in it.
 ///
 /// # Errors
@@ -93,5 +125,67 @@ pub fn stated(reason: &str, say: &str) -> Result<Text, Failure> {
             "reason: \"\" is not allowed: say {say}"
         ))),
         reason => Ok(reason.into()),
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Store {
+    /// Make an empty store where the old one is lost, while the daemon is stopped
+    ///
+    /// fipd refuses to start with an empty address book in a directory that was used: it would give addresses twice. Restore
+    /// the newest backup instead if there is one. The new store begins a new epoch: every network waits until its clusters
+    /// are adopted again, and free addresses are given to nobody new until fipd has run for 24 hours (`fipd hold lift`).
+    Create(ReasonArgs),
+}
+
+impl Store {
+    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+        let Self::Create(answered) = self;
+        let (reason, offline) = answered.open("why an empty address book is right")?;
+        let create = Create {
+            store: &offline.store,
+            reason,
+            actor: offline.actor,
+            now: clock::now(),
+            host: HostId::of_this_host(),
+        };
+        let epoch = create.run().map_err(|error| match error {
+            CreateError::Exists(_) => Failure::Input(error.to_string()),
+            CreateError::Open(_) | CreateError::Io { .. } => Failure::failed(error),
+        })?;
+        EpochBegun::show(session, &offline.store, epoch)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Host {
+    /// Make the store of another host this one's, while the daemon is stopped
+    ///
+    /// For a data directory that has moved here for good. fipd starts on it, shows it and decides nothing, since the other host
+    /// may still decide by its own copy: stop fipd there first. The store begins a new epoch: every network waits until its
+    /// clusters are adopted again, and free addresses are given to nobody new until fipd has run for 24 hours (`fipd hold lift`).
+    Claim(ReasonArgs),
+}
+
+impl Host {
+    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+        let Self::Claim(answered) = self;
+        let say = "why no fipd of the other host decides by this store any more";
+        let (reason, offline) = answered.open(say)?;
+        let claim = ClaimStore {
+            store: &offline.store,
+            options: offline.settings.store_options(),
+            reason,
+            actor: offline.actor,
+        };
+        let epoch = claim.run().map_err(|error| match error {
+            ClaimError::NotForeign(_) | ClaimError::UnknownHost => {
+                Failure::Input(error.to_string())
+            }
+            ClaimError::Open(_) | ClaimError::Store(_) | ClaimError::Io { .. } => {
+                Failure::failed(error)
+            }
+        })?;
+        EpochBegun::show(session, &offline.store, epoch)
     }
 }

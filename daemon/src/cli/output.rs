@@ -30,6 +30,16 @@ impl Table {
         }
     }
 
+    /// A table with these column heads and rows.
+    pub fn of<const N: usize>(
+        heads: [&'static str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Self {
+        let mut table = Self::new(heads);
+        rows.into_iter().for_each(|row| table.row(row));
+        table
+    }
+
     /// A table of `name: value` lines, without a header.
     pub fn facts<const N: usize>(facts: [(&str, String); N]) -> Self {
         let rows = facts
@@ -92,6 +102,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+pub fn yes_or_no(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
 }
 
 /// Text of a value that may be missing.

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use fipd_core::{EndsOf, Order};
 use http::Method;
 use ipnet::IpNet;
+use serde::Serialize;
 
 use super::{
     Session,
@@ -19,7 +20,7 @@ use super::{
     pool_preview,
     scopes::Scopes,
 };
-use crate::api::wire::{PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView};
+use crate::api::wire::{PoolCreate, PoolPatch, PoolView};
 
 use parse::{any, cidr, quarantine, range, sticky_for};
 pub(super) use show::facts;
@@ -49,7 +50,8 @@ pub enum Pool {
     Delete { name: String },
 }
 
-#[derive(Debug, Args)]
+/// Asked for as it is.
+#[derive(Debug, Args, Serialize)]
 pub struct List {
     /// Only pools of this network
     #[arg(long, value_name = "NAME")]
@@ -185,45 +187,23 @@ pub struct Update {
 impl Pool {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
-            Self::Create(create) => {
-                let made: PoolView = session.client.post("/api/v1/pools", &create.body()).await?;
-                session.output.show(&made, facts)
-            }
+            Self::Create(create) => session.post("/api/v1/pools", &create.body(), facts).await,
             Self::List(list) => {
-                let path = with_query("/api/v1/pools", &list.query())?;
-                let list: PoolList = session.client.all(&path, "pools").await?;
-                session.output.show(&list, table)
+                let path = with_query("/api/v1/pools", &list)?;
+                session.list(&path, "pools", table).await
             }
-            Self::Show { name } => {
-                let pool: PoolView = session.client.get(&path(&name)).await?;
-                session.output.show(&pool, facts)
-            }
+            Self::Show { name } => session.get(&path(&name), facts).await,
             Self::History(history) => history.run(session).await,
             Self::Update(update) => {
                 let patch = update.patch()?;
                 if update.dry_run {
                     return pool_preview::run(session, &update.name, &patch).await;
                 }
-                let body = serde_json::to_vec(&patch).map_err(Failure::failed)?;
-                let reply = session
-                    .client
-                    .send(Method::PATCH, &path(&update.name), Some(body))
-                    .await?;
-                session.output.show(&reply.json::<PoolView>()?, facts)
+                let path = path(&update.name);
+                session.write(Method::PATCH, &path, &patch, facts).await
             }
             Self::MoveNetwork(to) => to.run(session).await,
-            Self::Delete { name } => session.client.delete(&path(&name)).await.map(drop),
-        }
-    }
-}
-
-impl List {
-    fn query(self) -> PoolQuery {
-        PoolQuery {
-            network: self.network,
-            containing: self.containing,
-            within: self.within,
-            ..PoolQuery::default()
+            Self::Delete { name } => session.client.delete(&path(&name)).await,
         }
     }
 }
@@ -245,9 +225,9 @@ impl Create {
             network: details.network,
             addresses: [addresses.cidr, addresses.range].concat(),
             exclusions: addresses.exclude,
-            gateway: details.gateway.map(|address| address.to_string()),
+            gateway: text(details.gateway),
             prefix: details.prefix,
-            subnet: details.subnet.map(|net| net.to_string()),
+            subnet: text(details.subnet),
             reserve_first: details.reserve_first,
             reserve_last: details.reserve_last,
             reserve_of: details.reserve_of,
@@ -263,15 +243,21 @@ impl Create {
     }
 }
 
+fn text(value: Option<impl ToString>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+/// What a patch says of a value: nothing, that it goes, or another one.
+fn set<T>(clear: bool, value: Option<T>) -> Option<Option<T>> {
+    if clear { Some(None) } else { value.map(Some) }
+}
+
 impl Update {
     fn patch(&self) -> Result<PoolPatch, Failure> {
         let Self {
             addresses, details, ..
         } = self;
         let listed = [addresses.cidr.clone(), addresses.range.clone()].concat();
-        let set = |clear: bool, value: Option<String>| {
-            if clear { Some(None) } else { value.map(Some) }
-        };
         let patch = PoolPatch {
             name: self.rename.clone(),
             network: details.network.clone(),
@@ -279,16 +265,9 @@ impl Update {
             add_addresses: [self.add_cidr.clone(), self.add_range.clone()].concat(),
             exclusions: (self.no_exclude || !addresses.exclude.is_empty())
                 .then(|| addresses.exclude.clone()),
-            gateway: set(
-                self.no_gateway,
-                details.gateway.map(|address| address.to_string()),
-            ),
-            prefix: if self.no_prefix {
-                Some(None)
-            } else {
-                details.prefix.map(Some)
-            },
-            subnet: set(self.no_subnet, details.subnet.map(|net| net.to_string())),
+            gateway: set(self.no_gateway, text(details.gateway)),
+            prefix: set(self.no_prefix, details.prefix),
+            subnet: set(self.no_subnet, text(details.subnet)),
             reserve_first: details.reserve_first,
             reserve_last: details.reserve_last,
             reserve_of: details.reserve_of.clone(),
@@ -305,13 +284,12 @@ impl Update {
             force: self.force,
             reason: self.reason.clone(),
         };
-        if patch
-            == (PoolPatch {
-                force: self.force,
-                reason: self.reason.clone(),
-                ..PoolPatch::default()
-            })
-        {
+        let nothing = PoolPatch {
+            force: self.force,
+            reason: self.reason.clone(),
+            ..PoolPatch::default()
+        };
+        if patch == nothing {
             let line = "pool update: nothing to change was named; see `fipd pool update --help`";
             return Err(Failure::Input(line.to_owned()));
         }
@@ -321,7 +299,7 @@ impl Update {
 
 /// The pool of that name as the daemon has it.
 pub(super) async fn fetch(session: &Session, name: &str) -> Result<PoolView, Failure> {
-    session.client.get(&with_query(&path(name), &())?).await
+    session.client.get(&path(name)).await
 }
 
 #[cfg(test)]

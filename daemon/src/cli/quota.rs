@@ -1,6 +1,7 @@
 //! `fipd quota`.
 
 use clap::Subcommand;
+use http::Method;
 
 use super::{
     Session,
@@ -47,58 +48,43 @@ impl Quota {
                 pool,
                 limit,
             } => {
-                let path = path(&pool, &tenant);
-                let quota: QuotaView = session.client.put(&path, &QuotaPut { limit }).await?;
-                session.output.show(&quota, |quota| {
-                    Table::facts([
-                        ("Tenant", quota.tenant.clone()),
-                        ("Pool", quota.pool.clone()),
-                        ("Used", quota.used.to_string()),
-                        ("Limit", quota.limit.to_string()),
-                    ])
-                })
+                let (path, body) = (path(&pool, &tenant), QuotaPut { limit });
+                session.write(Method::PUT, &path, &body, facts).await
             }
             Self::List { tenant, pool } => {
-                let mut query = QuotaQuery {
+                let query = QuotaQuery {
                     tenant,
                     pool,
-                    limit: Some(1000),
                     ..QuotaQuery::default()
                 };
-                let mut list: QuotaPage = session.client.get(&listed(&query)?).await?;
-                while let Some(next) = list.next.take() {
-                    query.cursor = Some(next);
-                    let page: QuotaPage = session.client.get(&listed(&query)?).await?;
-                    list.quotas.extend(page.quotas);
-                    list.next = page.next;
-                }
-                session.output.show(&list, |list| table(&list.quotas))
+                let path = with_query("/api/v1/quotas", &query)?;
+                session.list(&path, "quotas", table).await
             }
-            Self::Delete { tenant, pool } => {
-                let path = path(&pool, &tenant);
-                session.client.delete(&path).await.map(drop)
-            }
+            Self::Delete { tenant, pool } => session.client.delete(&path(&pool, &tenant)).await,
         }
     }
-}
-
-fn listed(query: &QuotaQuery) -> Result<String, Failure> {
-    with_query("/api/v1/quotas", query)
 }
 
 fn path(pool: &str, tenant: &str) -> String {
     format!("/api/v1/quotas/{}/{}", segment(pool), segment(tenant))
 }
 
-fn table(quotas: &[QuotaView]) -> Table {
-    let mut table = Table::new(["TENANT", "POOL", "USED", "LIMIT"]);
-    for quota in quotas {
-        table.row([
-            quota.tenant.clone(),
-            quota.pool.clone(),
-            quota.used.to_string(),
-            quota.limit.to_string(),
-        ]);
-    }
-    table
+fn facts(quota: &QuotaView) -> Table {
+    let [tenant, pool, used, limit] = cells(quota);
+    Table::facts([
+        ("Tenant", tenant),
+        ("Pool", pool),
+        ("Used", used),
+        ("Limit", limit),
+    ])
+}
+
+fn table(page: &QuotaPage) -> Table {
+    let rows = page.quotas.iter().map(cells);
+    Table::of(["TENANT", "POOL", "USED", "LIMIT"], rows)
+}
+
+fn cells(quota: &QuotaView) -> [String; 4] {
+    let (used, limit) = (quota.used.to_string(), quota.limit.to_string());
+    [quota.tenant.clone(), quota.pool.clone(), used, limit]
 }

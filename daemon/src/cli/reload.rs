@@ -16,16 +16,12 @@ pub struct Reload {}
 
 impl Reload {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let done: ReloadView = session.client.post("/api/v1/reload", &()).await?;
-        session.output.show(&done, |done| {
-            let list = |keys: &[String]| match keys {
-                [] => "-".to_owned(),
-                keys => keys.join(", "),
-            };
+        let facts = |done: &ReloadView| {
             Table::facts([
-                ("In force", list(&done.applied)),
-                ("Needs a restart", list(&done.needs_restart)),
+                ("In force", done.applied.join(", ")),
+                ("Needs a restart", done.needs_restart.join(", ")),
             ])
-        })
+        };
+        session.post("/api/v1/reload", &(), facts).await
     }
 }

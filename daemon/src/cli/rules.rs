@@ -10,13 +10,12 @@ use super::{
     client::with_query,
     exit::Failure,
     output::{Format, Table, or_dash},
+    session::done,
 };
 use crate::api::wire::{
-    FlushRules, ForeignRulePage, Outcome, PageQuery, PruneForeignRules, RulePage, RulePlan,
-    RuleQuery, RuleView, RulesRemoved,
+    FlushRules, ForeignRulePage, PruneForeignRules, RulePage, RulePlan, RuleQuery, RuleView,
+    RulesRemoved,
 };
-
-const LIMIT: usize = 1_000;
 
 #[derive(Debug, Subcommand)]
 pub enum Rules {
@@ -64,15 +63,9 @@ impl Rules {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Show { filter, state } => show(session, filter, state).await,
-            Self::Plan => plan(session).await,
+            Self::Plan => session.list("/api/v1/rules/plan", "steps", plan).await,
             Self::Flush { yes } => flush(session, yes).await,
-            Self::Resume => {
-                let client = &session.client;
-                let outcome: Outcome = client.post("/api/v1/rules/resume", &()).await?;
-                session.output.show(&outcome, |outcome| {
-                    Table::facts([("Done", outcome.message.clone())])
-                })
-            }
+            Self::Resume => session.post("/api/v1/rules/resume", &(), done).await,
             Self::PruneForeign {
                 table,
                 priority,
@@ -96,21 +89,16 @@ async fn show(
     filter: Option<String>,
     state: Option<String>,
 ) -> Result<(), Failure> {
-    let mut query = RuleQuery {
+    let query = RuleQuery {
         q: filter,
         state,
-        cursor: None,
-        limit: Some(LIMIT),
+        ..RuleQuery::default()
     };
-    let path = |query: &RuleQuery| with_query("/api/v1/rules", query);
-    let mut own: RulePage = session.client.get(&path(&query)?).await?;
-    while own.next.is_some() {
-        query.cursor = own.next.take();
-        let mut page: RulePage = session.client.get(&path(&query)?).await?;
-        own.rules.append(&mut page.rules);
-        own.next = page.next;
-    }
-    let foreign: ForeignRulePage = session.client.all("/api/v1/rules/foreign", "rules").await?;
+    let path = with_query("/api/v1/rules", &query)?;
+    let client = &session.client;
+    let own = client.rows(&path, "rules", usize::MAX).await?;
+    let foreign = client.rows("/api/v1/rules/foreign", "rules", usize::MAX);
+    let foreign: ForeignRulePage = foreign.await?;
     let shown = Shown {
         own,
         foreign_rules: foreign.rules,
@@ -155,40 +143,23 @@ fn table(shown: &Shown) -> Table {
     table
 }
 
-async fn plan(session: &Session) -> Result<(), Failure> {
-    let mut query = PageQuery {
-        cursor: None,
-        limit: Some(LIMIT),
-    };
-    let path = |query: &PageQuery| with_query("/api/v1/rules/plan", query);
-    let mut plan: RulePlan = session.client.get(&path(&query)?).await?;
-    while plan.next.is_some() {
-        query.cursor = plan.next.take();
-        let mut page: RulePlan = session.client.get(&path(&query)?).await?;
-        plan.steps.append(&mut page.steps);
-        plan.next = page.next;
+fn plan(plan: &RulePlan) -> Table {
+    let mut table = Table::new(["STEP", "RULE"]);
+    for step in &plan.steps {
+        table.row([step.does.clone(), step.rule.clone()]);
     }
-    session.output.show(&plan, |plan| {
-        let mut table = Table::new(["STEP", "RULE"]);
-        for step in &plan.steps {
-            table.row([step.does.clone(), step.rule.clone()]);
-        }
-        for rule in &plan.stuck {
-            table.row(["stuck".to_owned(), rule.clone()]);
-        }
-        let why = plan.reason.as_ref().map(|why| format!(" ({why})"));
-        let steps = match plan.at {
-            Some(_) => format!("{} to add, {} to delete", plan.adds, plan.deletes),
-            None => "not known, as the kernel was not looked at yet".to_owned(),
-        };
-        let all = format!(
-            "{steps}; the rules are {}{}",
-            plan.state,
-            why.unwrap_or_default()
-        );
-        table.row(["all".to_owned(), all]);
-        table
-    })
+    for rule in &plan.stuck {
+        table.row(["stuck".to_owned(), rule.clone()]);
+    }
+    let why = plan.reason.as_ref().map(|why| format!(" ({why})"));
+    let why = why.unwrap_or_default();
+    let steps = match plan.at {
+        Some(_) => format!("{} to add, {} to delete", plan.adds, plan.deletes),
+        None => "not known, as the kernel was not looked at yet".to_owned(),
+    };
+    let all = format!("{steps}; the rules are {}{why}", plan.state);
+    table.row(["all".to_owned(), all]);
+    table
 }
 
 async fn flush(session: &Session, yes: bool) -> Result<(), Failure> {
@@ -199,8 +170,7 @@ async fn flush(session: &Session, yes: bool) -> Result<(), Failure> {
         ));
     }
     let body = FlushRules { dry_run: false };
-    let removed: RulesRemoved = session.client.post("/api/v1/rules/flush", &body).await?;
-    session.output.show(&removed, removals)
+    session.post("/api/v1/rules/flush", &body, removals).await
 }
 
 async fn prune(
@@ -220,20 +190,18 @@ async fn prune(
         return session.output.show(&planned, removals);
     }
     body.plan = planned.plan;
-    let removed: RulesRemoved = session.client.post(path, &body).await?;
-    session.output.show(&removed, removals)
+    session.post(path, &body, removals).await
 }
 
 /// Shows the plan and asks whether to do it, if somebody is there to be asked.
 fn asked(session: &Session, planned: &RulesRemoved) -> Result<bool, Failure> {
     let people = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    session.output.show(planned, removals)?;
     if !people || session.output != Format::Table {
-        session.output.show(planned, removals)?;
         return Err(Failure::Input(
             "nothing is removed without --yes where nobody can be asked".to_owned(),
         ));
     }
-    session.output.show(planned, removals)?;
     let mut err = std::io::stderr();
     let prompt = format!("Remove these {} rules of others? [y/N] ", planned.count);
     err.write_all(prompt.as_bytes()).map_err(Failure::failed)?;

@@ -50,33 +50,18 @@ pub struct SupportBundle {
     config: PathBuf,
 }
 
-/// One file of the bundle.
-struct Part {
-    name: &'static str,
-    text: Result<String, String>,
-}
+/// The name of a file of the bundle, and its text or why there is none.
+type Part = (&'static str, Result<String, String>);
 
 impl SupportBundle {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let mut parts = vec![
-            Part {
-                name: "versions.txt",
-                text: versions().await,
-            },
-            Part {
-                name: "config.toml",
-                text: configuration(&self.config),
-            },
-            Part {
-                name: "log.txt",
-                text: log().await,
-            },
+        let mut parts: Vec<Part> = vec![
+            ("versions.txt", versions().await),
+            ("config.toml", configuration(&self.config)),
+            ("log.txt", log().await),
         ];
         for (name, path) in ASKED {
-            parts.push(Part {
-                name,
-                text: asked(session, path).await,
-            });
+            parts.push((name, asked(session, path).await));
         }
         let made = clock::rfc3339(clock::now()).replace([':', '.'], "-");
         let file = self
@@ -87,9 +72,9 @@ impl SupportBundle {
             "{}\nLook at it before you send it on: names, addresses and owners are in it; secrets are not.\n",
             file.display()
         );
-        for part in &parts {
-            if let Err(why) = &part.text {
-                said.push_str(&format!("without {}: {why}\n", part.name));
+        for (name, text) in &parts {
+            if let Err(why) = text {
+                said.push_str(&format!("without {name}: {why}\n"));
             }
         }
         output::print(&said)
@@ -98,7 +83,7 @@ impl SupportBundle {
 
 async fn asked(session: &Session, path: &str) -> Result<String, String> {
     let reply = session.client.send(Method::GET, path, None).await;
-    let body = reply.map_err(|failure| failure.to_string())?.body;
+    let body = reply.map_err(|failure| failure.to_string())?;
     let text = String::from_utf8_lossy(&body).into_owned();
     match serde_json::from_str::<Value>(&text) {
         Ok(mut value) => {
@@ -183,10 +168,10 @@ fn write(path: &Path, parts: &[Part]) -> Result<(), Failure> {
         .map_err(failed)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     let now = clock::now().0 / 1_000;
-    for part in parts {
-        let (name, text) = match &part.text {
-            Ok(text) => (part.name.to_owned(), mask::text(text)),
-            Err(why) => (format!("{}.missing", part.name), mask::text(why)),
+    for (name, text) in parts {
+        let (name, text) = match text {
+            Ok(text) => ((*name).to_owned(), mask::text(text)),
+            Err(why) => (format!("{name}.missing"), mask::text(why)),
         };
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);

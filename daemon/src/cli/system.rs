@@ -3,13 +3,10 @@
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 
-use super::{Session, client::segment, exit::Failure, output::Table};
-use crate::{
-    api::wire::Outcome,
-    config::{
-        Systems,
-        operation::{Does, SystemOperation},
-    },
+use super::{Session, client::segment, exit::Failure, output::Table, session::done};
+use crate::config::{
+    Systems,
+    operation::{Does, SystemOperation},
 };
 
 /// The command line with them.
@@ -56,21 +53,16 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     match operation.does {
         Does::List { field, columns } => {
-            let list: Value = session.client.all(path, field).await?;
-            session.output.show(&list, |list| {
+            let table = |list: &Value| {
                 let mut table = Table::new(columns.iter().map(|column| column.title));
                 let rows = list.get(field).and_then(Value::as_array);
                 for row in rows.into_iter().flatten() {
                     table.row(columns.iter().map(|column| column.cell(row)));
                 }
                 table
-            })
+            };
+            session.list(path, field, table).await
         }
-        Does::Change => {
-            let outcome: Outcome = session.client.post(path, &()).await?;
-            session.output.show(&outcome, |outcome| {
-                Table::facts([("Done", outcome.message.clone())])
-            })
-        }
+        Does::Change => session.post(path, &(), done).await,
     }
 }

@@ -69,18 +69,10 @@ impl Token {
                     tenants: tenant,
                     from,
                 };
-                let made: TokenMade = session.client.post("/api/v1/tokens", &body).await?;
-                session.output.show(&made, facts)
+                session.post("/api/v1/tokens", &body, facts).await
             }
-            Self::List => {
-                let list: TokenList = session.client.all("/api/v1/tokens", "tokens").await?;
-                session.output.show(&list, |list| table(&list.tokens))
-            }
-            Self::Revoke { id } => session
-                .client
-                .delete(&format!("/api/v1/tokens/{id}"))
-                .await
-                .map(drop),
+            Self::List => session.list("/api/v1/tokens", "tokens", table).await,
+            Self::Revoke { id } => session.client.delete(&format!("/api/v1/tokens/{id}")).await,
         }
     }
 }
@@ -98,8 +90,8 @@ fn facts(made: &TokenMade) -> Table {
     ])
 }
 
-fn table(tokens: &[TokenView]) -> Table {
-    let mut table = Table::new([
+fn table(list: &TokenList) -> Table {
+    let heads = [
         "ID",
         "NAME",
         "ROLE",
@@ -108,9 +100,9 @@ fn table(tokens: &[TokenView]) -> Table {
         "CREATED",
         "EXPIRES",
         "LAST USED",
-    ]);
-    for token in tokens {
-        table.row([
+    ];
+    let row = |token: &TokenView| {
+        [
             token.id.to_string(),
             token.name.clone(),
             token.role.to_string(),
@@ -119,9 +111,9 @@ fn table(tokens: &[TokenView]) -> Table {
             token.created.clone(),
             or_dash(token.expires.as_ref()),
             or_dash(token.last_used.as_ref()),
-        ]);
-    }
-    table
+        ]
+    };
+    Table::of(heads, list.tokens.iter().map(row))
 }
 
 fn scope(token: &TokenView) -> String {

@@ -40,7 +40,8 @@ impl User {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let users = "/api/v1/users";
         let of = |name: &str| format!("{users}/{}", segment(name));
-        match self {
+        let mut patch = UserPatch::default();
+        let name = match self {
             Self::Create { name, role } => {
                 let password = Password(password::ask(&name)?);
                 let body = UserCreate {
@@ -48,51 +49,35 @@ impl User {
                     role,
                     password,
                 };
-                let made: UserView = session.client.post(users, &body).await?;
-                session.output.show(&made, facts)
+                return session.post(users, &body, facts).await;
             }
-            Self::List => {
-                let list: UserList = session.client.all(users, "users").await?;
-                session.output.show(&list, |list| table(&list.users))
-            }
+            Self::List => return session.list(users, "users", table).await,
             Self::SetRole { name, role } => {
-                let patch = UserPatch {
-                    role: Some(role),
-                    ..UserPatch::default()
-                };
-                change(session, &of(&name), &patch).await
+                patch.role = Some(role);
+                name
             }
             Self::SetPassword { name } => {
-                let password = Some(Password(password::ask(&name)?));
-                let patch = UserPatch {
-                    password,
-                    ..UserPatch::default()
-                };
-                change(session, &of(&name), &patch).await
+                patch.password = Some(Password(password::ask(&name)?));
+                name
             }
-            Self::Disable { name } => disable(session, &of(&name), true).await,
-            Self::Enable { name } => disable(session, &of(&name), false).await,
+            Self::Disable { name } => {
+                patch.disabled = Some(true);
+                name
+            }
+            Self::Enable { name } => {
+                patch.disabled = Some(false);
+                name
+            }
             Self::SignOut { name } => {
                 let sessions = format!("{}/sessions", of(&name));
-                session.client.delete(&sessions).await.map(drop)
+                return session.client.delete(&sessions).await;
             }
-            Self::Delete { name } => session.client.delete(&of(&name)).await.map(drop),
-        }
+            Self::Delete { name } => return session.client.delete(&of(&name)).await,
+        };
+        session
+            .write(Method::PATCH, &of(&name), &patch, facts)
+            .await
     }
-}
-
-async fn disable(session: &Session, path: &str, disabled: bool) -> Result<(), Failure> {
-    let patch = UserPatch {
-        disabled: Some(disabled),
-        ..UserPatch::default()
-    };
-    change(session, path, &patch).await
-}
-
-async fn change(session: &Session, path: &str, patch: &UserPatch) -> Result<(), Failure> {
-    let body = serde_json::to_vec(patch).map_err(Failure::failed)?;
-    let reply = session.client.send(Method::PATCH, path, Some(body)).await?;
-    session.output.show(&reply.json::<UserView>()?, facts)
 }
 
 fn facts(user: &UserView) -> Table {
@@ -108,15 +93,15 @@ fn signs_in(user: &UserView) -> &'static str {
     if user.disabled { "disabled" } else { "yes" }
 }
 
-fn table(users: &[UserView]) -> Table {
-    let mut table = Table::new(["NAME", "ROLE", "SIGNS IN", "CREATED"]);
-    for user in users {
-        table.row([
+fn table(list: &UserList) -> Table {
+    let row = |user: &UserView| {
+        [
             user.name.clone(),
             user.role.to_string(),
             signs_in(user).to_owned(),
             user.created.clone(),
-        ]);
-    }
-    table
+        ]
+    };
+    let heads = ["NAME", "ROLE", "SIGNS IN", "CREATED"];
+    Table::of(heads, list.users.iter().map(row))
 }

@@ -22,26 +22,23 @@ impl Webhooks {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let all = "/api/v1/webhooks";
         match self {
-            Self::List => {
-                let list: WebhookList = session.client.get(all).await?;
-                session.output.show(&list, |list| table(&list.webhooks))
-            }
+            Self::List => session.get(all, table).await,
             Self::Test { name } => {
                 let path = format!("{all}/{}/test", segment(&name));
-                let tested: WebhookTested = session.client.post(&path, &()).await?;
-                session.output.show(&tested, |tested| {
+                let facts = |tested: &WebhookTested| {
                     Table::facts([
                         ("Name", tested.name.clone()),
                         ("Answer", tested.status.to_string()),
                     ])
-                })
+                };
+                session.post(&path, &(), facts).await
             }
         }
     }
 }
 
-fn table(webhooks: &[WebhookView]) -> Table {
-    let mut table = Table::new([
+fn table(list: &WebhookList) -> Table {
+    let heads = [
         "NAME",
         "URL",
         "DELIVERED",
@@ -49,9 +46,9 @@ fn table(webhooks: &[WebhookView]) -> Table {
         "MISSED",
         "LAST SUCCESS",
         "FAILS BECAUSE",
-    ]);
-    for one in webhooks {
-        table.row([
+    ];
+    let row = |one: &WebhookView| {
+        [
             one.name.clone(),
             one.url.clone(),
             one.delivered.to_string(),
@@ -59,7 +56,7 @@ fn table(webhooks: &[WebhookView]) -> Table {
             one.missed.to_string(),
             or_dash(one.last_success.as_ref()),
             or_dash(one.error.as_ref()),
-        ]);
-    }
-    table
+        ]
+    };
+    Table::of(heads, list.webhooks.iter().map(row))
 }

@@ -1,16 +1,16 @@
 //! Leases as text.
 
 use crate::{
-    api::wire::{LeaseSummary, LeaseView, Released},
+    api::wire::{LeaseSummary, LeaseView, Released, ReleasedAddress},
     cli::output::{Table, or_dash},
 };
 
-pub fn summaries(leases: &[&LeaseSummary]) -> Table {
-    let mut table = Table::new([
+pub fn summaries(leases: &mut dyn Iterator<Item = &LeaseSummary>) -> Table {
+    let heads = [
         "ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "UNTIL", "OWNER",
-    ]);
-    for lease in leases {
-        table.row([
+    ];
+    let row = |lease: &LeaseSummary| {
+        [
             lease.address.to_string(),
             lease.prefix.to_string(),
             or_dash(lease.gateway.as_ref()),
@@ -19,17 +19,14 @@ pub fn summaries(leases: &[&LeaseSummary]) -> Table {
             lease.state.to_string(),
             or_dash(lease.until.as_ref()),
             or_dash(lease.owner.as_ref()),
-        ]);
-    }
-    table
+        ]
+    };
+    Table::of(heads, leases.map(row))
 }
 
 pub fn releases(released: &Released) -> Table {
-    let mut table = Table::new(["RELEASED", "NETWORK"]);
-    for lease in &released.released {
-        table.row([lease.address.to_string(), lease.network.clone()]);
-    }
-    table
+    let row = |one: &ReleasedAddress| [one.address.to_string(), one.network.clone()];
+    Table::of(["RELEASED", "NETWORK"], released.released.iter().map(row))
 }
 
 pub fn facts(lease: &LeaseView) -> Table {

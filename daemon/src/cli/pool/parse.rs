@@ -5,10 +5,7 @@ use fipd_core::{AddressSpec, PoolSpec};
 use crate::clock::duration;
 
 pub fn cidr(text: &str) -> Result<String, String> {
-    match text
-        .parse::<AddressSpec>()
-        .map_err(|error| error.to_string())?
-    {
+    match parsed(text)? {
         AddressSpec::Cidr(_) | AddressSpec::Single(_) => Ok(text.to_owned()),
         AddressSpec::Range(..) => {
             Err("a CIDR such as 192.0.2.0/24 is allowed; use --range for a range".into())
@@ -17,10 +14,7 @@ pub fn cidr(text: &str) -> Result<String, String> {
 }
 
 pub fn range(text: &str) -> Result<String, String> {
-    match text
-        .parse::<AddressSpec>()
-        .map_err(|error| error.to_string())?
-    {
+    match parsed(text)? {
         AddressSpec::Range(..) | AddressSpec::Single(_) => Ok(text.to_owned()),
         AddressSpec::Cidr(_) => {
             Err("a range such as 192.0.2.10-192.0.2.20 is allowed; use --cidr for a CIDR".into())
@@ -29,8 +23,11 @@ pub fn range(text: &str) -> Result<String, String> {
 }
 
 pub fn any(text: &str) -> Result<String, String> {
+    parsed(text).map(|_| text.to_owned())
+}
+
+fn parsed(text: &str) -> Result<AddressSpec, String> {
     text.parse::<AddressSpec>()
-        .map(|_| text.to_owned())
         .map_err(|error| error.to_string())
 }
 

@@ -4,23 +4,22 @@ use fipd_crds::names::is_object_name;
 
 use crate::{
     api::wire::{OriginView, PoolList, PoolView},
-    cli::output::{Table, or_dash},
+    cli::output::{Table, or_dash, yes_or_no},
 };
 
 pub fn table(list: &PoolList) -> Table {
-    let mut table = Table::new(["NAME", "NETWORK", "ADDRESSES", "SIZE", "USED", "FREE"]);
-    for pool in &list.pools {
-        let usage = &pool.usage;
-        table.row([
+    let row = |pool: &PoolView| {
+        [
             pool.name.clone(),
             pool.network.clone(),
             summary(&pool.addresses),
-            usage.size.to_string(),
-            usage.used.to_string(),
-            usage.free.to_string(),
-        ]);
-    }
-    table
+            pool.usage.size.to_string(),
+            pool.usage.used.to_string(),
+            pool.usage.free.to_string(),
+        ]
+    };
+    let heads = ["NAME", "NETWORK", "ADDRESSES", "SIZE", "USED", "FREE"];
+    Table::of(heads, list.pools.iter().map(row))
 }
 
 /// The first few entries; a pool may have thousands.
@@ -46,9 +45,6 @@ fn objects(pool: &PoolView) -> &'static str {
 
 pub fn facts(pool: &PoolView) -> Table {
     let reserve = &pool.reserve;
-    let ambiguous: Vec<_> = pool.ambiguous.iter().map(ToString::to_string).collect();
-    let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
-    let shared: Vec<_> = pool.shared.iter().map(ToString::to_string).collect();
     Table::facts([
         ("Name", pool.name.clone()),
         ("Network", pool.network.clone()),
@@ -75,12 +71,12 @@ pub fn facts(pool: &PoolView) -> Table {
         ),
         ("Priority", pool.priority.to_string()),
         ("For", for_whom(pool)),
-        ("Overlaps", overlaps.join(", ")),
-        ("Ambiguous", ambiguous.join(", ")),
-        ("Shared", shared.join(", ")),
+        ("Overlaps", joined(&pool.overlaps, ", ")),
+        ("Ambiguous", joined(&pool.ambiguous, ", ")),
+        ("Shared", joined(&pool.shared, ", ")),
         ("Forecast", or_dash(pool.forecast.as_ref())),
         ("Objects", objects(pool).to_owned()),
-        ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
+        ("Closed", yes_or_no(pool.closed)),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),
         ("Free", pool.usage.free.to_string()),
@@ -93,9 +89,13 @@ pub fn facts(pool: &PoolView) -> Table {
 }
 
 fn for_whom(pool: &PoolView) -> String {
-    let scopes: Vec<_> = pool.scopes.iter().map(ToString::to_string).collect();
-    match scopes.as_slice() {
+    match pool.scopes.as_slice() {
         [] => "whoever names it".to_owned(),
-        scopes => scopes.join("; "),
+        scopes => joined(scopes, "; "),
     }
+}
+
+fn joined<T: ToString>(all: &[T], with: &str) -> String {
+    let all: Vec<_> = all.iter().map(ToString::to_string).collect();
+    all.join(with)
 }
