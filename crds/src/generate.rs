@@ -6,11 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{
-    fipd_io,
-    floating_ip::{v1beta1, v1beta2},
-    ip_rule,
-};
+use crate::{fipd_io, floating_ip, ip_rule};
 
 macro_rules! manifest {
     ($name:literal) => {
@@ -41,15 +37,9 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         own(fipd_io::AddressClaim::crd()),
         own(fipd_io::NamespacedPool::crd()),
         own(fipd_io::Pool::crd()),
-        family(
-            v1beta2::FloatingIPPool::crd(),
-            v1beta2::FloatingIPPool::crd(),
-        ),
-        family(
-            v1beta2::FloatingIPProjectQuota::crd(),
-            v1beta2::FloatingIPProjectQuota::crd(),
-        ),
-        family(v1beta2::FloatingIP::crd(), v1beta1::FloatingIP::crd()),
+        family(floating_ip::FloatingIPPool::crd()),
+        family(floating_ip::FloatingIPProjectQuota::crd()),
+        of_one_service(family(floating_ip::FloatingIP::crd())),
     ]
 }
 
@@ -70,28 +60,64 @@ pub fn file_name(crd: &CustomResourceDefinition) -> String {
     format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural)
 }
 
-/// A kind of the rancher-fip family: what is stored, and the deprecated version before it.
-fn family(
-    mut stored: CustomResourceDefinition,
-    older: CustomResourceDefinition,
-) -> CustomResourceDefinition {
-    let (group, kind) = (&older.spec.group, &older.spec.names.kind);
+/// A kind of the rancher-fip family: what is stored, and the same as the deprecated version before it.
+fn family(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let (group, kind) = (&crd.spec.group, &crd.spec.names.kind);
     let warning = format!("{group}/v1beta1 {kind} is deprecated; use {group}/v1beta2 {kind}");
-    let older = older.spec.versions.into_iter();
-    stored
-        .spec
-        .versions
-        .extend(older.map(|version| CustomResourceDefinitionVersion {
+    for version in crd.spec.versions.clone() {
+        crd.spec.versions.push(CustomResourceDefinitionVersion {
             name: "v1beta1".to_owned(),
             storage: false,
             deprecated: Some(true),
             deprecation_warning: Some(warning.clone()),
             ..version
-        }));
-    let mut both = own(stored);
+        });
+    }
+    let mut both = own(crd);
     // The originals take objects without a spec.
     roots(&mut both).for_each(|root| root.required = None);
     both
+}
+
+/// A floating IP of v1beta1 names one Service in place of several, and no group of them.
+fn of_one_service(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let older = crd
+        .spec
+        .versions
+        .iter_mut()
+        .filter(|version| !version.storage);
+    for column in older
+        .filter_map(|version| version.additional_printer_columns.as_mut())
+        .flatten()
+    {
+        if column.name == "Group" {
+            column.name = "Service".to_owned();
+            column.json_path = ".status.assigned.serviceName".to_owned();
+        }
+    }
+    let status = roots(&mut crd)
+        .skip(1)
+        .filter_map(|root| root.properties.as_mut()?.get_mut("status"));
+    for status in status.filter_map(|status| status.properties.as_mut()) {
+        status.retain(|name, _| !["floatingipGroup", "sharedKey"].contains(&&**name));
+        let assigned = status
+            .get_mut("assigned")
+            .and_then(|assigned| assigned.properties.as_mut());
+        let Some(assigned) = assigned else { continue };
+        assigned.retain(|name, _| ["clusterName", "projectName"].contains(&&**name));
+        for (name, description) in [
+            ("serviceNamespace", "Namespace of the Service."),
+            ("serviceName", "Name of the Service."),
+        ] {
+            let text = JSONSchemaProps {
+                type_: Some("string".to_owned()),
+                description: Some(description.to_owned()),
+                ..JSONSchemaProps::default()
+            };
+            assigned.insert(name.to_owned(), text);
+        }
+    }
+    crd
 }
 
 /// A kind as fipd installs it: every version shows the age of its objects in its last column.

@@ -5,7 +5,6 @@
 
 pub mod labels;
 mod parts;
-pub mod v1beta1;
 pub mod v1beta2;
 
 pub(crate) use parts::ADDRESS_OR_EMPTY;

@@ -165,29 +165,6 @@ fn a_shared_floating_ip() {
 }
 
 #[test]
-fn a_v1beta1_floating_ip_keeps_its_one_service() {
-    let object = json!({
-        "apiVersion": "rancher.k8s.binbash.org/v1beta1",
-        "kind": "FloatingIP",
-        "metadata": {"name": "fip-x", "namespace": "c-m-4x2bq"},
-        "spec": {"floatingIPPool": "pool"},
-        "status": {
-            "ipAddr": "192.0.2.10", "state": "Allocated", "conditions": [ready()],
-            "assigned": {"clusterName": "c", "projectName": "p", "serviceNamespace": "shop", "serviceName": "web"},
-        },
-    });
-    let old: v1beta1::FloatingIP = same_again(&object);
-    let status = old.status.unwrap();
-    assert_eq!(status.ip_addr, "192.0.2.10");
-    assert_eq!(status.conditions.len(), 1);
-    let assigned = status.assigned.unwrap();
-    assert_eq!(
-        (&*assigned.service_namespace, &*assigned.service_name),
-        ("shop", "web")
-    );
-}
-
-#[test]
 fn odd_objects_decode_and_keep_their_text() {
     let metadata = json!({"name": "odd"});
     for spec in [
@@ -204,10 +181,6 @@ fn odd_objects_decode_and_keep_their_text() {
             decode::<FloatingIPPool>(&object).spec,
             FloatingIPPoolSpec::default(),
             "{object}"
-        );
-        assert_eq!(
-            decode::<v1beta1::FloatingIP>(&object).spec,
-            v1beta1::FloatingIPSpec::default()
         );
         assert_eq!(
             decode::<FloatingIP>(&object).spec,

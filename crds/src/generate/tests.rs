@@ -33,7 +33,7 @@ fn of_group(group: &str) -> Vec<CustomResourceDefinition> {
 
 #[test]
 fn versions_are_as_the_family_has_them() {
-    for crd in of_group(crate::floating_ip::GROUP) {
+    for crd in of_group(floating_ip::GROUP) {
         let kind = &crd.spec.names.kind;
         assert_eq!(
             crd.spec.scope,
