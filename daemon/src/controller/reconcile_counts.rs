@@ -22,8 +22,8 @@ struct ReconcileCounts {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
-    system: String,
-    controller: &'static str,
+    #[prometheus(flatten)]
+    of: Controller,
     result: &'static str,
 }
 
@@ -86,16 +86,8 @@ fn note(system: String, controller: &'static str, next: Next, begun: Instant) {
         Next::After(_) => "later",
         Next::Retry => "error",
     };
-    let of = Controller {
-        system: system.clone(),
-        controller,
-    };
-    let labels = Labels {
-        system,
-        controller,
-        result,
-    };
-    KEPT.total.get_or_create(&labels).inc();
     let took = begun.elapsed().as_secs_f64();
+    let of = Controller { system, controller };
     KEPT.seconds.get_or_create(&of).observe(took);
+    KEPT.total.get_or_create(&Labels { of, result }).inc();
 }
