@@ -28,10 +28,7 @@ pub enum NoClient {
 /// # Errors
 /// A kubeconfig that is refused, or credentials that cannot be used.
 pub async fn client_of(text: &str, origin: &str, insecure: bool) -> Result<Client, NoClient> {
-    let allow = Allow {
-        code: false,
-        insecure,
-    };
+    let allow = Allow::no_code(insecure);
     let loaded = kubeconfig::accept(text, None, origin, None, allow).await?;
     client_with(loaded.config).await
 }

@@ -33,6 +33,8 @@ pub const PAGES: usize = 10_000;
 pub const SAME_PAGE: &str = "the API server names the same page as the next one, again and again";
 /// How often a list that expired between two pages is begun again before it counts as failed.
 const RESTARTS: usize = 3;
+/// Leases of one read: a reader holds the ledger for at most 1,000 rows.
+pub const PAGE_OF_LEASES: usize = 1_000;
 /// Requests under way at once; the writer commits them in groups.
 const AT_ONCE: usize = 256;
 
@@ -194,33 +196,24 @@ async fn take_in(
     let mut requests = Vec::new();
     // A reader holds the ledger for at most 1,000 rows.
     for some in adopted.sightings.chunks(500) {
-        let known: Vec<bool> = session.ipam.read(|ledger| {
-            let uses = some
-                .iter()
-                .flat_map(|seen| seen.uses.iter().map(move |key| (seen, key)));
-            uses.map(|(seen, key)| {
-                ledger
-                    .lease(*key)
-                    .is_some_and(|lease| holds(lease, &seen.holder))
-            })
-            .collect()
-        });
-        let uses = some
-            .iter()
-            .flat_map(|seen| seen.uses.iter().map(move |key| (seen, *key)));
-        for ((seen, key), known) in uses.zip(known) {
-            if known {
-                adopted.held += 1;
-                continue;
+        session.ipam.read(|ledger| {
+            for seen in some {
+                for key in &seen.uses {
+                    let lease = ledger.lease(*key);
+                    if lease.is_some_and(|lease| holds(lease, &seen.holder)) {
+                        adopted.held += 1;
+                        continue;
+                    }
+                    requests.push(Adopt {
+                        key: *key,
+                        holder: seen.holder.clone(),
+                        tenant: seen.tenant.clone(),
+                        since: seen.since,
+                        actor: actor.clone(),
+                    });
+                }
             }
-            requests.push(Adopt {
-                key,
-                holder: seen.holder.clone(),
-                tenant: seen.tenant.clone(),
-                since: seen.since,
-                actor: actor.clone(),
-            });
-        }
+        });
     }
     let mut answers = stream::iter(requests)
         .map(|adopt| {
@@ -422,33 +415,25 @@ pub(super) fn held(
     kinds: &BTreeSet<&'static str>,
 ) -> Held {
     let mut held = Held::new();
-    let mut after = None;
-    loop {
-        // A reader holds the ledger for at most 1,000 rows.
-        let leases = session
-            .ipam
-            .read(|ledger| ledger.cluster_leases(&session.id, Some(system), after, 1_000));
-        for lease in leases
-            .iter()
-            .filter(|lease| !matches!(lease.state, LeaseState::Orphaned | LeaseState::Reserved))
-        {
-            for member in &lease.members {
-                let identity = &member.holder.identity;
-                let ours = identity.system == *system
-                    && identity.cluster.as_ref() == Some(&session.id)
-                    && kinds.contains(&*identity.kind);
-                if ours {
-                    held.entry(identity.clone())
-                        .or_default()
-                        .entry(member.holder.clone())
-                        .or_default()
-                        .push(lease.key);
-                }
-            }
+    let (ipam, id) = (&session.ipam, &session.id);
+    let page =
+        |after| ipam.read(|ledger| ledger.cluster_leases(id, Some(system), after, PAGE_OF_LEASES));
+    for lease in all_pages(page) {
+        if matches!(lease.state, LeaseState::Orphaned | LeaseState::Reserved) {
+            continue;
         }
-        match leases.last() {
-            Some(last) if leases.len() >= 1_000 => after = Some(last.key),
-            Some(_) | None => break,
+        for member in &lease.members {
+            let identity = &member.holder.identity;
+            let ours = identity.system == *system
+                && identity.cluster.as_ref() == Some(id)
+                && kinds.contains(&*identity.kind);
+            if ours {
+                held.entry(identity.clone())
+                    .or_default()
+                    .entry(member.holder.clone())
+                    .or_default()
+                    .push(lease.key);
+            }
         }
     }
     // Nobody else ends the contending of what fipd does not serve.
@@ -459,23 +444,28 @@ pub(super) fn held(
 }
 
 fn hold_contended(session: &ClusterSession, held: &mut Held) {
-    let mut after = None;
-    loop {
-        let leases = session
-            .ipam
-            .read(|ledger| ledger.contended_by(&session.id, after, 1_000));
-        for lease in &leases {
-            let contenders = lease.contenders.iter().map(|contender| &contender.holder);
-            for holder in contenders.filter(|one| one.identity.is_foreign()) {
-                if holder.identity.cluster.as_ref() == Some(&session.id) {
-                    let of_owner = held.entry(holder.identity.clone()).or_default();
-                    of_owner.entry(holder.clone()).or_default().push(lease.key);
-                }
+    let (ipam, id) = (&session.ipam, &session.id);
+    let page = |after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES));
+    for lease in all_pages(page) {
+        let contenders = lease.contenders.iter().map(|contender| &contender.holder);
+        for holder in contenders.filter(|one| one.identity.is_foreign()) {
+            if holder.identity.cluster.as_ref() == Some(id) {
+                let of_owner = held.entry(holder.identity.clone()).or_default();
+                of_owner.entry(holder.clone()).or_default().push(lease.key);
             }
         }
-        match leases.last() {
-            Some(last) if leases.len() >= 1_000 => after = Some(last.key),
-            Some(_) | None => return,
+    }
+}
+
+/// All leases of which `page` reads up to [`PAGE_OF_LEASES`] after a key.
+pub fn all_pages(page: impl Fn(Option<LeaseKey>) -> Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+    let mut all: Vec<Arc<Lease>> = Vec::new();
+    loop {
+        let leases = page(all.last().map(|lease| lease.key));
+        let more = leases.len() >= PAGE_OF_LEASES;
+        all.extend(leases);
+        if !more {
+            return all;
         }
     }
 }

@@ -257,16 +257,11 @@ async fn renew(
 
 /// How long to wait before the clock is looked at: it may be set meanwhile.
 fn wait(source: &CredentialSource, credential: &Credential) -> Duration {
-    match (source, credential.rest()) {
-        (CredentialSource::Program(_), Some(rest)) => {
-            let before = rest.checked_sub(MARGIN).unwrap_or(rest / 2);
-            before.clamp(FIRST_PAUSE, LOOK)
-        }
-        (
-            CredentialSource::Fixed(_) | CredentialSource::File(_) | CredentialSource::Program(_),
-            _,
-        ) => LOOK,
-    }
+    let (CredentialSource::Program(_), Some(rest)) = (source, credential.rest()) else {
+        return LOOK;
+    };
+    let before = rest.checked_sub(MARGIN).unwrap_or(rest / 2);
+    before.clamp(FIRST_PAUSE, LOOK)
 }
 
 fn is_due(source: &CredentialSource, credential: &Credential, read: Instant) -> bool {

@@ -113,7 +113,7 @@ fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()>
 
 /// Rancher writes to its Cluster objects all the time; only what counts for us is a change.
 fn watcher_of_clusters(session: &ClusterSession) -> stream::BoxStream<'static, ()> {
-    let api: Api<DynamicObject> = Api::all_with(session.client.clone(), &rancher_cluster());
+    let api = rancher_clusters(session);
     let mut known: BTreeMap<Text, RancherCluster> = BTreeMap::new();
     Watch::new(api, watcher::Config::default())
         .into_stream()
@@ -131,11 +131,10 @@ fn watcher_of_clusters(session: &ClusterSession) -> stream::BoxStream<'static, (
         .boxed()
 }
 
-fn rancher_cluster() -> ApiResource {
-    ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk("management.cattle.io", "v3", "Cluster"),
-        "clusters",
-    )
+fn rancher_clusters(session: &ClusterSession) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("management.cattle.io", "v3", "Cluster");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "clusters");
+    Api::all_with(session.client.clone(), &kind)
 }
 
 /// What counts of a `management.cattle.io` Cluster.
@@ -201,8 +200,7 @@ impl Finder<'_> {
     /// `None` where the API server does not have Rancher's kind: it was never installed, or is lost. That says nothing about
     /// clusters.
     async fn clusters(&self) -> Result<Option<Vec<RancherCluster>>, CallError> {
-        let api: Api<DynamicObject> =
-            Api::all_with(self.session.client.clone(), &rancher_cluster());
+        let api = rancher_clusters(self.session);
         let what = "list management.cattle.io Clusters";
         let keep = |object| Some(RancherCluster::from(object));
         match complete_list(self.session, &api, ListParams::default(), what, keep).await {
@@ -281,8 +279,7 @@ impl Finder<'_> {
     /// A fresh read of a Cluster object. Only the end of the session is an error: what cannot be read of one cluster
     /// says nothing about the others.
     async fn read(&self, name: &Text) -> Result<Presence, CallError> {
-        let api: Api<DynamicObject> =
-            Api::all_with(self.session.client.clone(), &rancher_cluster());
+        let api = rancher_clusters(self.session);
         let what = format!("read management.cattle.io Cluster {name}");
         match self.session.call(&what, api.get(name)).await {
             Ok(_) => Ok(Presence::Present),

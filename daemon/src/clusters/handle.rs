@@ -189,12 +189,8 @@ impl Clusters {
     /// The cluster that goes by this name.
     pub fn view(&self, name: &str) -> Option<ClusterView> {
         let published = self.0.published.read();
-        let exact = published.views.iter().find(|view| &*view.name == name);
-        let alias = || {
-            let mut views = published.views.iter();
-            views.find(|view| view.names.iter().any(|other| &**other == name))
-        };
-        let mut view = exact.or_else(alias)?.clone();
+        let views = published.views.iter();
+        let mut view = called(views, name, |view| (&view.name, &view.names))?.clone();
         drop(published);
         self.0.ipam.read(|ledger| count(ledger, &mut view));
         Some(view)
@@ -223,18 +219,14 @@ impl Clusters {
 
     /// The session of the cluster that goes by this name, while there is one.
     pub fn session(&self, name: &str) -> Option<ClusterSession> {
-        let published = self.0.published.read();
-        let exact = published
-            .sessions
-            .values()
-            .find(|session| &*session.name == name);
-        let alias = || {
-            published
-                .sessions
-                .values()
-                .find(|session| session.names.iter().any(|other| &**other == name))
-        };
-        exact.or_else(alias).cloned()
+        let sessions = &self.0.published.read().sessions;
+        called(sessions.values(), name, |one| (&one.name, &one.names)).cloned()
+    }
+
+    /// The same, or that there is none.
+    pub(super) fn connected(&self, name: &str) -> Result<ClusterSession, ClustersError> {
+        let session = self.session(name);
+        session.ok_or_else(|| ClustersError::Unknown(name.into()))
     }
 
     /// All sessions, by cluster id.
@@ -262,9 +254,7 @@ impl Clusters {
     /// Lets go what is shown as held back at this moment, and nothing else, once a fresh list does not have it
     /// either. In memory only. How many leases that is.
     pub fn confirm_release(&self, name: &str, actor: &Actor) -> Result<usize, ClustersError> {
-        let session = self
-            .session(name)
-            .ok_or_else(|| ClustersError::Unknown(name.into()))?;
+        let session = self.connected(name)?;
         let held_back = session.shared.held_back.borrow().clone();
         let leases: usize = held_back.values().map(|held| held.leases).sum();
         if leases == 0 {
@@ -364,6 +354,16 @@ impl Clusters {
             self.0.changes.send_modify(|count| *count += 1);
         }
     }
+}
+
+/// Which of them has this name, or else goes by it.
+fn called<'a, T>(
+    mut all: impl Iterator<Item = &'a T> + Clone,
+    name: &str,
+    names: impl Fn(&T) -> (&Text, &[Text]),
+) -> Option<&'a T> {
+    let exact = all.clone().find(|one| **names(one).0 == *name);
+    exact.or_else(|| all.find(|one| names(one).1.iter().any(|other| **other == *name)))
 }
 
 fn count(ledger: &Ledger, view: &mut ClusterView) {

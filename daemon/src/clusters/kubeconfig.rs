@@ -76,6 +76,16 @@ pub(super) struct Allow {
     pub insecure: bool,
 }
 
+impl Allow {
+    /// For a text that must be self-contained.
+    pub fn no_code(insecure: bool) -> Self {
+        Self {
+            code: false,
+            insecure,
+        }
+    }
+}
+
 /// Reads a kubeconfig file. Blocks.
 pub(super) fn read_file(path: &Path, trust: &Trust) -> Result<(String, bool), KubeconfigRefused> {
     let unreadable = |error| KubeconfigRefused::unreadable(path, &error);
@@ -188,11 +198,7 @@ pub fn check_kubeconfig(
 /// What is taken without trust names nothing outside of itself.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn fuzz(text: &str) {
-    let none = Allow {
-        code: false,
-        insecure: false,
-    };
-    let Ok((_, cluster, user)) = examine(text, None, "fuzz", none) else {
+    let Ok((_, cluster, user)) = examine(text, None, "fuzz", Allow::no_code(false)) else {
         return;
     };
     assert!(user.exec.is_none() && user.auth_provider.is_none());
@@ -209,11 +215,7 @@ pub(crate) fn fuzz(text: &str) {
 
 /// Whether a text that somebody uploaded would be accepted: it must be self-contained. `origin` is what errors call it.
 pub(super) fn check_text(text: &str, origin: &str) -> Result<(), KubeconfigRefused> {
-    let allow = Allow {
-        code: false,
-        insecure: false,
-    };
-    examine(text, None, origin, allow).map(drop)
+    examine(text, None, origin, Allow::no_code(false)).map(drop)
 }
 
 fn examine(

@@ -153,18 +153,12 @@ impl Registry {
         let id = record.id;
         let in_use = standings
             .iter()
-            .find(|(_, standing)| standing.id.as_ref() == Some(&id) && standing.conflict.is_none());
-        if let Some((site, _)) = in_use {
-            return Err(ClustersError::InUse {
-                name: name.clone(),
-                site: site.clone(),
-            });
-        }
-        if leads.contains_key(&id) || self.sessions.contains_key(&id) {
-            return Err(ClustersError::InUse {
-                name: name.clone(),
-                site: name.clone(),
-            });
+            .find(|(_, standing)| standing.id.as_ref() == Some(&id) && standing.conflict.is_none())
+            .map(|(site, _)| site);
+        let led = leads.contains_key(&id) || self.sessions.contains_key(&id);
+        if let Some(site) = in_use.or(led.then_some(name)).cloned() {
+            let name = name.clone();
+            return Err(ClustersError::InUse { name, site });
         }
         let mut moved = 0;
         self.orphan(&id, None, &actor).await?;

@@ -136,17 +136,7 @@ impl<F: Fn(LinkNews) + Send + Sync> Link<F> {
         match &self.spec.access {
             LinkAccess::InCluster => kubeconfig::in_cluster(),
             LinkAccess::Text { origin, text } => {
-                kubeconfig::accept(
-                    text,
-                    None,
-                    origin,
-                    None,
-                    Allow {
-                        code: false,
-                        insecure,
-                    },
-                )
-                .await
+                kubeconfig::accept(text, None, origin, None, Allow::no_code(insecure)).await
             }
             LinkAccess::File { path, context } => {
                 let (file, trust) = (path.clone(), self.trust.clone());
@@ -155,14 +145,8 @@ impl<F: Fn(LinkNews) + Send + Sync> Link<F> {
                 let unreadable = |error| KubeconfigRefused::unreadable(path, &error);
                 let (text, code) = read.map_err(unreadable)??;
                 let origin = path.display().to_string();
-                kubeconfig::accept(
-                    &text,
-                    context.as_deref(),
-                    &origin,
-                    path.parent(),
-                    Allow { code, insecure },
-                )
-                .await
+                let (context, allow) = (context.as_deref(), Allow { code, insecure });
+                kubeconfig::accept(&text, context, &origin, path.parent(), allow).await
             }
         }
     }

@@ -161,10 +161,7 @@ impl Clusters {
         name: &str,
         actor: Actor,
     ) -> Result<usize, ClustersError> {
-        let session = self
-            .session(name)
-            .ok_or_else(|| ClustersError::Unknown(name.into()))?;
-        confirm(&session, actor).await
+        confirm(&self.connected(name)?, actor).await
     }
 }
 

@@ -8,10 +8,10 @@ use std::{
 
 use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, System};
 
-use crate::clusters::ClusterSession;
-
-/// Leases of one read of the ledger.
-const PAGE: usize = 1_000;
+use crate::clusters::{
+    ClusterSession,
+    adoption::{PAGE_OF_LEASES, all_pages},
+};
 
 /// What each Service shows; `None` where that cannot be read.
 pub type Shown = BTreeMap<Identity, Option<BTreeSet<IpAddr>>>;
@@ -28,10 +28,10 @@ impl Kept {
         let (id, foreign) = (&session.id, System::foreign());
         let ipam = &session.ipam;
         let held = all_pages(|after| {
-            ipam.read(|ledger| ledger.cluster_leases(id, Some(&foreign), after, PAGE))
+            ipam.read(|ledger| ledger.cluster_leases(id, Some(&foreign), after, PAGE_OF_LEASES))
         });
         let mut contended =
-            all_pages(|after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE)));
+            all_pages(|after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES)));
         contended.retain(|lease| {
             let mut contenders = lease.contenders.iter();
             contenders.any(|one| is_of(&one.holder, id))
@@ -85,16 +85,4 @@ fn owners_of<'a>(lease: &'a Lease, cluster: &'a ClusterId) -> impl Iterator<Item
     let members = lease.members.iter().map(|member| &member.holder);
     let all = members.chain(lease.contenders.iter().map(|one| &one.holder));
     all.filter(|holder| is_of(holder, cluster))
-}
-
-fn all_pages(page: impl Fn(Option<LeaseKey>) -> Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
-    let mut all: Vec<Arc<Lease>> = Vec::new();
-    loop {
-        let leases = page(all.last().map(|lease| lease.key));
-        let more = leases.len() >= PAGE;
-        all.extend(leases);
-        if !more {
-            return all;
-        }
-    }
 }
