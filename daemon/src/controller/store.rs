@@ -150,13 +150,26 @@ impl<T: PartialEq + Debug> Objects<T> {
 
     /// All well-formed objects, by key.
     pub fn all(&self) -> Vec<(Key, Arc<T>)> {
+        self.chosen(|seen| match seen {
+            Observed::Parsed(object) => Some(Arc::clone(object)),
+            Observed::Malformed(_) => None,
+        })
+    }
+
+    /// Those that cannot be understood, by key.
+    pub fn malformed(&self) -> Vec<(Key, Arc<Malformed>)> {
+        self.chosen(|seen| match seen {
+            Observed::Malformed(object) => Some(Arc::clone(object)),
+            Observed::Parsed(_) => None,
+        })
+    }
+
+    fn chosen<R>(&self, choose: impl Fn(&Observed<T>) -> Option<R>) -> Vec<(Key, R)> {
         let map = self.map.read();
-        map.iter()
-            .filter_map(|(key, seen)| match seen {
-                Observed::Parsed(object) => Some((key.clone(), Arc::clone(object))),
-                Observed::Malformed(_) => None,
-            })
-            .collect()
+        let chosen = map
+            .iter()
+            .filter_map(|(key, seen)| Some((key.clone(), choose(seen)?)));
+        chosen.collect()
     }
 
     /// The keys of all objects of a namespace.
@@ -167,17 +180,6 @@ impl<T: PartialEq + Debug> Objects<T> {
             .map(|(key, _)| key)
             .take_while(|key| &*key.namespace == namespace)
             .cloned()
-            .collect()
-    }
-
-    /// Those that cannot be understood, by key.
-    pub fn malformed(&self) -> Vec<(Key, Arc<Malformed>)> {
-        let map = self.map.read();
-        map.iter()
-            .filter_map(|(key, seen)| match seen {
-                Observed::Malformed(object) => Some((key.clone(), Arc::clone(object))),
-                Observed::Parsed(_) => None,
-            })
             .collect()
     }
 
