@@ -191,11 +191,6 @@ impl Absences {
             .min()
     }
 
-    /// How many owners are missing, gone or not yet sure.
-    pub fn missing(&self) -> usize {
-        self.missing.len()
-    }
-
     fn keep_known(&mut self) {
         self.confirmed
             .retain(|identity, _| self.missing.contains_key(identity));

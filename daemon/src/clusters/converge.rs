@@ -60,10 +60,7 @@ impl Registry {
             return;
         }
         // One whose identity is in doubt is stopped, and what it had stays.
-        let own_name = |spec: &&SiteSpec| {
-            let standing = standings.get(&spec.name);
-            standing.is_none_or(|one| one.joined.is_none())
-        };
+        let own_name = |spec: &&SiteSpec| leads(standings, &spec.name);
         let specs = self.sites.values().map(|site| &site.spec);
         let known: Vec<_> = specs
             .filter(own_name)
@@ -116,12 +113,9 @@ impl Registry {
         });
         let mut claim = SiteClaim {
             site: name.clone(),
-            ways: Vec::new(),
-            compared: Vec::new(),
-            pending: None,
-            doubt: None,
             owner,
             rank,
+            ..SiteClaim::default()
         };
         for (way, link) in &site.links {
             let Some(up) = &link.up else { continue };
@@ -255,11 +249,6 @@ impl Registry {
     }
 
     fn awaited(&self, standings: &Standings) -> Vec<Awaited> {
-        let joined = |name: &Text| {
-            standings
-                .get(name)
-                .is_some_and(|standing| standing.joined.is_some())
-        };
         // Pools of a cluster that goes by two names are those of the leading one.
         let lead = |name: &Text| {
             let standing = standings.get(name);
@@ -276,7 +265,7 @@ impl Registry {
         let sites: Vec<config::Site> = self
             .sites
             .values()
-            .filter(|site| !joined(&site.spec.name))
+            .filter(|site| leads(standings, &site.spec.name))
             .map(|site| config::Site {
                 name: site.spec.name.clone(),
                 names: self.site_names(&site.spec),
@@ -412,6 +401,12 @@ impl Registry {
         }
         Ok(network)
     }
+}
+
+/// Whether its cluster does not go by the name of another site.
+pub(super) fn leads(standings: &Standings, name: &Text) -> bool {
+    let standing = standings.get(name);
+    standing.is_none_or(|one| one.joined.is_none())
 }
 
 pub(super) fn networks_of(

@@ -8,7 +8,7 @@ use std::{
 
 use fipd_core::{Actor, ClusterId, Ledger, NetworkId, System, Text};
 use futures::{FutureExt as _, future::BoxFuture};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -271,14 +271,9 @@ impl Clusters {
         Ok(leases)
     }
 
-    /// What the rules say of a pool.
-    pub(super) fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
-        self.0.published.read().rules.choose(pool)
-    }
-
-    /// Whether the VLAN of a pool, which is not known, decides its network.
-    pub(super) fn rules_ask_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
-        self.0.published.read().rules.ask_for_vlan(pool)
+    /// What decides about the networks of pools.
+    pub(super) fn rules(&self) -> MappedRwLockReadGuard<'_, NetworkRules> {
+        RwLockReadGuard::map(self.0.published.read(), |published| &published.rules)
     }
 
     pub(super) async fn network_made(

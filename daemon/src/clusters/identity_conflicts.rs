@@ -9,7 +9,7 @@ use fipd_core::{ClusterId, Text};
 use super::sites::SiteWay;
 
 /// What a site claims to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SiteClaim {
     pub site: Text,
     /// Its ways that have proved which cluster they lead to, and those to a cluster that its name is not; whether each answers.

@@ -351,12 +351,12 @@ impl ClusterSession {
 
     /// Whether the VLAN of a pool, which is not known, decides its network.
     pub fn rules_ask_for_vlan(&self, pool: &PoolFacts<'_>) -> bool {
-        self.clusters.rules_ask_for_vlan(pool)
+        self.clusters.rules().ask_for_vlan(pool)
     }
 
     /// The network that a new pool would be in; it need not exist yet.
     pub fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
-        self.clusters.network_choice(pool)
+        self.clusters.rules().choose(pool)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clusters::{
-        converge::Standings,
+        converge::{Standings, leads},
         identity_conflicts::{SiteDoubt, SiteStanding},
     },
     config::SystemSettings,
@@ -115,10 +115,6 @@ pub(super) fn managers(
     registry: &Registry,
     standings: &BTreeMap<Text, SiteStanding>,
 ) -> BTreeSet<Text> {
-    let leads = |name: &Text| {
-        let standing = standings.get(name);
-        standing.is_none_or(|one| one.joined.is_none())
-    };
     let manages = |name: &Text, site: &ManagedSite| {
         let held = registry.kept.held.get(name).into_iter().flatten();
         let settings = &site.spec.settings;
@@ -126,7 +122,7 @@ pub(super) fn managers(
         held.any(SystemSettings::manages_guests)
     };
     let managing = registry.sites.iter();
-    let managing = managing.filter(|(name, site)| leads(name) && manages(name, site));
+    let managing = managing.filter(|(name, site)| leads(standings, name) && manages(name, site));
     managing.map(|(name, _)| name.clone()).collect()
 }
 

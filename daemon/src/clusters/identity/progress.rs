@@ -12,8 +12,8 @@ use fipd_core::{ClusterId, ClusterProof, ClusterRecord, Ledger, Request, Text};
 use tokio::time::Instant;
 
 use super::{
-    Act, Facts, Known, Reached, Round, Seen, VALID, Verdict, WayKey, secret::SecretOrder, serial,
-    way_text,
+    Act, Facts, Known, Reached, Round, Seen, Shown, VALID, Verdict, WayKey, secret::SecretOrder,
+    serial, way_text,
 };
 use crate::{
     clusters::registry::Registry,
@@ -136,11 +136,10 @@ impl Registry {
         let Some(next) = &proof.next else {
             return Ok(false);
         };
-        let shown = ways.iter().filter(|way| way.proved).find_map(|way| {
-            let shown = way.shown.as_ref()?;
-            matches!(&shown.secret, Seen::Value { value, .. } if value == next).then_some(())
-        });
-        if shown.is_none() {
+        let shows =
+            |shown: &Shown| matches!(&shown.secret, Seen::Value { value, .. } if value == next);
+        let mut proved = ways.iter().filter(|way| way.proved);
+        if !proved.any(|way| way.shown.as_ref().is_some_and(shows)) {
             return Ok(false);
         }
         let latest = ClusterProof {

@@ -140,19 +140,10 @@ impl IdentitySecret {
         from: &[Text],
         value: &Text,
     ) -> Result<SecretWrite, SecretError> {
-        let Some(before) = get(&self.api).await? else {
-            return Ok(SecretWrite::Changed);
-        };
-        match seen(Some(&before)) {
-            Seen::Value {
-                nonce: known,
-                value: now,
-            } if known == *nonce && now == *value => Ok(SecretWrite::Done),
-            Seen::Value {
-                nonce: known,
-                value: now,
-            } if known == *nonce && from.contains(&now) => self.put(before, nonce, value).await,
-            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(SecretWrite::Changed),
+        match self.known(nonce).await? {
+            Some((_, now)) if now == *value => Ok(SecretWrite::Done),
+            Some((before, now)) if from.contains(&now) => self.put(before, nonce, value).await,
+            Some(_) | None => Ok(SecretWrite::Changed),
         }
     }
 
@@ -164,15 +155,23 @@ impl IdentitySecret {
     }
 
     async fn note(&self, nonce: &Text) -> Result<SecretWrite, SecretError> {
-        let Some(before) = get(&self.api).await? else {
-            return Ok(SecretWrite::Changed);
+        match self.known(nonce).await? {
+            Some((before, value)) => self.put(before, nonce, &value).await,
+            None => Ok(SecretWrite::Changed),
+        }
+    }
+
+    /// What is there with its challenge value, where the nonce is this one.
+    async fn known(&self, nonce: &Text) -> Result<Option<(Secret, Text)>, SecretError> {
+        let Some(secret) = get(&self.api).await? else {
+            return Ok(None);
         };
-        match seen(Some(&before)) {
+        match seen(Some(&secret)) {
             Seen::Value {
                 nonce: known,
                 value,
-            } if known == *nonce => self.put(before, nonce, &value).await,
-            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(SecretWrite::Changed),
+            } if known == *nonce => Ok(Some((secret, value))),
+            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(None),
         }
     }
 
