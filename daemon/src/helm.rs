@@ -26,14 +26,14 @@ mod stored;
 mod values;
 
 pub use command::{OWNER, OWNER_LABEL};
-pub use error::HelmError;
+pub use error::{ChartError, HelmError};
 pub use files::ReleaseTarget;
-pub use handle::{Access, Helm, Noted, Operations, Presence};
+pub use handle::{Access, Helm, Noted, Operations};
 pub use plan::{ReleaseRefusal, Why, difference, other_chart};
-pub use progress::{Activity, Last, LastError, Progress};
-pub use release::{Chart, ChartVersion, KeyError, Keys, Reference, Release};
+pub use progress::{Activity, Last, Progress};
+pub use release::{Chart, ChartRelease, ChartVersion, KeyError, Reference, Release};
 pub use state::{Observed, Phase};
-pub use stored::{NoRelease, SECRET_TYPE, Stored};
+pub use stored::{SECRET_TYPE, Stored};
 pub use values::Values;
 
 #[cfg(test)]

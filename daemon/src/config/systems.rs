@@ -114,15 +114,10 @@ impl Systems {
 
     /// The same of what should be a table.
     pub(super) fn take_tables_of<'a>(self, value: &mut Spanned<DeValue<'a>>) -> Tables<'a> {
-        match value.get_mut() {
-            DeValue::Table(table) => self.take_tables(table),
-            DeValue::String(_)
-            | DeValue::Integer(_)
-            | DeValue::Float(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_)
-            | DeValue::Array(_) => Tables::new(),
-        }
+        let DeValue::Table(table) = value.get_mut() else {
+            return Tables::new();
+        };
+        self.take_tables(table)
     }
 
     /// Reads `systems` and the tables of these.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fipd_core::Timestamp;
 
 use super::{GuestView, ReleaseView, helm_name};
-use crate::helm::{Activity, Helm, LastError, Progress, ReleaseTarget};
+use crate::helm::{Activity, ChartError, Helm, Progress, ReleaseTarget};
 
 /// What goes on with all releases, whichever engine works on them.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub struct Releases(BTreeMap<ReleaseTarget, Progress>);
 pub struct ReleaseState {
     /// `deployed`, `failed`, `waiting`, `unknown`, or the operation that runs.
     pub state: &'static str,
-    pub error: Option<LastError>,
+    pub error: Option<ChartError>,
     /// Since when its last result is what it is.
     pub since: Option<Timestamp>,
 }
@@ -86,14 +86,14 @@ pub mod tests {
 
     /// Its release failed.
     pub fn failed() -> Releases {
-        let error = LastError {
+        let error = ChartError {
             reason: "HelmChartFailed",
             message: "too often".into(),
         };
         Releases([progress(Activity::Idle, Some(error))].into())
     }
 
-    fn progress(activity: Activity, error: Option<LastError>) -> (ReleaseTarget, Progress) {
+    fn progress(activity: Activity, error: Option<ChartError>) -> (ReleaseTarget, Progress) {
         let progress = Progress {
             wanted: None,
             activity,

@@ -20,7 +20,7 @@ use super::{
     process::{self, RunError, Surroundings},
     progress::Counters,
     release::{Chart, ChartVersion, Reference, Release},
-    state::{CliVersion, Observed, ObservedRelease, Unreadable, revision_to_restore},
+    state::{CliVersion, Observed, Unreadable, revision_to_restore},
 };
 use crate::config;
 
@@ -97,19 +97,19 @@ impl Cli {
         self.cut_off.lock().remove(target);
     }
 
-    /// What is there.
-    pub async fn observe(&self, call: Call<'_>) -> Result<ObservedRelease, HelmError> {
+    /// What is there; `None`: no such release.
+    pub async fn observe(&self, call: Call<'_>) -> Result<Option<Observed>, HelmError> {
         let status = match self.about(Operation::Status, call).await {
             Ok(status) => status,
             Err(HelmError::Failed { said, .. }) if said.contains("release: not found") => {
-                return Ok(ObservedRelease::Absent);
+                return Ok(None);
             }
             Err(error) => return Err(error),
         };
         let metadata = self.about(Operation::Metadata, call).await?;
         let owned = self.about(Operation::Owned, call).await?;
         let seen = Observed::parse(&call.target.name, &status, &metadata, &owned)?;
-        Ok(ObservedRelease::Present(seen))
+        Ok(Some(seen))
     }
 
     /// Takes a dead operation back.

@@ -51,6 +51,22 @@ pub enum HelmError {
     Stopping,
 }
 
+/// Why a chart is not as it should be, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChartError {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl ChartError {
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
 impl HelmError {
     pub(super) fn file(path: impl Into<PathBuf>, error: &io::Error) -> Self {
         Self::File {
@@ -61,56 +77,32 @@ impl HelmError {
 
     /// The reason of a condition or an Event.
     pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NotOnPath | Self::NotThere { .. } => "HelmMissing",
-            Self::Unsupported { .. } => "HelmUnsupported",
-            Self::Key(_) | Self::OtherVersion { .. } => "ChartConfigInvalid",
-            Self::Refused(_) | Self::Foreign => "ReleaseForeign",
-            Self::Busy { .. } => "ReleaseBusy",
-            Self::Deadline { .. } => "HelmTimeout",
-            Self::Failed { .. } | Self::Unreadable(_) | Self::NoProgress(_) => "HelmFailed",
-            Self::File { .. } => "HelmFiles",
-            Self::Stopping => "Stopping",
-        }
+        self.facts().0
     }
 
     /// How metrics count it.
     pub(super) fn result(&self) -> &'static str {
-        match self {
-            Self::Deadline { .. } => "timeout",
-            Self::Stopping => "cancelled",
-            Self::NotOnPath
-            | Self::NotThere { .. }
-            | Self::Unsupported { .. }
-            | Self::Key(_)
-            | Self::OtherVersion { .. }
-            | Self::Refused(_)
-            | Self::Foreign
-            | Self::Busy { .. }
-            | Self::Failed { .. }
-            | Self::Unreadable(_)
-            | Self::NoProgress(_)
-            | Self::File { .. } => "failure",
-        }
+        self.facts().1
     }
 
     /// Whether trying again soon may help; otherwise only a change does.
     pub fn is_transient(&self) -> bool {
+        self.facts().2
+    }
+
+    fn facts(&self) -> (&'static str, &'static str, bool) {
         match self {
-            Self::Deadline { .. }
-            | Self::Failed { .. }
-            | Self::Unreadable(_)
-            | Self::NoProgress(_)
-            | Self::Busy { .. }
-            | Self::File { .. }
-            | Self::Stopping => true,
-            Self::NotOnPath
-            | Self::NotThere { .. }
-            | Self::Unsupported { .. }
-            | Self::Key(_)
-            | Self::OtherVersion { .. }
-            | Self::Refused(_)
-            | Self::Foreign => false,
+            Self::NotOnPath | Self::NotThere { .. } => ("HelmMissing", "failure", false),
+            Self::Unsupported { .. } => ("HelmUnsupported", "failure", false),
+            Self::Key(_) | Self::OtherVersion { .. } => ("ChartConfigInvalid", "failure", false),
+            Self::Refused(_) | Self::Foreign => ("ReleaseForeign", "failure", false),
+            Self::Busy { .. } => ("ReleaseBusy", "failure", true),
+            Self::Deadline { .. } => ("HelmTimeout", "timeout", true),
+            Self::Failed { .. } | Self::Unreadable(_) | Self::NoProgress(_) => {
+                ("HelmFailed", "failure", true)
+            }
+            Self::File { .. } => ("HelmFiles", "failure", true),
+            Self::Stopping => ("Stopping", "cancelled", true),
         }
     }
 }

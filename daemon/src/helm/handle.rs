@@ -12,13 +12,12 @@ use super::{
     awaited::Awaited,
     cli::{Call, Cli},
     command::Operation,
-    error::HelmError,
+    error::{ChartError, HelmError},
     files::{ReleaseTarget, Workplace},
     memory::Memory,
     plan::{Plan, Removal, plan, plan_removal},
-    progress::{Board, LastError, Progress},
+    progress::{Board, Progress},
     release::{Chart, Release},
-    state::ObservedRelease,
 };
 use crate::{clock, config};
 
@@ -57,17 +56,7 @@ pub type Operations = Vec<&'static str>;
 pub enum Noted<'a> {
     Running(&'static str),
     Done,
-    /// Reason and message.
-    Failed(&'static str, &'a str),
-}
-
-/// Whether a release is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    Absent,
-    /// It carries fipd's label.
-    Ours,
-    Foreign,
+    Failed(&'a ChartError),
 }
 
 impl Helm {
@@ -92,23 +81,11 @@ impl Helm {
     }
 
     /// Brings a release to its chart, version and values. Cheap where that was done a short while ago, and where it failed
-    /// a short while ago: the same error comes back then.
+    /// a short while ago: the same error comes back then. `begins` is told whenever an operation begins that changes something.
     ///
     /// # Errors
     /// Why it is not as it should be; [`HelmError::reason`] is for conditions.
     pub async fn ensure(
-        &self,
-        access: Access<'_>,
-        release: &Release,
-    ) -> Result<Operations, HelmError> {
-        self.ensure_telling(access, release, &|| {}).await
-    }
-
-    /// The same, telling whenever an operation begins that changes something.
-    ///
-    /// # Errors
-    /// As [`Self::ensure`].
-    pub async fn ensure_telling(
         &self,
         access: Access<'_>,
         release: &Release,
@@ -118,12 +95,9 @@ impl Helm {
         if let Some(outcome) = self.0.remembered(&target, Some(release), clock::now()) {
             return outcome.map(|()| Operations::new());
         }
-        let attempt = self
-            .0
-            .attempt(access, &target, Some(release), async |cli, call| {
-                self.0.converge(cli, call, release, begins).await
-            });
-        attempt.await
+        let work =
+            async |cli: &Cli, call: Call<'_>| self.0.converge(cli, call, release, begins).await;
+        self.0.attempt(access, &target, Some(release), work).await
     }
 
     /// Uninstalls a release that carries fipd's label. One that is not there is fine; whether it was says the answer.
@@ -148,25 +122,6 @@ impl Helm {
             self.0.board.remove(&target);
         }
         outcome
-    }
-
-    /// Whether a release is there, and whose it is.
-    ///
-    /// # Errors
-    /// Why helm cannot say.
-    pub async fn presence(
-        &self,
-        access: Access<'_>,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Presence, HelmError> {
-        let target = ReleaseTarget::new(access.cluster, namespace, name);
-        let look = async |cli: &Cli, call: Call<'_>| cli.observe(call).await;
-        Ok(match self.0.in_turn(access, &target, look).await? {
-            ObservedRelease::Absent => Presence::Absent,
-            ObservedRelease::Present(seen) if seen.ours => Presence::Ours,
-            ObservedRelease::Present(_) => Presence::Foreign,
-        })
     }
 
     /// Whether the chart is to be had in its version.
@@ -200,21 +155,21 @@ impl Helm {
                 self.0.awaited.reached(target);
                 board.ended(target, None, now);
             }
-            Noted::Failed(reason, message) => {
-                let error = LastError {
-                    reason,
-                    message: message.to_owned(),
-                };
-                board.ended(target, Some(error), now);
-            }
+            Noted::Failed(error) => board.ended(target, Some(error.clone()), now),
         }
         board.idle(target);
     }
 
-    /// For how long another engine is to bring about exactly this.
-    pub fn awaited(&self, target: &ReleaseTarget, wanted: &Release, now: Timestamp) -> Duration {
-        let since = self.0.awaited.wish(target, wanted, now).since;
-        Duration::from_millis(now.0.saturating_sub(since.0))
+    /// For how long another engine is to bring about exactly this, and why its last attempt failed, until one succeeds.
+    pub fn awaited(
+        &self,
+        target: &ReleaseTarget,
+        wanted: &Release,
+        now: Timestamp,
+    ) -> (Duration, Option<String>) {
+        let wish = self.0.awaited.wish(target, wanted, now);
+        let awaited = now.0.saturating_sub(wish.since.0);
+        (Duration::from_millis(awaited), wish.failure)
     }
 
     /// An attempt of another engine at exactly this failed.
@@ -226,16 +181,6 @@ impl Helm {
         now: Timestamp,
     ) {
         self.0.awaited.failed(target, wanted, why, now);
-    }
-
-    /// Why the last attempt of another engine at exactly this failed, until it succeeds.
-    pub fn last_failure(
-        &self,
-        target: &ReleaseTarget,
-        wanted: &Release,
-        now: Timestamp,
-    ) -> Option<String> {
-        self.0.awaited.wish(target, wanted, now).failure
     }
 
     /// How long one operation may take.
@@ -320,7 +265,7 @@ impl HelmState {
         for _ in 0..MOST_STEPS {
             let state = cli.observe(call).await?;
             let now = clock::now();
-            let next = plan(release, &state, now, cli.patience(call.target));
+            let next = plan(release, state.as_ref(), now, cli.patience(call.target));
             let operation = match next {
                 Plan::Nothing => {
                     cli.settled(call.target);
@@ -331,7 +276,7 @@ impl HelmState {
                 Plan::Install => Operation::Install { replace: false },
                 Plan::Reinstall => Operation::Install { replace: true },
                 Plan::Upgrade(_) => Operation::Upgrade {
-                    adopt: matches!(&state, ObservedRelease::Present(seen) if !seen.ours),
+                    adopt: state.is_some_and(|seen| !seen.ours),
                 },
                 Plan::Restore => Operation::Rollback { to: 0 },
                 Plan::UninstallFirst => Operation::Uninstall,
@@ -354,7 +299,7 @@ impl HelmState {
 
     async fn remove(&self, cli: &Cli, call: Call<'_>) -> Result<bool, HelmError> {
         let state = cli.observe(call).await?;
-        match plan_removal(&state, clock::now(), cli.patience(call.target)) {
+        match plan_removal(state.as_ref(), clock::now(), cli.patience(call.target)) {
             Removal::Nothing => Ok(false),
             Removal::Foreign => Err(HelmError::Foreign),
             Removal::Wait { until } => Err(HelmError::Busy { until }),
@@ -387,10 +332,8 @@ impl HelmState {
         outcome: Result<(), HelmError>,
     ) {
         let now = clock::now();
-        let error = outcome.as_ref().err().map(|error| LastError {
-            reason: error.reason(),
-            message: error.to_string(),
-        });
+        let error = outcome.as_ref().err();
+        let error = error.map(|error| ChartError::new(error.reason(), error.to_string()));
         self.board.ended(target, error, now);
         let mut memory = self.memory.lock();
         let before = memory.get(target).filter(|last| last.wanted == wanted);

@@ -6,7 +6,7 @@ use fipd_core::Timestamp;
 
 use super::{
     release::{Chart, ChartVersion, Release},
-    state::{Observed, ObservedRelease, Phase},
+    state::{Observed, Phase},
 };
 
 /// The next thing to do. After it the release is looked at again.
@@ -88,18 +88,18 @@ impl Patience {
 /// What to do so that the release becomes what it should be.
 pub fn plan(
     desired: &Release,
-    state: &ObservedRelease,
+    state: Option<&Observed>,
     now: Timestamp,
     patience: Patience,
 ) -> Plan {
-    let ObservedRelease::Present(seen) = state else {
+    let Some(seen) = state else {
         return Plan::Install;
     };
     if let Some(refusal) = other_chart(&desired.chart, seen) {
         return Plan::Refuse(refusal);
     }
     match seen.phase {
-        Phase::Pending { since, .. } => match patience.until(seen.ours, since, now) {
+        Phase::Pending { since } => match patience.until(seen.ours, since, now) {
             Some(until) => Plan::Wait { until },
             None => Plan::Restore,
         },
@@ -119,21 +119,18 @@ pub fn plan(
 }
 
 /// What to do so that the release is gone.
-pub fn plan_removal(state: &ObservedRelease, now: Timestamp, patience: Patience) -> Removal {
-    let ObservedRelease::Present(seen) = state else {
+pub fn plan_removal(state: Option<&Observed>, now: Timestamp, patience: Patience) -> Removal {
+    let Some(seen) = state else {
         return Removal::Nothing;
     };
     if !seen.ours {
-        return match seen.phase {
-            Phase::Uninstalled => Removal::Nothing,
-            Phase::Deployed
-            | Phase::Failed
-            | Phase::Pending { .. }
-            | Phase::Uninstalling { .. } => Removal::Foreign,
+        return match seen.phase == Phase::Uninstalled {
+            true => Removal::Nothing,
+            false => Removal::Foreign,
         };
     }
     let since = match seen.phase {
-        Phase::Pending { since, .. } | Phase::Uninstalling { since } => since,
+        Phase::Pending { since } | Phase::Uninstalling { since } => since,
         Phase::Deployed | Phase::Failed | Phase::Uninstalled => return Removal::Uninstall,
     };
     match patience.until(seen.ours, since, now) {
@@ -166,7 +163,7 @@ pub fn other_chart(desired: &Chart, seen: &Observed) -> Option<ReleaseRefusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::helm::{release::Keys, state::Pending, values::Values};
+    use crate::helm::{release::testing::written, values::Values};
 
     const NOW: Timestamp = Timestamp(1_000_000_000);
     const PATIENCE: Patience = Patience {
@@ -176,14 +173,9 @@ mod tests {
     };
 
     fn desired() -> Release {
-        let keys = Keys {
-            chart_name: "purelb",
-            chart_ref: "https://example.com/charts",
-            chart_version: "v0.14.1",
-            namespace: "rancher-fip-manager",
-            values: "a: 1",
-        };
-        Release::from_keys("PureLBController", keys).unwrap()
+        let (reference, namespace) = ("https://example.com/charts", "rancher-fip-manager");
+        let written = written("purelb", reference, "v0.14.1", namespace, "a: 1");
+        written.parse().unwrap()
     }
 
     fn seen(phase: Phase) -> Observed {
@@ -198,12 +190,11 @@ mod tests {
     }
 
     fn planned(seen: Observed) -> Plan {
-        plan(&desired(), &ObservedRelease::Present(seen), NOW, PATIENCE)
+        plan(&desired(), Some(&seen), NOW, PATIENCE)
     }
 
     fn pending(seconds_ago: u64) -> Phase {
         Phase::Pending {
-            kind: Pending::Upgrade,
             since: Timestamp(NOW.0 - seconds_ago * 1_000),
         }
     }
@@ -211,10 +202,7 @@ mod tests {
     #[test]
     fn what_is_as_it_should_be_is_left_alone() {
         assert_eq!(planned(seen(Phase::Deployed)), Plan::Nothing);
-        assert_eq!(
-            plan(&desired(), &ObservedRelease::Absent, NOW, PATIENCE),
-            Plan::Install
-        );
+        assert_eq!(plan(&desired(), None, NOW, PATIENCE), Plan::Install);
     }
 
     #[test]
@@ -237,7 +225,6 @@ mod tests {
         let until = Timestamp(NOW.0 + 1_000);
         assert_eq!(planned(seen(pending(299))), Plan::Wait { until });
         let ahead = Phase::Pending {
-            kind: Pending::Install,
             since: Timestamp(NOW.0 + 99_000_000),
         };
         let until = Timestamp(NOW.0 + 300_000);
@@ -246,8 +233,11 @@ mod tests {
             interrupted: true,
             ..PATIENCE
         };
-        let state = ObservedRelease::Present(seen(pending(1)));
-        assert_eq!(plan(&desired(), &state, NOW, interrupted), Plan::Restore);
+        let state = seen(pending(1));
+        assert_eq!(
+            plan(&desired(), Some(&state), NOW, interrupted),
+            Plan::Restore
+        );
     }
 
     #[test]
@@ -263,8 +253,7 @@ mod tests {
             ..seen(Phase::Deployed)
         };
         assert_eq!(planned(theirs.clone()), Plan::Upgrade(Why::Adopted));
-        let state = ObservedRelease::Present(theirs);
-        assert_eq!(plan_removal(&state, NOW, PATIENCE), Removal::Foreign);
+        assert_eq!(plan_removal(Some(&theirs), NOW, PATIENCE), Removal::Foreign);
         let stuck = Observed {
             ours: false,
             ..seen(pending(999))
@@ -314,11 +303,8 @@ mod tests {
 
     #[test]
     fn only_what_carries_the_label_is_uninstalled() {
-        let removal = |seen: Observed| plan_removal(&ObservedRelease::Present(seen), NOW, PATIENCE);
-        assert_eq!(
-            plan_removal(&ObservedRelease::Absent, NOW, PATIENCE),
-            Removal::Nothing
-        );
+        let removal = |seen: Observed| plan_removal(Some(&seen), NOW, PATIENCE);
+        assert_eq!(plan_removal(None, NOW, PATIENCE), Removal::Nothing);
         for phase in [
             Phase::Deployed,
             Phase::Failed,
@@ -349,7 +335,7 @@ mod tests {
             },
             Phase::Uninstalled,
         ];
-        let mut states = vec![ObservedRelease::Absent];
+        let mut states = vec![None];
         for phase in phases {
             for ours in [true, false] {
                 for version in ["0.14.1", "0.13.0"] {
@@ -358,7 +344,7 @@ mod tests {
                         version: version.into(),
                         ..seen(phase)
                     };
-                    states.push(ObservedRelease::Present(one));
+                    states.push(Some(one));
                 }
             }
         }
@@ -366,20 +352,20 @@ mod tests {
             let mut state = start.clone();
             let mut steps = 0;
             loop {
-                let next = plan(&desired(), &state, NOW, PATIENCE);
+                let next = plan(&desired(), state.as_ref(), NOW, PATIENCE);
                 state = match next {
                     Plan::Nothing | Plan::Refuse(_) => break,
                     Plan::Wait { .. } => panic!("{start:?} waits"),
-                    Plan::UninstallFirst => ObservedRelease::Absent,
+                    Plan::UninstallFirst => None,
                     Plan::Install | Plan::Reinstall | Plan::Upgrade(_) => {
-                        ObservedRelease::Present(seen(Phase::Deployed))
+                        Some(seen(Phase::Deployed))
                     }
                     Plan::Restore => match state {
-                        ObservedRelease::Present(seen) => ObservedRelease::Present(Observed {
+                        Some(seen) => Some(Observed {
                             phase: Phase::Deployed,
                             ..seen
                         }),
-                        ObservedRelease::Absent => panic!("nothing to restore"),
+                        None => panic!("nothing to restore"),
                     },
                 };
                 steps += 1;

@@ -10,7 +10,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::files::ReleaseTarget;
+use super::{error::ChartError, files::ReleaseTarget};
 
 /// How a release stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,16 +39,9 @@ pub enum Activity {
 pub struct Last {
     pub at: Timestamp,
     /// `None`: it is as it should be.
-    pub error: Option<LastError>,
+    pub error: Option<ChartError>,
     /// Since when that is so.
     pub since: Timestamp,
-}
-
-/// An error as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastError {
-    pub reason: &'static str,
-    pub message: String,
 }
 
 /// All releases that were asked for since the start.
@@ -86,7 +79,7 @@ impl Board {
         }
     }
 
-    pub fn ended(&self, target: &ReleaseTarget, error: Option<LastError>, now: Timestamp) {
+    pub fn ended(&self, target: &ReleaseTarget, error: Option<ChartError>, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(target) {
             let same = entry.last.as_ref().filter(|last| {
                 last.error.as_ref().map(|error| error.reason)
@@ -188,7 +181,7 @@ mod tests {
             name: "purelb".into(),
         };
         board.waiting(&target, Some("0.14.1".into()), Timestamp(1));
-        let failed = |said: &str| LastError {
+        let failed = |said: &str| ChartError {
             reason: "HelmFailed",
             message: said.into(),
         };

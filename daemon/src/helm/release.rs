@@ -39,14 +39,20 @@ pub enum Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartVersion(String);
 
-/// The five keys of a Rancher's ConfigMap that say one release, as they are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keys<'a> {
-    pub chart_name: &'a str,
-    pub chart_ref: &'a str,
-    pub chart_version: &'a str,
-    pub namespace: &'a str,
-    pub values: &'a str,
+/// A release that a cluster is to have, as settings write it: by the keys of a Rancher's ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChartRelease {
+    /// How the keys begin that say it, such as `PureLBController`.
+    pub prefix: &'static str,
+    /// With the originals it is the chart's too.
+    pub name: String,
+    pub namespace: String,
+    pub chart: String,
+    /// URL of a repository, an OCI reference or a path.
+    pub reference: String,
+    pub version: String,
+    /// YAML text.
+    pub values: String,
 }
 
 /// A key that says nothing helm can do.
@@ -58,52 +64,42 @@ pub struct KeyError {
     pub why: String,
 }
 
-impl Release {
-    /// What the keys that start with `prefix`, such as `PureLBController`, say. As with the originals the chart's name
-    /// is the release's name too.
+impl ChartRelease {
+    /// What the keys say.
     ///
     /// # Errors
     /// The first key that cannot be used.
-    pub fn from_keys(prefix: &str, keys: Keys<'_>) -> Result<Self, KeyError> {
+    pub fn parse(&self) -> Result<Release, KeyError> {
         let refuse = |key: &str, value: &str, why: String| KeyError {
-            key: format!("{prefix}{key}"),
+            key: format!("{}{key}", self.prefix),
             value: shortened(value),
             why,
         };
-        let name = keys.chart_name.trim();
-        check_name(name, 53).map_err(|why| refuse("ChartName", name, why))?;
-        let namespace = keys.namespace.trim();
+        let chart = self.chart.trim();
+        check_name(chart, 53).map_err(|why| refuse("ChartName", chart, why))?;
+        let namespace = self.namespace.trim();
         check_name(namespace, 63).map_err(|why| refuse("Namespace", namespace, why))?;
-        let reference = Reference::parse(keys.chart_ref.trim(), name)
-            .map_err(|why| refuse("ChartRef", keys.chart_ref.trim(), why))?;
-        let version = ChartVersion::parse(keys.chart_version)
-            .map_err(|why| refuse("ChartVersion", keys.chart_version.trim(), why))?;
+        let reference = Reference::parse(self.reference.trim(), chart)
+            .map_err(|why| refuse("ChartRef", self.reference.trim(), why))?;
+        let version = ChartVersion::parse(&self.version)
+            .map_err(|why| refuse("ChartVersion", self.version.trim(), why))?;
         // The text may hold secrets.
-        let values = Values::parse(keys.values).map_err(|why| refuse("Values", "...", why))?;
-        Ok(Self {
-            name: name.to_owned(),
+        let values = Values::parse(&self.values).map_err(|why| refuse("Values", "...", why))?;
+        check_name(&self.name, 53).map_err(|why| KeyError {
+            key: "the release's name".to_owned(),
+            value: shortened(&self.name),
+            why,
+        })?;
+        Ok(Release {
+            name: self.name.clone(),
             namespace: namespace.to_owned(),
             chart: Chart {
-                name: name.to_owned(),
+                name: chart.to_owned(),
                 reference,
                 version,
             },
             values,
         })
-    }
-
-    /// The same under another name than the chart's.
-    ///
-    /// # Errors
-    /// Where that is no name.
-    pub fn named(mut self, name: &str) -> Result<Self, KeyError> {
-        check_name(name, 53).map_err(|why| KeyError {
-            key: "the release's name".to_owned(),
-            value: shortened(name),
-            why,
-        })?;
-        name.clone_into(&mut self.name);
-        Ok(self)
     }
 }
 
@@ -246,14 +242,27 @@ pub mod testing {
 
     /// PureLB from there, in the namespace `lb`.
     pub fn release(reference: &str) -> Release {
-        let keys = Keys {
-            chart_name: "purelb",
-            chart_ref: reference,
-            chart_version: "0.14.1",
-            namespace: "lb",
-            values: "a: 1",
-        };
-        Release::from_keys("PureLBController", keys).unwrap()
+        let release = written("purelb", reference, "0.14.1", "lb", "a: 1");
+        release.parse().unwrap()
+    }
+
+    /// PureLB by the keys of the ConfigMap.
+    pub fn written(
+        name: &str,
+        reference: &str,
+        version: &str,
+        namespace: &str,
+        values: &str,
+    ) -> ChartRelease {
+        ChartRelease {
+            prefix: "PureLBController",
+            name: name.into(),
+            chart: name.into(),
+            reference: reference.into(),
+            version: version.into(),
+            namespace: namespace.into(),
+            values: values.into(),
+        }
     }
 }
 
@@ -261,56 +270,53 @@ pub mod testing {
 mod tests {
     use super::*;
 
-    type Change = fn(&mut Keys<'static>);
+    type Change = fn(&mut ChartRelease);
 
-    fn keys() -> Keys<'static> {
-        Keys {
-            chart_name: "purelb",
-            chart_ref: "https://purelb.github.io/purelb/charts",
-            chart_version: "0.14.1",
-            namespace: "lb-system",
-            values: "lbnodeagent:\n  sendgarp: true\n",
-        }
+    fn keys() -> ChartRelease {
+        let values = "lbnodeagent:\n  sendgarp: true\n";
+        let reference = "https://purelb.github.io/purelb/charts";
+        testing::written("purelb", reference, "0.14.1", "lb-system", values)
     }
 
-    fn error(change: impl FnOnce(&mut Keys<'static>)) -> String {
+    fn error(change: impl FnOnce(&mut ChartRelease)) -> String {
         let mut keys = keys();
         change(&mut keys);
-        Release::from_keys("PureLBController", keys)
-            .unwrap_err()
-            .to_string()
+        keys.parse().unwrap_err().to_string()
     }
 
     #[test]
     fn the_keys_of_the_originals_say_a_release() {
-        let release = Release::from_keys("PureLBController", keys()).unwrap();
+        let release = keys().parse().unwrap();
         assert_eq!(release.name, "purelb");
         assert_eq!(release.chart.version.as_str(), "0.14.1");
         assert_eq!(release.chart.own_name(), Some("purelb"));
-        let oci = Keys {
-            chart_name: "lb-controller",
-            chart_ref: "oci://registry.example.com:5000/project/lb-controller",
+        let oci = ChartRelease {
+            chart: "lb-controller".into(),
+            reference: "oci://registry.example.com:5000/project/lb-controller".into(),
             ..keys()
         };
-        let release = Release::from_keys("LBController", oci).unwrap();
+        let release = oci.parse().unwrap();
         assert_eq!(release.chart.own_name(), Some("lb-controller"));
-        let local = Keys {
-            chart_ref: "/srv/charts/purelb",
+        let local = ChartRelease {
+            reference: "/srv/charts/purelb".into(),
             ..keys()
         };
-        let release = Release::from_keys("PureLBController", local).unwrap();
+        let release = local.parse().unwrap();
         assert_eq!(release.chart.own_name(), None);
     }
 
     #[test]
     fn a_release_need_not_be_called_as_its_chart() {
-        let release = Release::from_keys("", keys()).unwrap();
-        let release = release.named("purelb-two").unwrap();
+        let named = |name: &str| ChartRelease {
+            name: name.into(),
+            ..keys()
+        };
+        let release = named("purelb-two").parse().unwrap();
         assert_eq!(
             (&*release.name, &*release.chart.name),
             ("purelb-two", "purelb")
         );
-        let error = release.named("Two").unwrap_err().to_string();
+        let error = named("Two").parse().unwrap_err().to_string();
         assert!(error.contains("\"Two\" is no name"), "{error}");
     }
 
@@ -318,44 +324,46 @@ mod tests {
     fn every_error_names_its_key() {
         let cases: [(&str, Change); 12] = [
             ("PureLBControllerChartName = \"\" is missing", |k| {
-                k.chart_name = ""
+                k.chart = "".into()
             }),
             (
                 "PureLBControllerChartName = \"https://x/y\" is no name",
-                |k| k.chart_name = "https://x/y",
+                |k| k.chart = "https://x/y".into(),
             ),
             (
                 "PureLBControllerNamespace = \"Kube_System\" is no name",
-                |k| k.namespace = "Kube_System",
+                |k| k.namespace = "Kube_System".into(),
             ),
             ("PureLBControllerChartRef = \"\" is missing", |k| {
-                k.chart_ref = ""
+                k.reference = "".into()
             }),
             (
                 "PureLBControllerChartRef = \"charts/purelb\" is none of these",
-                |k| k.chart_ref = "charts/purelb",
+                |k| k.reference = "charts/purelb".into(),
             ),
             (
                 "is a file; the URL of the repository that has the chart \"purelb\"",
-                |k| k.chart_ref = "https://x/purelb-0.14.1.tgz",
+                |k| k.reference = "https://x/purelb-0.14.1.tgz".into(),
             ),
             ("has a user name in it", |k| {
-                k.chart_ref = "https://me:secret@x/charts"
+                k.reference = "https://me:secret@x/charts".into()
             }),
             ("names no chart in the registry", |k| {
-                k.chart_ref = "oci://registry"
+                k.reference = "oci://registry".into()
             }),
             ("names a tag or digest", |k| {
-                k.chart_ref = "oci://registry/purelb:0.14.1"
+                k.reference = "oci://registry/purelb:0.14.1".into()
             }),
             ("PureLBControllerChartVersion = \"\" is missing", |k| {
-                k.chart_version = " "
+                k.version = " ".into()
             }),
             (
                 "PureLBControllerChartVersion = \"0.14\" is no exact version",
-                |k| k.chart_version = "0.14",
+                |k| k.version = "0.14".into(),
             ),
-            ("PureLBControllerValues = \"...\" ", |k| k.values = "a: [1"),
+            ("PureLBControllerValues = \"...\" ", |k| {
+                k.values = "a: [1".into()
+            }),
         ];
         for (wanted, change) in cases {
             let said = error(change);

@@ -9,13 +9,6 @@ use serde_json::Value;
 use super::values::{Digest, Values};
 use crate::clock;
 
-/// A release in a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ObservedRelease {
-    Absent,
-    Present(Observed),
-}
-
 /// The last revision of a release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -36,7 +29,6 @@ pub enum Phase {
     Failed,
     /// An operation runs, or died.
     Pending {
-        kind: Pending,
         since: Timestamp,
     },
     /// Is being removed, or the removal died.
@@ -45,14 +37,6 @@ pub enum Phase {
     },
     /// Removed, with its history kept.
     Uninstalled,
-}
-
-/// What runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pending {
-    Install,
-    Upgrade,
-    Rollback,
 }
 
 /// Helm's answer is not what its version promises.
@@ -150,15 +134,11 @@ pub fn revision_to_restore(history: &str) -> Result<u64, Unreadable> {
 pub(super) fn phase(info: &Info) -> Result<Phase, Unreadable> {
     // A time that cannot be read is long ago: better a release recovered too early than stuck for ever.
     let at = |text: &str| clock::parse_rfc3339(text).unwrap_or(Timestamp(0));
-    let pending = |kind| Phase::Pending {
-        kind,
-        since: at(&info.last_deployed),
-    };
     Ok(match info.status.as_str() {
         "deployed" => Phase::Deployed,
-        "pending-install" => pending(Pending::Install),
-        "pending-upgrade" => pending(Pending::Upgrade),
-        "pending-rollback" => pending(Pending::Rollback),
+        "pending-install" | "pending-upgrade" | "pending-rollback" => Phase::Pending {
+            since: at(&info.last_deployed),
+        },
         "uninstalling" => Phase::Uninstalling {
             since: at(info.deleted.as_deref().unwrap_or_default()),
         },
@@ -177,14 +157,17 @@ pub(super) fn phase(info: &Info) -> Result<Phase, Unreadable> {
 fn json<T: DeserializeOwned>(command: &'static str, text: &str) -> Result<T, Unreadable> {
     serde_json::from_str(text).map_err(|error| Unreadable {
         command,
-        // The category and place only: the text of the error may repeat values.
-        what: format!(
-            "{:?} error in line {}, column {}",
-            error.classify(),
-            error.line(),
-            error.column()
-        ),
+        what: category(&error),
     })
+}
+
+/// Category and place only: the text of the error may repeat values.
+pub(super) fn category(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    format!(
+        "{:?} error in line {line}, column {column}",
+        error.classify()
+    )
 }
 
 /// The version of the CLI.
@@ -246,10 +229,9 @@ mod tests {
         assert_eq!(seen.values, Values::parse("a: 1").unwrap().digest());
         let theirs = Observed::parse("purelb", &status("pending-upgrade"), METADATA, "[]").unwrap();
         let since = clock::parse_rfc3339("2026-01-01T00:00:00.123Z").unwrap();
-        let kind = Pending::Upgrade;
         assert_eq!(
             (theirs.phase, theirs.ours),
-            (Phase::Pending { kind, since }, false)
+            (Phase::Pending { since }, false)
         );
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     command::{OWNER, OWNER_LABEL},
-    state::{Info, Observed, phase},
+    state::{Info, Observed, category, phase},
     values::Values,
 };
 
@@ -31,14 +31,6 @@ pub struct Stored {
     pub failed: bool,
     /// How it came out, in the first of helm's words: some go on with a whole object.
     pub description: String,
-}
-
-/// A Secret that holds no release. What is in it is not shown: it may be secret.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Secret {secret:?} holds no release as helm stores it: {what}")]
-pub struct NoRelease {
-    pub secret: String,
-    pub what: String,
 }
 
 /// As far as it counts.
@@ -66,12 +58,11 @@ impl Stored {
     /// Reads the Secret of a revision.
     ///
     /// # Errors
-    /// Where it holds none.
-    pub fn read(secret: &Value) -> Result<Self, NoRelease> {
-        Self::parse(secret).map_err(|what| NoRelease {
-            secret: text(secret, "/metadata/name").to_owned(),
-            what,
-        })
+    /// Where it holds none. What is in it is not shown: it may be secret.
+    pub fn read(secret: &Value) -> Result<Self, String> {
+        let name = text(secret, "/metadata/name");
+        let read = Self::parse(secret);
+        read.map_err(|what| format!("Secret {name:?} holds no release as helm stores it: {what}"))
     }
 
     fn parse(secret: &Value) -> Result<Self, String> {
@@ -111,13 +102,7 @@ fn payload(text: &str) -> Result<Payload, String> {
         read.map_err(|_| "no gzip")?;
         bytes = plain;
     }
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        format!(
-            "{:?} error in line {line}, column {column}",
-            error.classify()
-        )
-    })
+    serde_json::from_slice(&bytes).map_err(|error| category(&error))
 }
 
 #[cfg(test)]
@@ -176,7 +161,7 @@ mod tests {
     fn what_is_no_release_is_told_without_what_is_in_it() {
         let with = |release: String| {
             let secret = json!({ "metadata": { "name": "s" }, "data": { "release": release } });
-            Stored::read(&secret).unwrap_err().to_string()
+            Stored::read(&secret).unwrap_err()
         };
         let twice = |text: &str| STANDARD.encode(STANDARD.encode(text));
         assert!(with("?".into()).contains("no base64"));

@@ -45,7 +45,7 @@ impl ReachedGuest<'_> {
                 self.hand_to_helm(object).await.map(|()| Settled::NotYet)
             }
             (ChartEngine::Helm, None) => {
-                let brought = self.helm.ensure_telling(self.access(), release, begins);
+                let brought = self.helm.ensure(self.access(), release, begins);
                 let brought = brought.await.map(|_| Settled::Yes);
                 brought.map_err(|error| ChartError::of(&release.name, &error))
             }
@@ -79,7 +79,7 @@ impl ReachedGuest<'_> {
             return;
         }
         let target = self.place(&release.namespace, &release.name);
-        let noted = Noted::Failed(error.reason, &error.message);
+        let noted = Noted::Failed(error);
         let version = Some(release.version.clone());
         self.helm.noted(&target, version, noted, clock::now());
     }

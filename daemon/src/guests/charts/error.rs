@@ -4,27 +4,13 @@ use super::{ReleaseMark, Settled};
 use crate::{
     controller::client::CallError,
     guests::{GuestPhase, GuestStatus},
-    helm::HelmError,
+    helm::{ChartError, HelmError},
 };
 
 /// The reason while something goes on that ends soon.
 pub const BUSY: &str = "ReleaseBusy";
 
-/// Reason and message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChartError {
-    pub reason: &'static str,
-    pub message: String,
-}
-
 impl ChartError {
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-        }
-    }
-
     pub fn of(release: &str, error: &HelmError) -> Self {
         Self::new(error.reason(), format!("chart {release:?}: {error}"))
     }

@@ -16,27 +16,13 @@ mod uninstall;
 
 use crate::{
     controller::client::Remote,
-    helm::{Access, Helm, KeyError, Keys, Release},
+    helm::{Access, Helm},
 };
 
-pub use error::{BUSY, ChartError};
+pub use crate::helm::{ChartError, ChartRelease};
+pub use error::BUSY;
 pub use installed::{InstalledReleases, ReleaseMark, ReleaseOwner, release_names};
 pub use states::{ChartProgress, GuestCharts};
-
-/// A release that a guest is to have, as settings write it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChartRelease {
-    /// How the keys begin that say it.
-    pub prefix: &'static str,
-    pub name: String,
-    pub namespace: String,
-    pub chart: String,
-    /// URL of a repository, an OCI reference or a path.
-    pub reference: String,
-    pub version: String,
-    /// YAML text.
-    pub values: String,
-}
 
 /// A guest that answers, and what works on its releases.
 pub struct ReachedGuest<'a> {
@@ -53,19 +39,6 @@ pub struct ReachedGuest<'a> {
 pub enum Settled {
     Yes,
     NotYet,
-}
-
-impl ChartRelease {
-    fn parse(&self) -> Result<Release, KeyError> {
-        let keys = Keys {
-            chart_name: &self.chart,
-            chart_ref: &self.reference,
-            chart_version: &self.version,
-            namespace: &self.namespace,
-            values: &self.values,
-        };
-        Release::from_keys(self.prefix, keys)?.named(&self.name)
-    }
 }
 
 impl ReachedGuest<'_> {

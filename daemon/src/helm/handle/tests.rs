@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Instant};
 use super::*;
 use crate::{
     config::{AtOnce, Deadline},
-    helm::{Activity, Keys},
+    helm::{Activity, release::testing::written},
 };
 
 /// Answers as helm does about releases that `install` and `upgrade` note in files, and counts how many run at once.
@@ -75,19 +75,13 @@ impl Fake {
             cluster,
             kubeconfig: "token: geheim",
         };
-        self.helm.ensure(access, release).await
+        self.helm.ensure(access, release, &|| {}).await
     }
 }
 
 fn release(name: &str, version: &str, values: &str) -> Release {
-    let keys = Keys {
-        chart_name: name,
-        chart_ref: "https://charts.example.com",
-        chart_version: version,
-        namespace: "lb",
-        values,
-    };
-    Release::from_keys("PureLBController", keys).unwrap()
+    let written = written(name, "https://charts.example.com", version, "lb", values);
+    written.parse().unwrap()
 }
 
 fn operations(done: Result<Operations, HelmError>) -> Vec<&'static str> {
@@ -124,7 +118,7 @@ async fn only_what_changes_something_is_told_to_begin() {
         kubeconfig: "token: geheim",
     };
     for _ in 0..2 {
-        let done = fake.helm.ensure_telling(access, &first, &begins).await;
+        let done = fake.helm.ensure(access, &first, &begins).await;
         done.unwrap();
         fake.helm.recheck("east");
     }
@@ -184,7 +178,7 @@ async fn a_missing_cli_is_a_reason_and_found_once_it_is_there() {
         kubeconfig: "",
     };
     let wanted = release("purelb", "0.14.1", "");
-    let error = helm.ensure(access, &wanted).await.unwrap_err();
+    let error = helm.ensure(access, &wanted, &|| {}).await.unwrap_err();
     assert_eq!(error.reason(), "HelmMissing");
     // The private directory has this name, so that it is there but no program.
     assert!(error.to_string().contains("is no program"), "{error}");
@@ -216,10 +210,6 @@ async fn what_is_uninstalled_is_off_the_board() {
     assert!(fake.helm.uninstall(access, "lb", "purelb").await.unwrap());
     assert!(!fake.helm.uninstall(access, "lb", "purelb").await.unwrap());
     assert!(fake.helm.progress().is_empty());
-    assert_eq!(
-        fake.helm.presence(access, "lb", "purelb").await.unwrap(),
-        Presence::Absent
-    );
 }
 
 /// A release with fipd's label on which something has just begun.

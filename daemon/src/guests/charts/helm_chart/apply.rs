@@ -12,8 +12,7 @@ use crate::{
         owned,
     },
     guests::charts::{
-        ReachedGuest,
-        error::ChartError,
+        ChartError, ReachedGuest,
         helm_chart::engine_switch::{self, HandBack, UninstallStep},
         installed::{ReleaseOwner, newest, revisions},
     },
@@ -80,12 +79,12 @@ impl ReachedGuest<'_> {
             ReleaseOwner::Other => return Ok(()),
         }
         let all = revisions(self.remote, namespace, &name).await?;
-        let Some((secret, uid)) = newest(&all).and_then(plan::identity) else {
+        let Some((key, uid)) = newest(&all).and_then(owned::identify) else {
             // helm-controller keeps off, and somebody uninstalled it: nothing is left to be anybody's.
             return Ok(());
         };
-        let secret = SECRET.named(namespace, secret);
         let mark = json!({ "metadata": { "uid": uid, "labels": labels } });
+        let secret = SECRET.target(&key);
         self.remote.patch(&secret, Patch::Merge, &mark).await
     }
 

@@ -28,10 +28,10 @@ use crate::{
         client::{CallError, Remote, Target},
         kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
         owned,
+        store::Key,
     },
     guests::charts::{
-        ReachedGuest, Settled,
-        error::{BUSY, ChartError},
+        BUSY, ChartError, ReachedGuest, Settled,
         installed::{ReleaseOwner, newest, owner, revisions},
     },
     helm::{self, HelmError, Noted, Release, SECRET_TYPE, Stored, Why},
@@ -52,7 +52,7 @@ pub struct HelmCharts(Option<Vec<HelmChart>>);
 
 /// The newest revision of a release, and the Secret that it is in.
 struct StoredRevision {
-    name: String,
+    key: Key,
     uid: String,
     stored: Stored,
 }
@@ -129,7 +129,7 @@ impl ReachedGuest<'_> {
         let noted = match &outcome {
             Ok(Settled::Yes) => Noted::Done,
             Ok(Settled::NotYet) => Noted::Running("helm-chart"),
-            Err(error) => Noted::Failed(error.reason, &error.message),
+            Err(error) => Noted::Failed(error),
         };
         self.helm.noted(&target, version, noted, clock::now());
         outcome
@@ -208,7 +208,8 @@ impl ReachedGuest<'_> {
     ) -> Result<Settled, ChartError> {
         let place = self.place(&release.namespace, &release.name);
         let most = self.helm.deadline();
-        if self.helm.awaited(&place, release, clock::now()) < most {
+        let (awaited, _) = self.helm.awaited(&place, release, clock::now());
+        if awaited < most {
             return Ok(Settled::NotYet);
         }
         let seconds = most.as_secs();
@@ -245,7 +246,7 @@ impl ReachedGuest<'_> {
         };
         let progress = progress::progress(chart, job.as_ref(), newest);
         let place = self.place(&release.namespace, name);
-        let awaited = self.helm.awaited(&place, release, clock::now());
+        let (awaited, failure) = self.helm.awaited(&place, release, clock::now());
         let overdue = progress::overdue(&progress, awaited, self.helm.deadline());
         match (progress, overdue) {
             (HelmChartProgress::Failed(why), _) => Err(self.attempt_failed(chart, release, &why)),
@@ -257,10 +258,7 @@ impl ReachedGuest<'_> {
                 | HelmChartProgress::Running { .. }
                 | HelmChartProgress::Other { .. },
                 None,
-            ) => {
-                let failure = self.helm.last_failure(&place, release, clock::now());
-                failure.map_or(Ok(Settled::NotYet), |why| Err(failed(chart, &why)))
-            }
+            ) => failure.map_or(Ok(Settled::NotYet), |why| Err(failed(chart, &why))),
         }
     }
 
@@ -299,15 +297,11 @@ impl ReachedGuest<'_> {
         let all = revisions(self.remote, &release.namespace, &release.name)
             .await
             .map_err(ChartError::unreadable)?;
-        let Some((name, _)) = newest(&all).and_then(plan::identity) else {
+        let Some((key, uid)) = newest(&all).and_then(owned::identify) else {
             return Ok(None);
         };
-        let target = SECRET.named(&release.namespace, name);
-        let secret: Option<Value> = self
-            .remote
-            .get(&target)
-            .await
-            .map_err(ChartError::unreadable)?;
+        let secret = self.remote.get(&SECRET.target(&key)).await;
+        let secret: Option<Value> = secret.map_err(ChartError::unreadable)?;
         let helms = |secret: &Value| secret.get("type") == Some(&json!(SECRET_TYPE));
         let Some(secret) = secret.filter(helms) else {
             return Err(ChartError::new(
@@ -315,14 +309,10 @@ impl ReachedGuest<'_> {
                 format!("the release {:?} changed meanwhile", release.name),
             ));
         };
-        let stored = Stored::read(&secret)
-            .map_err(|error| ChartError::new("ReleasesUnreadable", error.to_string()))?;
-        let (name, uid) = plan::identity(&secret).unwrap_or_default();
-        Ok(Some(StoredRevision {
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-            stored,
-        }))
+        let stored = Stored::read(&secret);
+        let stored = stored.map_err(|why| ChartError::new("ReleasesUnreadable", why))?;
+        let (key, uid) = owned::identify(&secret).unwrap_or((key, uid));
+        Ok(Some(StoredRevision { key, uid, stored }))
     }
 
     /// Removes a revision that failed, as `kubectl delete secret` does.
@@ -336,8 +326,8 @@ impl ReachedGuest<'_> {
         };
         let (cluster, name) = (&self.name, &release.name);
         let description = &revision.stored.description;
-        tracing::info!(%cluster, release = %name, secret = %revision.name, %description, "the revision failed, and is removed so that helm-controller tries again");
-        let secret = SECRET.named(&release.namespace, &revision.name);
+        tracing::info!(%cluster, release = %name, secret = %revision.key.name, %description, "the revision failed, and is removed so that helm-controller tries again");
+        let secret = SECRET.target(&revision.key);
         self.remote.delete(&secret, &revision.uid).await
     }
 

@@ -114,12 +114,6 @@ pub fn change(have: &HelmChartSpec, want: &HelmChartSpec) -> Option<Value> {
     (want != have).then(|| json!({ "spec": spec }))
 }
 
-/// Name and UID of an object.
-pub fn identity(object: &Value) -> Option<(&str, &str)> {
-    let meta = object.get("metadata")?;
-    Some((meta.get("name")?.as_str()?, meta.get("uid")?.as_str()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::testing::chart, *};
