@@ -94,18 +94,12 @@ mod tests {
         systems::rancher_fip::pool::mirror::desired,
         validation::{
             mirror::MirrorOf,
-            pool::{RawConfig, validate},
+            pool::{tests::written, validate},
         },
     };
 
     fn spec() -> PoolSpec {
-        let raw = RawConfig {
-            family: None,
-            subnet: "10.0.0.0/28",
-            start: "10.0.0.4",
-            end: "10.0.0.14",
-            exclude: vec!["10.0.0.6"],
-        };
+        let raw = written("10.0.0.0/28", "10.0.0.4", "10.0.0.14", &["10.0.0.6"]);
         let cluster = ClusterId("id".into());
         let mirror = MirrorOf {
             cluster: &cluster,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use fipd_core::{AddressSpec, Ends, EndsOf, Family};
-use fipd_crds::floating_ip::FloatingIPPoolSpec;
+use fipd_crds::floating_ip::IpConfig;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::Wrong;
@@ -12,16 +12,6 @@ const SUBNET: &str = "spec.ipConfig.subnet";
 const START: &str = "spec.ipConfig.pool.start";
 const END: &str = "spec.ipConfig.pool.end";
 const EXCLUDE: &str = "spec.ipConfig.pool.exclude";
-
-/// `spec.ipConfig` as it is written.
-#[derive(Clone, Debug, Default)]
-pub struct RawConfig<'a> {
-    pub family: Option<&'a str>,
-    pub subnet: &'a str,
-    pub start: &'a str,
-    pub end: &'a str,
-    pub exclude: Vec<&'a str>,
-}
 
 /// The addresses of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,41 +23,30 @@ pub struct Ranges {
     pub ends: Ends,
 }
 
-/// The addresses as the object writes them.
-pub fn raw(spec: &FloatingIPPoolSpec) -> Option<RawConfig<'_>> {
-    let config = spec.ip_config.as_ref()?;
-    Some(RawConfig {
-        family: Some(config.family.as_str()),
-        subnet: &config.subnet,
-        start: &config.pool.start,
-        end: &config.pool.end,
-        exclude: config.pool.exclude.iter().map(String::as_str).collect(),
-    })
-}
-
 /// Checks all of it. `None`: there is no `ipConfig`.
-pub fn validate(raw: Option<&RawConfig<'_>>) -> Result<Ranges, Wrong> {
-    let Some(raw) = raw else {
+pub fn validate(config: Option<&IpConfig>) -> Result<Ranges, Wrong> {
+    let Some(config) = config else {
         let allowed = "it must be there, with subnet, pool.start and pool.end";
         return Err(Wrong::new("spec.ipConfig", "", allowed));
     };
-    let subnet = subnet(raw.subnet)?;
+    let subnet = subnet(&config.subnet)?;
     let family = family_of(subnet.addr());
-    check_family(raw.family, family, &subnet)?;
-    let start = inside(START, raw.start, &subnet)?;
-    let end = inside(END, raw.end, &subnet)?;
+    check_family(&config.family, family, &subnet)?;
+    let range = &config.pool;
+    let start = inside(START, &range.start, &subnet)?;
+    let end = inside(END, &range.end, &subnet)?;
     if start > end {
         let allowed = format!("it must not be above {END} ({end})");
-        return Err(Wrong::new(START, raw.start, allowed));
+        return Err(Wrong::new(START, &range.start, allowed));
     }
     if broadcast(&subnet) == Some(end) {
         let allowed = format!(
             "it is the broadcast address of {SUBNET} ({subnet}), which nobody can have; end before it"
         );
-        return Err(Wrong::new(END, raw.end, allowed));
+        return Err(Wrong::new(END, &range.end, allowed));
     }
     let mut exclusions: BTreeSet<IpAddr> = BTreeSet::new();
-    for (index, text) in raw.exclude.iter().enumerate() {
+    for (index, text) in range.exclude.iter().enumerate() {
         let field = format!("{EXCLUDE}[{index}]");
         let address = inside(&field, text, &subnet)?;
         if address < start || address > end {
@@ -86,9 +65,9 @@ pub fn validate(raw: Option<&RawConfig<'_>>) -> Result<Ranges, Wrong> {
 }
 
 /// What is excluded more than once, which does no harm.
-pub fn doubles(raw: &RawConfig<'_>) -> Vec<String> {
+pub fn doubles(config: &IpConfig) -> Vec<String> {
     let mut seen: BTreeSet<IpAddr> = BTreeSet::new();
-    let addresses = raw.exclude.iter().enumerate();
+    let addresses = config.pool.exclude.iter().enumerate();
     let doubles = addresses.filter_map(|(index, text)| {
         let address = text.parse::<IpAddr>().ok()?.to_canonical();
         (!seen.insert(address))
@@ -134,16 +113,12 @@ fn canonical(subnet: IpNet) -> IpNet {
     four.map_or(subnet, IpNet::V4)
 }
 
-fn check_family(said: Option<&str>, family: Family, subnet: &IpNet) -> Result<(), Wrong> {
-    match said {
-        None | Some("") => Ok(()),
-        Some(said) if said.eq_ignore_ascii_case(&family.to_string()) => Ok(()),
-        Some(said) => Err(Wrong::new(
-            "spec.ipConfig.family",
-            said,
-            format!("{SUBNET} ({subnet}) is {family}; write that, or leave the family out"),
-        )),
+fn check_family(said: &str, family: Family, subnet: &IpNet) -> Result<(), Wrong> {
+    if said.is_empty() || said.eq_ignore_ascii_case(&family.to_string()) {
+        return Ok(());
     }
+    let allowed = format!("{SUBNET} ({subnet}) is {family}; write that, or leave the family out");
+    Err(Wrong::new("spec.ipConfig.family", said, allowed))
 }
 
 fn inside(field: &str, text: &str, subnet: &IpNet) -> Result<IpAddr, Wrong> {
@@ -170,21 +145,21 @@ pub fn family_of(address: IpAddr) -> Family {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use fipd_crds::floating_ip::{AddressRange, FloatingIPPoolSpec};
+
     use super::*;
 
-    fn written<'a>(
-        subnet: &'a str,
-        start: &'a str,
-        end: &'a str,
-        exclude: &[&'a str],
-    ) -> RawConfig<'a> {
-        RawConfig {
-            family: None,
-            subnet,
-            start,
-            end,
-            exclude: exclude.to_vec(),
+    pub fn written(subnet: &str, start: &str, end: &str, exclude: &[&str]) -> IpConfig {
+        let exclude = exclude.iter().map(|one| (*one).to_owned());
+        IpConfig {
+            subnet: subnet.to_owned(),
+            pool: AddressRange {
+                start: start.to_owned(),
+                end: end.to_owned(),
+                exclude: exclude.collect(),
+            },
+            ..IpConfig::default()
         }
     }
 
@@ -249,7 +224,7 @@ mod tests {
 
     #[test]
     fn each_fault_names_its_field() {
-        let field = |raw: Option<RawConfig<'_>>| validate(raw.as_ref()).expect_err("invalid").field;
+        let field = |raw: Option<IpConfig>| validate(raw.as_ref()).expect_err("invalid").field;
         let v4 = |start, end, exclude| Some(written("10.0.0.0/24", start, end, exclude));
         assert_eq!(field(None), "spec.ipConfig");
         assert_eq!(
@@ -279,7 +254,7 @@ mod tests {
             "spec.ipConfig.pool.exclude[0]"
         );
         let mut other = written("10.0.0.0/24", "10.0.0.1", "10.0.0.5", &[]);
-        other.family = Some("IPv6");
+        other.family = "IPv6".into();
         assert_eq!(field(Some(other)), "spec.ipConfig.family");
     }
 
@@ -307,10 +282,10 @@ mod tests {
         assert_eq!(wrong.to_string(), text);
         let mut said = written("10.0.0.0/24", "10.0.0.1", "10.0.0.2", &[]);
         for family in ["", "IPv4", "ipv4"] {
-            said.family = Some(family);
+            said.family = family.into();
             validate(Some(&said)).expect(family);
         }
-        said.family = Some("dual");
+        said.family = "dual".into();
         assert_eq!(validate(Some(&said)).expect_err("unknown").value, "dual");
     }
 
@@ -329,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_is_no_config_at_all_is_named() {
-        let wrong = validate(raw(&FloatingIPPoolSpec::default()).as_ref());
+        let wrong = validate(FloatingIPPoolSpec::default().ip_config.as_ref());
         assert_eq!(wrong.expect_err("missing").field, "spec.ipConfig");
     }
 }

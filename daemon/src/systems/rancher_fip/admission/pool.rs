@@ -14,7 +14,7 @@ use crate::{
     systems::rancher_fip::pool::{harvester, mirror::desired},
     validation::{
         mirror::MirrorOf,
-        pool::{Ranges, doubles, raw, validate},
+        pool::{Ranges, doubles, validate},
     },
 };
 
@@ -38,8 +38,8 @@ impl PoolAsked {
         if before.is_some_and(|before| before == question.object.spec.get("ipConfig")) {
             return Err(Verdict::allowed());
         }
-        let raw = raw(&spec);
-        let ranges = validate(raw.as_ref()).map_err(|wrong| invalid(&wrong))?;
+        let config = spec.ip_config.as_ref();
+        let ranges = validate(config).map_err(|wrong| invalid(&wrong))?;
         let excluded = ranges.exclusions.len();
         if excluded > EXCLUDED {
             return Err(Verdict::warned(vec![format!(
@@ -47,7 +47,7 @@ impl PoolAsked {
                  the controllers do that"
             )]));
         }
-        let warnings = raw.as_ref().map(doubles).unwrap_or_default();
+        let warnings = config.map(doubles).unwrap_or_default();
         Ok(Self {
             ranges,
             warnings,

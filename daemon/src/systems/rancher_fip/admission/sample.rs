@@ -23,7 +23,7 @@ use crate::{
     systems::rancher_fip::pool::mirror::desired,
     validation::{
         mirror::MirrorOf,
-        pool::{RawConfig, validate},
+        pool::{tests::written, validate},
     },
 };
 
@@ -114,13 +114,7 @@ impl Rancher {
         (start, end): (&str, &str),
         exclude: &[&str],
     ) -> Self {
-        let raw = RawConfig {
-            family: None,
-            subnet,
-            start,
-            end,
-            exclude: exclude.to_vec(),
-        };
+        let raw = written(subnet, start, end, exclude);
         let mirror = MirrorOf {
             cluster: &self.id,
             cluster_name: "rancher",

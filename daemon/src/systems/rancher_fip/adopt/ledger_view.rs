@@ -10,11 +10,7 @@ use crate::{
     controller::{attachments::Attachments, pool_source::entries},
     systems::rancher_fip::{
         Site,
-        pool::{
-            network_choice,
-            status::MOST_ENTRIES,
-            validate::{raw, validate},
-        },
+        pool::{network_choice, status::MOST_ENTRIES, validate::validate},
     },
 };
 
@@ -51,7 +47,7 @@ fn placed(
     let ipam = &site.ipam;
     let mirror = ipam.read(|ledger| site.mirror_in(ledger, name).cloned());
     let choice = network_choice(site, name, pool, mirror.as_deref(), attachments);
-    let usable = validate(raw(&pool.spec).as_ref()).is_ok();
+    let usable = validate(pool.spec.ip_config.as_ref()).is_ok();
     let placed = Placed {
         network: choice.network,
         ignored_annotation: choice.ignored_annotation,

@@ -9,7 +9,7 @@ use fipd_core::AddressSpec;
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::inventory::SiteInventory;
-use crate::validation::pool::{Ranges, raw, validate};
+use crate::validation::pool::{Ranges, validate};
 
 /// The pools that can be used, with their addresses.
 pub struct PoolRanges<'a>(BTreeMap<&'a str, PoolRange<'a>>);
@@ -37,7 +37,7 @@ const SHOWN: usize = 5;
 impl<'a> PoolRanges<'a> {
     pub fn of(found: &'a SiteInventory) -> Self {
         let room = |(name, pool): (&'a String, &'a FloatingIPPool)| {
-            let ranges = validate(raw(&pool.spec).as_ref()).ok()?;
+            let ranges = validate(pool.spec.ip_config.as_ref()).ok()?;
             let room = PoolRange::of(found.book.network(name), &ranges)?;
             Some((&**name, room))
         };

@@ -14,10 +14,7 @@ use super::{
     uses::Uses,
 };
 use crate::adopt::{ChangeBy, FindingKind};
-use crate::{
-    config::DEFAULT_NETWORK,
-    validation::pool::{raw, validate},
-};
+use crate::{config::DEFAULT_NETWORK, validation::pool::validate};
 
 /// Says how each pool is.
 pub fn judge(
@@ -31,7 +28,7 @@ pub fn judge(
     for (name, pool) in &found.pools {
         report.count("pools", 1);
         let Some(room) = known.get(name) else {
-            let why = validate(raw(&pool.spec).as_ref()).err();
+            let why = validate(pool.spec.ip_config.as_ref()).err();
             let why = why.map_or_else(String::new, |why| why.to_string());
             report.wrong(FindingKind::Pool, name, format!("cannot be used: {why}"));
             continue;

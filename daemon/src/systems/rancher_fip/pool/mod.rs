@@ -79,8 +79,8 @@ impl PoolSource for FloatingIpPoolSource {
     }
 
     fn spec(&self, mirror: &MirrorOf<'_>, pool: &FloatingIPPool) -> Result<PoolSpec, String> {
-        let raw = validate::raw(&pool.spec);
-        let ranges = validate::validate(raw.as_ref()).map_err(|wrong| wrong.to_string())?;
+        let config = pool.spec.ip_config.as_ref();
+        let ranges = validate::validate(config).map_err(|wrong| wrong.to_string())?;
         let network = (NetworkId::DEFAULT, false);
         let required = self.quota_required;
         Ok(mirror::desired(mirror, required, &ranges, network))
