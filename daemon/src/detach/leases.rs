@@ -17,7 +17,7 @@ pub(super) async fn steps(
 ) -> Found {
     let mut found = Found::default();
     for (lock, held) in systems.iter().flat_map(|one| one.locks(past)) {
-        let target = LEASE.named(&lock.namespace, &lock.name);
+        let target = LEASE.target(&lock);
         match remote.get::<Value>(&target).await {
             Ok(lease) => (found.steps).extend(lease.and_then(|lease| let_go(&lease, target, me))),
             Err(error) => found.missed("Lease", &error, held),

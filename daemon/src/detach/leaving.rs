@@ -12,6 +12,7 @@ use crate::{
     controller::{
         client::Remote,
         kind::{Kind, VALIDATING_WEBHOOK_CONFIGURATION},
+        store::Key,
     },
 };
 
@@ -39,7 +40,7 @@ pub trait Leaving: Sync {
     }
 
     /// The Leases that it takes, and whether it did.
-    fn locks(&self, _past: &Past) -> Vec<(Lock, bool)> {
+    fn locks(&self, _past: &Past) -> Vec<(Key, bool)> {
         Vec::new()
     }
 
@@ -62,13 +63,6 @@ pub trait Leaving: Sync {
     ) -> BoxFuture<'a, Elsewhere> {
         Box::pin(std::future::ready(Elsewhere::default()))
     }
-}
-
-/// A Lease, by where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lock {
-    pub namespace: Text,
-    pub name: Text,
 }
 
 /// What is in other clusters.

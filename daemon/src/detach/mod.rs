@@ -13,9 +13,7 @@ pub mod tests;
 use fipd_core::{Action, Actor};
 use serde_json::{Value, json};
 
-pub use self::leaving::{
-    Elsewhere, Leaving, Leftover, Lock, Marks, Named, Past, Places, has_webhook,
-};
+pub use self::leaving::{Elsewhere, Leaving, Leftover, Marks, Named, Past, Places, has_webhook};
 use crate::{
     clusters::ClusterSession,
     controller::client::{CallError, Patch, Remote, Target},

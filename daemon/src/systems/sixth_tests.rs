@@ -35,8 +35,8 @@ use crate::{
         operation::{Column, Does, Operations, Served, SystemOperation},
         reference,
     },
-    controller::{client::testing::serving, kind::Kind},
-    detach::{Leaving, Leftover, Lock, Marks, Past, tests::looked_at},
+    controller::{client::testing::serving, kind::Kind, store::Key},
+    detach::{Leaving, Leftover, Marks, Past, tests::looked_at},
     ipam::Ipam,
     oidc::Oidc,
     system::{Means, OperationCall, OperationError, RunningSystem, System, testing::means},
@@ -253,8 +253,8 @@ impl Leaving for SixthLeaving {
         }
     }
 
-    fn locks(&self, _past: &Past) -> Vec<(Lock, bool)> {
-        let lock = Lock {
+    fn locks(&self, _past: &Past) -> Vec<(Key, bool)> {
+        let lock = Key {
             namespace: "studio".into(),
             name: "painter".into(),
         };

@@ -18,8 +18,9 @@ use crate::{
     controller::{
         client::{CallError, MANAGER, Remote, Target},
         kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, Kind, SERVICE_ACCOUNT},
+        store::Key,
     },
-    detach::{Does, Found, Leaving, Leftover, Lock, Marks, Past, Step, has_webhook},
+    detach::{Does, Found, Leaving, Leftover, Marks, Past, Step, has_webhook},
 };
 
 /// What the system leaves in a cluster.
@@ -46,9 +47,9 @@ impl Leaving for IpRuleLeaving {
         }
     }
 
-    fn locks(&self, past: &Past) -> Vec<(Lock, bool)> {
+    fn locks(&self, past: &Past) -> Vec<(Key, bool)> {
         let settings = of(past);
-        let lock = Lock {
+        let lock = Key {
             namespace: settings.lease_lock_namespace.clone(),
             name: settings.lease_lock_name.clone(),
         };

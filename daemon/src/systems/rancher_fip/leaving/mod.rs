@@ -24,8 +24,9 @@ use crate::{
     controller::{
         client::Remote,
         kind::{CONFIG_MAP, ENDPOINT_SLICE, SECRET, SERVICE},
+        store::Key,
     },
-    detach::{Elsewhere, Found, Leaving, Leftover, Lock, Marks, Named, Past, Places, has_webhook},
+    detach::{Elsewhere, Found, Leaving, Leftover, Marks, Named, Past, Places, has_webhook},
     guests::charts::helm_chart::HELM_CHART,
 };
 
@@ -46,11 +47,11 @@ impl Leaving for RancherFipLeaving {
         }
     }
 
-    fn locks(&self, past: &Past) -> Vec<(Lock, bool)> {
+    fn locks(&self, past: &Past) -> Vec<(Key, bool)> {
         let settings = of(past);
         let held = manages(past) && settings.leader_elect;
         let names = [MANAGER_LEASE, API_SERVER_LEASE, &*settings.lease_lock_name];
-        let lock = |name: &str| Lock {
+        let lock = |name: &str| Key {
             namespace: settings.lease_lock_namespace.clone(),
             name: name.into(),
         };
