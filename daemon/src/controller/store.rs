@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
+    fmt::{self, Debug},
     marker::PhantomData,
     sync::Arc,
 };
@@ -32,6 +32,16 @@ use crate::{
 pub struct Key {
     pub namespace: Text,
     pub name: Text,
+}
+
+/// `[namespace/]name`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
 }
 
 /// An object as it is known.
@@ -117,14 +127,20 @@ impl<T> Clone for Observed<T> {
     }
 }
 
-impl<T: PartialEq + Debug> Objects<T> {
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self {
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
+        Self {
             map: RwLock::new(BTreeMap::new()),
             charge: Mutex::new(Memory::default().charge()),
             complete: watch::Sender::new(false),
             followed_as: RwLock::default(),
-        })
+        }
+    }
+}
+
+impl<T: PartialEq + Debug> Objects<T> {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
     }
 
     /// The kind, in the API version in which its objects are followed.

@@ -6,25 +6,28 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use fipd_core::{Text, Timestamp};
+use fipd_core::{Text, Timestamp, words};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
 
 use super::access::GuestLinks;
 
-/// What became of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum GuestPhase {
-    /// It has everything it is to have.
-    Ready,
-    /// Something is not there yet that others bring.
-    Waiting,
-    /// Something could not be written.
-    Failed,
-    /// It was switched off, and what fipd made there goes.
-    Leaving,
-    /// It was switched off, and what others had installed there stays.
-    Left,
+words! {
+    /// What became of a guest.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum GuestPhase {
+        /// It has everything it is to have.
+        Ready = "Ready",
+        /// Something is not there yet that others bring.
+        Waiting = "Waiting",
+        /// Something could not be written.
+        Failed = "Failed",
+        /// It was switched off, and what fipd made there goes.
+        Leaving = "Leaving",
+        /// It was switched off, and what others had installed there stays.
+        Left = "Left",
+    }
 }
 
 /// Phase, reason and text.
@@ -123,26 +126,6 @@ pub struct GuestBoard {
     /// Display names of projects, by id and Rancher.
     projects: Arc<RwLock<BTreeMap<String, BTreeMap<Text, String>>>>,
     links: Arc<Mutex<BTreeMap<Text, Weak<GuestLinks>>>>,
-}
-
-impl GuestPhase {
-    pub const ALL: [Self; 5] = [
-        Self::Ready,
-        Self::Waiting,
-        Self::Failed,
-        Self::Leaving,
-        Self::Left,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Waiting => "Waiting",
-            Self::Failed => "Failed",
-            Self::Leaving => "Leaving",
-            Self::Left => "Left",
-        }
-    }
 }
 
 impl GuestStatus {

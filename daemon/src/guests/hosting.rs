@@ -108,12 +108,8 @@ pub enum RunsOn {
     },
 }
 
-/// A guest on Harvester, as far as Rancher's own cluster says.
-struct OnHarvester<'a> {
-    /// Namespace and name of the cloud credential's Secret.
-    credential: &'a (String, String),
-    machine: &'a Machine,
-}
+/// The cloud credential's Secret and the machines of a guest on Harvester.
+type OnHarvester<'a> = (&'a (String, String), &'a Machine);
 
 /// Where a guest runs, as far as Rancher's own cluster says: what is left is to ask the Harvester cluster.
 fn hosted<'a>(
@@ -133,10 +129,7 @@ fn hosted<'a>(
             Some(machine) if machine.networks.is_empty() => {
                 Err(GuestUnready::NoNetwork(name.clone()))
             }
-            Some(machine) => Ok(Some(OnHarvester {
-                credential,
-                machine,
-            })),
+            Some(machine) => Ok(Some((credential, machine))),
         },
     }
 }
@@ -151,11 +144,8 @@ impl GuestAccess {
         display_name: impl Fn(&str) -> Option<String>,
     ) -> Result<RunsOn, Stop<GuestUnready>> {
         let (provisioned, machine) = sources.of(id, display);
-        let Some(OnHarvester {
-            credential,
-            machine,
-        }) = hosted(provisioned.as_deref(), machine.as_deref())?
-        else {
+        let found = hosted(provisioned.as_deref(), machine.as_deref())?;
+        let Some((credential, machine)) = found else {
             return Ok(RunsOn::BareMetal);
         };
         let id = self.harvester(credential).await?;

@@ -27,6 +27,7 @@ use crate::{
 };
 
 /// The objects of one connection to Rancher.
+#[derive(Default)]
 pub struct GuestSources {
     pub provisioned: Arc<Objects<Provisioned>>,
     pub machines: Arc<Objects<Machine>>,
@@ -39,15 +40,6 @@ pub trait GuestListener: Send + Sync + 'static {
     fn machines_changed(&self);
     /// The Secret `NAME-kubeconfig` changed.
     fn kubeconfig_changed(&self, name: &str);
-}
-
-impl Default for GuestSources {
-    fn default() -> Self {
-        Self {
-            provisioned: Objects::new(),
-            machines: Objects::new(),
-        }
-    }
 }
 
 impl GuestSources {

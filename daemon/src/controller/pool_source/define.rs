@@ -5,8 +5,8 @@ use k8s_openapi::jiff;
 use serde::de::IgnoredAny;
 
 use super::{
-    Leaving, PoolController, PoolReport, PoolSource, PoolState, entries, not_ready, object_name,
-    pool_facts, state::VLAN_UNKNOWN,
+    Leaving, PoolController, PoolReport, PoolSource, PoolState, entries, not_ready, pool_facts,
+    state::VLAN_UNKNOWN,
 };
 use crate::{
     config::{NetworkChoice, PoolFacts},
@@ -35,7 +35,7 @@ impl<S: PoolSource> PoolController<S> {
 
     /// The finalizer comes before the pool.
     pub(super) async fn define(&self, key: &Key, object: &S::View) -> Reconciled<Verdict> {
-        let (meta, name) = (object.meta(), object_name(key));
+        let (meta, name) = (object.meta(), key.to_string());
         let existing = self.existing(key);
         let spec = match self.source.spec(&self.mirror_of(&name, &meta), object) {
             Ok(spec) => spec,

@@ -227,13 +227,13 @@ impl<S: PoolSource> PoolController<S> {
     }
 
     fn existing(&self, key: &Key) -> Option<Arc<Pool>> {
-        let (site, object) = (&self.context.site, object_name(key));
+        let (site, object) = (&self.context.site, key.to_string());
         let find = |ledger: &Ledger| site.mirror_in(ledger, &object).cloned();
         site.ipam.read(find)
     }
 
     fn eligible(&self, key: &Key, object: &S::View) -> Eligible {
-        let (meta, name) = (object.meta(), object_name(key));
+        let (meta, name) = (object.meta(), key.to_string());
         let mirror = self.mirror_of(&name, &meta);
         let eligible = |ledger: &Ledger| self.source.eligible(ledger, &mirror, object);
         self.context.read(eligible)
@@ -247,14 +247,5 @@ impl<S: PoolSource> PoolController<S> {
             object,
             uid: &meta.uid,
         }
-    }
-}
-
-/// What the ledger calls the object: `[namespace/]name`.
-fn object_name(key: &Key) -> String {
-    if key.namespace.is_empty() {
-        key.name.to_string()
-    } else {
-        format!("{}/{}", key.namespace, key.name)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fipd_core::{Action, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request};
 
-use super::{PoolController, PoolSource, not_ready, object_name};
+use super::{PoolController, PoolSource, not_ready};
 use crate::{
     clock,
     controller::{
@@ -95,7 +95,7 @@ impl<S: PoolSource> PoolController<S> {
             "the object goes before its pool, which is closed and is removed with its last lease: {}",
             says.message
         );
-        let what = format!("{} {}: {note}", self.context.kind.kind, object_name(key));
+        let what = format!("{} {key}: {note}", self.context.kind.kind);
         let site = &self.context.site;
         let write = site.ipam.note(Action::ClusterChanged, what, site.actor());
         write.await?;

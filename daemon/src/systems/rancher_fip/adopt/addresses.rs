@@ -19,7 +19,7 @@ use crate::{
 pub fn judge(found: &SiteInventory, known: &PoolRanges<'_>, report: &mut SiteReport) {
     for (key, fip) in &found.fips {
         count(fip, report);
-        let name = place(key);
+        let name = key.to_string();
         let wrongs = wrongs(found, known, fip);
         if !wrongs.is_empty() {
             report.wrong(FindingKind::Address, &name, wrongs.join("; "));
@@ -92,7 +92,7 @@ fn conflicts(found: &SiteInventory, report: &mut SiteReport) {
     }
     for ((_, address), keys) in users {
         if keys.len() > 1 {
-            let names: Vec<String> = keys.iter().map(|key| place(key)).collect();
+            let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
             let says = format!("several FloatingIPs show it: {}", some(&names));
             report.wrong(FindingKind::Conflict, address.to_string(), says);
             let does =
@@ -100,12 +100,4 @@ fn conflicts(found: &SiteInventory, report: &mut SiteReport) {
             report.change(ChangeBy::Itself, address.to_string(), does);
         }
     }
-}
-
-/// Namespace and name.
-pub fn place(key: &Key) -> String {
-    if key.namespace.is_empty() {
-        return key.name.to_string();
-    }
-    format!("{}/{}", key.namespace, key.name)
 }

@@ -6,10 +6,7 @@ use fipd_core::{Actor, Request};
 use fipd_crds::{floating_ip::FloatingIP, labels::WEBHOOK_CONFIGURATION};
 use futures::{StreamExt as _, stream};
 
-use super::{
-    addresses::place,
-    report::{AdoptAction, some},
-};
+use super::report::{AdoptAction, some};
 use crate::{
     adopt::{AdoptLog, ChangeState},
     controller::{
@@ -147,7 +144,7 @@ async fn remove_ghosts(log: &AdoptLog<'_>, keys: &[Key]) -> Result<(), String> {
     let remote = remote(log);
     let mut all = Removed::default();
     for group in keys.chunks(AT_ONCE) {
-        let names: Vec<String> = group.iter().map(place).collect();
+        let names: Vec<String> = group.iter().map(ToString::to_string).collect();
         let what = format!(
             "FloatingIPs: labels are being removed: {}",
             names.join(", ")
@@ -162,7 +159,7 @@ async fn remove_ghosts(log: &AdoptLog<'_>, keys: &[Key]) -> Result<(), String> {
             let remote = remote.clone();
             async move {
                 let removed = remove_ghost(&remote, &key).await;
-                (place(&key), removed)
+                (key.to_string(), removed)
             }
         });
         let done: Vec<_> = stream::iter(removals)

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    addresses::place,
     inventory::SiteInventory,
     report::{AdoptAction, SiteReport, some},
 };
@@ -30,7 +29,7 @@ pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
             Some(cluster)
                 if !found.clusters.is_empty() && !found.clusters.contains_key(cluster) =>
             {
-                gone.entry(cluster).or_default().push(place(key));
+                gone.entry(cluster).or_default().push(key.to_string());
             }
             Some(_) => {}
             None if ghosts(key, fip, report) => haunted.push(key.clone()),
@@ -48,7 +47,7 @@ pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
         report.change(ChangeBy::Itself, format!("cluster {cluster}"), does);
     }
     if !haunted.is_empty() {
-        let names: Vec<String> = haunted.iter().map(place).collect();
+        let names: Vec<String> = haunted.iter().map(ToString::to_string).collect();
         let name = format!("FloatingIP {}", some(&names));
         let does = "takes the labels of Services and group off";
         report.act(name, does, AdoptAction::RemoveGhosts(haunted));
@@ -72,7 +71,7 @@ fn ghosts(key: &Key, fip: &Fip, report: &mut SiteReport) -> bool {
             names => format!("Services: {}", some(names)),
         }
     );
-    report.wrong(FindingKind::Orphan, place(key), says);
+    report.wrong(FindingKind::Orphan, key.to_string(), says);
     true
 }
 
@@ -92,14 +91,14 @@ fn project(
             "its project {} is gone; it is kept until somebody deletes it",
             project.0
         );
-        report.wrong(FindingKind::Orphan, place(key), says);
+        report.wrong(FindingKind::Orphan, key.to_string(), says);
     } else if !homes.is_empty() && !homes.iter().any(|home| home.namespace == key.namespace) {
         let homes: Vec<String> = homes
             .iter()
             .map(|home| home.namespace.to_string())
             .collect();
         let says = format!("its project {} is in namespace {}", project.0, some(&homes));
-        report.wrong(FindingKind::Orphan, place(key), says);
+        report.wrong(FindingKind::Orphan, key.to_string(), says);
     } else if !found.has_quota(&project.0) {
         let more = match found.duties.quotas_required {
             true => "the project gets no more addresses",
@@ -109,7 +108,7 @@ fn project(
             "its project {} has no quota: it keeps its address, {more}",
             project.0
         );
-        report.wrong(FindingKind::Orphan, place(key), says);
+        report.wrong(FindingKind::Orphan, key.to_string(), says);
     }
 }
 
@@ -146,10 +145,10 @@ fn secrets(found: &SiteInventory, homes: &Homes<'_>, report: &mut SiteReport) {
         if !ours {
             says += "; it stays, as its namespace is that of no cluster of Rancher";
         }
-        report.wrong(FindingKind::Secret, place(key), says);
+        report.wrong(FindingKind::Secret, key.to_string(), says);
         // No quota at all says that the list is wrong rather than that all are gone.
         if ours && found.duties.cluster_manager && found.has_quotas() {
-            let name = format!("Secret {}", place(key));
+            let name = format!("Secret {key}");
             report.change(
                 ChangeBy::Itself,
                 name,

@@ -37,7 +37,7 @@ pub fn report(found: &SiteInventory) -> SiteReport {
     leftovers::judge(found, &mut report);
     owners::judge(found, &mut report);
     for ((kind, key), why) in &found.malformed {
-        let name = format!("{kind} {}", addresses::place(key));
+        let name = format!("{kind} {key}");
         report.wrong(FindingKind::Malformed, name, why);
     }
     report
