@@ -183,7 +183,7 @@ fn has_annotation(meta: &ObjectMeta, key: &str) -> bool {
 }
 
 #[cfg(test)]
-mod order;
+mod order_tests;
 #[cfg(test)]
 mod tests {
     use super::*;

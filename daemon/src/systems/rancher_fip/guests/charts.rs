@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fipd_crds::labels::{CHART_ENGINE, FLOATINGIP_CLEANUP};
 use serde_json::{Value, json};
 
-use super::{Guests, settings::Settings};
+use super::{Guests, chart_error::ChartsHeld, settings::Settings};
 use crate::{
     config::ChartEngine,
     controller::{
@@ -80,11 +80,11 @@ impl Guests {
     /// what the next one needs is where it will be.
     pub(super) fn may_remove(&self, id: &str, settings: &Settings) -> Result<(), ChartError> {
         if self.settings_of(id) != *settings {
-            return Err(ChartError::other_settings());
+            return Err(ChartsHeld::SettingsChanged.into());
         }
         match self.charts.is_prepared(id, &settings.namespace) {
             true => Ok(()),
-            false => Err(ChartError::unprepared(&settings.namespace)),
+            false => Err(ChartsHeld::Unprepared(settings.namespace.clone()).into()),
         }
     }
 }
@@ -97,7 +97,7 @@ impl ChartOwner for ChartLook<'_> {
         let typed = self
             .guests
             .typed(self.id, &self.cluster, &self.settings, &installed.marks);
-        let (cluster, _) = typed.await.map_err(ChartError::unconfirmed)?;
+        let (cluster, _) = typed.await.map_err(ChartsHeld::Unconfirmed)?;
         self.cluster = cluster;
         Ok(self.settings.releases(self.cluster.load_balancer))
     }
@@ -133,7 +133,10 @@ impl ChartOwner for ChartLook<'_> {
         if let Some(mark) = step.kept_out_by.first() {
             return Err(match settings.serves(&mark.name) == balancer {
                 true => ChartError::elsewhere(mark, &release.name),
-                false => ChartError::other_load_balancer(&mark.namespace, &mark.name),
+                false => {
+                    let (namespace, name) = (mark.namespace.clone(), mark.name.clone());
+                    ChartsHeld::OtherLoadBalancer(namespace, name).into()
+                }
             });
         }
         let Some(balancer) = balancer else {
@@ -147,7 +150,7 @@ impl ChartOwner for ChartLook<'_> {
             let owner = installed.owner(guest.remote, &namespace, &name).await;
             match owner.map_err(ChartError::unreadable)? {
                 Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
-                    return Err(ChartError::other_load_balancer(&namespace, &name));
+                    return Err(ChartsHeld::OtherLoadBalancer(namespace, name).into());
                 }
                 Some(ReleaseOwner::Fipd) | None => {}
             }
@@ -158,12 +161,12 @@ impl ChartOwner for ChartLook<'_> {
     async fn confirm_removal(&self) -> Result<(), ChartError> {
         self.guests.may_remove(self.id, &self.settings)?;
         let still = self.guests.still_typed(self.id, &self.cluster).await;
-        if !still.map_err(ChartError::unconfirmed)? {
-            return Err(ChartError::changed());
+        if !still.map_err(ChartsHeld::Unconfirmed)? {
+            return Err(ChartsHeld::LabelChanged.into());
         }
         let still = self.guests.still_said().await;
-        if !still.map_err(ChartError::unconfirmed)? {
-            return Err(ChartError::other_settings());
+        if !still.map_err(ChartsHeld::Unconfirmed)? {
+            return Err(ChartsHeld::SettingsChanged.into());
         }
         Ok(())
     }
@@ -195,9 +198,9 @@ impl ChartRemover for ChartLeave<'_> {
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
         let off = self.guests.is_off(self.id).await;
-        match off.map_err(ChartError::unconfirmed)? {
+        match off.map_err(ChartsHeld::Unconfirmed)? {
             true => Ok(()),
-            false => Err(ChartError::changed()),
+            false => Err(ChartsHeld::LabelChanged.into()),
         }
     }
 }
@@ -210,15 +213,16 @@ async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
     let services = remote
         .list_meta(&SERVICE.named("", ""), "")
         .await
-        .map_err(ChartError::services_unreadable)?;
+        .map_err(ChartsHeld::ServicesUnreadable)?;
     let holding: Vec<String> = services.iter().filter_map(holding).collect();
-    match holding.is_empty() {
-        true => Ok(()),
-        false => Err(ChartError::services_hold(
-            holding.len(),
-            &holding.iter().take(TOLD).cloned().collect::<Vec<_>>(),
-        )),
+    if holding.is_empty() {
+        return Ok(());
     }
+    let mut first = holding.get(..TOLD).unwrap_or(&holding).join(", ");
+    if holding.len() > TOLD {
+        first.push_str(", ...");
+    }
+    Err(ChartsHeld::Services(holding.len(), first).into())
 }
 
 /// Namespace and name of a Service with the controller's finalizer.

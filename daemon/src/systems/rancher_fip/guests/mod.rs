@@ -131,7 +131,7 @@ impl Guests {
             names: Arc::clone(&data.names),
             insecure: given.insecure_skip_tls_verify,
         });
-        let seen = ManagerObjects::new();
+        let seen = ManagerObjects::default();
         let quotas = data.context(QUOTA, &site, &events, &seen.quotas);
         let charts = GuestCharts::new(Text::clone(&site.name), Arc::clone(&access), helm);
         Arc::new(Self {

@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// The objects of one connection to Rancher.
+#[derive(Default)]
 pub struct ManagerObjects {
     pub quotas: Arc<Objects<QuotaMeta>>,
     /// The ConfigMaps of the app namespace.
@@ -42,14 +43,6 @@ pub struct QuotaMeta {
 }
 
 impl ManagerObjects {
-    pub fn new() -> Self {
-        Self {
-            quotas: Objects::new(),
-            maps: Objects::new(),
-            ca: Objects::new(),
-        }
-    }
-
     /// Whether the project has a quota that is there to stay.
     pub fn has_quota(&self, project: &str) -> bool {
         let quota = self.quotas.get(&Key::new("", project));

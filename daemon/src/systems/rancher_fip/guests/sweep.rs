@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use fipd_crds::{floating_ip::FloatingIPProjectQuota, labels::PROJECT_SECRET_PREFIX};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -95,7 +95,13 @@ impl Guests {
         for namespace in self.places_of(id) {
             let all = SECRET.named(&namespace, "");
             let listed = remote.list_meta(&all, "").await.map_err(text)?;
-            named.extend(listed.iter().filter_map(|object| found(&namespace, object)));
+            let read = |mut object: Value| serde_json::from_value(object["metadata"].take()).ok();
+            named.extend(
+                listed
+                    .into_iter()
+                    .filter_map(read)
+                    .filter_map(ProjectSecret::of),
+            );
         }
         Ok((id.to_owned(), remote, named))
     }
@@ -128,28 +134,23 @@ impl Guests {
     async fn fresh_secrets(&self) -> Result<Vec<ProjectSecret>, CallError> {
         let session = &self.site.session;
         let api: Api<PartialObjectMeta<Secret>> = Api::all(session.client.clone());
-        let keep = |secret: PartialObjectMeta<Secret>| {
-            let name = secret.name_any();
-            name.starts_with(PROJECT_SECRET_PREFIX)
-                .then(|| ProjectSecret {
-                    namespace: secret.namespace().unwrap_or_default(),
-                    uid: secret.uid().unwrap_or_default(),
-                    version: secret.resource_version().unwrap_or_default(),
-                    name,
-                })
-        };
+        let keep = |secret: PartialObjectMeta<Secret>| ProjectSecret::of(secret.metadata);
         complete_list(session, &api, ListParams::default(), "list Secrets", keep).await
     }
 }
 
-fn found(namespace: &str, object: &Value) -> Option<ProjectSecret> {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str);
-    Some(ProjectSecret {
-        namespace: namespace.to_owned(),
-        name: text("/metadata/name")?.to_owned(),
-        uid: text("/metadata/uid")?.to_owned(),
-        version: text("/metadata/resourceVersion")?.to_owned(),
-    })
+impl ProjectSecret {
+    /// `None`: its name is not that of a project's Secret.
+    fn of(meta: ObjectMeta) -> Option<Self> {
+        Some(Self {
+            namespace: meta.namespace?,
+            name: meta
+                .name
+                .filter(|name| name.starts_with(PROJECT_SECRET_PREFIX))?,
+            uid: meta.uid?,
+            version: meta.resource_version?,
+        })
+    }
 }
 
 async fn remove_all(
