@@ -43,6 +43,7 @@ mod tests;
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -268,9 +269,10 @@ impl Config {
     /// Validates the text of a file whose relative paths start at `base`. The error names line, column, what
     /// was found and what is allowed.
     pub fn read(known: Systems, text: &str, base: &Path) -> Result<Self, String> {
-        let at = |span: std::ops::Range<usize>, what: &str| error::at(text, span.start, what);
+        let at = |span: Range<usize>, what: &str| error::at(text, span.start, what);
+        let placed = |(span, what): (Range<usize>, String)| at(span, &what);
         let (file, tables) = File::read(known, text).map_err(|err| error::of_toml(text, &err))?;
-        let wrong = |error: WrongTable, span: std::ops::Range<usize>| match error {
+        let wrong = |error: WrongTable, span: Range<usize>| match error {
             WrongTable::Key(error) => error::of_toml(text, &error),
             WrongTable::Whole(what) => at(span, &what),
         };
@@ -281,16 +283,17 @@ impl Config {
             let cluster = read.map_err(|error| wrong(error, span.clone()))?;
             clusters.push(Spanned::new(span, cluster));
         }
-        let discovery = match file.discovery {
-            None => None,
-            Some(raw) => {
-                let span = raw.span();
-                let read = raw.into_inner().with_settings(known, tables.discovery);
-                let discovery = read.map_err(|error| wrong(error, span.clone()))?;
-                Some(Spanned::new(span, discovery))
-            }
-        };
-        refuse_later_parts(file.leader_election.as_ref()).map_err(|(span, what)| at(span, what))?;
+        let discovery = file.discovery.map(|raw| {
+            let span = raw.span();
+            let read = raw.into_inner().with_settings(known, tables.discovery);
+            read.map_err(|error| wrong(error, span.clone()))
+                .map(|discovery| Spanned::new(span, discovery))
+        });
+        let discovery = discovery.transpose()?;
+        if let Some(section) = &file.leader_election {
+            let what = "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section";
+            return Err(at(section.span(), what));
+        }
         let role = file
             .role
             .as_ref()
@@ -324,9 +327,8 @@ impl Config {
         if let Some(host) = &mut host {
             host.resolve_paths(base);
         }
-        let listeners =
-            listener::read(known, file.listener).map_err(|(span, what)| at(span, &what))?;
-        hook::check(&file.webhook).map_err(|(span, what)| at(span, &what))?;
+        let listeners = listener::read(known, file.listener).map_err(placed)?;
+        hook::check(&file.webhook).map_err(placed)?;
         let oidc = match file.oidc {
             Some(given) => {
                 let span = given.span();
@@ -341,8 +343,7 @@ impl Config {
         for hook in &mut hooks {
             hook.resolve_paths(base);
         }
-        together::check_together(&clusters, discovery.as_ref())
-            .map_err(|(span, what)| at(span, &what))?;
+        together::check_together(&clusters, discovery.as_ref()).map_err(placed)?;
         let mut clusters: Vec<_> = clusters.into_iter().map(Spanned::into_inner).collect();
         for cluster in &mut clusters {
             cluster.resolve_paths(base);
@@ -365,8 +366,7 @@ impl Config {
             listeners,
             clusters,
             discovery: discovery.map(Spanned::into_inner),
-            networks: NetworkRules::new(known, file.network)
-                .map_err(|(span, what)| at(span, &what))?,
+            networks: NetworkRules::new(known, file.network).map_err(placed)?,
             host,
         };
         match (role, &file.role) {
@@ -447,18 +447,6 @@ impl File {
                 discovery,
             },
         ))
-    }
-}
-
-fn refuse_later_parts(
-    leader_election: Option<&Spanned<IgnoredAny>>,
-) -> Result<(), (std::ops::Range<usize>, &'static str)> {
-    match leader_election {
-        Some(section) => Err((
-            section.span(),
-            "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section",
-        )),
-        None => Ok(()),
     }
 }
 
