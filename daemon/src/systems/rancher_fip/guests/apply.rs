@@ -6,10 +6,7 @@ use fipd_crds::labels::{
     SECRET_API_URL, SECRET_CLIENT_SECRET, SECRET_CLUSTER, SECRET_LOAD_BALANCER_TYPE, SECRET_POOL,
     SECRET_PROJECT, project_secret,
 };
-use k8s_openapi::{
-    api::core::v1::{Namespace, Secret},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use serde_json::json;
 
 use super::{
@@ -150,7 +147,8 @@ async fn namespace(
         .labels
         .as_ref()
         .and_then(|labels| labels.get(PROJECT_NAME));
-    let mut due = has_annotation(meta, RESTART_DUE);
+    let notes = meta.annotations.as_ref();
+    let mut due = notes.is_some_and(|notes| notes.contains_key(RESTART_DUE));
     if let Some(label) = label.filter(|label| set.map(String::as_str) != Some(*label)) {
         let change = json!({ "metadata": {
             "labels": { PROJECT_NAME: label }, "annotations": { RESTART_DUE: "true" },
@@ -175,11 +173,6 @@ async fn restart(remote: &Remote, namespace: &str, now: &str) -> Result<(), Call
         Err(CallError::NotFound(_)) => Ok(()),
         other => other,
     }
-}
-
-fn has_annotation(meta: &ObjectMeta, key: &str) -> bool {
-    let annotations = meta.annotations.as_ref();
-    annotations.is_some_and(|annotations| annotations.contains_key(key))
 }
 
 #[cfg(test)]

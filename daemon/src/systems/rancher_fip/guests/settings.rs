@@ -112,7 +112,7 @@ impl Settings {
         let chart = self.chart_of(other);
         (
             or(&chart.namespace, &self.namespace),
-            or(&chart.name, name_of(other)),
+            or(&chart.name, other.as_str()),
         )
     }
 
@@ -123,7 +123,7 @@ impl Settings {
         }
         let types = LoadBalancer::ALL.into_iter();
         let mut said = types.clone().filter(|of| self.chart_of(*of).name == name);
-        let mut alike = types.filter(|of| name.contains(name_of(*of)));
+        let mut alike = types.filter(|of| name.contains(of.as_str()));
         said.next().or_else(|| alike.next())
     }
 
@@ -144,13 +144,6 @@ fn or(given: &str, default: &str) -> String {
     match given {
         "" => default.to_owned(),
         given => given.to_owned(),
-    }
-}
-
-fn name_of(load_balancer: LoadBalancer) -> &'static str {
-    match load_balancer {
-        LoadBalancer::PureLb => "purelb",
-        LoadBalancer::MetalLb => "metallb",
     }
 }
 
