@@ -11,10 +11,7 @@ mod client;
 mod clock;
 mod clusters;
 mod compat;
-mod completions;
-mod config;
 mod crds;
-mod docs;
 #[cfg(test)]
 mod documented_tests;
 mod download;
@@ -25,18 +22,16 @@ mod hold;
 mod import;
 mod lease;
 mod man;
-mod move_network;
 mod network;
 mod offline;
 mod output;
 mod password;
 mod pool;
-mod pool_preview;
+mod printed;
 mod quota;
 mod reload;
 mod restore;
 mod rules;
-mod scopes;
 mod serve;
 mod session;
 mod support_bundle;
@@ -186,14 +181,14 @@ enum ClientCommand {
     SupportBundle(support_bundle::SupportBundle),
     /// The configuration file
     #[command(subcommand)]
-    Config(config::Config),
+    Config(printed::Config),
     /// Print fipd's CustomResourceDefinitions, or install them in a cluster
     Crds(crds::Crds),
     /// Print what the documentation has of the program itself
     #[command(hide = true)]
-    Docs(docs::Docs),
+    Docs(printed::Docs),
     /// Print a script that completes fipd's command line in a shell
-    Completions(completions::Completions),
+    Completions(printed::Completions),
     /// Write the manual pages of all commands into a folder, for packages
     #[command(hide = true)]
     Man(man::Pages),

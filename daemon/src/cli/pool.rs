@@ -1,5 +1,6 @@
 //! `fipd pool`.
 
+mod changes;
 mod parse;
 mod show;
 
@@ -16,14 +17,11 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     history::History,
-    move_network::MoveNetwork,
-    pool_preview,
-    scopes::Scopes,
 };
-use crate::api::wire::{PoolCreate, PoolPatch, PoolView};
+use crate::api::wire::{PoolCreate, PoolPatch, PoolScope, PoolView};
 
 use parse::{any, cidr, quarantine, range, sticky_for};
-pub(super) use show::facts;
+use show::facts;
 use show::table;
 
 #[derive(Debug, Subcommand)]
@@ -45,7 +43,7 @@ pub enum Pool {
     )]
     Update(Update),
     /// Take a pool to another network with all of its leases, or say what is in the way
-    MoveNetwork(MoveNetwork),
+    MoveNetwork(changes::MoveNetwork),
     /// Remove a pool that has no leases
     Delete { name: String },
 }
@@ -120,6 +118,18 @@ pub struct Details {
     /// Whether a tenant without a quota gets nothing, instead of any number
     #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
     quota_required: Option<bool>,
+}
+
+/// Who may have addresses of a pool without naming it.
+#[derive(Debug, Args)]
+pub struct Scopes {
+    /// Pools with a higher number are asked first where the asker names none
+    #[arg(long, value_name = "NUMBER")]
+    priority: Option<u16>,
+    /// For whom the pool is there without being named: any, or parts that must all fit of cluster=C, project=P,
+    /// namespace=N (several: one of them), label=KEY=VALUE, with commas in between (repeatable)
+    #[arg(long, value_name = "WHOM")]
+    scope: Vec<PoolScope>,
 }
 
 #[derive(Debug, Args)]
@@ -197,7 +207,7 @@ impl Pool {
             Self::Update(update) => {
                 let patch = update.patch()?;
                 if update.dry_run {
-                    return pool_preview::run(session, &update.name, &patch).await;
+                    return changes::preview(session, &update.name, &patch).await;
                 }
                 let path = path(&update.name);
                 session.write(Method::PATCH, &path, &patch, facts).await
@@ -208,7 +218,7 @@ impl Pool {
     }
 }
 
-pub(super) fn path(name: &str) -> String {
+fn path(name: &str) -> String {
     format!("/api/v1/pools/{}", segment(name))
 }
 
