@@ -7,9 +7,9 @@ use super::{
     admission, fip_v1, health, ui,
 };
 use crate::api::rest::{
-    admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
-    import, lease_changes, leases, move_network, openapi, operations, pool_preview, pools, quotas,
-    reload, restore_hold, rotate_key, rules, separate, tokens, users, webhooks,
+    admin, adopt, attach, audit, backups, bulk, changes, clusters, export, guests, history, import,
+    lease_changes, leases, move_network, openapi, operations, pool_preview, pools, quotas, rules,
+    separate, tokens, upkeep, users, webhooks,
 };
 use crate::{
     adopt::Takeovers,
@@ -93,11 +93,11 @@ fn book(routes: Routes) -> Routes {
         .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)
         .put("/api/v1/quotas/{pool}/{tenant}", OUR_ADMIN, quotas::put)
         .delete("/api/v1/quotas/{pool}/{tenant}", OUR_ADMIN, quotas::delete)
-        .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
-        .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
-        .get("/api/v1/clock", VIEWER, clock::show)
-        .post("/api/v1/clock/accept", ADMIN, clock::accept)
-        .post("/api/v1/fip-v1/rotate-key", ADMIN, rotate_key::rotate_key)
+        .get("/api/v1/restore-hold", VIEWER, backups::show)
+        .post("/api/v1/restore-hold/lift", ADMIN, backups::lift)
+        .get("/api/v1/clock", VIEWER, upkeep::show)
+        .post("/api/v1/clock/accept", ADMIN, upkeep::accept)
+        .post("/api/v1/fip-v1/rotate-key", ADMIN, upkeep::rotate_key)
         .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
         .get("/api/v1/changes", OUR_VIEWER, changes::changes)
 }
@@ -162,8 +162,8 @@ where
                 .get("", ADMIN, adopt::preview)
                 .post("", ADMIN, adopt::adopt)
         })
-        .get("/api/v1/reload", VIEWER, reload::standing)
-        .post("/api/v1/reload", ADMIN, reload::reload)
+        .get("/api/v1/reload", VIEWER, upkeep::standing)
+        .post("/api/v1/reload", ADMIN, upkeep::reload)
         .get("/api/v1/rules", VIEWER, rules::show)
         .get("/api/v1/rules/foreign", VIEWER, rules::foreign)
         .get("/api/v1/rules/plan", VIEWER, rules::plan)

@@ -73,13 +73,9 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
         )));
     }
     let problems = store::check(&file).map_err(Failure::failed)?;
-    if problems.is_empty() {
-        let file = shown(&file);
-        let detail = format!("{file}: checksums, rows, invariants and audit log are in order");
-        return Ok(vec![Checked::new("store", true, detail)]);
-    }
-    let checked = |problem: &store::StoreFault| Checked::new("store", false, problem.to_string());
-    Ok(problems.iter().map(checked).collect())
+    let file = shown(&file);
+    let fine = format!("{file}: checksums, rows, invariants and audit log are in order");
+    Ok(Checked::all("store", &problems, fine))
 }
 
 /// A configuration that does not parse is bad input; a kubeconfig that is not acceptable is a finding.

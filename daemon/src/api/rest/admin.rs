@@ -55,9 +55,8 @@ async fn alone<T: Send + 'static>(
 fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<Checked>, Problem> {
     let unavailable = |error: store::ReadError| Problem::new(Code::Unavailable, error.to_string());
     let (file, problems) = ipam.reader().verify().map_err(unavailable)?;
-    let problems = problems.iter().map(ToString::to_string).collect();
     let fine = "rows, invariants and audit log are in order".to_owned();
-    let in_file = verdict("store", problems, fine);
+    let in_file = Checked::all("store", &problems, fine);
     let live = verify::live(ipam, file.as_ref()).map_err(unavailable)?;
     let leases = live.leases;
     let compared = match &file {
@@ -65,7 +64,7 @@ fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<
         None => "; the store could not be compared",
     };
     let fine = format!("{leases} leases in memory agree with their indexes and pools{compared}");
-    let mut checks = verdict("ledger", live.wrong, fine);
+    let mut checks = Checked::all("ledger", &live.wrong, fine);
     checks.extend(in_file);
     checks.push(health::store(ipam));
     checks.push(health::time(ipam));
@@ -73,15 +72,6 @@ fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<
     checks.extend(nameless::checks(ipam, clusters));
     checks.extend(rules::checks(&rules.view()));
     Ok(checks)
-}
-
-/// One entry per thing that is wrong, or one that says what is fine.
-fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
-    if wrong.is_empty() {
-        return vec![Checked::new(what, true, fine)];
-    }
-    let entry = |detail| Checked::new(what, false, detail);
-    wrong.into_iter().map(entry).collect()
 }
 
 /// A consistent copy of the store, as it is at this moment. One is read at a time.

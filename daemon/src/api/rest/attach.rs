@@ -238,31 +238,28 @@ impl Detacher {
 
     /// The same, once all cluster managers know where they have put something: after a start that takes a moment.
     async fn heard(&self, session: &ClusterSession) -> Past {
-        let known = async {
-            loop {
-                let past = self.past(session);
-                if past.unheard.is_empty() {
-                    return past;
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        let known = tokio::time::timeout(QUIET, known).await;
-        known.unwrap_or_else(|_| self.past(session))
+        let known = soon(|| Some(self.past(session)).filter(|past| past.unheard.is_empty()));
+        known.await.unwrap_or_else(|| self.past(session))
     }
 
     /// The session of a cluster that no system writes to any more.
     async fn quiet(&self, name: &Text) -> Option<ClusterSession> {
-        let found = async {
-            loop {
-                match self.clusters.session(name) {
-                    Some(session) if session.systems.is_empty() => return session,
-                    Some(_) | None => tokio::time::sleep(LOOK).await,
-                }
-            }
-        };
-        tokio::time::timeout(QUIET, found).await.ok()
+        let quiet = |session: &ClusterSession| session.systems.is_empty();
+        soon(|| self.clusters.session(name).filter(quiet)).await
     }
+}
+
+/// What is there within [`QUIET`].
+async fn soon<T>(look: impl Fn() -> Option<T>) -> Option<T> {
+    let found = async {
+        loop {
+            match look() {
+                Some(found) => return found,
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    };
+    tokio::time::timeout(QUIET, found).await.ok()
 }
 
 fn unreached(view: &ClusterView, dry_run: bool) -> DetachReport {

@@ -1,19 +1,21 @@
-//! `/api/v1/backups`: the copies of the store that the daemon keeps.
+//! `/api/v1/backups`, the copies of the store that the daemon keeps, and `/api/v1/restore-hold`.
 
 use axum::{
     Json,
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fipd_core::Ledger;
+use fipd_core::{Ledger, Request};
 use http::StatusCode;
 
 use super::admin;
 use crate::{
     api::{
-        extract::Path,
+        access::auth::Caller,
+        convert,
+        extract::{Body, Path},
         problem::{Code, Problem},
-        wire::{BackupList, BackupView, DrillView, StoreCounts},
+        wire::{BackupList, BackupView, DrillView, LiftHold, RestoreHoldView, StoreCounts},
     },
     backups::{Backups, Copy, CopyError, Drill},
     clock,
@@ -125,5 +127,44 @@ pub fn counts(ledger: &Ledger, revision: u64) -> StoreCounts {
         clusters: ledger.clusters().len(),
         users: ledger.accounts().len(),
         tokens: ledger.tokens().len(),
+    }
+}
+
+/// Whether free addresses are held because a backup was restored, and until when.
+#[utoipa::path(get, path = "/api/v1/restore-hold", tag = "admin",
+    responses((status = 200, body = RestoreHoldView)))]
+pub async fn show(State(ipam): State<Ipam>) -> Json<RestoreHoldView> {
+    Json(ipam.read(hold_view))
+}
+
+/// Gives free addresses again before the hold has ended. Lifting nothing succeeds.
+#[utoipa::path(post, path = "/api/v1/restore-hold/lift", tag = "admin", request_body = LiftHold,
+    responses((status = 200, body = RestoreHoldView), (status = 422, body = Problem)))]
+pub async fn lift(
+    State(ipam): State<Ipam>,
+    caller: Caller,
+    Body(LiftHold { reason }): Body<LiftHold>,
+) -> Result<Json<RestoreHoldView>, Problem> {
+    let request = Request::LiftHold {
+        reason: convert::text("reason", &reason)?,
+        actor: caller.actor,
+    };
+    ipam.submit(request).await?;
+    Ok(Json(ipam.read(hold_view)))
+}
+
+fn hold_view(ledger: &Ledger) -> RestoreHoldView {
+    let (epoch, hold) = (ledger.epoch(), ledger.restore_hold());
+    let of_all = epoch.is_some_and(|epoch| epoch.hold.is_some());
+    let networks = ledger.networks_held().filter(|_| !of_all);
+    RestoreHoldView {
+        held: hold.is_some(),
+        networks: networks
+            .take(Ledger::SCAN)
+            .map(|network| network.name.to_string())
+            .collect(),
+        until: hold.map(|hold| clock::rfc3339(hold.until)),
+        epoch: epoch.map_or(0, |epoch| epoch.number),
+        restored: epoch.map(|epoch| clock::rfc3339(epoch.began)),
     }
 }

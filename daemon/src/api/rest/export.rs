@@ -124,10 +124,11 @@ impl Export {
             return Err(Problem::new(Code::Unavailable, "fipd is stopping"));
         }
         let (ipam, caller) = (&self.ipam, &self.caller);
+        let read = |page: &dyn Fn(Reach<'_>) -> (Rows, Option<ExportPosition>)| {
+            ipam.read(|ledger| page(caller.within(ledger)))
+        };
         let (rows, next) = match place {
-            ExportPosition::Leases(after) => {
-                ipam.read(|ledger| leases(caller.within(ledger), after))
-            }
+            ExportPosition::Leases(after) => read(&|reach| leases(reach, after)),
             ExportPosition::Pools(after) => {
                 let (pools, next) = ipam.read(|ledger| pools(caller.within(ledger), after));
                 let rows = pools
@@ -135,15 +136,9 @@ impl Export {
                     .map(|(head, pool)| convert::with_addresses(head, &pool));
                 (Rows::Pools(rows.collect()), next)
             }
-            ExportPosition::Quotas(after) => {
-                ipam.read(|ledger| quotas(caller.within(ledger), after))
-            }
-            ExportPosition::Networks(after) => {
-                ipam.read(|ledger| networks(caller.within(ledger), after))
-            }
-            ExportPosition::Separations(after) => {
-                ipam.read(|ledger| separations(caller.within(ledger), after))
-            }
+            ExportPosition::Quotas(after) => read(&|reach| quotas(reach, after.clone())),
+            ExportPosition::Networks(after) => read(&|reach| networks(reach, after)),
+            ExportPosition::Separations(after) => read(&|reach| separations(reach, after)),
             ExportPosition::Audit(before) => {
                 let every = AuditFilter::default();
                 let page = audit::rows(ipam, caller, &every, before, Ledger::SCAN);

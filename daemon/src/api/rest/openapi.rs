@@ -11,9 +11,9 @@ use utoipa::{
 };
 
 use super::{
-    admin, adopt, attach, audit, backups, bulk, changes, clock, clusters, export, guests, history,
-    import, lease_changes, leases, move_network, operations, pool_preview, pools, quotas, reload,
-    restore_hold, rotate_key, rules, separate, tokens, users, webhooks,
+    admin, adopt, attach, audit, backups, bulk, changes, clusters, export, guests, history, import,
+    lease_changes, leases, move_network, operations, pool_preview, pools, quotas, rules, separate,
+    tokens, upkeep, users, webhooks,
 };
 use crate::api::problem::MEDIA_TYPE;
 use crate::api::{health, wire};
@@ -29,7 +29,7 @@ use crate::config::Systems;
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         lease_changes::transfer, lease_changes::probed, lease_changes::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
-        reload::standing, reload::reload, restore_hold::show, restore_hold::lift, clock::show, clock::accept, rotate_key::rotate_key,
+        upkeep::standing, upkeep::reload, backups::show, backups::lift, upkeep::show, upkeep::accept, upkeep::rotate_key,
         bulk::bulk, changes::changes,
         guests::list,
         clusters::list, clusters::show, clusters::forget, clusters::join, clusters::new_identity,

@@ -19,10 +19,7 @@ use super::{
 use crate::{
     api::{
         extract::{Body, Path},
-        rest::{
-            backups::{self, copy},
-            restore_hold,
-        },
+        rest::backups::{self, copy},
         wire::LiftHold,
     },
     backups::{BackupStatus, Backups, Copy},
@@ -103,7 +100,7 @@ pub async fn lift(
     let body = Body(LiftHold {
         reason: form.value("reason").to_owned(),
     });
-    let lifted = restore_hold::lift(State(ipam.clone()), visitor.caller(), body);
+    let lifted = backups::lift(State(ipam.clone()), visitor.caller(), body);
     if let Err(problem) = lifted.await {
         let status = blame(&mut form, &problem, WORDS);
         return Ok(room(&ipam, &backups, &visitor, status, &Fields::default(), form).await);

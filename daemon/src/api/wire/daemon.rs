@@ -32,6 +32,15 @@ impl Checked {
         let (what, detail) = (what.into(), detail.into());
         Self { what, ok, detail }
     }
+
+    /// One for each thing that is wrong, or one that says what is fine.
+    pub fn all<T: ToString>(what: &str, wrong: &[T], fine: String) -> Vec<Self> {
+        if wrong.is_empty() {
+            return vec![Self::new(what, true, fine)];
+        }
+        let entry = |one: &T| Self::new(what, false, one.to_string());
+        wrong.iter().map(entry).collect()
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

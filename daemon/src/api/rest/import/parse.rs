@@ -206,10 +206,6 @@ fn fields<T: DeserializeOwned>(value: &Value) -> Result<T, Problem> {
         .map_err(|error| Problem::invalid("row", value.to_string(), error.to_string()))
 }
 
-fn network(name: Option<String>) -> Text {
-    name.map_or_else(|| "default".into(), Into::into)
-}
-
 fn tenant(text: &Option<String>) -> Result<Option<Tenant>, Problem> {
     given(text, |text| convert::text("tenant", text).map(Tenant))
 }
@@ -303,7 +299,7 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
     let contenders = row.contenders.iter().map(contender);
     let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
     Ok(ImportRow::Lease(Box::new(ImportedLease {
-        network: network(row.network),
+        network: row.network.unwrap_or_else(|| "default".to_owned()).into(),
         pool: row.pool.map(Into::into),
         since: given(&row.since, |text| time("since", text))?,
         lease: Lease {
