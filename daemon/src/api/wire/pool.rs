@@ -219,13 +219,17 @@ pub struct PoolCreate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolPatch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Only while the pool has no lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<String>>,
     /// Beside those that it has; not together with `addresses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusions: Option<Vec<String>>,
     #[serde(
         default,
@@ -248,28 +252,41 @@ pub struct PoolPatch {
     )]
     #[schema(value_type = Option<String>)]
     pub subnet: Option<Option<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_first: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_last: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
     /// `lowest`, `random` or `least-recently-used`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Seconds; what cools already is not changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
     /// Seconds; 0: nobody is remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_for: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_most: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
     /// In place of all that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<PoolScope>>,
     /// Who shares an address already goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_across_clusters: Option<bool>,
     /// Whether a tenant without a quota gets nothing, instead of any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_required: Option<bool>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,
     /// Why, for the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
