@@ -7,6 +7,9 @@ use k8s_openapi::{
     jiff,
 };
 
+/// Type of the condition that says whether the object is served as it asks.
+pub const READY: &str = "Ready";
+
 /// What a condition is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate {
@@ -14,6 +17,17 @@ pub struct ConditionUpdate {
     pub status: bool,
     pub reason: &'static str,
     pub message: String,
+}
+
+impl ConditionUpdate {
+    pub fn ready(status: bool, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind: READY,
+            status,
+            reason,
+            message: message.into(),
+        }
+    }
 }
 
 /// Sets a condition: one entry per type, in place of all of that type. The time of its last transition stays
@@ -85,22 +99,6 @@ pub fn also_used(address: IpAddr, contenders: &[String]) -> Option<String> {
         let others = contenders.join(", ");
         format!("{address} is also used by {others}; end one of the two uses")
     })
-}
-
-/// Sets the condition, or takes it away where there is nothing to say.
-pub fn set_conflict(
-    conditions: &mut Vec<Condition>,
-    message: Option<String>,
-    generation: Option<i64>,
-    now: jiff::Timestamp,
-) {
-    remark(
-        conditions,
-        (CONFLICT, "AlsoUsedBy"),
-        message,
-        generation,
-        now,
-    );
 }
 
 #[cfg(test)]

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, Ledger, NetworkId, Origin, Pool, System, Text};
+use fipd_core::{
+    ClusterId, Handover, Holder, LeaseKey, Ledger, NetworkId, Origin, Pool, Release, ReleaseScope,
+    Request, System, Text,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clusters::{ClusterSession, ClustersError, memory::Memory},
     config::{PoolFacts, PoolLink, TypedSettings},
-    ipam::Ipam,
+    ipam::{Ipam, IpamError},
 };
 
 /// A cluster as the controllers see it.
@@ -39,6 +42,35 @@ impl Site {
     /// What the configuration says of a system here.
     pub fn settings<T: TypedSettings>(&self) -> &T {
         self.session.settings.of()
+    }
+
+    /// Releases leases in the address book.
+    pub async fn release(&self, scope: ReleaseScope, reason: &str) -> Result<(), IpamError> {
+        let release = Release {
+            scope,
+            actor: self.actor(),
+            reason: reason.into(),
+        };
+        self.ipam.submit(Request::Release(release)).await.map(drop)
+    }
+
+    /// Gives a lease to another holder.
+    pub async fn hand_over(
+        &self,
+        from: Holder,
+        to: Holder,
+        key: LeaseKey,
+        reason: &str,
+    ) -> Result<(), IpamError> {
+        let handover = Handover {
+            from,
+            to,
+            keys: vec![key],
+            actor: self.actor(),
+            reason: reason.into(),
+        };
+        let handed = self.ipam.submit(Request::Handover(handover));
+        handed.await.map(drop)
     }
 
     /// Who asks, for the audit log.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Reconciled,
+    events::Events,
     queue::{Queue, retries},
     site::Site,
 };
@@ -85,6 +86,13 @@ pub async fn quiet(queue: Arc<Queue<Key>>) {
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(3), idle).await;
+}
+
+/// Writes Events of a cluster, each while nobody waits in `queue`.
+pub fn events_behind(site: &Site, queue: &Arc<Queue<Key>>) -> Arc<Events> {
+    let (recorder, queue) = (site.session.recorder.clone(), Arc::clone(queue));
+    let idle = move || quiet(Arc::clone(&queue));
+    Arc::new(Events::start(recorder, site.cancel(), idle))
 }
 
 /// Lets work that was begun end.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Holder, Ledger, NetworkId, Pool, Release, ReleaseScope, Request, Text};
+use fipd_core::{Holder, Ledger, NetworkId, Pool, ReleaseScope, Request, Text};
 use k8s_openapi::jiff;
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
@@ -329,13 +329,8 @@ impl<U: AddressHooks> AddressController<U> {
 
     /// Releases what the holder has: another instance of the object keeps its own.
     pub async fn give_back(&self, holder: Holder, reason: &str) -> Reconciled<()> {
-        let request = Request::Release(Release {
-            scope: ReleaseScope::Holder(holder),
-            actor: self.context.actor(),
-            reason: reason.into(),
-        });
-        self.context.submit(request).await?;
-        Ok(())
+        let scope = ReleaseScope::Holder(holder);
+        Ok(self.context.site.release(scope, reason).await?)
     }
 
     /// Releases a lease that was left to an object that was never written, once a second look finds none either.

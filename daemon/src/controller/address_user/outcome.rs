@@ -6,12 +6,12 @@ use fipd_core::{Lease, LeaseKey, Ledger, PoolId, Timestamp};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 
 use crate::controller::{
-    conditions::{CONFLICT, ConditionUpdate, also_used, set, set_conflict, unset},
+    conditions::{CONFLICT, ConditionUpdate, also_used, remark, set, unset},
     unserved::Unserved,
     waiters::Cause,
 };
 
-pub const READY: &str = "Ready";
+pub use crate::controller::conditions::READY;
 
 /// What became of an object.
 pub type AddressOutcome = Result<ShownLease, Unserved>;
@@ -98,7 +98,8 @@ pub fn set_conditions(
         Some(problem) => set(conditions, &no(charged, problem), generation, now),
         None => unset(conditions, charged),
     }
-    set_conflict(conditions, conflict(outcome), generation, now);
+    let kind = (CONFLICT, "AlsoUsedBy");
+    remark(conditions, kind, conflict(outcome), generation, now);
 }
 
 fn no(kind: &'static str, problem: &Unserved) -> ConditionUpdate {

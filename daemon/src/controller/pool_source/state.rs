@@ -11,8 +11,7 @@ use crate::{
     ipam::Ipam,
 };
 
-/// Whether the pool serves as its object describes it.
-pub const READY: &str = "Ready";
+pub use crate::controller::conditions::READY;
 
 /// The network of a Harvester cluster that the object names cannot be read.
 pub const VLAN_UNKNOWN: &str = "VlanUnknown";
@@ -76,12 +75,8 @@ impl PoolState {
         if self.pool.spec.closed {
             return not_ready("Closed", "the pool is closed and gives no new address");
         }
-        ConditionUpdate {
-            kind: READY,
-            status: true,
-            reason: "Mirrored",
-            message: remark.unwrap_or_else(|| "the pool gives addresses".into()),
-        }
+        let gives = || "the pool gives addresses".into();
+        ConditionUpdate::ready(true, "Mirrored", remark.unwrap_or_else(gives))
     }
 }
 
@@ -106,12 +101,7 @@ impl PoolReport {
 
 /// Why a pool gives nothing.
 pub fn not_ready(reason: &'static str, message: impl Into<String>) -> ConditionUpdate {
-    ConditionUpdate {
-        kind: READY,
-        status: false,
-        reason,
-        message: message.into(),
-    }
+    ConditionUpdate::ready(false, reason, message)
 }
 
 /// The first leases of a pool with their texts, one more than `most`, a page of the ledger at a time.

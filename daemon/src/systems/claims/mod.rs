@@ -40,7 +40,7 @@ use crate::{
         reconcile::Controller,
         site::Site,
         store::{Key, Objects},
-        tasks::{count, finish, follow_ranges, quiet},
+        tasks::{count, events_behind, finish, follow_ranges},
     },
     detach::Leaving,
     system::{self, Means, RunningSystem},
@@ -84,12 +84,7 @@ async fn serve(site: Arc<Site>) {
     let cancel = site.cancel();
     let remote = Remote::new(site.session.client.clone());
     let queue = Queue::<Key>::new();
-    let idle = Arc::clone(&queue);
-    let events = Arc::new(Events::start(
-        site.session.recorder.clone(),
-        cancel.clone(),
-        move || quiet(Arc::clone(&idle)),
-    ));
+    let events = events_behind(&site, &queue);
     let mut tasks = JoinSet::new();
     if !site.session.settings.of::<ClaimsSettings>().pool_objects
         && let Err(error) = close_all(&site, OFF).await

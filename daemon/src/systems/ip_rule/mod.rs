@@ -56,14 +56,13 @@ use crate::{
     controller::{
         client::Remote,
         endpoint::OwnEndpoint,
-        events::Events,
         leader_election::{self, Wanted},
         queue::{self, Queue},
         reconcile,
         reconcile_counts::counted,
         site::Site,
         store::{Key, follow},
-        tasks::{count, finish, quiet, spawn},
+        tasks::{count, events_behind, finish, spawn},
         webhook,
     },
     detach::Leaving,
@@ -203,12 +202,7 @@ async fn serve(site: Arc<Site>, own: &OwnEndpoint, nodes: &NodeBoard) {
     let cancel = site.cancel();
     let remote = Remote::new(site.session.client.clone());
     let queue = Queue::<Key>::new();
-    let idle = Arc::clone(&queue);
-    let events = Arc::new(Events::start(
-        site.session.recorder.clone(),
-        cancel.clone(),
-        move || quiet(Arc::clone(&idle)),
-    ));
+    let events = events_behind(&site, &queue);
     let decider = Decider::new(Arc::clone(&site), remote, Arc::clone(&events), queue);
     nodes.tell(&site.name, &decider);
     count(&site, "IPRules", &decider.rules.objects);

@@ -72,12 +72,11 @@ use crate::{
     controller::{
         address_user::inventory::AddressInventory,
         client::Remote,
-        events::Events,
         queue::Queue,
         reconcile,
         reconcile::Controller,
         store::Key,
-        tasks::{count, finish, follow_ranges, listed, quiet, spawn, until},
+        tasks::{count, events_behind, finish, follow_ranges, listed, spawn, until},
         waiters, webhook,
     },
 };
@@ -185,12 +184,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     let client = site.session.client.clone();
     let data = Data::new(site.id.clone(), Remote::new(client), cancel.clone());
     let queue = Queue::<Key>::new();
-    let idle = Arc::clone(&queue);
-    let events = Arc::new(Events::start(
-        site.session.recorder.clone(),
-        cancel.clone(),
-        move || quiet(Arc::clone(&idle)),
-    ));
+    let events = events_behind(&site, &queue);
     let attachments = all.attachments(&site, &data);
     let attachments = Arc::clone(data.attachments.get_or_init(|| attachments));
     let pools = FloatingIpPoolSource::new(&site, &data);
@@ -297,12 +291,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     let cancel = site.cancel();
     let client = site.session.client.clone();
     let queue = Queue::<Key>::new();
-    let idle = Arc::clone(&queue);
-    let events = Arc::new(Events::start(
-        site.session.recorder.clone(),
-        cancel.clone(),
-        move || quiet(Arc::clone(&idle)),
-    ));
+    let events = events_behind(&site, &queue);
     let services = Services::new(
         Arc::clone(&site),
         Arc::clone(&rancher),
@@ -315,7 +304,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     let mut tasks = JoinSet::new();
     reconcile::watch(&services, service::observe::slim, &mut tasks);
     let all = Arc::clone(&services);
-    let objects = Arc::clone(&services.placement.namespaces);
+    let objects = Arc::clone(&services.namespaces);
     let slim = service::observe::slim_namespace;
     spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| {
         all.namespace_changed(key)
@@ -325,7 +314,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
         () = ready(&site, &rancher, &services) => {}
     }
     // Before they are found using what is kept for them.
-    services.uses.claim_reported().await;
+    services.claim_reported().await;
     let inventory = service::adopt::ServiceInventory::new(Arc::clone(&services));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
@@ -341,8 +330,8 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
             services: Arc::clone(&services.follow_ups),
             made_for: Arc::clone(&services.context().queue),
             pools: Box::new(move || all.pools_changed()),
-            id: Box::new(move || known.placement.rancher_cluster()),
-            guest: Arc::clone(&services.uses) as _,
+            id: Box::new(move || known.rancher_cluster()),
+            guest: Arc::clone(&services) as _,
         },
     );
     work(&services, &mut tasks);
@@ -355,7 +344,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
 /// not known which network an address in use belongs to.
 async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
     services.completed().await;
-    services.placement.namespaces.completed().await;
+    services.namespaces.completed().await;
     let adopted = site
         .session
         .networks(&site.system)

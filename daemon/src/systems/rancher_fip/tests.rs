@@ -7,7 +7,13 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{clock, clusters::testing, controller::queue, ipam::Ipam, system::testing::means};
+use crate::{
+    clock,
+    clusters::testing,
+    controller::{events::Events, queue},
+    ipam::Ipam,
+    system::testing::means,
+};
 
 const WITHIN: Duration = Duration::from_secs(5);
 

@@ -29,7 +29,6 @@ use crate::{
         Site,
         names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
         rancher::Guest as _,
-        settings::RancherFipSettings,
     },
 };
 
@@ -60,21 +59,14 @@ impl ServiceInventory {
         let what = "list Services";
         let keep = |service: Lenient<Service>| {
             let key = Key::of(service.meta());
-            let (svc, kept) = match service.0 {
-                Ok(service) => {
-                    let svc = observe::all(service);
-                    let kept = self.keeps(&key, &svc);
-                    (svc, kept)
-                }
-                Err(invalid) => {
-                    let svc = Svc {
-                        uid: invalid.metadata.uid.unwrap_or_default().into(),
-                        ..Svc::default()
-                    };
-                    (svc, true)
-                }
+            let svc = match service.0 {
+                Ok(service) => Some(observe::all(service)).filter(|svc| self.keeps(&key, svc))?,
+                Err(invalid) => Svc {
+                    uid: invalid.metadata.uid.unwrap_or_default().into(),
+                    ..Svc::default()
+                },
             };
-            kept.then(|| self.sighting(&key, &svc, &projects))
+            Some(self.sighting(&key, &svc, &projects))
         };
         complete_list(session, &api, ListParams::default(), what, keep).await
     }
@@ -83,17 +75,14 @@ impl ServiceInventory {
     fn keeps(&self, key: &Key, svc: &Svc) -> bool {
         let identity = names::identity(&self.site.id, KIND_SERVICE, key);
         let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
-        let class_less = self.services.placement.settings.class_less;
+        let class_less = self.services.settings.class_less;
         held.is_empty() || keeps(svc, class_less, &identity, &held)
     }
 
     async fn presence(&self, identity: &Identity) -> Presence {
-        let found = fresh_read::read(
-            &self.services.context.remote,
-            &SERVICE.target(&names::key(identity)),
-        )
-        .await;
-        let class_less = self.services.placement.settings.class_less;
+        let target = SERVICE.target(&names::key(identity));
+        let found = fresh_read::read(&self.services.context.remote, &target).await;
+        let class_less = self.services.settings.class_less;
         let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
         match found {
             Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
@@ -103,13 +92,13 @@ impl ServiceInventory {
     }
 
     fn sighting(&self, key: &Key, svc: &Svc, projects: &BTreeMap<String, Projects>) -> Sighting {
-        let settings = self.site.session.settings.of::<RancherFipSettings>();
+        let settings = &self.services.settings;
         let (app, own) = (
             projects.get(&*settings.app_namespace),
             projects.get(&*key.namespace),
         );
         let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
-        let cluster = self.services.placement.rancher_cluster();
+        let cluster = self.services.rancher_cluster();
         Sighting {
             holder: Holder {
                 identity: names::identity(&self.site.id, KIND_SERVICE, key),
@@ -123,27 +112,18 @@ impl ServiceInventory {
 
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
     fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
-        let class_less = self.services.placement.settings.class_less;
-        if !validate::is_ours(
-            &Svc {
-                terminating: false,
-                ..svc.clone()
-            },
-            class_less,
-            false,
-        ) && !svc.is_marked()
-        {
+        let class_less = self.services.settings.class_less;
+        let living = Svc {
+            terminating: false,
+            ..svc.clone()
+        };
+        if !validate::is_ours(&living, class_less, false) && !svc.is_marked() {
             return Vec::new();
         }
+        let ipam = &self.site.ipam;
+        let place = |address| ipam.read(|ledger| self.place(ledger, cluster, key, svc, address));
         let shown: BTreeSet<IpAddr> = svc.addresses().into_iter().collect();
-        shown
-            .into_iter()
-            .filter_map(|address| {
-                self.site
-                    .ipam
-                    .read(|ledger| self.place(ledger, cluster, key, svc, address))
-            })
-            .collect()
+        shown.into_iter().filter_map(place).collect()
     }
 
     fn place(
@@ -166,7 +146,7 @@ impl ServiceInventory {
     /// Whether a FloatingIP that another program made for this Service has the address; it is adopted for that, and
     /// the Service takes it over. Where it is not known what Rancher calls the cluster, the Service's name decides.
     fn keeps_for(&self, cluster: Option<&str>, service: &Key, address: IpAddr) -> bool {
-        let Some(data) = self.services.placement.rancher.data() else {
+        let Some(data) = self.services.rancher.data() else {
             return false;
         };
         let made = match cluster {
@@ -184,12 +164,10 @@ impl ServiceInventory {
     fn network(&self, ledger: &Ledger, svc: &Svc, address: IpAddr) -> NetworkId {
         let named = svc.mark(STATIC_NETWORK);
         let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
-            Origin::Mirror { cluster, .. } => self
-                .services
-                .placement
-                .rancher
-                .data()
-                .is_none_or(|data| data.cluster == *cluster),
+            Origin::Mirror { cluster, .. } => {
+                let data = self.services.rancher.data();
+                data.is_none_or(|data| data.cluster == *cluster)
+            }
             Origin::Own => false,
         };
         let is_named = |pool: &Arc<Pool>| super::placement::object(pool) == named;
@@ -218,9 +196,9 @@ impl Inventory for ServiceInventory {
     /// Another Service that shows the address comes first: they shared it under a FloatingIP that is gone.
     fn heir(&self, holder: &Holder, key: LeaseKey) -> Option<Holder> {
         let gone = ServiceRef::of(holder)?;
-        let user = self.services.uses.shows(key.address);
+        let user = self.services.shows(key.address);
         let user = user.filter(|user| user.key != gone.key);
         user.map(|user| user.holder())
-            .or_else(|| self.services.floating_ips.heir(&gone, key))
+            .or_else(|| self.services.heir_of(&gone, key))
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     },
     systems::rancher_fip::{
         names::{FOR_SERVICE, KIND_SERVICE, MANAGED_BY, ServiceRef},
-        settings::Announce,
+        settings::{Announce, RancherFipSettings},
     },
 };
 
@@ -45,11 +45,11 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    pub fn new(context: Arc<Context<Svc>>, mode: Announce, namespace: Text) -> Arc<Self> {
+    pub fn new(context: Arc<Context<Svc>>, settings: &RancherFipSettings) -> Arc<Self> {
         Arc::new(Self {
             context,
-            mode,
-            namespace,
+            mode: settings.announce,
+            namespace: Text::clone(&settings.app_namespace),
             announced: Mutex::default(),
         })
     }
@@ -59,18 +59,19 @@ impl Announcer {
         self.announced.lock().forget(service);
     }
 
+    /// The kinds of its objects.
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let mode = self.mode;
+        KINDS.into_iter().filter(move |kind| reader(*kind) == mode)
+    }
+
     /// Makes the objects for the addresses of a Service, and no others of it.
     pub async fn announce(
         &self,
         service: &ServiceRef,
         addresses: Vec<Address>,
     ) -> Result<(), ReconcileError> {
-        let mode = self.mode;
-        match mode {
-            Announce::None | Announce::KubeVip => return Ok(()),
-            Announce::Metallb | Announce::Purelb => {}
-        }
-        if self.announced.lock().has(service, &addresses) {
+        if self.kinds().next().is_none() || self.announced.lock().has(service, &addresses) {
             return Ok(());
         }
         let mut made = self.make(service, &addresses).await;
@@ -87,16 +88,15 @@ impl Announcer {
             Ok(kept) => kept,
             Err(error) => {
                 let note = format!("the address is not announced yet: {error}; it is tried again");
-                self.context
-                    .warn(&service.key, &service.uid, "AnnounceFailed", note);
+                let (key, uid) = (&service.key, &service.uid);
+                self.context.warn(key, uid, "AnnounceFailed", note);
                 return Err(error.into());
             }
         };
         let label = format!("{FOR_SERVICE}%3D{}", service.uid);
-        self.clean(&label, |kind, key, _| {
-            reader(*kind) == mode && kept.contains(&*key.name)
-        })
-        .await?;
+        let keep =
+            |kind, key: &Key, _: &str| reader(kind) == self.mode && kept.contains(&*key.name);
+        self.clean(&label, keep).await?;
         self.announced.lock().note(service, addresses);
         Ok(())
     }
@@ -187,13 +187,9 @@ impl Announcer {
     /// Deletes what the original left for addresses that our Services have, and `user` even if its Service is not seen to
     /// show them yet; whether there was anything.
     async fn clear(&self, user: Option<(&Key, &[Address])>) -> Result<bool, CallError> {
-        let (mode, namespace) = (self.mode, &*self.namespace);
-        let remote = &self.context.remote;
+        let (remote, namespace) = (&self.context.remote, &*self.namespace);
         let (mut any, mut known) = (false, BTreeMap::<IpAddr, Vec<String>>::new());
-        for kind in [POOL, GROUP]
-            .into_iter()
-            .filter(|kind| reader(*kind) == mode)
-        {
+        for kind in self.kinds().filter(|kind| *kind != ADVERTISEMENT) {
             let objects = match remote.list(&kind.all_in(namespace), "").await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
@@ -233,22 +229,19 @@ impl Announcer {
     /// Deletes the announcer's objects of a Service. Objects that fipd may not see or delete hold up nobody's
     /// address; the sweep takes them once it may.
     pub async fn withdraw(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
-        let mode = self.mode;
         let taken_over = self.announced.lock().forget(&service.key);
-        let made = taken_over || announce::shows_objects(mode, svc);
-        match mode {
-            Announce::None | Announce::KubeVip => return Ok(()),
-            Announce::Metallb | Announce::Purelb => {}
+        let made = taken_over || announce::shows_objects(self.mode, svc);
+        if self.kinds().next().is_none() {
+            return Ok(());
         }
-        for kind in KINDS.iter().filter(|kind| reader(**kind) == mode) {
+        for kind in self.kinds() {
             match self.delete_objects(kind, &service.uid).await {
                 // The announcer is not installed (any more).
                 Ok(()) | Err(CallError::NotFound(_)) => {}
-                Err(CallError::Rejected(_, why)) => {
-                    if made {
-                        self.warn_of_left(service, kind, &why);
-                    }
+                Err(CallError::Rejected(_, why)) if made => {
+                    self.warn_of_left(service, kind, &why);
                 }
+                Err(CallError::Rejected(..)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -258,20 +251,20 @@ impl Announcer {
         Ok(())
     }
 
-    async fn delete_objects(&self, kind: &Kind, uid: &str) -> Result<(), CallError> {
+    async fn delete_objects(&self, kind: Kind, uid: &str) -> Result<(), CallError> {
         let label = format!("{FOR_SERVICE}%3D{uid}");
         let remote = &self.context.remote;
         let all = remote.list(&kind.all(), &label).await?;
-        delete_listed(remote, *kind, &all, |_, _| true).await
+        delete_listed(remote, kind, &all, |_, _| true).await
     }
 
-    fn warn_of_left(&self, service: &ServiceRef, kind: &Kind, why: &str) {
+    fn warn_of_left(&self, service: &ServiceRef, kind: Kind, why: &str) {
         let note = format!(
             "{} objects with label {FOR_SERVICE}={} may be left: {why}; delete them, or give fipd the right to",
             kind.kind, service.uid
         );
-        self.context
-            .warn(&service.key, &service.uid, "AnnouncementLeft", note);
+        let (key, uid) = (&service.key, &service.uid);
+        self.context.warn(key, uid, "AnnouncementLeft", note);
     }
 
     /// Deletes what the original made for a Service that goes before its objects were taken over.
@@ -279,14 +272,13 @@ impl Announcer {
         if !svc.is_marked() {
             return Ok(());
         }
-        let mode = self.mode;
         let addresses: BTreeSet<_> = svc.addresses().into_iter().collect();
         for address in addresses {
             let place = Place {
                 service: &service.key,
                 address,
             };
-            for kind in KINDS.into_iter().filter(|kind| reader(*kind) == mode) {
+            for kind in self.kinds() {
                 for name in [place.name(), place.legacy()] {
                     let target = kind.named(&self.namespace, &name);
                     let is_originals = |object: &Value| {
@@ -306,37 +298,27 @@ impl Announcer {
 
     /// Applies an object; the first one makes the namespace.
     async fn apply(&self, namespace: &str, target: &Target, body: &Value) -> Result<(), CallError> {
-        match self.context.remote.patch(target, Patch::Apply, body).await {
+        let remote = &self.context.remote;
+        match remote.patch(target, Patch::Apply, body).await {
             Err(CallError::NotFound(_)) => {}
             result => return result,
         }
         let own = NAMESPACE.named("", namespace);
-        if self.context.remote.get::<Value>(&own).await?.is_none() {
+        if remote.get::<Value>(&own).await?.is_none() {
             let object = json!({ "apiVersion": NAMESPACE.api_version(), "kind": NAMESPACE.kind, "metadata": { "name": namespace } });
-            self.context
-                .remote
-                .patch(&own, Patch::Apply, &object)
-                .await?;
+            remote.patch(&own, Patch::Apply, &object).await?;
         }
-        self.context.remote.patch(target, Patch::Apply, body).await
+        remote.patch(target, Patch::Apply, body).await
     }
 
     /// Deletes announcer's objects of ours that no Service needs: left by a former setting, or by a Service
     /// that went while fipd was not there. Then what the original left beside ours.
     async fn sweep(&self) -> Result<(), ReconcileError> {
-        let mode = self.mode;
-        let live: BTreeSet<String> = self
-            .context
-            .objects
-            .all()
-            .iter()
-            .map(|(_, svc)| svc.uid.to_string())
-            .collect();
+        let services = self.context.objects.all();
+        let live: BTreeSet<&str> = services.iter().map(|(_, svc)| &*svc.uid).collect();
         let label = format!("{MANAGED_BY}%3D{MANAGER},{FOR_SERVICE}");
-        self.clean(&label, |kind, _, uid| {
-            reader(*kind) == mode && live.contains(uid)
-        })
-        .await?;
+        let keep = |kind, _: &Key, uid: &str| reader(kind) == self.mode && live.contains(uid);
+        self.clean(&label, keep).await?;
         self.clear(None).await?;
         Ok(())
     }
@@ -345,21 +327,21 @@ impl Announcer {
     async fn clean(
         &self,
         label: &str,
-        keep: impl Fn(&Kind, &Key, &str) -> bool,
+        keep: impl Fn(Kind, &Key, &str) -> bool,
     ) -> Result<(), ReconcileError> {
-        for kind in &KINDS {
+        for kind in KINDS {
             let objects = match self.context.remote.list(&kind.all(), label).await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
                 // Without rights to them we have made none.
-                Err(CallError::Rejected(..)) if reader(*kind) != self.mode => continue,
+                Err(CallError::Rejected(..)) if reader(kind) != self.mode => continue,
                 Err(error) => return Err(error.into()),
             };
             let goes = |key: &Key, object: &Value| {
                 let uid = object["metadata"]["labels"][FOR_SERVICE].as_str();
                 !keep(kind, key, uid.unwrap_or(""))
             };
-            delete_listed(&self.context.remote, *kind, &objects, goes).await?;
+            delete_listed(&self.context.remote, kind, &objects, goes).await?;
         }
         Ok(())
     }

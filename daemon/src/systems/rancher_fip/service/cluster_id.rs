@@ -7,20 +7,9 @@ use crate::{
     systems::rancher_fip::{names::RANCHER_PROJECT, rancher::Data, settings::RancherFipSettings},
 };
 
-/// Why FloatingIPs of a Service cannot be told from those of other clusters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    Unknown,
-    Disputed { named: String, marked: String },
-}
-
 /// Rancher's id of a cluster: configured or discovered, else of the one cluster of its name.
 pub fn rancher_id(session: &ClusterSession, data: Option<&Data>) -> Option<String> {
-    let configured = session
-        .settings
-        .of::<RancherFipSettings>()
-        .cluster_id
-        .as_ref();
+    let settings = session.settings.of::<RancherFipSettings>();
     let named = || {
         let listed = data.filter(|data| data.clusters.is_complete());
         if let Some(data) = listed {
@@ -29,35 +18,29 @@ pub fn rancher_id(session: &ClusterSession, data: Option<&Data>) -> Option<Strin
         let mut names = session.names.iter();
         Some(names.find(|name| is_rancher_id(name))?.to_string())
     };
+    let configured = settings.cluster_id.as_ref();
     configured.map(|id| id.to_string()).or_else(named)
 }
 
-/// The id, unless a mark on the Service's namespace says another. What is configured needs no mark.
-pub fn agreed(id: Option<String>, configured: bool, marked: Option<&str>) -> Result<String, Doubt> {
-    match (id, marked) {
-        (None, _) => Err(Doubt::Unknown),
-        (Some(named), Some(marked)) if !configured && named != marked => Err(Doubt::Disputed {
-            named,
-            marked: marked.to_owned(),
-        }),
-        (Some(id), _) => Ok(id),
-    }
-}
-
-impl Doubt {
-    /// What the owner of the Service reads.
-    pub fn problem(&self) -> Unserved {
-        let why = match self {
-            Self::Unknown => "it is not known which cluster this is in Rancher".to_owned(),
-            Self::Disputed { named, marked } => format!(
-                "by its name this cluster is {named} in Rancher, by {RANCHER_PROJECT} of the namespace it is {marked}"
-            ),
-        };
-        let message = format!(
-            "the address of this Service is left as it is: {why}; set `cluster-id` of this cluster in fipd's configuration"
-        );
-        Unserved::new("ClusterIdUnknown", message, Some(Cause::Pools))
-    }
+/// The id, unless a mark on the Service's namespace says another: then FloatingIPs of the Service cannot be told from those
+/// of other clusters. What is configured needs no mark.
+pub fn agreed(
+    id: Option<String>,
+    configured: bool,
+    marked: Option<&str>,
+) -> Result<String, Unserved> {
+    let why = match (id, marked) {
+        (None, _) => "it is not known which cluster this is in Rancher".to_owned(),
+        (Some(named), Some(marked)) if !configured && named != marked => format!(
+            "by its name this cluster is {named} in Rancher, by {RANCHER_PROJECT} of the namespace it is {marked}"
+        ),
+        (Some(id), _) => return Ok(id),
+    };
+    let message = format!(
+        "the address of this Service is left as it is: {why}; set `cluster-id` of this cluster in fipd's configuration"
+    );
+    let cause = Some(Cause::Pools);
+    Err(Unserved::new("ClusterIdUnknown", message, cause))
 }
 
 /// `c-xxxxx` or `c-m-xxxxxxxx`.
@@ -80,15 +63,17 @@ mod tests {
     #[test]
     fn a_mark_confirms_the_cluster_and_never_replaces_it() {
         let id = |id: &str| Some(id.to_owned());
-        assert_eq!(agreed(None, false, Some("c-2")), Err(Doubt::Unknown));
+        let why = |id, marked| agreed(id, false, marked).expect_err("a doubt").message;
+        let unknown = why(None, Some("c-2"));
+        assert!(unknown.contains("not known which cluster"), "{unknown}");
         assert_eq!(agreed(id("c-1"), false, None), Ok("c-1".into()));
         assert_eq!(agreed(id("c-1"), false, Some("c-1")), Ok("c-1".into()));
         assert_eq!(agreed(id("c-1"), true, Some("c-2")), Ok("c-1".into()));
-        let doubt = agreed(id("c-1"), false, Some("c-2")).expect_err("a doubt");
-        let (named, marked) = ("c-1".into(), "c-2".into());
-        assert_eq!(doubt, Doubt::Disputed { named, marked });
-        for doubt in [doubt, Doubt::Unknown] {
-            assert!(doubt.problem().message.contains("`cluster-id`"));
+        let disputed = why(id("c-1"), Some("c-2"));
+        assert!(disputed.contains("is c-1 in Rancher"), "{disputed}");
+        assert!(disputed.contains("it is c-2"), "{disputed}");
+        for message in [unknown, disputed] {
+            assert!(message.contains("`cluster-id`"), "{message}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use super::{Services, announce, observe::Svc, originals, placement, validate};
 use crate::{
     controller::{
-        ReconcileError, Reconciled,
+        Reconciled,
         context::Context,
         queue::Next,
         reconcile::Controller,
@@ -60,32 +60,31 @@ impl Controller for FollowUps {
 
 impl FollowUps {
     /// Brings announcer and Rancher up to date with one Service.
-    async fn follow_up(&self, key: &Key, svc: &Svc) -> Result<(), ReconcileError> {
+    async fn follow_up(&self, key: &Key, svc: &Svc) -> Reconciled<()> {
         let services = &self.services;
         let service = services.service(key, &svc.uid);
-        let held = services.leases.held(&service);
-        if held.is_empty() || !validate::is_ours(svc, services.placement.settings.class_less, true)
-        {
+        let held = services.held(&service);
+        if held.is_empty() || !validate::is_ours(svc, services.settings.class_less, true) {
             return Ok(());
         }
         let addresses = self.addresses(&service, svc);
         let announced = services.announcer.announce(&service, addresses).await;
         // Announcing takes its time.
-        let held = services.leases.held(&service);
-        services.floating_ips.write(&service, &held).await?;
+        let held = services.held(&service);
+        services.write_floating_ips(&service, &held).await?;
         announced
     }
 
     /// What is to be announced of a Service.
     fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
         let services = &self.services;
-        let data = services.placement.rancher.data();
-        let mut held = services.leases.held(service);
+        let data = services.rancher.data();
+        let mut held = services.held(service);
         let place = |text: &IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
         held.sort_by_key(|lease| place(&lease.key.address).unwrap_or(usize::MAX));
         let first = held.first().map(|lease| lease.key.address);
         let group = first
-            .filter(|_| services.placement.settings.announce == Announce::Purelb)
+            .filter(|_| services.settings.announce == Announce::Purelb)
             .map(|first| originals::group_name(svc, &service.key, first));
         held.iter()
             .map(|lease| {

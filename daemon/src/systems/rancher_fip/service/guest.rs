@@ -3,12 +3,12 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Handover, Holder, Lease, Ledger, Request, Tenant, Timestamp};
+use fipd_core::{Holder, Lease, Ledger, Tenant, Timestamp};
 use futures::future::BoxFuture;
 
-use super::{fresh_read::fresh, observe::Svc, placement::Placement, service};
+use super::{Services, fresh_read::fresh, observe::Svc};
 use crate::{
-    controller::{ReconcileError, context::Context, store::Key},
+    controller::{ReconcileError, store::Key},
     systems::rancher_fip::{
         names::{self, KIND_SERVICE, ServiceRef},
         rancher::Guest,
@@ -18,13 +18,7 @@ use crate::{
 /// The most Services that are read freshly for one address.
 const READ: usize = 8;
 
-/// What Services of the cluster use.
-pub struct ServiceUses {
-    context: Arc<Context<Svc>>,
-    placement: Arc<Placement>,
-}
-
-impl Guest for ServiceUses {
+impl Guest for Services {
     /// The oldest one that is not being deleted; else the oldest.
     fn shows(&self, address: IpAddr) -> Option<ServiceRef> {
         let mut using = self.context.objects.all();
@@ -32,11 +26,11 @@ impl Guest for ServiceUses {
         let (key, svc) = using
             .into_iter()
             .min_by(|(_, one), (_, other)| age(one).cmp(&age(other)))?;
-        Some(service(&self.context, &key, &svc.uid))
+        Some(self.service(&key, &svc.uid))
     }
 
     fn charged_to(&self, service: &ServiceRef) -> Option<Tenant> {
-        let project = self.placement.project(&service.key.namespace).ok()?;
+        let project = self.project(&service.key.namespace).ok()?;
         Some(project.tenant)
     }
 
@@ -49,7 +43,7 @@ impl Guest for ServiceUses {
             for key in services.iter().take(READ) {
                 let svc = fresh(&self.context, key).await?;
                 if let Some(svc) = svc.filter(|svc| svc.shows(address)) {
-                    return Ok(Some(service(&self.context, key, &svc.uid)));
+                    return Ok(Some(self.service(key, &svc.uid)));
                 }
             }
             Ok(None)
@@ -61,18 +55,11 @@ fn age(svc: &Svc) -> (bool, Timestamp) {
     (svc.terminating, svc.created)
 }
 
-impl ServiceUses {
-    pub fn new(context: Arc<Context<Svc>>, placement: Arc<Placement>) -> Arc<Self> {
-        Arc::new(Self { context, placement })
-    }
-
+impl Services {
     /// Takes over what is kept for Services of this cluster under Rancher's name of it. From then on this cluster's lists
     /// decide when each use ends.
     pub async fn claim_reported(&self) {
-        let (Some(management), Some(called)) = (
-            self.placement.management(),
-            self.placement.rancher_cluster(),
-        ) else {
+        let (Some(management), Some(called)) = (self.management(), self.rancher_cluster()) else {
             return;
         };
         let mut after = None;
@@ -86,14 +73,9 @@ impl ServiceUses {
             };
             after = Some(last.key);
             for (from, lease) in leases.iter().filter_map(|lease| reported(lease, &called)) {
-                let handover = Request::Handover(Handover {
-                    from,
-                    to: self.user_of(lease),
-                    keys: vec![lease.key],
-                    actor: self.context.actor(),
-                    reason: "its cluster is connected".into(),
-                });
-                if let Err(error) = self.context.submit(handover).await {
+                let (site, reason) = (&self.context.site, "its cluster is connected");
+                let handed = site.hand_over(from, self.user_of(lease), lease.key, reason);
+                if let Err(error) = handed.await {
                     let address = lease.key.address;
                     tracing::warn!(cluster = %self.context.site.name, %address, %error, "a kept address is not taken over yet");
                 }
@@ -111,12 +93,10 @@ impl ServiceUses {
                 instance: "".into(),
             }
         };
-        let shown = self
-            .shows(lease.key.address)
-            .map(|service| service.holder());
-        shown
-            .or_else(|| lease.owner().map(named))
-            .unwrap_or_else(|| service(&self.context, &Key::new("", ""), &"".into()).holder())
+        let shown = self.shows(lease.key.address);
+        let user = shown.map(|service| service.holder());
+        user.or_else(|| lease.owner().map(named))
+            .unwrap_or_else(|| self.service(&Key::new("", ""), &"".into()).holder())
     }
 }
 

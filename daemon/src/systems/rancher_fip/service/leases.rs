@@ -2,16 +2,13 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use fipd_core::{
-    Adopt, Allocate, Answer, Family, Handover, Holder, Lease, LeaseKey, LeaseState, NetworkId,
-    Release, ReleaseScope, Request,
-};
+use fipd_core::{Adopt, Allocate, Answer, Family, Lease, LeaseKey, NetworkId, Request};
 
-use super::{observe::Svc, plan::PoolsByFamily};
+use super::{Services, observe::Svc, plan::PoolsByFamily};
 use crate::{
     controller::{
-        ReconcileError,
-        context::Context,
+        ReconcileError, Reconciled,
+        address_user::settle::holds,
         unserved::{Unserved, contended},
         waiters::Cause,
     },
@@ -24,22 +21,13 @@ use crate::{
 /// What was granted, or why not.
 type Granted = Result<BTreeMap<Family, Arc<Lease>>, Unserved>;
 
-/// What Services hold in the address book.
-pub struct ServiceLeases {
-    context: Arc<Context<Svc>>,
-}
-
-impl ServiceLeases {
-    pub fn new(context: Arc<Context<Svc>>) -> Self {
-        Self { context }
-    }
-
+impl Services {
     /// Asks for addresses of pools, which are all of one network.
-    pub async fn ask(
+    pub(super) async fn request(
         &self,
         ask: Allocate,
         pools: &PoolsByFamily,
-    ) -> Result<Granted, ReconcileError> {
+    ) -> Reconciled<Granted> {
         let network = pools
             .values()
             .next()
@@ -57,18 +45,14 @@ impl ServiceLeases {
 
     /// Makes this instance of the Service the holder of leases that an earlier one of its name left or that were reserved
     /// for it.
-    pub async fn renew(
+    pub(super) async fn renew(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         kept: &BTreeMap<Family, Arc<Lease>>,
-    ) -> Result<(), ReconcileError> {
+    ) -> Reconciled<()> {
         let holder = service.holder();
-        let has = |lease: &&Arc<Lease>| {
-            lease.state == LeaseState::Allocated
-                && lease.members.iter().any(|member| member.holder == holder)
-        };
-        for lease in kept.values().filter(|lease| !has(lease)) {
+        for lease in kept.values().filter(|lease| !holds(lease, &holder)) {
             let adopt = Adopt {
                 key: lease.key,
                 holder: holder.clone(),
@@ -81,53 +65,14 @@ impl ServiceLeases {
         Ok(())
     }
 
-    pub async fn release(
-        &self,
-        holder: &Holder,
-        keys: Vec<LeaseKey>,
-        reason: &str,
-    ) -> Result<(), ReconcileError> {
-        let scope = ReleaseScope::HolderAddresses(holder.clone(), keys);
-        self.free(scope, reason).await
-    }
-
-    pub async fn free(&self, scope: ReleaseScope, reason: &str) -> Result<(), ReconcileError> {
-        let request = Request::Release(Release {
-            scope,
-            actor: self.context.actor(),
-            reason: reason.into(),
-        });
-        self.context.submit(request).await?;
-        Ok(())
-    }
-
-    /// Gives a lease to another holder.
-    pub async fn transfer(
-        &self,
-        from: Holder,
-        to: Holder,
-        key: LeaseKey,
-        reason: &str,
-    ) -> Result<(), ReconcileError> {
-        let request = Request::Handover(Handover {
-            from,
-            to,
-            keys: vec![key],
-            actor: self.context.actor(),
-            reason: reason.into(),
-        });
-        self.context.submit(request).await?;
-        Ok(())
-    }
-
     /// All leases of the Service, by whatever instance of its name.
-    pub fn held(&self, service: &ServiceRef) -> Vec<Arc<Lease>> {
+    pub(super) fn held(&self, service: &ServiceRef) -> Vec<Arc<Lease>> {
         let identity = service.holder().identity;
         self.context.read(|ledger| ledger.leases_of(&identity))
     }
 
     /// The Service shows an address that another holds.
-    pub fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
+    pub(super) fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
         let identity = service.holder().identity;
         let contentions = self.context.read(|ledger| ledger.contentions_of(&identity));
         contentions.first().map(|lease| contended(lease))
@@ -135,7 +80,7 @@ impl ServiceLeases {
 
     /// A Service that has no lease waits for the end of the address it still shows: when another gets it, it is
     /// to be hidden.
-    pub fn still_shown(&self, service: &ServiceRef, svc: &Svc) -> Option<Cause> {
+    pub(super) fn still_shown(&self, service: &ServiceRef, svc: &Svc) -> Option<Cause> {
         if !svc.is_marked() || !self.held(service).is_empty() {
             return None;
         }

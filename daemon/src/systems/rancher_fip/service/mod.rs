@@ -26,9 +26,13 @@ mod status;
 mod transfer;
 pub mod validate;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use fipd_core::{Family, Lease, Ledger, Text};
+use fipd_core::{Family, Lease, Ledger, Request, Text};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use follow_up::FollowUps;
@@ -53,27 +57,31 @@ use crate::controller::{
     waiters::{Cause, LedgerEvent},
 };
 use announcer::Announcer;
-use floating_ips::ServiceFloatingIps;
-use guest::ServiceUses;
-use leases::ServiceLeases;
-use observe::Svc;
-use placement::Placement;
-use status::ServiceStatus;
+use observe::{Projects, Svc};
+use plan::PoolsByFamily;
+use status::LastShown;
+use validate::Wish;
 
 /// The controller of all Services of a downstream cluster. Its queue holds what users wait for.
 pub struct Services {
     context: Arc<Context<Svc>>,
-    pub placement: Arc<Placement>,
-    leases: ServiceLeases,
-    floating_ips: ServiceFloatingIps,
-    status: ServiceStatus,
+    settings: RancherFipSettings,
+    rancher: Arc<Rancher>,
+    pub namespaces: Arc<Objects<Projects>>,
     pub announcer: Arc<Announcer>,
-    pub uses: Arc<ServiceUses>,
+    /// What was shown last on each Service.
+    shown: Mutex<LastShown>,
+    /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
+    unwritten: Mutex<BTreeSet<Text>>,
     /// What follows when nobody waits.
     pub follow_ups: Arc<Queue<Key>>,
     /// Told when everything may be different.
     lost_track: Notify,
 }
+
+/// What a Service wishes, the pools that it names, and the requests by which it first takes over what FloatingIPs made for it
+/// hold.
+type Wished = (Wish, Option<PoolsByFamily>, Vec<Request>);
 
 impl Controller for Services {
     type View = Svc;
@@ -99,8 +107,8 @@ impl Controller for Services {
             return self.unseen(key).await;
         };
         let service = self.service(key, &svc.uid);
-        let held = self.leases.held(&service);
-        if validate::is_ours(&svc, self.placement.settings.class_less, !held.is_empty()) {
+        let held = self.held(&service);
+        if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
             self.serve(&service, &svc, held).await
         } else if uses_unserved(&svc, &held) {
             Ok(Next::Done)
@@ -121,7 +129,7 @@ impl Controller for Services {
             return Ok(Next::Done);
         };
         let service = self.service(key, &meta.uid);
-        let held = self.leases.held(&service);
+        let held = self.held(&service);
         if held.is_empty() && !self.is_left_over(&svc) {
             self.forget(key);
             return Ok(Next::Done);
@@ -139,22 +147,19 @@ impl Services {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let settings = site.session.settings.of::<RancherFipSettings>();
-        let (announce, namespace) = (settings.announce, Text::clone(&settings.app_namespace));
+        let settings = site.settings::<RancherFipSettings>().clone();
         let context = Context::new(SERVICE, site, remote, events, Objects::new());
         let context = Arc::new(context.with_queue(queue));
-        let of = || Arc::clone(&context);
-        let placement = Arc::new(Placement::new(of(), rancher));
         Arc::new(Self {
-            leases: ServiceLeases::new(of()),
-            floating_ips: ServiceFloatingIps::new(of(), Arc::clone(&placement)),
-            status: ServiceStatus::new(of(), announce),
-            announcer: Announcer::new(of(), announce, namespace),
-            uses: ServiceUses::new(of(), Arc::clone(&placement)),
+            announcer: Announcer::new(Arc::clone(&context), &settings),
+            context,
+            settings,
+            rancher,
+            namespaces: Objects::new(),
+            shown: Mutex::default(),
+            unwritten: Mutex::default(),
             follow_ups: Queue::new(),
             lost_track: Notify::new(),
-            placement,
-            context,
         })
     }
 
@@ -176,7 +181,7 @@ impl Services {
 
     /// A namespace changed: its Services may have a project now, or all may where it is the app namespace.
     pub fn namespace_changed(&self, key: &Key) {
-        if *key.name == *self.placement.settings.app_namespace {
+        if *key.name == *self.settings.app_namespace {
             return self.context.queue_all();
         }
         let keys = self.context.objects.keys_in(&key.name);
@@ -194,19 +199,18 @@ impl Services {
     fn is_left_over(&self, svc: &Svc) -> bool {
         let by_class = match svc.class.as_deref() {
             Some(class) => class == names::CLASS,
-            None => self.placement.settings.class_less,
+            None => self.settings.class_less,
         };
         svc.is_marked() || (svc.has_finalizer() && by_class)
     }
 
     async fn serve(&self, service: &ServiceRef, svc: &Svc, held: Vec<Arc<Lease>>) -> Reconciled {
-        let problem = match self.fulfil(service, svc, held).await? {
-            Ok(problem) => problem,
+        let problem = match self.wished(service, svc, &held) {
+            Ok(wished) => self.fulfil(service, svc, wished, held).await?,
             Err(mut problem) => {
                 self.serve_on(service, svc).await?;
-                problem.cause = problem
-                    .cause
-                    .or_else(|| self.leases.still_shown(service, svc));
+                let cause = problem.cause;
+                problem.cause = cause.or_else(|| self.still_shown(service, svc));
                 Some(problem)
             }
         };
@@ -219,38 +223,37 @@ impl Services {
         }
     }
 
-    /// Gives the Service what it wishes; what it still lacks. `Err`: the wish is not understood or its pool is
-    /// not there, and nothing was done.
+    /// What the Service wishes, unless that is not understood or its pool is not there.
+    fn wished(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: &[Arc<Lease>],
+    ) -> Result<Wished, Unserved> {
+        let wish = validate::wish(svc)?;
+        let named = wish.pool.as_ref().map(|_| self.pools(&wish)).transpose()?;
+        let transfers = self.transfers(service, svc, &wish, named.as_ref(), held)?;
+        Ok((wish, named, transfers))
+    }
+
+    /// Gives the Service what it wishes; what it still lacks.
     async fn fulfil(
         &self,
         service: &ServiceRef,
         svc: &Svc,
-        held: Vec<Arc<Lease>>,
-    ) -> Result<Result<Option<Unserved>, Unserved>, ReconcileError> {
-        let wish = match validate::wish(svc) {
-            Ok(wish) => wish,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        let named = match wish
-            .pool
-            .as_ref()
-            .map(|_| self.placement.pools(&wish))
-            .transpose()
-        {
-            Ok(named) => named,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        let held = match self
-            .transfer(service, svc, &wish, named.as_ref(), held)
-            .await?
-        {
-            Ok(held) => held,
-            Err(problem) => return Ok(Err(problem)),
-        };
+        (wish, named, transfers): Wished,
+        mut held: Vec<Arc<Lease>>,
+    ) -> Reconciled<Option<Unserved>> {
+        if !transfers.is_empty() {
+            for request in transfers {
+                self.context.submit(request).await?;
+            }
+            held = self.held(service);
+        }
         let held = plan::shown_first(held, &svc.addresses());
         let mut found = plan::compare(&wish, &held, named.as_ref());
-        self.leases.renew(service, svc, &found.kept).await?;
-        let mut problem = self.leases.contended(service);
+        self.renew(service, svc, &found.kept).await?;
+        let mut problem = self.contended(service);
         if !found.missing.is_empty() && problem.is_none() {
             let (granted, trouble) = self.allocate(service, svc, &wish, &found, named).await?;
             found.kept.extend(granted);
@@ -259,52 +262,29 @@ impl Services {
         if plan::suffices(&wish, &found.kept) {
             self.show(service, svc, &plan::ordered(&wish, &found.kept))
                 .await?;
-            self.release_surplus(service, svc, &wish, &found).await?;
-            self.status.warn_of_contenders(service, &found.kept);
+            self.release_surplus(service, &wish, &found).await?;
+            self.warn_of_contenders(service, &found.kept);
         } else {
             self.serve_on(service, svc).await?;
         }
-        Ok(Ok(problem))
+        Ok(problem)
     }
 
     /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
     async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
-        let held = plan::shown_first(self.leases.held(service), &svc.addresses());
+        let held = plan::shown_first(self.held(service), &svc.addresses());
         if held.is_empty() {
-            return self.status.hide_anothers(service, svc).await;
+            return self.hide_anothers(service, svc).await;
         }
         let wish = validate::any(svc);
         let kept = plan::compare(&wish, &held, None).kept;
-        self.leases.renew(service, svc, &kept).await?;
+        self.renew(service, svc, &kept).await?;
         if plan::suffices(&wish, &kept) {
             self.show(service, svc, &plan::ordered(&wish, &kept))
                 .await?;
-            self.status.warn_of_contenders(service, &kept);
+            self.warn_of_contenders(service, &kept);
         }
         Ok(())
-    }
-
-    /// Takes over what FloatingIPs made for this Service hold; all leases of the Service afterwards.
-    async fn transfer(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        wish: &validate::Wish,
-        named: Option<&plan::PoolsByFamily>,
-        held: Vec<Arc<Lease>>,
-    ) -> Result<Result<Vec<Arc<Lease>>, Unserved>, ReconcileError> {
-        let transfers = self
-            .floating_ips
-            .transfers(service, svc, wish, named, &held);
-        let requests = match transfers {
-            Ok(requests) if requests.is_empty() => return Ok(Ok(held)),
-            Ok(requests) => requests,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        for request in requests {
-            self.context.submit(request).await?;
-        }
-        Ok(Ok(self.leases.held(service)))
     }
 
     /// Asks for what is missing. Where the second family is optional each is asked for alone.
@@ -312,14 +292,14 @@ impl Services {
         &self,
         service: &ServiceRef,
         svc: &Svc,
-        wish: &validate::Wish,
+        wish: &Wish,
         found: &plan::Match,
-        named: Option<plan::PoolsByFamily>,
+        named: Option<PoolsByFamily>,
     ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Unserved>), ReconcileError> {
         let ready = named
-            .map_or_else(|| self.placement.pools(wish), Ok)
+            .map_or_else(|| self.pools(wish), Ok)
             .and_then(|pools| {
-                let project = self.placement.project(&service.key.namespace)?;
+                let project = self.project(&service.key.namespace)?;
                 let missing = placement::served(wish, found, &pools)?;
                 Ok((pools, project, missing))
             });
@@ -344,28 +324,16 @@ impl Services {
                 svc.created,
                 &actor,
             );
-            match self.leases.ask(ask, &pools).await? {
+            match self.request(ask, &pools).await? {
                 Ok(leases) => granted.extend(leases),
                 Err(problem) => trouble = Some(problem),
             }
         }
         if !granted.is_empty() && found.kept.is_empty() {
-            self.floating_ips.note_unwritten(&service.uid);
+            // No FloatingIP shows them.
+            self.unwritten.lock().insert(Text::clone(&service.uid));
         }
         Ok((granted, trouble))
-    }
-
-    /// Shows the addresses, and lets follow what does then.
-    async fn show(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        addresses: &[IpAddr],
-    ) -> Result<(), ReconcileError> {
-        if self.status.show(service, svc, addresses).await? {
-            self.follow_ups.add(service.key.clone());
-        }
-        Ok(())
     }
 
     fn wait(&self, service: &ServiceRef, problem: Unserved) -> Next {
@@ -388,22 +356,18 @@ impl Services {
     fn forget(&self, key: &Key) {
         self.context.waiters.wait(key, None);
         self.announcer.forget(key);
-        self.status.forget(key);
+        self.shown.lock().forget(key);
         let identity = self.context.identity(key);
         self.context.site.ipam.forget_waiter(&identity);
     }
 
+    /// One instance of a Service of the cluster.
     fn service(&self, key: &Key, uid: &Text) -> ServiceRef {
-        service(&self.context, key, uid)
-    }
-}
-
-/// One instance of a Service of the cluster.
-fn service(context: &Context<Svc>, key: &Key, uid: &Text) -> ServiceRef {
-    ServiceRef {
-        cluster: context.site.id.clone(),
-        key: key.clone(),
-        uid: Text::clone(uid),
+        ServiceRef {
+            cluster: self.context.site.id.clone(),
+            key: key.clone(),
+            uid: Text::clone(uid),
+        }
     }
 }
 

@@ -2,59 +2,28 @@
 
 use std::sync::Arc;
 
-use fipd_core::{AddressSpec, ClusterId, Family, Ledger, Pool, System, Text};
-use ipnet::IpNet;
+use fipd_core::{ClusterId, Family, Ledger, Origin, Pool, System, Text};
 
 use super::{
-    cluster_id::{Doubt, agreed, rancher_id},
-    observe::{Projects, Svc},
+    Services,
+    cluster_id::{agreed, rancher_id},
     plan::{Match, PoolsByFamily},
     validate::{self, Wish},
 };
 use crate::{
-    controller::{
-        context::Context,
-        store::{Key, Objects},
-        unserved::Unserved,
-        waiters::Cause,
-    },
+    controller::{store::Key, unserved::Unserved, waiters::Cause},
     systems::rancher_fip::{
         floating_ip::validate::unknown_pool,
-        names::{DEFAULT_NETWORK, STATIC_NETWORK},
-        rancher::{Data, NoDefault, Rancher},
-        settings::RancherFipSettings,
+        names::{DEFAULT_NETWORK, PARTNER_POOL, STATIC_NETWORK},
+        rancher::{Data, NoDefault},
     },
 };
 
-/// See the module.
-pub struct Placement {
-    context: Arc<Context<Svc>>,
-    pub settings: RancherFipSettings,
-    pub rancher: Arc<Rancher>,
-    pub namespaces: Arc<Objects<Projects>>,
-}
-
-impl Placement {
-    pub fn new(context: Arc<Context<Svc>>, rancher: Arc<Rancher>) -> Self {
-        Self {
-            settings: context
-                .site
-                .session
-                .settings
-                .of::<RancherFipSettings>()
-                .clone(),
-            context,
-            rancher,
-            namespaces: Objects::new(),
-        }
-    }
-
+impl Services {
     /// The project that pays for the Services of a namespace.
-    pub fn project(&self, namespace: &str) -> Result<validate::Project, Unserved> {
-        let app = self
-            .namespaces
-            .get(&Key::new("", &self.settings.app_namespace));
-        let own = self.namespaces.get(&Key::new("", namespace));
+    pub(super) fn project(&self, namespace: &str) -> Result<validate::Project, Unserved> {
+        let marks = |namespace: &str| self.namespaces.get(&Key::new("", namespace));
+        let (app, own) = (marks(&self.settings.app_namespace), marks(namespace));
         validate::project(
             self.settings.project.as_deref(),
             app.as_deref(),
@@ -69,14 +38,14 @@ impl Placement {
     }
 
     /// The same, beyond doubt.
-    pub fn agreed_cluster(&self, project: &validate::Project) -> Result<String, Doubt> {
+    pub(super) fn agreed_cluster(&self, project: &validate::Project) -> Result<String, Unserved> {
         let marked = project.rancher_cluster.as_deref();
         let configured = self.settings.cluster_id.is_some();
         agreed(self.rancher_cluster(), configured, marked)
     }
 
     /// The pool that is named or the default, and its partner of the other family.
-    pub fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Unserved> {
+    pub(super) fn pools(&self, wish: &Wish) -> Result<PoolsByFamily, Unserved> {
         let data = self.rancher.data();
         let (field, name) = self.base_name(wish, data.as_deref())?;
         let management = self.management();
@@ -91,7 +60,7 @@ impl Placement {
                 self.pool(management.as_ref(), Some(data), &partner)
             });
         for pool in partner.into_iter().chain([base]) {
-            if let Some(family) = family(&pool) {
+            if let Some(family) = pool.spec.family() {
                 pools.insert(family, pool);
             }
         }
@@ -99,17 +68,13 @@ impl Placement {
     }
 
     /// The management cluster's identity, even while it cannot be reached.
-    pub fn management(&self) -> Option<ClusterId> {
+    pub(super) fn management(&self) -> Option<ClusterId> {
         if let Some(data) = self.rancher.data() {
             return Some(data.cluster.clone());
         }
-        let name = self
-            .context
-            .site
-            .session
-            .pools_in
-            .get(&self.context.site.system)?;
-        self.context
+        let site = &self.context.site;
+        let name = site.session.pools_in.get(&site.system)?;
+        site.ipam
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
     }
 
@@ -118,10 +83,8 @@ impl Placement {
             return Ok((format!("annotation {STATIC_NETWORK}"), name.clone()));
         }
         if let Some(name) = &self.settings.default_pool {
-            return Ok((
-                "`default-pool` in fipd's configuration".into(),
-                name.to_string(),
-            ));
+            let field = "`default-pool` in fipd's configuration";
+            return Ok((field.into(), name.to_string()));
         }
         let Some(data) = data else {
             let message = "no pool is known: the management cluster has not been reached since the start; name one by `default-pool` in fipd's configuration to be independent of it";
@@ -189,13 +152,8 @@ pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<F
     let nothing = with.is_empty() && found.kept.is_empty();
     match without.first() {
         Some(family) if !wish.second_optional || nothing => {
-            let family = match family {
-                Family::V4 => "IPv4",
-                Family::V6 => "IPv6",
-            };
             let message = format!(
-                "no pool for {family}: the pool of this Service is of the other family and names no partner by annotation {}",
-                crate::systems::rancher_fip::names::PARTNER_POOL
+                "no pool for {family}: the pool of this Service is of the other family and names no partner by annotation {PARTNER_POOL}"
             );
             Err(Unserved::new("PoolNotFound", message, Some(Cause::Pools)))
         }
@@ -206,15 +164,7 @@ pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<F
 /// The object that a mirror follows.
 pub fn object(pool: &Pool) -> Option<&str> {
     match &pool.spec.origin {
-        fipd_core::Origin::Mirror { object, .. } => Some(object),
-        fipd_core::Origin::Own => None,
+        Origin::Mirror { object, .. } => Some(object),
+        Origin::Own => None,
     }
-}
-
-fn family(pool: &Pool) -> Option<Family> {
-    let v4 = match pool.spec.addresses.first()? {
-        AddressSpec::Cidr(net) => matches!(net, IpNet::V4(_)),
-        AddressSpec::Single(address) | AddressSpec::Range(address, _) => address.is_ipv4(),
-    };
-    Some(if v4 { Family::V4 } else { Family::V6 })
 }

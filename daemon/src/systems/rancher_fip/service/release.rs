@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Holder, Lease, ReleaseScope, Text};
+use fipd_core::{Holder, Lease, ReleaseScope};
 
 use super::{
     Services, apply,
@@ -13,9 +13,7 @@ use super::{
     validate::{self, Wish},
 };
 use crate::{
-    controller::{
-        ReconcileError, Reconciled, client::CallError, meta::View as _, queue::Next, store::Key,
-    },
+    controller::{Reconciled, client::CallError, meta::View as _, queue::Next, store::Key},
     systems::rancher_fip::{
         names::{FINALIZER, ServiceRef},
         pool::validate::family_of,
@@ -27,7 +25,7 @@ impl Services {
     /// one that is not ours; where there is none, or another in its place, the sweep of the cluster decides.
     pub(super) async fn unseen(&self, key: &Key) -> Reconciled {
         self.forget(key);
-        let held = self.leases.held(&self.service(key, &"".into()));
+        let held = self.held(&self.service(key, &"".into()));
         if held.is_empty() {
             return Ok(Next::Done);
         }
@@ -56,7 +54,7 @@ impl Services {
         let has_lease = !held.is_empty();
         if fresh.uid != svc.uid
             || fresh.terminating
-            || validate::is_ours(&fresh, self.placement.settings.class_less, has_lease)
+            || validate::is_ours(&fresh, self.settings.class_less, has_lease)
             || super::uses_unserved(&fresh, held)
         {
             // The watch is behind.
@@ -73,18 +71,18 @@ impl Services {
         svc: &Svc,
         held: &[Arc<Lease>],
     ) -> Reconciled {
-        if !svc.has_finalizer() || self.floating_ips.is_anothers(&service.key, svc) {
+        if !svc.has_finalizer() || self.is_anothers(&service.key, svc) {
             return Ok(Next::Done);
         }
         // Other finalizers keep it for who knows how long: it must not show what may soon be another's.
         let lives_on = svc.finalizers.len() > 1;
         if lives_on {
-            self.status.hide(service, svc, held).await?;
+            self.hide(service, svc, held).await?;
         }
         self.end(service, svc, held).await?;
-        self.status.forget(&service.key);
+        self.shown.lock().forget(&service.key);
         if lives_on && let Some(patch) = apply::disclaim(svc) {
-            self.status.patch(service, &patch).await?;
+            self.patch(service, &patch).await?;
             return Ok(Next::Done);
         }
         let meta = svc.meta();
@@ -102,11 +100,11 @@ impl Services {
         if !others.is_empty() {
             self.context.site.session.suspect();
         }
-        self.status.hide(service, svc, &held).await?;
+        self.hide(service, svc, &held).await?;
         self.end(service, svc, &held).await?;
-        self.status.forget(&service.key);
+        self.shown.lock().forget(&service.key);
         if let Some(patch) = apply::disclaim(svc) {
-            match self.status.patch(service, &patch).await {
+            match self.patch(service, &patch).await {
                 Ok(()) | Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -115,24 +113,20 @@ impl Services {
     }
 
     /// Ends what one instance of a Service has: announcer's objects, leases, places in queues.
-    async fn end(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        held: &[Arc<Lease>],
-    ) -> Result<(), ReconcileError> {
+    async fn end(&self, service: &ServiceRef, svc: &Svc, held: &[Arc<Lease>]) -> Reconciled<()> {
         self.announcer.withdraw(service, svc).await?;
         let holder = service.holder();
         for lease in held.iter().filter(|lease| has(lease, &holder)) {
             self.leave_to_heir(service, lease).await?;
         }
-        self.floating_ips.forget(&service.uid);
+        self.unwritten.lock().remove(&service.uid);
         let reason = if svc.terminating {
             "the Service is deleted"
         } else {
             "the Service is not ours any more"
         };
-        self.leases.free(ReleaseScope::Holder(holder), reason).await
+        let (site, scope) = (&self.context.site, ReleaseScope::Holder(holder));
+        Ok(site.release(scope, reason).await?)
     }
 
     /// Gives back what a Service that lives on does not wish any more. A family it does without takes its
@@ -140,10 +134,9 @@ impl Services {
     pub(super) async fn release_surplus(
         &self,
         service: &ServiceRef,
-        svc: &Svc,
         wish: &Wish,
         found: &Match,
-    ) -> Result<(), ReconcileError> {
+    ) -> Reconciled<()> {
         let goes = |lease: &&Arc<Lease>| {
             let family = family_of(lease.key.address);
             !wish.families.contains(&family) || found.kept.contains_key(&family)
@@ -154,31 +147,31 @@ impl Services {
         }
         for lease in surplus {
             if !wish.families.contains(&family_of(lease.key.address))
-                || self.floating_ips.was_there(service, lease.key)
+                || self.was_there(service, lease.key)
             {
                 self.leave_to_heir(service, lease).await?;
             } else {
-                let holder = holder_of(lease, service, &svc.uid);
-                self.leases
-                    .release(&holder, vec![lease.key], "another address took its place")
-                    .await?;
+                let reason = "another address took its place";
+                self.free(service, lease, reason).await?;
             }
         }
         Ok(())
     }
 
     /// Leaves a lease to its heir; where it has none it is free at once.
-    async fn leave_to_heir(
-        &self,
-        service: &ServiceRef,
-        lease: &Lease,
-    ) -> Result<(), ReconcileError> {
-        let from = holder_of(lease, service, &service.uid);
+    async fn leave_to_heir(&self, service: &ServiceRef, lease: &Lease) -> Reconciled<()> {
         let reason = "given up by its Service";
-        match self.floating_ips.heir(service, lease.key) {
-            Some(to) => self.leases.transfer(from, to, lease.key, reason).await,
-            None => self.leases.release(&from, vec![lease.key], reason).await,
-        }
+        let Some(to) = self.heir_of(service, lease.key) else {
+            return self.free(service, lease, reason).await;
+        };
+        let (site, from) = (&self.context.site, holder_of(lease, service));
+        Ok(site.hand_over(from, to, lease.key, reason).await?)
+    }
+
+    async fn free(&self, service: &ServiceRef, lease: &Lease, reason: &str) -> Reconciled<()> {
+        let holder = holder_of(lease, service);
+        let scope = ReleaseScope::HolderAddresses(holder, vec![lease.key]);
+        Ok(self.context.site.release(scope, reason).await?)
     }
 }
 
@@ -187,17 +180,9 @@ fn has(lease: &Lease, holder: &Holder) -> bool {
 }
 
 /// The member of the lease that is this Service, of whatever instance.
-fn holder_of(lease: &Lease, service: &ServiceRef, uid: &Text) -> Holder {
-    let identity = service.holder().identity;
-    let member = lease
-        .members
-        .iter()
-        .find(|member| member.holder.identity == identity);
-    member.map_or_else(
-        || Holder {
-            identity,
-            instance: Text::clone(uid),
-        },
-        |member| member.holder.clone(),
-    )
+fn holder_of(lease: &Lease, service: &ServiceRef) -> Holder {
+    let own = service.holder();
+    let mut holders = lease.members.iter().map(|member| &member.holder);
+    let member = holders.find(|holder| holder.identity == own.identity);
+    member.cloned().unwrap_or(own)
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, NetworkId, Text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use parking_lot::Mutex;
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -12,19 +11,16 @@ use serde::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{announce, apply, observe::Svc};
+use super::{Services, announce, apply, observe::Svc};
 use crate::{
     controller::{
-        ReconcileError,
+        Reconciled,
         client::{CallError, Patch},
-        context::Context,
+        conditions::{CONFLICT, also_used},
         kind::SERVICE,
         store::Key,
     },
-    systems::rancher_fip::{
-        names::{self, FLOATING_IP, ServiceRef},
-        settings::Announce,
-    },
+    systems::rancher_fip::names::{self, FLOATING_IP, ServiceRef},
 };
 
 /// A watch may be behind our own write for so long before the write is repeated.
@@ -38,12 +34,17 @@ struct WriteAnswer {
 
 /// The statuses of Services as last written, and when.
 #[derive(Default)]
-struct LastShown(BTreeMap<Key, (Text, Vec<IpAddr>, Instant)>);
+pub(super) struct LastShown(BTreeMap<Key, (Text, Vec<IpAddr>, Instant)>);
 
 impl LastShown {
     fn note(&mut self, service: &ServiceRef, addresses: &[IpAddr], now: Instant) {
         let written = (Text::clone(&service.uid), addresses.to_vec(), now);
         self.0.insert(service.key.clone(), written);
+    }
+
+    /// Nothing of the Service is shown any more.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.0.remove(key);
     }
 
     /// Whether the status was written like this just now, and the watch is behind.
@@ -55,36 +56,16 @@ impl LastShown {
     }
 }
 
-/// Writes on Services what they have, and says what is wrong with it.
-pub struct ServiceStatus {
-    context: Arc<Context<Svc>>,
-    announce: Announce,
-    shown: Mutex<LastShown>,
-}
-
-impl ServiceStatus {
-    pub fn new(context: Arc<Context<Svc>>, announce: Announce) -> Self {
-        Self {
-            context,
-            announce,
-            shown: Mutex::default(),
-        }
-    }
-
-    /// Nothing of the Service is shown any more.
-    pub fn forget(&self, key: &Key) {
-        self.shown.lock().0.remove(key);
-    }
-
+impl Services {
     /// Marks the Service and shows its addresses, in one write where both are new: no status without the finalizer that
-    /// tells of its end. False: it was written just now, and the watch is behind.
-    pub async fn show(
+    /// tells of its end. What follows is left to do then, unless it was written just now and the watch is behind.
+    pub(super) async fn show(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         addresses: &[IpAddr],
-    ) -> Result<bool, ReconcileError> {
-        let claim = apply::claim(svc, service, addresses, self.announce);
+    ) -> Reconciled<()> {
+        let claim = apply::claim(svc, service, addresses, self.settings.announce);
         if claim.is_some() {
             // The marks name the addresses and the announcer.
             self.warn_unannounced(service, svc, addresses);
@@ -95,34 +76,36 @@ impl ServiceStatus {
                     self.patch(service, &claim).await?;
                 }
                 self.context.queue.add_after(service.key.clone(), BEHIND);
-                return Ok(false);
+                return Ok(());
             }
-            (Some(claim), Some(status)) => {
-                let both = apply::both(&claim, status);
-                if !self.show_status(service, addresses, &both).await? {
+            (claim, Some(status)) => {
+                let patch = match &claim {
+                    Some(claim) => apply::both(claim, status),
+                    None => status,
+                };
+                let finalized = self.show_status(service, addresses, &patch).await?;
+                if let Some(claim) = claim.filter(|_| !finalized) {
                     self.patch(service, &claim).await?;
                 }
-                self.note_written(service, addresses);
-            }
-            (None, Some(status)) => {
-                self.show_status(service, addresses, &status).await?;
-                self.note_written(service, addresses);
+                // Before status and finalizer are written, the next try writes both.
+                let mut shown = self.shown.lock();
+                shown.note(service, addresses, Instant::now());
             }
             (Some(claim), None) => self.patch(service, &claim).await?,
             (None, None) => {}
         }
-        Ok(true)
+        self.follow_ups.add(service.key.clone());
+        Ok(())
     }
 
     /// Changes the metadata of the Service.
-    pub async fn patch(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
-        let target = SERVICE.target(&service.key);
-        let patched = self.context.remote.patch(&target, Patch::Strategic, patch);
-        patched.await
+    pub(super) async fn patch(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
+        let (target, remote) = (SERVICE.target(&service.key), &self.context.remote);
+        remote.patch(&target, Patch::Strategic, patch).await
     }
 
     /// Changes its status; what it is afterwards.
-    pub async fn patch_status<T: DeserializeOwned>(
+    async fn patch_status<T: DeserializeOwned>(
         &self,
         service: &ServiceRef,
         patch: &Value,
@@ -134,14 +117,11 @@ impl ServiceStatus {
 
     /// Says that nobody answers for the addresses, where that is certain.
     fn warn_unannounced(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
-        if let Some(why) = announce::unannounced(self.announce, svc.class.as_deref()) {
-            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            let note = format!(
-                "nobody announces {} on the network: {why}",
-                addresses.join(" and ")
-            );
-            self.context
-                .warn(&service.key, &service.uid, "NotAnnounced", note);
+        if let Some(why) = announce::unannounced(self.settings.announce, svc.class.as_deref()) {
+            let addresses = listed(addresses, " and ");
+            let note = format!("nobody announces {addresses} on the network: {why}");
+            let (key, uid) = (&service.key, &service.uid);
+            self.context.warn(key, uid, "NotAnnounced", note);
         }
     }
 
@@ -152,19 +132,17 @@ impl ServiceStatus {
         service: &ServiceRef,
         addresses: &[IpAddr],
         patch: &Value,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Reconciled<bool> {
         let written: WriteAnswer = self.patch_status(service, patch).await?;
-        self.say_shown(service, addresses);
+        let (key, uid) = (&service.key, &service.uid);
+        let note = format!("{} assigned", listed(addresses, ", "));
+        self.context.note(key, uid, "AddressAssigned", note);
         let finalizers = written.metadata.finalizers.unwrap_or_default();
         Ok(finalizers.iter().any(|one| one == names::FINALIZER))
     }
 
     /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
-    pub async fn hide_anothers(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-    ) -> Result<(), ReconcileError> {
+    pub(super) async fn hide_anothers(&self, service: &ServiceRef, svc: &Svc) -> Reconciled<()> {
         let identity = service.holder().identity;
         let addresses = marked_addresses(svc);
         let anothers = self.context.site.ipam.find_network(|ledger, network| {
@@ -179,7 +157,7 @@ impl ServiceStatus {
     }
 
     /// Takes addresses that were given by us off the status, before another may get them.
-    pub async fn hide(
+    pub(super) async fn hide(
         &self,
         service: &ServiceRef,
         svc: &Svc,
@@ -196,34 +174,25 @@ impl ServiceStatus {
         }
     }
 
-    fn say_shown(&self, service: &ServiceRef, addresses: &[IpAddr]) {
-        let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let (key, uid) = (&service.key, &service.uid);
-        let note = format!("{} assigned", list.join(", "));
-        self.context.note(key, uid, "AddressAssigned", note);
-    }
-
-    /// Status and finalizer are written. Before both are, the next try writes both.
-    fn note_written(&self, service: &ServiceRef, addresses: &[IpAddr]) {
-        self.shown.lock().note(service, addresses, Instant::now());
-    }
-
-    pub fn warn_of_contenders(&self, service: &ServiceRef, kept: &BTreeMap<Family, Arc<Lease>>) {
-        for lease in kept.values().filter(|lease| !lease.contenders.is_empty()) {
-            let others: Vec<String> = lease
-                .contenders
-                .iter()
-                .map(|one| one.holder.identity.to_string())
-                .collect();
-            let note = format!(
-                "{} is also used by {}; end one of the two uses",
-                lease.key.address,
-                others.join(", ")
-            );
-            self.context
-                .warn(&service.key, &service.uid, "AddressConflict", note);
+    pub(super) fn warn_of_contenders(
+        &self,
+        service: &ServiceRef,
+        kept: &BTreeMap<Family, Arc<Lease>>,
+    ) {
+        for lease in kept.values() {
+            let others = lease.contenders.iter();
+            let others: Vec<String> = others.map(|one| one.holder.identity.to_string()).collect();
+            if let Some(note) = also_used(lease.key.address, &others) {
+                let (key, uid) = (&service.key, &service.uid);
+                self.context.warn(key, uid, CONFLICT, note);
+            }
         }
     }
+}
+
+fn listed(addresses: &[IpAddr], between: &str) -> String {
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(between)
 }
 
 /// Whether the addresses in the status are those we gave.

@@ -186,7 +186,7 @@ impl Bench {
     async fn told(&self, told: Value) -> Next {
         let svc = observe::all(serde_json::from_value(told).expect("a Service"));
         let service = self.services.service(&key(), &svc.uid);
-        let held = self.services.leases.held(&service);
+        let held = self.services.held(&service);
         let done = match svc.terminating {
             true => self.services.finalize(&service, &svc, &held).await,
             false => {
@@ -357,28 +357,20 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
     let svc = observe::all(serde_json::from_value(object).expect("a Service"));
     let service = bench.services.service(&key(), &svc.uid);
     let wish: Wish = validate::wish(&svc).expect("a wish");
-    let reason = async || {
-        let taken = bench.services.transfer(&service, &svc, &wish, None, vec![]);
-        let taken = taken.await.expect("an outcome");
+    let reason = || {
+        let taken = bench.services.transfers(&service, &svc, &wish, None, &[]);
         taken.err().map(|problem| problem.reason)
     };
-    assert_eq!(reason().await, Some("WaitingForRancher"));
+    assert_eq!(reason(), Some("WaitingForRancher"));
     bench.publish("c-abcde");
-    assert_eq!(reason().await, Some("MissingProject"));
+    assert_eq!(reason(), Some("MissingProject"));
     let projects = Projects {
         own: None,
         rancher: Some("c-abcde:p-1".into()),
     };
-    bench
-        .services
-        .placement
-        .namespaces
-        .set(&Key::new("", "ns"), projects);
-    assert_eq!(
-        reason().await,
-        Some("ClusterIdUnknown"),
-        "a mark is no proof"
-    );
+    let namespaces = &bench.services.namespaces;
+    namespaces.set(&Key::new("", "ns"), projects);
+    assert_eq!(reason(), Some("ClusterIdUnknown"), "a mark is no proof");
 }
 
 #[tokio::test]
@@ -434,7 +426,7 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
     data.fips.set(&taken_over, object);
     data.index(&taken_over, None, Some(&service));
     assert_eq!(heir(), fip("fip-abc12", "f"));
-    bench.services.floating_ips.note_unwritten(&"1".into());
+    bench.services.unwritten.lock().insert("1".into());
     assert_eq!(heir(), None, "none was ever written");
 }
 
@@ -500,11 +492,8 @@ async fn a_pool_is_gone_with_its_object_although_its_mirror_is_not_closed_yet() 
         ..validate::any(&Svc::default())
     };
     let found = || {
-        bench
-            .services
-            .placement
-            .pools(&wish)
-            .map_err(|problem| problem.reason)
+        let pools = bench.services.pools(&wish);
+        pools.map_err(|problem| problem.reason)
     };
     assert_eq!(found().map(|pools| pools.len()), Err("PoolNotFound"));
     let object = fipd_crds::floating_ip::FloatingIPPool::new("net", Default::default());
@@ -566,15 +555,11 @@ async fn a_cluster_is_asked_who_shows_an_address() {
     let bench = Bench::new(of_another("2", &["10.7.0.1"])).await;
     let address = place().address;
     let services = &bench.services;
-    assert_eq!(services.uses.shows(address), None);
+    assert_eq!(services.shows(address), None);
     let shown = services.service(&key(), &"2".into());
-    let found = services
-        .uses
-        .ask(&[key()], address)
-        .await
-        .expect("an answer");
+    let found = services.ask(&[key()], address).await.expect("an answer");
     assert_eq!(found, Some(shown));
-    let other = services.uses.ask(&[key()], [10, 7, 0, 2].into()).await;
+    let other = services.ask(&[key()], [10, 7, 0, 2].into()).await;
     assert_eq!(other.expect("an answer"), None);
     let aged = |uid: &str, terminating, created| Svc {
         terminating,
@@ -588,11 +573,11 @@ async fn a_cluster_is_asked_who_shows_an_address() {
     ] {
         services.context.objects.set(&Key::new("ns", name), svc);
     }
-    let oldest = services.uses.shows(address).expect("a Service");
+    let oldest = services.shows(address).expect("a Service");
     assert_eq!((&*oldest.key.name, &*oldest.uid), ("old", "c"));
     bench.answers.lock().0 = "Y".into();
     assert!(
-        services.uses.ask(&[key()], address).await.is_err(),
+        services.ask(&[key()], address).await.is_err(),
         "another cluster answers"
     );
 }
@@ -620,7 +605,7 @@ async fn what_was_kept_under_ranchers_name_passes_to_the_cluster_once_it_is_conn
                 .objects
                 .set(&Key::new("ns", "api"), using);
         }
-        bench.services.uses.claim_reported().await;
+        bench.services.claim_reported().await;
         let lease = bench.ipam.read(|ledger| ledger.lease(place()).cloned());
         let lease = lease.expect("a lease");
         let owner = lease.owner().expect("an owner");
