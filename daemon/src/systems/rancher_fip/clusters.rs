@@ -19,49 +19,27 @@ pub struct RancherCluster {
     /// It is being deleted.
     pub ending: bool,
     pub display_name: String,
-    /// What its label says.
-    pub switch: Switch,
+    /// What its label `rancher-fip` says.
+    pub switch: ClusterMark<bool>,
     /// A Harvester cluster: served through its guests.
     pub harvester: bool,
     /// Rancher's own cluster.
     pub local: bool,
     /// Which load balancer its label means.
     pub load_balancer: LoadBalancer,
-    pub load_balancer_label: TypeLabel,
-    pub engine: EngineWish,
+    /// `rancher-fip-lbtype`.
+    pub load_balancer_label: ClusterMark<LoadBalancer>,
+    /// What its annotation says of what installs its charts; without it the configuration counts.
+    pub engine: ClusterMark<ChartEngine>,
 }
 
-/// What the annotation of a cluster says of what installs its charts.
+/// What a label or annotation of a cluster says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum EngineWish {
-    /// Nothing: the configuration counts.
-    #[default]
-    None,
-    Some(ChartEngine),
-    /// None of the values that mean something.
-    Unclear(String),
-}
-
-/// What the label `rancher-fip-lbtype` of a cluster says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum TypeLabel {
-    /// There is no label.
+pub enum ClusterMark<T> {
+    /// It is not there.
     #[default]
     Silent,
-    Known(LoadBalancer),
-    /// None of the values that mean something.
-    Unclear(String),
-}
-
-/// What the label `rancher-fip` of a cluster says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Switch {
-    On,
-    /// By the word of somebody.
-    Off,
-    /// There is no label.
-    #[default]
-    Silent,
+    Known(T),
     /// None of the values that mean something.
     Unclear(String),
 }
@@ -92,29 +70,26 @@ impl RancherCluster {
         let meta = object.metadata;
         let labels = meta.labels.unwrap_or_default();
         let annotations = meta.annotations.unwrap_or_default();
-        let known = [ChartEngine::Helm, ChartEngine::HelmChart];
         let is = |key: &str, value: &str| labels.get(key).is_some_and(|set| set == value);
-        let load_balancer_label = TypeLabel::read(labels.get(LOAD_BALANCER_TYPE));
+        let load_balancers = LoadBalancer::ALL.map(|one| (one.as_str(), one));
+        let load_balancer_label = ClusterMark::read(labels.get(LOAD_BALANCER_TYPE), load_balancers);
+        let engines = [ChartEngine::Helm, ChartEngine::HelmChart].map(|one| (one.as_str(), one));
         Self {
             uid: meta.uid.unwrap_or_default(),
             ending: meta.deletion_timestamp.is_some(),
             display_name: object.spec.display_name,
-            switch: match labels.get(RANCHER_FIP).map(String::as_str) {
-                None => Switch::Silent,
-                Some(ENABLED) => Switch::On,
-                Some(DISABLED) => Switch::Off,
-                Some(other) => Switch::Unclear(other.to_owned()),
-            },
-            engine: match annotations.get(CHART_ENGINE) {
-                None => EngineWish::None,
-                Some(said) => match known.into_iter().find(|one| one.as_str() == said) {
-                    Some(engine) => EngineWish::Some(engine),
-                    None => EngineWish::Unclear(said.clone()),
-                },
-            },
+            switch: ClusterMark::read(
+                labels.get(RANCHER_FIP),
+                [(ENABLED, true), (DISABLED, false)],
+            ),
+            engine: ClusterMark::read(annotations.get(CHART_ENGINE), engines),
             harvester: is(PROVIDER, HARVESTER),
             local: meta.name.as_deref() == Some(LOCAL_CLUSTER),
-            load_balancer: load_balancer_label.means(),
+            load_balancer: match load_balancer_label {
+                ClusterMark::Known(load_balancer) => load_balancer,
+                // Anything but `metallb` means PureLB.
+                ClusterMark::Silent | ClusterMark::Unclear(_) => LoadBalancer::PureLb,
+            },
             load_balancer_label,
         }
     }
@@ -122,10 +97,10 @@ impl RancherCluster {
     pub fn mode(&self) -> GuestMode<'_> {
         match &self.switch {
             _ if self.harvester || self.local => GuestMode::Silent,
-            Switch::On => GuestMode::Guest,
-            Switch::Off => GuestMode::Off,
-            Switch::Silent => GuestMode::Silent,
-            Switch::Unclear(value) => GuestMode::Unclear(value),
+            ClusterMark::Known(true) => GuestMode::Guest,
+            ClusterMark::Known(false) => GuestMode::Off,
+            ClusterMark::Silent => GuestMode::Silent,
+            ClusterMark::Unclear(value) => GuestMode::Unclear(value),
         }
     }
 
@@ -135,21 +110,15 @@ impl RancherCluster {
     }
 }
 
-impl TypeLabel {
-    fn read(label: Option<&String>) -> Self {
-        match label.map(String::as_str) {
-            None => Self::Silent,
-            Some(PURELB) => Self::Known(LoadBalancer::PureLb),
-            Some(METALLB) => Self::Known(LoadBalancer::MetalLb),
-            Some(other) => Self::Unclear(other.to_owned()),
-        }
-    }
-
-    /// Anything but `metallb` means PureLB.
-    fn means(&self) -> LoadBalancer {
-        match self {
-            Self::Known(load_balancer) => *load_balancer,
-            Self::Silent | Self::Unclear(_) => LoadBalancer::PureLb,
+impl<T> ClusterMark<T> {
+    fn read(said: Option<&String>, known: impl IntoIterator<Item = (&'static str, T)>) -> Self {
+        let Some(said) = said else {
+            return Self::Silent;
+        };
+        let mut known = known.into_iter();
+        match known.find(|(value, _)| value == said) {
+            Some((_, meaning)) => Self::Known(meaning),
+            None => Self::Unclear(said.clone()),
         }
     }
 }
@@ -234,13 +203,16 @@ mod tests {
             });
             RancherCluster::slim(serde_json::from_value(object).unwrap()).engine
         };
-        assert_eq!(engine("helm"), EngineWish::Some(ChartEngine::Helm));
+        assert_eq!(engine("helm"), ClusterMark::Known(ChartEngine::Helm));
         assert_eq!(
             engine("helm-chart"),
-            EngineWish::Some(ChartEngine::HelmChart)
+            ClusterMark::Known(ChartEngine::HelmChart)
         );
-        assert_eq!(engine("HelmChart"), EngineWish::Unclear("HelmChart".into()));
-        assert_eq!(cluster("c-1", json!({})).engine, EngineWish::None);
+        assert_eq!(
+            engine("HelmChart"),
+            ClusterMark::Unclear("HelmChart".into())
+        );
+        assert_eq!(cluster("c-1", json!({})).engine, ClusterMark::Silent);
     }
 
     #[test]

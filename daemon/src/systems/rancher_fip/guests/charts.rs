@@ -21,7 +21,7 @@ use crate::{
         owner::{ChartOwner, ChartRemover},
         steps::ReleaseStep,
     },
-    systems::rancher_fip::clusters::{EngineWish, RancherCluster},
+    systems::rancher_fip::clusters::{ClusterMark, RancherCluster},
 };
 
 /// One look at what the charts of a guest are to be.
@@ -104,9 +104,9 @@ impl ChartOwner for ChartLook<'_> {
 
     fn engine(&self) -> Result<ChartEngine, ChartError> {
         match &self.cluster.engine {
-            EngineWish::None => Ok(self.guests.given().engine),
-            EngineWish::Some(engine) => Ok(*engine),
-            EngineWish::Unclear(said) => Err(ChartError::new(
+            ClusterMark::Silent => Ok(self.guests.given().engine),
+            ClusterMark::Known(engine) => Ok(*engine),
+            ClusterMark::Unclear(said) => Err(ChartError::new(
                 "EngineInvalid",
                 format!(
                     "annotation {CHART_ENGINE}: {said:?} is not known; allowed are \"helm\" and \"helm-chart\", or none for what the configuration says; no chart is touched until it is one of these"
@@ -253,12 +253,7 @@ mod tests {
         guests::{GuestBoard, charts::ChartProgress},
         helm::Helm,
         ipam::Ipam,
-        systems::rancher_fip::{
-            Site,
-            clusters::{LoadBalancer, Switch},
-            guests::OwnEndpoint,
-            rancher::Data,
-        },
+        systems::rancher_fip::{Site, clusters::LoadBalancer, guests::OwnEndpoint, rancher::Data},
     };
 
     #[tokio::test]
@@ -273,7 +268,7 @@ mod tests {
         let data = Data::new(site.id.clone(), rancher, site.cancel());
         let key = Key::new("", "c-1");
         let cluster = RancherCluster {
-            switch: Switch::On,
+            switch: ClusterMark::Known(true),
             ..RancherCluster::default()
         };
         data.clusters.set(&key, cluster);

@@ -7,7 +7,7 @@ use super::{Guests, plan::GuestWait, settings::Settings};
 use crate::{
     controller::client::CallError,
     guests::charts::{ReleaseMark, ReleaseOwner},
-    systems::rancher_fip::clusters::{LoadBalancer, RancherCluster, TypeLabel},
+    systems::rancher_fip::clusters::{ClusterMark, LoadBalancer, RancherCluster},
 };
 
 impl Guests {
@@ -31,8 +31,8 @@ impl Guests {
             return Ok((cluster.clone(), None));
         }
         let left = match label {
-            TypeLabel::Silent => self.untyped.missing(&key),
-            TypeLabel::Known(_) | TypeLabel::Unclear(_) => {
+            ClusterMark::Silent => self.untyped.missing(&key),
+            ClusterMark::Known(_) | ClusterMark::Unclear(_) => {
                 self.untyped.forget(&key);
                 None
             }
@@ -74,11 +74,15 @@ fn has_load_balancer(
 
 /// Why the load balancer that is `installed`, and that the label does not mean, stays. `left` is the time until a
 /// missing label counts.
-fn held(label: &TypeLabel, installed: LoadBalancer, left: Option<Duration>) -> Option<GuestWait> {
+fn held(
+    label: &ClusterMark<LoadBalancer>,
+    installed: LoadBalancer,
+    left: Option<Duration>,
+) -> Option<GuestWait> {
     match label {
-        TypeLabel::Known(_) => None,
-        TypeLabel::Silent => left.map(|_| GuestWait::LbTypeGone { installed }),
-        TypeLabel::Unclear(said) => Some(GuestWait::LbTypeInvalid {
+        ClusterMark::Known(_) => None,
+        ClusterMark::Silent => left.map(|_| GuestWait::LbTypeGone { installed }),
+        ClusterMark::Unclear(said) => Some(GuestWait::LbTypeInvalid {
             said: said.clone(),
             installed,
         }),
@@ -87,7 +91,7 @@ fn held(label: &TypeLabel, installed: LoadBalancer, left: Option<Duration>) -> O
 
 /// Whether the cluster may get another load balancer than it has, without anybody having said so.
 pub(super) fn may_replace(cluster: &RancherCluster, settings: &Settings) -> bool {
-    let silent = !matches!(cluster.load_balancer_label, TypeLabel::Known(_));
+    let silent = !matches!(cluster.load_balancer_label, ClusterMark::Known(_));
     silent && !settings.releases(cluster.load_balancer).is_empty()
 }
 
@@ -99,13 +103,16 @@ mod tests {
 
     #[test]
     fn only_a_label_that_says_so_replaces_a_load_balancer_at_once() {
-        let known = TypeLabel::Known(LoadBalancer::PureLb);
+        let known = ClusterMark::Known(LoadBalancer::PureLb);
         assert_eq!(held(&known, METALLB, None), None);
         let gone = GuestWait::LbTypeGone { installed: METALLB };
         let left = Some(Duration::from_secs(60));
-        assert_eq!(held(&TypeLabel::Silent, METALLB, left), Some(gone.clone()));
-        assert_eq!(held(&TypeLabel::Silent, METALLB, None), None);
-        let typo = held(&TypeLabel::Unclear("metalb".into()), METALLB, None).unwrap();
+        assert_eq!(
+            held(&ClusterMark::Silent, METALLB, left),
+            Some(gone.clone())
+        );
+        assert_eq!(held(&ClusterMark::Silent, METALLB, None), None);
+        let typo = held(&ClusterMark::Unclear("metalb".into()), METALLB, None).unwrap();
         assert_eq!(typo.reason(), "LbTypeInvalid");
         for part in [
             "rancher-fip-lbtype",

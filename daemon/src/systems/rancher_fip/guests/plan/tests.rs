@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::systems::rancher_fip::{clusters::Switch, settings::ClusterManager};
+use crate::systems::rancher_fip::{clusters::ClusterMark, settings::ClusterManager};
 
 fn pool(name: &str, target: &str, network: &str, nic: &str) -> (Key, Arc<FloatingIPPool>) {
     marked(name, target, network, nic, json!({}))
@@ -61,7 +61,7 @@ impl Case {
             url: Some("https://fipd"),
             cluster: RancherCluster {
                 display_name: "guest".into(),
-                switch: Switch::On,
+                switch: ClusterMark::Known(true),
                 ..RancherCluster::default()
             },
         }
