@@ -274,54 +274,43 @@ fn discovered(written: Option<Written<'_>>, place: &str) -> Result<RancherFipSet
 /// Keys that the role of the cluster allows.
 fn checked(given: RancherFipSettings, place: &str) -> Result<RancherFipSettings, String> {
     let default = RancherFipSettings::default();
-    if given.role == RancherFipRole::Management {
-        let downstream_only = [
+    let (own, other) = match given.role {
+        RancherFipRole::Management => ("management", "downstream"),
+        RancherFipRole::Downstream => ("downstream", "management"),
+    };
+    let of_other: &[(&str, bool)] = match given.role {
+        RancherFipRole::Management => &[
             ("management", given.management.is_some()),
             ("cluster-id", given.cluster_id.is_some()),
             ("project", given.project.is_some()),
             ("default-pool", given.default_pool.is_some()),
             ("class-less", given.class_less),
             ("announce", given.announce != Announce::None),
-        ];
-        if let Some((key, _)) = downstream_only.into_iter().find(|(_, set)| *set) {
-            return Err(format!(
-                "{place}: {key} is for role = \"downstream\", this cluster's role is \"management\""
-            ));
-        }
-    } else if given.cluster_manager != ClusterManager::default() {
-        return Err(format!(
-            "{place}: cluster-manager is for role = \"management\", this cluster's role is \"downstream\""
-        ));
+        ],
+        RancherFipRole::Downstream => &[
+            (
+                "cluster-manager",
+                given.cluster_manager != default.cluster_manager,
+            ),
+            ("webhook", given.webhook != default.webhook),
+            ("quotas", given.quotas != default.quotas),
+            ("api-service", given.api_service),
+            ("release-wait", given.release_wait != default.release_wait),
+            ("leader-elect", given.leader_elect != default.leader_elect),
+            (
+                "lease-lock-name",
+                given.lease_lock_name != default.lease_lock_name,
+            ),
+            (
+                "lease-lock-namespace",
+                given.lease_lock_namespace != default.lease_lock_namespace,
+            ),
+        ],
+    };
+    match of_other.iter().find(|(_, set)| *set) {
+        None => Ok(given),
+        Some((key, _)) => Err(format!(
+            "{place}: {key} is for role = \"{other}\", this cluster's role is \"{own}\""
+        )),
     }
-    if given.role == RancherFipRole::Downstream && given.webhook != Webhook::default() {
-        return Err(format!(
-            "{place}: webhook is for role = \"management\", this cluster's role is \"downstream\""
-        ));
-    }
-    if given.role == RancherFipRole::Downstream && given.quotas != RancherFipQuotas::default() {
-        return Err(format!(
-            "{place}: quotas is for role = \"management\", this cluster's role is \"downstream\""
-        ));
-    }
-    let management_only = [
-        ("api-service", given.api_service),
-        ("release-wait", given.release_wait != default.release_wait),
-        ("leader-elect", given.leader_elect != default.leader_elect),
-        (
-            "lease-lock-name",
-            given.lease_lock_name != default.lease_lock_name,
-        ),
-        (
-            "lease-lock-namespace",
-            given.lease_lock_namespace != default.lease_lock_namespace,
-        ),
-    ];
-    if given.role == RancherFipRole::Downstream
-        && let Some((key, _)) = management_only.into_iter().find(|(_, set)| *set)
-    {
-        return Err(format!(
-            "{place}: {key} is for role = \"management\", this cluster's role is \"downstream\""
-        ));
-    }
-    Ok(given)
 }
