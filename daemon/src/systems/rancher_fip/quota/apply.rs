@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Lease, Pool, PoolId};
+use fipd_core::{Lease, Ledger, Pool, PoolId};
 use fipd_crds::{
     floating_ip::{FloatingIPProjectQuota, UNASSIGNED},
     labels::QUOTA_CLEANUP,
@@ -15,9 +15,7 @@ use super::{
     tenant, validate,
 };
 use crate::{
-    controller::{
-        ReconcileError, conditions::ConditionUpdate, meta::View, queue::Next, store::Key,
-    },
+    controller::{Reconciled, conditions::ConditionUpdate, meta::View, queue::Next, store::Key},
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
@@ -34,7 +32,7 @@ struct QuotaVerdict {
 
 impl Quotas {
     /// Puts the limits of all objects into the address book and nothing else, for before anything is asked for.
-    pub async fn limit_all(&self) -> Result<(), ReconcileError> {
+    pub async fn limit_all(&self) -> Reconciled<()> {
         let others = self.data.other_pool_names();
         let called = |name: &str| {
             self.data
@@ -49,16 +47,11 @@ impl Quotas {
     }
 
     /// An object that is there to stay.
-    pub(super) async fn keep(
-        &self,
-        key: &Key,
-        quota: &FloatingIPProjectQuota,
-    ) -> Result<Next, ReconcileError> {
+    pub(super) async fn keep(&self, key: &Key, quota: &FloatingIPProjectQuota) -> Reconciled {
         // The finalizer comes before any limit.
         let meta = quota.meta();
-        let add = self
-            .context
-            .add_finalizer::<IgnoredAny>(key, &meta, QUOTA_CLEANUP);
+        let context = &self.context;
+        let add = context.add_finalizer::<IgnoredAny>(key, &meta, QUOTA_CLEANUP);
         add.await?;
         let called = |name: &str| self.data.pools_called(name);
         let verdict = self.limit(key, quota, called).await?;
@@ -71,7 +64,7 @@ impl Quotas {
         key: &Key,
         quota: &FloatingIPProjectQuota,
         called: impl Fn(&str) -> Vec<String> + Send,
-    ) -> Result<QuotaVerdict, ReconcileError> {
+    ) -> Reconciled<QuotaVerdict> {
         let limits = match validate::limits(&quota.spec.floating_ip_quota) {
             Ok(limits) => limits,
             Err(wrong) => {
@@ -103,7 +96,7 @@ impl Quotas {
         &self,
         key: &Key,
         limits: &BTreeMap<PoolId, u64>,
-    ) -> Result<(), ReconcileError> {
+    ) -> Reconciled<()> {
         let tenant = tenant(key);
         let rows = self.rows(key);
         let actor = self.context.site.actor();
@@ -115,22 +108,17 @@ impl Quotas {
 
     /// The project's quotas in pools of the cluster, as the address book has them.
     pub(super) fn rows(&self, key: &Key) -> BTreeMap<PoolId, u64> {
-        let all = observe::tenancies(&self.context.site.ipam, &tenant(key), |pool| {
-            self.context.site.is_mirror(pool)
-        });
+        let site = &self.context.site;
+        let all = observe::tenancies(&site.ipam, &tenant(key), |pool| site.is_mirror(pool));
         all.into_iter()
             .filter_map(|(pool, _, limit)| Some((pool.id, limit?)))
             .collect()
     }
 
     fn mirror(&self, pool: &str) -> Option<PoolId> {
-        let ipam = &self.context.site.ipam;
-        ipam.read(|ledger| {
-            self.context
-                .site
-                .mirror_in(ledger, pool)
-                .map(|pool| pool.id)
-        })
+        let site = &self.context.site;
+        let id = |ledger: &Ledger| Some(site.mirror_in(ledger, pool)?.id);
+        site.ipam.read(id)
     }
 
     /// Nothing of the object is taken; what it said last goes on.
@@ -149,12 +137,7 @@ impl Quotas {
         let limits = known.filter_map(|(pool, name)| Some((pool, (name, *rows.get(&pool)?))));
         QuotaVerdict {
             limits: limits.collect(),
-            says: ConditionUpdate {
-                kind: status::READY,
-                status: false,
-                reason,
-                message,
-            },
+            says: ConditionUpdate::ready(false, reason, message),
         }
     }
 
@@ -165,20 +148,10 @@ impl Quotas {
         wanted: &ProjectLimits,
     ) -> ConditionUpdate {
         let Some(message) = wanted.unnamed() else {
-            return ConditionUpdate {
-                kind: status::READY,
-                status: true,
-                reason: "Applied",
-                message: "the limits count for the project".into(),
-            };
+            return ConditionUpdate::ready(true, "Applied", "the limits count for the project");
         };
         self.warn(key, quota, "PoolNotFound", &message);
-        ConditionUpdate {
-            kind: status::READY,
-            status: false,
-            reason: "PoolNotFound",
-            message,
-        }
+        ConditionUpdate::ready(false, "PoolNotFound", message)
     }
 
     fn warn(&self, key: &Key, quota: &FloatingIPProjectQuota, reason: &'static str, note: &str) {
@@ -191,7 +164,7 @@ impl Quotas {
         key: &Key,
         quota: &FloatingIPProjectQuota,
         verdict: &QuotaVerdict,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         if let Some(rest) = self.context.status_rests(key) {
             return Ok(rest);
         }
@@ -209,8 +182,8 @@ impl Quotas {
     fn shown(&self, key: &Key, limits: &BTreeMap<PoolId, (String, u64)>) -> Vec<PoolShown> {
         let (ipam, tenant) = (&self.context.site.ipam, tenant(key));
         let held = observe::tenancies(ipam, &tenant, |pool| self.context.site.is_mirror(pool));
-        let mut shown = Vec::new();
-        let mut unlimited = Vec::new();
+        let user = |lease: &Lease| self.user(lease);
+        let (mut shown, mut unlimited) = (Vec::new(), Vec::new());
         for (pool, used, _) in held {
             let (named, limit) = match limits.get(&pool.id) {
                 Some((name, limit)) => (Some(name.clone()), Some(*limit)),
@@ -221,13 +194,13 @@ impl Quotas {
                 unlimited.push(pool.id);
             }
             let own = self.context.site.object_of(&pool).unwrap_or_default();
+            let (used, allocated) = observe::holdings(ipam, pool.id, &tenant, MOST_ENTRIES, user);
             shown.push(PoolShown {
                 family: self.family(&own, &pool),
                 name: named.unwrap_or(own),
                 limit,
-                held: observe::holdings(ipam, pool.id, &tenant, MOST_ENTRIES, |lease| {
-                    self.user(lease)
-                }),
+                used,
+                allocated,
             });
         }
         self.note_unlimited(key, &unlimited);
@@ -250,15 +223,10 @@ impl Quotas {
     /// The text of the pool object, or what its addresses are.
     fn family(&self, name: &str, pool: &Pool) -> String {
         let object = self.data.pools.get(&Key::new("", name));
-        let config = object
-            .as_ref()
-            .and_then(|pool| pool.spec.ip_config.as_ref());
-        let written = config.map(|config| config.family.clone());
+        let written = object.and_then(|pool| Some(pool.spec.ip_config.as_ref()?.family.clone()));
         let plain = || pool.spec.family().map(|family| family.to_string());
-        written
-            .filter(|text| !text.is_empty())
-            .or_else(plain)
-            .unwrap_or_default()
+        let written = written.filter(|text| !text.is_empty());
+        written.or_else(plain).unwrap_or_default()
     }
 
     /// Rancher's id of the cluster that has the address.

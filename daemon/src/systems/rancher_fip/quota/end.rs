@@ -10,11 +10,11 @@ use fipd_crds::{
 };
 use k8s_openapi::jiff;
 
-use super::{Quotas, status, tenant};
+use super::{Quotas, tenant};
 use crate::{
     clock,
     controller::{
-        ReconcileError,
+        Reconciled,
         client::CallError,
         conditions::{ConditionUpdate, set},
         meta::Meta,
@@ -41,7 +41,7 @@ impl Quotas {
         key: &Key,
         meta: &Meta,
         quota: Option<&FloatingIPProjectQuota>,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         if !meta.has_finalizer(QUOTA_CLEANUP) {
             return self.let_secrets_be(key, meta).await;
         }
@@ -55,10 +55,8 @@ impl Quotas {
                 let target = FLOATING_IP.target(fip_key);
                 let remote = &self.data.remote;
                 // It may have come to another project meanwhile.
-                match remote
-                    .delete_version(&target, &fip.meta.uid, &fip.meta.version)
-                    .await
-                {
+                let (uid, version) = (&fip.meta.uid, &fip.meta.version);
+                match remote.delete_version(&target, uid, version).await {
                     // One that somebody protects does not keep the others.
                     Ok(()) | Err(CallError::Rejected(..)) => {}
                     Err(error) => return Err(error.into()),
@@ -66,10 +64,8 @@ impl Quotas {
             }
         }
         if !left.is_empty() || self.any_left(key).await? {
-            if let Some(next) = self
-                .patience(meta.deleted.unwrap_or_default(), &left, clock::now())
-                .await
-            {
+            let since = meta.deleted.unwrap_or_default();
+            if let Some(next) = self.patience(since, &left, clock::now()).await {
                 if let Some(quota) = quota {
                     self.say(key, quota, "Deleting", waiting(&left)).await?;
                 }
@@ -92,7 +88,7 @@ impl Quotas {
     }
 
     /// Whether there is one of the project that the watch has not shown, or cannot.
-    async fn any_left(&self, key: &Key) -> Result<bool, ReconcileError> {
+    async fn any_left(&self, key: &Key) -> Reconciled<bool> {
         let all = FLOATING_IP.all();
         let label = format!("{PROJECT_NAME}={}", key.name);
         Ok(!self.data.remote.list(&all, &label).await?.is_empty())
@@ -106,14 +102,8 @@ impl Quotas {
         left: &[(Key, Arc<Fip>)],
         now: Timestamp,
     ) -> Option<Next> {
-        let wait = self
-            .context
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .release_wait;
-        let rest = wait.left(since, now)?;
+        let settings = self.context.site.settings::<RancherFipSettings>();
+        let rest = settings.release_wait.left(since, now)?;
         let is_used = |fip: &Fip| fip.holder.is_some() && fip.meta.deleted.is_none();
         let (used, going): (Vec<_>, Vec<_>) = left.iter().partition(|(_, fip)| is_used(fip));
         if !going.is_empty() || used.is_empty() {
@@ -139,9 +129,7 @@ impl Quotas {
         }
         let asked = clusters
             .values()
-            .map(|(guest, services, address)| async move {
-                guest.ask(services, *address).await.is_ok()
-            });
+            .map(async |(guest, services, address)| guest.ask(services, *address).await.is_ok());
         futures::future::join_all(asked).await.contains(&true)
     }
 
@@ -152,18 +140,15 @@ impl Quotas {
         meta: &Meta,
         quota: Option<&FloatingIPProjectQuota>,
         left: &[(Key, Arc<Fip>)],
-    ) -> Result<(), ReconcileError> {
+    ) -> Reconciled<()> {
         let note = kept(left);
         if let Some(quota) = quota {
             self.say(key, quota, LEFT, note.clone()).await?;
         }
         let what = format!("{} {}: {note}", self.context.kind.kind, key.name);
         let actor = self.context.site.actor();
-        self.context
-            .site
-            .ipam
-            .note(Action::ClusterChanged, what, actor)
-            .await?;
+        let ipam = &self.context.site.ipam;
+        ipam.note(Action::ClusterChanged, what, actor).await?;
         self.context.warn(key, &meta.uid, LEFT, note);
         Ok(())
     }
@@ -174,15 +159,10 @@ impl Quotas {
         quota: &FloatingIPProjectQuota,
         reason: &'static str,
         message: String,
-    ) -> Result<(), ReconcileError> {
+    ) -> Reconciled<()> {
         let before = quota.status.clone().unwrap_or_default();
         let mut after = before.clone();
-        let says = ConditionUpdate {
-            kind: status::READY,
-            status: false,
-            reason,
-            message,
-        };
+        let says = ConditionUpdate::ready(false, reason, message);
         let now = jiff::Timestamp::now();
         set(&mut after.conditions, &says, quota.metadata.generation, now);
         let uid = quota.metadata.uid.as_deref().unwrap_or_default();
@@ -194,48 +174,45 @@ impl Quotas {
 fn named(left: &[(Key, Arc<Fip>)], used: bool) -> String {
     let some = left.iter().filter(|(_, fip)| fip.holder.is_some() == used);
     let names = some.map(|(key, _)| format!("{}/{}", key.namespace, key.name));
-    let names: Vec<String> = names.collect();
-    let rest = names.len().saturating_sub(NAMED);
-    let mut text = names
-        .iter()
-        .take(NAMED)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    if rest > 0 {
-        text.push_str(&format!(" and {rest} more"));
-    }
-    text
+    let mut names: Vec<String> = names.collect();
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    names.truncate(NAMED);
+    names.join(", ") + &more
+}
+
+/// A text, and what goes with it of each that is named.
+fn told(text: &str, parts: [(&str, String); 2]) -> String {
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    parts.fold(text.to_owned(), |text, (what, names)| {
+        format!("{text}; {what}: {names}")
+    })
 }
 
 /// What outlives a quota that waits no longer.
 fn kept(left: &[(Key, Arc<Fip>)]) -> String {
-    let (others, used) = (named(left, false), named(left, true));
-    let mut text = "the quota goes before its FloatingIPs".to_owned();
-    if !used.is_empty() {
-        text.push_str(&format!(
-            "; Services keep the addresses of these until no complete list of their cluster shows them: {used}"
-        ));
-    }
-    if !others.is_empty() {
-        text.push_str(&format!("; still being deleted: {others}"));
-    }
-    text
+    let used =
+        "Services keep the addresses of these until no complete list of their cluster shows them";
+    let parts = [
+        (used, named(left, true)),
+        ("still being deleted", named(left, false)),
+    ];
+    told("the quota goes before its FloatingIPs", parts)
 }
 
 /// What a quota that is being deleted waits for.
 fn waiting(left: &[(Key, Arc<Fip>)]) -> String {
-    let (kept, used) = (named(left, false), named(left, true));
-    let mut text = "the quota goes when the project has no FloatingIP left".to_owned();
-    if !kept.is_empty() {
-        text.push_str(&format!("; being deleted: {kept}"));
-    }
-    if !used.is_empty() {
-        text.push_str(&format!(
-            "; used by a Service, delete that or make it no load balancer: {used}"
-        ));
-    }
-    text
+    let used = "used by a Service, delete that or make it no load balancer";
+    let parts = [
+        ("being deleted", named(left, false)),
+        (used, named(left, true)),
+    ];
+    told(
+        "the quota goes when the project has no FloatingIP left",
+        parts,
+    )
 }
 
 #[cfg(test)]

@@ -19,12 +19,7 @@ impl Quotas {
         key: &Key,
         meta: &Meta,
     ) -> Result<Next, ReconcileError> {
-        let settings = self
-            .context
-            .site
-            .session
-            .settings
-            .of::<RancherFipSettings>();
+        let settings = self.context.site.settings::<RancherFipSettings>();
         if settings.cluster_manager.enabled || !meta.has_finalizer(SECRET_CLEANUP) {
             return Ok(Next::Done);
         }

@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use super::rancher::{Data, Rancher};
 use crate::{
     controller::{
-        ReconcileError,
+        Reconciled,
         confirm_absence::AbsenceCheck,
         context::Context,
         meta::{Meta, View},
@@ -96,11 +96,7 @@ impl Controller for Quotas {
         of_pools.flatten().for_each(|key| self.touched(key.clone()));
     }
 
-    async fn reconcile(
-        &self,
-        key: &Key,
-        quota: Option<Arc<FloatingIPProjectQuota>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn reconcile(&self, key: &Key, quota: Option<Arc<FloatingIPProjectQuota>>) -> Reconciled {
         match quota {
             Some(quota) => {
                 self.missing.forget(key);
@@ -115,12 +111,12 @@ impl Controller for Quotas {
         key: &Key,
         meta: &Meta,
         quota: Option<Arc<FloatingIPProjectQuota>>,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         self.missing.forget(key);
         self.end(key, meta, quota.as_deref()).await
     }
 
-    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, ReconcileError> {
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Reconciled {
         self.missing.forget(key);
         self.context.warn_malformed(key, object);
         Ok(Next::Done)

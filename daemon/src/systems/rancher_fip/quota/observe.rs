@@ -5,7 +5,6 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{Lease, LeaseFilter, LeaseKey, LeaseState, Ledger, Pool, PoolId, Tenant};
 use fipd_crds::floating_ip::FloatingIPProjectQuota;
 
-use super::status::PoolUse;
 use crate::ipam::Ipam;
 
 /// What is kept of a quota object.
@@ -50,7 +49,7 @@ pub fn holdings(
     tenant: &Tenant,
     most: usize,
     user: impl Fn(&Lease) -> String,
-) -> PoolUse {
+) -> (u64, Vec<(IpAddr, String)>) {
     let used = ipam.read(|ledger| ledger.charged(pool, tenant));
     let filter = LeaseFilter {
         pool: Some(pool),
@@ -70,5 +69,5 @@ pub fn holdings(
         }
     }
     allocated.truncate(most);
-    PoolUse { used, allocated }
+    (used, allocated)
 }

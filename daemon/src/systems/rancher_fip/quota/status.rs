@@ -10,21 +10,10 @@ use crate::controller::conditions::{ConditionUpdate, remark, set};
 /// The most addresses of one pool that are listed; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 5_000;
 
-/// `Ready`: whether the quota counts as it is written.
-pub const READY: &str = "Ready";
 /// The project holds more than it may.
 pub const OVER_LIMIT: &str = "OverLimit";
 /// `status.fips` does not list everything.
 pub const TRUNCATED: &str = "AllocatedTruncated";
-
-/// What a project has of one pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolUse {
-    /// Exact.
-    pub used: u64,
-    /// Address and the cluster that has it, up to [`MOST_ENTRIES`].
-    pub allocated: Vec<(IpAddr, String)>,
-}
 
 /// What the status shows of one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +24,10 @@ pub struct PoolShown {
     pub family: String,
     /// `None`: the quota does not name the pool.
     pub limit: Option<u64>,
-    pub held: PoolUse,
+    /// How much the project has of the pool; exact.
+    pub used: u64,
+    /// Address and the cluster that has it, up to [`MOST_ENTRIES`].
+    pub allocated: Vec<(IpAddr, String)>,
 }
 
 /// The status to write. `ready` is the verdict on the object.
@@ -65,14 +57,14 @@ pub fn desired(
 }
 
 fn usage(pool: &PoolShown) -> QuotaUsage {
-    let allocated = pool.held.allocated.iter();
+    let allocated = pool.allocated.iter();
     let allocated: BTreeMap<String, String> = allocated
         .map(|(address, user)| (address.to_string(), user.clone()))
         .collect();
     QuotaUsage {
         family: pool.family.clone(),
         allocated,
-        used: i64::try_from(pool.held.used).unwrap_or(i64::MAX),
+        used: i64::try_from(pool.used).unwrap_or(i64::MAX),
     }
 }
 
@@ -81,8 +73,8 @@ fn over(pools: &[PoolShown]) -> Option<String> {
     let over: Vec<String> = pools
         .iter()
         .filter_map(|pool| {
-            let limit = pool.limit.filter(|limit| pool.held.used > *limit)?;
-            Some(format!("{} of {limit} in {}", pool.held.used, pool.name))
+            let limit = pool.limit.filter(|limit| pool.used > *limit)?;
+            Some(format!("{} of {limit} in {}", pool.used, pool.name))
         })
         .collect();
     (!over.is_empty()).then(|| {
@@ -94,9 +86,8 @@ fn over(pools: &[PoolShown]) -> Option<String> {
 }
 
 fn truncated(pools: &[PoolShown]) -> Option<String> {
-    let more = |pool: &PoolShown| {
-        usize::try_from(pool.held.used).is_ok_and(|used| used > pool.held.allocated.len())
-    };
+    let more =
+        |pool: &PoolShown| usize::try_from(pool.used).is_ok_and(|used| used > pool.allocated.len());
     pools.iter().any(more).then(|| {
         format!("status.fips lists the first {MOST_ENTRIES} addresses of a pool; used is exact")
     })
@@ -109,12 +100,7 @@ mod tests {
     use super::*;
 
     fn ready() -> ConditionUpdate {
-        ConditionUpdate {
-            kind: READY,
-            status: true,
-            reason: "Applied",
-            message: "it counts".into(),
-        }
+        ConditionUpdate::ready(true, "Applied", "it counts")
     }
 
     fn pool(limit: Option<u64>, used: u64) -> PoolShown {
@@ -123,12 +109,10 @@ mod tests {
             name: "dc--net".into(),
             family: "IPv4".into(),
             limit,
-            held: PoolUse {
-                used,
-                allocated: (1..=u8::try_from(used).expect("few"))
-                    .map(address)
-                    .collect(),
-            },
+            used,
+            allocated: (1..=u8::try_from(used).expect("few"))
+                .map(address)
+                .collect(),
         }
     }
 
@@ -171,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_not_listed_is_said() {
         let mut many = pool(Some(9), 3);
-        many.held.used = 7_000;
+        many.used = 7_000;
         let status = shown(&QuotaStatus::default(), &[many]);
         assert!(status.conditions.iter().any(|one| one.type_ == TRUNCATED));
         assert_eq!(status.fips["dc--net"].used, 7_000);

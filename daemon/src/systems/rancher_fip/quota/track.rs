@@ -28,15 +28,8 @@ impl Quotas {
             }
             self.context.queue_all();
             // Where no quota is required an admin may have set some by hand.
-            if self
-                .context
-                .site
-                .session
-                .settings
-                .of::<RancherFipSettings>()
-                .quotas
-                == RancherFipQuotas::Required
-            {
+            let settings = self.context.site.settings::<RancherFipSettings>();
+            if settings.quotas == RancherFipQuotas::Required {
                 self.queue_known().await;
             }
         }
