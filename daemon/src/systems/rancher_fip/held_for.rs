@@ -28,13 +28,8 @@ impl Guest {
         let management = session.pools_in.get(&System::rancher_fip());
         let rancher = management.and_then(|name| ranchers.get(name).data());
         let mut names = session.names.clone();
-        names.extend(
-            session
-                .settings
-                .of::<RancherFipSettings>()
-                .cluster_id
-                .clone(),
-        );
+        let settings = session.settings.of::<RancherFipSettings>();
+        names.extend(settings.cluster_id.clone());
         if management == Some(&session.name) {
             names.push(LOCAL.into());
         }
@@ -54,15 +49,13 @@ impl Guest {
     /// not in its own cluster.
     pub fn held_for(&self, identity: &Identity) -> HeldFor {
         let is_here = identity.cluster.as_ref() == Some(&self.cluster);
-        let perhaps = |perhaps| match perhaps {
-            true => HeldFor::Unknown,
+        let or_another = |whether, held_for| match whether {
+            true => held_for,
             false => HeldFor::Another,
         };
+        let perhaps = |perhaps| or_another(perhaps, HeldFor::Unknown);
         if *identity.kind != *KIND_FLOATING_IP {
-            return match is_here {
-                true => HeldFor::This,
-                false => HeldFor::Another,
-            };
+            return or_another(is_here, HeldFor::This);
         }
         let Some(data) = &self.rancher else {
             return perhaps(is_here || self.managed);
@@ -76,9 +69,7 @@ impl Guest {
         let Some(cluster) = &fip.cluster else {
             return perhaps(is_here);
         };
-        match self.names.iter().any(|name| **name == **cluster) {
-            true => HeldFor::This,
-            false => HeldFor::Another,
-        }
+        let named = self.names.iter().any(|name| **name == **cluster);
+        or_another(named, HeldFor::This)
     }
 }

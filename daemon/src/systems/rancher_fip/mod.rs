@@ -49,7 +49,7 @@ use self::{
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::{FloatingIpPoolSource, FloatingIpPools},
     quota::Quotas,
-    rancher::{Data, Listener, Rancher, Ranchers},
+    rancher::{Data, Rancher, Ranchers},
     requests::Requests,
     service::{FollowUps, Services},
 };
@@ -167,9 +167,9 @@ impl RunningSystem for RunningRancherFip {
     }
 
     fn judge(&self) -> Option<Arc<dyn Judge>> {
-        let managements = Box::new(self.ranchers.clone());
-        let judge = FamilyJudge::new(managements, self.means.ipam.clone());
-        Some(Arc::new(judge))
+        let ranchers = self.ranchers.clone();
+        let find = Box::new(move |name: &str| Some(ranchers.admits(name)? as _));
+        Some(Arc::new(FamilyJudge::new(find, self.means.ipam.clone())))
     }
 }
 
@@ -322,18 +322,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     {
         return;
     }
-    let all = Arc::clone(&services);
-    let known = Arc::clone(&services);
-    rancher.listen(
-        site.id.clone(),
-        Listener {
-            services: Arc::clone(&services.follow_ups),
-            made_for: Arc::clone(&services.context().queue),
-            pools: Box::new(move || all.pools_changed()),
-            id: Box::new(move || known.rancher_cluster()),
-            guest: Arc::clone(&services) as _,
-        },
-    );
+    rancher.listen(site.id.clone(), Arc::clone(&services) as _);
     work(&services, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     rancher.forget(&site.id);

@@ -35,11 +35,8 @@ pub struct ServiceRef {
 impl ServiceRef {
     /// Whose leases the Service's are.
     pub fn holder(&self) -> Holder {
-        let identity = identity(&self.cluster, KIND_SERVICE, &self.key);
-        Holder {
-            identity,
-            instance: Text::clone(&self.uid),
-        }
+        let uid = Text::clone(&self.uid);
+        holder(&self.cluster, KIND_SERVICE, &self.key, uid)
     }
 
     /// The Service that is this holder.
@@ -77,29 +74,26 @@ impl ServiceRef {
     /// The name of the FloatingIP that shows the Service's lease of this family: always the same, so that
     /// writing it twice makes no second one.
     pub fn floating_ip_name(&self, family: Family) -> String {
-        let family = match family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        };
         let mut hash = Sha256::new();
         for part in [
             &*self.cluster.0,
             &*self.key.namespace,
             &*self.key.name,
             &*self.uid,
-            family,
+            &family.to_string(),
         ] {
             hash.update(part.as_bytes());
             hash.update([0]);
         }
-        let digest = hash.finalize();
-        let hex: String = digest
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        format!("fip-{hex}")
+        format!("fip-{}", hex(hash, 8))
     }
+}
+
+/// The first bytes of the hash as text.
+pub fn hex(hash: Sha256, bytes: usize) -> String {
+    let digest = hash.finalize();
+    let bytes = digest.iter().take(bytes);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `Service/CLUSTER-ID/NAMESPACE/NAME/UID`.
@@ -117,6 +111,14 @@ impl fmt::Display for ServiceRef {
 /// The identity of an object of this system.
 pub fn identity(cluster: &ClusterId, kind: &str, key: &Key) -> Identity {
     key.identity(System::rancher_fip(), cluster, kind)
+}
+
+/// The same of the instance with this UID.
+pub fn holder(cluster: &ClusterId, kind: &str, key: &Key, uid: Text) -> Holder {
+    Holder {
+        identity: identity(cluster, kind, key),
+        instance: uid,
+    }
 }
 
 /// A Service that only Rancher's objects tell of, since fipd is not connected to its cluster: it keeps the address of a
@@ -140,11 +142,6 @@ pub fn is_reported(holder: &Holder, cluster: &str) -> bool {
 /// The key of the object behind an identity.
 pub fn key(identity: &Identity) -> Key {
     Key::of_identity(identity)
-}
-
-/// Who asks on behalf of this system, for the audit log.
-pub fn actor(cluster: &str) -> Text {
-    format!("controller:{}/{cluster}", System::rancher_fip()).into()
 }
 
 /// The project in a value of [`RANCHER_PROJECT`], and the Rancher cluster where it names one.

@@ -32,7 +32,6 @@ use crate::controller::{
     context::Context,
     events::Events,
     kind::Kind,
-    queue::Queue,
     site::Site,
     store::{Key, Objects},
 };
@@ -50,7 +49,8 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 pub struct Rancher {
     /// The last connection that listed everything.
     data: watch::Sender<Option<Arc<Data>>>,
-    listeners: Mutex<BTreeMap<ClusterId, Listener>>,
+    /// The clusters that listen.
+    guests: Mutex<BTreeMap<ClusterId, Arc<dyn Guest>>>,
     /// Told when a cluster begins to listen.
     pub came: Notify,
     /// Whether another program leads there; `None` until that is known.
@@ -86,21 +86,20 @@ pub struct Data {
 
 type Said = (Option<i64>, BTreeMap<String, String>);
 
-/// A downstream cluster that wants to hear of changes.
-pub struct Listener {
-    /// Gets the Services whose FloatingIP changed.
-    pub services: Arc<Queue<Key>>,
-    /// Gets the Services for which another program made a FloatingIP, or does not any more.
-    pub made_for: Arc<Queue<Key>>,
-    /// Called when a pool changed.
-    pub pools: Box<dyn Fn() + Send + Sync>,
-    /// Rancher's id of the cluster.
-    pub id: Box<dyn Fn() -> Option<String> + Send + Sync>,
-    pub guest: Arc<dyn Guest>,
-}
-
-/// A downstream cluster that is asked who uses an address.
+/// A downstream cluster that hears of changes and is asked who uses an address.
 pub trait Guest: Send + Sync {
+    /// Rancher's id of the cluster.
+    fn rancher_id(&self) -> Option<String>;
+
+    /// Pools or defaults changed in Rancher, or it is back.
+    fn pools_changed(&self);
+
+    /// The FloatingIP that shows the lease of this Service changed.
+    fn fip_changed(&self, service: &Key);
+
+    /// Another program made a FloatingIP for this Service, or does not any more.
+    fn stock_changed(&self, service: &Key);
+
     /// The Service with the address in its status, by the complete list that is watched. Looks at all Services.
     fn shows(&self, address: IpAddr) -> Option<ServiceRef>;
 
@@ -163,57 +162,51 @@ impl Rancher {
     }
 
     /// Tells changes from now on.
-    pub fn listen(&self, cluster: ClusterId, listener: Listener) {
-        self.listeners.lock().insert(cluster, listener);
+    pub fn listen(&self, cluster: ClusterId, guest: Arc<dyn Guest>) {
+        self.guests.lock().insert(cluster, guest);
         self.came.notify_one();
     }
 
     /// The end of [`Self::listen`].
     pub fn forget(&self, cluster: &ClusterId) {
-        self.listeners.lock().remove(cluster);
+        self.guests.lock().remove(cluster);
     }
 
     pub fn pools_changed(&self) {
-        for listener in self.listeners.lock().values() {
-            (listener.pools)();
-        }
+        let guests = self.guests.lock();
+        guests.values().for_each(|guest| guest.pools_changed());
     }
 
     /// Rancher's id of a cluster that listens.
     pub fn id_of(&self, cluster: &ClusterId) -> Option<String> {
-        let listeners = self.listeners.lock();
-        (listeners.get(cluster)?.id)()
+        self.guests.lock().get(cluster)?.rancher_id()
     }
 
     /// The cluster that Rancher calls so, if it listens.
     pub fn guest_called(&self, called: &str) -> Option<(ClusterId, Arc<dyn Guest>)> {
-        let listeners = self.listeners.lock();
-        let mut called = listeners
-            .iter()
-            .filter(|(_, listener)| (listener.id)().as_deref() == Some(called));
-        let (cluster, listener) = called.next()?;
-        Some((cluster.clone(), Arc::clone(&listener.guest)))
+        let guests = self.guests.lock();
+        let mut guests = guests.iter();
+        let is_called = |guest: &Arc<dyn Guest>| guest.rancher_id().as_deref() == Some(called);
+        let (cluster, guest) = guests.find(|(_, guest)| is_called(guest))?;
+        Some((cluster.clone(), Arc::clone(guest)))
     }
 
     /// A cluster that listens.
     pub fn guest(&self, cluster: &ClusterId) -> Option<Arc<dyn Guest>> {
-        let listeners = self.listeners.lock();
-        Some(Arc::clone(&listeners.get(cluster)?.guest))
+        self.guests.lock().get(cluster).cloned()
     }
 
     /// All clusters that listen.
     pub fn guests(&self) -> Vec<Arc<dyn Guest>> {
-        let listeners = self.listeners.lock();
-        let guests = listeners.values();
-        guests.map(|listener| Arc::clone(&listener.guest)).collect()
+        self.guests.lock().values().cloned().collect()
     }
 
     /// The clusters that listen and are known to be others than the one that Rancher calls so.
     pub fn others(&self, called: Option<&str>) -> BTreeSet<ClusterId> {
-        let listeners = self.listeners.lock();
-        let others = listeners
+        let guests = self.guests.lock();
+        let others = guests
             .iter()
-            .filter(|(_, listener)| (listener.id)().is_some_and(|id| Some(&*id) != called));
+            .filter(|(_, guest)| guest.rancher_id().is_some_and(|id| Some(&*id) != called));
         others.map(|(cluster, _)| cluster.clone()).collect()
     }
 
@@ -222,18 +215,17 @@ impl Rancher {
         if users.is_empty() {
             return;
         }
-        for listener in self.listeners.lock().values() {
-            let id = (listener.id)();
-            let ours = users
-                .iter()
-                .filter(|(cluster, _)| Some(cluster) == id.as_ref());
-            ours.for_each(|(_, service)| listener.made_for.add(service.clone()));
+        for guest in self.guests.lock().values() {
+            let id = guest.rancher_id();
+            let users = users.iter();
+            let ours = users.filter(|(cluster, _)| Some(cluster) == id.as_ref());
+            ours.for_each(|(_, service)| guest.stock_changed(service));
         }
     }
 
     pub fn fip_changed(&self, service: &ServiceRef) {
-        if let Some(listener) = self.listeners.lock().get(&service.cluster) {
-            listener.services.add(service.key.clone());
+        if let Some(guest) = self.guests.lock().get(&service.cluster) {
+            guest.fip_changed(&service.key);
         }
     }
 }
@@ -316,22 +308,22 @@ impl Data {
 
     /// The FloatingIPs that show the leases of a Service.
     pub fn fips_of(&self, cluster: &ClusterId, service: &Key) -> Vec<(Key, Arc<Fip>)> {
-        let keys = self
-            .by_service
-            .lock()
-            .get(&(cluster.clone(), service.clone()))
-            .cloned();
-        keys.into_iter()
-            .flatten()
-            .filter_map(|key| self.fips.get(&key).map(|fip| (key, fip)))
-            .collect()
+        let place = (cluster.clone(), service.clone());
+        let keys = self.by_service.lock().get(&place).cloned();
+        self.fips_at(keys.unwrap_or_default())
     }
 
     /// The FloatingIPs that another program made for a Service of the cluster that Rancher calls so.
     pub fn made_for(&self, cluster: &str, service: &Key) -> Vec<(Key, Arc<Fip>)> {
-        let keys = self.stock.made_for(cluster, service).into_iter();
-        keys.filter_map(|key| self.fips.get(&key).map(|fip| (key, fip)))
-            .collect()
+        self.fips_at(self.stock.made_for(Some(cluster), service))
+    }
+
+    fn fips_at(&self, keys: BTreeSet<Key>) -> Vec<(Key, Arc<Fip>)> {
+        let found = keys.into_iter().filter_map(|key| {
+            let fip = self.fips.get(&key)?;
+            Some((key, fip))
+        });
+        found.collect()
     }
 
     pub fn display_name(&self, project: &str) -> Option<String> {
@@ -354,9 +346,7 @@ impl Data {
         if self.projects.get(&Key::new(cluster, project)).is_some() {
             return Some(cluster.to_owned());
         }
-        let mut keys = self.projects.keys().into_iter();
-        let key = keys.find(|key| *key.name == *project)?;
-        Some(key.namespace.to_string())
+        self.namespaces_of(project).into_iter().next()
     }
 
     /// The namespaces that have a project of this id: one, unless ids clash.

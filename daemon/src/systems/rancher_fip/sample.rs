@@ -9,13 +9,15 @@ use futures::future::BoxFuture;
 
 use super::{
     names::ServiceRef,
-    rancher::{Guest, Listener, Rancher},
+    rancher::{Guest, Rancher},
 };
-use crate::controller::{ReconcileError, client::CallError, queue::Queue, store::Key};
+use crate::controller::{ReconcileError, client::CallError, store::Key};
 
 /// A cluster with one Service at most that shows every address.
 #[derive(Clone, Default)]
 pub struct Shows {
+    /// How Rancher calls it.
+    pub called: String,
     /// By the list that is watched.
     pub listed: Option<ServiceRef>,
     /// By a fresh read.
@@ -26,6 +28,16 @@ pub struct Shows {
 }
 
 impl Guest for Shows {
+    fn rancher_id(&self) -> Option<String> {
+        Some(self.called.clone())
+    }
+
+    fn pools_changed(&self) {}
+
+    fn fip_changed(&self, _: &Key) {}
+
+    fn stock_changed(&self, _: &Key) {}
+
     fn shows(&self, _: IpAddr) -> Option<ServiceRef> {
         self.listed.clone()
     }
@@ -52,14 +64,8 @@ impl Guest for Shows {
 /// The cluster `id`, which Rancher calls `called`, is connected.
 pub fn connect(rancher: &Rancher, id: &str, called: &str, guest: Shows) {
     let called = called.to_owned();
-    let listener = Listener {
-        services: Queue::new(),
-        made_for: Queue::new(),
-        pools: Box::new(|| {}),
-        id: Box::new(move || Some(called.clone())),
-        guest: Arc::new(guest),
-    };
-    rancher.listen(ClusterId(id.into()), listener);
+    let guest = Shows { called, ..guest };
+    rancher.listen(ClusterId(id.into()), Arc::new(guest));
 }
 
 /// An own pool of the default network, without addresses.

@@ -51,9 +51,13 @@ impl Stock {
         before.union(&now).cloned().collect()
     }
 
-    /// The objects made for a Service of this name in any cluster.
-    pub fn made_for_any(&self, service: &Key) -> BTreeSet<Key> {
+    /// The objects made for a Service of the cluster that Rancher calls so; of this name in any cluster where that is not known.
+    pub fn made_for(&self, cluster: Option<&str>, service: &Key) -> BTreeSet<Key> {
         let state = self.state.lock();
+        if let Some(cluster) = cluster {
+            let made = state.made.get(&(cluster.to_owned(), service.clone()));
+            return made.cloned().unwrap_or_default();
+        }
         let made = state.made.iter().filter(|((_, one), _)| one == service);
         made.flat_map(|(_, keys)| keys.iter().cloned()).collect()
     }
@@ -62,30 +66,15 @@ impl Stock {
     pub fn all(&self) -> Vec<Key> {
         self.state.lock().users.keys().cloned().collect()
     }
-
-    /// The objects made for a Service of the cluster that Rancher calls so.
-    pub fn made_for(&self, cluster: &str, service: &Key) -> BTreeSet<Key> {
-        let user = (cluster.to_owned(), service.clone());
-        self.state
-            .lock()
-            .made
-            .get(&user)
-            .cloned()
-            .unwrap_or_default()
-    }
 }
 
 fn users(fip: &Fip) -> BTreeSet<User> {
     let Some(cluster) = fip.cluster.as_ref().filter(|_| fip.holder.is_none()) else {
         return BTreeSet::new();
     };
-    let services = fip.services.iter();
-    services
-        .map(|one| {
-            let key = Key::new(&one.service_namespace, &one.service_name);
-            (cluster.clone(), key)
-        })
-        .collect()
+    let keys = fip.services.iter();
+    let keys = keys.map(|one| Key::new(&one.service_namespace, &one.service_name));
+    keys.map(|key| (cluster.clone(), key)).collect()
 }
 
 #[cfg(test)]
@@ -109,15 +98,19 @@ mod tests {
     #[test]
     fn services_find_what_was_made_for_them_until_it_changes() {
         let (stock, key) = (Stock::default(), Key::new("c-m-h", "fip-abc12"));
-        let made = |name: &str| stock.made_for("c-m-a", &Key::new("ns", name)).len();
+        let made = |name: &str| stock.made_for(Some("c-m-a"), &Key::new("ns", name)).len();
         stock.note(&key, Some(&fip(&["web", "api"])));
         assert_eq!((made("web"), made("api")), (1, 1));
-        assert!(stock.made_for("c-m-b", &Key::new("ns", "web")).is_empty());
+        assert!(
+            stock
+                .made_for(Some("c-m-b"), &Key::new("ns", "web"))
+                .is_empty()
+        );
         let told = stock.note(&key, Some(&fip(&["web"])));
         assert_eq!(told.len(), 2, "who has it and who had it");
         assert!(stock.note(&key, Some(&fip(&["web"]))).is_empty());
         assert_eq!((made("web"), made("api")), (1, 0));
-        assert_eq!(stock.made_for_any(&Key::new("ns", "web")).len(), 1);
+        assert_eq!(stock.made_for(None, &Key::new("ns", "web")).len(), 1);
         let taken = Fip {
             holder: ServiceRef::parse("Service/c/ns/web/u"),
             ..fip(&["web"])

@@ -34,12 +34,8 @@ impl RunningRancherFip {
     ) -> Option<Arc<Guests>> {
         // What a former session found out may not be so any more.
         self.means.guests.forget(&site.name);
-        let on = site
-            .session
-            .settings
-            .of::<RancherFipSettings>()
-            .cluster_manager
-            .enabled;
+        let settings = site.settings::<RancherFipSettings>();
+        let on = settings.cluster_manager.enabled;
         let (site, data, events) = (Arc::clone(site), Arc::clone(data), Arc::clone(events));
         on.then(|| {
             let (own, views) = (self.means.endpoint.clone(), self.means.guests.clone());
@@ -49,7 +45,7 @@ impl RunningRancherFip {
 
     /// The links of the networks that pools name.
     pub(super) fn attachments(&self, site: &Site, data: &Data) -> Arc<Attachments> {
-        let settings = site.session.settings.of::<RancherFipSettings>();
+        let settings = site.settings::<RancherFipSettings>();
         let access = GuestAccess {
             links: self.means.guests.links(&site.name),
             rancher: data.remote.clone(),

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 
-use super::{Management, Managements, NewPool};
+use super::Management;
 use crate::{
     controller::{
         client::CallError,
@@ -23,7 +23,7 @@ use crate::{
     },
     systems::rancher_fip::{
         Site,
-        rancher::{Data, Rancher, Ranchers},
+        rancher::{Data, Rancher},
         settings::{RancherFipQuotas, RancherFipSettings},
     },
 };
@@ -80,13 +80,6 @@ impl Admits {
     }
 }
 
-impl Managements for Ranchers {
-    fn get(&self, name: &str) -> Option<Arc<dyn Management>> {
-        self.admits(name)
-            .map(|admits| admits as Arc<dyn Management>)
-    }
-}
-
 impl Management for Admits {
     fn id(&self) -> &ClusterId {
         &self.site.id
@@ -112,23 +105,18 @@ impl Management for Admits {
         self.data.other_pool_names()
     }
 
-    fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId> {
-        let key = Key::new("", pool.name);
-        let facts = SourceFacts {
-            interface: Some(pool.interface),
-            network: pool.annotation,
-            harvester: pool.harvester,
-        };
+    fn network(&self, ledger: &Ledger, pool: &str, facts: &SourceFacts<'_>) -> Option<NetworkId> {
         let attachments = self.data.attachments.get();
-        let link = link_of(&facts, attachments.map(|all| &**all), true)?;
-        let facts = pool_facts(&self.site, &key, &facts, &link);
+        let link = link_of(facts, attachments.map(|all| &**all), true)?;
+        let key = Key::new("", pool);
+        let facts = pool_facts(&self.site, &key, facts, &link);
         let choice = self.site.session.network_choice(&facts);
         let network = ledger.network_by_name(&choice.network);
         network.map(|network| network.id)
     }
 
     fn quota_required(&self) -> bool {
-        self.site.session.settings.of::<RancherFipSettings>().quotas == RancherFipQuotas::Required
+        self.site.settings::<RancherFipSettings>().quotas == RancherFipQuotas::Required
     }
 
     fn shows_nowhere(&self, cluster: &str, address: IpAddr) -> bool {

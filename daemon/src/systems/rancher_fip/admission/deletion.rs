@@ -3,13 +3,18 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{ClusterId, Identity, Lease, LeaseState, Ledger, System};
+use fipd_core::{ClusterId, Identity, Lease, LeaseState, Ledger};
 use fipd_crds::labels::{CLUSTER_NAME, FORCE_DELETE, HOLDER, services};
+use serde_json::Value;
 
 use super::{
     Book, POOL, QUOTA, ReviewedKind, floating_ip,
     review::{Object, Question, Verdict},
     some,
+};
+use crate::{
+    controller::store::Key,
+    systems::rancher_fip::names::{self, KIND_SERVICE},
 };
 
 /// The controllers of a cluster that delete what has lost its namespace or owner. One without accounts of its own for each
@@ -53,23 +58,16 @@ fn fip_in_use(question: &Question, object: &Object, book: Book<'_>) -> Option<St
 fn shown_lease(object: &Object, ledger: &Ledger) -> Option<(IpAddr, String)> {
     let identity = shown_service(object.annotation(HOLDER)?)?;
     let shown = |lease: &&Arc<Lease>| {
-        let address = lease.key.address;
-        [object.spec.get("ipAddr"), object.status.get("ipAddr")]
-            .into_iter()
-            .flatten()
-            .any(|text| {
-                text.as_str()
-                    .is_some_and(|text| text.parse() == Ok(address))
-            })
+        let texts = [object.spec.get("ipAddr"), object.status.get("ipAddr")];
+        let mut texts = texts.into_iter().flatten().filter_map(Value::as_str);
+        texts.any(|text| text.parse() == Ok(lease.key.address))
     };
     let leases = ledger.leases_of(&identity);
     let lease = leases.iter().find(shown)?;
     let names = identity.cluster.as_ref().and_then(|id| ledger.cluster(id));
-    let cluster = names.and_then(|record| record.names.first()).map_or_else(
-        || identity.cluster.clone().map(|id| id.0),
-        |name| Some(Arc::clone(name)),
-    );
-    let cluster = cluster.unwrap_or_default();
+    let name = names.and_then(|record| record.names.first().cloned());
+    let id = || identity.cluster.clone().map(|id| id.0);
+    let cluster = name.or_else(id).unwrap_or_default();
     let user = service(&identity.namespace, &identity.name, &cluster);
     Some((lease.key.address, user))
 }
@@ -77,17 +75,12 @@ fn shown_lease(object: &Object, ledger: &Ledger) -> Option<(IpAddr, String)> {
 /// `Service/CLUSTER-ID/NAMESPACE/NAME/UID` as an identity.
 fn shown_service(text: &str) -> Option<Identity> {
     let parts: Vec<&str> = text.split('/').collect();
-    let [kind @ "Service", cluster, namespace, name, _] = parts.as_slice() else {
+    let [KIND_SERVICE, cluster, namespace, name, _] = parts.as_slice() else {
         return None;
     };
-    Some(Identity {
-        system: System::rancher_fip(),
-        cluster: Some(ClusterId((*cluster).into())),
-        kind: (*kind).into(),
-        namespace: (*namespace).into(),
-        name: (*name).into(),
-        interface: "".into(),
-    })
+    let cluster = ClusterId((*cluster).into());
+    let key = Key::new(namespace, name);
+    Some(names::identity(&cluster, KIND_SERVICE, &key))
 }
 
 /// The object's own lease, where its labels name a Service and the Service's cluster does not say otherwise.
@@ -100,12 +93,10 @@ fn assigned(question: &Question, object: &Object, book: Book<'_>) -> Option<(IpA
     let mut users = services(object.metadata.labels.as_ref()?);
     users.retain(|user| !user.namespace.is_empty() && !user.name.is_empty());
     let first = users.first()?;
-    let leases = book
-        .ledger
-        .leases_of(&floating_ip::identity(question, book));
-    let lease = leases
-        .iter()
-        .find(|lease| lease.state == LeaseState::Allocated)?;
+    let own = floating_ip::identity(question, book);
+    let leases = book.ledger.leases_of(&own);
+    let mut leases = leases.iter();
+    let lease = leases.find(|lease| lease.state == LeaseState::Allocated)?;
     let address = lease.key.address;
     if book.cluster.shows_nowhere(cluster, address) {
         return None;
@@ -124,16 +115,11 @@ fn service(namespace: &str, name: &str, cluster: &str) -> String {
 fn pool_in_use(question: &Question, book: Book<'_>) -> Option<String> {
     let pool = book.mirror(&question.name)?;
     let leases = book.ledger.pool_leases(pool.id, None, Ledger::SCAN);
-    let held: Vec<String> = leases
-        .iter()
-        .filter_map(|lease| {
-            Some(format!(
-                "{} by {}",
-                lease.key.address,
-                lease.owner()?.identity
-            ))
-        })
-        .collect();
+    let held = leases.iter().filter_map(|lease| {
+        let owner = &lease.owner()?.identity;
+        Some(format!("{} by {owner}", lease.key.address))
+    });
+    let held: Vec<String> = held.collect();
     (!held.is_empty()).then(|| {
         format!(
             "addresses of the pool are in use: {}; delete their FloatingIPs and Services first; with the annotation \

@@ -1,8 +1,8 @@
 //! Whether a FloatingIP may be stored. An update is judged by what it changes.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
-use fipd_core::{Identity, Lease, LeaseKey, LeaseState, NetworkId, Pool, System, Tenant};
+use fipd_core::{Holder, Identity, Lease, LeaseKey, LeaseState, NetworkId, Pool, Tenant};
 use fipd_crds::{
     floating_ip::FloatingIPSpec,
     labels::{HOLDER, PROJECT_NAME},
@@ -14,13 +14,15 @@ use super::{
     review::{Object, Question, Verdict},
     spec,
 };
-use crate::validation::{
-    Wrong,
-    floating_ip::{ADDRESS, POOL, POOL_KIND, address, place, pool, project},
-    held_address::{self, keeps},
+use crate::{
+    controller::store::Key,
+    systems::rancher_fip::names::{self, KIND_FLOATING_IP},
+    validation::{
+        Wrong,
+        floating_ip::{ADDRESS, POOL, POOL_KIND, address, place, pool, project},
+        held_address::{self, keeps},
+    },
 };
-
-const KIND: &str = "FloatingIP";
 
 /// What the object asks for.
 struct AskedAddress<'a> {
@@ -28,16 +30,10 @@ struct AskedAddress<'a> {
     identity: Identity,
     pool: &'a str,
     address: Option<IpAddr>,
+    book: Book<'a>,
 }
 
-pub fn judge(question: &Question, book: Book<'_>) -> Verdict {
-    match look(question, book) {
-        Ok(warnings) => Verdict::warned(warnings),
-        Err(verdict) => verdict,
-    }
-}
-
-fn look(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
+pub fn judge(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
     let object = &question.object;
     let now: FloatingIPSpec = spec(&object.spec)?;
     let before = question.before();
@@ -48,160 +44,125 @@ fn look(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
         .as_ref()
         .is_none_or(|old| old.floating_ip_pool != now.floating_ip_pool);
     let other_address = old.as_ref().is_none_or(|old| old.ip_addr != now.ip_addr);
-    let said = project(label).map_err(|wrong| invalid(&wrong));
+    let project = project(label).map_err(|wrong| invalid(&wrong));
+    let stays = |project: Result<Tenant, Verdict>| match moved {
+        true => Ok(moving(&project?, question, &now, book)),
+        false => Ok(Vec::new()),
+    };
     if !other_pool && !other_address {
-        return if moved {
-            said.map(|project| moving(&project, question, &now, book))
-        } else {
-            Ok(Vec::new())
-        };
+        return stays(project);
     }
-    let pool_name = pool(&now.floating_ip_pool).map_err(|wrong| invalid(&wrong))?;
     let ask = AskedAddress {
         object,
         identity: identity(question, book),
-        pool: pool_name,
+        pool: pool(&now.floating_ip_pool).map_err(|wrong| invalid(&wrong))?,
         address: address(&now.ip_addr).map_err(|wrong| invalid(&wrong))?,
+        book,
     };
-    if let Some((held, network)) = held(before, &ask.identity, book) {
-        keeps(ADDRESS, ask.address, held).map_err(|wrong| invalid(&wrong))?;
-        if other_pool {
-            let mirror = usable(pool_name, book)?;
-            if network.is_some_and(|network| network != mirror.spec.network) {
-                return Err(elsewhere(&ask, held));
-            }
-            goes(&ask, held, &mirror, (&said?, book))?;
-            return Ok(Vec::new());
-        }
-        return if moved {
-            Ok(moving(&said?, question, &now, book))
-        } else {
-            Ok(Vec::new())
-        };
+    let Some((held, network)) = held(before, &ask.identity, book) else {
+        let mirror = ask.usable()?;
+        ask.gets(mirror, &project?)?;
+        return Ok(Vec::new());
+    };
+    keeps(ADDRESS, ask.address, held).map_err(|wrong| invalid(&wrong))?;
+    if !other_pool {
+        return stays(project);
     }
-    let mirror = usable(pool_name, book)?;
-    gets(&ask, &mirror, (&said?, book))?;
+    // It takes its address to another pool, which must have it.
+    let mirror = ask.usable()?;
+    if network.is_some_and(|network| network != mirror.spec.network) {
+        return Err(ask.elsewhere(held));
+    }
+    let project = project?;
+    place(&mirror.spec, ask.pool, held).map_err(|_| ask.elsewhere(held).for_now())?;
+    ask.is_free(held, mirror, &project)?;
     Ok(Vec::new())
 }
 
-/// The pool of that name, if it gives addresses.
-fn usable(name: &str, book: Book<'_>) -> Result<Arc<Pool>, Verdict> {
-    let mirror = book.mirror(name).filter(|pool| !pool.spec.closed);
-    let there = book.cluster.has_pool(name);
-    let why = match mirror {
-        Some(mirror) if there => return Ok(Arc::clone(mirror)),
-        Some(_) | None if there => {
-            "the FloatingIPPool of this name gives no addresses; its condition Ready says why"
-        }
-        Some(_) | None => {
-            "there is no FloatingIPPool of this name; create it first or name another"
-        }
-    };
-    Err(invalid(&Wrong::new(POOL, name, why)).for_now())
-}
+impl<'a> AskedAddress<'a> {
+    /// The pool that it names, if that gives addresses.
+    fn usable(&self) -> Result<&'a Pool, Verdict> {
+        let (book, name) = (self.book, self.pool);
+        let mirror = book.mirror(name).filter(|pool| !pool.spec.closed);
+        let there = book.cluster.has_pool(name);
+        let why = match mirror {
+            Some(mirror) if there => return Ok(mirror),
+            Some(_) | None if there => {
+                "the FloatingIPPool of this name gives no addresses; its condition Ready says why"
+            }
+            Some(_) | None => {
+                "there is no FloatingIPPool of this name; create it first or name another"
+            }
+        };
+        Err(invalid(&Wrong::new(POOL, name, why)).for_now())
+    }
 
-/// It takes its address to another pool, which must have it.
-fn goes(
-    ask: &AskedAddress<'_>,
-    held: IpAddr,
-    pool: &Pool,
-    (project, book): (&Tenant, Book<'_>),
-) -> Result<(), Verdict> {
-    place(&pool.spec, ask.pool, held).map_err(|_| elsewhere(ask, held).for_now())?;
-    free(ask, held, pool, (project, book)).map(drop)
-}
+    fn elsewhere(&self, held: IpAddr) -> Verdict {
+        invalid(&held_address::elsewhere(POOL, self.pool, POOL_KIND, held))
+    }
 
-fn elsewhere(ask: &AskedAddress<'_>, held: IpAddr) -> Verdict {
-    invalid(&held_address::elsewhere(POOL, ask.pool, POOL_KIND, held))
-}
-
-/// It is to get an address.
-fn gets(
-    ask: &AskedAddress<'_>,
-    pool: &Pool,
-    (project, book): (&Tenant, Book<'_>),
-) -> Result<(), Verdict> {
-    match ask.address {
-        Some(address) => {
-            place(&pool.spec, ask.pool, address).map_err(|wrong| invalid(&wrong).for_now())?;
-            if free(ask, address, pool, (project, book))? == Free::Own {
-                return Ok(());
+    /// It is to get an address.
+    fn gets(&self, pool: &Pool, project: &Tenant) -> Result<(), Verdict> {
+        match self.address {
+            Some(address) => {
+                place(&pool.spec, self.pool, address).map_err(|wrong| invalid(&wrong).for_now())?;
+                if self.is_free(address, pool, project)? {
+                    quota(project, self.pool, pool, self.book)?;
+                }
+                Ok(())
+            }
+            None => {
+                self.has_room(pool)?;
+                quota(project, self.pool, pool, self.book)
             }
         }
-        None => room(ask, pool, book)?,
     }
-    quota(project, ask.pool, pool, book)
-}
 
-/// What makes an address one that the object may have.
-#[derive(PartialEq)]
-enum Free {
-    /// It has it, or shows who has.
-    Own,
-    Unused,
-}
-
-/// Whether nobody else has the address.
-fn free(
-    ask: &AskedAddress<'_>,
-    address: IpAddr,
-    pool: &Pool,
-    (project, book): (&Tenant, Book<'_>),
-) -> Result<Free, Verdict> {
-    let network = pool.spec.network;
-    let Some(lease) = book.ledger.lease(LeaseKey { network, address }) else {
-        return Ok(Free::Unused);
-    };
-    if is_own(ask, lease) {
-        return Ok(Free::Own);
+    /// Whether nobody has the address; `false`: it is the object's, or that of the Service which the object shows. Others must
+    /// not have it.
+    fn is_free(&self, address: IpAddr, pool: &Pool, project: &Tenant) -> Result<bool, Verdict> {
+        let network = pool.spec.network;
+        let Some(lease) = self.book.ledger.lease(LeaseKey { network, address }) else {
+            return Ok(true);
+        };
+        if self.is_own(lease) {
+            return Ok(false);
+        }
+        // What cools goes back to its last tenant.
+        let cools = lease.state == LeaseState::Quarantined && lease.contenders.is_empty();
+        if cools && lease.tenant.as_ref() == Some(project) {
+            return Ok(true);
+        }
+        let allowed = format!(
+            "the address is in use or kept for somebody; name a free address of FloatingIPPool {:?}, or none and get one",
+            self.pool
+        );
+        Err(invalid(&Wrong::new(ADDRESS, &address.to_string(), allowed)).for_now())
     }
-    // What cools goes back to its last tenant.
-    let cools = lease.state == LeaseState::Quarantined && lease.contenders.is_empty();
-    if cools && lease.tenant.as_ref() == Some(project) {
-        return Ok(Free::Unused);
+
+    fn is_own(&self, lease: &Lease) -> bool {
+        let shown = self.object.annotation(HOLDER);
+        let shows = |text: &str| {
+            let mut holders = lease.members.iter().map(|member| &member.holder);
+            holders.any(|Holder { identity, instance }| {
+                let (kind, namespace, name) = (&identity.kind, &identity.namespace, &identity.name);
+                let cluster = identity.cluster.as_ref().map_or("", |cluster| &cluster.0);
+                format!("{kind}/{cluster}/{namespace}/{name}/{instance}") == text
+            })
+        };
+        lease.held_by(&self.identity) || shown.is_some_and(shows)
     }
-    let allowed = format!(
-        "the address is in use or kept for somebody; name a free address of FloatingIPPool {:?}, or none and get one",
-        ask.pool
-    );
-    Err(invalid(&Wrong::new(ADDRESS, &address.to_string(), allowed)).for_now())
-}
 
-/// Whether the lease is the object's, or that of the Service which the object shows.
-fn is_own(ask: &AskedAddress<'_>, lease: &Lease) -> bool {
-    let shown = ask.object.annotation(HOLDER);
-    let shows = |text: &str| {
-        let mut holders = lease.members.iter().map(|member| &member.holder);
-        holders.any(|holder| {
-            let (
-                Identity {
-                    kind,
-                    namespace,
-                    name,
-                    ..
-                },
-                uid,
-            ) = (&holder.identity, &holder.instance);
-            let cluster = holder
-                .identity
-                .cluster
-                .as_ref()
-                .map_or("", |cluster| &cluster.0);
-            format!("{kind}/{cluster}/{namespace}/{name}/{uid}") == text
-        })
-    };
-    lease.held_by(&ask.identity) || shown.is_some_and(shows)
-}
-
-/// Whether the pool has any address left.
-fn room(ask: &AskedAddress<'_>, pool: &Pool, book: Book<'_>) -> Result<(), Verdict> {
-    match book.ledger.usage(pool.id) {
-        Some(usage) if usage.free == 0 => Err(Verdict::forbidden(format!(
-            "{POOL}: FloatingIPPool {:?} has no free address: {} of {} are in use; free one, widen the pool or name another",
-            ask.pool, usage.used, usage.size
-        ))
-        .for_now()),
-        Some(_) | None => Ok(()),
+    /// Whether the pool has any address left.
+    fn has_room(&self, pool: &Pool) -> Result<(), Verdict> {
+        match self.book.ledger.usage(pool.id) {
+            Some(usage) if usage.free == 0 => Err(Verdict::forbidden(format!(
+                "{POOL}: FloatingIPPool {:?} has no free address: {} of {} are in use; free one, widen the pool or name another",
+                self.pool, usage.used, usage.size
+            ))
+            .for_now()),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -263,14 +224,8 @@ fn moving(
 }
 
 pub(super) fn identity(question: &Question, book: Book<'_>) -> Identity {
-    Identity {
-        system: System::rancher_fip(),
-        cluster: Some(book.cluster.id().clone()),
-        kind: KIND.into(),
-        namespace: question.namespace.as_str().into(),
-        name: question.name.as_str().into(),
-        interface: "".into(),
-    }
+    let key = Key::new(&question.namespace, &question.name);
+    names::identity(book.cluster.id(), KIND_FLOATING_IP, &key)
 }
 
 /// The address that the object had before the update, by the address book or by its status; the network by the book alone.

@@ -22,7 +22,7 @@ use crate::{
         review::{self, Operation, Question, Verdict},
         spec,
     },
-    controller::attachments::HarvesterNetwork,
+    controller::pool_source::SourceFacts,
     ipam::Ipam,
 };
 
@@ -96,8 +96,8 @@ pub trait Management: Send + Sync {
     fn has_pool(&self, name: &str) -> bool;
     /// The real names of pools, by what quotas may call them beside those.
     fn other_names(&self) -> BTreeMap<String, Vec<String>>;
-    /// The network that the pool would be in; `None`: one that is yet to be made.
-    fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId>;
+    /// The network that the pool of this name would be in; `None`: one that is yet to be made.
+    fn network(&self, ledger: &Ledger, pool: &str, facts: &SourceFacts<'_>) -> Option<NetworkId>;
     /// Whether a project without a quota gets nothing.
     fn quota_required(&self) -> bool;
     /// Whether the cluster that Rancher calls so is connected, and no Service of its complete list shows the address.
@@ -106,34 +106,21 @@ pub trait Management: Send + Sync {
     fn is_ending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, bool>;
 }
 
-/// What decides about the network of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct NewPool<'a> {
-    pub name: &'a str,
-    pub interface: &'a str,
-    /// The network of a Harvester cluster that it is for.
-    pub harvester: Option<HarvesterNetwork<'a>>,
-    /// Value of the annotation `fipd.io/network`.
-    pub annotation: Option<&'a str>,
-}
-
-/// Finds management clusters by their configured name.
-pub trait Managements: Send + Sync {
-    /// `None`: it is not known, or not completely, or another program leads there.
-    fn get(&self, name: &str) -> Option<Arc<dyn Management>>;
-}
+/// Finds a management cluster by its configured name; `None`: it is not known, or not completely, or another program leads
+/// there.
+type Find = dyn Fn(&str) -> Option<Arc<dyn Management>> + Send + Sync;
 
 /// Judges pools, FloatingIPs and quotas of all management clusters.
 pub struct FamilyJudge {
-    managements: Box<dyn Managements>,
+    find: Box<Find>,
     ipam: Ipam,
     patient: Semaphore,
 }
 
 impl FamilyJudge {
-    pub fn new(managements: Box<dyn Managements>, ipam: Ipam) -> Self {
+    pub fn new(find: Box<Find>, ipam: Ipam) -> Self {
         Self {
-            managements,
+            find,
             ipam,
             patient: Semaphore::new(PATIENT),
         }
@@ -143,7 +130,7 @@ impl FamilyJudge {
         let began = Instant::now();
         let mut waits = None;
         loop {
-            let Some(management) = self.managements.get(cluster) else {
+            let Some(management) = (self.find)(cluster) else {
                 return Judged::unchecked();
             };
             if question.own && management.is_fipd(&question.user) {
@@ -177,7 +164,7 @@ impl FamilyJudge {
         let Some(object) = deletion::subject(kind, question) else {
             return Judged::checked(Verdict::allowed());
         };
-        let Some(management) = self.managements.get(cluster) else {
+        let Some(management) = (self.find)(cluster) else {
             return Judged::unchecked();
         };
         // fipd deletes by UID alone, which tells it from an admin who has the same user.
@@ -257,11 +244,12 @@ impl Asked {
     }
 
     fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
-        let mut verdict = match self {
+        let warnings = match self {
             Self::FloatingIp => floating_ip::judge(question, book),
             Self::Pool(asked) => asked.judge(question, book),
             Self::Quota(asked) => asked.judge(question, book),
         };
+        let mut verdict = warnings.map_or_else(|verdict| verdict, Verdict::warned);
         let more = verdict.warnings.len().saturating_sub(WARNINGS);
         verdict.warnings.truncate(WARNINGS);
         if more > 0 {

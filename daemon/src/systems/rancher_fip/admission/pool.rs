@@ -6,12 +6,12 @@ use fipd_core::{Lease, Origin, PoolPreview, PoolSpec};
 use fipd_crds::{floating_ip::FloatingIPPoolSpec, labels::NETWORK};
 
 use super::{
-    Book, NewPool, invalid,
+    Book, invalid,
     review::{Question, Verdict},
     some, spec,
 };
 use crate::{
-    systems::rancher_fip::pool::{harvester, mirror::desired},
+    systems::rancher_fip::pool::{facts, mirror::desired},
     validation::{
         mirror::MirrorOf,
         pool::{Ranges, doubles, validate},
@@ -55,12 +55,7 @@ impl PoolAsked {
         })
     }
 
-    pub fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
-        let looked = self.look(question, book);
-        looked.map_or_else(|verdict| verdict, Verdict::warned)
-    }
-
-    fn look(&self, question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
+    pub fn judge(&self, question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
         let mut warnings = self.warnings.clone();
         let Some((wanted, preview)) = preview(question, &self.spec, &self.ranges, book)? else {
             return Ok(warnings);
@@ -91,21 +86,15 @@ fn preview(
 ) -> Result<Option<(PoolSpec, PoolPreview)>, Verdict> {
     let (name, object) = (&question.name, &question.object);
     let mirror = book.mirror(name);
-    let facts = NewPool {
-        name,
-        interface: &now.target_network_interface,
-        harvester: harvester(now),
-        annotation: object.annotation(NETWORK),
-    };
     let network = match mirror {
-        Some(mirror) => Some((mirror.spec.network, mirror.spec.network_by_default)),
+        Some(mirror) => (mirror.spec.network, mirror.spec.network_by_default),
         None => {
-            let network = book.cluster.network(book.ledger, &facts);
-            network.map(|network| (network, true))
+            let facts = facts(now, object.annotation(NETWORK));
+            match book.cluster.network(book.ledger, name, &facts) {
+                Some(network) => (network, true),
+                None => return Ok(None),
+            }
         }
-    };
-    let Some(network) = network else {
-        return Ok(None);
     };
     let of = MirrorOf {
         cluster: book.cluster.id(),

@@ -45,7 +45,7 @@ impl QuotaAsked {
         Ok(Self { limits, others })
     }
 
-    pub fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
+    pub fn judge(&self, question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
         let find = |name: &str| match book.mirror(name) {
             Some(own) => vec![own.id],
             None => {
@@ -56,11 +56,11 @@ impl QuotaAsked {
         };
         let wanted = wanted(self.limits.clone(), find);
         if let Some(message) = wanted.ambiguous() {
-            return Verdict::invalid(message);
+            return Err(Verdict::invalid(message));
         }
         let mut warnings: Vec<String> = wanted.unnamed().into_iter().collect();
         warnings.extend(over(&question.name, &wanted, book));
-        Verdict::warned(warnings)
+        Ok(warnings)
     }
 }
 

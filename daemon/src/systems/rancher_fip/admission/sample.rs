@@ -16,10 +16,9 @@ use fipd_crds::floating_ip::GROUP;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{
-    Asked, Book, Management, NewPool, Operation, Question, ReviewedKind, Verdict, deletion,
-};
+use super::{Asked, Book, Management, Operation, Question, ReviewedKind, Verdict, deletion};
 use crate::{
+    controller::pool_source::SourceFacts,
     systems::rancher_fip::pool::mirror::desired,
     validation::{
         mirror::MirrorOf,
@@ -69,7 +68,7 @@ impl Management for Rancher {
         names
     }
 
-    fn network(&self, _: &Ledger, _: &NewPool<'_>) -> Option<NetworkId> {
+    fn network(&self, _: &Ledger, _: &str, _: &SourceFacts<'_>) -> Option<NetworkId> {
         self.network
     }
 

@@ -35,27 +35,17 @@ pub fn cluster<'a>(key: &Key, fip: &'a Fip) -> Option<&'a str> {
     fip.cluster.as_deref().filter(|_| !ours)
 }
 
-/// The Services that the labels of the object name.
-pub fn named(fip: &Fip) -> Vec<Key> {
-    let keys = fip.services.iter();
-    let mut keys: Vec<Key> = keys
-        .map(|one| Key::new(&one.service_namespace, &one.service_name))
-        .collect();
-    keys.retain(|key| !key.namespace.is_empty() && !key.name.is_empty());
-    keys
-}
-
 /// Who keeps the address; `None`: it is free.
 pub fn keeper(management: &ClusterId, key: &Key, fip: &Fip, word: Word) -> Option<Holder> {
     let called = cluster(key, fip)?;
-    let services = named(fip);
+    let services = fip.users();
     match word {
         Word::Shows(service) => Some(service.holder()),
         Word::ShowsNowhere => None,
-        Word::Silent(cluster) => services.first().map(|service| Holder {
-            identity: names::identity(&cluster, KIND_SERVICE, service),
-            instance: "".into(),
-        }),
+        Word::Silent(cluster) => {
+            let service = services.first()?;
+            Some(names::holder(&cluster, KIND_SERVICE, service, "".into()))
+        }
         Word::Unconnected => match services.as_slice() {
             [] => None,
             [service] => Some(names::reported_service(management, called, service)),

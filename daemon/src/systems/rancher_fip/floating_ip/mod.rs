@@ -228,10 +228,7 @@ impl AddressHooks for ManagedFloatingIps {
         let identities = changes.iter().flat_map(|change| &change.identities);
         for (cluster, service) in identities.filter_map(service_key) {
             let shown = data.fips_of(cluster, &service).into_iter();
-            let made = match rancher.id_of(cluster) {
-                Some(id) => data.stock.made_for(&id, &service),
-                None => data.stock.made_for_any(&service),
-            };
+            let made = (data.stock).made_for(rancher.id_of(cluster).as_deref(), &service);
             let keys = shown.map(|(key, _)| key).chain(made);
             keys.for_each(|key| fips.context.queue.add(key));
         }

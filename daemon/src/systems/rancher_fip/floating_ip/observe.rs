@@ -92,11 +92,18 @@ impl Fip {
     /// Whether it is also for another Service than this one. Labels may be left of Services that are gone: `lives`
     /// tells which are there.
     pub fn is_shared(&self, service: &Key, lives: &dyn Fn(&Key) -> bool) -> bool {
-        self.services.iter().any(|one| {
-            let key = Key::new(&one.service_namespace, &one.service_name);
-            let complete = !key.namespace.is_empty() && !key.name.is_empty();
-            complete && key != *service && lives(&key)
-        })
+        let users = self.users();
+        users.iter().any(|key| key != service && lives(key))
+    }
+
+    /// The Services that the labels of the object name.
+    pub fn users(&self) -> Vec<Key> {
+        let keys = self.services.iter();
+        let mut keys: Vec<Key> = keys
+            .map(|one| Key::new(&one.service_namespace, &one.service_name))
+            .collect();
+        keys.retain(|key| !key.namespace.is_empty() && !key.name.is_empty());
+        keys
     }
 
     /// The address in the status, which only a controller writes.

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, Pool, System, Tenant};
 
-use super::{in_use, observe::Fip, validate};
+use super::{observe::Fip, validate};
 use crate::{
     controller::{
         address_user::{
@@ -56,7 +56,7 @@ fn kept(
     pool: &Pool,
 ) -> Option<KeptLease> {
     let called = fip.cluster.as_deref()?;
-    let services = in_use::named(fip);
+    let services = fip.users();
     let [service] = services.as_slice() else {
         return None;
     };

@@ -3,14 +3,13 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Handover, Holder, Lease, Request, Text};
+use fipd_core::{Holder, Lease, Text};
 use k8s_openapi::jiff;
 
 use super::{
     FloatingIpController,
     in_use::{self, Word},
     observe::Fip,
-    status,
     unassigned::Whereabouts,
 };
 use crate::controller::{
@@ -50,7 +49,7 @@ impl FloatingIpController {
         };
         let word = match self.user.rancher.guest_called(called) {
             Some((cluster, guest)) => {
-                let services = in_use::named(fip);
+                let services = fip.users();
                 match guest.shows(address) {
                     Some(service) => Word::Shows(service),
                     // The list may be behind, and from before an outage.
@@ -76,14 +75,11 @@ impl FloatingIpController {
         to: Holder,
     ) -> Reconciled<()> {
         let note = in_use::note(lease.key.address, fip, &to);
-        let request = Request::Handover(Handover {
-            from,
-            to,
-            keys: vec![lease.key],
-            actor: self.context.site.actor(),
-            reason: "its FloatingIP is deleted while a Service uses the address".into(),
-        });
-        self.context.site.ipam.submit(request).await?;
+        let (site, reason) = (
+            &self.context.site,
+            "its FloatingIP is deleted while a Service uses the address",
+        );
+        site.hand_over(from, to, lease.key, reason).await?;
         self.say_kept(key, fip, &note).await?;
         self.context.warn(key, &fip.meta.uid, in_use::REASON, note);
         Ok(())
@@ -92,12 +88,7 @@ impl FloatingIpController {
     /// For who follows the object to its end, or finds it kept by a finalizer of others.
     async fn say_kept(&self, key: &Key, fip: &Fip, note: &str) -> Reconciled<()> {
         let mut after = fip.status.clone();
-        let says = ConditionUpdate {
-            kind: status::READY,
-            status: false,
-            reason: in_use::REASON,
-            message: note.to_owned(),
-        };
+        let says = ConditionUpdate::ready(false, in_use::REASON, note);
         let now = jiff::Timestamp::now();
         set(&mut after.conditions, &says, fip.meta.generation, now);
         let change = (&fip.status, &after);

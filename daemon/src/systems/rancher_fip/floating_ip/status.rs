@@ -7,9 +7,12 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use sha2::{Digest, Sha256};
 
 use super::observe::Fip;
-use crate::controller::{
-    address_user::outcome::{AddressOutcome, refused_ready, set_conditions},
-    conditions::ConditionUpdate,
+use crate::{
+    controller::{
+        address_user::outcome::{AddressOutcome, refused_ready, set_conditions},
+        conditions::ConditionUpdate,
+    },
+    systems::rancher_fip::names::hex,
 };
 
 pub use crate::controller::address_user::outcome::READY;
@@ -35,12 +38,7 @@ pub fn desired(fip: &Fip, outcome: &AddressOutcome, now: jiff::Timestamp) -> Flo
         }
         Err(problem) => {
             status.state = STATE_ERROR.into();
-            ConditionUpdate {
-                kind: READY,
-                status: false,
-                reason: "AllocationFailed",
-                message: problem.message.clone(),
-            }
+            ConditionUpdate::ready(false, "AllocationFailed", &*problem.message)
         }
     };
     // The time is also that of a change between assigned and unassigned, as in the originals' log.
@@ -48,32 +46,17 @@ pub fn desired(fip: &Fip, outcome: &AddressOutcome, now: jiff::Timestamp) -> Flo
     for one in status.conditions.iter_mut().filter(changed) {
         one.status.clear();
     }
-    let generation = fip.meta.generation;
-    set_conditions(
-        &mut status.conditions,
-        outcome,
-        (says, CHARGED),
-        generation,
-        now,
-    );
+    let (says, generation) = ((says, CHARGED), fip.meta.generation);
+    set_conditions(&mut status.conditions, outcome, says, generation, now);
     status
 }
 
 fn ready(address: IpAddr, assigned: bool) -> ConditionUpdate {
-    let (reason, message) = if assigned {
-        ("IPAssigned", format!("{address} is assigned"))
-    } else {
-        (
-            UNASSIGNED,
-            format!("{address} is kept for the project and used by no cluster"),
-        )
+    let (reason, what) = match assigned {
+        true => ("IPAssigned", "is assigned"),
+        false => (UNASSIGNED, "is kept for the project and used by no cluster"),
     };
-    ConditionUpdate {
-        kind: READY,
-        status: true,
-        reason,
-        message,
-    }
+    ConditionUpdate::ready(true, reason, format!("{address} {what}"))
 }
 
 /// Who uses the address; `None`: nobody.
@@ -98,13 +81,8 @@ pub fn assigned(fip: &Fip) -> Option<Assigned> {
 
 /// `<cluster>-<12 letters and digits>`, the same for the same object.
 fn shared_key(cluster: &str, uid: &str) -> String {
-    let digest = Sha256::digest(format!("{cluster}/{uid}"));
-    let hex: String = digest
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{cluster}-{hex}")
+    let hash = Sha256::new_with_prefix(format!("{cluster}/{uid}"));
+    format!("{cluster}-{}", hex(hash, 6))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool, FloatingIPStatus};
 use k8s_openapi::jiff;
+use serde::de::IgnoredAny;
 
 use super::{FloatingIpController, observe::Fip, status};
 use crate::{
@@ -37,14 +38,9 @@ fn stays(status: &FloatingIPStatus, after: Duration, now: jiff::Timestamp) -> Op
     if ready.reason != status::UNASSIGNED {
         return None;
     }
-    let gone = now.duration_since(ready.last_transition_time.0);
     // A clock that was set back counts as no time.
-    let gone = if gone.is_negative() {
-        Duration::ZERO
-    } else {
-        gone.unsigned_abs()
-    };
-    Some(after.saturating_sub(gone))
+    let gone = Duration::try_from(now.duration_since(ready.last_transition_time.0));
+    Some(after.saturating_sub(gone.unwrap_or_default()))
 }
 
 /// What is known of the cluster that has an address.
@@ -87,27 +83,21 @@ impl FloatingIpController {
             return Ok(Whereabouts::Here);
         };
         let look = (key.clone(), cluster.to_owned());
-        if clusters.seen(&Key::new("", cluster)).is_some() || clusters.keys().is_empty() {
-            self.user.clusterless.forget(&look);
-            return Ok(Whereabouts::Here);
-        }
+        let known = clusters.seen(&Key::new("", cluster)).is_some() || clusters.keys().is_empty();
         let target = CLUSTER.named("", cluster);
-        let found = self
-            .context
-            .remote
-            .get::<serde_json::Value>(&target)
-            .await?;
-        if found.is_some() {
-            self.user.clusterless.forget(&look);
-            return Ok(Whereabouts::Here);
-        }
-        if !self.user.data.names.was_known(cluster)
+        let found = self.context.remote.get::<IgnoredAny>(&target);
+        let here = known || found.await?.is_some();
+        if !here
+            && !self.user.data.names.was_known(cluster)
             && let Some(left) = self.user.clusterless.missing(&look)
         {
             return Ok(Whereabouts::Unsure(left));
         }
         self.user.clusterless.forget(&look);
-        Ok(Whereabouts::Gone)
+        Ok(match here {
+            true => Whereabouts::Here,
+            false => Whereabouts::Gone,
+        })
     }
 
     /// Takes cluster, group and Services off the object; the address stays the project's.

@@ -48,7 +48,7 @@ pub struct FloatingIpPoolSource {
 
 impl FloatingIpPoolSource {
     pub fn new(site: &Site, data: &Arc<Data>) -> Self {
-        let settings = site.session.settings.of::<RancherFipSettings>();
+        let settings = site.settings::<RancherFipSettings>();
         Self {
             data: Arc::clone(data),
             quota_required: settings.quotas == RancherFipQuotas::Required,
@@ -75,7 +75,7 @@ impl PoolSource for FloatingIpPoolSource {
     const LISTED: usize = status::MOST_ENTRIES;
 
     fn facts<'a>(&'a self, pool: &'a FloatingIPPool) -> SourceFacts<'a> {
-        facts(pool)
+        facts(&pool.spec, annotation(pool, NETWORK))
     }
 
     fn spec(&self, mirror: &MirrorOf<'_>, pool: &FloatingIPPool) -> Result<PoolSpec, String> {
@@ -124,19 +124,18 @@ impl PoolSource for FloatingIpPoolSource {
     }
 }
 
-/// What decides about the network of a pool.
-fn facts(pool: &FloatingIPPool) -> SourceFacts<'_> {
+/// What decides about the network of a pool; `network` is the one that its annotation names.
+pub fn facts<'a>(spec: &'a FloatingIPPoolSpec, network: Option<&'a str>) -> SourceFacts<'a> {
+    let (cluster, of_cluster) = (&*spec.target_cluster, &*spec.target_network);
+    let named = !cluster.is_empty() && !of_cluster.is_empty();
     SourceFacts {
-        interface: Some(&pool.spec.target_network_interface),
-        network: annotation(pool, NETWORK),
-        harvester: harvester(&pool.spec),
+        interface: Some(&spec.target_network_interface),
+        network,
+        harvester: named.then_some(HarvesterNetwork {
+            cluster,
+            network: of_cluster,
+        }),
     }
-}
-
-/// The network of a Harvester cluster that the pool is for, if that is one.
-pub fn harvester(spec: &FloatingIPPoolSpec) -> Option<HarvesterNetwork<'_>> {
-    let (cluster, network) = (&*spec.target_cluster, &*spec.target_network);
-    (!cluster.is_empty() && !network.is_empty()).then_some(HarvesterNetwork { cluster, network })
 }
 
 /// The network that the mirror of the object is put into, as far as its VLAN is known; it need not exist yet.
@@ -147,7 +146,7 @@ pub fn network_choice(
     mirror: Option<&Pool>,
     attachments: Option<&Attachments>,
 ) -> NetworkChoice {
-    let (key, facts) = (Key::new("", name), facts(pool));
+    let facts = facts(&pool.spec, annotation(pool, NETWORK));
     let link = match (attachments, mirror, facts.harvester) {
         // Nothing is read before fipd leads; a pool that is there stays until then.
         (None, Some(_), Some(_)) => PoolLink {
@@ -156,6 +155,7 @@ pub fn network_choice(
         },
         _ => link_of(&facts, attachments, mirror.is_none()).unwrap_or_default(),
     };
+    let key = Key::new("", name);
     let facts = pool_facts(site, &key, &facts, &link);
     site.session.network_choice_of_mirror(&facts, mirror)
 }

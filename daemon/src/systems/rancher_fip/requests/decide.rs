@@ -17,7 +17,7 @@ use crate::{
     fip_v1::{Asker, Denied, Service},
     systems::rancher_fip::{
         floating_ip::observe::Fip,
-        names::{CLUSTER, GROUP, PROJECT},
+        names::{CLUSTER, GROUP, PROJECT, hex},
     },
 };
 
@@ -190,9 +190,7 @@ impl AddressRequest<'_> {
             hash.update([0]);
         }
         hash.update(number.to_be_bytes());
-        let digest = hash.finalize();
-        let hex = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
-        format!("fip-{}", hex.collect::<String>())
+        format!("fip-{}", hex(hash, 8))
     }
 
     /// Whether the object was made for this and for nothing else.

@@ -1,10 +1,11 @@
 //! The pools as `GET /ipam` of the original manager shows them.
 
-use fipd_core::{LeaseFilter, LeaseKey, Ledger, Pool, System};
+use fipd_core::{Lease, System};
 use fipd_crds::floating_ip::{FloatingIPPool, IpConfig};
 use ipnet::IpNet;
 
 use crate::{
+    controller::pool_source::entries,
     fip_v1::PoolFigures,
     ipam::Ipam,
     systems::rancher_fip::{pool::status::MOST_ENTRIES, rancher::Data},
@@ -24,12 +25,14 @@ fn figures(ipam: &Ipam, data: &Data, name: &str, pool: &FloatingIPPool) -> Optio
     let config = pool.spec.ip_config.as_ref()?;
     let (mirror, usage) = ipam.read(|ledger| {
         let mirror = ledger.mirror(&System::rancher_fip(), &data.cluster, name)?;
-        Some((Pool::clone(mirror), ledger.usage(mirror.id)?))
+        Some((mirror.id, ledger.usage(mirror.id)?))
     })?;
     let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
     // The original counts what is excluded as used.
     let used = usage.used + usage.excluded;
-    let (used_ips, truncated) = used_ips(in_use(ipam, &mirror), config);
+    let text = |lease: &Lease| lease.key.address.to_string();
+    let in_use = entries(ipam, mirror, MOST_ENTRIES, text).into_iter();
+    let (used_ips, truncated) = used_ips(in_use.map(|(_, text)| text).collect(), config);
     Some(PoolFigures {
         cidr: config.subnet.clone(),
         start: config.pool.start.clone(),
@@ -41,27 +44,6 @@ fn figures(ipam: &Ipam, data: &Data, name: &str, pool: &FloatingIPPool) -> Optio
         used_ips,
         truncated,
     })
-}
-
-/// The lowest, and one more than are shown at most. Page by page: a reader has the ledger for a thousand rows at most.
-fn in_use(ipam: &Ipam, pool: &Pool) -> Vec<String> {
-    let filter = LeaseFilter {
-        pool: Some(pool.id),
-        ..LeaseFilter::default()
-    };
-    let (mut after, mut found): (Option<LeaseKey>, _) = (None, Vec::new());
-    loop {
-        let page = ipam.read(|ledger| ledger.leases(&filter, after, Ledger::SCAN));
-        found.extend(
-            page.leases
-                .iter()
-                .map(|lease| lease.key.address.to_string()),
-        );
-        after = page.next;
-        if after.is_none() || found.len() > MOST_ENTRIES {
-            return found;
-        }
-    }
 }
 
 /// What is shown, and whether that is not all.

@@ -7,7 +7,6 @@ use std::{
 };
 
 use fipd_core::{Holder, Pool, Request};
-use fipd_crds::floating_ip::FloatingIP;
 use http::StatusCode;
 use serde_json::json;
 
@@ -45,12 +44,9 @@ impl Requests {
         wish: &Wish,
         turn: &mut ProjectTurn,
     ) -> Result<Given, Denied> {
-        let pool = data.pool_called(&wish.pool).ok_or_else(|| {
-            denied(format!(
-                "floatingippool: there is no FloatingIPPool {:?}",
-                wish.pool
-            ))
-        })?;
+        let none = || format!("floatingippool: there is no FloatingIPPool {:?}", wish.pool);
+        let pool = data.pool_called(&wish.pool);
+        let pool = pool.ok_or_else(|| denied(none()))?;
         let ask = AddressRequest {
             asker,
             service: &wish.service,
@@ -113,17 +109,14 @@ impl Requests {
         }
         let key = Key::new(&ask.asker.namespace, name);
         let object = json!({
-            "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIP",
+            "apiVersion": FLOATING_IP.api_version(), "kind": FLOATING_IP.kind,
             "metadata": {
                 "name": name, "namespace": ask.asker.namespace, "labels": labels, "finalizers": finalizers,
             },
             "spec": spec,
         });
-        let created: Result<FloatingIP, CallError> = data
-            .remote
-            .create_seen(&FLOATING_IP.target(&key), &object)
-            .await;
-        match created {
+        let target = FLOATING_IP.target(&key);
+        match data.remote.create_seen(&target, &object).await {
             Ok(object) => Ok(Some(self.look(data, ask.asker, object))),
             Err(CallError::Conflict(..)) => Ok(None),
             Err(error) => Err(failed(&error)),

@@ -40,15 +40,10 @@ impl Guests {
             return Ok(Some(seen.host.clone()));
         }
         let host = read(data, cluster).await?;
+        let at = Instant::now();
         let mut known = self.0.lock();
-        match &host {
-            Some(host) => known.insert(
-                key,
-                Seen {
-                    host: host.clone(),
-                    at: Instant::now(),
-                },
-            ),
+        match host.clone() {
+            Some(host) => known.insert(key, Seen { host, at }),
             None => known.remove(&key),
         };
         Ok(host)
@@ -57,14 +52,10 @@ impl Guests {
 
 async fn read(data: &Data, cluster: &str) -> Result<Option<String>, CallError> {
     let known = data.clusters.get(&Key::new("", cluster));
-    let display = known
-        .map(|one| one.display_name.clone())
-        .unwrap_or_default();
+    let display = known.map_or_else(String::new, |one| one.display_name.clone());
     let only = data.names.called(&[display.as_str().into()]).as_deref() == Some(cluster);
-    for name in [cluster, &display]
-        .into_iter()
-        .filter(|name| !name.is_empty())
-    {
+    let names = [cluster, &display].into_iter();
+    for name in names.filter(|name| !name.is_empty()) {
         let target = PROVISIONED_CLUSTER.named(FLEET_NAMESPACE, name);
         let Some(found) = data.remote.get::<Cluster>(&target).await? else {
             continue;

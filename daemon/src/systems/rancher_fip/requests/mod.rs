@@ -29,7 +29,7 @@ use futures::future::BoxFuture;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::{
@@ -40,6 +40,7 @@ use super::{
 use crate::{
     controller::{
         client::{CallError, Patch},
+        merge_patch::diff,
         store::Key,
     },
     fip_v1::{Asker, Claim, Denied, Farewell, FloatingIps, Given, PoolFigures, Row, Wish},
@@ -104,12 +105,9 @@ impl Requests {
             let said = call.await;
             if let Err(said) = tell.send(said) {
                 let why = said.err().map(|denied| denied.message);
-                let Asker {
-                    project, cluster, ..
-                } = whose;
                 tracing::warn!(
-                    project,
-                    cluster,
+                    project = whose.project,
+                    cluster = whose.cluster,
                     why,
                     "an LB controller was not told in time what was decided"
                 );
@@ -199,14 +197,7 @@ impl Requests {
         after: &BTreeMap<String, String>,
         left: &str,
     ) -> Result<Option<Known>, Denied> {
-        let gone = one.labels.keys().filter(|key| !after.contains_key(*key));
-        let new = after
-            .iter()
-            .filter(|(key, value)| one.labels.get(*key) != Some(value));
-        let labels: Map<String, Value> = gone
-            .map(|key| (key.clone(), Value::Null))
-            .chain(new.map(|(key, value)| (key.clone(), json!(value))))
-            .collect();
+        let labels = diff(&json!(one.labels), &json!(after)).unwrap_or_else(|| json!({}));
         let mut patch = json!({ "metadata": {
             "uid": &*one.fip.meta.uid, "resourceVersion": one.fip.meta.version, "labels": labels,
         } });
@@ -336,11 +327,8 @@ impl Asker {
 
 /// The holder of what the object has.
 fn holder(data: &Data, asker: &Asker, one: &Known) -> Holder {
-    let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&one.name));
-    Holder {
-        identity,
-        instance: Text::clone(&one.fip.meta.uid),
-    }
+    let (key, uid) = (asker.key(&one.name), Text::clone(&one.fip.meta.uid));
+    names::holder(&data.cluster, KIND_FLOATING_IP, &key, uid)
 }
 
 /// Who asks, for the audit log.

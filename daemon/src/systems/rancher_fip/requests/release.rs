@@ -48,11 +48,8 @@ pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
             && one.is_of(&asker.cluster)
             && one.names(&farewell.service)
     };
-    let names: Vec<Text> = known
-        .iter()
-        .filter(meant)
-        .map(|one| Text::clone(&one.name))
-        .collect();
+    let names = known.iter().filter(meant);
+    let names: Vec<Text> = names.map(|one| Text::clone(&one.name)).collect();
     if !names.is_empty() {
         return Goodbye::From(names);
     }
@@ -105,11 +102,8 @@ pub fn noted(before: &str, asker: &Asker, service: &Service) -> String {
     let others = before
         .split(' ')
         .filter(|one| !one.is_empty() && *one != user);
-    let all: Vec<&str> = std::iter::once(&*user)
-        .chain(others)
-        .take(REMEMBERED)
-        .collect();
-    all.join(" ")
+    let all = std::iter::once(&*user).chain(others).take(REMEMBERED);
+    all.collect::<Vec<&str>>().join(" ")
 }
 
 fn user(asker: &Asker, service: &Service) -> String {
@@ -141,13 +135,10 @@ impl Requests {
             let known = self.known(data, asker, turn).await?;
             let names = match goodbye(asker, farewell, &known.what) {
                 Goodbye::From(names) => names,
-                Goodbye::Was => {
+                gone @ (Goodbye::Was | Goodbye::Nothing) => {
                     turn.pass_on(known);
-                    return self.give_up_kept(data, asker, farewell).await.map(drop);
-                }
-                Goodbye::Nothing => {
-                    turn.pass_on(known);
-                    if self.give_up_kept(data, asker, farewell).await? {
+                    let freed = self.give_up_kept(data, asker, farewell).await?;
+                    if freed || gone == Goodbye::Was {
                         return Ok(());
                     }
                     let message = "no floatingip found to release";
@@ -192,13 +183,9 @@ impl Requests {
         if keys.is_empty() {
             return Ok(false);
         }
-        let release = Release {
-            scope: ReleaseScope::HolderAddresses(holder, keys),
-            actor: super::actor(asker),
-            reason: "given up by its Service".into(),
-        };
-        let released = self.ipam.submit(Request::Release(release)).await;
-        released.map(|_| true).map_err(|error| deny::error(&error))
+        let scope = ReleaseScope::HolderAddresses(holder, keys);
+        let freed = self.free(asker, scope, "given up by its Service");
+        freed.await.map(|()| true)
     }
 
     /// Deletes the project's own FloatingIP with the address. Its lease is free before this answers.
@@ -216,7 +203,10 @@ impl Requests {
             // Somebody may have assigned it meanwhile.
             let (uid, version) = (&one.fip.meta.uid, &one.fip.meta.version);
             match data.remote.delete_version(&target, uid, version).await {
-                Ok(()) => return self.free(data, asker, one).await,
+                Ok(()) => {
+                    let scope = ReleaseScope::Holder(super::holder(data, asker, one));
+                    return self.free(asker, scope, "deleted").await;
+                }
                 Err(CallError::Conflict(..)) => {}
                 Err(error) => return Err(super::failed(&error)),
             }
@@ -224,11 +214,11 @@ impl Requests {
         Err(Denied::late())
     }
 
-    async fn free(&self, data: &Data, asker: &Asker, one: &Known) -> Result<(), Denied> {
+    async fn free(&self, asker: &Asker, scope: ReleaseScope, reason: &str) -> Result<(), Denied> {
         let release = Release {
-            scope: ReleaseScope::Holder(super::holder(data, asker, one)),
+            scope,
             actor: super::actor(asker),
-            reason: "deleted".into(),
+            reason: reason.into(),
         };
         let released = self.ipam.submit(Request::Release(release)).await;
         released.map(drop).map_err(|error| deny::error(&error))

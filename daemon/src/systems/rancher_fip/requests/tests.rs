@@ -5,6 +5,7 @@ use fipd_crds::floating_ip::FloatingIPPool;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -6,14 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool, Text};
+use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{Api, Resource as _, api::ListParams};
 
 use super::{
-    Services,
-    fresh_read::{self, keeps},
+    Services, fresh_read,
     observe::{self, Projects, Svc},
     validate,
 };
@@ -60,7 +59,10 @@ impl ServiceInventory {
         let keep = |service: Lenient<Service>| {
             let key = Key::of(service.meta());
             let svc = match service.0 {
-                Ok(service) => Some(observe::all(service)).filter(|svc| self.keeps(&key, svc))?,
+                Ok(service) => {
+                    let identity = names::identity(&self.site.id, KIND_SERVICE, &key);
+                    Some(observe::all(service)).filter(|svc| self.keeps(&identity, svc))?
+                }
                 Err(invalid) => Svc {
                     uid: invalid.metadata.uid.unwrap_or_default().into(),
                     ..Svc::default()
@@ -72,20 +74,15 @@ impl ServiceInventory {
     }
 
     /// An owner of leases counts as gone where another that is not served has its name.
-    fn keeps(&self, key: &Key, svc: &Svc) -> bool {
-        let identity = names::identity(&self.site.id, KIND_SERVICE, key);
-        let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
-        let class_less = self.services.settings.class_less;
-        held.is_empty() || keeps(svc, class_less, &identity, &held)
+    fn keeps(&self, identity: &Identity, svc: &Svc) -> bool {
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
+        fresh_read::keeps(svc, self.services.settings.class_less, identity, &held)
     }
 
     async fn presence(&self, identity: &Identity) -> Presence {
         let target = SERVICE.target(&names::key(identity));
-        let found = fresh_read::read(&self.services.context.remote, &target).await;
-        let class_less = self.services.settings.class_less;
-        let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
-        match found {
-            Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
+        match fresh_read::read(&self.services.context.remote, &target).await {
+            Ok(Some(svc)) if self.keeps(identity, &svc) => Presence::Present,
             Ok(_) => Presence::Gone,
             Err(_) => Presence::Unknown,
         }
@@ -100,10 +97,7 @@ impl ServiceInventory {
         let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
         let cluster = self.services.rancher_cluster();
         Sighting {
-            holder: Holder {
-                identity: names::identity(&self.site.id, KIND_SERVICE, key),
-                instance: Text::clone(&svc.uid),
-            },
+            holder: self.services.service(key, &svc.uid).holder(),
             tenant: project.map(|project| project.tenant),
             uses: self.uses(cluster.as_deref(), key, svc),
             since: svc.created,
@@ -149,10 +143,7 @@ impl ServiceInventory {
         let Some(data) = self.services.rancher.data() else {
             return false;
         };
-        let made = match cluster {
-            Some(cluster) => data.stock.made_for(cluster, service),
-            None => data.stock.made_for_any(service),
-        };
+        let made = data.stock.made_for(cluster, service);
         let mut fips = made.iter().filter_map(|key| data.fips.get(key));
         fips.any(|fip| {
             fip.recorded() == Some(address) && (fip.meta.deleted.is_none() || fip.has_finalizer())

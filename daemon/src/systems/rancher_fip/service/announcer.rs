@@ -114,7 +114,8 @@ impl Announcer {
                 one.name = self.pool_name(&service.key, wanted, addresses).await?;
             }
         } else if let Some(first) = named.first() {
-            self.must_not_be_others(GROUP, &service.key, first).await?;
+            let place = place(&service.key, first);
+            self.must_not_be_others(GROUP, &place, &first.name).await?;
             let mut all = addresses.iter();
             if all.any(|one| self.may_be_in_the_way(&service.key, one)) {
                 self.clear(Some((&service.key, addresses))).await?;
@@ -146,11 +147,7 @@ impl Announcer {
         }
         let name = originals::choose(&place, own, legacy);
         let name = name.ok_or_else(|| self.others(POOL, &one.name))?;
-        let named = Address {
-            name: name.clone(),
-            ..one.clone()
-        };
-        self.must_not_be_others(ADVERTISEMENT, service, &named)
+        self.must_not_be_others(ADVERTISEMENT, &place, &name)
             .await?;
         Ok(name)
     }
@@ -158,11 +155,11 @@ impl Announcer {
     async fn must_not_be_others(
         &self,
         kind: Kind,
-        service: &Key,
-        one: &Address,
+        place: &Place<'_>,
+        name: &str,
     ) -> Result<(), CallError> {
-        match self.whose(kind, &place(service, one), &one.name).await? {
-            Whose::Others => Err(self.others(kind, &one.name)),
+        match self.whose(kind, place, name).await? {
+            Whose::Others => Err(self.others(kind, name)),
             Whose::Nobodys | Whose::Ours | Whose::Originals => Ok(()),
         }
     }

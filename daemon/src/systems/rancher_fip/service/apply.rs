@@ -13,13 +13,6 @@ use crate::systems::rancher_fip::{
     settings::Announce,
 };
 
-/// Annotations and labels of a Service that has these addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Marks {
-    annotations: BTreeMap<&'static str, String>,
-    labels: BTreeMap<&'static str, String>,
-}
-
 /// All annotations and labels that fipd ever writes on a Service.
 const ANNOTATIONS: [&str; 4] = [FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP];
 const LABELS: [&str; 2] = [SERVICE_LABEL, SERVICE_NAMESPACE_LABEL];
@@ -31,16 +24,10 @@ pub fn claim(
     addresses: &[IpAddr],
     announce: Announce,
 ) -> Option<Value> {
-    let marks = marks(svc, service, addresses, announce);
-    let annotations = changes(svc, &ANNOTATIONS, &marks.annotations, addresses);
-    let labels = changes(svc, &LABELS, &marks.labels, addresses);
-    let mut metadata = Map::new();
-    if !annotations.is_empty() {
-        metadata.insert("annotations".into(), Value::Object(annotations));
-    }
-    if !labels.is_empty() {
-        metadata.insert("labels".into(), Value::Object(labels));
-    }
+    let (annotations, labels) = marks(svc, service, addresses, announce);
+    let annotations = changes(svc, &ANNOTATIONS, &annotations, addresses);
+    let labels = changes(svc, &LABELS, &labels, addresses);
+    let mut metadata = filled(annotations, labels);
     if !svc.has_finalizer() {
         metadata.insert("finalizers".into(), json!([FINALIZER]));
     }
@@ -53,43 +40,24 @@ pub fn disclaim(svc: &Svc) -> Option<Value> {
         let there = keys.iter().filter(|key| svc.marks.contains_key(*key));
         there.map(|key| ((*key).to_owned(), Value::Null)).collect()
     };
-    let mut metadata = Map::new();
-    let (annotations, labels) = (gone(&ANNOTATIONS), gone(&LABELS));
-    if !annotations.is_empty() {
-        metadata.insert("annotations".into(), Value::Object(annotations));
-    }
-    if !labels.is_empty() {
-        metadata.insert("labels".into(), Value::Object(labels));
-    }
+    let mut metadata = filled(gone(&ANNOTATIONS), gone(&LABELS));
     if svc.has_finalizer() {
-        metadata.insert(
-            "$deleteFromPrimitiveList/finalizers".into(),
-            json!([FINALIZER]),
-        );
+        let key = "$deleteFromPrimitiveList/finalizers";
+        metadata.insert(key.into(), json!([FINALIZER]));
     }
     wrap(metadata, svc)
 }
 
 /// The patch of the status that shows `addresses`; `None` if it does.
 pub fn show(svc: &Svc, addresses: &[IpAddr]) -> Option<Value> {
-    let shown: Vec<Option<IpAddr>> = svc.ingress.iter().map(|text| text.parse().ok()).collect();
-    if shown.len() == addresses.len()
-        && shown
-            .iter()
-            .zip(addresses)
-            .all(|(one, other)| *one == Some(*other))
-    {
+    let shown = svc.ingress.iter().map(|text| text.parse().ok());
+    if shown.eq(addresses.iter().copied().map(Some)) {
         return None;
     }
-    let ingress: Vec<Value> = addresses
+    let ingress = addresses
         .iter()
-        .map(|address| json!({ "ip": address.to_string() }))
-        .collect();
-    let ingress = if ingress.is_empty() {
-        Value::Null
-    } else {
-        Value::Array(ingress)
-    };
+        .map(|address| json!({ "ip": address.to_string() }));
+    let ingress: Option<Vec<Value>> = (!addresses.is_empty()).then(|| ingress.collect());
     Some(
         json!({ "metadata": { "uid": &*svc.uid }, "status": { "loadBalancer": { "ingress": ingress } } }),
     )
@@ -103,33 +71,44 @@ pub fn both(claim: &Value, mut status: Value) -> Value {
     status
 }
 
-fn marks(svc: &Svc, service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Marks {
+type ServiceMarks = BTreeMap<&'static str, String>;
+
+/// Annotations and labels of a Service that has these addresses.
+fn marks(
+    svc: &Svc,
+    service: &ServiceRef,
+    addresses: &[IpAddr],
+    announce: Announce,
+) -> (ServiceMarks, ServiceMarks) {
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let list = list.join(",");
+    let mut labels = ServiceMarks::new();
+    if matches!(announce, Announce::Metallb | Announce::Purelb) {
+        labels.insert(SERVICE_LABEL, service.key.name.to_string());
+        labels.insert(SERVICE_NAMESPACE_LABEL, service.key.namespace.to_string());
+    }
     let mut annotations =
-        BTreeMap::from([(FLOATING_IP, list.join(",")), (HOLDER, service.to_string())]);
-    let mut labels = BTreeMap::new();
-    match announce {
-        Announce::None => {}
-        Announce::KubeVip => {
-            annotations.insert(KUBE_VIP_ADDRESSES, list.join(","));
+        ServiceMarks::from([(FLOATING_IP, list.clone()), (HOLDER, service.to_string())]);
+    match (announce, addresses.first()) {
+        (Announce::KubeVip, _) => {
+            annotations.insert(KUBE_VIP_ADDRESSES, list);
         }
-        Announce::Metallb => {
-            labels.insert(SERVICE_LABEL, service.key.name.to_string());
-            labels.insert(SERVICE_NAMESPACE_LABEL, service.key.namespace.to_string());
+        (Announce::Purelb, Some(first)) => {
+            let group = originals::group_name(svc, &service.key, *first);
+            annotations.insert(PURELB_GROUP, group);
         }
-        Announce::Purelb => {
-            labels.insert(SERVICE_LABEL, service.key.name.to_string());
-            labels.insert(SERVICE_NAMESPACE_LABEL, service.key.namespace.to_string());
-            if let Some(first) = addresses.first() {
-                let group = originals::group_name(svc, &service.key, *first);
-                annotations.insert(PURELB_GROUP, group);
-            }
-        }
+        (Announce::None | Announce::Metallb | Announce::Purelb, _) => {}
     }
-    Marks {
-        annotations,
-        labels,
-    }
+    (annotations, labels)
+}
+
+/// Metadata with those of both that are there.
+fn filled(annotations: Map<String, Value>, labels: Map<String, Value>) -> Map<String, Value> {
+    let parts = [("annotations", annotations), ("labels", labels)];
+    let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
+    parts
+        .map(|(name, part)| (name.to_owned(), Value::Object(part)))
+        .collect()
 }
 
 /// What to set and what to take off. A mark that is not wanted is taken off only where we set it: everything
@@ -137,7 +116,7 @@ fn marks(svc: &Svc, service: &ServiceRef, addresses: &[IpAddr], announce: Announ
 fn changes(
     svc: &Svc,
     keys: &[&'static str],
-    wanted: &BTreeMap<&'static str, String>,
+    wanted: &ServiceMarks,
     addresses: &[IpAddr],
 ) -> Map<String, Value> {
     let mut changes = Map::new();

@@ -101,10 +101,7 @@ impl Services {
         let Some(data) = self.rancher.data() else {
             return true;
         };
-        let made = match self.rancher_cluster() {
-            Some(cluster) => data.stock.made_for(&cluster, key),
-            None => data.stock.made_for_any(key),
-        };
+        let made = (data.stock).made_for(self.rancher_cluster().as_deref(), key);
         !made.is_empty()
     }
 
@@ -138,10 +135,9 @@ impl Services {
         let lease = self.context.read(|ledger| ledger.lease(key).cloned())?;
         let wanted = self.wanted(&management, data.as_deref(), service, &cluster, &lease)?;
         let fip = data.as_ref().and_then(|data| data.fips.get(&wanted.key));
-        Some(Holder {
-            identity: names::identity(&management, KIND_FLOATING_IP, &wanted.key),
-            instance: fip.map_or_else(|| "".into(), |fip| Text::clone(&fip.meta.uid)),
-        })
+        let uid = fip.map_or_else(|| "".into(), |fip| Text::clone(&fip.meta.uid));
+        let holder = names::holder(&management, KIND_FLOATING_IP, &wanted.key, uid);
+        Some(holder)
     }
 
     /// Whether there is a Service of this name that could use an address.
@@ -161,8 +157,6 @@ fn recorded(
     let (key, fip) = fips
         .into_iter()
         .find(|(_, fip)| fip.recorded() == Some(address))?;
-    Some(Holder {
-        identity: names::identity(management, KIND_FLOATING_IP, &key),
-        instance: Text::clone(&fip.meta.uid),
-    })
+    let uid = Text::clone(&fip.meta.uid);
+    Some(names::holder(management, KIND_FLOATING_IP, &key, uid))
 }

@@ -10,7 +10,7 @@ use super::{Services, fresh_read::fresh, observe::Svc};
 use crate::{
     controller::{ReconcileError, store::Key},
     systems::rancher_fip::{
-        names::{self, KIND_SERVICE, ServiceRef},
+        names::{self, ServiceRef},
         rancher::Guest,
     },
 };
@@ -19,6 +19,24 @@ use crate::{
 const READ: usize = 8;
 
 impl Guest for Services {
+    fn rancher_id(&self) -> Option<String> {
+        self.rancher_cluster()
+    }
+
+    fn pools_changed(&self) {
+        let keys = self.context.objects.keys();
+        keys.into_iter().for_each(|key| self.follow_ups.add(key));
+        self.context.queue_all();
+    }
+
+    fn fip_changed(&self, service: &Key) {
+        self.follow_ups.add(service.clone());
+    }
+
+    fn stock_changed(&self, service: &Key) {
+        self.context.queue.add(service.clone());
+    }
+
     /// The oldest one that is not being deleted; else the oldest.
     fn shows(&self, address: IpAddr) -> Option<ServiceRef> {
         let mut using = self.context.objects.all();
@@ -88,10 +106,7 @@ impl Services {
     fn user_of(&self, lease: &Lease) -> Holder {
         let named = |holder: &Holder| {
             let key = names::key(&holder.identity);
-            Holder {
-                identity: names::identity(&self.context.site.id, KIND_SERVICE, &key),
-                instance: "".into(),
-            }
+            self.service(&key, &"".into()).holder()
         };
         let shown = self.shows(lease.key.address);
         let user = shown.map(|service| service.holder());

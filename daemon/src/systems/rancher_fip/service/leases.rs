@@ -13,9 +13,7 @@ use crate::{
         waiters::Cause,
     },
     ipam::IpamError,
-    systems::rancher_fip::{
-        floating_ip::validate::refused, names::ServiceRef, pool::validate::family_of,
-    },
+    systems::rancher_fip::{floating_ip::validate::refused, names::ServiceRef},
 };
 
 /// What was granted, or why not.
@@ -34,7 +32,7 @@ impl Services {
             .map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
         match self.context.submit(Request::Allocate(ask)).await {
             Ok(Answer::Granted { leases, .. }) => {
-                let by_family = |lease: Arc<Lease>| (family_of(lease.key.address), lease);
+                let by_family = |lease: Arc<Lease>| (Family::of(lease.key.address), lease);
                 Ok(Ok(leases.into_iter().map(by_family).collect()))
             }
             Ok(other) => Err(ReconcileError::unexpected(&other)),

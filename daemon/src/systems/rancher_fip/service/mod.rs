@@ -74,7 +74,7 @@ pub struct Services {
     /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
     unwritten: Mutex<BTreeSet<Text>>,
     /// What follows when nobody waits.
-    pub follow_ups: Arc<Queue<Key>>,
+    follow_ups: Arc<Queue<Key>>,
     /// Told when everything may be different.
     lost_track: Notify,
 }
@@ -186,13 +186,6 @@ impl Services {
         }
         let keys = self.context.objects.keys_in(&key.name);
         keys.into_iter().for_each(|key| self.context.queue.add(key));
-    }
-
-    /// Pools or defaults changed in Rancher, or it is back.
-    pub fn pools_changed(&self) {
-        let keys = self.context.objects.keys();
-        keys.into_iter().for_each(|key| self.follow_ups.add(key));
-        self.context.queue_all();
     }
 
     /// Whether a Service that is being deleted still carries what we wrote.
@@ -307,23 +300,15 @@ impl Services {
             Ok(ready) => ready,
             Err(problem) => return Ok((BTreeMap::new(), Some(problem))),
         };
-        let groups: Vec<&[Family]> = if wish.second_optional {
-            missing.chunks(1).collect()
-        } else {
-            vec![missing.as_slice()]
+        let at_once = match wish.second_optional {
+            true => 1,
+            false => missing.len().max(1),
         };
         let (mut granted, mut trouble) = (BTreeMap::new(), None);
-        for families in groups.into_iter().filter(|families| !families.is_empty()) {
+        for families in missing.chunks(at_once) {
             let (holder, actor) = (service.holder(), self.context.actor());
-            let ask = plan::allocate(
-                &holder,
-                &project.tenant,
-                wish,
-                families,
-                &pools,
-                svc.created,
-                &actor,
-            );
+            let (tenant, since) = (&project.tenant, svc.created);
+            let ask = plan::allocate(&holder, tenant, wish, families, &pools, since, &actor);
             match self.request(ask, &pools).await? {
                 Ok(leases) => granted.extend(leases),
                 Err(problem) => trouble = Some(problem),

@@ -155,17 +155,16 @@ pub fn all(service: Service) -> Svc {
 
 /// The project marks of a namespace.
 pub fn projects(meta: &ObjectMeta) -> Projects {
-    let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
-    let annotation = |key: &str| {
-        meta.annotations
-            .as_ref()
-            .and_then(|annotations| annotations.get(key))
+    let filled = |marks: &Option<BTreeMap<String, String>>, key: &str| {
+        let mark = marks.as_ref()?.get(key);
+        mark.filter(|value| !value.is_empty()).cloned()
     };
-    let filled = |value: Option<&String>| value.filter(|value| !value.is_empty()).cloned();
+    let labels = &meta.labels;
     Projects {
-        own: filled(label(PROJECT)),
+        own: filled(labels, PROJECT),
         // The annotation names the cluster too.
-        rancher: filled(annotation(RANCHER_PROJECT)).or_else(|| filled(label(RANCHER_PROJECT))),
+        rancher: filled(&meta.annotations, RANCHER_PROJECT)
+            .or_else(|| filled(labels, RANCHER_PROJECT)),
     }
 }
 

@@ -51,7 +51,6 @@ impl Services {
         let management = self.management();
         let base = self.pool(management.as_ref(), data.as_deref(), &name);
         let base = base.ok_or_else(|| unknown_pool(&field, &name))?;
-        let mut pools = PoolsByFamily::new();
         let partner = data
             .as_deref()
             .zip(object(&base))
@@ -59,12 +58,9 @@ impl Services {
                 let partner = data.partner(object)?;
                 self.pool(management.as_ref(), Some(data), &partner)
             });
-        for pool in partner.into_iter().chain([base]) {
-            if let Some(family) = pool.spec.family() {
-                pools.insert(family, pool);
-            }
-        }
-        Ok(pools)
+        let by_family = |pool: Arc<Pool>| Some((pool.spec.family()?, pool));
+        let pools = partner.into_iter().chain([base]);
+        Ok(pools.filter_map(by_family).collect())
     }
 
     /// The management cluster's identity, even while it cannot be reached.

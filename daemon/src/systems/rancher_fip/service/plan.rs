@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use fipd_core::{Allocate, Family, Holder, Lease, LeaseState, Pool, Tenant, Text, Timestamp, Want};
+use fipd_core::{
+    Allocate, Family, Holder, Lease, LeaseState, Pool, PoolId, Tenant, Text, Timestamp, Want,
+};
 
 use super::validate::Wish;
-use crate::systems::rancher_fip::pool::validate::family_of;
 
 /// The pools for each family of a Service.
 pub type PoolsByFamily = BTreeMap<Family, Arc<Pool>>;
@@ -27,19 +28,11 @@ pub struct Match {
 pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) -> Match {
     let mut found = Match::default();
     for lease in held {
-        let family = family_of(lease.key.address);
-        let fits = wish.families.contains(&family)
+        let family = Family::of(lease.key.address);
+        if wish.families.contains(&family)
             && !found.kept.contains_key(&family)
-            && wish
-                .addresses
-                .get(&family)
-                .is_none_or(|address| *address == lease.key.address)
-            && named.is_none_or(|pools| {
-                pools
-                    .get(&family)
-                    .is_some_and(|pool| Some(pool.id) == lease.pool)
-            });
-        if fits {
+            && fits(wish, named, lease.key.address, lease.pool)
+        {
             found.kept.insert(family, Arc::clone(lease));
         } else if lease.state != LeaseState::Reserved {
             found.surplus.push(Arc::clone(lease));
@@ -52,6 +45,20 @@ pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) 
         .filter(|family| !found.kept.contains_key(family))
         .collect();
     found
+}
+
+/// Whether the owner of the Service could mean this address of a pool.
+pub fn fits(
+    wish: &Wish,
+    named: Option<&PoolsByFamily>,
+    address: IpAddr,
+    pool: Option<PoolId>,
+) -> bool {
+    let family = Family::of(address);
+    let wanted = wish.addresses.get(&family);
+    let named = named.map(|pools| pools.get(&family));
+    wanted.is_none_or(|wanted| *wanted == address)
+        && named.is_none_or(|named| named.is_some_and(|named| Some(named.id) == pool))
 }
 
 /// Whether this is enough to be shown.

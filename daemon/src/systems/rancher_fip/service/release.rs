@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Holder, Lease, ReleaseScope};
+use fipd_core::{Family, Holder, Lease, ReleaseScope};
 
 use super::{
     Services, apply,
@@ -14,10 +14,7 @@ use super::{
 };
 use crate::{
     controller::{Reconciled, client::CallError, meta::View as _, queue::Next, store::Key},
-    systems::rancher_fip::{
-        names::{FINALIZER, ServiceRef},
-        pool::validate::family_of,
-    },
+    systems::rancher_fip::names::{FINALIZER, ServiceRef},
 };
 
 impl Services {
@@ -138,7 +135,7 @@ impl Services {
         found: &Match,
     ) -> Reconciled<()> {
         let goes = |lease: &&Arc<Lease>| {
-            let family = family_of(lease.key.address);
+            let family = Family::of(lease.key.address);
             !wish.families.contains(&family) || found.kept.contains_key(&family)
         };
         let surplus: Vec<_> = found.surplus.iter().filter(goes).collect();
@@ -146,7 +143,7 @@ impl Services {
             return Ok(());
         }
         for lease in surplus {
-            if !wish.families.contains(&family_of(lease.key.address))
+            if !wish.families.contains(&Family::of(lease.key.address))
                 || self.was_there(service, lease.key)
             {
                 self.leave_to_heir(service, lease).await?;

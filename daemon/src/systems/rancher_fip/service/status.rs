@@ -197,17 +197,10 @@ fn listed(addresses: &[IpAddr], between: &str) -> String {
 
 /// Whether the addresses in the status are those we gave.
 fn shows_ours(svc: &Svc, held: &[Arc<Lease>]) -> bool {
-    let given: Vec<IpAddr> = svc
-        .mark(FLOATING_IP)
-        .unwrap_or("")
-        .split(',')
-        .filter_map(|text| text.parse().ok())
-        .chain(held.iter().map(|lease| lease.key.address))
-        .collect();
-    svc.ingress.iter().any(|text| {
-        text.parse()
-            .is_ok_and(|address: IpAddr| given.contains(&address))
-    })
+    let noted = svc.mark(FLOATING_IP).unwrap_or("").split(',');
+    let noted = noted.filter_map(|text| text.parse().ok());
+    let mut given = noted.chain(held.iter().map(|lease| lease.key.address));
+    given.any(|address| svc.is_given(address))
 }
 
 /// What a Service that we marked shows.

@@ -6,7 +6,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, ClusterId, Handover, Holder, Lease, LeaseKey, Ledger, PoolId, Release, ReleaseScope,
+    Adopt, ClusterId, Family, Handover, Holder, Lease, LeaseKey, Ledger, Release, ReleaseScope,
     Request, System, Tenant, Text,
 };
 
@@ -20,7 +20,6 @@ use crate::{
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{self, FLOATING_IP, HOLDER, KIND_FLOATING_IP, PROJECT, ServiceRef},
-        pool::validate::family_of,
     },
 };
 
@@ -65,10 +64,8 @@ pub fn requests(
             network: pool.spec.network,
             address,
         };
-        let own = Holder {
-            identity: names::identity(look.management, KIND_FLOATING_IP, key),
-            instance: Text::clone(&fip.meta.uid),
-        };
+        let uid = Text::clone(&fip.meta.uid);
+        let own = names::holder(look.management, KIND_FLOATING_IP, key, uid);
         let lease = ledger.lease(place);
         if lease.is_some_and(|lease| lease.held_by(&look.service.holder().identity)) {
             requests.extend(lease.and_then(|lease| withdraw(lease, &own, look)));
@@ -81,8 +78,8 @@ pub fn requests(
                 None => continue,
             },
         };
-        let family = family_of(address);
-        if !missing.contains(&family) || !look.fits(address, of_pool) {
+        let family = Family::of(address);
+        if !missing.contains(&family) || !plan::fits(look.wish, look.named, address, of_pool) {
             continue;
         }
         if fip.project.as_ref() != Some(look.project) {
@@ -98,17 +95,6 @@ pub fn requests(
         requests.push(request);
     }
     Ok(requests)
-}
-
-impl Look<'_> {
-    /// Whether the owner of the Service could mean this address.
-    fn fits(&self, address: IpAddr, pool: Option<PoolId>) -> bool {
-        let family = family_of(address);
-        let wanted = self.wish.addresses.get(&family);
-        let named = self.named.map(|pools| pools.get(&family));
-        wanted.is_none_or(|wanted| *wanted == address)
-            && named.is_none_or(|named| named.is_some_and(|named| Some(named.id) == pool))
-    }
 }
 
 fn handover(look: &Look<'_>, lease: &Lease, own: &Holder) -> Option<Request> {
@@ -175,7 +161,7 @@ pub fn not_reached() -> Unserved {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fipd_core::{AddressSpec, Contender, Family, Op, Origin, Timestamp};
+    use fipd_core::{AddressSpec, Contender, Op, Origin, PoolId, Timestamp};
     use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 
     use super::*;

@@ -7,12 +7,9 @@ use fipd_core::{Family, Tenant};
 use super::observe::{Projects, Stack, Svc};
 use crate::{
     controller::unserved::Unserved,
-    systems::rancher_fip::{
-        names::{
-            CLASS, FLOATING_IP, HOLDER, PROJECT, RANCHER_PROJECT, STATIC_IP, STATIC_NETWORK,
-            rancher_project,
-        },
-        pool::validate::family_of,
+    systems::rancher_fip::names::{
+        CLASS, FLOATING_IP, HOLDER, PROJECT, RANCHER_PROJECT, STATIC_IP, STATIC_NETWORK,
+        rancher_project,
     },
 };
 
@@ -71,50 +68,36 @@ pub fn any(svc: &Svc) -> Wish {
 
 /// Reads the wish.
 pub fn wish(svc: &Svc) -> Result<Wish, Unserved> {
-    let Wish {
-        families,
-        second_optional,
-        ..
-    } = any(svc);
-    if svc.stack == Stack::RequireDual && families.len() < 2 {
+    let invalid = |message| Err(Unserved::new("Invalid", message, None));
+    let mut wish = any(svc);
+    if svc.stack == Stack::RequireDual && wish.families.len() < 2 {
         let message =
             "spec.ipFamilyPolicy is RequireDualStack but spec.ipFamilies names one family only";
-        return Err(Unserved::new("Invalid", message, None));
+        return invalid(message.to_owned());
     }
-    let mut addresses = BTreeMap::new();
     let named = svc.mark(STATIC_IP).unwrap_or("");
-    for text in named
-        .split(',')
-        .map(str::trim)
-        .filter(|text| !text.is_empty())
-    {
-        let address: IpAddr = text.parse().map_err(|_| {
-            let message = format!("annotation {STATIC_IP}: {text:?} is no IP address; correct it or remove the annotation");
-            Unserved::new("Invalid", message, None)
-        })?;
-        let family = family_of(address);
-        if !families.contains(&family) {
-            let message = format!(
+    let texts = named.split(',').map(str::trim);
+    for text in texts.filter(|text| !text.is_empty()) {
+        let Ok(address) = text.parse() else {
+            return invalid(format!(
+                "annotation {STATIC_IP}: {text:?} is no IP address; correct it or remove the annotation"
+            ));
+        };
+        let family = Family::of(address);
+        if !wish.families.contains(&family) {
+            return invalid(format!(
                 "annotation {STATIC_IP}: {text} is of a family that spec.ipFamilies does not name"
-            );
-            return Err(Unserved::new("Invalid", message, None));
+            ));
         }
-        if addresses.insert(family, address).is_some() {
-            let message = format!(
+        if wish.addresses.insert(family, address).is_some() {
+            return invalid(format!(
                 "annotation {STATIC_IP}: {named:?} names two addresses of one family; one is allowed"
-            );
-            return Err(Unserved::new("Invalid", message, None));
+            ));
         }
     }
-    Ok(Wish {
-        families,
-        second_optional,
-        pool: svc
-            .mark(STATIC_NETWORK)
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned),
-        addresses,
-    })
+    let pool = svc.mark(STATIC_NETWORK).filter(|name| !name.is_empty());
+    wish.pool = pool.map(str::to_owned);
+    Ok(wish)
 }
 
 /// The project that is charged: of the configuration, of the app namespace, of the Service's namespace.

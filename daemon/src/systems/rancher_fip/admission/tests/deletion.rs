@@ -6,7 +6,7 @@ use fipd_core::{Adopt, ClusterId, Holder, LeaseState, Request, Timestamp, testin
 use serde_json::{Value, json};
 
 use super::super::{
-    FLOATING_IP, FamilyJudge, Judge as _, Management, Managements, POOL, QUOTA,
+    FLOATING_IP, FamilyJudge, Judge as _, Management as _, POOL, QUOTA,
     review::{Question, Verdict},
     sample::{Rancher, fip, why},
 };
@@ -139,14 +139,6 @@ fn what_the_cluster_clears_away_is_never_held_up() {
     assert_eq!(verdict, Verdict::allowed());
 }
 
-struct One(Arc<Rancher>);
-
-impl Managements for One {
-    fn get(&self, _: &str) -> Option<Arc<dyn Management>> {
-        Some(Arc::clone(&self.0) as Arc<dyn Management>)
-    }
-}
-
 /// What the API server is told of a delete by `user`, where `c-m-a/a` has 10.0.0.11.
 async fn judged(rancher: Rancher, user: &str, options: Value) -> bool {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +166,11 @@ async fn judged(rancher: Rancher, user: &str, options: Value) -> bool {
     });
     let question = Question::read(review.to_string().as_bytes(), &FLOATING_IP).unwrap();
     assert_eq!(rancher.id(), &ClusterId("cluster-1".into()));
-    let admission = FamilyJudge::new(Box::new(One(Arc::new(rancher))), ipam);
+    let rancher = Arc::new(rancher);
+    let admission = FamilyJudge::new(
+        Box::new(move |_: &str| Some(Arc::clone(&rancher) as _)),
+        ipam,
+    );
     let judged = admission.judge("rancher", &FLOATING_IP, &question).await;
     judged.verdict.denied.is_none()
 }

@@ -1,6 +1,6 @@
 use std::{convert::Infallible, sync::Arc};
 
-use fipd_core::{Adopt, ClusterId, LeaseKey, System, Tenant};
+use fipd_core::{Adopt, ClusterId, LeaseKey, Request, System, Tenant};
 use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
