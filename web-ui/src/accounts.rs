@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Column, Form, Moment, Pager, Shell, links};
+use crate::{Column, Form, Moment, Pager, Shell};
 
 /// Somebody who signs in with a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,36 +100,10 @@ pub struct SessionsPage {
     pub pager: Pager,
 }
 
-impl UserRow {
-    pub(crate) fn sessions(&self) -> String {
-        links::user_sessions(&self.name)
-    }
-
-    pub(crate) fn edit(&self) -> String {
-        links::user(&self.name)
-    }
-
-    pub(crate) fn delete(&self) -> String {
-        links::user_delete(&self.name)
-    }
-}
-
-impl ProvidedRow {
-    pub(crate) fn link(&self) -> String {
-        links::user_sessions(&self.name)
-    }
-}
-
-impl TokenRow {
-    pub(crate) fn revoke(&self) -> String {
-        links::token_revoke(self.id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{links, sample};
 
     #[test]
     fn users_and_tokens_are_listed_with_what_can_be_done() {

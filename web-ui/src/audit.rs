@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Column, Form, Moment, Pager, Shell, shorten, text};
+use crate::{Column, Form, Moment, Pager, Shell};
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,20 +29,6 @@ pub struct AuditPage {
     pub columns: Vec<Column>,
     pub rows: Vec<AuditRow>,
     pub pager: Pager,
-}
-
-impl AuditRow {
-    pub(crate) fn short_owner(&self) -> String {
-        shorten(&self.owner, 90)
-    }
-
-    pub(crate) fn whole_owner(&self) -> String {
-        text::whole(&self.owner)
-    }
-
-    pub(crate) fn short_detail(&self) -> String {
-        shorten(&self.detail, 160)
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Where the leases of an IPv6 pool lie: the blocks that have some, with how many.
 
-use crate::{Field, Pager, count};
+use crate::{Field, Pager};
 
 /// One block that has leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,13 +27,6 @@ pub struct Blocks {
     pub target: String,
     /// An address of the pool.
     pub example: String,
-}
-
-impl BlockRow {
-    pub(crate) fn lease_count(&self) -> String {
-        let more = if self.more { " or more" } else { "" };
-        format!("{}{more}", count(self.leases as u128))
-    }
 }
 
 impl Blocks {

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Form, Moment, Pager, Shell, count, links};
+use crate::{Form, Moment, Pager, Shell, count};
 
 /// How a cluster or a part of the daemon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,33 +109,8 @@ impl Served {
 }
 
 impl ClusterPage {
-    pub(crate) fn attach(&self) -> String {
-        links::cluster_attach(&self.name)
-    }
-
-    fn confirm_sightings(&self) -> String {
-        links::cluster_confirm_sightings(&self.name)
-    }
-
     fn sightings_wait(&self) -> bool {
         self.clusters.iter().any(|row| row.sightings_wait)
-    }
-
-    pub(crate) fn detach(&self) -> String {
-        links::cluster_detach(&self.name)
-    }
-
-    pub(crate) fn remove(&self) -> String {
-        links::cluster_remove(&self.name)
-    }
-
-    /// Where another kubeconfig is uploaded for it.
-    pub(crate) fn add(&self) -> String {
-        links::cluster_add(&self.name)
-    }
-
-    pub(crate) fn lease_count(&self) -> String {
-        count(self.leases)
     }
 }
 
@@ -146,22 +121,6 @@ impl Health {
             Self::Busy => "busy",
             Self::Bad => "bad",
         }
-    }
-}
-
-impl ClusterRow {
-    /// Its page.
-    pub(crate) fn link(&self) -> String {
-        links::cluster(&self.name)
-    }
-
-    /// The leases that its owners hold.
-    pub(crate) fn leases_link(&self) -> String {
-        links::leases_of_cluster(&self.name)
-    }
-
-    pub(crate) fn lease_count(&self) -> String {
-        count(self.leases)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Confirming a release.
 
-use std::net::IpAddr;
-
 use askama::Template;
 
-use crate::{Field, LeaseRow, Shell, links};
+use crate::{Form, LeaseRow, Shell};
 
 /// Asks once before an address is freed.
 #[derive(Clone, Debug, Template)]
@@ -14,24 +12,14 @@ pub struct ReleasePage {
     pub lease: LeaseRow,
     /// What the page was made from; sent back, so that a lease that changed meanwhile is not released.
     pub seen: String,
-    pub reason: Field,
-    pub error: Option<String>,
+    /// The reason.
+    pub form: Form,
     /// Who gets the address then; empty without contenders.
     pub heir: String,
     /// How long it is given to nobody then; empty where it is free at once.
     pub cools: String,
     /// A controller keeps this lease: it may ask for an address again at once.
     pub controlled: bool,
-}
-
-impl ReleasePage {
-    pub(crate) fn address(&self) -> IpAddr {
-        self.lease.address
-    }
-
-    pub(crate) fn target(&self) -> String {
-        links::release(self.lease.network, self.lease.address)
-    }
 }
 
 #[cfg(test)]
@@ -44,11 +32,10 @@ mod tests {
             shell: sample::shell(true),
             lease: sample::lease("10.20.0.7", crate::State::Allocated),
             seen: "abc".into(),
-            reason: Field {
-                value: "moved <away>".into(),
-                error: Some("too long".into()),
+            form: Form {
+                error: Some("The lease changed meanwhile.".into()),
+                ..sample::form(&[("reason", "moved <away>", "too long")])
             },
-            error: Some("The lease changed meanwhile.".into()),
             heir: "kube-fip/c-2/FloatingIP/old/web".into(),
             cools: "1 h".into(),
             controlled: true,

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{ClusterRow, Column, Flow, Health, Moment, PoolRow, Shell, count, links};
+use crate::{ClusterRow, Column, Flow, Health, Moment, PoolRow, Shell, count};
 
 /// Something that needs somebody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,39 +74,15 @@ pub struct Dashboard {
     pub store: StoreCard,
 }
 
-impl Warning {
-    pub(crate) fn word(&self) -> &'static str {
-        if self.urgent { "now" } else { "soon" }
-    }
-
-    pub(crate) fn class(&self) -> &'static str {
-        if self.urgent { "bad" } else { "busy" }
-    }
-}
-
-impl RulesCard {
-    pub(crate) fn mended_count(&self) -> String {
-        count(self.mended.into())
-    }
-}
-
 impl Dashboard {
     /// So many contended leases are counted, and one more.
     pub const COUNTED: usize = 1_000;
-
-    pub(crate) fn lease_count(&self) -> String {
-        count(self.leases)
-    }
 
     pub(crate) fn contended_count(&self) -> String {
         match self.contended {
             many if many > Self::COUNTED => format!("{}+", count(Self::COUNTED as u128)),
             few => count(few as u128),
         }
-    }
-
-    pub(crate) fn contended_link(&self) -> String {
-        links::leases_marked(links::CONTENDED)
     }
 }
 

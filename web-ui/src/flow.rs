@@ -43,21 +43,21 @@ impl Flow {
 
     /// The drawing in words.
     pub fn sentence(&self) -> String {
-        let (given, freed) = (count(self.given().into()), count(self.freed().into()));
+        let (given, freed) = (count(self.given()), count(self.freed()));
         match self.busiest() {
             None => "Nothing was given and nothing came free.".to_owned(),
             Some(most) => format!(
                 "{given} given and {freed} freed; the most in one {} were {} given and {} freed.",
                 self.step,
-                count(most.0.into()),
-                count(most.1.into())
+                count(most.0),
+                count(most.1)
             ),
         }
     }
 
     /// How many addresses the upper and the lower edge stand for.
     pub(crate) fn top(&self) -> String {
-        count(self.scale().into())
+        count(self.scale())
     }
 
     /// The steps in which something happened, the latest first.
@@ -76,16 +76,6 @@ impl Flow {
     fn scale(&self) -> u64 {
         let (given, freed) = self.busiest().unwrap_or_default();
         given.max(freed).max(1)
-    }
-}
-
-impl Bar {
-    pub(crate) fn given_count(&self) -> String {
-        count(self.given.into())
-    }
-
-    pub(crate) fn freed_count(&self) -> String {
-        count(self.freed.into())
     }
 }
 

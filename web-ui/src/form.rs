@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Shell, links};
+use crate::{Form, Shell};
 
 /// What was typed into one field, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -15,11 +15,8 @@ pub struct Field {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AllocateForm {
     pub pool: u32,
-    pub owner: Field,
-    /// Empty: the next free one.
-    pub address: Field,
-    /// What is wrong with neither field.
-    pub error: Option<String>,
+    /// The owner and the address; no address: the next free one.
+    pub inputs: Form,
     /// An address of the pool, as an example.
     pub example: String,
 }
@@ -31,21 +28,6 @@ pub struct AllocatePage {
     pub shell: Shell,
     pub pool_name: String,
     pub form: AllocateForm,
-}
-
-impl AllocateForm {
-    /// Whether something has to be put right.
-    pub fn failed(&self) -> bool {
-        self.error.is_some() || self.owner.error.is_some() || self.address.error.is_some()
-    }
-
-    pub(crate) fn target(&self) -> String {
-        links::allocate(self.pool)
-    }
-
-    pub(crate) fn back(&self) -> String {
-        links::pool(self.pool)
-    }
 }
 
 #[cfg(test)]
@@ -60,15 +42,10 @@ mod tests {
             pool_name: "dmz".into(),
             form: AllocateForm {
                 pool: 3,
-                owner: Field {
-                    value: "no<owner>".into(),
-                    error: Some("owner \"no<owner>\" is wrong".into()),
-                },
-                address: Field {
-                    value: "10.0.0.300".into(),
-                    error: Some("no address".into()),
-                },
-                error: None,
+                inputs: sample::form(&[
+                    ("owner", "no<owner>", "owner \"no<owner>\" is wrong"),
+                    ("address", "10.0.0.300", "no address"),
+                ]),
                 example: "10.0.0.5".into(),
             },
         };
@@ -83,6 +60,6 @@ mod tests {
         assert!(html.contains("aria-invalid=\"true\" aria-describedby=\"owner-error owner-hint\""));
         assert!(html.contains("id=\"owner-error\"") && html.contains("id=\"address-error\""));
         assert!(html.contains("name=\"csrf\" value=\"c5rf\""));
-        assert!(page.form.failed() && !AllocateForm::default().failed());
+        assert!(page.form.inputs.failed() && !Form::default().failed());
     }
 }

@@ -2,8 +2,7 @@
 
 use askama::Template;
 
-use crate::tenants::labelled;
-use crate::{Form, Health, Moment, Pager, Shell, links};
+use crate::{Form, Health, Moment, Pager, Shell};
 
 /// One guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,16 +67,6 @@ impl GuestRow {
     pub(crate) fn was_ill(&self) -> Option<&str> {
         let told = self.health != Health::Good || self.last_error.is_empty();
         (!told).then_some(&*self.last_error)
-    }
-}
-
-impl ProjectRow {
-    pub(crate) fn link(&self) -> String {
-        links::tenant(&self.id)
-    }
-
-    pub(crate) fn label(&self) -> String {
-        labelled(&self.id, &self.name)
     }
 }
 

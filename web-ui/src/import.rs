@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Form, Shell, count, links, shorten};
+use crate::{Form, Shell, count};
 
 /// Asks for rows; with an outlook, shows what they would do before it is done.
 #[derive(Clone, Debug, Template)]
@@ -64,7 +64,7 @@ impl ImportPage {
             (0, 0) => "Nothing to import".to_owned(),
             (0, rows) => format!("Import {}?", rows_text(rows)),
             (1, _) => "1 row is wrong".to_owned(),
-            (wrong, _) => format!("{} rows are wrong", count(wrong as u128)),
+            (wrong, _) => format!("{} rows are wrong", count(wrong)),
         }
     }
 
@@ -79,10 +79,6 @@ impl ImportPage {
         let wrong = self.outlook.as_ref().is_some_and(|rows| rows.refused > 0);
         wrong || self.form.failed()
     }
-
-    pub(crate) fn back(&self) -> &'static str {
-        links::LEASES
-    }
 }
 
 impl Outlook {
@@ -92,12 +88,11 @@ impl Outlook {
 
     /// Label, number and whether it is bad.
     pub(crate) fn counts(&self) -> [(&'static str, String, bool); 4] {
-        let number = |number: usize| count(number as u128);
         [
-            ("Made", number(self.created), false),
-            ("Changed", number(self.changed), false),
-            ("As they are", number(self.same), false),
-            ("Wrong", number(self.refused), self.refused > 0),
+            ("Made", count(self.created), false),
+            ("Changed", count(self.changed), false),
+            ("As they are", count(self.same), false),
+            ("Wrong", count(self.refused), self.refused > 0),
         ]
     }
 
@@ -107,9 +102,8 @@ impl Outlook {
         if shown == self.asked {
             return String::new();
         }
-        let number = |number: usize| count(number as u128);
-        let (from, to) = (number(self.before + 1), number(self.before + shown));
-        let all = number(self.asked);
+        let (from, to) = (count(self.before + 1), count(self.before + shown));
+        let all = count(self.asked);
         let first = if self.refused > 0 && self.wrong_first {
             ", the wrong ones first"
         } else {
@@ -120,14 +114,6 @@ impl Outlook {
 }
 
 impl OutlookRow {
-    pub(crate) fn short_owner(&self) -> String {
-        shorten(&self.owner, 90)
-    }
-
-    pub(crate) fn short_what(&self) -> String {
-        shorten(&self.what, 90)
-    }
-
     pub(crate) fn class(&self) -> &'static str {
         match self.fate {
             Fate::Created => "good",
@@ -145,27 +131,19 @@ impl OutlookRow {
             Fate::Refused(_) => "wrong",
         }
     }
-
-    /// What is wrong with it; may be empty.
-    pub(crate) fn reason(&self) -> String {
-        match &self.fate {
-            Fate::Refused(reason) => shorten(reason, 300),
-            Fate::Created | Fate::Changed | Fate::Same => String::new(),
-        }
-    }
 }
 
 fn rows_text(rows: usize) -> String {
     match rows {
         1 => "1 row".to_owned(),
-        rows => format!("{} rows", count(rows as u128)),
+        rows => format!("{} rows", count(rows)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Input, InputKind, sample};
+    use crate::{Input, InputKind, links, sample};
 
     fn page(refused: usize) -> ImportPage {
         let row = |fate| OutlookRow {

@@ -115,60 +115,18 @@ impl Input {
         self.kind == InputKind::Hidden
     }
 
-    pub(crate) fn is_lines(&self) -> bool {
-        self.kind == InputKind::Lines
-    }
-
-    pub(crate) fn is_time(&self) -> bool {
-        self.kind == InputKind::Time
-    }
-
-    pub(crate) fn is_tick(&self) -> bool {
-        self.kind == InputKind::Tick
-    }
-
-    /// The kinds of files that are offered.
-    pub(crate) fn files(&self) -> Option<&'static str> {
-        match self.kind {
-            InputKind::File(kinds) => Some(kinds),
-            InputKind::Line
-            | InputKind::Secret
-            | InputKind::Lines
-            | InputKind::Time
-            | InputKind::Choice(_)
-            | InputKind::Tick
-            | InputKind::Hidden => None,
-        }
-    }
-
     pub(crate) fn ticked(&self) -> bool {
         self.field.value == "yes"
     }
 
-    pub(crate) fn choices(&self) -> Option<&[(String, String)]> {
-        match &self.kind {
-            InputKind::Choice(choices) => Some(choices),
-            InputKind::Line
-            | InputKind::Secret
-            | InputKind::Lines
-            | InputKind::Time
-            | InputKind::Tick
-            | InputKind::File(_)
-            | InputKind::Hidden => None,
-        }
-    }
-
     /// The element's type; what is secret is never filled in.
     pub(crate) fn typed(&self) -> &'static str {
-        match self.kind {
-            InputKind::Secret => "password",
-            InputKind::Time => "datetime-local",
-            InputKind::Line
-            | InputKind::Lines
-            | InputKind::Choice(_)
-            | InputKind::Tick
-            | InputKind::File(_)
-            | InputKind::Hidden => "text",
+        if self.kind == InputKind::Secret {
+            "password"
+        } else if self.kind == InputKind::Time {
+            "datetime-local"
+        } else {
+            "text"
         }
     }
 
@@ -182,15 +140,10 @@ impl Input {
     }
 
     pub(crate) fn shown(&self) -> &str {
-        match self.kind {
-            InputKind::Secret => "",
-            InputKind::Line
-            | InputKind::Lines
-            | InputKind::Time
-            | InputKind::Choice(_)
-            | InputKind::Tick
-            | InputKind::File(_)
-            | InputKind::Hidden => &self.field.value,
+        if self.kind == InputKind::Secret {
+            ""
+        } else {
+            &self.field.value
         }
     }
 
@@ -200,8 +153,8 @@ impl Input {
 
     /// The texts that describe the field, for those who hear the page.
     pub(crate) fn described(&self) -> String {
-        let error = self.field.error.is_some();
-        let error = error.then(|| format!("{}-error", self.name));
+        let error = self.field.error.as_ref();
+        let error = error.map(|_| format!("{}-error", self.name));
         let hint = (!self.hint.is_empty()).then(|| format!("{}-hint", self.name));
         let ids: Vec<_> = error.into_iter().chain(hint).collect();
         ids.join(" ")
@@ -218,14 +171,56 @@ impl Input {
     }
 }
 
-impl Form {
-    /// Nothing but a button that takes something away.
-    pub fn confirm(target: String, button: impl Into<String>) -> Self {
+impl InputKind {
+    /// A choice of these values by their labels.
+    pub fn of<'a>(choices: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let choices = choices.into_iter();
+        Self::Choice(
+            choices
+                .map(|(value, label)| (value.into(), label.into()))
+                .collect(),
+        )
+    }
+
+    /// The same, beginning with "any".
+    pub fn any_of<'a>(choices: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self::of([("", "any")].into_iter().chain(choices))
+    }
+
+    /// The same of words that are their own labels.
+    pub fn any_word(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Self::any_of(words.into_iter().map(|word| (word, word)))
+    }
+}
+
+impl FormPage {
+    /// A form below a list, to which it goes back.
+    pub fn below(list: &str, name: &str, title: impl Into<String>, form: Form) -> Self {
         Self {
-            target,
-            button: button.into(),
-            danger: true,
+            title: title.into(),
+            trail: vec![(list.to_owned(), name.to_owned())],
+            form,
+            back: list.to_owned(),
             ..Self::default()
+        }
+    }
+}
+
+impl Form {
+    pub fn new(target: impl Into<String>, button: &str, inputs: Vec<Input>) -> Self {
+        Self {
+            target: target.into(),
+            inputs,
+            button: button.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Nothing but a button that takes something away.
+    pub fn confirm(target: impl Into<String>, button: &str) -> Self {
+        Self {
+            danger: true,
+            ..Self::new(target, button, Vec::new())
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use askama::Template;
 
-use crate::{AuditRow, Moment, Pager, Shell, links, shorten, text};
+use crate::{AuditRow, Moment, Pager, Shell, links};
 
 /// State of a lease as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,30 +113,6 @@ impl State {
 impl LeaseRow {
     pub(crate) fn link(&self) -> String {
         links::lease(self.network, self.address)
-    }
-
-    pub(crate) fn release(&self) -> String {
-        links::release(self.network, self.address)
-    }
-
-    pub(crate) fn transfer(&self) -> String {
-        links::transfer(self.network, self.address)
-    }
-
-    pub(crate) fn short_owner(&self) -> String {
-        shorten(&self.owner, 90)
-    }
-
-    pub(crate) fn whole_owner(&self) -> String {
-        text::whole(&self.owner)
-    }
-}
-
-impl AddressPage {
-    pub(crate) fn pool_link(&self) -> Option<(String, &str)> {
-        self.pool
-            .as_ref()
-            .map(|(id, name)| (links::pool(*id), name.as_str()))
     }
 }
 

@@ -83,7 +83,7 @@ pub use search::SearchPage;
 pub use settings::{SettingRow, SettingsPage};
 pub use shell::{Nav, Notice, Pager, Shell, Viewer};
 pub use system_list::SystemListPage;
-pub use tenants::{QuotaForm, TenantRow, TenantsPage};
+pub use tenants::{TenantRow, TenantsPage};
 pub use text::{Moment, count, percent, shorten};
 pub use transfer::TransferPage;
 pub use usage::Usage;

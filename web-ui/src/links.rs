@@ -39,60 +39,15 @@ pub fn pool(id: u32) -> String {
     format!("/ui/pools/{id}")
 }
 
-/// Where the form of a pool is shown and sent to.
-pub fn pool_edit(id: u32) -> String {
-    format!("/ui/pools/{id}/edit")
-}
-
-/// Where the end of a pool is confirmed and sent to.
-pub fn pool_delete(id: u32) -> String {
-    format!("/ui/pools/{id}/delete")
-}
-
-/// Where the network of a pool is said to be another than a second one.
-pub fn pool_separate(id: u32) -> String {
-    format!("/ui/pools/{id}/separate")
-}
-
-/// Where a pool is taken to another network.
-pub fn pool_move(id: u32) -> String {
-    format!("/ui/pools/{id}/move")
-}
-
-/// Where the allocate form of a pool is shown and sent to.
-pub fn allocate(pool: u32) -> String {
-    format!("/ui/pools/{pool}/allocate")
-}
-
 /// The page of one address.
 pub fn lease(network: u32, address: IpAddr) -> String {
     format!("/ui/networks/{network}/addresses/{address}")
-}
-
-/// Where the transfer of one address is asked for and sent to.
-pub fn transfer(network: u32, address: IpAddr) -> String {
-    format!("/ui/networks/{network}/addresses/{address}/transfer")
-}
-
-/// Where the release of one address is confirmed and sent to.
-pub fn release(network: u32, address: IpAddr) -> String {
-    format!("/ui/networks/{network}/addresses/{address}/release")
-}
-
-/// Where a user is given another role or password.
-pub fn user(name: &str) -> String {
-    format!("/ui/users/{name}/edit")
 }
 
 /// Where a user is signed in. Names that a provider gives have all kinds of characters.
 pub fn user_sessions(name: &str) -> String {
     let Ok(name) = askama::filters::urlencode_strict(name);
     format!("/ui/users/{name}/sessions")
-}
-
-/// Where the end of a user is confirmed and sent to.
-pub fn user_delete(name: &str) -> String {
-    format!("/ui/users/{name}/delete")
 }
 
 /// Where the end of a token is confirmed and sent to.
@@ -103,26 +58,6 @@ pub fn token_revoke(id: u64) -> String {
 /// The page of a cluster.
 pub fn cluster(name: &str) -> String {
     format!("/ui/clusters/{name}")
-}
-
-/// Where the end of a cluster is confirmed and sent to.
-pub fn cluster_remove(name: &str) -> String {
-    format!("/ui/clusters/{name}/remove")
-}
-
-/// Where leaving a cluster is confirmed and sent to.
-pub fn cluster_detach(name: &str) -> String {
-    format!("/ui/clusters/{name}/detach")
-}
-
-/// Where a cluster is attached again.
-pub fn cluster_attach(name: &str) -> String {
-    format!("/ui/clusters/{name}/attach")
-}
-
-/// Where reported sightings of a cluster are confirmed.
-pub fn cluster_confirm_sightings(name: &str) -> String {
-    format!("/ui/clusters/{name}/confirm-sightings")
 }
 
 /// The leases of a cluster.

@@ -1,6 +1,6 @@
 //! What lists share: columns that may be sorted by, and a form that filters.
 
-use crate::{Form, InputKind, links};
+use crate::{Form, links};
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -51,12 +51,6 @@ impl Form {
     pub fn filters(&self) -> bool {
         let set = |input: &crate::Input| !input.field.value.is_empty() && input.name != "sort";
         self.inputs.iter().any(set)
-    }
-
-    /// A choice that begins with "any".
-    pub fn any_of(choices: impl IntoIterator<Item = (String, String)>) -> InputKind {
-        let any = (String::new(), "any".to_owned());
-        InputKind::Choice([any].into_iter().chain(choices).collect())
     }
 }
 

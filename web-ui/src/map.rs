@@ -1,8 +1,8 @@
 //! The map of a pool's IPv4 addresses: 256 cells at a time, one /24 per page.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
-use crate::{State, count, links, shorten};
+use crate::{State, links, shorten};
 
 /// What one address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,54 +202,40 @@ impl CellKind {
         Self::Outside,
     ];
 
-    /// Short class of the cell: there are 256 of them.
-    pub(crate) fn class(&self) -> &'static str {
+    /// Short class of the cell (there are 256 of them), and its name.
+    fn texts(&self) -> (&'static str, &'static str) {
         match self {
-            Self::Free => "f",
-            Self::Allocated => "a",
-            Self::Reserved => "r",
-            Self::Probing => "p",
-            Self::Quarantined => "q",
-            Self::Orphaned => "o",
-            Self::Contended => "c",
-            Self::Gateway => "g",
-            Self::Excluded => "x",
-            Self::Withheld => "w",
-            Self::ReservedEnd => "e",
-            Self::Outside => "n",
+            Self::Free => ("f", "free"),
+            Self::Allocated => ("a", "allocated"),
+            Self::Reserved => ("r", "reserved"),
+            Self::Probing => ("p", "probing"),
+            Self::Quarantined => ("q", "quarantined"),
+            Self::Orphaned => ("o", "orphaned"),
+            Self::Contended => ("c", "contended"),
+            Self::Gateway => ("g", "gateway"),
+            Self::Excluded => ("x", "excluded"),
+            Self::Withheld => ("w", "withheld"),
+            Self::ReservedEnd => ("e", "reserved end"),
+            Self::Outside => ("n", "not in the pool"),
         }
     }
 
+    pub(crate) fn class(&self) -> &'static str {
+        self.texts().0
+    }
+
     pub(crate) fn word(&self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Allocated => "allocated",
-            Self::Reserved => "reserved",
-            Self::Probing => "probing",
-            Self::Quarantined => "quarantined",
-            Self::Orphaned => "orphaned",
-            Self::Contended => "contended",
-            Self::Gateway => "gateway",
-            Self::Excluded => "excluded",
-            Self::Withheld => "withheld",
-            Self::ReservedEnd => "reserved end",
-            Self::Outside => "not in the pool",
-        }
+        self.texts().1
     }
 }
 
 impl Cell {
     pub(crate) fn link(&self) -> String {
-        links::lease(self.network, IpAddr::V4(self.address))
+        links::lease(self.network, self.address.into())
     }
 
     pub(crate) fn octet(&self) -> u8 {
         self.address.octets()[3]
-    }
-
-    /// A cell without an address of the pool leads nowhere.
-    pub(crate) fn dead(&self) -> bool {
-        self.kind == CellKind::Outside
     }
 
     /// `10.0.0.7 allocated: OWNER`, cut.
@@ -270,14 +256,6 @@ impl AddressMap {
         self.cells
             .first()
             .map_or_else(String::new, |cell| format!("{}/24", cell.address))
-    }
-
-    pub(crate) fn position(&self) -> String {
-        format!(
-            "{} of {}",
-            count(self.block.into()),
-            count(self.blocks.into())
-        )
     }
 
     /// The kinds on this page and how many of each, in the order of the legend.

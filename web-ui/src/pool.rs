@@ -2,9 +2,7 @@
 
 use askama::Template;
 
-use crate::{
-    AddressMap, AllocateForm, Blocks, Chart, LeaseRow, Moment, Pager, Shell, Usage, count, links,
-};
+use crate::{AddressMap, AllocateForm, Blocks, Chart, LeaseRow, Moment, Pager, PoolRow, Shell};
 
 /// Somebody waiting for a free address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +16,8 @@ pub struct Waiter {
 #[template(path = "pool.html")]
 pub struct PoolPage {
     pub shell: Shell,
-    pub id: u32,
-    pub name: String,
-    pub network: String,
-    pub family: &'static str,
+    /// As in lists.
+    pub pool: PoolRow,
     pub addresses: Vec<String>,
     pub exclusions: Vec<String>,
     pub gateway: String,
@@ -32,7 +28,6 @@ pub struct PoolPage {
     pub follows: Option<String>,
     pub created: Moment,
     pub generation: u64,
-    pub closed: bool,
     /// Only who has a quota gets addresses.
     pub quota_required: bool,
     /// How long an address cools; empty where it does not.
@@ -50,11 +45,8 @@ pub struct PoolPage {
     pub held_by: Vec<String>,
     /// Networks whose pools may mean the same addresses.
     pub doubts: Vec<Doubt>,
-    /// Addresses that are not given therefore.
-    pub withheld: u128,
     /// What other load balancers may allocate of it: addresses, object and cluster.
     pub shared: Vec<String>,
-    pub usage: Usage,
     /// Oldest first, the first few.
     pub waiting: Vec<Waiter>,
     /// `None` for IPv6.
@@ -75,50 +67,9 @@ pub struct Doubt {
 }
 
 impl PoolPage {
-    pub(crate) fn all_leases(&self) -> String {
-        links::leases_of_pool(&self.name)
-    }
-
-    pub(crate) fn separate(&self) -> String {
-        links::pool_separate(self.id)
-    }
-
-    pub(crate) fn withheld(&self) -> String {
-        count(self.withheld)
-    }
-
     /// Whether the pool is changed by hand by who looks at it.
     pub(crate) fn editable(&self) -> bool {
         self.follows.is_none() && self.shell.is_admin()
-    }
-
-    /// Whether who looks at it may take it to another network; mirrors, too.
-    pub(crate) fn movable(&self) -> bool {
-        self.shell.is_admin()
-    }
-
-    pub(crate) fn move_link(&self) -> String {
-        links::pool_move(self.id)
-    }
-
-    pub(crate) fn edit(&self) -> String {
-        links::pool_edit(self.id)
-    }
-
-    pub(crate) fn delete(&self) -> String {
-        links::pool_delete(self.id)
-    }
-
-    pub(crate) fn excluded(&self) -> String {
-        count(self.usage.excluded)
-    }
-
-    pub(crate) fn out_of_range(&self) -> String {
-        count(self.usage.out_of_range)
-    }
-
-    pub(crate) fn strays(&self) -> String {
-        links::leases_out_of_range(&self.name)
     }
 }
 

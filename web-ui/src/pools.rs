@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Column, Form, Pager, Shell, Usage, count, links, shorten};
+use crate::{Column, Form, Pager, Shell, Usage};
 
 /// One line of a list of pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,25 +40,12 @@ pub struct PoolsPage {
 }
 
 impl PoolRow {
-    /// `1,204`.
-    pub fn waiters(&self) -> String {
-        count(self.waiting as u128)
-    }
-
-    pub(crate) fn link(&self) -> String {
-        links::pool(self.id)
-    }
-
     /// Said where there is an end to be seen; a full pool says so already.
     pub(crate) fn outlook(&self) -> &str {
         match self.full_in {
             None | Some(0) => "",
             Some(_) => &self.forecast,
         }
-    }
-
-    pub(crate) fn short_name(&self) -> String {
-        shorten(&self.name, 80)
     }
 }
 

@@ -13,7 +13,7 @@ pub struct TouchedQuota {
 }
 
 /// Shown between the form of a pool and its doing.
-#[derive(Clone, Debug, Template)]
+#[derive(Clone, Debug, Default, Template)]
 #[template(path = "preview.html")]
 pub struct PreviewPage {
     pub shell: Shell,
@@ -45,35 +45,12 @@ pub struct PreviewPage {
 
 impl PreviewPage {
     pub(crate) fn leaving_text(&self) -> String {
-        let many = count(self.leaving_count as u128);
+        let many = count(self.leaving_count);
         let or_more = if self.leaving_more { " or more" } else { "" };
         match self.leaving_count {
             1 => "1 lease would be out of range".to_owned(),
             _ => format!("{many}{or_more} leases would be out of range"),
         }
-    }
-
-    pub(crate) fn before(&self) -> Option<String> {
-        self.size.0.map(count)
-    }
-
-    pub(crate) fn after(&self) -> Option<String> {
-        self.size.1.map(count)
-    }
-
-    pub(crate) fn rest(&self) -> Option<String> {
-        let rest = self.leaving_count.saturating_sub(self.leaving.len());
-        (rest > 0).then(|| count(rest as u128))
-    }
-}
-
-impl TouchedQuota {
-    pub(crate) fn used_text(&self) -> String {
-        count(self.used.into())
-    }
-
-    pub(crate) fn limit_text(&self) -> String {
-        count(self.limit.into())
     }
 }
 

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use crate::{
     AddressMap, AddressPage, AllocateForm, AuditRow, Bar, Chart, ClusterRow, Dashboard, Doubt,
-    Field, Flow, Health, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, RulesCard,
-    Shell, State, StoreCard, Usage, Viewer, Waiter, Warning, map,
+    Field, Flow, Form, Health, Input, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage,
+    PoolRow, RulesCard, Shell, State, StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
 pub const NOW: Moment = Moment(1_795_240_640_000);
@@ -24,6 +24,18 @@ pub fn shell(may_write: bool) -> Shell {
         notice: None,
         store: None,
     }
+}
+
+/// Name, value and what is wrong of each field; empty: nothing.
+pub fn form(fields: &[(&'static str, &str, &str)]) -> Form {
+    let mut form = Form::default();
+    for &(name, value, wrong) in fields {
+        form.inputs.push(Input::new(name, "").value(value));
+        if !wrong.is_empty() {
+            form.wrong(name, wrong);
+        }
+    }
+    form
 }
 
 pub fn lease(address: &str, state: State) -> LeaseRow {
@@ -114,10 +126,14 @@ pub fn lease_page(may_write: bool) -> AddressPage {
 pub fn pool_page(may_write: bool) -> PoolPage {
     PoolPage {
         shell: shell(may_write),
-        id: 1,
-        name: "dmz".into(),
-        network: "default".into(),
-        family: "IPv4",
+        pool: PoolRow {
+            usage: Usage {
+                excluded: 14,
+                ..pool_row(1, "dmz", 242, 3).usage
+            },
+            withheld: 12,
+            ..pool_row(1, "dmz", 242, 3)
+        },
         addresses: vec!["10.20.0.0/24".into()],
         exclusions: vec!["10.20.0.200-10.20.0.210".into()],
         gateway: "10.20.0.1".into(),
@@ -126,7 +142,6 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         follows: None,
         created: NOW,
         generation: 3,
-        closed: false,
         quota_required: true,
         quarantine: "1 h".into(),
         remembered: "1000 addresses for 7 d".into(),
@@ -147,18 +162,9 @@ pub fn pool_page(may_write: bool) -> PoolPage {
             network: "vlan-20".into(),
             pool: "flat-network/lab/prod/web".into(),
         }],
-        withheld: 12,
         shared: vec![
             "10.20.0.32-10.20.0.47 with IPAddressPool metallb-system/public of cluster east".into(),
         ],
-        usage: Usage {
-            size: 242,
-            used: 3,
-            free: 239,
-            excluded: 14,
-            quarantined: 0,
-            out_of_range: 0,
-        },
         waiting: vec![Waiter {
             owner: "rancher-fip/c-1/Service/shop/api".into(),
             since: NOW,

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{LeaseRow, PoolRow, Shell, links};
+use crate::{LeaseRow, PoolRow, Shell};
 
 /// What was found, kind by kind.
 #[derive(Clone, Debug, Default, Template)]
@@ -31,16 +31,6 @@ pub struct SearchPage {
 }
 
 impl SearchPage {
-    /// The list of all clusters that match.
-    pub(crate) fn all_clusters(&self) -> String {
-        links::clusters_named(&self.query)
-    }
-
-    /// The list of all tenants that match.
-    pub(crate) fn all_tenants(&self) -> String {
-        links::tenant(&self.query)
-    }
-
     pub(crate) fn nothing(&self) -> bool {
         self.leases.is_empty()
             && self.networks.is_empty()

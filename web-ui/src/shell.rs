@@ -1,7 +1,5 @@
 //! What all pages share: head, navigation, who is signed in, a notice, paging.
 
-use crate::assets;
-
 /// The frame of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Shell {
@@ -64,6 +62,14 @@ pub struct Pager {
     pub label: String,
 }
 
+impl Pager {
+    /// Of a list that only goes on: its start, unless this is it, and the next page.
+    pub fn onward(first: Option<String>, next: Option<String>) -> Self {
+        let label = String::new();
+        Self { first, next, label }
+    }
+}
+
 impl Shell {
     /// The token of the session; empty on pages without one.
     pub fn csrf(&self) -> &str {
@@ -87,24 +93,8 @@ impl Shell {
         self.may_write() && (*state != crate::State::Quarantined || self.is_admin())
     }
 
-    pub(crate) fn is(&self, nav: Nav) -> bool {
-        self.nav == nav
-    }
-
-    pub(crate) fn style(&self) -> String {
-        assets::style()
-    }
-
-    pub(crate) fn scripts(&self) -> impl Iterator<Item = String> {
-        assets::scripts()
-    }
-
     pub(crate) fn version(&self) -> &'static str {
         env!("CARGO_PKG_VERSION")
-    }
-
-    pub(crate) fn icon(&self) -> String {
-        assets::icon()
     }
 }
 

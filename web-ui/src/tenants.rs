@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Column, Field, Form, Pager, Shell, Usage, count, links, shorten};
+use crate::{Column, Form, Pager, Shell, Usage};
 
 /// One tenant in one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,17 +17,6 @@ pub struct TenantRow {
     pub limit: Option<u64>,
 }
 
-/// Sets a limit, or takes it away.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct QuotaForm {
-    pub tenant: Field,
-    pub pool: Field,
-    /// Empty: none.
-    pub limit: Field,
-    /// What is wrong with no field.
-    pub error: Option<String>,
-}
-
 /// Tenants by pool, and the form for who may set limits.
 #[derive(Clone, Debug, Template)]
 #[template(path = "tenants.html")]
@@ -39,7 +28,8 @@ pub struct TenantsPage {
     /// How many pools of tenants were looked at, where there are more.
     pub cut: Option<u64>,
     pub pager: Pager,
-    pub form: Option<QuotaForm>,
+    /// Tenant, pool and limit; an empty limit takes it away.
+    pub form: Option<Form>,
 }
 
 /// `ID (NAME)`, or the id alone where there is no name.
@@ -51,28 +41,6 @@ pub(crate) fn labelled(id: &str, name: &str) -> String {
 }
 
 impl TenantRow {
-    pub(crate) fn pool_link(&self) -> String {
-        links::pool(self.pool)
-    }
-
-    pub(crate) fn short_tenant(&self) -> String {
-        shorten(&self.tenant, 80)
-    }
-
-    /// Id and name, or the id alone.
-    pub(crate) fn label(&self) -> String {
-        labelled(&self.short_tenant(), &shorten(&self.name, 80))
-    }
-
-    pub(crate) fn short_pool(&self) -> String {
-        shorten(&self.pool_name, 80)
-    }
-
-    /// What it holds.
-    pub(crate) fn leases_link(&self) -> String {
-        links::leases_of_tenant(&self.tenant)
-    }
-
     /// The share of its limit that is used; `None` where there is no limit.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let limit = u128::from(self.limit?);
@@ -85,15 +53,6 @@ impl TenantRow {
         })
     }
 
-    pub(crate) fn used_count(&self) -> String {
-        count(self.used.into())
-    }
-
-    pub(crate) fn limit_text(&self) -> String {
-        self.limit
-            .map_or_else(|| "none".to_owned(), |limit| count(limit.into()))
-    }
-
     /// What is worth a word; empty while there is room.
     pub(crate) fn remark(&self) -> &'static str {
         match self.limit {
@@ -104,30 +63,12 @@ impl TenantRow {
     }
 }
 
-impl TenantsPage {
-    /// How far the list goes; empty where it is whole.
-    pub(crate) fn reach(&self) -> String {
-        let cut = self.cut.map(|cut| count(cut.into()));
-        cut.map_or_else(String::new, |cut| {
-            format!("There are more: only the first {cut} were looked at, pool by pool.")
-        })
-    }
-}
-
-impl QuotaForm {
-    /// Whether something has to be put right.
-    pub fn failed(&self) -> bool {
-        let fields = [&self.tenant, &self.pool, &self.limit];
-        self.error.is_some() || fields.iter().any(|field| field.error.is_some())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
 
-    fn page(form: Option<QuotaForm>) -> TenantsPage {
+    fn page(form: Option<Form>) -> TenantsPage {
         let row = |tenant: &str, used, limit| TenantRow {
             tenant: tenant.into(),
             name: if tenant == "b" { "Shop & Co" } else { "" }.into(),
@@ -183,20 +124,12 @@ mod tests {
 
     #[test]
     fn mistakes_stand_beside_their_field_and_input_is_kept() {
-        let wrong = |value: &str| Field {
-            value: value.into(),
-            error: Some(format!("{value} is wrong")),
-        };
-        let form = QuotaForm {
-            tenant: Field {
-                value: "team<a>".into(),
-                error: None,
-            },
-            pool: wrong("nope"),
-            limit: wrong("-1"),
-            error: None,
-        };
-        assert!(form.failed() && !QuotaForm::default().failed());
+        let form = sample::form(&[
+            ("tenant", "team<a>", ""),
+            ("pool", "nope", "nope is wrong"),
+            ("limit", "-1", "-1 is wrong"),
+        ]);
+        assert!(form.failed() && !Form::default().failed());
         let html = page(Some(form)).render().unwrap();
         for text in [
             "action=\"/ui/tenants\" method=\"post\"",

@@ -8,16 +8,15 @@ use askama::filters::HtmlSafe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
-/// `65,536`; from 10^15 on `1.84 × 10¹⁹`.
-pub fn count(number: u128) -> String {
-    if number >= 1_000_000_000_000_000 {
-        let digits = number.to_string();
+/// A whole number as `65,536`; from 10^15 on `1.84 × 10¹⁹`.
+pub fn count(number: impl fmt::Display) -> String {
+    let digits = number.to_string();
+    if digits.len() > 15 {
         let exponent = digits.len().saturating_sub(1);
         let (whole, rest) = digits.split_at(1);
         let raised: String = exponent.to_string().chars().filter_map(raised).collect();
         return format!("{whole}.{} × 10{raised}", rest.get(..2).unwrap_or("00"));
     }
-    let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -63,11 +62,6 @@ pub fn shorten(text: &str, most: usize) -> String {
         .take(most.saturating_sub(1))
         .chain(['…'])
         .collect()
-}
-
-/// `title` of a link: the whole text where [`shorten`] cut it, up to 300 characters.
-pub(crate) fn whole(text: &str) -> String {
-    shorten(text, 300)
 }
 
 impl Moment {

@@ -37,10 +37,6 @@ impl Usage {
         )
     }
 
-    pub(crate) fn free_of(&self) -> String {
-        format!("{} of {}", count(self.free), count(self.size))
-    }
-
     /// The share in use.
     pub fn percent(&self) -> String {
         percent(self.used, self.size)

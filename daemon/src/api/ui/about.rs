@@ -1,8 +1,7 @@
 //! What this program is and what it is made of.
 
-use axum::extract::State;
 use fipd_web_ui::{
-    AboutPage, Input, Nav,
+    AboutPage, Column, Input, Nav, count,
     licences::{self, Licence},
     links,
 };
@@ -12,33 +11,34 @@ use super::{
     page::{Answered, page},
 };
 use crate::api::ui::session_extract::{Query, Visitor};
-use crate::ipam::Ipam;
 
 /// Packages of one page.
 const PAGE: usize = 50;
-const ORDERS: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-    Order::up("licence", "by licence"),
-    Order::down("licence", "by licence, from the end"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("name", "by name", "by name, from the end"),
+    Order::both("licence", "by licence", "by licence, from the end"),
 ];
 
-pub async fn show(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn show(visitor: Visitor, Query(query): Query) -> Answered {
     let inputs = vec![
         Input::new("filter", "Name contains"),
         Input::new("licence", "Licence contains"),
     ];
-    let list = Listing::new(links::ABOUT, inputs, ORDERS, &query);
+    let list = Listing::new(links::ABOUT, inputs, ORDERS.as_flattened(), &query);
     let mut packages: Vec<Licence> = licences::all().collect();
     let total = packages.len();
     packages.retain(|one| {
         one.name.contains(list.filter("filter")) && one.licence.contains(list.filter("licence"))
     });
     let (packages, pager) = match list.order.key {
-        "licence" => list.page_by(packages, |one| (one.licence, *one), PAGE, &query),
-        _ => list.page_by(packages, |one| *one, PAGE, &query),
+        "licence" => list.page_by(packages, PAGE, |one| (one.licence, *one)),
+        _ => list.page_by(packages, PAGE, |one| *one),
     };
-    let epoch = ipam.read(|ledger| ledger.revision());
+    let revision = visitor.read(|ledger| ledger.revision());
+    let build = match cfg!(debug_assertions) {
+        true => "for tests, with checks",
+        false => "release",
+    };
     Ok(page(&AboutPage {
         shell: visitor.shell(Nav::About),
         facts: vec![
@@ -51,24 +51,13 @@ pub async fn show(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
                 "Built for",
                 format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH),
             ),
-            (
-                "Build",
-                if cfg!(debug_assertions) {
-                    "for tests, with checks"
-                } else {
-                    "release"
-                }
-                .to_owned(),
-            ),
+            ("Build", build.to_owned()),
             ("Licence", env!("CARGO_PKG_LICENSE").to_owned()),
-            (
-                "Revision of the address book",
-                fipd_web_ui::count(epoch.into()),
-            ),
+            ("Revision of the address book", count(revision)),
         ],
         columns: vec![
             list.column("name", "Package"),
-            fipd_web_ui::Column::plain("Version"),
+            Column::plain("Version"),
             list.column("licence", "Licence"),
         ],
         filters: list.filters,

@@ -1,6 +1,6 @@
 //! Giving an address by hand.
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use fipd_core::Pool;
 use fipd_web_ui::{AllocateForm, AllocatePage, Form, Nav, links};
 use http::StatusCode;
@@ -18,7 +18,6 @@ use crate::api::{
     rest::leases::give,
     wire::{Allocate, Granted, Want},
 };
-use crate::ipam::Ipam;
 use std::net::IpAddr;
 
 const FIELDS: [&str; 2] = ["owner", "address"];
@@ -30,24 +29,21 @@ const WORDS: Words = |field, value| match (field, value) {
 
 /// The form alone, with what the query says filled in.
 pub async fn show(
-    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
-    let pool = find(&ipam, &visitor, &id)?;
+    let pool = find(&visitor, &id)?;
     let form = filled(&FIELDS, &query);
-    Ok(form_page(&ipam, &visitor, &pool, StatusCode::OK, form))
+    Ok(form_page(&visitor, &pool, StatusCode::OK, form))
 }
 
 /// Allocates, or shows the form again with what is wrong.
 pub async fn submit(
-    State(ipam): State<Ipam>,
     PathParam(id): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
-    let pool = find(&ipam, &visitor, &id)?;
+    let pool = find(&visitor, &id)?;
     let mut form = filled(&FIELDS, &fields);
     let body = Allocate {
         owner: form.value("owner").to_owned(),
@@ -58,7 +54,7 @@ pub async fn submit(
         }],
         ..Allocate::default()
     };
-    match give(&ipam, &visitor.caller(), body).await {
+    match give(&visitor.ipam, &visitor.caller(), body).await {
         Ok((status, granted)) => {
             let fresh = status == StatusCode::CREATED;
             Ok(shown(&visitor, &pool, fresh, &granted))
@@ -70,7 +66,7 @@ pub async fn submit(
                 problem.detail = first.into();
             }
             let status = blame(&mut form, &problem, WORDS);
-            Ok(form_page(&ipam, &visitor, &pool, status, form))
+            Ok(form_page(&visitor, &pool, status, form))
         }
     }
 }
@@ -95,22 +91,14 @@ fn shown(visitor: &Visitor, pool: &Pool, fresh: bool, granted: &Granted) -> Resp
     go_to(&with_query(&here, &[("at", &at)]))
 }
 
-fn form_page(
-    ipam: &Ipam,
-    visitor: &Visitor,
-    pool: &Pool,
-    status: StatusCode,
-    form: Form,
-) -> Response {
+fn form_page(visitor: &Visitor, pool: &Pool, status: StatusCode, form: Form) -> Response {
     let page = AllocatePage {
         shell: visitor.shell(Nav::Pools),
         pool_name: pool.spec.name.to_string(),
         form: AllocateForm {
             pool: pool.id.0,
-            owner: form.field("owner"),
-            address: form.field("address"),
-            error: form.error,
-            example: ipam.read(|ledger| example(ledger, pool)),
+            inputs: form,
+            example: visitor.read(|ledger| example(ledger, pool)),
         },
     };
     page_as(status, &page)

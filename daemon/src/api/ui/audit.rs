@@ -1,37 +1,32 @@
 //! The audit log, newest first, and the way to the rows that somebody looks for.
 
-use axum::extract::State;
-use fipd_core::{Action, Ledger};
+use std::net::IpAddr;
+
+use fipd_core::{Action, Ledger, Timestamp};
 use fipd_web_ui::{AuditPage, Column, Direction, Form, Input, InputKind, Nav, Pager, count, links};
 use http::StatusCode;
 
 use super::{
     fields::{Fields, with_query},
+    forms::{optional, parsed},
     list::{Listing, Order},
     page::{Answered, Failure, page},
     views,
 };
+use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
     api::rest::audit::{Way, search_along},
     clock,
     store::{AuditFilter, AuditFound},
 };
-use crate::{
-    api::ui::session_extract::{Query, Visitor},
-    ipam::Ipam,
-};
 
 /// Rows of one page.
 const PAGE: usize = 50;
-const ORDERS: &[Order] = &[
-    Order::down("at", "newest first"),
-    Order::up("at", "oldest first"),
-];
+const ORDERS: &[[Order; 2]] = &[Order::reversed("at", "newest first", "oldest first")];
 
-pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
-    let mut filters = filled(&query);
-    let filter = ipam.read(|ledger| filter(ledger, &mut filters));
-    let list = Listing::new(links::AUDIT, filters.inputs, ORDERS, &query);
+pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
+    let mut list = listing(&query);
+    let filter = visitor.read(|ledger| filter(ledger, &mut list.filters));
     // Which number a page begins behind.
     let (key, behind) = match list.order.direction {
         Direction::Down => ("before", query.get("before").parse().ok()),
@@ -42,7 +37,7 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
         Direction::Up => Way::Up(behind),
     };
     let found = match &filter {
-        Some(filter) => search_along(&ipam, filter, way, PAGE)
+        Some(filter) => search_along(&visitor.ipam, filter, way, PAGE)
             .await
             .map_err(|error| unreadable(&visitor, &error))?,
         None => AuditFound::default(),
@@ -54,7 +49,7 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
             .map(|next| list.link(&[(key, &next.to_string())])),
         label: label(&found),
     };
-    let rows = ipam.read(|ledger| {
+    let rows = visitor.read(|ledger| {
         let entries = found.entries.iter();
         entries
             .map(|(_, entry)| views::audit_row(ledger, entry))
@@ -82,62 +77,47 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
     }))
 }
 
-/// The filters with what the query says.
-pub fn filled(query: &Fields) -> Form {
-    let actions = Action::WORDS.map(|word| (word.to_owned(), word.to_owned()));
+/// The log as the query asks for it.
+pub fn listing(query: &Fields) -> Listing<'static> {
     let inputs = vec![
         Input::new("actor", "Who").note("user:ann"),
-        Input::new("action", "What").kind(Form::any_of(actions)),
+        Input::new("action", "What").kind(InputKind::any_word(Action::WORDS)),
         Input::new("pool", "Pool"),
         Input::new("address", "Address").note("10.0.0.7"),
         Input::new("from", "From (UTC)").kind(InputKind::Time),
         Input::new("to", "To (UTC)").kind(InputKind::Time),
     ];
-    let mut form = Form {
-        target: links::AUDIT.to_owned(),
-        inputs,
-        ..Form::default()
-    };
-    for input in &mut form.inputs {
-        input.field.value = query.get(input.name).to_owned();
-    }
-    form
+    Listing::new(links::AUDIT, inputs, ORDERS.as_flattened(), query)
 }
 
 /// What was asked for; `None` with the mistakes noted beside the filters.
 pub fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
-    let text = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
-    let (actor, word) = (text("actor"), text("action"));
-    let action = word.map(|word| word.parse().ok());
-    let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
-    let address = text("address").map(|text| text.parse::<std::net::IpAddr>());
-    let from = text("from").map(|text| clock::parse_typed(&text));
+    let actor = optional(form.value("actor"));
+    let action = parsed(form, "action", |word| {
+        word.parse::<Action>()
+            .map_err(|_| "There is no such action.")
+    });
+    let pool = parsed(form, "pool", |name| {
+        ledger.find_pool(name).map(|pool| pool.id)
+    });
+    let address = parsed(form, "address", |text| {
+        text.parse::<IpAddr>().map_err(|_| "That is no address.")
+    });
+    let time = |text: &str| {
+        clock::parse_typed(text).ok_or("Write a day and a time, such as 2026-03-01T12:00.")
+    };
+    let from = parsed(form, "from", time);
     // To the end of the second that was said.
-    let to =
-        text("to").map(|text| clock::parse_typed(&text).map(|to| fipd_core::Timestamp(to.0 + 999)));
-    if action == Some(None) {
-        form.wrong("action", "There is no such action.");
-    }
-    let pool = pool
-        .transpose()
-        .map_err(|error| form.wrong("pool", error.to_string()));
-    let address = address.transpose();
-    let address = address.map_err(|_| form.wrong("address", "That is no address."));
-    for (name, time) in [("from", from), ("to", to)] {
-        if time == Some(None) {
-            form.wrong(name, "Write a day and a time, such as 2026-03-01T12:00.");
-        }
-    }
-    if form.failed() {
-        return None;
-    }
+    let to = parsed(form, "to", |text| {
+        time(text).map(|to| Timestamp(to.0 + 999))
+    });
     Some(AuditFilter {
         actor: actor.map(Into::into),
-        action: action.flatten(),
-        address: address.ok()?.map(|address| address.to_canonical()),
-        pool: pool.ok()?,
-        from: from.flatten(),
-        to: to.flatten(),
+        action: action?,
+        address: address?.map(|address| address.to_canonical()),
+        pool: pool?,
+        from: from?,
+        to: to?,
         ..AuditFilter::default()
     })
 }
@@ -146,11 +126,7 @@ fn label(found: &AuditFound) -> String {
     let ends = found.entries.first().zip(found.entries.last());
     match ends {
         Some(((first, _), (last, _))) => {
-            format!(
-                "Rows {} to {}",
-                count((*first).into()),
-                count((*last).into())
-            )
+            format!("Rows {} to {}", count(first), count(last))
         }
         None if found.next.is_some() => {
             "Nothing so far; the next page looks on from there".to_owned()
@@ -176,7 +152,7 @@ mod tests {
     fn filters_are_read_and_mistakes_stand_beside_them() {
         let ledger = Ledger::new();
         let read = |query: &str| {
-            let mut form = filled(&Fields::parse(query.as_bytes()));
+            let mut form = listing(&Fields::parse(query.as_bytes())).filters;
             (filter(&ledger, &mut form), form)
         };
         let (found, _) = read(

@@ -10,9 +10,8 @@ use futures::stream;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{
-    audit::{filled, filter, unreadable},
+    audit::{filter, listing, unreadable},
     page::{Answered, harden},
-    views,
 };
 use crate::api::{
     cell::guarded,
@@ -38,23 +37,22 @@ struct Reading {
 }
 
 pub async fn download(
-    State(ipam): State<Ipam>,
     State(stop): State<CancellationToken>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    let mut form = filled(&query);
-    let Some(filter) = ipam.read(|ledger| filter(ledger, &mut form)) else {
+    let mut form = listing(&query).filters;
+    let Some(filter) = visitor.read(|ledger| filter(ledger, &mut form)) else {
         let what = "One of the filters means nothing.";
         let next = "Go back to the audit log, which says which one.";
         return Err(visitor.failure(StatusCode::UNPROCESSABLE_ENTITY, what, next));
     };
     // What fails at once is a page and not half a file.
-    let first = search(&ipam, &filter, None, STEP).await;
+    let first = search(&visitor.ipam, &filter, None, STEP).await;
     first.map_err(|error| unreadable(&visitor, &error))?;
     let head = Bytes::from(line(HEAD.map(ToOwned::to_owned)));
     let reading = Reading {
-        ipam,
+        ipam: visitor.ipam,
         stop,
         filter,
         next: Some(None),
@@ -120,7 +118,7 @@ fn cells(ledger: &Ledger, number: u64, entry: &AuditEntry) -> [String; 9] {
         number.to_string(),
         clock::rfc3339(entry.at),
         entry.actor.to_string(),
-        views::action(entry.action),
+        entry.action.to_string(),
         entry.network.map(network).unwrap_or_default(),
         entry.address.map(|at| at.to_string()).unwrap_or_default(),
         entry.pool.map(pool).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{Json, extract::State, response::Response};
-use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Moment, Nav, links};
+use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Nav, links};
 use http::StatusCode;
 
 use super::{
@@ -22,20 +22,16 @@ use crate::{
         rest::backups::{self, copy},
         wire::LiftHold,
     },
-    backups::{BackupStatus, Backups, Copy},
+    backups::{Backups, Copy},
     clock,
-    ipam::Ipam,
 };
 
 /// Copies of one page.
 const PAGE: usize = 50;
-const ORDERS: &[Order] = &[
-    Order::down("made", "newest first"),
-    Order::up("made", "oldest first"),
-    Order::down("size", "largest first"),
-    Order::up("size", "smallest first"),
-    Order::down("tried", "last tried first"),
-    Order::up("tried", "never tried first"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::reversed("made", "newest first", "oldest first"),
+    Order::reversed("size", "largest first", "smallest first"),
+    Order::reversed("tried", "last tried first", "never tried first"),
 ];
 /// What is exported: label and name.
 const EXPORTS: [(&str, &str); 5] = [
@@ -47,12 +43,11 @@ const EXPORTS: [(&str, &str); 5] = [
 ];
 
 pub async fn show(
-    State(ipam): State<Ipam>,
     State(backups): State<Backups>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    Ok(room(&ipam, &backups, &visitor, StatusCode::OK, &query, lifting()).await)
+    Ok(room(&backups, &visitor, StatusCode::OK, &query, lifting()).await)
 }
 
 /// Makes a copy in the directory of copies.
@@ -62,8 +57,7 @@ pub async fn make(State(backups): State<Backups>, posted: SubmittedForm) -> Answ
         Ok(copy) => (true, format!("{} was made and checked.", copy.name)),
         Err(problem) => (false, format!("No copy was made: {}.", problem.detail)),
     };
-    visitor.tell(good, text, None);
-    Ok(go_to(links::BACKUP))
+    Ok(visitor.told(links::BACKUP, good, text))
 }
 
 /// Restores a copy on trial.
@@ -79,8 +73,7 @@ pub async fn drill(State(backups): State<Backups>, posted: SubmittedForm) -> Ans
         Ok(Some(problem)) => (false, format!("{name} cannot be restored: {problem}.")),
         Err(problem) => (false, format!("Nothing was tried out: {}.", problem.detail)),
     };
-    visitor.tell(good, text, None);
-    Ok(go_to(links::BACKUP))
+    Ok(visitor.told(links::BACKUP, good, text))
 }
 
 /// Where the form of the hold is, for who comes back to it from the login.
@@ -90,40 +83,34 @@ pub async fn to_hold(_: Visitor) -> Answered {
 
 /// Ends the hold that a restore began.
 pub async fn lift(
-    State(ipam): State<Ipam>,
     State(backups): State<Backups>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
     let mut form = lifting();
     typed(&mut form, &fields);
     let body = Body(LiftHold {
         reason: form.value("reason").to_owned(),
     });
-    let lifted = backups::lift(State(ipam.clone()), visitor.caller(), body);
+    let lifted = backups::lift(State(visitor.ipam.clone()), visitor.caller(), body);
     if let Err(problem) = lifted.await {
         let status = blame(&mut form, &problem, WORDS);
-        return Ok(room(&ipam, &backups, &visitor, status, &Fields::default(), form).await);
+        return Ok(room(&backups, &visitor, status, &Fields::default(), form).await);
     }
-    visitor.tell(true, "Free addresses are given again.", None);
-    Ok(go_to(links::BACKUP))
+    Ok(visitor.done(links::BACKUP, "Free addresses are given again."))
 }
 
 fn lifting() -> Form {
     let reason = Input::new("reason", "Reason").note("for the audit log");
+    let reason = reason.required().hint(
+        "Why free addresses are certainly free, such as: everything that uses one was adopted.",
+    );
     Form {
-        target: links::BACKUP_HOLD.to_owned(),
-        inputs: vec![reason.required().hint(
-            "Why free addresses are certainly free, such as: everything that uses one was adopted.",
-        )],
-        button: "Give free addresses again".to_owned(),
-        danger: true,
-        ..Form::default()
+        inputs: vec![reason],
+        ..Form::confirm(links::BACKUP_HOLD, "Give free addresses again")
     }
 }
 
 async fn room(
-    ipam: &Ipam,
     backups: &Backups,
     visitor: &Visitor,
     status: StatusCode,
@@ -132,40 +119,36 @@ async fn room(
 ) -> Response {
     let listing = backups.clone();
     let listed = tokio::task::spawn_blocking(move || listing.list()).await;
-    let mut error = String::new();
-    let mut copies = match listed {
-        Ok(Ok(copies)) => copies,
-        Ok(Err(unreadable)) => {
-            error = format!("The directory cannot be read: {unreadable}.");
-            Vec::new()
-        }
-        Err(ended) => {
-            error = ended.to_string();
-            Vec::new()
-        }
+    let (mut copies, error) = match listed {
+        Ok(Ok(copies)) => (copies, String::new()),
+        Ok(Err(error)) => (
+            Vec::new(),
+            format!("The directory cannot be read: {error}."),
+        ),
+        Err(ended) => (Vec::new(), ended.to_string()),
     };
     let inputs = vec![Input::new("filter", "File contains")];
-    let list = Listing::new(links::BACKUP, inputs, ORDERS, query);
+    let list = Listing::new(links::BACKUP, inputs, ORDERS.as_flattened(), query);
     let newest = copies.iter().max_by_key(|copy| copy.created);
     let newest = newest.map_or_else(String::new, |copy| copy.name.clone());
     copies.retain(|copy| copy.name.contains(list.filter("filter")));
     let tried = |copy: &Copy| copy.drill.as_ref().map(|drill| drill.at);
     let (copies, pager) = match list.order.key {
-        "size" => list.page_by(copies, |copy| copy.bytes, PAGE, query),
-        "tried" => list.page_by(copies, tried, PAGE, query),
-        _ => list.page_by(copies, |copy| copy.created, PAGE, query),
+        "size" => list.page_by(copies, PAGE, |copy| copy.bytes),
+        "tried" => list.page_by(copies, PAGE, tried),
+        _ => list.page_by(copies, PAGE, |copy| copy.created),
     };
-    let hold = ipam.read(|ledger| ledger.restore_hold());
+    let hold = visitor.read(|ledger| ledger.restore_hold());
     let now = clock::rfc3339(clock::now());
     let day = now.split('T').next().unwrap_or_default();
-    let disk = ipam.reader().disk().ok();
+    let disk = visitor.ipam.reader().disk().ok();
     let page = BackupPage {
         shell: visitor.shell(Nav::Backup),
         file: format!("fipd-{day}.redb"),
         room: disk.map_or_else(String::new, |(used, _)| size(used)),
         directory: backups.schedule().directory.display().to_string(),
         plan: plan(backups),
-        failed: failure(backups.standing()),
+        failed: (backups.standing().failure).map(|(at, why)| (views::moment(at), why)),
         error,
         columns: vec![
             Column::plain("File"),
@@ -182,11 +165,6 @@ async fn room(
         exports: exports(),
     };
     page_as(status, &page)
-}
-
-fn failure(standing: BackupStatus) -> Option<(Moment, String)> {
-    let (at, why) = standing.failure?;
-    Some((views::moment(at), why))
 }
 
 /// `A copy is made every 24 h; the newest 7 are kept.`
@@ -222,10 +200,7 @@ fn row(copy: &Copy) -> CopyRow {
         made: views::moment(copy.created),
         size: size(copy.bytes),
         tried: copy.drill.as_ref().map(|drill| views::moment(drill.at)),
-        problem: copy
-            .drill
-            .as_ref()
-            .and_then(|drill| drill.problems.first().cloned()),
+        problem: (copy.drill.as_ref()).and_then(|drill| drill.problems.first().cloned()),
     }
 }
 

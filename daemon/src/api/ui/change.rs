@@ -10,14 +10,14 @@ use http::StatusCode;
 use super::{
     forms::{Words, blame},
     lease::find,
-    page::{Failure, go_to},
+    page::Failure,
 };
+use crate::api::ui::session_extract::Visitor;
 use crate::api::{
     convert::owner_text,
     etag::State,
     problem::{Code, Problem},
 };
-use crate::{api::ui::session_extract::Visitor, ipam::Ipam};
 
 /// Why a form about an older state of the lease does nothing.
 const CHANGED: &str = "The lease has changed since this was asked. This is how it is now.";
@@ -40,18 +40,18 @@ pub struct Concerned {
 
 /// The address and its lease, for those who may change it.
 pub fn open(
-    ipam: &Ipam,
     visitor: &Visitor,
     (network, address): (&str, &str),
 ) -> Result<(LeaseKey, Option<Arc<Lease>>), Failure> {
-    let key = find(ipam, visitor, network, address)?;
-    Ok((key, ipam.read(|ledger| ledger.lease(key).cloned())))
+    let key = find(visitor, network, address)?;
+    let lease = visitor.read(|ledger| ledger.lease(key).cloned());
+    Ok((key, lease))
 }
 
 /// To the page of the address, which says that there was nothing to do.
 pub fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
-    visitor.tell(true, format!("{} is free already.", key.address), None);
-    go_to(&links::lease(key.network.0, key.address))
+    let here = links::lease(key.network.0, key.address);
+    visitor.done(&here, format!("{} is free already.", key.address))
 }
 
 /// What the asker has in front of them, as `If-Match` compares it.

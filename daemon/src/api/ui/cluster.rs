@@ -9,7 +9,7 @@ use super::{
     clusters::row as cluster_row,
     fields::Fields,
     forms::{AS_REST, blame},
-    page::{Answered, Failure, go_to, page},
+    page::{Answered, Failure, page},
     session_extract::{PathParam, Query, SubmittedForm, Visitor},
 };
 use crate::{
@@ -33,7 +33,6 @@ const FILLED: &str = "filled";
 const SHOWN: usize = 50;
 
 pub async fn show(
-    State(ipam): State<Ipam>,
     State(clusters): State<Clusters>,
     visitor: Visitor,
     PathParam(name): PathParam<String>,
@@ -42,10 +41,8 @@ pub async fn show(
     Ok(page(&ClusterPage {
         shell: visitor.shell(Nav::Clusters),
         name: view.name.to_string(),
-        served: view
-            .systems
-            .iter()
-            .map(|one| serves(&ipam, &clusters, &view, one))
+        served: (view.systems.iter())
+            .map(|one| serves(&visitor.ipam, &clusters, &view, one))
             .collect(),
         troubles: (view.troubles.iter())
             .map(|(part, why)| ((*part).to_owned(), why.to_string()))
@@ -146,8 +143,7 @@ pub async fn add(State(clusters): State<Clusters>, posted: SubmittedForm<MOST>) 
         ),
         false => format!("Cluster {name} was added."),
     };
-    visitor.tell(true, said, None);
-    Ok(go_to(&links::cluster(&name)))
+    Ok(visitor.done(&links::cluster(&name), said))
 }
 
 /// As the form has it: what is wrong with the cluster is its settings, for the ticks are of systems that there are.
@@ -197,30 +193,24 @@ pub async fn ask_remove(
          What fipd has put into the cluster stays there: leave it first to have that taken away.",
         view.leases
     )];
-    let form = Form::confirm(links::cluster_remove(&name), "Remove the cluster");
+    let form = Form::confirm(links::cluster(&name) + "/remove", "Remove the cluster");
     Ok(confirm(&visitor, &name, "Remove cluster", lead, form))
 }
 
 pub async fn remove(
     State(clusters): State<Clusters>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
-    match attach::take_out(&clusters, &visitor.caller(), &name).await {
-        Ok(held) => {
-            let left = match held {
-                true => {
-                    " What fipd has put there stays, since it was not left cleanly: add it again and leave it to have that taken away."
-                }
-                false => "",
-            };
-            let said = format!("Cluster {name} was removed; its leases are kept.{left}");
-            visitor.tell(true, said, None);
-            Ok(go_to(links::CLUSTERS))
+    let held = attach::take_out(&clusters, &visitor.caller(), &name).await;
+    let left = match held.map_err(|problem| failed(&visitor, &problem))? {
+        true => {
+            " What fipd has put there stays, since it was not left cleanly: add it again and leave it to have that taken away."
         }
-        Err(problem) => Err(failed(&visitor, &problem)),
-    }
+        false => "",
+    };
+    let said = format!("Cluster {name} was removed; its leases are kept.{left}");
+    Ok(visitor.done(links::CLUSTERS, said))
 }
 
 /// Shows what would be taken away.
@@ -245,31 +235,24 @@ pub async fn ask_detach(
     }
     let left = report.left.iter().take(SHOWN);
     lead.extend(left.map(|what| format!("Left: {what}.")));
-    let form = Form::confirm(links::cluster_detach(&name), "Leave the cluster");
+    let form = Form::confirm(links::cluster(&name) + "/detach", "Leave the cluster");
     Ok(confirm(&visitor, &name, "Leave cluster", lead, form))
 }
 
 pub async fn detach(
     State(detacher): State<Detacher>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
     let (actor, leaving) = (visitor.actor(), name.clone());
     // To its end, whether the browser waits or not.
     let ended = tokio::spawn(async move { detacher.leave(&leaving, actor).await }).await;
     let (good, text) = match ended {
         Ok(Ok(Ok(report))) => {
             let left = report.left.iter().take(SHOWN);
-            let left = left.map(|what| format!(" Left: {what}."));
-            (
-                report.clean,
-                format!(
-                    "Cluster {name}: {}.{}",
-                    report.message,
-                    left.collect::<String>()
-                ),
-            )
+            let left: String = left.map(|what| format!(" Left: {what}.")).collect();
+            let text = format!("Cluster {name}: {}.{left}", report.message);
+            (report.clean, text)
         }
         Ok(Err(problem)) => return Err(failed(&visitor, &problem)),
         Ok(Ok(Err(problem))) => {
@@ -278,46 +261,34 @@ pub async fn detach(
         }
         Err(error) => (false, error.to_string()),
     };
-    visitor.tell(good, text, None);
-    Ok(go_to(&links::cluster(&name)))
+    Ok(visitor.told(&links::cluster(&name), good, text))
 }
 
 pub async fn attach_again(
     State(clusters): State<Clusters>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
-    let done = attach::attach(
-        State(clusters.clone()),
-        visitor.caller(),
-        Path(name.clone()),
-    )
-    .await;
+    let path = Path(name.clone());
+    let done = attach::attach(State(clusters.clone()), visitor.caller(), path).await;
     if let Err(problem) = done {
         return Err(failed(&visitor, &problem));
     }
-    visitor.tell(
-        true,
-        format!("The systems of cluster {name} are on again."),
-        None,
-    );
-    Ok(go_to(&links::cluster(&name)))
+    let text = format!("The systems of cluster {name} are on again.");
+    Ok(visitor.done(&links::cluster(&name), text))
 }
 
 /// Keeps what foreign Services use and is only reported.
 pub async fn confirm_sightings(
     State(clusters): State<Clusters>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
     let (path, any) = (Path(name.clone()), IfMatch::default());
     let done =
         clusters::confirm_sightings(State(clusters.clone()), visitor.caller(), path, any).await;
     let Json(outcome) = done.map_err(|problem| failed(&visitor, &problem))?;
-    visitor.tell(true, outcome.message, None);
-    Ok(go_to(&links::cluster(&name)))
+    Ok(visitor.done(&links::cluster(&name), outcome.message))
 }
 
 fn find(clusters: &Clusters, visitor: &Visitor, name: &str) -> Result<ClusterView, Failure> {
@@ -344,16 +315,9 @@ fn add_form(known: Systems) -> Form {
         .kind(InputKind::Lines)
         .hint("As below [[cluster]] in the configuration file, such as: [claims] and in the next line pools = [\"lab\"]");
     let filled = Input::new(FILLED, "").kind(InputKind::Hidden);
-    Form {
-        target: links::CLUSTER_NEW.to_owned(),
-        inputs: [name, file]
-            .into_iter()
-            .chain(ticks)
-            .chain([settings, filled])
-            .collect(),
-        button: "Add the cluster".to_owned(),
-        ..Form::default()
-    }
+    let inputs = [name, file].into_iter().chain(ticks);
+    let inputs = inputs.chain([settings, filled]).collect();
+    Form::new(links::CLUSTER_NEW, "Add the cluster", inputs)
 }
 
 fn ask_new(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
@@ -367,27 +331,16 @@ fn ask_new(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
         }
     };
     let asks = FormPage {
-        title,
-        trail: vec![(links::CLUSTERS.to_owned(), "Clusters".to_owned())],
         lead,
-        form,
-        back: links::CLUSTERS.to_owned(),
-        ..FormPage::default()
+        ..FormPage::below(links::CLUSTERS, "Clusters", title, form)
     };
     visitor.ask(Nav::Clusters, status, asks)
 }
 
 fn confirm(visitor: &Visitor, name: &str, what: &str, lead: Vec<String>, form: Form) -> Response {
-    let asks = FormPage {
-        title: format!("{what} {name}?"),
-        trail: vec![
-            (links::CLUSTERS.to_owned(), "Clusters".to_owned()),
-            (links::cluster(name), name.to_owned()),
-        ],
-        lead,
-        form,
-        back: links::cluster(name),
-        ..FormPage::default()
-    };
+    let (title, back) = (format!("{what} {name}?"), links::cluster(name));
+    let mut asks = FormPage::below(links::CLUSTERS, "Clusters", title, form);
+    asks.trail.push((back.clone(), name.to_owned()));
+    let asks = FormPage { lead, back, ..asks };
     visitor.ask(Nav::Clusters, StatusCode::OK, asks)
 }

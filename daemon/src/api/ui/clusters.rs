@@ -1,7 +1,7 @@
 //! The clusters.
 
 use axum::extract::State;
-use fipd_web_ui::{ClusterRow, ClustersPage, Form, Health, Input, Nav, links};
+use fipd_web_ui::{ClusterRow, ClustersPage, Health, Input, InputKind, Nav, links};
 
 use super::{
     cluster::found_text,
@@ -30,12 +30,11 @@ pub async fn show(
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    let states = [("well", "well"), ("ill", "not well")];
-    let states = states.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    let states = InputKind::any_of([("well", "well"), ("ill", "not well")]);
     let inputs = vec![
         Input::new("filter", "Name or identity contains"),
         Input::new("system", "System"),
-        Input::new("health", "State").kind(Form::any_of(states)),
+        Input::new("health", "State").kind(states),
     ];
     let list = Listing::new(links::CLUSTERS, inputs, ORDERS, &query);
     let all = clusters.views();
@@ -54,10 +53,10 @@ pub async fn show(
     };
     let found: Vec<_> = all.iter().filter(wanted).collect();
     let (clusters, pager) = match list.order.key {
-        "health" => list.page_by(found, |view| (well(view), &*view.name), PAGE, &query),
-        "leases" => list.page_by(found, |view| view.leases, PAGE, &query),
-        "since" => list.page_by(found, |view| view.since, PAGE, &query),
-        _ => list.page_by(found, |view| &*view.name, PAGE, &query),
+        "health" => list.page_by(found, PAGE, |view| (well(view), &*view.name)),
+        "leases" => list.page_by(found, PAGE, |view| view.leases),
+        "since" => list.page_by(found, PAGE, |view| view.since),
+        _ => list.page_by(found, PAGE, |view| &*view.name),
     };
     let on = |system: &str| {
         let mut systems = all.iter().flat_map(|view| &view.systems);
@@ -82,15 +81,12 @@ pub fn rows(clusters: &Clusters) -> Vec<ClusterRow> {
 pub fn row(view: &ClusterView) -> ClusterRow {
     ClusterRow {
         name: view.name.to_string(),
-        id: view
-            .id
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
+        id: views::text(view.id.as_ref()),
         health: health(view.state),
         state: view.state.as_str().to_owned(),
         since: Some(views::moment(view.since)),
-        last_error: view.last_error.as_deref().unwrap_or_default().to_owned(),
-        server: view.server.as_deref().unwrap_or_default().to_owned(),
+        last_error: views::text(view.last_error.as_deref()),
+        server: views::text(view.server.as_deref()),
         found: found_text(view.found).to_owned(),
         detached: view.detached,
         systems: view.systems.iter().map(ToString::to_string).collect(),

@@ -30,7 +30,13 @@ pub fn clear(name: &str) -> String {
 pub fn random() -> Option<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex(bytes))
+}
+
+/// Two digits a byte.
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref().iter();
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a secret is stored and found by.

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use fipd_core::Ledger;
-use fipd_web_ui::{Dashboard, Health, Nav, RulesCard, StoreCard, count, links};
+use fipd_web_ui::{ClusterRow, Dashboard, Health, Nav, RulesCard, StoreCard, count, links};
 
 use super::{
-    clusters as cluster_page,
-    fields::Fields,
-    flow,
+    clusters as cluster_page, flow,
     list::{Listing, Order},
     page::{Answered, page},
     pools::{columns, figures, in_order},
@@ -43,20 +41,20 @@ const ORDERS: &[Order] = &[
 ];
 
 pub async fn show(State(api): State<Api>, visitor: Visitor, Query(query): Query) -> Answered {
-    let list = Listing::new(links::HOME, vec![flow::input()], ORDERS, &query);
+    let mut list = Listing::new(links::HOME, vec![flow::input()], ORDERS, &query);
+    // Other pools are on their own page.
+    list.page = 1;
     let flow = flow::chart(&api.ipam, &api.flow, &list).await;
     let now = api.ipam.now();
     let pools = figures(&api.ipam, |_, _| true, Some(now)).await;
     let mut clusters = cluster_page::rows(&api.clusters);
     let warnings = warnings::all(&api, visitor.is_admin(), &pools, &clusters);
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
-    let clusters_well = clusters
-        .iter()
-        .filter(|row| row.health == Health::Good)
-        .count();
-    clusters.sort_by_key(|row| row.health == Health::Good);
+    let well = |row: &ClusterRow| row.health == Health::Good;
+    let clusters_well = clusters.iter().filter(|row| well(row)).count();
+    clusters.sort_by_key(well);
     clusters.truncate(SHOWN);
-    let (first, _) = in_order(&list, &pools, SHOWN, &Fields::default());
+    let (first, _) = in_order(&list, &pools, SHOWN);
     let store = store_card(&api.ipam);
     let rules = rules_card(api.rules.view());
     let shell = visitor.shell(Nav::Dashboard);
@@ -67,8 +65,7 @@ pub async fn show(State(api): State<Api>, visitor: Visitor, Query(query): Query)
         warnings,
         columns: columns(&list),
         order: list.order.label,
-        pools: first
-            .iter()
+        pools: (first.iter())
             .map(|one| views::pool_row(ledger, &one.pool, now))
             .collect(),
         pools_total,
@@ -125,27 +122,19 @@ fn store_card(ipam: &Ipam) -> StoreCard {
         Condition::Stopped { .. } => (false, "stopped"),
     };
     let each = commit_nanos.checked_div(commits).unwrap_or_default() / 1_000;
+    let revision = ipam.read(Ledger::revision);
+    let rows = audit_next.saturating_sub(audit_first);
+    let each = format!("{}, {} µs each", count(commits), count(each));
     let mut facts = vec![
-        (
-            "Revision".to_owned(),
-            count(ipam.read(Ledger::revision).into()),
-        ),
-        ("Decisions since start".to_owned(), count(decisions.into())),
-        (
-            "Commits since start".to_owned(),
-            format!("{}, {} µs each", count(commits.into()), count(each.into())),
-        ),
-        ("Failed commits".to_owned(), count(failed_commits.into())),
-        (
-            "Audit rows".to_owned(),
-            count(audit_next.saturating_sub(audit_first).into()),
-        ),
+        ("Revision".to_owned(), count(revision)),
+        ("Decisions since start".to_owned(), count(decisions)),
+        ("Commits since start".to_owned(), each),
+        ("Failed commits".to_owned(), count(failed_commits)),
+        ("Audit rows".to_owned(), count(rows)),
     ];
     if let Ok((used, free)) = ipam.reader().disk() {
-        facts.push((
-            "On disk".to_owned(),
-            format!("{}, {} free", size(used), size(free)),
-        ));
+        let disk = format!("{}, {} free", size(used), size(free));
+        facts.push(("On disk".to_owned(), disk));
     }
     StoreCard {
         healthy,
@@ -157,9 +146,8 @@ fn store_card(ipam: &Ipam) -> StoreCard {
 /// `12.3 MiB`.
 pub fn size(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
-    if mib < 1024.0 {
-        format!("{mib:.1} MiB")
-    } else {
-        format!("{:.1} GiB", mib / 1024.0)
+    match mib < 1024.0 {
+        true => format!("{mib:.1} MiB"),
+        false => format!("{:.1} GiB", mib / 1024.0),
     }
 }

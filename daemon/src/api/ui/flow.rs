@@ -10,7 +10,7 @@ use fipd_web_ui::{Bar, Flow, Input, InputKind};
 
 use super::{list::Listing, views};
 use crate::api::rest::admin;
-use crate::{ipam::Ipam, store::ReadError};
+use crate::ipam::Ipam;
 
 /// Of the longest span.
 const DAYS: u32 = 30;
@@ -34,10 +34,6 @@ pub fn input() -> Input {
 
 /// The chart of the span that the list's address names; `None` while the store cannot be read.
 pub async fn chart(ipam: &Ipam, flow: &KnownFlow, list: &Listing<'_>) -> Option<Flow> {
-    read(ipam, flow, list).await
-}
-
-async fn read(ipam: &Ipam, known: &KnownFlow, list: &Listing<'_>) -> Option<Flow> {
     let now = ipam.now();
     // At one time: what was counted leaves the running hour with the row that has it.
     let at_once = |ledger: &Ledger| (ledger.rolled_up(), ledger.running_hour());
@@ -47,14 +43,11 @@ async fn read(ipam: &Ipam, known: &KnownFlow, list: &Listing<'_>) -> Option<Flow
         let last = Hour::of(now);
         let from = last.before(1 + DAYS * 24);
         let hours = admin::blocking(move || reader.flow(from, last)).await;
+        let told = |error: &_| tracing::warn!(%error, "the history of all pools cannot be read");
         hours.ok()?.inspect_err(told).ok()
     };
-    let hours = known.of(noted, read).await?;
+    let hours = flow.of(noted, read).await?;
     Some(of(&hours, running, now, list))
-}
-
-fn told(error: &ReadError) {
-    tracing::warn!(%error, "the history of all pools cannot be read");
 }
 
 impl KnownFlow {
@@ -204,7 +197,7 @@ mod tests {
         ipam.submit(Request::Adopt(adopt)).await.unwrap();
         let known = KnownFlow::default();
         let given = async || {
-            let flow = read(&ipam, &known, &listing("")).await.unwrap();
+            let flow = chart(&ipam, &known, &listing("")).await.unwrap();
             flow.bars.iter().map(|bar| bar.given).sum::<u64>()
         };
         assert_eq!(given().await, 1);

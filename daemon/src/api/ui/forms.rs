@@ -90,6 +90,24 @@ pub fn require(form: &mut Form, name: &str, text: &str) -> bool {
     is_there
 }
 
+/// What the field says; an empty one is `Some(None)`, and `None` is a mistake, which is noted.
+pub fn parsed<T, E: ToString>(
+    form: &mut Form,
+    name: &str,
+    read: impl FnOnce(&str) -> Result<T, E>,
+) -> Option<Option<T>> {
+    match form.value(name) {
+        "" => Some(None),
+        text => match read(text) {
+            Ok(value) => Some(Some(value)),
+            Err(error) => {
+                form.wrong(name, error.to_string());
+                None
+            }
+        },
+    }
+}
+
 /// `None` for nothing.
 pub fn optional(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())

@@ -1,7 +1,9 @@
 //! The clusters that Rancher manages.
 
 use axum::extract::State;
-use fipd_web_ui::{Form, GuestRow, GuestsPage, Health, Input, Nav, ProjectRow, ReleaseRow, links};
+use fipd_web_ui::{
+    GuestRow, GuestsPage, Health, Input, InputKind, Nav, ProjectRow, ReleaseRow, links,
+};
 
 use super::{
     list::{Listing, Order},
@@ -32,11 +34,10 @@ pub async fn show(
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    let phases =
-        GuestPhase::ALL.map(|phase| (phase.as_str().to_owned(), phase.as_str().to_owned()));
+    let phases = InputKind::any_word(GuestPhase::ALL.map(|phase| phase.as_str()));
     let inputs = vec![
         Input::new("filter", "Name, id or project contains"),
-        Input::new("phase", "Phase").kind(Form::any_of(phases)),
+        Input::new("phase", "Phase").kind(phases),
     ];
     let list = Listing::new(links::GUESTS, inputs, ORDERS, &query);
     let all = guests.all();
@@ -54,14 +55,11 @@ pub async fn show(
     };
     let found: Vec<_> = all.iter().filter(wanted).collect();
     let (shown, pager) = match list.order.key {
-        "health" => list.page_by(
-            found,
-            |view| (health(view.says.phase) == Health::Good, name(view)),
-            PAGE,
-            &query,
-        ),
-        "since" => list.page_by(found, |view| view.since, PAGE, &query),
-        _ => list.page_by(found, |view| (name(view), &*view.id), PAGE, &query),
+        "health" => list.page_by(found, PAGE, |view| {
+            (health(view.says.phase) == Health::Good, name(view))
+        }),
+        "since" => list.page_by(found, PAGE, |view| view.since),
+        _ => list.page_by(found, PAGE, |view| (name(view), &*view.id)),
     };
     let releases = Releases::of(helm.as_ref());
     let row = |view: &GuestView| row(&guests, &releases, view);

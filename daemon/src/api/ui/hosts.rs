@@ -3,12 +3,11 @@
 use axum::extract::State;
 use fipd_core::Text;
 use fipd_web_ui::{
-    AgentRow, Column, Form, Health, HostCard, HostRow, HostsPage, Input, InputKind, Nav, Pager,
-    count, links,
+    AgentRow, Column, Health, HostCard, HostRow, HostsPage, Input, InputKind, Nav, Pager, count,
+    links,
 };
 
 use super::{
-    fields::Fields,
     list::{Listing, Order},
     page::{Answered, page},
     rules, views,
@@ -23,13 +22,10 @@ use crate::{
 const PAGE: usize = 50;
 /// What the query says as `of` where it asks for Agents.
 const AGENTS: &str = "agents";
-const ORDERS: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-    Order::up("cluster", "by cluster"),
-    Order::down("cluster", "by cluster, from the end"),
-    Order::up("state", "ill ones first"),
-    Order::down("state", "ready ones first"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("name", "by name", "by name, from the end"),
+    Order::both("cluster", "by cluster", "by cluster, from the end"),
+    Order::both("state", "ill ones first", "ready ones first"),
 ];
 
 /// This host, and the Nodes of clusters or their Agents.
@@ -40,23 +36,22 @@ pub async fn show(
     Query(query): Query,
 ) -> Answered {
     let of_agents = query.get("of") == AGENTS;
-    let states = ["ready", "not ready"].map(|word| (word.to_owned(), word.to_owned()));
-    let of = [("", "Nodes"), (AGENTS, "Agents")];
-    let of = of.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    let states = InputKind::any_word(["ready", "not ready"]);
+    let of = InputKind::of([("", "Nodes"), (AGENTS, "Agents")]);
     let inputs = vec![
         Input::new("filter", "Name or cluster contains"),
-        Input::new("state", "State").kind(Form::any_of(states)),
-        Input::new("of", "List").kind(InputKind::Choice(of.to_vec())),
+        Input::new("state", "State").kind(states),
+        Input::new("of", "List").kind(of),
     ];
-    let list = Listing::new(links::HOSTS, inputs, ORDERS, &query);
+    let list = Listing::new(links::HOSTS, inputs, ORDERS.as_flattened(), &query);
     let (nodes, agents) = (nodes.nodes(), nodes.agents());
     let (mut shown, mut shown_agents) = (Vec::new(), Vec::new());
     let pager = if of_agents {
-        let (found, pager) = listed(&list, &agents, of_agent, &query);
+        let (found, pager) = listed(&list, &agents, of_agent);
         shown_agents = found.into_iter().map(agent_row).collect();
         pager
     } else {
-        let (found, pager) = listed(&list, &nodes, of_node, &query);
+        let (found, pager) = listed(&list, &nodes, of_node);
         shown = found.into_iter().map(row).collect();
         pager
     };
@@ -92,7 +87,6 @@ fn listed<'a, T>(
     list: &Listing<'_>,
     all: &'a [(Text, T)],
     look: fn(&T) -> (&str, bool),
-    query: &Fields,
 ) -> (Vec<&'a (Text, T)>, Pager) {
     let (part, state) = (list.filter("filter"), list.filter("state"));
     let wanted = |(cluster, one): &&(Text, T)| {
@@ -102,17 +96,12 @@ fn listed<'a, T>(
     };
     let found: Vec<_> = all.iter().filter(wanted).collect();
     match list.order.key {
-        "cluster" => list.page_by(found, |one| (&*one.0, look(&one.1)), PAGE, query),
-        "state" => list.page_by(
-            found,
-            |one| {
-                let (name, ready) = look(&one.1);
-                (ready, name)
-            },
-            PAGE,
-            query,
-        ),
-        _ => list.page_by(found, |one| (look(&one.1).0, &*one.0), PAGE, query),
+        "cluster" => list.page_by(found, PAGE, |one| (&*one.0, look(&one.1))),
+        "state" => list.page_by(found, PAGE, |one| {
+            let (name, ready) = look(&one.1);
+            (ready, name)
+        }),
+        _ => list.page_by(found, PAGE, |one| (look(&one.1).0, &*one.0)),
     }
 }
 
@@ -160,20 +149,18 @@ fn this(view: &View) -> HostCard {
         ("Node of a cluster", node.to_owned()),
     ];
     if view.state != EngineState::Off {
-        let vrfs = view.vrfs.as_ref().map_or_else(
-            || "not looked at yet".to_owned(),
-            |vrfs| match vrfs.len() {
-                0 => "none".to_owned(),
-                _ => vrfs
-                    .keys()
-                    .map(Text::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            },
-        );
+        let vrfs = match view.vrfs.as_deref() {
+            None => "not looked at yet".to_owned(),
+            Some(vrfs) if vrfs.is_empty() => "none".to_owned(),
+            Some(vrfs) => vrfs
+                .keys()
+                .map(|name| &**name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
         facts.extend([
-            ("Rules to be", count(view.desired.rules.len() as u128)),
-            ("Rules in the kernel", count(view.kernel.len() as u128)),
+            ("Rules to be", count(view.desired.rules.len())),
+            ("Rules in the kernel", count(view.kernel.len())),
             ("Tag (protocol)", view.protocol.to_string()),
             ("VRFs", vrfs),
             (

@@ -2,12 +2,12 @@
 
 use std::{cmp::Reverse, net::IpAddr};
 
-use axum::{body::Bytes, extract::State, response::Response};
+use axum::{body::Bytes, response::Response};
 use fipd_web_ui::{Fate, Form, ImportPage, Input, InputKind, Nav, Outlook, OutlookRow, links};
 use http::StatusCode;
 
 use super::{
-    cookies::fingerprint,
+    cookies::{fingerprint, hex},
     fields::Fields,
     page::{Answered, go_to, page_as},
 };
@@ -16,7 +16,6 @@ use crate::api::{
     ui::session_extract::{MAX_FORM, SubmittedForm, Visitor},
     wire::{ImportQuery, ImportReport, ImportedRow},
 };
-use crate::ipam::Ipam;
 
 /// The longest text, in bytes; the page that shows what becomes of its rows carries it along.
 const MOST: usize = 2 << 20;
@@ -33,8 +32,7 @@ pub async fn show(visitor: Visitor) -> Answered {
 }
 
 /// From what was sent to the next page: the form again, what would become of the rows, or the deed.
-pub async fn step(State(ipam): State<Ipam>, posted: SubmittedForm<MOST_SENT>) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
+pub async fn step(SubmittedForm { visitor, fields }: SubmittedForm<MOST_SENT>) -> Answered {
     let mut form = form();
     let text = chosen(&mut form, &fields);
     if fields.get("step") == "edit" {
@@ -54,7 +52,7 @@ pub async fn step(State(ipam): State<Ipam>, posted: SubmittedForm<MOST_SENT>) ->
         dry_run: true,
         ..deed.clone()
     };
-    let import = |query| take(&ipam, visitor.actor(), text.clone(), query);
+    let import = |query| take(&visitor.ipam, visitor.actor(), text.clone(), query);
     let mut report = import(&look).await;
     let asked = fields.get("step") == "do";
     let same = |report: &ImportReport| seen(report) == fields.get("seen");
@@ -87,26 +85,21 @@ fn form() -> Form {
     let rows = Input::new("rows", "Rows").kind(InputKind::Lines);
     let kinds = InputKind::File(".csv,.jsonl,.ndjson,.json,.txt,text/csv,text/plain");
     let file = Input::new("file", "Or a file").kind(kinds);
-    Form {
-        target: links::IMPORT.to_owned(),
-        inputs: vec![
-            rows.hint("JSON Lines, or CSV with a header line."),
-            file.hint("In UTF-8, up to 2 MiB."),
-        ],
-        ..Form::default()
-    }
+    let rows = rows.hint("JSON Lines, or CSV with a header line.");
+    let file = file.hint("In UTF-8, up to 2 MiB.");
+    Form::new(links::IMPORT, "", vec![rows, file])
 }
 
 /// The text that was pasted or that the file has, which the form then shows; `None` with the mistake noted.
 fn chosen(form: &mut Form, fields: &Fields) -> Option<String> {
     let (pasted, file) = (fields.raw("rows"), fields.raw("file"));
     let (pasted_any, file_any) = (!pasted.trim().is_empty(), !file.trim().is_empty());
-    // A byte order mark is no part of what is said.
     let text = if file_any && !pasted_any {
         file
     } else {
         pasted
     };
+    // A byte order mark is no part of what is said.
     let text = text.trim_start_matches('\u{feff}');
     form.set("rows", text);
     if file_any && pasted_any {
@@ -133,9 +126,9 @@ fn seen(report: &ImportReport) -> String {
         text.push_str(&row.fate);
         text.push(' ');
     }
-    let bytes = fingerprint(&text);
-    let bytes = bytes.iter().take(8);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    let mut short = hex(fingerprint(&text));
+    short.truncate(16);
+    short
 }
 
 fn done(visitor: &Visitor, report: &ImportReport) -> Response {
@@ -215,16 +208,9 @@ impl AskedRows {
     }
 
     fn inputs(&self) -> [Input; 2] {
-        let choice = |name, label, choices: &[(&str, &str)], value: &str| {
-            let choices = choices.iter();
-            let choices = choices.map(|(value, label)| ((*value).to_owned(), (*label).to_owned()));
-            let kind = InputKind::Choice(choices.collect());
-            Input::new(name, label).kind(kind).value(value)
-        };
-        [
-            choice("only", "Rows that are shown", &KINDS, &self.only),
-            choice("order", "Order of the rows", &ORDERS, &self.order),
-        ]
+        let only = Input::new("only", "Rows that are shown").kind(InputKind::of(KINDS));
+        let order = Input::new("order", "Order of the rows").kind(InputKind::of(ORDERS));
+        [only.value(&self.only), order.value(&self.order)]
     }
 
     fn wants(&self, row: &ImportedRow) -> bool {

@@ -2,7 +2,6 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::extract::State;
 use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
 use fipd_web_ui::{AddressPage, FreeAddress, Nav, Pager, Party, links};
 
@@ -25,24 +24,20 @@ use crate::{
 const SHOWN: usize = 50;
 
 pub async fn show(
-    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
     Query(query): Query,
 ) -> Answered {
-    let key = find(&ipam, &visitor, &network, &address)?;
+    let key = find(&visitor, &network, &address)?;
     let before = query.get("before").parse().ok();
-    let history = history(&ipam, key, before).await;
+    let history = history(&visitor.ipam, key, before).await;
     let here = links::lease(key.network.0, key.address);
     let next = history.next.map(|number| number.to_string());
-    let pager = Pager {
-        first: before.map(|_| here.clone()),
-        next: next.map(|next| with_query(&here, &[("before", &next)])),
-        label: String::new(),
-    };
+    let next = next.map(|next| with_query(&here, &[("before", &next)]));
+    let pager = Pager::onward(before.map(|_| here), next);
     let shell = visitor.shell(Nav::Pools);
     let may_write = visitor.may_write();
-    let page_of_lease = ipam.read(|ledger| {
+    let page_of_lease = visitor.read(|ledger| {
         let lease = ledger.lease(key);
         let pool = lease
             .and_then(|lease| lease.pool)
@@ -55,18 +50,14 @@ pub async fn show(
             pool: pool.map(|pool| (pool.id.0, pool.spec.name.to_string())),
             prefix_len: lease.map(|lease| ledger.prefix_len(lease)),
             gateway: pool.and_then(|pool| pool.spec.gateway),
-            tenant: lease
-                .and_then(|lease| lease.tenant.as_ref())
-                .map_or_else(String::new, |t| t.0.to_string()),
+            tenant: views::text(lease.and_then(|lease| lease.tenant.as_ref()).map(|t| &t.0)),
             labels: lease.map_or_else(Vec::new, labels),
             lease: lease.map(|lease| views::lease_row(ledger, lease)),
             free: lease.is_none().then(|| free(ledger, key, may_write)),
             holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease)),
             contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease)),
             listed: listed(ledger, key, pool.map(|pool| pool.id)),
-            history: history
-                .entries
-                .iter()
+            history: (history.entries.iter())
                 .map(|(_, entry)| views::audit_row(ledger, entry))
                 .collect(),
             pager,
@@ -104,26 +95,20 @@ fn listed(
 
 /// From a network by its name to the page of the address.
 pub async fn by_name(
-    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
     let known = |ledger: &Ledger| ledger.network_by_name(&network).map(|found| found.id.0);
-    let number = ipam.read(known).map(|id| id.to_string());
-    let key = find(&ipam, &visitor, &number.unwrap_or(network), &address)?;
+    let number = visitor.read(known).map(|id| id.to_string());
+    let key = find(&visitor, &number.unwrap_or(network), &address)?;
     Ok(go_to(&links::lease(key.network.0, key.address)))
 }
 
 /// The address of a known network.
-pub fn find(
-    ipam: &Ipam,
-    visitor: &Visitor,
-    network: &str,
-    address: &str,
-) -> Result<LeaseKey, Failure> {
+pub fn find(visitor: &Visitor, network: &str, address: &str) -> Result<LeaseKey, Failure> {
     let address: Option<IpAddr> = address.parse().ok();
     let network = network.parse().ok().map(NetworkId);
-    let known = network.filter(|id| ipam.read(|ledger| ledger.network(*id).is_some()));
+    let known = network.filter(|id| visitor.read(|ledger| ledger.network(*id).is_some()));
     match (known, address) {
         (Some(network), Some(address)) => Ok(LeaseKey {
             network,
@@ -143,11 +128,7 @@ fn pool_of(ledger: &Ledger, key: LeaseKey) -> Option<PoolId> {
 
 fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     let pools = ledger.pools_at(key);
-    let name = |id| {
-        ledger
-            .pool(id)
-            .map_or_else(String::new, |pool| pool.spec.name.to_string())
-    };
+    let name = |id| views::text(ledger.pool(id).map(|pool| &pool.spec.name));
     let open = |id| ledger.pool(id).is_some_and(|pool| !pool.spec.closed);
     let giving = pools
         .iter()
@@ -169,8 +150,9 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     let settle = doubted.map(|(id, _)| links::pool(id.0) + "#doubts");
     let giving = giving.filter(|_| may_write);
     let address = key.address.to_string();
-    let allocate =
-        |(id, _): &(PoolId, bool)| with_query(&links::allocate(id.0), &[("address", &address)]);
+    let allocate = |(id, _): &(PoolId, bool)| {
+        with_query(&(links::pool(id.0) + "/allocate"), &[("address", &address)])
+    };
     let reserve = |(id, _): &(PoolId, bool)| {
         with_query(
             links::RESERVE,
@@ -194,10 +176,8 @@ fn labels(lease: &Arc<Lease>) -> Vec<(String, String)> {
 
 fn holders(ledger: &Ledger, lease: &Lease) -> Vec<Party> {
     let party = |member: &Member| {
-        let ports = member
-            .ports
-            .iter()
-            .map(|claim| format!("{} {}", claim.protocol, claim.port));
+        let ports = member.ports.iter();
+        let ports = ports.map(|claim| format!("{} {}", claim.protocol, claim.port));
         Party {
             ports: ports.collect(),
             ..party(ledger, &member.holder)
@@ -216,12 +196,11 @@ fn contenders(ledger: &Ledger, lease: &Lease) -> Vec<Party> {
 
 fn party(ledger: &Ledger, holder: &fipd_core::Holder) -> Party {
     let cluster = holder.identity.cluster.as_ref();
+    let cluster = cluster.map(|id| format!("{} ({id})", views::cluster_name(ledger, id)));
     Party {
         owner: owner_text(ledger, &holder.identity),
         instance: holder.instance.to_string(),
-        cluster: cluster.map_or_else(String::new, |id| {
-            format!("{} ({id})", views::cluster_name(ledger, id))
-        }),
+        cluster: views::text(cluster),
         ports: Vec::new(),
         since: None,
     }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
 use fipd_core::{AddressSpec, LeaseFilter, Ledger, Tenant};
-use fipd_web_ui::{Direction, Form, Input, LeaseRow, LeasesPage, Nav, Pager, links};
+use fipd_web_ui::{Direction, Form, Input, InputKind, LeaseRow, LeasesPage, Nav, links};
 
 use super::{
+    forms::{optional, parsed},
     lease_order::{By, First, Sorting},
     list::{Listing, Order, PATIENCE},
     page::{Answered, page},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::{convert, page as cursor, rest::lease_changes},
+    api::{convert, page as cursor, problem::Problem, rest::lease_changes},
     ipam::Ipam,
 };
 
@@ -44,26 +44,23 @@ const ORDERS: &[Order] = &[
 pub struct Found {
     pub rows: Vec<LeaseRow>,
     /// Where the next page begins.
-    next: Option<String>,
+    pub next: Option<String>,
     /// Not all leases were looked at.
     pub cut: bool,
 }
 
-pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
-    let states = STATES.map(|word| (word.to_owned(), word.to_owned()));
+pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
+    let marks = [
+        (links::CONTENDED, "contended"),
+        (links::OUT_OF_RANGE, "out of range"),
+    ];
     let inputs = vec![
         Input::new("q", "Contains").note("part of owner or address"),
         Input::new("within", "On addresses").note("10.0.0.0/24"),
         Input::new("pool", "Pool"),
         Input::new("network", "Network"),
-        Input::new("state", "State").kind(Form::any_of(states)),
-        Input::new("mark", "Mark").kind(Form::any_of(
-            [
-                (links::CONTENDED, "contended"),
-                (links::OUT_OF_RANGE, "out of range"),
-            ]
-            .map(|(value, label)| (value.to_owned(), label.to_owned())),
-        )),
+        Input::new("state", "State").kind(InputKind::any_word(STATES)),
+        Input::new("mark", "Mark").kind(InputKind::any_of(marks)),
         Input::new("namespace", "Namespace"),
         Input::new("tenant", "Tenant"),
         Input::new("label", "Label").note("key or key=value"),
@@ -71,22 +68,18 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
     ];
     let mut list = Listing::new(links::LEASES, inputs, ORDERS, &query);
     let after = query.get("after");
-    let filter = ipam.read(|ledger| filter(ledger, &mut list.filters));
+    let filter = visitor.read(|ledger| filter(ledger, &mut list.filters));
     let found = match filter {
         None => Found::default(),
         Some(filter) => match by(list.order.key) {
-            None => by_address(&ipam, &filter, after).await,
+            None => by_address(&visitor.ipam, &filter, after, PAGE).await,
             Some(by) => {
                 let order = (by, list.order.direction);
-                sorted(&ipam, &filter, order, after, PATIENCE).await
+                sorted(&visitor.ipam, &filter, order, after, PATIENCE).await
             }
         },
     };
-    let pager = Pager {
-        first: (!after.is_empty()).then(|| list.link(&[])),
-        next: found.next.map(|after| list.link(&[("after", &after)])),
-        label: String::new(),
-    };
+    let pager = list.onward(after, found.next);
     let note = match (found.cut, list.order.key) {
         (false, _) => "",
         (true, "address") => "There may be more: the next page looks further.",
@@ -111,66 +104,59 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
 
 /// What was asked for; `None` with the mistakes noted beside the filters.
 fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
-    let text = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
-    let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
-    let network = text("network").map(|name| convert::network(ledger, &name).map(|found| found.id));
-    let state = text("state").map(|word| convert::parse("state", &word));
+    let pool = parsed(form, "pool", |name| {
+        ledger.find_pool(name).map(|pool| pool.id)
+    });
+    let network = parsed(form, "network", |name| {
+        convert::network(ledger, name)
+            .map(|found| found.id)
+            .map_err(detail)
+    });
+    let state = parsed(form, "state", |word| {
+        convert::parse("state", word).map_err(detail)
+    });
     let labels = lease_changes::wanted_labels(form.value("label").split_whitespace());
-    let within = text("within").map(|text| text.parse::<AddressSpec>());
-    let filter = LeaseFilter {
+    let labels = labels.map_err(|problem| form.wrong("label", detail(problem)));
+    let within = parsed(form, "within", str::parse::<AddressSpec>);
+    let text = |name| optional(form.value(name));
+    Some(LeaseFilter {
         tenant: text("tenant").map(|name| Tenant(name.into())),
         cluster: text("cluster").map(|name| convert::cluster_id(ledger, &name)),
         namespace: text("namespace").map(Into::into),
         contended: form.value("mark") == links::CONTENDED,
         out_of_range: form.value("mark") == links::OUT_OF_RANGE,
         text: text("q").map(Into::into),
-        ..LeaseFilter::default()
-    };
-    let (pool, network) = (pool.transpose(), network.transpose());
-    let (state, within) = (state.transpose(), within.transpose());
-    if let Err(error) = &pool {
-        form.wrong("pool", error.to_string());
-    }
-    if let Err(problem) = &network {
-        form.wrong("network", problem.detail.to_string());
-    }
-    if let Err(problem) = &state {
-        form.wrong("state", problem.detail.to_string());
-    }
-    if let Err(problem) = &labels {
-        form.wrong("label", problem.detail.to_string());
-    }
-    if let Err(error) = &within {
-        form.wrong("within", error.to_string());
-    }
-    Some(LeaseFilter {
-        pool: pool.ok()?,
-        network: network.ok()?,
-        state: state.ok()?,
+        pool: pool?,
+        network: network?,
+        state: state?,
         labels: labels.ok()?,
-        within: within.ok()?.map(|spec| spec.span()),
-        ..filter
+        within: within?.map(|spec| spec.span()),
+        ..LeaseFilter::default()
     })
 }
 
-async fn by_address(ipam: &Ipam, filter: &LeaseFilter, after: &str) -> Found {
+fn detail(problem: Problem) -> Box<str> {
+    problem.detail
+}
+
+/// The first rows behind `after` that are come to in time.
+pub async fn by_address(ipam: &Ipam, filter: &LeaseFilter, after: &str, most: usize) -> Found {
     let mut after = cursor::read(after).ok();
     let mut rows = Vec::new();
     let started = Instant::now();
     loop {
         after = ipam.read(|ledger| {
-            let step = ledger.leases(filter, after, PAGE - rows.len());
-            let found = step.leases.iter();
-            rows.extend(found.map(|lease| views::lease_row(ledger, lease)));
+            let step = ledger.leases(filter, after, most - rows.len());
+            rows.extend(views::lease_rows(ledger, &step.leases));
             step.next
         });
-        if after.is_none() || rows.len() >= PAGE || started.elapsed() > PATIENCE {
+        if after.is_none() || rows.len() >= most || started.elapsed() > PATIENCE {
             break;
         }
         tokio::task::yield_now().await;
     }
     Found {
-        cut: after.is_some() && rows.len() < PAGE,
+        cut: after.is_some() && rows.len() < most,
         next: after.as_ref().map(cursor::text),
         rows,
     }
@@ -212,10 +198,7 @@ pub async fn sorted(
     let last = leases.last().map(|last| sorting.rank(last));
     Found {
         next: last.filter(|_| more).map(|last| cursor::text(&last)),
-        rows: ipam.read(|ledger| {
-            let rows = leases.iter();
-            rows.map(|lease| views::lease_row(ledger, lease)).collect()
-        }),
+        rows: ipam.read(|ledger| views::lease_rows(ledger, &leases)),
         cut: at.is_some(),
     }
 }

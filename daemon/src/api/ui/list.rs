@@ -38,6 +38,16 @@ impl Order {
         }
     }
 
+    /// Upwards and the other way round.
+    pub const fn both(key: &'static str, up: &'static str, down: &'static str) -> [Self; 2] {
+        [Self::up(key, up), Self::down(key, down)]
+    }
+
+    /// Downwards and the other way round.
+    pub const fn reversed(key: &'static str, down: &'static str, up: &'static str) -> [Self; 2] {
+        [Self::down(key, down), Self::up(key, up)]
+    }
+
     fn text(self) -> String {
         match self.direction {
             Direction::Up => self.key.to_owned(),
@@ -54,6 +64,8 @@ pub struct Listing<'a> {
     orders: &'a [Order],
     pub order: Order,
     pub filters: Form,
+    /// The page that is asked for, from 1.
+    pub page: usize,
 }
 
 impl<'a> Listing<'a> {
@@ -83,6 +95,7 @@ impl<'a> Listing<'a> {
             orders,
             order,
             filters,
+            page: query.get("page").parse().unwrap_or(1),
         }
     }
 
@@ -107,6 +120,12 @@ impl<'a> Listing<'a> {
             .map(|input| (input.name, input.field.value.as_str()));
         let pairs: Vec<_> = filters.chain([sort]).chain(more.iter().copied()).collect();
         with_query(self.here, &pairs)
+    }
+
+    /// The start and the next page of a list that only goes on; the pages say by `after` where they begin.
+    pub fn onward(&self, after: &str, next: Option<String>) -> Pager {
+        let next = next.map(|next| self.link(&[("after", &next)]));
+        Pager::onward((!after.is_empty()).then(|| self.link(&[])), next)
     }
 
     /// A head of a column that leads to the list in its order, or in the other direction of it.
@@ -135,9 +154,8 @@ impl<'a> Listing<'a> {
     pub fn page_by<T, K: Ord>(
         &self,
         rows: Vec<T>,
-        key: impl Fn(&T) -> K,
         most: usize,
-        query: &Fields,
+        key: impl Fn(&T) -> K,
     ) -> (Vec<T>, Pager) {
         let keyed = |(number, row): (usize, T)| (key(&row), number, row);
         let mut rows: Vec<_> = rows.into_iter().enumerate().map(keyed).collect();
@@ -149,7 +167,7 @@ impl<'a> Listing<'a> {
             };
             directed.then(left.1.cmp(&right.1))
         };
-        let (skip, pager) = self.pages(rows.len(), most, query);
+        let (skip, pager) = self.pages(rows.len(), most);
         if skip > 0 {
             rows.select_nth_unstable_by(skip, compare);
         }
@@ -163,21 +181,19 @@ impl<'a> Listing<'a> {
     }
 
     /// How many rows are before the page that the query asks for, fewer than there are, and where the others are.
-    fn pages(&self, total: usize, most: usize, query: &Fields) -> (usize, Pager) {
+    fn pages(&self, total: usize, most: usize) -> (usize, Pager) {
         let pages = total.div_ceil(most).max(1);
-        let page: usize = query.get("page").parse().unwrap_or(1);
-        let page = page.clamp(1, pages);
+        let page = self.page.clamp(1, pages);
         let skip = (page - 1) * most;
         if pages == 1 {
             return (skip, Pager::default());
         }
         let (first, last) = (skip + 1, total.min(skip + most));
-        let number = |number: usize| count(number as u128);
         let link = |page: usize| self.link(&[("page", &page.to_string())]);
         let pager = Pager {
             first: (page > 1).then(|| self.link(&[])),
             next: (page < pages).then(|| link(page + 1)),
-            label: format!("{} to {} of {}", number(first), number(last), number(total)),
+            label: format!("{} to {} of {}", count(first), count(last), count(total)),
         };
         (skip, pager)
     }
@@ -232,7 +248,7 @@ mod tests {
         let head = list.column("use", "Use");
         assert_eq!((head.link, head.order), (None, Some(Direction::Down)));
         let rows: Vec<u32> = (1..=25).collect();
-        let (rows, pager) = list.page_by(rows, |row| *row, 10, &query);
+        let (rows, pager) = list.page_by(rows, 10, |row| *row);
         assert_eq!(rows, (6..=15).rev().collect::<Vec<u32>>());
         assert_eq!(pager.label, "11 to 20 of 25");
         assert_eq!(
@@ -249,14 +265,14 @@ mod tests {
         let head = list.column("name", "Name");
         assert_eq!(head.link.unwrap(), "/ui/pools?sort=-name");
         let rows: Vec<u32> = (1..=25).collect();
-        let (rows, pager) = list.page_by(rows, |row| *row, 10, &query);
+        let (rows, pager) = list.page_by(rows, 10, |row| *row);
         assert_eq!((rows, pager.next), ((21..=25).collect::<Vec<u32>>(), None));
         for page in ["-1", "0", "x"] {
             let query = Fields::parse(format!("page={page}").as_bytes());
-            let (rows, _) = list.page_by(vec![3, 1, 2], |row| *row, 10, &query);
+            let (rows, _) = listing(&query).page_by(vec![3, 1, 2], 10, |row| *row);
             assert_eq!(rows, [1, 2, 3]);
         }
-        let none = list.page_by(Vec::<u8>::new(), |row| *row, 10, &query);
+        let none = list.page_by(Vec::<u8>::new(), 10, |row| *row);
         assert_eq!(none, (Vec::new(), Pager::default()));
     }
 
@@ -278,7 +294,7 @@ mod tests {
                     "name" => all.sort_by_key(|row| row.0),
                     _ => all.sort_by_key(|row| Reverse(row.0)),
                 }
-                let (found, _) = listing(&query).page_by(rows.clone(), |row| row.0, 10, &query);
+                let (found, _) = listing(&query).page_by(rows.clone(), 10, |row| row.0);
                 let expected: Vec<_> = all.into_iter().skip(skip).take(10).collect();
                 assert_eq!(found, expected, "{sort} {page}");
             }

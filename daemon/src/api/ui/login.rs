@@ -23,7 +23,7 @@ use crate::api::{
     access::accounts::Accounts,
     ui::{
         Sessions,
-        session_extract::{MAX_FORM, Query, SubmittedForm, Unread, read_form},
+        session_extract::{MAX_FORM, Query, SubmittedForm, read_form},
     },
 };
 use crate::oidc::Oidc;
@@ -62,7 +62,7 @@ pub async fn sign_in(
     let from = client(&request);
     let fields = match read_form(request, MAX_FORM).await {
         Ok(fields) => fields,
-        Err(Unread { status, what }) => {
+        Err((status, what)) => {
             let next = "Go back and reload the page.";
             return Failure::new(Shell::default(), status, what, next).into_response();
         }

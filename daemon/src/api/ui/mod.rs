@@ -41,7 +41,6 @@ mod pool_edit;
 mod pool_form;
 mod pool_move;
 mod pool_preview;
-mod pool_separate;
 mod pools;
 mod release;
 mod reserve;
@@ -78,6 +77,12 @@ use crate::config::Systems;
 use page::{Failure, file, go_to};
 use session_extract::{PathParam, Visitor};
 
+const LEASE: &str = "/ui/networks/{network}/addresses/{address}";
+const RELEASE: &str = "/ui/networks/{network}/addresses/{address}/release";
+const TRANSFER: &str = "/ui/networks/{network}/addresses/{address}/transfer";
+const USER_SESSIONS: &str = "/ui/users/{name}/sessions";
+const SIGHTINGS: &str = "/ui/clusters/{name}/confirm-sightings";
+
 /// Adds the pages to the table of routes.
 pub fn routes(routes: Routes, known: Systems) -> Routes {
     let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
@@ -105,36 +110,16 @@ pub fn routes(routes: Routes, known: Systems) -> Routes {
         .post("/ui/pools/{id}/delete", manage, pool_edit::delete)
         .get("/ui/pools/{id}/move", manage, pool_move::ask)
         .post("/ui/pools/{id}/move", manage, pool_move::step)
-        .post("/ui/pools/{id}/separate", manage, pool_separate::separate)
+        .post("/ui/pools/{id}/separate", manage, pool_move::separate)
         .get("/ui/pools/{id}/allocate", change, allocate::show)
         .post("/ui/pools/{id}/allocate", change, allocate::submit)
-        .get(
-            "/ui/networks/{network}/addresses/{address}",
-            look,
-            lease::show,
-        )
-        .get(
-            "/ui/networks/{network}/addresses/{address}/release",
-            change,
-            release::show,
-        )
-        .post(
-            "/ui/networks/{network}/addresses/{address}/release",
-            change,
-            release::submit,
-        )
+        .get(LEASE, look, lease::show)
+        .get(RELEASE, change, release::show)
+        .post(RELEASE, change, release::submit)
         .get(links::TENANTS, change, tenants::list)
         .post(links::TENANTS, manage, tenants::submit)
-        .get(
-            "/ui/networks/{network}/addresses/{address}/transfer",
-            change,
-            transfer::show,
-        )
-        .post(
-            "/ui/networks/{network}/addresses/{address}/transfer",
-            change,
-            transfer::submit,
-        )
+        .get(TRANSFER, change, transfer::show)
+        .post(TRANSFER, change, transfer::submit)
         .get(links::LEASES, look, leases::list)
         .get("/ui/leases/{network}/{address}", look, lease::by_name)
         .get(links::RESERVE, change, reserve::show)
@@ -161,12 +146,8 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post(links::USER_NEW, manage, users::create)
         .get("/ui/users/{name}/edit", manage, users::edit)
         .post("/ui/users/{name}/edit", manage, users::update)
-        .get("/ui/users/{name}/sessions", manage, session_pages::of_user)
-        .post(
-            "/ui/users/{name}/sessions",
-            manage,
-            session_pages::end_of_user,
-        )
+        .get(USER_SESSIONS, manage, session_pages::of_user)
+        .post(USER_SESSIONS, manage, session_pages::end_of_user)
         .get("/ui/users/{name}/delete", manage, users::ask_delete)
         .post("/ui/users/{name}/delete", manage, users::delete)
         .get(links::TOKENS, manage, tokens::list)
@@ -183,11 +164,7 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .get("/ui/clusters/{name}/detach", manage, cluster::ask_detach)
         .post("/ui/clusters/{name}/detach", manage, cluster::detach)
         .post("/ui/clusters/{name}/attach", manage, cluster::attach_again)
-        .post(
-            "/ui/clusters/{name}/confirm-sightings",
-            manage,
-            cluster::confirm_sightings,
-        )
+        .post(SIGHTINGS, manage, cluster::confirm_sightings)
         .get(links::BACKUP, manage, backup::show)
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)
@@ -259,10 +236,8 @@ async fn static_file(PathParam(name): PathParam<String>) -> Response {
     match assets::find(&name) {
         Some(asset) => file(asset.content_type, asset.body),
         None => {
-            let (what, next) = (
-                "There is no such file.",
-                "Reload the page that asked for it.",
-            );
+            let what = "There is no such file.";
+            let next = "Reload the page that asked for it.";
             Failure::new(Shell::default(), StatusCode::NOT_FOUND, what, next).into_response()
         }
     }

@@ -13,7 +13,7 @@ use fipd_web_ui::{Shell, SignedInPage};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    cookies,
+    cookies::{self, hex},
     login::{FORM_COOKIE, client, locked, retry_after, safe_next},
     page::{Failure, go_to, page, with_cookie},
     sessions::Origin,
@@ -165,10 +165,6 @@ fn failure(status: StatusCode, what: String) -> Response {
     let next = "Go to the login and try again, or sign in with a password.";
     let response = Failure::new(Shell::default(), status, what, next).into_response();
     with_cookie(response, &cookies::clear(COOKIE))
-}
-
-fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<String> {

@@ -23,10 +23,7 @@ use crate::{
 
 /// Rows of one page.
 const PAGE: usize = 100;
-const ORDERS: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-];
+const ORDERS: &[[Order; 2]] = &[Order::both("name", "by name", "by name, from the end")];
 
 /// Adds them to the table of routes.
 pub fn routes(routes: Routes, known: Systems) -> Routes {
@@ -70,7 +67,7 @@ fn lists(known: Systems) -> impl Iterator<Item = List> {
 
 fn show(systems: &RunningSystems, visitor: Visitor, Query(query): Query, of: &List) -> Answered {
     let inputs = vec![Input::new("filter", "A row contains")];
-    let list = Listing::new(&of.here, inputs, ORDERS, &query);
+    let list = Listing::new(&of.here, inputs, ORDERS.as_flattened(), &query);
     let part = list.filter("filter");
     let all = rows(systems, of.system, of.operation);
     let cells = all.iter().map(|(key, row)| {
@@ -79,7 +76,7 @@ fn show(systems: &RunningSystems, visitor: Visitor, Query(query): Query, of: &Li
     });
     let wanted = |(_, cells): &(&String, Vec<String>)| cells.iter().any(|cell| cell.contains(part));
     let found = cells.filter(wanted).collect();
-    let (shown, pager) = list.page_by(found, |(key, _)| (*key).clone(), PAGE, &query);
+    let (shown, pager) = list.page_by(found, PAGE, |(key, _)| (*key).clone());
     Ok(page(&SystemListPage {
         shell: visitor.shell(Nav::Clusters),
         title: of.operation.about.to_owned(),

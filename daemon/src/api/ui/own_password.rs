@@ -36,9 +36,8 @@ pub async fn change(
     State(accounts): State<Accounts>,
     State(sessions): State<Arc<Sessions>>,
     from: Option<Extension<ConnectInfo<SocketAddr>>>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
     has_password(&visitor)?;
     let name = visitor.session.name.to_string();
     let mut form = form_of(&name);
@@ -82,12 +81,10 @@ fn has_password(visitor: &Visitor) -> Result<(), Failure> {
 fn form_of(name: &str) -> Form {
     let present = Input::new("present", "Present password").kind(InputKind::Secret);
     let [password, again] = passwords("");
+    let inputs = vec![present.required(), password.required(), again.required()];
     Form {
-        target: links::PASSWORD.to_owned(),
-        inputs: vec![present.required(), password.required(), again.required()],
-        button: "Change the password".to_owned(),
         account: name.to_owned(),
-        ..Form::default()
+        ..Form::new(links::PASSWORD, "Change the password", inputs)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use axum::extract::State;
 use fipd_core::{Family, Ledger, Origin, Pool, PoolId, PoolSpans, Span};
 use fipd_web_ui::{
-    AddressMap, AllocateForm, Doubt, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map,
+    AddressMap, AllocateForm, Doubt, Field, Nav, Pager, PoolPage, Waiter, links, map,
 };
 
 use super::{
@@ -29,46 +29,39 @@ const PAGE: usize = 50;
 const SHOWN: usize = 20;
 
 pub async fn show(
-    State(ipam): State<Ipam>,
     State(clusters): State<Clusters>,
     visitor: Visitor,
     PathParam(id): PathParam<String>,
     Query(query): Query,
 ) -> Answered {
-    let pool = find(&ipam, &visitor, &id)?;
+    let pool = find(&visitor, &id)?;
     let id = pool.id;
     let after = query.get("after").parse().ok();
-    let (mut leases, more) = leases(&ipam, id, after);
+    let mut leases =
+        visitor.read(|ledger| views::lease_rows(ledger, ledger.pool_leases(id, after, PAGE + 1)));
+    let more = leases.len() > PAGE;
     leases.truncate(PAGE);
     let here = links::pool(id.0);
     let link =
         |after: &str| with_query(&here, &[("at", query.get("at")), ("after", after)]) + "#leases";
-    let pager = Pager {
-        first: after.map(|_| link("")),
-        next: leases
-            .last()
-            .filter(|_| more)
-            .map(|row| link(&row.address.to_string())),
-        label: String::new(),
-    };
-    let map = address_map(&ipam, &pool, &query);
-    let blocks = pool_blocks::blocks(&ipam, &pool, &query);
+    let last = leases.last().filter(|_| more);
+    let next = last.map(|row| link(&row.address.to_string()));
+    let pager = Pager::onward(after.map(|_| link("")), next);
+    let map = address_map(&visitor.ipam, &pool, &query);
+    let blocks = pool_blocks::blocks(&visitor.ipam, &pool, &query);
     let form = (visitor.may_write() && !pool.spec.closed).then(|| AllocateForm {
         pool: id.0,
-        example: ipam.read(|ledger| example(ledger, &pool)),
+        example: visitor.read(|ledger| example(ledger, &pool)),
         ..AllocateForm::default()
     });
     let shell = visitor.shell(Nav::Pools);
-    let now = ipam.now();
-    let chart = pool_chart::chart(&ipam, id, now).await;
+    let now = visitor.ipam.now();
+    let chart = pool_chart::chart(&visitor.ipam, id, now).await;
     let shared = clusters.shared_ranges(&pool, SHOWN).into_iter();
     let shared = shared.map(|range| range.to_string()).collect();
-    let page_of_pool = ipam.read(|ledger| PoolPage {
+    let page_of_pool = visitor.read(|ledger| PoolPage {
         shell,
-        id: id.0,
-        name: pool.spec.name.to_string(),
-        network: network_name(ledger, pool.spec.network),
-        family: views::family(&pool),
+        pool: views::pool_row(ledger, &pool, now),
         addresses: some(&pool.spec.addresses),
         exclusions: some(&pool.spec.exclusions),
         gateway: views::text(pool.spec.gateway),
@@ -77,24 +70,20 @@ pub async fn show(
         follows: follows(ledger, &pool),
         created: views::moment(pool.created),
         generation: pool.generation,
-        closed: pool.spec.closed,
         quota_required: pool.spec.quota_required,
         quarantine: views::quarantine(&pool),
         remembered: views::remembered(&pool),
         priority: pool.spec.priority,
-        scopes: pool.spec.scopes.iter().map(scope_text).collect(),
+        scopes: (pool.spec.scopes.iter())
+            .map(|scope| wants::scope_view(scope).to_string())
+            .collect(),
         forecast: pool_chart::sentence(ledger.forecast(id, now)),
         chart,
-        held_by: ledger
-            .holds(pool.spec.network)
-            .iter()
-            .take(SHOWN)
+        held_by: (ledger.holds(pool.spec.network).iter().take(SHOWN))
             .map(ToString::to_string)
             .collect(),
         doubts: doubts(ledger, id),
         shared,
-        withheld: ledger.usage(id).map_or(0, |usage| usage.withheld),
-        usage: ledger.usage(id).map(views::usage).unwrap_or_default(),
         waiting: waiting(ledger, id),
         map,
         blocks,
@@ -122,30 +111,20 @@ fn doubts(ledger: &Ledger, pool: PoolId) -> Vec<Doubt> {
 }
 
 /// The pool of that number.
-pub fn find(ipam: &Ipam, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
-    let pool = id
-        .parse()
-        .ok()
-        .and_then(|id| ipam.read(|ledger| ledger.pool(PoolId(id)).cloned()));
+pub fn find(visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
+    let id = id.parse().ok().map(PoolId);
+    let pool = id.and_then(|id| visitor.read(|ledger| ledger.pool(id).cloned()));
     pool.ok_or_else(|| visitor.not_found("There is no pool with that number."))
 }
 
 /// An address that could be asked for; empty where nothing is free at the start of the pool.
 pub fn example(ledger: &Ledger, pool: &Pool) -> String {
-    let Some(first) = pool
-        .spec
-        .addresses
-        .iter()
-        .map(|spec| spec.span())
-        .min_by_key(|span| span.first)
-    else {
-        return String::new();
-    };
-    let near = Span {
+    let spans = pool.spec.addresses.iter().map(|spec| spec.span());
+    let near = spans.min_by_key(|span| span.first).map(|first| Span {
         last: first.last.min(first.first.saturating_add(255)),
         ..first
-    };
-    let Some(spans) = ledger.pool_spans(pool.id, near) else {
+    });
+    let Some(spans) = near.and_then(|near| ledger.pool_spans(pool.id, near)) else {
         return String::new();
     };
     let free = |address: &IpAddr| {
@@ -162,18 +141,6 @@ pub fn example(ledger: &Ledger, pool: &Pool) -> String {
     views::text(addresses.find(free))
 }
 
-fn leases(ipam: &Ipam, id: PoolId, after: Option<IpAddr>) -> (Vec<LeaseRow>, bool) {
-    let rows: Vec<_> = ipam.read(|ledger| {
-        let leases = ledger.pool_leases(id, after, PAGE + 1);
-        leases
-            .iter()
-            .map(|lease| views::lease_row(ledger, lease))
-            .collect()
-    });
-    let more = rows.len() > PAGE;
-    (rows, more)
-}
-
 fn some<T: ToString>(list: &[T]) -> Vec<String> {
     let mut shown: Vec<String> = list.iter().take(SHOWN).map(ToString::to_string).collect();
     if list.len() > SHOWN {
@@ -187,11 +154,6 @@ fn origin(ledger: &Ledger, pool: &Pool) -> String {
         None => "own pool".to_owned(),
         Some(object) => format!("follows {object}"),
     }
-}
-
-/// As it is typed for `--scope`.
-fn scope_text(scope: &fipd_core::PoolScope) -> String {
-    wants::scope_view(scope).to_string()
 }
 
 /// Where the cluster of a mirror is shown.
@@ -221,21 +183,15 @@ fn address_map(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<AddressMap> {
     if pool.spec.family() != Some(Family::V4) {
         return None;
     }
-    let listed: Vec<_> = pool
-        .spec
-        .addresses
-        .iter()
-        .filter_map(|spec| ends(spec.span()))
-        .collect();
+    let listed = pool.spec.addresses.iter();
+    let listed: Vec<_> = listed.filter_map(|spec| ends(spec.span())).collect();
     let blocks = map::blocks(&listed);
     let (goto, index) = wanted_block(&blocks, query.get("at"));
     let total = map::block_count(&blocks);
     let at = map::block_at(&blocks, index)?;
     let here = links::pool(pool.id.0);
     let link = |index: u64| {
-        let at = map::block_at(&blocks, index)
-            .map(|at| at.to_string())
-            .unwrap_or_default();
+        let at = views::text(map::block_at(&blocks, index));
         with_query(&here, &[("at", &at)])
     };
     Some(AddressMap {
@@ -286,9 +242,7 @@ fn cells(ipam: &Ipam, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
                 address,
                 state: views::state(lease.state),
                 contended: !lease.contenders.is_empty(),
-                owner: lease
-                    .owner()
-                    .map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
+                owner: views::owner(ledger, lease),
             })
         });
         (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())

@@ -56,11 +56,10 @@ pub fn blocks(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<Blocks> {
     Some(Blocks {
         length,
         rows: found.iter().map(row).collect(),
-        pager: Pager {
-            first: from.map(|_| here.clone()),
-            next: more.map(|(base, _)| with_query(&here, &[("at", &text(base))])),
-            label: String::new(),
-        },
+        pager: Pager::onward(
+            from.map(|_| here.clone()),
+            more.map(|(base, _)| with_query(&here, &[("at", &text(base))])),
+        ),
         goto,
         target: here.clone(),
         example: text(first),

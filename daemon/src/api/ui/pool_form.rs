@@ -1,11 +1,11 @@
 //! The form of a pool: its fields, and the way from what was typed to a specification and back.
 
-use fipd_core::{Ends, Family, Ledger, Network, PoolSpec, Sticky};
+use fipd_core::{Ends, Family, Ledger, PoolSpec, Sticky};
 use fipd_web_ui::{Form, Input, InputKind};
 
 use super::{
-    forms::{entries, lines, optional},
-    views::text,
+    forms::{entries, lines, optional, parsed},
+    views::{text, whole},
 };
 use crate::api::{
     rest::wants::scope_view,
@@ -28,20 +28,17 @@ const ORDERS: [(&str, &str); 3] = [
 /// The fields as `spec` has them; those of a new pool without one.
 pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     let networks = ledger.networks().take(NETWORKS);
-    let name = |network: &Network| network.name.to_string();
-    let networks = networks.map(|network| (name(network), name(network)));
-    let labelled = |(value, label): (&str, &str)| (value.to_owned(), label.to_owned());
+    let networks = networks.map(|network| (&*network.name, &*network.name));
     let ends = [
         ("prefix", "each network, by prefix length"),
         ("each-cidr", "each CIDR of the pool"),
     ];
-    let ends = ends.map(labelled);
     let line = |name, label| Input::new(name, label).note("optional");
     let lines = |name, label| Input::new(name, label).kind(InputKind::Lines);
     let mut inputs = vec![
         Input::new("name", "Name").required(),
         Input::new("network", "Network")
-            .kind(InputKind::Choice(networks.collect()))
+            .kind(InputKind::of(networks))
             .hint("Inside one network an address is given once. A pool that has leases goes to another one, with all of them, \
                    from its page."),
         lines("addresses", "Addresses")
@@ -57,9 +54,9 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
             .hint("How many addresses at the start are never given. Empty: 1, the network's own."),
         line("reserve_last", "Reserved at the end")
             .hint("How many at the end. Empty: 1 for IPv4 (broadcast), 0 for IPv6."),
-        Input::new("reserve_of", "Start and end of").kind(InputKind::Choice(ends.to_vec())),
+        Input::new("reserve_of", "Start and end of").kind(InputKind::of(ends)),
         Input::new("order", "Order")
-            .kind(InputKind::Choice(ORDERS.map(labelled).to_vec()))
+            .kind(InputKind::of(ORDERS))
             .hint("Which free address is given next."),
         line("quarantine", "Quarantine")
             .hint("How long an address cools after a release, such as 10m, 2h or 7d. Empty: not at all."),
@@ -85,11 +82,7 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         inputs.push(closed.kind(InputKind::Tick));
         inputs.push(Input::new("generation", "").kind(InputKind::Hidden));
     }
-    let mut form = Form {
-        inputs,
-        button: "Look at what changes".to_owned(),
-        ..Form::default()
-    };
+    let mut form = Form::new("", "Look at what changes", inputs);
     match spec {
         Some(spec) => fill(ledger, &mut form, spec),
         None => {
@@ -201,30 +194,24 @@ pub fn patch(create: PoolCreate, form: &Form) -> PoolPatch {
 /// One a line; `None` with the mistake noted.
 fn scopes(form: &mut Form) -> Option<Vec<PoolScope>> {
     let read = |line: &String| line.parse().map_err(|error| format!("{line}: {error}."));
-    let scopes: Result<_, String> = lines(form.value("scopes")).iter().map(read).collect();
-    scopes.map_err(|error| form.wrong("scopes", error)).ok()
+    let scopes = parsed(form, "scopes", |text| {
+        lines(text).iter().map(read).collect::<Result<_, String>>()
+    });
+    scopes.map(Option::unwrap_or_default)
 }
 
 fn number<T: std::str::FromStr>(form: &mut Form, name: &str, allowed: &str) -> Option<Option<T>> {
-    match form.value(name) {
-        "" => Some(None),
-        text => match text.parse() {
-            Ok(number) => Some(Some(number)),
-            Err(_) => {
-                form.wrong(name, format!("Write {allowed}, or nothing."));
-                None
-            }
-        },
-    }
+    parsed(form, name, |text| {
+        text.parse()
+            .map_err(|_| format!("Write {allowed}, or nothing."))
+    })
 }
 
 /// Seconds as they were typed; `None` with the mistake noted.
 fn lasting(form: &mut Form, name: &str) -> Option<u32> {
-    let seconds = seconds(form.value(name));
-    if seconds.is_none() {
-        form.wrong(name, "Write a number and s, m, h or d, such as 2h.");
-    }
-    seconds
+    let allowed = "Write a number and s, m, h or d, such as 2h.";
+    let seconds = parsed(form, name, |text| seconds(text).ok_or(allowed));
+    seconds.map(Option::unwrap_or_default)
 }
 
 /// `2h` in seconds; 0 for nothing.
@@ -247,12 +234,7 @@ fn seconds(text: &str) -> Option<u32> {
 
 /// Seconds as they may be typed.
 fn duration(seconds: u32) -> String {
-    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-    let whole = units.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
-    match whole.filter(|_| seconds > 0) {
-        Some((unit, name)) => format!("{}{name}", seconds / unit),
-        None => String::new(),
-    }
+    whole(seconds, ["d", "h", "m", "s"])
 }
 
 #[cfg(test)]

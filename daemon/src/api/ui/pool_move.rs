@@ -9,43 +9,37 @@ use http::StatusCode;
 
 use super::{
     forms::{AS_REST, blame, typed},
-    page::{Answered, go_to, page_as},
+    page::{Answered, page_as},
     pool::find,
     pool_preview::trail,
     session_extract::{PathParam, SubmittedForm, Visitor},
 };
 use crate::api::{
+    convert::network_name,
     etag::IfMatch,
     extract::{Body, Path, Query as RestQuery},
-    rest::move_network,
+    rest::{move_network, separate as rest},
     wire::{PoolMove, PoolMovePreview, PoolMoveQuery},
 };
-use crate::ipam::Ipam;
 
 /// Networks that are offered; with more, a name is typed.
 const OFFERED: usize = 100;
 /// Collisions that are named.
 const SHOWN: usize = 20;
 
-pub async fn ask(
-    State(ipam): State<Ipam>,
-    visitor: Visitor,
-    PathParam(id): PathParam<String>,
-) -> Answered {
-    let pool = find(&ipam, &visitor, &id)?;
-    let form = ipam.read(|ledger| form(ledger, &pool));
+pub async fn ask(visitor: Visitor, PathParam(id): PathParam<String>) -> Answered {
+    let pool = find(&visitor, &id)?;
+    let form = visitor.read(|ledger| form(ledger, &pool));
     Ok(form_page(&visitor, &pool, StatusCode::OK, form))
 }
 
 /// From what was posted to the next page: the form again, what it would do, or the deed.
 pub async fn step(
-    State(ipam): State<Ipam>,
     PathParam(id): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
-    let pool = find(&ipam, &visitor, &id)?;
-    let mut form = ipam.read(|ledger| form(ledger, &pool));
+    let pool = find(&visitor, &id)?;
+    let mut form = visitor.read(|ledger| form(ledger, &pool));
     typed(&mut form, &fields);
     if fields.get("step") == "edit" {
         return Ok(form_page(&visitor, &pool, StatusCode::OK, form));
@@ -56,7 +50,7 @@ pub async fn step(
         network: network.clone(),
     };
     let looked = move_network::preview(
-        State(ipam.clone()),
+        State(visitor.ipam.clone()),
         caller.clone(),
         Path(name.clone()),
         RestQuery(query),
@@ -69,16 +63,10 @@ pub async fn step(
         }
     };
     if fields.get("step") != "do" {
-        return Ok(preview(
-            &ipam,
-            &visitor,
-            &pool,
-            StatusCode::OK,
-            (form, would),
-        ));
+        return Ok(preview(&visitor, &pool, StatusCode::OK, (form, would)));
     }
     let moved = move_network::move_network(
-        State(ipam.clone()),
+        State(visitor.ipam.clone()),
         caller,
         Path(name),
         IfMatch::default(),
@@ -87,34 +75,43 @@ pub async fn step(
     if let Err(problem) = moved.await {
         form.error = Some(problem.detail.to_string());
         let status = problem.status_code();
-        return Ok(preview(&ipam, &visitor, &pool, status, (form, would)));
+        return Ok(preview(&visitor, &pool, status, (form, would)));
     }
     let text = format!("Pool {} went to network {}.", pool.spec.name, would.to);
-    visitor.tell(true, text, None);
-    Ok(go_to(&links::pool(pool.id.0)))
+    Ok(visitor.done(&links::pool(pool.id.0), text))
+}
+
+/// Says that the network of the pool and another are two.
+pub async fn separate(
+    PathParam(id): PathParam<String>,
+    SubmittedForm { visitor, fields }: SubmittedForm,
+) -> Answered {
+    let pool = find(&visitor, &id)?;
+    let name = fields.get("network").to_owned();
+    let network = visitor.read(|ledger| network_name(ledger, pool.spec.network));
+    let networks = Path((network, name.clone()));
+    let done = rest::separate(State(visitor.ipam.clone()), visitor.caller(), networks).await;
+    let text = match &done {
+        Ok(_) => format!("The networks of {} and {name} are two.", pool.spec.name),
+        Err(problem) => problem.detail.to_string(),
+    };
+    Ok(visitor.told(&links::pool(pool.id.0), done.is_ok(), text))
 }
 
 fn form(ledger: &Ledger, pool: &Pool) -> Form {
-    let others = ledger
-        .networks()
-        .filter(|network| network.id != pool.spec.network);
-    let names: Vec<String> = others
+    let others = (ledger.networks()).filter(|network| network.id != pool.spec.network);
+    let names: Vec<&str> = others
         .take(OFFERED + 1)
-        .map(|network| network.name.to_string())
+        .map(|network| &*network.name)
         .collect();
-    let input = Input::new("network", "Network").required();
-    let input = if names.len() > OFFERED {
-        input
-    } else {
-        let choices = names.into_iter().map(|name| (name.clone(), name));
-        input.kind(InputKind::Choice(choices.collect()))
+    let kind = match names.len() > OFFERED {
+        true => InputKind::Line,
+        false => InputKind::of(names.into_iter().map(|name| (name, name))),
     };
-    Form {
-        target: links::pool_move(pool.id.0),
-        inputs: vec![input.hint("Each lease goes along; each address must be free there.")],
-        button: "Look at what goes along".to_owned(),
-        ..Form::default()
-    }
+    let input = Input::new("network", "Network").required().kind(kind);
+    let input = input.hint("Each lease goes along; each address must be free there.");
+    let target = links::pool(pool.id.0) + "/move";
+    Form::new(target, "Look at what goes along", vec![input])
 }
 
 fn form_page(visitor: &Visitor, pool: &Arc<Pool>, status: StatusCode, form: Form) -> Response {
@@ -132,7 +129,6 @@ fn form_page(visitor: &Visitor, pool: &Arc<Pool>, status: StatusCode, form: Form
 }
 
 fn preview(
-    ipam: &Ipam,
     visitor: &Visitor,
     pool: &Arc<Pool>,
     status: StatusCode,
@@ -140,8 +136,8 @@ fn preview(
 ) -> Response {
     let obstacle = obstacle(&would);
     let PoolMovePreview { from, to, .. } = would;
-    let leases = count(would.leases.into());
-    let usage = ipam.read(|ledger| ledger.usage(pool.id));
+    let leases = count(would.leases);
+    let usage = visitor.read(|ledger| ledger.usage(pool.id));
     let size = usage.map(|usage| usage.size);
     let page = PreviewPage {
         shell: visitor.shell(Nav::Pools),
@@ -156,12 +152,6 @@ fn preview(
             ("Network", from, to),
         ],
         size: (size, size),
-        leaving: Vec::new(),
-        leaving_count: 0,
-        leaving_more: false,
-        leaving_list: String::new(),
-        overlaps: Vec::new(),
-        quotas: Vec::new(),
         obstacle,
         form: Form {
             inputs: form.hidden(),
@@ -170,6 +160,7 @@ fn preview(
         },
         editable: true,
         back: links::pool(pool.id.0),
+        ..PreviewPage::default()
     };
     page_as(status, &page)
 }
@@ -185,7 +176,7 @@ fn obstacle(would: &PoolMovePreview) -> String {
     let more = would.collisions.saturating_sub(named.len() as u64);
     let more = match more {
         0 => String::new(),
-        more => format!(", and {} more", count(more.into())),
+        more => format!(", and {} more", count(more)),
     };
     format!(
         "Nothing can go: addresses of its leases are in use in network {}: {}{more}. Release them in one of the networks first.",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use fipd_core::{LeaseState, Ledger, Pool, PoolId, PoolPreview, PoolSpec};
-use fipd_web_ui::{Form, Input, InputKind, LeaseRow, Nav, PreviewPage, TouchedQuota, count, links};
+use fipd_web_ui::{Form, Input, InputKind, Nav, PreviewPage, TouchedQuota, count, links};
 use http::StatusCode;
 
 use super::{fields::with_query, page::page_as, pool_form::form, views};
@@ -25,7 +25,8 @@ pub fn titles(about: About<'_>) -> (String, String, String) {
         }
         Some(pool) => {
             let title = format!("Change pool {}", pool.spec.name);
-            (title, links::pool_edit(pool.id.0), links::pool(pool.id.0))
+            let here = links::pool(pool.id.0);
+            (title, here.clone() + "/edit", here)
         }
     }
 }
@@ -45,13 +46,7 @@ pub struct Would<'a> {
     pub asked: Form,
 }
 
-pub fn show(
-    ipam: &Ipam,
-    visitor: &Visitor,
-    status: StatusCode,
-    typed: &Form,
-    would: Would<'_>,
-) -> Response {
+pub fn show(visitor: &Visitor, status: StatusCode, typed: &Form, would: Would<'_>) -> Response {
     let Would {
         about,
         spec,
@@ -63,11 +58,9 @@ pub fn show(
     let mut inputs = typed.hidden();
     if about.is_some() {
         let reason = Input::new("reason", "Reason");
-        let reason = if force { reason.required() } else { reason };
-        let note = if force {
-            "for the audit log"
-        } else {
-            "optional, for the audit log"
+        let (reason, note) = match force {
+            true => (reason.required(), "for the audit log"),
+            false => (reason, "optional, for the audit log"),
         };
         inputs.push(Input {
             field: asked.field("reason"),
@@ -75,38 +68,35 @@ pub fn show(
         });
     }
     let button = match (about, force) {
-        (None, _) => "Make the pool".to_owned(),
-        (Some(_), false) => "Change the pool".to_owned(),
-        (Some(_), true) => "Change it and leave them out of range".to_owned(),
+        (None, _) => "Make the pool",
+        (Some(_), false) => "Change the pool",
+        (Some(_), true) => "Change it and leave them out of range",
     };
     let form = Form {
-        target,
-        inputs,
         error: asked.error,
-        button,
         danger: force,
-        ..Form::default()
+        ..Form::new(target, button, inputs)
     };
     let shell = visitor.shell(Nav::Pools);
     let size = preview.after.assignable;
-    let quotas = ipam.read(|ledger| quotas(ledger, about, Some(size)));
-    let changes = changes(ipam, about.map(|pool| &pool.spec), &spec);
-    let page = ipam.read(|ledger| PreviewPage {
+    let quotas = visitor.read(|ledger| quotas(ledger, about, Some(size)));
+    let changes = changes(&visitor.ipam, about.map(|pool| &pool.spec), &spec);
+    let page = visitor.read(|ledger| PreviewPage {
         shell,
         title: format!("{title}?"),
         trail: trail(about),
         changes,
         size: (preview.before.map(|size| size.assignable), Some(size)),
-        leaving: rows(ledger, &preview),
+        leaving: views::lease_rows(ledger, preview.leaving.iter().take(SHOWN)),
         leaving_count: preview.leaving.len(),
         leaving_more: preview.next.is_some(),
         leaving_list: about.map_or_else(String::new, |pool| leaving(pool, &preview)),
         overlaps: overlaps(ledger, &preview),
         quotas,
-        obstacle: String::new(),
         form,
         editable: true,
         back,
+        ..PreviewPage::default()
     });
     page_as(status, &page)
 }
@@ -137,15 +127,8 @@ fn short(text: &str) -> String {
     let lines: Vec<_> = text.lines().take(SHOWN).collect();
     match text.lines().count().saturating_sub(SHOWN) {
         0 => lines.join(", "),
-        more => format!("{} and {} more", lines.join(", "), count(more as u128)),
+        more => format!("{} and {} more", lines.join(", "), count(more)),
     }
-}
-
-fn rows(ledger: &Ledger, preview: &PoolPreview) -> Vec<LeaseRow> {
-    let leases = preview.leaving.iter().take(SHOWN);
-    leases
-        .map(|lease| views::lease_row(ledger, lease))
-        .collect()
 }
 
 /// The pool's leases, on the addresses of those that leave where all of them are known.
@@ -181,7 +164,6 @@ fn quotas(ledger: &Ledger, about: About<'_>, size: Option<u128>) -> Vec<TouchedQ
 }
 
 pub fn deletion(
-    ipam: &Ipam,
     visitor: &Visitor,
     pool: &Arc<Pool>,
     status: StatusCode,
@@ -189,8 +171,8 @@ pub fn deletion(
 ) -> Response {
     let shell = visitor.shell(Nav::Pools);
     let name = &pool.spec.name;
-    let quotas = ipam.read(|ledger| quotas(ledger, Some(pool), None));
-    let page = ipam.read(|ledger| {
+    let quotas = visitor.read(|ledger| quotas(ledger, Some(pool), None));
+    let page = visitor.read(|ledger| {
         let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
         let used = |lease: &&Arc<fipd_core::Lease>| lease.state != LeaseState::Quarantined;
         let obstacle = match leases.iter().filter(used).count() {
@@ -207,22 +189,16 @@ pub fn deletion(
             shell,
             title: format!("Delete pool {name}?"),
             trail: trail(Some(pool)),
-            changes: Vec::new(),
             size: (usage.map(|usage| usage.size), Some(0)),
-            leaving: Vec::new(),
-            leaving_count: 0,
-            leaving_more: false,
-            leaving_list: String::new(),
-            overlaps: Vec::new(),
             quotas,
             obstacle,
             form: Form {
                 inputs: vec![generation.value(pool.generation.to_string())],
                 error,
-                ..Form::confirm(links::pool_delete(pool.id.0), "Delete the pool")
+                ..Form::confirm(links::pool(pool.id.0) + "/delete", "Delete the pool")
             },
-            editable: false,
             back: links::pool(pool.id.0),
+            ..PreviewPage::default()
         }
     });
     page_as(status, &page)

@@ -2,12 +2,12 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use axum::extract::State;
 use fipd_core::{AddressSpec, Ledger, Pool, PoolStanding, Text, Timestamp};
-use fipd_web_ui::{Column, Direction, Form, Input, Nav, Pager, PoolRow, PoolsPage, links};
+use fipd_web_ui::{Column, Direction, Input, InputKind, Nav, Pager, PoolRow, PoolsPage, links};
 
 use super::{
     fields::Fields,
+    forms::parsed,
     list::{Listing, Order, all},
     page::{Answered, page},
     views,
@@ -17,17 +17,12 @@ use crate::{api::page::Ask, ipam::Ipam};
 
 /// Pools of one page.
 const PAGE: usize = 100;
-const ORDERS: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-    Order::down("use", "fullest first"),
-    Order::up("use", "emptiest first"),
-    Order::up("free", "least free first"),
-    Order::down("free", "most free first"),
-    Order::up("network", "by network"),
-    Order::down("network", "by network, from the end"),
-    Order::up("family", "IPv4 first"),
-    Order::down("family", "IPv6 first"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("name", "by name", "by name, from the end"),
+    Order::reversed("use", "fullest first", "emptiest first"),
+    Order::both("free", "least free first", "most free first"),
+    Order::both("network", "by network", "by network, from the end"),
+    Order::both("family", "IPv4 first", "IPv6 first"),
 ];
 
 type Fill = (bool, u32, usize, Reverse<u128>);
@@ -47,14 +42,14 @@ pub struct Figures {
     pub full_in: Option<u32>,
 }
 
-pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
     let mut list = listing(&query);
-    let (pools, pager) = found(&ipam, &mut list, PAGE, &query).await;
+    let (pools, pager) = found(&visitor.ipam, &mut list, PAGE).await;
     Ok(page(&PoolsPage {
         shell: visitor.shell(Nav::Pools),
         columns: columns(&list),
         filters: list.filters,
-        total: ipam.read(|ledger| ledger.pools().len()),
+        total: visitor.read(|ledger| ledger.pools().len()),
         pools,
         pager,
     }))
@@ -70,39 +65,26 @@ pub async fn first(
     let mut query = Fields::default();
     query.add(filter.to_owned(), value.to_owned());
     let mut list = listing(&query);
-    let (pools, pager) = found(ipam, &mut list, most, &query).await;
+    let (pools, pager) = found(ipam, &mut list, most).await;
     (pools, pager.next.map(|_| list.link(&[])))
 }
 
 fn listing(query: &Fields) -> Listing<'static> {
-    let families = ["IPv4", "IPv6"].map(|name| (name.to_owned(), name.to_owned()));
     let inputs = vec![
         Input::new("filter", "Name contains"),
         Input::new("within", "On addresses").note("10.0.0.0/24"),
         Input::new("network", "Network"),
-        Input::new("family", "Family").kind(Form::any_of(families)),
+        Input::new("family", "Family").kind(InputKind::any_word(["IPv4", "IPv6"])),
     ];
-    Listing::new(links::POOLS, inputs, ORDERS, query)
+    Listing::new(links::POOLS, inputs, ORDERS.as_flattened(), query)
 }
 
 /// The rows of one page of what the filters let through; none with a mistake noted beside its filter.
-async fn found(
-    ipam: &Ipam,
-    list: &mut Listing<'_>,
-    most: usize,
-    query: &Fields,
-) -> (Vec<PoolRow>, Pager) {
-    let within = match list.filter("within") {
-        "" => Ok(None),
-        text => text.parse::<AddressSpec>().map(|spec| Some(spec.span())),
+async fn found(ipam: &Ipam, list: &mut Listing<'_>, most: usize) -> (Vec<PoolRow>, Pager) {
+    let Some(within) = parsed(&mut list.filters, "within", str::parse::<AddressSpec>) else {
+        return (Vec::new(), Pager::default());
     };
-    let within = match within {
-        Ok(within) => within,
-        Err(error) => {
-            list.filters.wrong("within", error.to_string());
-            return (Vec::new(), Pager::default());
-        }
-    };
+    let within = within.map(|spec| spec.span());
     let name = list.filter("filter");
     let network = list.filter("network");
     let family = list.filter("family");
@@ -117,7 +99,7 @@ async fn found(
             })
     };
     let pools = figures(ipam, wanted, None).await;
-    let (shown, pager) = in_order(list, &pools, most, query);
+    let (shown, pager) = in_order(list, &pools, most);
     let now = ipam.now();
     let rows = ipam.read(|ledger| {
         let rows = shown.iter();
@@ -147,25 +129,19 @@ pub fn in_order<'a>(
     list: &Listing<'_>,
     pools: &'a [Figures],
     most: usize,
-    query: &Fields,
 ) -> (Vec<&'a Figures>, Pager) {
     let pools: Vec<&'a Figures> = pools.iter().collect();
     match list.order.key {
-        "outlook" => list.page_by(pools, |one| (one.outlook(), one.name()), most, query),
+        "outlook" => list.page_by(pools, most, |one| (one.outlook(), one.name())),
         // What gives nothing comes last, whichever way.
         "use" => {
             let down = list.order.direction == Direction::Down;
-            list.page_by(pools, |one| (one.open == down, one.fill()), most, query)
+            list.page_by(pools, most, |one| (one.open == down, one.fill()))
         }
-        "free" => list.page_by(pools, |one| one.free, most, query),
-        "network" => list.page_by(pools, |one| (&*one.network, one.name()), most, query),
-        "family" => list.page_by(
-            pools,
-            |one| (views::family(&one.pool), one.name()),
-            most,
-            query,
-        ),
-        _ => list.page_by(pools, |one| one.name(), most, query),
+        "free" => list.page_by(pools, most, |one| one.free),
+        "network" => list.page_by(pools, most, |one| (&*one.network, one.name())),
+        "family" => list.page_by(pools, most, |one| (views::family(&one.pool), one.name())),
+        _ => list.page_by(pools, most, |one| one.name()),
     }
 }
 

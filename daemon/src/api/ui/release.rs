@@ -9,12 +9,12 @@ use super::{
     change::{Concerned, blame_of_lease, concerned, nothing_there, open, seen},
     fields::with_query,
     forms::filled,
-    page::{Answered, Failure, go_to, page_as},
+    page::{Answered, Failure, page_as},
     session_extract::{PathParam, SubmittedForm, Visitor},
     views,
 };
 use crate::api::{
-    convert::{network_name, owner_text},
+    convert::network_name,
     etag::IfMatch,
     extract::{Path, Query as RestQuery},
     rest::leases::{Reason, release_address},
@@ -24,26 +24,23 @@ use std::net::IpAddr;
 
 /// Asks.
 pub async fn show(
-    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
-    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
+    let (key, lease) = open(&visitor, (&network, &address))?;
     Ok(match lease {
         Some(lease) if cools(&lease) && !visitor.is_admin() => return Err(not_yet(&visitor)),
-        Some(lease) => ask(&ipam, &visitor, &lease, StatusCode::OK, Form::default()),
+        Some(lease) => ask(&visitor, &lease, StatusCode::OK, Form::default()),
         None => nothing_there(&visitor, key),
     })
 }
 
 /// Frees what was shown, and only that.
 pub async fn submit(
-    State(ipam): State<Ipam>,
     PathParam((network, address)): PathParam<(String, String)>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
-    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
+    let (key, lease) = open(&visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
@@ -52,9 +49,9 @@ pub async fn submit(
         reason: form.value("reason").to_owned(),
         end_quarantine: cools(&lease),
     };
-    let network = ipam.read(|ledger| network_name(ledger, key.network));
+    let network = visitor.read(|ledger| network_name(ledger, key.network));
     let freed = release_address(
-        State(ipam.clone()),
+        State(visitor.ipam.clone()),
         visitor.caller(),
         Path((network, key.address.to_string())),
         RestQuery(query),
@@ -62,14 +59,13 @@ pub async fn submit(
     );
     if let Err(problem) = freed.await {
         let status = blame_of_lease(&mut form, &problem);
-        let now = ipam.read(|ledger| ledger.lease(key).cloned());
+        let now = visitor.read(|ledger| ledger.lease(key).cloned());
         return Ok(match now {
-            Some(lease) => ask(&ipam, &visitor, &lease, status, form),
+            Some(lease) => ask(&visitor, &lease, status, form),
             None => nothing_there(&visitor, key),
         });
     }
-    visitor.tell(true, outcome(&ipam, &lease), None);
-    Ok(go_to(&back(&lease)))
+    Ok(visitor.done(&back(&lease), outcome(&visitor.ipam, &lease)))
 }
 
 fn cools(lease: &Lease) -> bool {
@@ -80,31 +76,24 @@ fn cools(lease: &Lease) -> bool {
 fn quarantine(ledger: &Ledger, lease: &Lease) -> String {
     let used = matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned);
     let pool = lease.pool.filter(|_| used).and_then(|id| ledger.pool(id));
-    pool.map_or_else(String::new, |pool| views::quarantine(pool))
+    views::text(pool.map(|pool| views::quarantine(pool)))
 }
 
 fn not_yet(visitor: &Visitor) -> Failure {
     let what = "Only an admin may end a quarantine before its time.";
-    visitor.failure(
-        StatusCode::FORBIDDEN,
-        what,
-        "Wait, or ask an admin to do it.",
-    )
+    let next = "Wait, or ask an admin to do it.";
+    visitor.failure(StatusCode::FORBIDDEN, what, next)
 }
 
 /// What became of the address.
 fn outcome(ipam: &Ipam, before: &Lease) -> String {
     let address = before.key.address;
     let now = ipam.read(|ledger| ledger.lease(before.key).cloned());
-    match now {
+    let owner = now.map(|lease| ipam.read(|ledger| views::owner(ledger, &lease)));
+    match owner.as_deref() {
         None => format!("{address} was released and is free."),
-        Some(lease) => match lease.owner() {
-            Some(holder) => {
-                let owner = ipam.read(|ledger| owner_text(ledger, &holder.identity));
-                format!("{address} was released and is held by {owner} now.")
-            }
-            None => format!("{address} was released and is cooling."),
-        },
+        Some("") => format!("{address} was released and is cooling."),
+        Some(owner) => format!("{address} was released and is held by {owner} now."),
     }
 }
 
@@ -116,16 +105,15 @@ fn back(lease: &Lease) -> String {
     )
 }
 
-fn ask(ipam: &Ipam, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
+fn ask(visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
     let shell = visitor.shell(Nav::Pools);
-    let page = ipam.read(|ledger: &Ledger| {
+    let page = visitor.read(|ledger: &Ledger| {
         let Concerned { heir, controlled } = concerned(ledger, lease);
         ReleasePage {
             shell,
             lease: views::lease_row(ledger, lease),
             seen: seen(lease),
-            reason: form.field("reason"),
-            error: form.error,
+            form,
             heir,
             cools: quarantine(ledger, lease),
             controlled,

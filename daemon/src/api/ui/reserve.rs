@@ -1,6 +1,6 @@
 //! Keeping an address for somebody who comes later.
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use fipd_core::{LeaseKey, LeaseState, Ledger};
 use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, links};
 use http::StatusCode;
@@ -16,7 +16,6 @@ use crate::api::{
     rest::leases::keep,
     wire::{Granted, ReserveRequest, Want},
 };
-use crate::ipam::Ipam;
 
 const WORDS: Words = |field, value| match (field, value) {
     ("owner", "") => Some("Say who will come for it."),
@@ -32,16 +31,15 @@ pub async fn show(visitor: Visitor, Query(query): Query) -> Answered {
 }
 
 /// Reserves, or shows the form again with what is wrong.
-pub async fn submit(State(ipam): State<Ipam>, posted: SubmittedForm) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
+pub async fn submit(SubmittedForm { visitor, fields }: SubmittedForm) -> Answered {
     let mut form = form();
     typed(&mut form, &fields);
-    let kept = match ipam.read(|ledger| body(ledger, &form)) {
-        Ok(body) => keep(&ipam, &visitor.caller(), body).await,
+    let kept = match visitor.read(|ledger| body(ledger, &form)) {
+        Ok(body) => keep(&visitor.ipam, &visitor.caller(), body).await,
         Err(problem) => Err(problem),
     };
     match kept {
-        Ok((_, granted)) => Ok(reserved(&ipam, &visitor, &granted)),
+        Ok((_, granted)) => Ok(reserved(&visitor, &granted)),
         Err(problem) => {
             let status = blame(&mut form, &problem, WORDS);
             Ok(ask(&visitor, status, form))
@@ -50,42 +48,32 @@ pub async fn submit(State(ipam): State<Ipam>, posted: SubmittedForm) -> Answered
 }
 
 fn form() -> Form {
-    Form {
-        target: links::RESERVE.to_owned(),
-        inputs: vec![
-            Input::new("pool", "Pool")
-                .note("or an address below")
-                .hint("Its next free address is kept."),
-            Input::new("address", "Address")
-                .note("optional")
-                .hint("This one and no other, such as 10.0.0.7."),
-            Input::new("owner", "For whom")
-                .required()
-                .hint("SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, for example fipd/host/lab/printer-7. Whoever comes by this name gets it."),
-            Input::new("tenant", "Tenant")
-                .note("optional")
-                .hint("Who is charged for it."),
-            Input::new("until", "Until (UTC)")
-                .note("optional")
-                .kind(InputKind::Time)
-                .hint("Then it is free again. Empty: until somebody releases it."),
-        ],
-        button: "Reserve".to_owned(),
-        ..Form::default()
-    }
+    let inputs = vec![
+        Input::new("pool", "Pool")
+            .note("or an address below")
+            .hint("Its next free address is kept."),
+        Input::new("address", "Address")
+            .note("optional")
+            .hint("This one and no other, such as 10.0.0.7."),
+        Input::new("owner", "For whom")
+            .required()
+            .hint("SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, for example fipd/host/lab/printer-7. Whoever comes by this name gets it."),
+        Input::new("tenant", "Tenant")
+            .note("optional")
+            .hint("Who is charged for it."),
+        Input::new("until", "Until (UTC)")
+            .note("optional")
+            .kind(InputKind::Time)
+            .hint("Then it is free again. Empty: until somebody releases it."),
+    ];
+    Form::new(links::RESERVE, "Reserve", inputs)
 }
 
 fn ask(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
+    let lead = "Keeps an address for a service that comes later. Nobody else gets it until then.";
     let page = FormPage {
-        title: "Reserve an address".to_owned(),
-        trail: vec![(links::LEASES.to_owned(), "Leases".to_owned())],
-        lead: vec![
-            "Keeps an address for a service that comes later. Nobody else gets it until then."
-                .to_owned(),
-        ],
-        form,
-        back: links::LEASES.to_owned(),
-        ..FormPage::default()
+        lead: vec![lead.to_owned()],
+        ..FormPage::below(links::LEASES, "Leases", "Reserve an address", form)
     };
     visitor.ask(Nav::Leases, status, page)
 }
@@ -133,7 +121,7 @@ fn wrong(field: &str, text: &str) -> Problem {
     problem
 }
 
-fn reserved(ipam: &Ipam, visitor: &Visitor, granted: &Granted) -> Response {
+fn reserved(visitor: &Visitor, granted: &Granted) -> Response {
     let Some(lease) = granted.leases.first() else {
         return go_to(links::LEASES);
     };
@@ -147,11 +135,10 @@ fn reserved(ipam: &Ipam, visitor: &Visitor, granted: &Granted) -> Response {
             format!("Nothing was changed: that owner uses {address} already.")
         }
     };
-    visitor.tell(true, text, None);
-    let network = ipam.read(|ledger| {
+    let network = visitor.read(|ledger| {
         let network = ledger.network_by_name(&lease.network);
         network.map(|network| network.id.0)
     });
     let lease = network.map(|network| links::lease(network, address));
-    go_to(lease.as_deref().unwrap_or(links::LEASES))
+    visitor.done(lease.as_deref().unwrap_or(links::LEASES), text)
 }

@@ -1,7 +1,7 @@
 //! The policy-routing rules of the host.
 
 use axum::{Json, extract::State, response::Response};
-use fipd_core::{Family, Text, Timestamp};
+use fipd_core::{Family, Timestamp};
 use fipd_web_ui::{
     Column, Form, FormPage, Health, Input, InputKind, Nav, Pager, RuleRow, RulesPage, StepRow,
     count, links,
@@ -11,7 +11,7 @@ use http::StatusCode;
 use super::{
     fields::Fields,
     list::{Listing, Order},
-    page::{Answered, go_to, page},
+    page::{Answered, page},
     views,
 };
 use crate::{
@@ -22,7 +22,6 @@ use crate::{
         ui::session_extract::{Query, SubmittedForm, Visitor},
         wire::{FlushRules, RuleStep},
     },
-    ipam::Ipam,
     rules::{
         EngineState, RuleBoard, View, engine_state,
         rows::{Row, Rows, RulePosition, Standing},
@@ -77,11 +76,8 @@ pub async fn show(
     };
     let view = rows.view();
     let (state, reason) = engine_state(&view.state);
-    let others: Vec<RuleRow> = rows
-        .foreign(0)
-        .take(FEW + 1)
-        .map(|(_, one)| row(&one))
-        .collect();
+    let others = rows.foreign(0).take(FEW + 1);
+    let others: Vec<RuleRow> = others.map(|(_, one)| row(&one)).collect();
     let to_do = view.plan.adds.len() + view.plan.removals.len();
     Ok(page(&RulesPage {
         shell: visitor.shell(Nav::Rules),
@@ -98,7 +94,7 @@ pub async fn show(
         counts: counts(&rows),
         drift: drift(&rows),
         warnings: warnings(&rows),
-        to_do: (to_do > 0).then(|| count(to_do as u128)),
+        to_do: (to_do > 0).then(|| count(to_do)),
         of_plan,
         steps: listed.steps,
         pager: listed.pager,
@@ -114,39 +110,26 @@ pub async fn show(
 
 /// Which list it is.
 fn of() -> Input {
-    let lists = [("", "Rules"), (PLAN, "Steps of the plan")];
-    let lists = lists.map(|(value, label)| (value.to_owned(), label.to_owned()));
-    Input::new("of", "List").kind(InputKind::Choice(lists.to_vec()))
+    let lists = InputKind::of([("", "Rules"), (PLAN, "Steps of the plan")]);
+    Input::new("of", "List").kind(lists)
 }
 
 fn rules(rows: &Rows, query: &Fields) -> Listed {
     let words = Standing::OWN.map(Standing::as_str).into_iter();
-    let words = words.chain([Standing::Foreign.as_str()]);
-    let states = words.map(|word| (word.to_owned(), word.to_owned()));
+    let states = InputKind::any_word(words.chain([Standing::Foreign.as_str()]));
     let inputs = vec![
         Input::new("filter", "Rule or owner contains"),
-        Input::new("state", "State").kind(Form::any_of(states)),
+        Input::new("state", "State").kind(states),
         of(),
     ];
     let list = Listing::new(links::RULES, inputs, ORDERS, query);
     let strange = list.filter("state") == Standing::Foreign.as_str();
     let after = query.get("after");
-    let by_priority = list.order.key == "priority";
-    let (rules, next) = match (strange, by_priority) {
-        (true, true) => foreign(rows, list.filter("filter"), after),
-        (false, true) => own(rows, &list, after),
-        (_, false) => (Vec::new(), None),
-    };
-    let (rules, pager) = match by_priority {
-        true => {
-            let pager = Pager {
-                first: (!after.is_empty()).then(|| list.link(&[])),
-                next: next.map(|after| list.link(&[("after", &after)])),
-                label: String::new(),
-            };
-            (rules, pager)
-        }
-        false => sorted(rows, &list, strange, query),
+    let onward = |(rules, next)| (rules, list.onward(after, next));
+    let (rules, pager) = match (strange, list.order.key) {
+        (true, "priority") => onward(foreign(rows, list.filter("filter"), after)),
+        (false, "priority") => onward(own(rows, &list, after)),
+        _ => sorted(rows, &list, strange),
     };
     let mut columns = vec![
         list.column("priority", "Rule"),
@@ -168,10 +151,10 @@ fn rules(rows: &Rows, query: &Fields) -> Listed {
 
 /// What is still to be done.
 fn plan(view: &View, query: &Fields) -> Listed {
-    let does = ["add", "delete"].map(|word| (word.to_owned(), word.to_owned()));
+    let does = InputKind::any_word(["add", "delete"]);
     let inputs = vec![
         Input::new("filter", "Rule contains"),
-        Input::new("does", "Step").kind(Form::any_of(does)),
+        Input::new("does", "Step").kind(does),
         of(),
     ];
     let list = Listing::new(links::RULES, inputs, STEPS, query);
@@ -180,9 +163,9 @@ fn plan(view: &View, query: &Fields) -> Listed {
         |step: &RuleStep| (does.is_empty() || step.does == does) && step.rule.contains(part);
     let found: Vec<_> = steps(&view.plan).filter(wanted).collect();
     let (shown, pager) = match list.order.key {
-        "does" => list.page_by(found, |step| step.does.clone(), PAGE, query),
-        "rule" => list.page_by(found, |step| step.rule.clone(), PAGE, query),
-        _ => list.page_by(found, |_| (), PAGE, query),
+        "does" => list.page_by(found, PAGE, |step| step.does.clone()),
+        "rule" => list.page_by(found, PAGE, |step| step.rule.clone()),
+        _ => list.page_by(found, PAGE, |_| ()),
     };
     let row = |step: RuleStep| StepRow {
         does: step.does,
@@ -205,24 +188,16 @@ pub async fn ask_flush(State(board): State<RuleBoard>, visitor: Visitor) -> Answ
 
 /// Removes them; they are gone until somebody brings them back.
 pub async fn flush(
-    State(ipam): State<Ipam>,
     State(board): State<RuleBoard>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
     let body = Body(FlushRules { dry_run: false });
-    match rest::flush(
-        State(ipam.clone()),
-        State(board.clone()),
-        visitor.caller(),
-        body,
-    )
-    .await
-    {
+    let (ipam, rules) = (State(visitor.ipam.clone()), State(board.clone()));
+    match rest::flush(ipam, rules, visitor.caller(), body).await {
         Ok(Json(removed)) => {
-            let count = count(removed.count.into());
-            visitor.tell(true, format!("{count} of fipd's rules were removed."), None);
-            Ok(go_to(links::RULES))
+            let count = count(removed.count);
+            let text = format!("{count} of fipd's rules were removed.");
+            Ok(visitor.done(links::RULES, text))
         }
         Err(problem) => {
             let why = Some(problem.detail.to_string());
@@ -233,18 +208,15 @@ pub async fn flush(
 
 /// Ends what a flush began.
 pub async fn resume(
-    State(ipam): State<Ipam>,
     State(board): State<RuleBoard>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
-    let (good, text) =
-        match rest::resume(State(ipam.clone()), State(board.clone()), visitor.caller()).await {
-            Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
-            Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
-        };
-    visitor.tell(good, text, None);
-    Ok(go_to(links::RULES))
+    let ipam = State(visitor.ipam.clone());
+    let (good, text) = match rest::resume(ipam, State(board), visitor.caller()).await {
+        Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
+        Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
+    };
+    Ok(visitor.told(links::RULES, good, text))
 }
 
 fn flushing(
@@ -254,21 +226,18 @@ fn flushing(
     error: Option<String>,
 ) -> Response {
     let own = Rows::of(board.view()).own_in_kernel();
+    let form = Form {
+        error,
+        ..Form::confirm(links::RULES_FLUSH, "Remove them")
+    };
     let page = FormPage {
-        title: "Remove all of fipd's rules?".to_owned(),
-        trail: vec![(links::RULES.to_owned(), "Rules".to_owned())],
         lead: vec![format!(
             "{} rules with fipd's tag are in the kernel of this host. Packets from their addresses go by the main table \
              from then on, until somebody brings the rules back here or by fipd rules resume.",
-            count(own as u128)
+            count(own)
         )],
         caution: "Connections by other tables may break at once.".to_owned(),
-        form: Form {
-            error,
-            ..Form::confirm(links::RULES_FLUSH.to_owned(), "Remove them")
-        },
-        back: links::RULES.to_owned(),
-        ..FormPage::default()
+        ..FormPage::below(links::RULES, "Rules", "Remove all of fipd's rules?", form)
     };
     visitor.ask(Nav::Rules, status, page)
 }
@@ -291,22 +260,20 @@ fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<St
 }
 
 /// One page of all rules in an order that is not the kernel's, within which it stays.
-fn sorted(rows: &Rows, list: &Listing<'_>, strange: bool, query: &Fields) -> (Vec<RuleRow>, Pager) {
+fn sorted(rows: &Rows, list: &Listing<'_>, strange: bool) -> (Vec<RuleRow>, Pager) {
     let (part, state) = (list.filter("filter"), list.filter("state"));
     let wanted = |one: &Row<'_>| {
         (strange || state.is_empty() || one.standing.as_str() == state) && one.has(part)
     };
+    let foreign = rows.foreign(0).map(|(_, one)| one);
     let all: Vec<Row<'_>> = match strange {
-        true => {
-            let foreign = rows.foreign(0).map(|(_, one)| one);
-            foreign.filter(wanted).collect()
-        }
+        true => foreign.filter(wanted).collect(),
         false => rows.own(None).filter(wanted).collect(),
     };
     let (shown, pager) = match list.order.key {
-        "state" => list.page_by(all, |one| one.standing.as_str(), PAGE, query),
-        "owner" => list.page_by(all, Row::owner, PAGE, query),
-        _ => list.page_by(all, |one| one.family() == Family::V6, PAGE, query),
+        "state" => list.page_by(all, PAGE, |one| one.standing.as_str()),
+        "owner" => list.page_by(all, PAGE, Row::owner),
+        _ => list.page_by(all, PAGE, |one| one.family() == Family::V6),
     };
     (shown.iter().map(row).collect(), pager)
 }
@@ -334,9 +301,7 @@ pub fn counts(rows: &Rows) -> Vec<(&'static str, String)> {
         ("Surplus", rows.strays()),
         ("Of other programs", rows.foreign_count()),
     ];
-    figures
-        .map(|(label, number)| (label, count(number as u128)))
-        .into()
+    figures.map(|(label, number)| (label, count(number))).into()
 }
 
 pub fn drift(rows: &Rows) -> Vec<(&'static str, String)> {
@@ -347,9 +312,7 @@ pub fn drift(rows: &Rows) -> Vec<(&'static str, String)> {
         ("Packet filter changed", drift.index),
         ("Notifications lost", drift.overruns),
     ];
-    figures
-        .map(|(label, number)| (label, count(number.into())))
-        .into()
+    figures.map(|(label, number)| (label, count(number))).into()
 }
 
 fn warnings(rows: &Rows) -> Vec<String> {
@@ -370,7 +333,7 @@ fn row(one: &Row<'_>) -> RuleRow {
             Standing::Foreign | Standing::Kernel => Health::Busy,
         },
         state: one.standing.as_str().to_owned(),
-        owner: one.owner().map(Text::to_string).unwrap_or_default(),
+        owner: views::text(one.owner()),
         family: match one.family() {
             Family::V4 => "IPv4",
             Family::V6 => "IPv6",

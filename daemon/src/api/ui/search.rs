@@ -1,6 +1,6 @@
 //! One box for addresses, CIDRs, owners, namespaces, pools, tenants and clusters.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Instant};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use axum::{extract::State, response::Response};
 use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span, Tenancy, Tenant};
@@ -9,7 +9,7 @@ use fipd_web_ui::{LeaseRow, Nav, SearchPage, count, links};
 use super::{
     clusters::rows as cluster_rows,
     fields::with_query,
-    list::PATIENCE,
+    leases::by_address,
     page::{Answered, go_to, page},
     pools, tenants, views,
 };
@@ -27,13 +27,12 @@ const GROUP: usize = 20;
 const MAX_TEXT: usize = 600;
 
 pub async fn find(
-    State(ipam): State<Ipam>,
     State(clusters): State<Clusters>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
     let text: String = query.get("q").chars().take(MAX_TEXT).collect();
-    if let Some(target) = direct(&ipam, &text) {
+    if let Some(target) = direct(&visitor.ipam, &text) {
         return Ok(target);
     }
     let shell = visitor.shell(Nav::None);
@@ -45,14 +44,14 @@ pub async fn find(
     }
     let span = text.parse::<AddressSpec>().ok().map(|spec| spec.span());
     let mut found = match span {
-        Some(span) => within(&ipam, &text, span).await,
-        None => named(&ipam, &clusters, &text, visitor.may_write()).await,
+        Some(span) => within(&visitor.ipam, &text, span).await,
+        None => named(&visitor.ipam, &clusters, &text, visitor.may_write()).await,
     };
     let all = match span {
         Some(_) => ("within", text.as_str()),
         None => ("q", text.as_str()),
     };
-    found.networks = choice(&ipam, &text);
+    found.networks = choice(&visitor.ipam, &text);
     found.all = with_query(links::LEASES, &[all]);
     Ok(page(&SearchPage {
         shell,
@@ -67,11 +66,11 @@ async fn within(ipam: &Ipam, text: &str, span: Span) -> SearchPage {
         within: Some(span),
         ..LeaseFilter::default()
     };
-    let (leases, more) = walk(ipam, &filter).await;
+    let found = by_address(ipam, &filter, "", SHOWN).await;
     let (pools, all_pools) = pools::first(ipam, "within", text, SHOWN).await;
     SearchPage {
-        leases,
-        more,
+        leases: found.rows,
+        more: found.next.is_some(),
         pools,
         all_pools,
         ..SearchPage::default()
@@ -113,13 +112,13 @@ async fn named(ipam: &Ipam, clusters: &Clusters, text: &str, tenants: bool) -> S
         (link, row.name.clone(), about)
     };
     let (tenancies, cut) = match tenants {
-        true => tenants::found(ipam, text).await,
+        true => tenants::found(ipam, text, tenants::STEPS).await,
         false => (Vec::new(), false),
     };
     let (first, more_tenants) = first_tenants(tenancies);
     let tenant = |(Tenant(name), (held, pools)): (Tenant, (u64, usize))| {
         let link = with_query(links::TENANTS, &[("filter", &name)]);
-        let about = format!("{} addresses of {pools} pools", count(held.into()));
+        let about = format!("{} addresses of {pools} pools", count(held));
         (link, name.to_string(), about)
     };
     let (pools, all_pools) = pools::first(ipam, "filter", text, SHOWN).await;
@@ -189,14 +188,10 @@ fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
 /// Leases with the text in address or owner, step by step, so that nobody waits for a long search.
 async fn leases(ipam: &Ipam, text: &str) -> (Vec<LeaseRow>, bool) {
     if let Some(identity) = ipam.read(|ledger| owner(ledger, text).ok()) {
-        let rows: Vec<_> = ipam.read(|ledger| {
-            let leases = ledger.leases_of(&identity);
-            leases
-                .iter()
-                .take(SHOWN)
-                .map(|lease| views::lease_row(ledger, lease))
-                .collect()
-        });
+        let leases = |ledger: &Ledger| {
+            views::lease_rows(ledger, ledger.leases_of(&identity).iter().take(SHOWN))
+        };
+        let rows = ipam.read(leases);
         if !rows.is_empty() {
             return (rows, false);
         }
@@ -205,29 +200,8 @@ async fn leases(ipam: &Ipam, text: &str) -> (Vec<LeaseRow>, bool) {
         text: Some(text.into()),
         ..LeaseFilter::default()
     };
-    walk(ipam, &filter).await
-}
-
-/// The first leases that match, step by step.
-async fn walk(ipam: &Ipam, filter: &LeaseFilter) -> (Vec<LeaseRow>, bool) {
-    let (mut found, mut after) = (Vec::new(), None);
-    let started = Instant::now();
-    loop {
-        let next = ipam.read(|ledger| {
-            let step = ledger.leases(filter, after, SHOWN - found.len());
-            found.extend(
-                step.leases
-                    .iter()
-                    .map(|lease| views::lease_row(ledger, lease)),
-            );
-            step.next
-        });
-        if next.is_none() || found.len() >= SHOWN || started.elapsed() > PATIENCE {
-            return (found, next.is_some());
-        }
-        after = next;
-        tokio::task::yield_now().await;
-    }
+    let found = by_address(ipam, &filter, "", SHOWN).await;
+    (found.rows, found.next.is_some())
 }
 
 #[cfg(test)]

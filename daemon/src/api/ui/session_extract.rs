@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Multipart, Path, Request},
     response::{IntoResponse as _, Response},
 };
-use fipd_core::{Actor, Role};
+use fipd_core::{Actor, Ledger, Role};
 use fipd_web_ui::{FormPage, Nav, Notice, Shell, Viewer, count, links};
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
@@ -31,8 +31,8 @@ pub const LONG_FORM: usize = 512 * 1024;
 /// Somebody with a session.
 pub struct Visitor {
     pub session: Session,
+    pub ipam: Ipam,
     headers: HeaderMap,
-    ipam: Ipam,
     sessions: Arc<Sessions>,
 }
 
@@ -52,14 +52,10 @@ impl Visitor {
     /// The frame of a page, with what the last form did.
     pub fn shell(&self, nav: Nav) -> Shell {
         let fresh = !is_background(&self.headers);
-        let notice = if fresh {
-            self.sessions.told(&self.headers)
-        } else {
-            None
-        };
+        let notice = fresh.then(|| self.sessions.told(&self.headers));
         Shell {
             nav,
-            notice,
+            notice: notice.flatten(),
             ..self.quiet_shell()
         }
     }
@@ -75,6 +71,12 @@ impl Visitor {
 
     pub fn actor(&self) -> Actor {
         self.session.actor()
+    }
+
+    /// Looks something up in the address book.
+    #[track_caller]
+    pub fn read<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        self.ipam.read(look)
     }
 
     /// As REST functions know callers.
@@ -98,6 +100,17 @@ impl Visitor {
                 link,
             },
         );
+    }
+
+    /// To another page, which says what was done.
+    pub fn done(&self, address: &str, text: impl Into<String>) -> Response {
+        self.told(address, true, text)
+    }
+
+    /// To another page, which says how it went.
+    pub fn told(&self, address: &str, good: bool, text: impl Into<String>) -> Response {
+        self.tell(good, text, None);
+        go_to(address)
     }
 
     /// A page that says what is not there.
@@ -194,7 +207,7 @@ impl<const MOST: usize> FromRequest<Api> for SubmittedForm<MOST> {
         let visitor = Visitor::from_request_parts(&mut parts, api).await?;
         let fields = read_form(Request::from_parts(parts, body), MOST)
             .await
-            .map_err(|Unread { status, what }| {
+            .map_err(|(status, what)| {
                 let next = "Go back, reload the page and send the form again.";
                 visitor.failure(status, what, next).into_response()
             })?;
@@ -209,47 +222,31 @@ impl<const MOST: usize> FromRequest<Api> for SubmittedForm<MOST> {
     }
 }
 
-/// A form that is not looked at, and why.
-pub struct Unread {
-    pub status: StatusCode,
-    pub what: String,
-}
-
-impl From<String> for Unread {
-    fn from(what: String) -> Self {
-        let status = StatusCode::BAD_REQUEST;
-        Self { status, what }
-    }
-}
-
-/// The fields of a form that came from a page of this host.
-pub async fn read_form(request: Request, most: usize) -> Result<Fields, Unread> {
+/// The fields of a form that came from a page of this host; otherwise why it is not looked at.
+pub async fn read_form(request: Request, most: usize) -> Result<Fields, (StatusCode, String)> {
+    let refused = |what: &str| (StatusCode::BAD_REQUEST, what.to_owned());
     let (parts, body) = request.into_parts();
     if !from_here(&parts.headers) {
         let what = "The form was sent by a page of another site; nothing was changed.";
-        return Err(what.to_owned().into());
+        return Err(refused(what));
     }
     let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
     let with_files = content_type.starts_with("multipart/form-data");
     if !with_files && !content_type.starts_with("application/x-www-form-urlencoded") {
-        return Err("What was sent is no form of these pages.".to_owned().into());
+        return Err(refused("What was sent is no form of these pages."));
     }
     let bytes = to_bytes(body, most).await;
     let bytes = bytes.map_err(|error| {
         if !is_too_large(&error) {
-            return "The form is broken off; nothing was changed."
-                .to_owned()
-                .into();
+            return refused("The form is broken off; nothing was changed.");
         }
-        let most = count(most as u128 / 1024);
-        Unread {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            what: format!("The form is larger than {most} KiB; nothing was changed."),
-        }
+        let most = count(most / 1024);
+        let what = format!("The form is larger than {most} KiB; nothing was changed.");
+        (StatusCode::PAYLOAD_TOO_LARGE, what)
     })?;
     if with_files {
         let read = read_parts(Request::from_parts(parts, Body::from(bytes))).await;
-        return Ok(read?);
+        return read.map_err(|what| refused(&what));
     }
     Ok(Fields::parse(&bytes))
 }

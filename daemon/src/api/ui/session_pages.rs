@@ -13,23 +13,17 @@ use super::{
     views,
 };
 use crate::api::rest::users::note_sign_out;
-use crate::{
-    api::ui::{
-        Sessions,
-        session_extract::{PathParam, Query, SubmittedForm, Visitor},
-    },
-    ipam::Ipam,
+use crate::api::ui::{
+    Sessions,
+    session_extract::{PathParam, Query, SubmittedForm, Visitor},
 };
 
 /// Sessions of one page.
 const PAGE: usize = 50;
-const ORDERS: &[Order] = &[
-    Order::down("seen", "last seen first"),
-    Order::up("seen", "longest idle first"),
-    Order::down("began", "newest first"),
-    Order::up("began", "oldest first"),
-    Order::up("from", "by address"),
-    Order::down("from", "by address, from the end"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::reversed("seen", "last seen first", "longest idle first"),
+    Order::reversed("began", "newest first", "oldest first"),
+    Order::both("from", "by address", "by address, from the end"),
 ];
 
 pub async fn own(
@@ -62,16 +56,14 @@ pub async fn of_user(
 
 /// The same for an admin, who is named in the audit log.
 pub async fn end_of_user(
-    State(ipam): State<Ipam>,
     State(sessions): State<Arc<Sessions>>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
     let which = fields.get("end");
     let there = sessions.of(&name, visitor.headers());
     if there.iter().any(|one| is_meant(one, which)) {
-        let noted = note_sign_out(&ipam, &visitor.caller(), &name).await;
+        let noted = note_sign_out(&visitor.ipam, &visitor.caller(), &name).await;
         noted.map_err(|problem| {
             let next = "Nobody was signed out. Try again.";
             visitor.failure(problem.status_code(), problem.detail, next)
@@ -127,15 +119,15 @@ fn show(
         None => links::SESSIONS.to_owned(),
     };
     let inputs = vec![Input::new("filter", "From or browser contains")];
-    let list = Listing::new(&target, inputs, ORDERS, query);
+    let list = Listing::new(&target, inputs, ORDERS.as_flattened(), query);
     let part = list.filter("filter");
     sessions.retain(|one| {
         one.origin.address.to_string().contains(part) || one.origin.browser.contains(part)
     });
     let (sessions, pager) = match list.order.key {
-        "began" => list.page_by(sessions, |one| one.began, PAGE, query),
-        "from" => list.page_by(sessions, |one| one.origin.address, PAGE, query),
-        _ => list.page_by(sessions, |one| one.seen, PAGE, query),
+        "began" => list.page_by(sessions, PAGE, |one| one.began),
+        "from" => list.page_by(sessions, PAGE, |one| one.origin.address),
+        _ => list.page_by(sessions, PAGE, |one| one.seen),
     };
     let columns = vec![
         list.column("from", "From"),

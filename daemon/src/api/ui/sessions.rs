@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    cookies::{self, clear, fingerprint, random, set},
+    cookies::{self, clear, fingerprint, hex, random, set},
     limiter::Limiter,
 };
 use crate::api::ui::session_extract::is_background;
@@ -372,10 +372,9 @@ impl OpenSession {
 
 /// A part of the hash of its secret.
 fn public_id(key: &[u8; 32]) -> String {
-    key.iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut id = hex(key);
+    id.truncate(16);
+    id
 }
 
 impl Origin {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use fipd_web_ui::{Column, Form, Input, Nav, SettingRow, SettingsPage, links};
+use fipd_web_ui::{Column, Input, InputKind, Nav, SettingRow, SettingsPage, links};
 
 use super::{
     list::{Listing, Order},
@@ -24,13 +24,14 @@ use tokio::sync::watch;
 
 /// Keys of one page.
 const PAGE: usize = 100;
-const ORDERS: &[Order] = &[
-    Order::up("key", "by key"),
-    Order::down("key", "by key, from the end"),
-    Order::down("origin", "what was said first"),
-    Order::up("origin", "defaults first"),
-    Order::up("taken", "what counts at once first"),
-    Order::down("taken", "what needs a restart first"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("key", "by key", "by key, from the end"),
+    Order::reversed("origin", "what was said first", "defaults first"),
+    Order::both(
+        "taken",
+        "what counts at once first",
+        "what needs a restart first",
+    ),
 ];
 const ORIGINS: [ValueOrigin; 4] = [
     ValueOrigin::Default,
@@ -47,12 +48,12 @@ pub async fn show(
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    let origins = ORIGINS.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
+    let origins = InputKind::any_word(ORIGINS.map(|one| one.as_str()));
     let inputs = vec![
         Input::new("filter", "Key or value contains"),
-        Input::new("origin", "From").kind(Form::any_of(origins)),
+        Input::new("origin", "From").kind(origins),
     ];
-    let list = Listing::new(links::SETTINGS, inputs, ORDERS, &query);
+    let list = Listing::new(links::SETTINGS, inputs, ORDERS.as_flattened(), &query);
     let (known, standing) = (Arc::clone(&settings), reload.standing());
     let usable = standing.failed.is_none();
     let read = tokio::task::spawn_blocking(move || known.now(usable)).await;
@@ -64,16 +65,15 @@ pub async fn show(
         named && (origin.is_empty() || one.origin.as_str() == origin)
     });
     let (shown, pager) = match list.order.key {
-        "origin" => list.page_by(all, |one| (one.origin, one.key.clone()), PAGE, &query),
-        "taken" => list.page_by(all, |one| (one.taken, one.key.clone()), PAGE, &query),
-        _ => list.page_by(all, |one| one.key.clone(), PAGE, &query),
+        "origin" => list.page_by(all, PAGE, |one| (one.origin, one.key.clone())),
+        "taken" => list.page_by(all, PAGE, |one| (one.taken, one.key.clone())),
+        _ => list.page_by(all, PAGE, |one| one.key.clone()),
     };
     let known = &settings;
     let place = |path: &std::path::Path| path.display().to_string();
-    let file = known.file.as_deref().map_or_else(String::new, place);
     Ok(page(&SettingsPage {
         shell: visitor.shell(Nav::Settings),
-        file,
+        file: views::text(known.file.as_deref().map(place)),
         error: views::text(standing.failed),
         started: views::moment(known.started),
         pending,

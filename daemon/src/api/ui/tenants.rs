@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use axum::{extract::State, response::Response};
 use fipd_core::{Ledger, PoolId, Role, Tenancy, Text};
-use fipd_web_ui::{Form, Input, Nav, QuotaForm, TenantRow, TenantsPage, count, links};
+use fipd_web_ui::{Form, Input, Nav, TenantRow, TenantsPage, count, links};
 use http::StatusCode;
 
 use super::{
     fields::{Fields, with_query},
     forms::{Words, blame, filled, optional},
     list::{Listing, Order},
-    page::{Answered, go_to, page_as},
+    page::{Answered, page_as},
     session_extract::{Query, SubmittedForm, Visitor},
 };
 use crate::api::{
@@ -25,16 +25,12 @@ use crate::{guests::GuestBoard, ipam::Ipam};
 /// Rows of one page.
 const PAGE: usize = 100;
 /// Steps of [`Ledger::SCAN`] rows that one page takes at the most.
-const STEPS: usize = 200;
-const ORDERS: &[Order] = &[
-    Order::up("tenant", "by tenant"),
-    Order::down("tenant", "by tenant, from the end"),
-    Order::up("pool", "by pool"),
-    Order::down("pool", "by pool, from the end"),
-    Order::down("used", "most used first"),
-    Order::up("used", "least used first"),
-    Order::down("limit", "highest limit first"),
-    Order::up("limit", "lowest limit first"),
+pub const STEPS: usize = 200;
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("tenant", "by tenant", "by tenant, from the end"),
+    Order::both("pool", "by pool", "by pool, from the end"),
+    Order::reversed("used", "most used first", "least used first"),
+    Order::reversed("limit", "highest limit first", "lowest limit first"),
 ];
 
 const FIELDS: [&str; 3] = ["tenant", "pool", "limit"];
@@ -45,36 +41,31 @@ const WORDS: Words = |field, value| match (field, value) {
 };
 
 pub async fn list(
-    State(ipam): State<Ipam>,
     State(guests): State<GuestBoard>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
     let form = (visitor.session.role == Role::Admin).then(|| filled(&FIELDS, &query));
-    Ok(show(&ipam, &guests, &visitor, StatusCode::OK, &query, form).await)
+    Ok(show(&guests, &visitor, StatusCode::OK, &query, form).await)
 }
 
 /// Sets the limit, or shows the form again with what is wrong.
 pub async fn submit(
-    State(ipam): State<Ipam>,
     State(guests): State<GuestBoard>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
     let mut form = filled(&FIELDS, &fields);
     let (tenant, pool) = (form.value("tenant"), form.value("pool"));
     let (caller, any) = (visitor.caller(), IfMatch::default());
     let done = match limit(&form) {
         Ok(Some(limit)) => {
-            let set = set(&ipam, &caller, (pool, tenant), any, limit);
-            let text = format!(
-                "{tenant} may hold {} addresses of {pool}.",
-                count(limit.into())
-            );
+            let set = set(&visitor.ipam, &caller, (pool, tenant), any, limit);
+            let limit = count(limit);
+            let text = format!("{tenant} may hold {limit} addresses of {pool}.");
             set.await.map(|_| text)
         }
         Ok(None) => {
-            let lift = lift(&ipam, &caller, (pool, tenant), any);
+            let lift = lift(&visitor.ipam, &caller, (pool, tenant), any);
             let text = format!("{tenant} may hold any number of addresses of {pool}.");
             match lift.await {
                 // There was none.
@@ -87,25 +78,14 @@ pub async fn submit(
         Err(problem) => Err(problem),
     };
     match done {
-        Ok(text) => {
-            visitor.tell(true, text, None);
-            Ok(go_to(&with_query(links::TENANTS, &[("filter", tenant)])))
-        }
+        Ok(text) => Ok(visitor.done(&with_query(links::TENANTS, &[("filter", tenant)]), text)),
         Err(problem) => {
             // The limit is read before the names: what is wrong with them is said as well.
-            if let Err(also) = named(&ipam, &caller, (pool, tenant)) {
+            if let Err(also) = named(&visitor.ipam, &caller, (pool, tenant)) {
                 blame(&mut form, &also, WORDS);
             }
             let status = blame(&mut form, &problem, WORDS);
-            Ok(show(
-                &ipam,
-                &guests,
-                &visitor,
-                status,
-                &Fields::default(),
-                Some(form),
-            )
-            .await)
+            Ok(show(&guests, &visitor, status, &Fields::default(), Some(form)).await)
         }
     }
 }
@@ -117,7 +97,6 @@ fn limit(form: &Form) -> Result<Option<u64>, Problem> {
 }
 
 async fn show(
-    ipam: &Ipam,
     guests: &GuestBoard,
     visitor: &Visitor,
     status: StatusCode,
@@ -128,29 +107,28 @@ async fn show(
         Input::new("filter", "Tenant contains"),
         Input::new("of", "Pool contains"),
     ];
-    let list = Listing::new(links::TENANTS, inputs, ORDERS, query);
-    let (mut found, cut) = found(ipam, list.filter("filter")).await;
-    let names = ipam.read(|ledger| names(ledger, &found));
+    let list = Listing::new(links::TENANTS, inputs, ORDERS.as_flattened(), query);
+    let (mut found, cut) = found(&visitor.ipam, list.filter("filter"), STEPS).await;
+    let names = visitor.read(|ledger| names(ledger, &found));
     let name = |one: &Tenancy| names.get(&one.pool).map_or("", |name| &**name);
     let pool = list.filter("of");
     found.retain(|one| name(one).contains(pool));
     let tenant = |one: &Tenancy| one.tenant.clone();
     let (found, pager) = match list.order.key {
-        "pool" => list.page_by(found, |one| (name(one), tenant(one)), PAGE, query),
-        "used" => list.page_by(found, |one| one.used, PAGE, query),
+        "pool" => list.page_by(found, PAGE, |one| (name(one), tenant(one))),
+        "used" => list.page_by(found, PAGE, |one| one.used),
         // No limit is above every limit.
-        "limit" => list.page_by(found, |one| (one.limit.is_none(), one.limit), PAGE, query),
-        _ => list.page_by(found, |one| (tenant(one), name(one)), PAGE, query),
+        "limit" => list.page_by(found, PAGE, |one| (one.limit.is_none(), one.limit)),
+        _ => list.page_by(found, PAGE, |one| (tenant(one), name(one))),
     };
-    let rows = found.iter().map(|one| TenantRow {
+    let row = |one: &Tenancy| TenantRow {
         tenant: one.tenant.0.to_string(),
         name: guests.project_name(&one.tenant.0).unwrap_or_default(),
         pool: one.pool.0,
         pool_name: name(one).to_owned(),
         used: one.used,
         limit: one.limit,
-    });
-    let rows = rows.collect();
+    };
     let page = TenantsPage {
         shell: visitor.shell(Nav::Tenants),
         columns: vec![
@@ -160,26 +138,17 @@ async fn show(
             list.column("limit", "Limit"),
         ],
         filters: list.filters,
-        rows,
+        rows: found.iter().map(row).collect(),
         cut: cut.then_some((STEPS * Ledger::SCAN) as u64),
         pager,
-        form: form.map(|form| QuotaForm {
-            tenant: form.field("tenant"),
-            pool: form.field("pool"),
-            limit: form.field("limit"),
-            error: form.error,
-        }),
+        form,
     };
     page_as(status, &page)
 }
 
 /// Tenants with the text in their name, in each pool that they have something of, read step by step; and whether there
 /// may be more of them, because enough was looked at.
-pub async fn found(ipam: &Ipam, text: &str) -> (Vec<Tenancy>, bool) {
-    walk(ipam, text, STEPS).await
-}
-
-async fn walk(ipam: &Ipam, text: &str, steps: usize) -> (Vec<Tenancy>, bool) {
+pub async fn found(ipam: &Ipam, text: &str, steps: usize) -> (Vec<Tenancy>, bool) {
     let (mut wanted, mut after) = (Vec::new(), None);
     for _ in 0..steps {
         let found = ipam.read(|ledger| ledger.tenancies(None, after.take(), Ledger::SCAN));
@@ -229,11 +198,11 @@ mod tests {
         };
         let set = futures::future::join_all((0..=Ledger::SCAN).map(limit));
         assert!(set.await.iter().all(Result::is_ok));
-        let (rows, cut) = walk(&ipam, "", 1).await;
+        let (rows, cut) = found(&ipam, "", 1).await;
         assert_eq!((rows.len(), cut), (Ledger::SCAN, true));
-        let (rows, cut) = walk(&ipam, "", 2).await;
+        let (rows, cut) = found(&ipam, "", 2).await;
         assert_eq!((rows.len(), cut), (Ledger::SCAN + 1, false));
-        let (rows, cut) = walk(&ipam, "t-77", 2).await;
+        let (rows, cut) = found(&ipam, "t-77", 2).await;
         assert_eq!((rows.len(), cut), (11, false));
         ipam.shutdown().await;
         writer.join();

@@ -12,7 +12,7 @@ use http::StatusCode;
 use super::{
     forms::{Words, blame, entries, lines, time, typed},
     list::{Listing, Order, all},
-    page::{Answered, Failure, go_to, page},
+    page::{Answered, Failure, page},
     session_extract::{PathParam, Query, SubmittedForm, Visitor},
     users::{filters, role, roles, wanted},
     views,
@@ -24,7 +24,7 @@ use crate::api::{
     rest::tokens::{self as rest, LastUsed, make, token_view},
     wire::{TokenCreate, TokenView},
 };
-use crate::{clock, ipam::Ipam};
+use crate::clock;
 
 /// Tokens of one page.
 const PAGE: usize = 100;
@@ -32,38 +32,26 @@ const WORDS: Words = |field, _| match field {
     "expires" => Some("Write a day and a time to come, such as 2030-03-01T12:00."),
     _ => None,
 };
-const ORDERS: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-    Order::down("role", "admins first"),
-    Order::up("role", "viewers first"),
-    Order::down("created", "newest first"),
-    Order::up("created", "oldest first"),
-    Order::up("expires", "next to expire first"),
-    Order::down("expires", "last to expire first"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("name", "by name", "by name, from the end"),
+    Order::reversed("role", "admins first", "viewers first"),
+    Order::reversed("created", "newest first", "oldest first"),
+    Order::both("expires", "next to expire first", "last to expire first"),
 ];
 
-pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Query) -> Answered {
-    let list = Listing::new(links::TOKENS, filters(), ORDERS, &query);
-    let wanted = |token: &&Token| {
-        let wanted = wanted(&list, &token.name, token.role);
-        wanted.then(|| (*token).clone())
-    };
-    let tokens = all(&ipam, |ledger, after| {
+pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
+    let list = Listing::new(links::TOKENS, filters(), ORDERS.as_flattened(), &query);
+    let wanted = |token: &&Token| wanted(&list, &token.name, token.role).then(|| (*token).clone());
+    let tokens = all(&visitor.ipam, |ledger, after| {
         Ask::step().of(ledger.tokens_after(after), |token| token.id, wanted)
     })
     .await;
     let (tokens, pager) = match list.order.key {
-        "role" => list.page_by(tokens, |one| one.role, PAGE, &query),
-        "created" => list.page_by(tokens, |one| one.created, PAGE, &query),
+        "role" => list.page_by(tokens, PAGE, |one| one.role),
+        "created" => list.page_by(tokens, PAGE, |one| one.created),
         // Those that never do come last.
-        "expires" => list.page_by(
-            tokens,
-            |one| (one.expires.is_none(), one.expires),
-            PAGE,
-            &query,
-        ),
-        _ => list.page_by(tokens, |one| one.name.clone(), PAGE, &query),
+        "expires" => list.page_by(tokens, PAGE, |one| (one.expires.is_none(), one.expires)),
+        _ => list.page_by(tokens, PAGE, |one| one.name.clone()),
     };
     Ok(page(&TokensPage {
         shell: visitor.shell(Nav::Users),
@@ -75,7 +63,7 @@ pub async fn list(State(ipam): State<Ipam>, visitor: Visitor, Query(query): Quer
             list.column("expires", "Expires"),
         ],
         filters: list.filters,
-        tokens: ipam.read(|ledger| tokens.iter().map(|token| row(ledger, token)).collect()),
+        tokens: visitor.read(|ledger| tokens.iter().map(|token| row(ledger, token)).collect()),
         pager,
     }))
 }
@@ -85,12 +73,11 @@ pub async fn new(visitor: Visitor) -> Answered {
 }
 
 /// Makes it and shows its text, once.
-pub async fn create(State(ipam): State<Ipam>, posted: SubmittedForm) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
+pub async fn create(SubmittedForm { visitor, fields }: SubmittedForm) -> Answered {
     let mut form = form();
     typed(&mut form, &fields);
     let made = match role(&form) {
-        Ok(role) => make(&ipam, &visitor.caller(), body(&form, role)).await,
+        Ok(role) => make(&visitor.ipam, &visitor.caller(), body(&form, role)).await,
         Err(problem) => Err(problem),
     };
     match made {
@@ -119,41 +106,29 @@ fn body(form: &Form, role: Role) -> TokenCreate {
     }
 }
 
-pub async fn ask_revoke(
-    State(ipam): State<Ipam>,
-    visitor: Visitor,
-    PathParam(id): PathParam<String>,
-) -> Answered {
-    let token = find(&ipam, &visitor, &id)?;
+pub async fn ask_revoke(visitor: Visitor, PathParam(id): PathParam<String>) -> Answered {
+    let token = find(&visitor, &id)?;
     Ok(revocation(&visitor, &token, StatusCode::OK, None))
 }
 
 pub async fn revoke(
-    State(ipam): State<Ipam>,
     State(tokens_used): State<Arc<LastUsed>>,
     PathParam(id): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
-    let token = find(&ipam, &visitor, &id)?;
-    let revoked = rest::revoke(
-        State(ipam.clone()),
-        State(tokens_used.clone()),
-        visitor.caller(),
-        Path(id),
-        IfMatch::default(),
-    );
+    let token = find(&visitor, &id)?;
+    let (ipam, used) = (State(visitor.ipam.clone()), State(tokens_used));
+    let revoked = rest::revoke(ipam, used, visitor.caller(), Path(id), IfMatch::default());
     if let Err(problem) = revoked.await {
         let (status, why) = (problem.status_code(), problem.detail.into_string());
         return Ok(revocation(&visitor, &token, status, Some(why)));
     }
-    visitor.tell(true, format!("Token {} was revoked.", token.name), None);
-    Ok(go_to(links::TOKENS))
+    Ok(visitor.done(links::TOKENS, format!("Token {} was revoked.", token.name)))
 }
 
-fn find(ipam: &Ipam, visitor: &Visitor, id: &str) -> Result<Token, Failure> {
+fn find(visitor: &Visitor, id: &str) -> Result<Token, Failure> {
     let id = id.parse().ok().map(TokenId);
-    let token = id.and_then(|id| ipam.read(|ledger| ledger.token(id).cloned()));
+    let token = id.and_then(|id| visitor.read(|ledger| ledger.token(id).cloned()));
     token.ok_or_else(|| visitor.not_found("There is no such token."))
 }
 
@@ -190,42 +165,30 @@ fn form() -> Form {
             .note("optional")
             .kind(InputKind::Lines)
     };
-    let role = Input::new("role", "Role").kind(InputKind::Choice(roles()));
-    Form {
-        target: links::TOKEN_NEW.to_owned(),
-        inputs: vec![
-            Input::new("name", "Name")
-                .required()
-                .hint("For whom it is, such as ci: the audit log says token:ci."),
-            role.value("viewer"),
-            Input::new("expires", "Expires (UTC)")
-                .note("optional")
-                .kind(InputKind::Time)
-                .hint("Empty: never."),
-            lines("pools", "Only for pools").hint("Names, one a line. Empty: all pools."),
-            lines("networks", "Only for networks").hint("Names, one a line. Empty: all networks."),
-            lines("tenants", "Only for tenants")
-                .hint("One a line: the token acts only for them. Empty: for all."),
-            lines("from", "Only from")
-                .hint("CIDRs such as 10.0.0.0/8, one a line. Empty: from anywhere."),
-        ],
-        button: "Make the token".to_owned(),
-        ..Form::default()
-    }
-}
-
-fn trail() -> Vec<(String, String)> {
-    vec![(links::TOKENS.to_owned(), "Tokens".to_owned())]
+    let role = Input::new("role", "Role").kind(roles());
+    let inputs = vec![
+        Input::new("name", "Name")
+            .required()
+            .hint("For whom it is, such as ci: the audit log says token:ci."),
+        role.value("viewer"),
+        Input::new("expires", "Expires (UTC)")
+            .note("optional")
+            .kind(InputKind::Time)
+            .hint("Empty: never."),
+        lines("pools", "Only for pools").hint("Names, one a line. Empty: all pools."),
+        lines("networks", "Only for networks").hint("Names, one a line. Empty: all networks."),
+        lines("tenants", "Only for tenants")
+            .hint("One a line: the token acts only for them. Empty: for all."),
+        lines("from", "Only from")
+            .hint("CIDRs such as 10.0.0.0/8, one a line. Empty: from anywhere."),
+    ];
+    Form::new(links::TOKEN_NEW, "Make the token", inputs)
 }
 
 fn ask(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
     let page = FormPage {
-        title: "Make a token".to_owned(),
-        trail: trail(),
         lead: vec!["For a program that talks to the REST API. Its text is shown once.".to_owned()],
-        form,
-        back: links::TOKENS.to_owned(),
-        ..FormPage::default()
+        ..FormPage::below(links::TOKENS, "Tokens", "Make a token", form)
     };
     visitor.ask(Nav::Users, status, page)
 }
@@ -236,16 +199,14 @@ fn revocation(
     status: StatusCode,
     error: Option<String>,
 ) -> Response {
+    let title = format!("Revoke token {}?", token.name);
+    let form = Form {
+        error,
+        ..Form::confirm(links::token_revoke(token.id.0), "Revoke it")
+    };
     let page = FormPage {
-        title: format!("Revoke token {}?", token.name),
-        trail: trail(),
         lead: vec!["Whatever program uses it is refused from then on.".to_owned()],
-        form: Form {
-            error,
-            ..Form::confirm(links::token_revoke(token.id.0), "Revoke it")
-        },
-        back: links::TOKENS.to_owned(),
-        ..FormPage::default()
+        ..FormPage::below(links::TOKENS, "Tokens", title, form)
     };
     visitor.ask(Nav::Users, status, page)
 }

@@ -1,6 +1,6 @@
 //! Giving a lease to another owner by hand.
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use fipd_core::{Lease, LeaseKey, Ledger};
 use fipd_web_ui::{Form, Nav, TransferPage, links};
 use http::StatusCode;
@@ -9,42 +9,35 @@ use super::{
     change::{Concerned, blame_of_lease, concerned, nothing_there, open, seen},
     fields::Fields,
     forms::{filled, optional},
-    page::{Answered, go_to, page_as},
+    page::{Answered, page_as},
     session_extract::{PathParam, SubmittedForm, Visitor},
     views,
 };
 use crate::api::{
-    convert::{network_name, owner_text},
-    etag::IfMatch,
-    rest::lease_changes::hand,
-    wire::TransferRequest,
+    convert::network_name, etag::IfMatch, rest::lease_changes::hand, wire::TransferRequest,
 };
-use crate::ipam::Ipam;
 
 const FIELDS: [&str; 3] = ["to", "tenant", "reason"];
 
 /// Asks.
 pub async fn show(
-    State(ipam): State<Ipam>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
 ) -> Answered {
-    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
+    let (key, lease) = open(&visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
     let form = filled(&FIELDS, &Fields::default());
-    Ok(ask(&ipam, &visitor, &lease, StatusCode::OK, form))
+    Ok(ask(&visitor, &lease, StatusCode::OK, form))
 }
 
 /// Transfers what was shown, and only that.
 pub async fn submit(
-    State(ipam): State<Ipam>,
     PathParam((network, address)): PathParam<(String, String)>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
-    let (key, lease) = open(&ipam, &visitor, (&network, &address))?;
+    let (key, lease) = open(&visitor, (&network, &address))?;
     let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
@@ -56,49 +49,37 @@ pub async fn submit(
         reason: form.value("reason").to_owned(),
         ..TransferRequest::default()
     };
-    let network = ipam.read(|ledger| network_name(ledger, key.network));
+    let network = visitor.read(|ledger| network_name(ledger, key.network));
     let if_match = IfMatch::shown(fields.get("seen"));
-    let handed = hand(
-        &ipam,
-        &visitor.caller(),
-        (&network, &address),
-        if_match,
-        &body,
-    )
-    .await;
-    match handed {
-        Ok(lease) => Ok(moved(&ipam, &visitor, &lease)),
+    let (caller, which) = (visitor.caller(), (&*network, &*address));
+    match hand(&visitor.ipam, &caller, which, if_match, &body).await {
+        Ok(lease) => Ok(moved(&visitor, &lease)),
         Err(mut problem) => {
             if problem.field.as_deref() == Some("address") {
                 problem.field = Some("to".into());
             }
             let status = blame_of_lease(&mut form, &problem);
-            Ok(ask(&ipam, &visitor, &lease, status, form))
+            Ok(ask(&visitor, &lease, status, form))
         }
     }
 }
 
-fn moved(ipam: &Ipam, visitor: &Visitor, lease: &Lease) -> Response {
+fn moved(visitor: &Visitor, lease: &Lease) -> Response {
     let LeaseKey { network, address } = lease.key;
-    let owner = lease.owner().map_or_else(String::new, |holder| {
-        ipam.read(|ledger| owner_text(ledger, &holder.identity))
-    });
-    visitor.tell(true, format!("{address} is held by {owner} now."), None);
-    go_to(&links::lease(network.0, address))
+    let owner = visitor.read(|ledger| views::owner(ledger, lease));
+    let text = format!("{address} is held by {owner} now.");
+    visitor.done(&links::lease(network.0, address), text)
 }
 
-fn ask(ipam: &Ipam, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
+fn ask(visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
     let shell = visitor.shell(Nav::Pools);
-    let page = ipam.read(|ledger: &Ledger| {
+    let page = visitor.read(|ledger: &Ledger| {
         let Concerned { heir, controlled } = concerned(ledger, lease);
         TransferPage {
             shell,
             lease: views::lease_row(ledger, lease),
             seen: seen(lease),
-            to: form.field("to"),
-            tenant: form.field("tenant"),
-            reason: form.field("reason"),
-            error: form.error,
+            form,
             heir,
             controlled,
         }

@@ -13,7 +13,7 @@ use super::{
     fields::Fields,
     forms::{AS_REST, beside, blame, typed},
     list::{Listing, Order, all},
-    page::{Answered, Failure, go_to, page},
+    page::{Answered, Failure, page},
     session_extract::{PathParam, Query, SubmittedForm, Visitor},
     views,
 };
@@ -28,60 +28,46 @@ use crate::api::{
     ui::Sessions,
     wire::{Password, UserCreate, UserPatch},
 };
-use crate::ipam::Ipam;
 
 /// Users of one page.
 const PAGE: usize = 100;
-const ORDERS: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-    Order::down("role", "admins first"),
-    Order::up("role", "viewers first"),
-    Order::down("created", "newest first"),
-    Order::up("created", "oldest first"),
+const ORDERS: &[[Order; 2]] = &[
+    Order::both("name", "by name", "by name, from the end"),
+    Order::reversed("role", "admins first", "viewers first"),
+    Order::reversed("created", "newest first", "oldest first"),
 ];
 /// What the query says as `by` where it asks for those whom a provider vouches for.
 const PROVIDER: &str = "provider";
 /// Their orders.
-const PROVIDED: &[Order] = &[
-    Order::up("name", "by name"),
-    Order::down("name", "by name, from the end"),
-    Order::down("role", "admins first"),
-    Order::up("role", "viewers first"),
-    Order::down("sessions", "most sessions first"),
-    Order::up("sessions", "fewest sessions first"),
+const PROVIDED: &[[Order; 2]] = &[
+    Order::both("name", "by name", "by name, from the end"),
+    Order::reversed("role", "admins first", "viewers first"),
+    Order::reversed("sessions", "most sessions first", "fewest sessions first"),
 ];
 
 /// Accounts, or who is signed in without one.
 pub async fn list(
-    State(ipam): State<Ipam>,
     State(sessions): State<Arc<Sessions>>,
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
     let by_provider = query.get("by") == PROVIDER;
     let orders = if by_provider { PROVIDED } else { ORDERS };
-    let by = [("", "with a password"), (PROVIDER, "by the provider")];
-    let by = by.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    let by = InputKind::of([("", "with a password"), (PROVIDER, "by the provider")]);
     let mut inputs = filters();
-    inputs.push(Input::new("by", "Sign in").kind(InputKind::Choice(by.to_vec())));
-    let list = Listing::new(links::USERS, inputs, orders, &query);
+    inputs.push(Input::new("by", "Sign in").kind(by));
+    let list = Listing::new(links::USERS, inputs, orders.as_flattened(), &query);
     let all = sessions.provided();
     let signed_in = all.len();
-    let (users, provided, pager) = match by_provider {
-        true => {
-            let (provided, pager) = provided(&list, all, &query);
-            (Vec::new(), provided, pager)
-        }
-        false => {
-            let (users, pager) = accounts(&ipam, &visitor, &list, &query).await;
-            (users, Vec::new(), pager)
-        }
-    };
-    let last = match by_provider {
-        true => list.numbers("sessions", "Sessions"),
-        false => list.column("created", "Made"),
-    };
+    let (mut users, mut people) = (Vec::new(), Vec::new());
+    let (last, pager);
+    if by_provider {
+        last = list.numbers("sessions", "Sessions");
+        (people, pager) = provided(&list, all);
+    } else {
+        last = list.column("created", "Made");
+        (users, pager) = accounts(&visitor, &list).await;
+    }
     Ok(page(&UsersPage {
         shell: visitor.shell(Nav::Users),
         columns: vec![
@@ -91,31 +77,24 @@ pub async fn list(
         ],
         filters: list.filters,
         users,
-        provided,
+        provided: people,
         signed_in,
         pager,
     }))
 }
 
-async fn accounts(
-    ipam: &Ipam,
-    visitor: &Visitor,
-    list: &Listing<'_>,
-    query: &Fields,
-) -> (Vec<UserRow>, Pager) {
-    let wanted = |account: &&Account| {
-        let wanted = wanted(list, &account.name, account.role);
-        wanted.then(|| (*account).clone())
-    };
-    let accounts = all(ipam, |ledger, after: Option<Text>| {
+async fn accounts(visitor: &Visitor, list: &Listing<'_>) -> (Vec<UserRow>, Pager) {
+    let wanted =
+        |account: &&Account| wanted(list, &account.name, account.role).then(|| (*account).clone());
+    let accounts = all(&visitor.ipam, |ledger, after: Option<Text>| {
         let accounts = ledger.accounts_after(after.as_deref());
         Ask::step().of(accounts, |account| Text::clone(&account.name), wanted)
     })
     .await;
     let (accounts, pager) = match list.order.key {
-        "role" => list.page_by(accounts, |one| one.role, PAGE, query),
-        "created" => list.page_by(accounts, |one| one.created, PAGE, query),
-        _ => list.page_by(accounts, |one| Text::clone(&one.name), PAGE, query),
+        "role" => list.page_by(accounts, PAGE, |one| one.role),
+        "created" => list.page_by(accounts, PAGE, |one| one.created),
+        _ => list.page_by(accounts, PAGE, |one| Text::clone(&one.name)),
     };
     let row = |account: &Account| UserRow {
         name: account.name.to_string(),
@@ -127,16 +106,12 @@ async fn accounts(
     (accounts.iter().map(row).collect(), pager)
 }
 
-fn provided(
-    list: &Listing<'_>,
-    mut all: Vec<(Text, Role, usize)>,
-    query: &Fields,
-) -> (Vec<ProvidedRow>, Pager) {
+fn provided(list: &Listing<'_>, mut all: Vec<(Text, Role, usize)>) -> (Vec<ProvidedRow>, Pager) {
     all.retain(|(name, role, _)| wanted(list, name, *role));
     let (shown, pager) = match list.order.key {
-        "role" => list.page_by(all, |one| one.1, PAGE, query),
-        "sessions" => list.page_by(all, |one| one.2, PAGE, query),
-        _ => list.page_by(all, |one| Text::clone(&one.0), PAGE, query),
+        "role" => list.page_by(all, PAGE, |one| one.1),
+        "sessions" => list.page_by(all, PAGE, |one| one.2),
+        _ => list.page_by(all, PAGE, |one| Text::clone(&one.0)),
     };
     let row = |(name, role, sessions): (Text, Role, usize)| ProvidedRow {
         name: name.to_string(),
@@ -161,12 +136,10 @@ pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> 
     };
     let made = match role(&form) {
         Ok(role) => {
-            let password = Password(password);
-            let name = name.clone();
             let body = UserCreate {
-                name,
+                name: name.clone(),
                 role,
-                password,
+                password: Password(password),
             };
             rest::make(&accounts, &visitor.caller(), body).await
         }
@@ -176,8 +149,7 @@ pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> 
         let status = blame(&mut form, &problem, AS_REST);
         return Ok(ask(&visitor, status, "Make a user", form));
     }
-    visitor.tell(true, format!("User {name} was made."), None);
-    Ok(go_to(links::USERS))
+    Ok(visitor.done(links::USERS, format!("User {name} was made.")))
 }
 
 pub async fn edit(
@@ -194,9 +166,8 @@ pub async fn update(
     State(accounts): State<Accounts>,
     State(sessions): State<Arc<Sessions>>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, fields }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, fields } = posted;
     let account = find(&accounts, &visitor, &name)?;
     let mut form = edit_form(&account);
     typed(&mut form, &fields);
@@ -220,15 +191,8 @@ pub async fn update(
                 disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
             };
             let if_match = IfMatch::shown(form.value("edition"));
-            rest::change(
-                &accounts,
-                &sessions,
-                &visitor.caller(),
-                &name,
-                if_match,
-                body,
-            )
-            .await
+            let caller = visitor.caller();
+            rest::change(&accounts, &sessions, &caller, &name, if_match, body).await
         }
         Err(problem) => Err(problem),
     };
@@ -244,8 +208,7 @@ pub async fn update(
         }
         return Ok(ask(&visitor, status, &title, form));
     }
-    visitor.tell(true, format!("User {name} was changed."), None);
-    Ok(go_to(links::USERS))
+    Ok(visitor.done(links::USERS, format!("User {name} was changed.")))
 }
 
 pub async fn ask_delete(
@@ -260,22 +223,16 @@ pub async fn ask_delete(
 pub async fn delete(
     State(accounts): State<Accounts>,
     PathParam(name): PathParam<String>,
-    posted: SubmittedForm,
+    SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let SubmittedForm { visitor, .. } = posted;
     find(&accounts, &visitor, &name)?;
-    let deleted = rest::delete(
-        State(accounts.clone()),
-        visitor.caller(),
-        Path(name.clone()),
-        IfMatch::default(),
-    );
+    let (path, any) = (Path(name.clone()), IfMatch::default());
+    let deleted = rest::delete(State(accounts), visitor.caller(), path, any);
     if let Err(problem) = deleted.await {
         let (status, error) = (problem.status_code(), problem.detail.into_string());
         return Ok(deletion(&visitor, &name, status, Some(error)));
     }
-    visitor.tell(true, format!("User {name} was deleted."), None);
-    Ok(go_to(links::USERS))
+    Ok(visitor.done(links::USERS, format!("User {name} was deleted.")))
 }
 
 fn find(accounts: &Accounts, visitor: &Visitor, name: &str) -> Result<Account, Failure> {
@@ -283,16 +240,14 @@ fn find(accounts: &Accounts, visitor: &Visitor, name: &str) -> Result<Account, F
     account.ok_or_else(|| visitor.not_found("There is no user of that name."))
 }
 
-/// Value and label of each role.
-pub fn roles() -> Vec<(String, String)> {
-    Role::WORDS
-        .map(|word| (word.to_owned(), word.to_owned()))
-        .to_vec()
+/// A choice of a role.
+pub fn roles() -> InputKind {
+    InputKind::of(Role::WORDS.map(|word| (word, word)))
 }
 
 /// What lists of names with roles are filtered by.
 pub fn filters() -> Vec<Input> {
-    let role = Input::new("role", "Role").kind(Form::any_of(roles()));
+    let role = Input::new("role", "Role").kind(InputKind::any_word(Role::WORDS));
     vec![Input::new("filter", "Name contains"), role]
 }
 
@@ -319,19 +274,15 @@ pub fn passwords(note: &'static str) -> [Input; 2] {
 
 fn role_input() -> Input {
     let hint = "Viewers look, operators give and take addresses, admins do everything.";
-    let input = Input::new("role", "Role").kind(InputKind::Choice(roles()));
+    let input = Input::new("role", "Role").kind(roles());
     input.hint(hint).value("viewer")
 }
 
 fn new_form() -> Form {
     let name = Input::new("name", "Name").required();
     let [password, again] = passwords("");
-    Form {
-        target: links::USER_NEW.to_owned(),
-        inputs: vec![name, role_input(), password.required(), again.required()],
-        button: "Make the user".to_owned(),
-        ..Form::default()
-    }
+    let inputs = vec![name, role_input(), password.required(), again.required()];
+    Form::new(links::USER_NEW, "Make the user", inputs)
 }
 
 fn edit_form(account: &Account) -> Form {
@@ -345,12 +296,11 @@ fn edit_form(account: &Account) -> Form {
         .value(if account.disabled { "yes" } else { "" });
     let edition = Input::new("edition", "").kind(InputKind::Hidden);
     let edition = edition.value(etag::State::of(account).as_str());
+    let target = format!("/ui/users/{}/edit", account.name);
+    let inputs = vec![role, password, again, disabled, edition];
     Form {
-        target: links::user(&account.name),
-        inputs: vec![role, password, again, disabled, edition],
-        button: "Change the user".to_owned(),
         account: account.name.to_string(),
-        ..Form::default()
+        ..Form::new(target, "Change the user", inputs)
     }
 }
 
@@ -380,29 +330,21 @@ pub fn new_password(form: &mut Form, fields: &Fields) -> Option<String> {
 }
 
 fn ask(visitor: &Visitor, status: StatusCode, title: &str, form: Form) -> Response {
-    let page = FormPage {
-        title: title.to_owned(),
-        trail: vec![(links::USERS.to_owned(), "Users".to_owned())],
-        form,
-        back: links::USERS.to_owned(),
-        ..FormPage::default()
-    };
+    let page = FormPage::below(links::USERS, "Users", title, form);
     visitor.ask(Nav::Users, status, page)
 }
 
 fn deletion(visitor: &Visitor, name: &str, status: StatusCode, error: Option<String>) -> Response {
+    let target = format!("/ui/users/{name}/delete");
+    let form = Form {
+        error,
+        ..Form::confirm(target, &format!("Delete {name}"))
+    };
     let page = FormPage {
-        title: format!("Delete user {name}?"),
-        trail: vec![(links::USERS.to_owned(), "Users".to_owned())],
         lead: vec![format!(
             "{name} is signed out at once and cannot sign in any more. What {name} did stays in the audit log."
         )],
-        form: Form {
-            error,
-            ..Form::confirm(links::user_delete(name), format!("Delete {name}"))
-        },
-        back: links::USERS.to_owned(),
-        ..FormPage::default()
+        ..FormPage::below(links::USERS, "Users", format!("Delete user {name}?"), form)
     };
     visitor.ask(Nav::Users, status, page)
 }

@@ -1,8 +1,8 @@
 //! From the ledger's values to what pages show.
 
 use fipd_core::{
-    Action, AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Origin, Pool,
-    PoolUsage, Timestamp,
+    AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Origin, Pool, PoolUsage,
+    Timestamp,
 };
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, State, Usage, links};
 
@@ -55,13 +55,27 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
         state: state(lease.state),
         contended: marks.contains(&Mark::Contended),
         out_of_range: marks.contains(&Mark::OutOfRange),
-        owner: lease
-            .owner()
-            .map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
+        owner: owner(ledger, lease),
         others: lease.members.len().saturating_sub(1),
         since: moment(lease.since),
         until: lease.until.map(moment),
     }
+}
+
+pub fn lease_rows(ledger: &Ledger, leases: impl IntoIterator<Item: AsRef<Lease>>) -> Vec<LeaseRow> {
+    let leases = leases.into_iter();
+    leases
+        .map(|lease| lease_row(ledger, lease.as_ref()))
+        .collect()
+}
+
+/// The first holder; empty for nobody.
+pub fn owner(ledger: &Ledger, lease: &Lease) -> String {
+    text(
+        lease
+            .owner()
+            .map(|holder| owner_text(ledger, &holder.identity)),
+    )
 }
 
 pub fn pool_row(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolRow {
@@ -114,11 +128,15 @@ pub fn remembered(pool: &Pool) -> String {
 
 /// Seconds in the largest unit that they are a multiple of; empty for none.
 fn time(seconds: u32) -> String {
-    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let whole = units.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
-    match whole.filter(|_| seconds > 0) {
-        Some((unit, name)) => format!("{} {name}", seconds / unit),
-        None => String::new(),
+    whole(seconds, [" d", " h", " min", " s"])
+}
+
+/// The same with these names of days, hours, minutes and seconds.
+pub fn whole(seconds: u32, names: [&str; 4]) -> String {
+    let mut units = [86_400, 3_600, 60, 1].into_iter().zip(names);
+    match units.find(|(unit, _)| seconds.is_multiple_of(*unit)) {
+        Some((unit, name)) if seconds > 0 => format!("{}{name}", seconds / unit),
+        Some(_) | None => String::new(),
     }
 }
 
@@ -134,8 +152,8 @@ pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
     let address = entry.address.map(|address| {
         let link = entry
             .network
-            .map_or_else(String::new, |network| links::lease(network.0, address));
-        (address.to_string(), link)
+            .map(|network| links::lease(network.0, address));
+        (address.to_string(), text(link))
     });
     let pool = entry.pool.map(|id| match ledger.pool(id) {
         Some(pool) => (pool.spec.name.to_string(), links::pool(id.0)),
@@ -144,23 +162,10 @@ pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
     AuditRow {
         at: moment(entry.at),
         actor: entry.actor.to_string(),
-        action: action(entry.action),
+        action: entry.action.to_string(),
         address,
         pool,
-        owner: entry
-            .identity
-            .as_ref()
-            .map_or_else(String::new, |identity| owner_text(ledger, identity)),
+        owner: text((entry.identity.as_ref()).map(|identity| owner_text(ledger, identity))),
         detail: entry.detail.to_string(),
     }
-}
-
-/// The wire's word, `handed-over`.
-pub fn action(action: Action) -> String {
-    let value = serde_json::to_value(action).ok();
-    value
-        .as_ref()
-        .and_then(|value| value.as_str())
-        .unwrap_or("?")
-        .to_owned()
 }

@@ -78,7 +78,7 @@ fn some(warnings: impl IntoIterator<Item = Warning>) -> Vec<Warning> {
 
 fn and_more(mut all: Vec<Warning>, more: usize) -> Vec<Warning> {
     if let Some(last) = all.last_mut().filter(|_| more > 0) {
-        last.next = format!("{} {} more like it.", last.next, count(more as u128));
+        last.next = format!("{} {} more like it.", last.next, count(more));
     }
     all
 }

@@ -56,7 +56,7 @@ pub(super) fn full(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> Vec<
                 _ => format!(
                     "Pool {} is full and {} wait for an address of it",
                     pool.name,
-                    pool.waiters()
+                    count(pool.waiting)
                 ),
             },
             next: match add_to(&pool) {

@@ -67,14 +67,14 @@ pub(super) fn silent(hooks: impl IntoIterator<Item = HookView>) -> Vec<Warning> 
             let what = format!("Webhook {name} takes no events: {why}");
             let next = format!(
                 "{} entries wait. They are sent again by themselves; to try at once:",
-                count(view.pending.into())
+                count(view.pending)
             );
             return Some(warning(&view, what, next));
         }
         (view.missed > 0).then(|| {
             let what = format!(
                 "Webhook {name} missed {} entries of the audit log",
-                count(view.missed.into())
+                count(view.missed)
             );
             let next = "They were trimmed before it could be told. Raise [audit] keep, and see that it can be reached:";
             warning(&view, what, next.to_owned())

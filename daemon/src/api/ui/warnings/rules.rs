@@ -44,7 +44,7 @@ pub(super) fn engine(view: &View) -> Vec<Warning> {
     let drift = (mended > 0).then(|| Warning {
         what: format!(
             "Something else changed the rules of this host: {} were mended since the start",
-            count(mended.into())
+            count(mended)
         ),
         next: "Find the program that does, such as a network manager that flushes rules."
             .to_owned(),
