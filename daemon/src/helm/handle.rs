@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use fipd_core::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Mutex as Turn, Semaphore};
@@ -92,7 +91,7 @@ impl Helm {
         begins: &(dyn Fn() + Sync),
     ) -> Result<Operations, HelmError> {
         let target = ReleaseTarget::new(access.cluster, &release.namespace, &release.name);
-        if let Some(outcome) = self.0.remembered(&target, Some(release), clock::now()) {
+        if let Some(outcome) = self.0.remembered(&target, Some(release)) {
             return outcome.map(|()| Operations::new());
         }
         let work =
@@ -111,7 +110,7 @@ impl Helm {
         name: &str,
     ) -> Result<bool, HelmError> {
         let target = ReleaseTarget::new(access.cluster, namespace, name);
-        if let Some(Err(error)) = self.0.remembered(&target, None, clock::now()) {
+        if let Some(Err(error)) = self.0.remembered(&target, None) {
             return Err(error);
         }
         let attempt = self.0.attempt(access, &target, None, async |cli, call| {
@@ -140,14 +139,8 @@ impl Helm {
     }
 
     /// What another engine does about a release, for who looks at progress.
-    pub fn noted(
-        &self,
-        target: &ReleaseTarget,
-        wanted: Option<String>,
-        noted: Noted<'_>,
-        now: Timestamp,
-    ) {
-        let board = &self.0.board;
+    pub fn noted(&self, target: &ReleaseTarget, wanted: Option<String>, noted: Noted<'_>) {
+        let (board, now) = (&self.0.board, clock::now());
         board.waiting(target, wanted, now);
         match noted {
             Noted::Running(operation) => return board.running(target, operation, now),
@@ -161,26 +154,16 @@ impl Helm {
     }
 
     /// For how long another engine is to bring about exactly this, and why its last attempt failed, until one succeeds.
-    pub fn awaited(
-        &self,
-        target: &ReleaseTarget,
-        wanted: &Release,
-        now: Timestamp,
-    ) -> (Duration, Option<String>) {
+    pub fn awaited(&self, target: &ReleaseTarget, wanted: &Release) -> (Duration, Option<String>) {
+        let now = clock::now();
         let wish = self.0.awaited.wish(target, wanted, now);
         let awaited = now.0.saturating_sub(wish.since.0);
         (Duration::from_millis(awaited), wish.failure)
     }
 
     /// An attempt of another engine at exactly this failed.
-    pub fn attempt_failed(
-        &self,
-        target: &ReleaseTarget,
-        wanted: &Release,
-        why: &str,
-        now: Timestamp,
-    ) {
-        self.0.awaited.failed(target, wanted, why, now);
+    pub fn attempt_failed(&self, target: &ReleaseTarget, wanted: &Release, why: &str) {
+        (self.0.awaited).failed(target, wanted, why, clock::now());
     }
 
     /// How long one operation may take.
@@ -315,13 +298,11 @@ impl HelmState {
         &self,
         target: &ReleaseTarget,
         wanted: Option<&Release>,
-        now: Timestamp,
     ) -> Option<Result<(), HelmError>> {
         let memory = self.memory.lock();
-        let last = memory
-            .get(target)
-            .filter(|last| last.wanted.as_ref() == wanted)?;
-        let age = Duration::from_millis(now.0.saturating_sub(last.at.0));
+        let last = memory.get(target);
+        let last = last.filter(|last| last.wanted.as_ref() == wanted)?;
+        let age = Duration::from_millis(clock::now().0.saturating_sub(last.at.0));
         (age < last.lasts()).then(|| last.outcome.clone())
     }
 

@@ -5,7 +5,6 @@ use super::{
     installed::owner,
 };
 use crate::{
-    clock,
     config::ChartEngine,
     helm::{Noted, Release},
 };
@@ -81,6 +80,6 @@ impl ReachedGuest<'_> {
         let target = self.place(&release.namespace, &release.name);
         let noted = Noted::Failed(error);
         let version = Some(release.version.clone());
-        self.helm.noted(&target, version, noted, clock::now());
+        self.helm.noted(&target, version, noted);
     }
 }

@@ -23,7 +23,6 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::{
-    clock,
     controller::{
         client::{CallError, Remote, Target},
         kind::{CUSTOM_RESOURCE_DEFINITION, JOB, Kind, SECRET},
@@ -131,7 +130,7 @@ impl ReachedGuest<'_> {
             Ok(Settled::NotYet) => Noted::Running("helm-chart"),
             Err(error) => Noted::Failed(error),
         };
-        self.helm.noted(&target, version, noted, clock::now());
+        self.helm.noted(&target, version, noted);
         outcome
     }
 
@@ -208,7 +207,7 @@ impl ReachedGuest<'_> {
     ) -> Result<Settled, ChartError> {
         let place = self.place(&release.namespace, &release.name);
         let most = self.helm.deadline();
-        let (awaited, _) = self.helm.awaited(&place, release, clock::now());
+        let (awaited, _) = self.helm.awaited(&place, release);
         if awaited < most {
             return Ok(Settled::NotYet);
         }
@@ -246,7 +245,7 @@ impl ReachedGuest<'_> {
         };
         let progress = progress::progress(chart, job.as_ref(), newest);
         let place = self.place(&release.namespace, name);
-        let (awaited, failure) = self.helm.awaited(&place, release, clock::now());
+        let (awaited, failure) = self.helm.awaited(&place, release);
         let overdue = progress::overdue(&progress, awaited, self.helm.deadline());
         match (progress, overdue) {
             (HelmChartProgress::Failed(why), _) => Err(self.attempt_failed(chart, release, &why)),
@@ -265,7 +264,7 @@ impl ReachedGuest<'_> {
     /// It is told until an attempt succeeds, or something else is wanted.
     fn attempt_failed(&self, chart: &HelmChart, release: &Release, why: &str) -> ChartError {
         let place = self.place(&release.namespace, &release.name);
-        self.helm.attempt_failed(&place, release, why, clock::now());
+        self.helm.attempt_failed(&place, release, why);
         failed(chart, why)
     }
 
