@@ -57,18 +57,8 @@ pub use crate::controller::site::Site;
 use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
-    config::{ClusterSettings, SystemConfig},
-    detach::Leaving,
-    fip_v1,
-    system::{self, Means, OperationCall, OperationError, RunningSystem},
-    systems::rancher_fip::{
-        admission::Admits,
-        settings::{RancherFipRole, RancherFipSettings},
-        watches::Room,
-    },
-};
-use crate::{
     clusters::{ClusterSession, adoption},
+    config::{ClusterSettings, SystemConfig},
     controller::{
         address_user::inventory::AddressInventory,
         client::Remote,
@@ -78,6 +68,14 @@ use crate::{
         store::Key,
         tasks::{count, events_behind, finish, follow_ranges, listed, spawn, until},
         waiters, webhook,
+    },
+    detach::Leaving,
+    fip_v1,
+    system::{self, Means, OperationCall, OperationError, RunningSystem},
+    systems::rancher_fip::{
+        admission::Admits,
+        settings::{RancherFipRole, RancherFipSettings},
+        watches::Room,
     },
 };
 use prometheus_client::registry::Registry;
@@ -248,7 +246,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     let admits = Admits::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data));
     tasks.spawn(Arc::clone(&admits).learn());
     rancher.admit(admits);
-    let settings = &site.session.settings.of::<RancherFipSettings>().webhook;
+    let settings = &site.settings::<RancherFipSettings>().webhook;
     webhook::keep(
         &admission::ASKS,
         settings,

@@ -124,14 +124,9 @@ pub fn holder(cluster: &ClusterId, kind: &str, key: &Key, uid: Text) -> Holder {
 /// A Service that only Rancher's objects tell of, since fipd is not connected to its cluster: it keeps the address of a
 /// FloatingIP that was deleted while it used it. In place of an interface the identity has Rancher's id of the cluster.
 pub fn reported_service(management: &ClusterId, cluster: &str, service: &Key) -> Holder {
-    let identity = Identity {
-        interface: cluster.into(),
-        ..identity(management, KIND_SERVICE, service)
-    };
-    Holder {
-        identity,
-        instance: "".into(),
-    }
+    let mut holder = holder(management, KIND_SERVICE, service, "".into());
+    holder.identity.interface = cluster.into();
+    holder
 }
 
 /// Whether a holder is such a Service of the cluster that Rancher calls so.

@@ -9,6 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 type Lock<T> = Arc<tokio::sync::Mutex<Option<Reading<T>>>>;
 
 /// One at a time, of those with the same key.
+#[derive(Clone)]
 pub struct Turns<T>(Arc<Mutex<BTreeMap<TurnKey, Lock<T>>>>);
 
 /// A management cluster, and what is of it.
@@ -26,12 +27,6 @@ pub struct Turn<T> {
     passed: OwnedMutexGuard<Option<Reading<T>>>,
     /// When it was asked for.
     since: Instant,
-}
-
-impl<T> Clone for Turns<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
 }
 
 impl<T> Default for Turns<T> {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Identity, Lease, Text};
+use fipd_core::{Identity, Lease};
 use k8s_openapi::api::core::v1::Service;
 
 use super::{
@@ -41,8 +41,9 @@ pub async fn read(remote: &Remote, target: &Target) -> Result<Option<Svc>, CallE
 /// Whether an object keeps the leases held under its name: as the instance that has one, as one that is served
 /// and takes them over, or as one that shows the address, whoever serves it.
 pub fn keeps(svc: &Svc, class_less: bool, identity: &Identity, held: &[Arc<Lease>]) -> bool {
+    let mut members = held.iter().flat_map(|lease| &lease.members);
     held.is_empty()
-        || has_one(&svc.uid, identity, held)
+        || members.any(|one| one.holder.identity == *identity && one.holder.instance == svc.uid)
         || validate::is_ours(svc, class_less, true)
         || shows_one(svc, held)
 }
@@ -50,12 +51,6 @@ pub fn keeps(svc: &Svc, class_less: bool, identity: &Identity, held: &[Arc<Lease
 /// Whether the Service shows the address of one of these leases.
 pub fn shows_one(svc: &Svc, held: &[Arc<Lease>]) -> bool {
     held.iter().any(|lease| svc.shows(lease.key.address))
-}
-
-/// Whether one of the leases is held by this instance.
-pub fn has_one(uid: &Text, identity: &Identity, held: &[Arc<Lease>]) -> bool {
-    let mut members = held.iter().flat_map(|lease| &lease.members);
-    members.any(|one| one.holder.identity == *identity && one.holder.instance == *uid)
 }
 
 /// The Service as this cluster has it.

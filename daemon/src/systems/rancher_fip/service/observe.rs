@@ -174,15 +174,11 @@ pub fn slim_namespace(namespace: Namespace) -> Option<Projects> {
 }
 
 fn marks(meta: &ObjectMeta) -> BTreeMap<&'static str, String> {
-    let annotations = meta.annotations.as_ref();
-    let labels = meta.labels.as_ref();
-    let annotation = |key: &'static str| Some((key, annotations?.get(key)?.clone()));
-    let label = |key: &'static str| Some((key, labels?.get(key)?.clone()));
-    ANNOTATIONS
-        .into_iter()
-        .filter_map(annotation)
-        .chain(LABELS.into_iter().filter_map(label))
-        .collect()
+    let annotation = |key| Some((key, meta.annotations.as_ref()?.get(key)?.clone()));
+    let label = |key| Some((key, meta.labels.as_ref()?.get(key)?.clone()));
+    let annotations = ANNOTATIONS.into_iter().filter_map(annotation);
+    let labels = LABELS.into_iter().filter_map(label);
+    annotations.chain(labels).collect()
 }
 
 fn parse(family: &str) -> Option<Family> {
