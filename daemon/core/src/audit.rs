@@ -1,6 +1,6 @@
 //! What the audit log says of one decision.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -96,4 +96,20 @@ pub struct AuditEntry {
     /// Free text: reason of a release, name of the pool or account, who contends, a tenant and
     /// its limit.
     pub detail: Text,
+}
+
+impl AuditEntry {
+    /// One that is about no address.
+    pub fn new(at: Timestamp, actor: &Actor, action: Action, detail: impl Into<Text>) -> Self {
+        Self {
+            at,
+            actor: Arc::clone(actor),
+            action,
+            network: None,
+            address: None,
+            pool: None,
+            identity: None,
+            detail: detail.into(),
+        }
+    }
 }

@@ -260,6 +260,16 @@ impl Refusal {
         }
     }
 
+    /// A field of a request has another value than what is allowed.
+    #[must_use]
+    pub fn invalid(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self::Invalid {
+            field,
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+
     /// The address of a lease that cools is not given; `keep`: nor kept for later.
     #[must_use]
     pub fn cools(lease: &Lease, keep: bool) -> Self {

@@ -21,8 +21,8 @@ use super::{
     waiters::{QueuePlace, Waiter, is_of},
 };
 use crate::{
-    Action, Actor, Answer, AuditEntry, ClusterId, Identity, Lease, LeaseKey, NetworkId, Op, PoolId,
-    Quota, Refusal, System, Text, Timestamp,
+    Action, Actor, Answer, AuditEntry, ClusterId, Identity, Lease, LeaseKey, NetworkId, Op, Pool,
+    PoolId, Quota, Refusal, System, Text, Timestamp,
 };
 
 /// How far planning got; what is not a finished draft ends it.
@@ -71,23 +71,45 @@ impl Draft {
         }
     }
 
+    /// Writes a lease that is there already.
+    pub fn write(&mut self, lease: Arc<Lease>) {
+        self.flight.keys.push(lease.key);
+        self.flight.ops.push(Op::PutLease(lease));
+    }
+
     /// Writes a lease and says why.
     pub fn put(&mut self, lease: &Arc<Lease>, action: Action, detail: Text) {
-        self.flight.keys.push(lease.key);
-        self.put_new(lease, action, detail);
+        self.write(Arc::clone(lease));
+        self.say_owner(lease, action, detail);
     }
 
     /// Writes a lease on an address that the draft has taken, and says why.
     pub fn put_new(&mut self, lease: &Arc<Lease>, action: Action, detail: Text) {
         self.flight.ops.push(Op::PutLease(Arc::clone(lease)));
-        let owner = lease.owner().map(|holder| holder.identity.clone());
-        self.say_lease(lease, action, owner, detail);
+        self.say_owner(lease, action, detail);
+    }
+
+    /// Writes a lease and says why it has `identity` now, or no more.
+    pub fn put_for(
+        &mut self,
+        lease: Arc<Lease>,
+        action: Action,
+        identity: &Identity,
+        detail: Text,
+    ) {
+        self.say_lease(&lease, action, Some(identity.clone()), detail);
+        self.write(lease);
     }
 
     /// Deletes a lease and says why.
     pub fn delete(&mut self, lease: &Lease, action: Action, detail: Text) {
         self.flight.keys.push(lease.key);
         self.flight.ops.push(Op::DeleteLease(lease.key));
+        self.say_owner(lease, action, detail);
+    }
+
+    /// Audits something about a lease and its owner.
+    pub fn say_owner(&mut self, lease: &Lease, action: Action, detail: Text) {
         let owner = lease.owner().map(|holder| holder.identity.clone());
         self.say_lease(lease, action, owner, detail);
     }
@@ -100,30 +122,31 @@ impl Draft {
         identity: Option<Identity>,
         detail: Text,
     ) {
-        self.audit.push(AuditEntry {
-            at: self.now,
-            actor: Arc::clone(&self.actor),
-            action,
-            network: Some(lease.key.network),
-            address: Some(lease.key.address),
-            pool: lease.pool,
-            identity,
-            detail,
-        });
+        let entry = self.say(action, detail);
+        entry.network = Some(lease.key.network);
+        entry.address = Some(lease.key.address);
+        entry.pool = lease.pool;
+        entry.identity = identity;
+    }
+
+    /// Audits something about a pool.
+    pub fn say_pool(&mut self, action: Action, pool: &Pool, detail: Text) {
+        let entry = self.say(action, detail);
+        entry.network = Some(pool.spec.network);
+        entry.pool = Some(pool.id);
     }
 
     /// Audits something that is about no address.
-    pub fn say(&mut self, action: Action, detail: Text) {
-        self.audit.push(AuditEntry {
-            at: self.now,
-            actor: Arc::clone(&self.actor),
-            action,
-            network: None,
-            address: None,
-            pool: None,
-            identity: None,
-            detail,
-        });
+    pub fn say(&mut self, action: Action, detail: impl Into<Text>) -> &mut AuditEntry {
+        let entry = AuditEntry::new(self.now, &self.actor, action, detail);
+        self.audit.push_mut(entry)
+    }
+
+    /// The decision to write one row.
+    pub fn done(mut self, op: Op, action: Action, detail: impl Into<Text>) -> (Self, Answer) {
+        self.flight.ops.push(op);
+        self.say(action, detail);
+        (self, Answer::Done)
     }
 }
 
@@ -340,6 +363,30 @@ impl Ledger {
         } else {
             Ok(())
         }
+    }
+
+    /// A draft about the table, which it locks; busy while another decision about it is in flight.
+    pub(super) fn draft_of(
+        &self,
+        table: LockedTable,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Result<Draft, Stop> {
+        self.unlocked(table)?;
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(table);
+        Ok(draft)
+    }
+
+    /// Refused where there is no such network.
+    pub(super) fn check_network(&self, id: NetworkId) -> Result<(), Refusal> {
+        let known = self.rows.networks.contains_key(&id);
+        known.then_some(()).ok_or(Refusal::UnknownNetwork(id))
+    }
+
+    /// The pool with this number; refused where there is none.
+    pub(super) fn known_pool(&self, id: PoolId) -> Result<&Arc<Pool>, Refusal> {
+        self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))
     }
 
     /// Leases in which the identity is a member or contender, in key order; busy while a decision in flight may

@@ -7,7 +7,7 @@ use crate::{
     Text, Timestamp, Token, TokenId,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, LockedTable, Stop},
+        draft::{Draw, LockedTable, Stop},
     },
 };
 
@@ -18,7 +18,7 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Accounts)?;
+        let draft = self.draft_of(LockedTable::Accounts, actor, now)?;
         let name = &account.name;
         match self.rows.accounts.get(name) {
             Some(known) if known == account => return Err(Stop::Answer(Answer::Done)),
@@ -26,13 +26,12 @@ impl Ledger {
             None => {}
         }
         let op = Op::PutAccount(account.clone());
-        let detail = format!("{name}: made as {}", account.role.as_str()).into();
-        let (table, action) = (LockedTable::Accounts, Action::AccountChanged);
-        Ok(done(table, op, action, &detail, actor, now))
+        let detail = format!("{name}: made as {}", account.role.as_str());
+        Ok(draft.done(op, Action::AccountChanged, detail))
     }
 
     pub(super) fn plan_edit_account(&self, edit: &AccountEdit, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Accounts)?;
+        let draft = self.draft_of(LockedTable::Accounts, &edit.actor, now)?;
         let name = &edit.name;
         let known = self.rows.accounts.get(name);
         let known = known.ok_or_else(|| Refusal::UnknownAccount(Arc::clone(name)))?;
@@ -58,21 +57,18 @@ impl Ledger {
         if account == *known {
             return Err(Stop::Answer(Answer::Done));
         }
-        let detail = format!("{name}: {}", changes.join(", ")).into();
-        let (table, action) = (LockedTable::Accounts, Action::AccountChanged);
-        let op = Op::PutAccount(account);
-        Ok(done(table, op, action, &detail, &edit.actor, now))
+        let detail = format!("{name}: {}", changes.join(", "));
+        Ok(draft.done(Op::PutAccount(account), Action::AccountChanged, detail))
     }
 
     pub(super) fn plan_delete_account(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Accounts)?;
+        let draft = self.draft_of(LockedTable::Accounts, actor, now)?;
         let Some(account) = self.rows.accounts.get(name) else {
             return Err(Stop::Answer(Answer::Done));
         };
         self.not_last_admin(account)?;
         let op = Op::DeleteAccount(Arc::clone(name));
-        let (table, action) = (LockedTable::Accounts, Action::AccountDeleted);
-        Ok(done(table, op, action, name, actor, now))
+        Ok(draft.done(op, Action::AccountDeleted, Arc::clone(name)))
     }
 
     /// Somebody must be able to sign in and make accounts.
@@ -87,7 +83,7 @@ impl Ledger {
     }
 
     pub(super) fn plan_put_token(&self, token: &Token, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Tokens)?;
+        let draft = self.draft_of(LockedTable::Tokens, actor, now)?;
         if self.rows.tokens.get(&token.id) == Some(token) {
             return Err(Stop::Answer(Answer::Done));
         }
@@ -103,29 +99,16 @@ impl Ledger {
             return Err(Refusal::TokenNameTaken(Arc::clone(&token.name)).into());
         }
         let op = Op::PutToken(token.clone());
-        Ok(done(
-            LockedTable::Tokens,
-            op,
-            Action::TokenCreated,
-            &token.name,
-            actor,
-            now,
-        ))
+        Ok(draft.done(op, Action::TokenCreated, Arc::clone(&token.name)))
     }
 
     pub(super) fn plan_delete_token(&self, id: TokenId, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Tokens)?;
+        let draft = self.draft_of(LockedTable::Tokens, actor, now)?;
         let Some(token) = self.rows.tokens.get(&id) else {
             return Err(Stop::Answer(Answer::Done));
         };
-        Ok(done(
-            LockedTable::Tokens,
-            Op::DeleteToken(id),
-            Action::TokenDeleted,
-            &token.name,
-            actor,
-            now,
-        ))
+        let name = Arc::clone(&token.name);
+        Ok(draft.done(Op::DeleteToken(id), Action::TokenDeleted, name))
     }
 
     pub(super) fn plan_rotate_key(
@@ -135,14 +118,12 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Keys)?;
+        let mut draft = self.draft_of(LockedTable::Keys, actor, now)?;
         let keys = &self.rows.keys;
         let last = self.signing_key();
         if last.map(|key| key.id) != after {
             return Err(Stop::Answer(Answer::Done));
         }
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Keys);
         let over = keys
             .values()
             .filter(|key| key.until.is_some_and(|end| end <= now));
@@ -158,53 +139,34 @@ impl Ledger {
                 ..last.clone()
             }));
         }
-        draft.flight.ops.push(Op::PutKey(SigningKey {
+        let op = Op::PutKey(SigningKey {
             id,
             created: now,
             bytes: bytes.clone(),
             until: None,
-        }));
-        draft.say(Action::KeyRotated, detail.into());
-        Ok((draft, Answer::Done))
+        });
+        Ok(draft.done(op, Action::KeyRotated, detail))
     }
 
     pub(super) fn plan_import_key(&self, bytes: &KeyBytes, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Keys)?;
+        let draft = self.draft_of(LockedTable::Keys, actor, now)?;
         if self.rows.keys.values().any(|key| key.bytes == *bytes) {
             return Err(Stop::Answer(Answer::Done));
         }
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Keys);
         let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
         let id = self.next_key();
-        draft.flight.ops.push(Op::PutKey(SigningKey {
+        let op = Op::PutKey(SigningKey {
             id,
             created: now,
             bytes: bytes.clone(),
             until: Some(until),
-        }));
+        });
         let detail = format!("key {} of another program counts until {until}", id.0);
-        draft.say(Action::TakenOver, detail.into());
-        Ok((draft, Answer::Done))
+        Ok(draft.done(op, Action::TakenOver, detail))
     }
 
     fn next_key(&self) -> KeyId {
         let last = self.rows.keys.last_key_value();
         KeyId(last.map_or(1, |(id, _)| id.0.saturating_add(1)))
     }
-}
-
-fn done(
-    table: LockedTable,
-    op: Op,
-    action: Action,
-    name: &Text,
-    actor: &Actor,
-    now: Timestamp,
-) -> (Draft, Answer) {
-    let mut draft = Draft::new(now, actor);
-    draft.flight.table = Some(table);
-    draft.flight.ops.push(op);
-    draft.say(action, Arc::clone(name));
-    (draft, Answer::Done)
 }

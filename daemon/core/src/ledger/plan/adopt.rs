@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use super::release::from_whom;
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeaseKey,
-    LeaseState, Member, Op, Refusal, Tenant, Text, Timestamp,
+    LeaseState, Member, Tenant, Text, Timestamp,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -19,9 +19,7 @@ impl Ledger {
     /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use.
     pub(super) fn plan_adopt(&mut self, ask: &Adopt, now: Timestamp) -> Draw {
         let key = ask.key.canonical();
-        if !self.rows.networks.contains_key(&key.network) {
-            return Err(Refusal::UnknownNetwork(key.network).into());
-        }
+        self.check_network(key.network)?;
         let prints = Prints::of(&ask.holder.identity);
         if self.drafts.edits(key.network)
             || self.drafts.locks(key)
@@ -47,32 +45,23 @@ impl Ledger {
         }
         if is_foreign_there(lease, &holder) {
             let contenders = contenders_beside(lease, &holder.identity);
-            let mut next = exclusive(key, lease.pool, holder, tenant, now);
-            next.contenders = contenders;
-            let lease = Arc::new(next);
-            draft.put(
-                &lease,
-                Action::Adopted,
-                "a Service of its cluster used it".into(),
-            );
-            return Ok((draft, Answer::Adopted { lease }));
+            let why = "a Service of its cluster used it";
+            let next = exclusive(key, lease.pool, holder, tenant, now);
+            return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
         if lease.state == LeaseState::Quarantined {
-            let mut next = exclusive(key, lease.pool, holder, tenant, now);
-            next.contenders = others(lease, &ask.holder.identity);
-            let lease = Arc::new(next);
-            draft.put(&lease, Action::Adopted, "it was in quarantine".into());
-            return Ok((draft, Answer::Adopted { lease }));
+            let contenders = others(lease, &holder.identity);
+            let next = exclusive(key, lease.pool, holder, tenant, now);
+            let why = "it was in quarantine";
+            return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
-        contend(
-            draft,
-            lease,
-            Contender {
-                holder,
-                tenant,
-                since: ask.since,
-            },
-        )
+        let since = ask.since;
+        let contender = Contender {
+            holder,
+            tenant,
+            since,
+        };
+        contend(draft, lease, contender)
     }
 
     pub(super) fn plan_handover(&self, ask: &Handover, now: Timestamp) -> Draw {
@@ -89,19 +78,20 @@ impl Ledger {
                 ask.keys.is_empty() || ask.keys.iter().any(|key| key.canonical() == lease.key);
             if wanted && lease.members.iter().any(|member| member.holder == ask.from) {
                 let next = Arc::new(handed_over(&lease, &ask.from, &ask.to));
-                draft.flight.keys.push(next.key);
-                draft.flight.ops.push(Op::PutLease(Arc::clone(&next)));
-                draft.say_lease(
-                    &next,
-                    Action::HandedOver,
-                    Some(ask.to.identity.clone()),
-                    from_whom(Some(&ask.from), &ask.reason),
-                );
                 handed.push(next.key);
+                let detail = from_whom(Some(&ask.from), &ask.reason);
+                draft.put_for(next, Action::HandedOver, &ask.to.identity, detail);
             }
         }
         Ok((draft, Answer::HandedOver { leases: handed }))
     }
+}
+
+/// The lease becomes this one.
+fn adopted(mut draft: Draft, next: Lease, why: &str) -> (Draft, Answer) {
+    let lease = Arc::new(next);
+    draft.put(&lease, Action::Adopted, why.into());
+    (draft, Answer::Adopted { lease })
 }
 
 /// The contenders other than this one.
@@ -170,15 +160,9 @@ fn readopt(mut draft: Draft, lease: &Arc<Lease>, holder: &Holder) -> Draw {
             lease: Arc::clone(lease),
         }));
     };
-    let action = if renewed {
-        Action::Adopted
-    } else {
-        Action::InstanceChanged
-    };
-    let detail = if renewed {
-        "it was not in use".into()
-    } else {
-        Text::default()
+    let (action, detail) = match renewed {
+        true => (Action::Adopted, "it was not in use".into()),
+        false => (Action::InstanceChanged, Text::default()),
     };
     draft.put(&next, action, detail);
     Ok((draft, Answer::Adopted { lease: next }))

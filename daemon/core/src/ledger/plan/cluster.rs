@@ -18,7 +18,7 @@ pub(super) const CHUNK: usize = 1_000;
 impl Ledger {
     /// Names are only ever added; a name that another cluster has is refused, for it would make two clusters one.
     pub(super) fn plan_record_cluster(&self, record: &ClusterRecord, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Clusters)?;
+        let mut draft = self.draft_of(LockedTable::Clusters, &"fipd".into(), now)?;
         let foreign = |name: &&Text| {
             self.rows
                 .cluster_by_name(name)
@@ -33,12 +33,7 @@ impl Ledger {
                 "a name that no other cluster has; this one is that of {owner}, not of {}",
                 record.id
             );
-            return Err(Refusal::Invalid {
-                field: "cluster",
-                value: name.to_string(),
-                allowed,
-            }
-            .into());
+            return Err(Refusal::invalid("cluster", name, allowed).into());
         }
         let known = self.rows.clusters.get(&record.id);
         let mut next = known.cloned().unwrap_or_else(|| ClusterRecord {
@@ -57,8 +52,6 @@ impl Ledger {
         if known == Some(&next) {
             return Err(Stop::Answer(Answer::Done));
         }
-        let mut draft = Draft::new(now, &"fipd".into());
-        draft.flight.table = Some(LockedTable::Clusters);
         // A challenge value changes with each use; only a change of who the cluster is goes into the audit log.
         let nonce =
             |record: &ClusterRecord| record.proof.as_ref().and_then(|proof| proof.nonce.clone());
@@ -68,10 +61,8 @@ impl Ledger {
                 && nonce(known) == nonce(&next)
         });
         if !same {
-            draft.say(
-                Action::ClusterRecorded,
-                format!("{} ({})", next.id, next.names.join(", ")).into(),
-            );
+            let detail = format!("{} ({})", next.id, next.names.join(", "));
+            draft.say(Action::ClusterRecorded, detail);
         }
         draft.flight.ops.push(Op::PutCluster(next));
         Ok((draft, Answer::Done))
@@ -86,17 +77,11 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Clusters)?;
+        let mut draft = self.draft_of(LockedTable::Clusters, actor, now)?;
         if self.rows.clusters.contains_key(&record.id) {
-            return Err(Refusal::Invalid {
-                field: "cluster",
-                value: record.id.to_string(),
-                allowed: "an id that no cluster has; ask again".to_owned(),
-            }
-            .into());
+            let allowed = "an id that no cluster has; ask again";
+            return Err(Refusal::invalid("cluster", &record.id, allowed).into());
         }
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Clusters);
         if let Some(before) = self.rows.cluster_by_name(name) {
             let mut before = before.clone();
             before.names.retain(|known| known != name);
@@ -109,12 +94,8 @@ impl Ledger {
             names: vec![Arc::clone(name)],
             ..record.clone()
         };
-        draft.say(
-            Action::ClusterChanged,
-            format!("{name} is a cluster of its own now: {}", apart.id).into(),
-        );
-        draft.flight.ops.push(Op::PutCluster(apart));
-        Ok((draft, Answer::Done))
+        let detail = format!("{name} is a cluster of its own now: {}", apart.id);
+        Ok(draft.done(Op::PutCluster(apart), Action::ClusterChanged, detail))
     }
 
     pub(super) fn plan_mark_adopted(
@@ -123,10 +104,8 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Clusters)?;
-        if !self.rows.networks.contains_key(&marker.network) {
-            return Err(Refusal::UnknownNetwork(marker.network).into());
-        }
+        let mut draft = self.draft_of(LockedTable::Clusters, actor, now)?;
+        self.check_network(marker.network)?;
         let key = (
             marker.network,
             Arc::clone(&marker.cluster),
@@ -141,8 +120,6 @@ impl Ledger {
         {
             return Err(Stop::Answer(Answer::Done));
         }
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Clusters);
         draft.flight.ops.push(Op::PutAdoption(marker.clone()));
         if !marker.skipped {
             let id = ClusterId(Arc::clone(&marker.cluster));
@@ -156,13 +133,8 @@ impl Ledger {
         } else {
             Action::ClusterAdopted
         };
-        draft.say(
-            action,
-            format!("{} ({})", marker.cluster, marker.system).into(),
-        );
-        if let Some(entry) = draft.audit.last_mut() {
-            entry.network = Some(marker.network);
-        }
+        let detail = format!("{} ({})", marker.cluster, marker.system);
+        draft.say(action, detail).network = Some(marker.network);
         Ok((draft, Answer::Done))
     }
 
@@ -185,13 +157,8 @@ impl Ledger {
             };
             draft.put(&Arc::new(lease), Action::Orphaned, Text::default());
         }
-        Ok((
-            draft,
-            Answer::Moved {
-                leases: keys.len(),
-                more,
-            },
-        ))
+        let leases = keys.len();
+        Ok((draft, Answer::Moved { leases, more }))
     }
 
     /// What is forgotten counts as not adopted any more: should the cluster come back, it is adopted again before
@@ -203,14 +170,12 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Clusters)?;
+        let mut draft = self.draft_of(LockedTable::Clusters, actor, now)?;
         let (keys, more) = self.index.forgettable(cluster, most.clamp(1, CHUNK));
         if keys.is_empty() {
-            return self.forget_names(cluster, actor, now);
+            return self.forget_names(cluster, draft);
         }
         self.settled(keys.iter().copied())?;
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Clusters);
         let (mut systems, mut leases, mut entries) = (BTreeSet::new(), 0, 0);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
             let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
@@ -243,7 +208,7 @@ impl Ledger {
     }
 
     /// A cluster without leases has only its names, markers and waiters: they must not keep another one from the name.
-    fn forget_names(&self, cluster: &ClusterId, actor: &Actor, now: Timestamp) -> Draw {
+    fn forget_names(&self, cluster: &ClusterId, mut draft: Draft) -> Draw {
         let unused = self.rows.clusters.get(cluster).filter(|record| {
             self.index.count_of_cluster(cluster, None) == 0
                 && !record.names.iter().any(|name| self.gate.expects(name))
@@ -251,8 +216,6 @@ impl Ledger {
         let Some(record) = unused else {
             return Err(Refusal::UnknownCluster(cluster.to_string()).into());
         };
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Clusters);
         let markers = self
             .rows
             .adoptions
@@ -265,17 +228,10 @@ impl Ledger {
             .extend(self.skipped_by_name(cluster).map(deletion));
         draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
         draft.flight.cluster_leaves = Some(cluster.clone());
-        draft.say(
-            Action::Forgotten,
-            format!("{cluster} ({})", record.names.join(", ")).into(),
-        );
-        Ok((
-            draft,
-            Answer::Moved {
-                leases: 0,
-                more: false,
-            },
-        ))
+        let detail = format!("{cluster} ({})", record.names.join(", "));
+        draft.say(Action::Forgotten, detail);
+        let (leases, more) = (0, false);
+        Ok((draft, Answer::Moved { leases, more }))
     }
 
     /// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own. One that it shares with
@@ -319,16 +275,14 @@ impl Ledger {
                 draft.say_lease(lease, Action::Forgotten, identity, Text::default());
             }
             rest.members.retain(|member| !of_cluster(&member.holder));
-            draft.flight.keys.push(rest.key);
-            draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
+            draft.write(Arc::new(rest));
             return Ok(true);
         }
         let rest = Arc::new(rest);
         if own {
             self.vacate(draft, &rest, (Action::Forgotten, &Text::default()), false)?;
         } else {
-            draft.flight.keys.push(rest.key);
-            draft.flight.ops.push(Op::PutLease(rest));
+            draft.write(rest);
         }
         Ok(own)
     }

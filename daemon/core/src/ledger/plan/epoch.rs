@@ -6,7 +6,7 @@ use crate::{
     Action, Actor, Answer, Epoch, Network, NetworkId, Op, Refusal, RestoreHold, Text, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, LockedTable},
+        draft::{Draw, LockedTable},
     },
 };
 
@@ -68,10 +68,8 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Epoch)?;
+        let mut draft = self.draft_of(LockedTable::Epoch, actor, now)?;
         self.unlocked(LockedTable::Clusters)?;
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Epoch);
         for id in networks {
             let Some(network) = self.rows.networks.get(id) else {
                 return Err(Refusal::UnknownNetwork(*id).into());
@@ -84,34 +82,21 @@ impl Ledger {
             let markers = self.rows.adoptions.values();
             let markers = markers.filter(|marker| marker.network == *id);
             draft.flight.ops.extend(markers.map(deletion));
-            draft.say(
-                Action::NetworkHeld,
-                format!("{}: {reason}", network.name).into(),
-            );
-            if let Some(entry) = draft.audit.last_mut() {
-                entry.network = Some(*id);
-            }
+            let detail = format!("{}: {reason}", network.name);
+            draft.say(Action::NetworkHeld, detail).network = Some(*id);
         }
         Ok((draft, Answer::Done))
     }
 
     pub(super) fn plan_pass_hold(&self, elapsed: u64, actor: &Actor, now: Timestamp) -> Draw {
-        self.change_holds(
-            actor,
-            now,
-            |hold| hold.after(elapsed, now),
-            &"its time is over".into(),
-        )
+        let after = |hold: RestoreHold| hold.after(elapsed, now);
+        self.change_holds(actor, now, after, &"its time is over".into())
     }
 
     pub(super) fn plan_lift_hold(&self, reason: &Text, actor: &Actor, now: Timestamp) -> Draw {
         if reason.trim().is_empty() {
-            return Err(Refusal::Invalid {
-                field: "reason",
-                value: reason.to_string(),
-                allowed: "why free addresses are certainly free".to_owned(),
-            }
-            .into());
+            let allowed = "why free addresses are certainly free";
+            return Err(Refusal::invalid("reason", reason, allowed).into());
         }
         self.change_holds(actor, now, |_| None, reason)
     }
@@ -124,9 +109,7 @@ impl Ledger {
         change: impl Fn(RestoreHold) -> Option<RestoreHold>,
         why_ended: &Text,
     ) -> Draw {
-        self.unlocked(LockedTable::Epoch)?;
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Epoch);
+        let mut draft = self.draft_of(LockedTable::Epoch, actor, now)?;
         if let Some((epoch, hold)) = self.epoch().and_then(|epoch| Some((epoch, epoch.hold?))) {
             let hold = change(hold);
             draft
@@ -145,7 +128,7 @@ impl Ledger {
             }));
             if hold.is_none() {
                 let detail = format!("{}: {why_ended}", network.name);
-                draft.say(Action::RestoreHoldEnded, detail.into());
+                draft.say(Action::RestoreHoldEnded, detail);
             }
         }
         Ok((draft, Answer::Done))

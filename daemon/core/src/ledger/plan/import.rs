@@ -383,10 +383,5 @@ pub(super) fn made(known: bool) -> RowFate {
 }
 
 pub(super) fn invalid(field: &'static str, value: impl ToString, allowed: &str) -> Stop {
-    Refusal::Invalid {
-        field,
-        value: value.to_string(),
-        allowed: allowed.to_owned(),
-    }
-    .into()
+    Refusal::invalid(field, value, allowed).into()
 }

@@ -25,11 +25,7 @@ impl Ledger {
         }
         labels
             .check()
-            .map_err(|(value, allowed)| Refusal::Invalid {
-                field: "labels",
-                value,
-                allowed,
-            })?;
+            .map_err(|(value, allowed)| Refusal::invalid("labels", value, allowed))?;
         let detail = labels.difference(&lease.labels);
         let lease = Arc::new(Lease {
             labels,

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use super::pool::say_pool;
 use crate::{
     Action, Actor, Answer, Collision, Lease, LeaseKey, NetworkId, Op, PastLease, Pool, PoolId,
     PoolSpec, Refusal, Text, Timestamp,
@@ -35,12 +34,10 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Pools)?;
-        let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
+        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+        let pool = self.known_pool(id)?;
         let from = pool.spec.network;
-        if !self.rows.networks.contains_key(&to) {
-            return Err(Refusal::UnknownNetwork(to).into());
-        }
+        self.check_network(to)?;
         if from == to {
             return Err(Stop::Answer(Answer::Pool(Arc::clone(pool))));
         }
@@ -52,8 +49,7 @@ impl Ledger {
         };
         self.settled(leases.iter().copied())?;
         self.settled(leases.iter().map(there))?;
-        let layout = self.free.room(id).map(|room| Arc::clone(&room.layout));
-        let listed = layout.as_ref().map_or(&[][..], |layout| &layout.listed);
+        let listed = self.listed(id);
         self.unlocked_spans(from, listed)?;
         self.unlocked_spans(to, listed)?;
         self.check_collisions(pool, to, &leases)?;
@@ -66,8 +62,6 @@ impl Ledger {
             generation: pool.generation.saturating_add(1),
             ..Pool::clone(pool)
         });
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.extend([from, to]);
         draft.flight.ops.push(Op::PutPool(Arc::clone(&next)));
         for lease in leases.iter().filter_map(|key| self.rows.leases.get(key)) {
@@ -82,7 +76,7 @@ impl Ledger {
         let attached = self.attach(&mut draft, &next, listed);
         self.move_memory(&mut draft, id, to);
         let detail = self.moved_text(pool, &next, leases.len(), attached);
-        say_pool(&mut draft, Action::PoolMoved, &next, detail);
+        draft.say_pool(Action::PoolMoved, &next, detail);
         Ok((draft, Answer::Pool(next)))
     }
 
@@ -96,10 +90,8 @@ impl Ledger {
         to: NetworkId,
         after: Option<LeaseKey>,
     ) -> Result<MovePage, Refusal> {
-        let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
-        if !self.rows.networks.contains_key(&to) {
-            return Err(Refusal::UnknownNetwork(to));
-        }
+        let pool = self.known_pool(id)?;
+        self.check_network(to)?;
         if pool.spec.network == to {
             return Ok(MovePage::default());
         }

@@ -21,7 +21,7 @@ use crate::{
 
 impl Ledger {
     pub(super) fn plan_network(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Networks)?;
+        let mut draft = self.draft_of(LockedTable::Networks, actor, now)?;
         if let Some(network) = self.rows.network_by_name(name) {
             return Err(Stop::Answer(Answer::Network(network.clone())));
         }
@@ -32,30 +32,23 @@ impl Ledger {
             && name.ends_with(edge);
         if !fine {
             let allowed = "1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit";
-            return Err(invalid("network", name, allowed).into());
+            return Err(Refusal::invalid("network", name, allowed).into());
         }
-        let last = self
-            .rows
-            .networks
-            .last_key_value()
-            .map_or(0, |(id, _)| id.0);
+        let last = self.rows.networks.last_key_value();
+        let last = last.map_or(0, |(id, _)| id.0);
         let network = Network {
             id: NetworkId(last.saturating_add(1)),
             name: Arc::clone(name),
             hold: None,
         };
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Networks);
         draft.flight.ops.push(Op::PutNetwork(network.clone()));
-        draft.say(Action::NetworkCreated, Arc::clone(name));
-        if let Some(entry) = draft.audit.last_mut() {
-            entry.network = Some(network.id);
-        }
+        let entry = draft.say(Action::NetworkCreated, Arc::clone(name));
+        entry.network = Some(network.id);
         Ok((draft, Answer::Network(network)))
     }
 
     pub(super) fn plan_create_pool(&self, spec: &PoolSpec, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Pools)?;
+        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
         if let Some(pool) = self.rows.pool_by_name(&spec.name) {
             return Err(if pool.spec == *spec {
                 Stop::Answer(Answer::Pool(Arc::clone(pool)))
@@ -74,11 +67,8 @@ impl Ledger {
             created: now,
             generation: 1,
         });
-        let mut draft = Draft::new(now, actor);
-        draft
-            .flight
-            .ops
-            .push(Op::PutNextPool(PoolId(id.0.saturating_add(1))));
+        let next = PoolId(id.0.saturating_add(1));
+        draft.flight.ops.push(Op::PutNextPool(next));
         self.write_pool(draft, pool, &layout, &[], Action::PoolCreated)
     }
 
@@ -94,19 +84,12 @@ impl Ledger {
 
     /// The same for an import, which says where every lease of the pool goes.
     pub(super) fn edit_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Pools)?;
-        let pool = self
-            .rows
-            .pools
-            .get(&edit.pool)
-            .ok_or(Refusal::UnknownPool(edit.pool))?;
-        if let Some(expected) = edit
-            .if_generation
-            .filter(|expected| *expected != pool.generation)
-        {
-            let pool_name = Arc::clone(&pool.spec.name);
+        let draft = self.draft_of(LockedTable::Pools, &edit.actor, now)?;
+        let pool = self.known_pool(edit.pool)?;
+        let stale = |expected: &u64| *expected != pool.generation;
+        if let Some(expected) = edit.if_generation.filter(stale) {
             return Err(Refusal::Stale {
-                pool: pool_name,
+                pool: Arc::clone(&pool.spec.name),
                 expected,
                 actual: pool.generation,
             }
@@ -125,10 +108,9 @@ impl Ledger {
             generation: pool.generation.saturating_add(1),
             ..Pool::clone(pool)
         };
-        let draft = Draft::new(now, &edit.actor);
         let next = Arc::new(next);
-        let (mut draft, answer) =
-            self.write_pool(draft, next, &layout, &gone, Action::PoolUpdated)?;
+        let written = self.write_pool(draft, next, &layout, &gone, Action::PoolUpdated);
+        let (mut draft, answer) = written?;
         if let Some(entry) = draft.audit.last_mut().filter(|_| !edit.reason.is_empty()) {
             entry.detail = format!("{}: {}", entry.detail, edit.reason).into();
         }
@@ -136,8 +118,8 @@ impl Ledger {
     }
 
     pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
-        self.unlocked(LockedTable::Pools)?;
-        let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
+        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+        let pool = self.known_pool(id)?;
         let keys = self.index.of_pool(id);
         let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling().count(id);
         if leases > 0 {
@@ -148,14 +130,8 @@ impl Ledger {
             .into());
         }
         self.settled(keys.into_iter().flat_map(KeySet::iter))?;
-        let listed = self.free.room(id).map(|room| Arc::clone(&room.layout));
-        self.unlocked_spans(
-            pool.spec.network,
-            listed.as_ref().map_or(&[], |layout| &layout.listed),
-        )?;
+        self.unlocked_spans(pool.spec.network, self.listed(id))?;
         let quotas = self.without_quotas(id)?;
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.push(pool.spec.network);
         draft.flight.ops.extend(quotas);
         // Nobody has what cools: it goes on cooling where another pool may give it, else its row goes with the pool.
@@ -175,12 +151,7 @@ impl Ledger {
         let forgets = pasts.map(|(_, key)| Op::DeletePast(key));
         draft.flight.ops.extend(forgets);
         draft.flight.ops.push(Op::DeletePool(id));
-        say_pool(
-            &mut draft,
-            Action::PoolDeleted,
-            pool,
-            Arc::clone(&pool.spec.name),
-        );
+        draft.say_pool(Action::PoolDeleted, pool, Arc::clone(&pool.spec.name));
         Ok((draft, Answer::Done))
     }
 
@@ -191,9 +162,7 @@ impl Ledger {
         before: Option<&Arc<Pool>>,
     ) -> Result<Layout, Refusal> {
         let layout = Layout::new(spec)?;
-        if !self.rows.networks.contains_key(&spec.network) {
-            return Err(Refusal::UnknownNetwork(spec.network));
-        }
+        self.check_network(spec.network)?;
         let other = |pool: &&Arc<Pool>| before.is_none_or(|before| before.id != pool.id);
         if self.rows.pool_by_name(&spec.name).filter(other).is_some() {
             return Err(Refusal::PoolExists(Arc::clone(&spec.name)));
@@ -212,26 +181,23 @@ impl Ledger {
             return Ok(layout);
         };
         if matches!(before.spec.origin, Origin::Own) != matches!(spec.origin, Origin::Own) {
-            return Err(invalid(
-                "origin",
-                &spec.name,
-                "that of the pool: own pools and mirrors stay what they are",
-            ));
+            let allowed = "that of the pool: own pools and mirrors stay what they are";
+            return Err(Refusal::invalid("origin", &spec.name, allowed));
         }
         if self.index.of_pool(before.id).is_some() {
             if before.spec.network != spec.network {
                 let allowed = "the pool's network while it has leases; `fipd pool move-network` takes them along";
-                return Err(invalid("network", &spec.network.0.to_string(), allowed));
+                return Err(Refusal::invalid("network", spec.network.0, allowed));
             }
             if before.spec.family() != spec.family() {
                 let allowed =
                     "addresses of the pool's family while it has leases; release them first";
-                let first = spec
-                    .addresses
-                    .first()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                return Err(invalid("addresses", &first, allowed));
+                let first = spec.addresses.first().map(ToString::to_string);
+                return Err(Refusal::invalid(
+                    "addresses",
+                    first.unwrap_or_default(),
+                    allowed,
+                ));
             }
         }
         Ok(layout)
@@ -243,8 +209,7 @@ impl Ledger {
         let network = pool.spec.network;
         self.check_adopted(network)?;
         self.check_restored(network)?;
-        let listed = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
-        let spans = listed.iter().flat_map(|layout| &layout.listed);
+        let spans = self.listed(pool.id).iter();
         let mut used = spans.flat_map(|span| self.rows.leases.range(keys(network, *span)));
         match used.next() {
             None => Ok(()),
@@ -253,7 +218,7 @@ impl Ledger {
                     "the pool's network while {} is in use there by a pool with the same addresses; release it first",
                     key.address
                 );
-                Err(invalid("network", &pool.spec.name, &allowed))
+                Err(Refusal::invalid("network", &pool.spec.name, allowed))
             }
         }
     }
@@ -261,7 +226,7 @@ impl Ledger {
     /// Assignable spans of the pool that a new layout does not have; all that it lists, if it goes to another network
     /// or family, for no lease may follow it there.
     pub(super) fn leaving(&self, pool: &Pool, spec: &PoolSpec, layout: &Layout) -> Vec<Span> {
-        let before = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
+        let before = self.free.room(pool.id).map(|room| &room.layout);
         before.map_or_else(Vec::new, |before| {
             if before.family == layout.family && pool.spec.network == spec.network {
                 let had = [before.assignable.as_slice(), &before.withheld].concat();
@@ -329,7 +294,6 @@ impl Ledger {
             let forgets = self.forget_by_edit(before, &pool.spec, layout);
             draft.flight.ops.extend(forgets);
         }
-        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.push(network);
         if from != network {
             draft.flight.edits.push(from);
@@ -339,8 +303,14 @@ impl Ledger {
             0 => Arc::clone(&pool.spec.name),
             attached => format!("{}, with {attached} leases found before", pool.spec.name).into(),
         };
-        say_pool(&mut draft, action, &pool, detail);
+        draft.say_pool(action, &pool, detail);
         Ok((draft, Answer::Pool(pool)))
+    }
+
+    /// What the pool lists.
+    pub(super) fn listed(&self, pool: PoolId) -> &[Span] {
+        let room = self.free.room(pool);
+        room.map_or(&[], |room| &room.layout.listed)
     }
 
     /// Gives the pool the leases without a pool that its network has on the spans; how many.
@@ -356,8 +326,7 @@ impl Ledger {
                     pool: Some(pool.id),
                     ..Lease::clone(lease)
                 };
-                draft.flight.keys.push(key);
-                draft.flight.ops.push(Op::PutLease(Arc::new(lease)));
+                draft.write(Arc::new(lease));
                 attached += 1;
             }
         }
@@ -376,21 +345,5 @@ impl Ledger {
             }
         }
         Ok(())
-    }
-}
-
-fn invalid(field: &'static str, value: &str, allowed: &str) -> Refusal {
-    Refusal::Invalid {
-        field,
-        value: value.to_owned(),
-        allowed: allowed.to_owned(),
-    }
-}
-
-pub(super) fn say_pool(draft: &mut Draft, action: Action, pool: &Pool, detail: Text) {
-    draft.say(action, detail);
-    if let Some(entry) = draft.audit.last_mut() {
-        entry.network = Some(pool.spec.network);
-        entry.pool = Some(pool.id);
     }
 }

@@ -46,8 +46,7 @@ impl Ledger {
         after: Option<LeaseKey>,
         limit: usize,
     ) -> Result<PoolPreview, Refusal> {
-        let known = |id| self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id));
-        let pool = pool.map(known).transpose()?;
+        let pool = pool.map(|id| self.known_pool(id)).transpose()?;
         let layout = self.check_spec(spec, pool)?;
         let room = pool.and_then(|pool| self.free.room(pool.id));
         let limit = limit.min(Self::SCAN);

@@ -22,28 +22,18 @@ impl Ledger {
         self.unlocked_quota(&key)?;
         let length = quota.tenant.0.len();
         if !(1..=Quota::MAX_TENANT).contains(&length) {
-            return Err(Refusal::Invalid {
-                field: "tenant",
-                value: quota.tenant.0.to_string(),
-                allowed: format!("1 to {} bytes", Quota::MAX_TENANT),
-            }
-            .into());
+            let allowed = format!("1 to {} bytes", Quota::MAX_TENANT);
+            return Err(Refusal::invalid("tenant", &quota.tenant.0, allowed).into());
         }
-        let pool = self.rows.pools.get(&quota.pool);
-        let pool = pool.ok_or(Refusal::UnknownPool(quota.pool))?;
+        let pool = self.known_pool(quota.pool)?;
         if self.rows.quotas.get(&key) == Some(&quota.limit) {
             return Err(Stop::Answer(Answer::Done));
         }
         let detail = format!("{}: {}", quota.tenant.0, quota.limit);
-        let op = Op::PutQuota(quota.clone());
-        Ok(decided(
-            op,
-            Action::QuotaSet,
-            pool,
-            detail.into(),
-            actor,
-            now,
-        ))
+        let mut draft = Draft::new(now, actor);
+        draft.flight.ops.push(Op::PutQuota(quota.clone()));
+        draft.say_pool(Action::QuotaSet, pool, detail.into());
+        Ok((draft, Answer::Done))
     }
 
     pub(super) fn plan_delete_quota(
@@ -59,12 +49,11 @@ impl Ledger {
         let Some(known) = known.filter(|_| self.rows.quotas.contains_key(&key)) else {
             return Err(Stop::Answer(Answer::Done));
         };
-        let op = Op::DeleteQuota {
-            pool,
-            tenant: tenant.clone(),
-        };
-        let detail = Text::clone(&tenant.0);
-        Ok(decided(op, Action::QuotaDeleted, known, detail, actor, now))
+        let (detail, tenant) = (Text::clone(&tenant.0), tenant.clone());
+        let mut draft = Draft::new(now, actor);
+        draft.flight.ops.push(Op::DeleteQuota { pool, tenant });
+        draft.say_pool(Action::QuotaDeleted, known, detail);
+        Ok((draft, Answer::Done))
     }
 
     /// Busy while the quota or any pool is being changed.
@@ -164,22 +153,4 @@ impl Ledger {
         let pools = needs.iter().map(|(id, ..)| *id).filter(left).collect();
         self.moved_up(pools);
     }
-}
-
-fn decided(
-    op: Op,
-    action: Action,
-    pool: &Pool,
-    detail: Text,
-    actor: &Actor,
-    now: Timestamp,
-) -> (Draft, Answer) {
-    let mut draft = Draft::new(now, actor);
-    draft.flight.ops.push(op);
-    draft.say(action, detail);
-    if let Some(entry) = draft.audit.last_mut() {
-        entry.network = Some(pool.spec.network);
-        entry.pool = Some(pool.id);
-    }
-    (draft, Answer::Done)
 }

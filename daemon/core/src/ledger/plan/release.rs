@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::adopt::exclusive;
 use crate::{
-    Action, Answer, Contender, Holder, Labels, Lease, LeaseKey, LeaseState, Member, Op, Release,
-    ReleaseScope, Text, Timestamp,
+    Action, Answer, Contender, Holder, Labels, Lease, LeaseKey, LeaseState, Release, ReleaseScope,
+    Text, Timestamp,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -76,14 +77,8 @@ impl Ledger {
             if lease.members.len() > 1 {
                 let mut rest = Lease::clone(lease);
                 rest.members.retain(|member| member.holder != *holder);
-                draft.flight.keys.push(lease.key);
-                draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
-                draft.say_lease(
-                    lease,
-                    Action::Released,
-                    Some(holder.identity.clone()),
-                    Arc::clone(reason),
-                );
+                let (rest, reason) = (Arc::new(rest), Arc::clone(reason));
+                draft.put_for(rest, Action::Released, &holder.identity, reason);
             } else {
                 self.vacate(draft, lease, (Action::Released, reason), true)?;
             }
@@ -111,21 +106,10 @@ impl Ledger {
             return self.remember(draft, lease, own);
         };
         let detail = from_whom(lease.owner(), reason);
+        let (holder, tenant) = (next.holder, next.tenant);
         let passed = Lease {
-            key: lease.key,
-            pool: lease.pool,
-            state: LeaseState::Allocated,
-            members: std::iter::once(Member {
-                holder: next.holder,
-                ports: Vec::new(),
-            })
-            .collect(),
             contenders: contenders.collect(),
-            tenant: next.tenant,
-            group: None,
-            since: draft.now,
-            until: None,
-            labels: Labels::default(),
+            ..exclusive(lease.key, lease.pool, holder, tenant, draft.now)
         };
         draft.put(&Arc::new(passed), Action::PassedOn, detail);
         Ok(())
@@ -150,14 +134,8 @@ fn end_contention(draft: &mut Draft, lease: &Arc<Lease>, holder: &Holder, reason
     }
     let mut rest = Lease::clone(lease);
     rest.contenders.retain(|contender| !is_it(contender));
-    draft.flight.keys.push(lease.key);
-    draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
-    draft.say_lease(
-        lease,
-        Action::ContenderLeft,
-        Some(holder.identity.clone()),
-        Arc::clone(reason),
-    );
+    let (rest, reason) = (Arc::new(rest), Arc::clone(reason));
+    draft.put_for(rest, Action::ContenderLeft, &holder.identity, reason);
 }
 
 /// Whether its members have used the address.
@@ -185,10 +163,8 @@ pub(super) fn cool(
         labels: Labels::default(),
         ..lease.clone()
     };
-    draft.flight.keys.push(lease.key);
-    draft.flight.ops.push(Op::PutLease(Arc::new(cooling)));
-    let owner = lease.owner().map(|holder| holder.identity.clone());
-    draft.say_lease(lease, action, owner, Arc::clone(reason));
+    draft.write(Arc::new(cooling));
+    draft.say_owner(lease, action, Arc::clone(reason));
 }
 
 /// What the audit log says of a lease that changes hands.

@@ -21,28 +21,15 @@ pub(super) enum Purpose {
 impl Ledger {
     pub(super) fn plan_reserve(&mut self, ask: &Reserve, now: Timestamp) -> Draw {
         if let Some(until) = ask.until.filter(|until| *until <= now) {
-            return Err(Refusal::Invalid {
-                field: "until",
-                value: until.0.to_string(),
-                allowed: "a time in the future".to_owned(),
-            }
-            .into());
+            return Err(Refusal::invalid("until", until.0, "a time in the future").into());
         }
         if let Some(share) = &ask.ask.share {
-            return Err(Refusal::Invalid {
-                field: "share",
-                value: share.key.to_string(),
-                allowed: "nothing: what is reserved is not shared".to_owned(),
-            }
-            .into());
+            let allowed = "nothing: what is reserved is not shared";
+            return Err(Refusal::invalid("share", &share.key, allowed).into());
         }
         if ask.ask.probe {
-            return Err(Refusal::Invalid {
-                field: "probe",
-                value: "true".to_owned(),
-                allowed: "false: what is reserved is checked when it is allocated".to_owned(),
-            }
-            .into());
+            let allowed = "false: what is reserved is checked when it is allocated";
+            return Err(Refusal::invalid("probe", true, allowed).into());
         }
         self.plan_allocate(&ask.ask, Purpose::Keep(ask.until), now)
     }

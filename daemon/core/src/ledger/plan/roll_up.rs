@@ -4,7 +4,7 @@ use crate::{
     Actor, Answer, Hour, Op, PoolId, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, LockedTable},
+        draft::{Draw, LockedTable},
     },
 };
 
@@ -17,21 +17,17 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Rollups)?;
+        let mut draft = self.draft_of(LockedTable::Rollups, actor, now)?;
         // A pool that is being deleted must not get a row after its end.
         self.unlocked(LockedTable::Pools)?;
-        let mut draft = Draft::new(now, actor);
         let hour = Hour::of(now).before(1);
         let mut pools = self.pools_after(after).map(|pool| pool.id).peekable();
         let mut last = after;
         for pool in pools.by_ref().take(most.max(1)) {
             last = Some(pool);
-            draft
-                .flight
-                .ops
-                .extend(self.row(pool, hour).map(Op::PutRollup));
+            let row = self.row(pool, hour);
+            draft.flight.ops.extend(row.map(Op::PutRollup));
         }
-        draft.flight.table = Some(LockedTable::Rollups);
         let rows = draft.flight.ops.len();
         let next = last.filter(|_| pools.peek().is_some());
         Ok((draft, Answer::RolledUp { rows, next }))

@@ -5,7 +5,7 @@ use crate::{
     ledger::{
         Ledger,
         ambiguity::{Separation, separation},
-        draft::{Draft, Draw, LockedTable, Stop},
+        draft::{Draw, LockedTable, Stop},
     },
 };
 
@@ -17,39 +17,24 @@ impl Ledger {
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
-        self.unlocked(LockedTable::Pools)?;
-        for network in [a, b] {
-            if !self.rows.networks.contains_key(&network) {
-                return Err(Refusal::UnknownNetwork(network).into());
-            }
-        }
+        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+        self.check_network(a)?;
+        self.check_network(b)?;
         if a == b {
-            return Err(Refusal::Invalid {
-                field: "network",
-                value: self.network_name(a).to_string(),
-                allowed: "two different networks".to_owned(),
-            }
-            .into());
+            let allowed = "two different networks";
+            return Err(Refusal::invalid("network", self.network_name(a), allowed).into());
         }
         let pair = separation(a, b);
         if self.separated(a, b) == apart {
             return Err(Stop::Answer(Answer::Done));
         }
-        let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(LockedTable::Pools);
         draft.flight.edits.extend([a, b]);
         let (op, action) = if apart {
             (Op::PutSeparation(pair), Action::NetworksSeparated)
         } else {
             (Op::DeleteSeparation(pair), Action::SeparationWithdrawn)
         };
-        draft.flight.ops.push(op);
-        let detail = format!(
-            "{} and {}",
-            self.network_name(pair.0),
-            self.network_name(pair.1)
-        );
-        draft.say(action, detail.into());
-        Ok((draft, Answer::Done))
+        let (one, other) = (self.network_name(pair.0), self.network_name(pair.1));
+        Ok(draft.done(op, action, format!("{one} and {other}")))
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::wants::AskedWant;
 use crate::{
-    Action, Allocate, Choice, Holder, Lease, LeaseKey, Member, Op, Pool, PortClaim, Refusal, Share,
+    Action, Allocate, Choice, Holder, Lease, LeaseKey, Member, Pool, PortClaim, Refusal, Share,
     Want,
     ledger::{
         Ledger,
@@ -21,45 +21,41 @@ impl Ledger {
     const LOOKS: usize = 64;
 
     /// What is to be shared, its ports in order and each once; `None` where nothing is.
-    pub(super) fn check_share(ask: &Allocate) -> Result<Option<Share>, Stop> {
+    pub(super) fn check_share(ask: &Allocate) -> Result<Option<Share>, Refusal> {
         let Some(share) = &ask.share else {
             return Ok(None);
         };
-        let invalid = |field, value: String, allowed: String| {
-            Stop::from(Refusal::Invalid {
-                field,
-                value,
-                allowed,
-            })
-        };
         if ask.probe {
-            let allowed = "false where an address may be shared".to_owned();
-            return Err(invalid("probe", "true".to_owned(), allowed));
+            let allowed = "false where an address may be shared";
+            return Err(Refusal::invalid("probe", true, allowed));
         }
         if !(1..=Share::MAX_KEY).contains(&share.key.len()) {
             let allowed = format!("1 to {} bytes", Share::MAX_KEY);
-            return Err(invalid("share.key", share.key.to_string(), allowed));
+            return Err(Refusal::invalid("share.key", &share.key, allowed));
         }
         let ports: BTreeSet<PortClaim> = share.ports.iter().copied().collect();
         if ports.len() > Share::MAX_PORTS {
             let allowed = format!("at most {} ports", Share::MAX_PORTS);
-            return Err(invalid("share.ports", ports.len().to_string(), allowed));
+            return Err(Refusal::invalid("share.ports", ports.len(), allowed));
         }
         if let Some(zero) = ports.iter().find(|claim| claim.port == 0) {
-            let allowed = "ports from 1 to 65535".to_owned();
-            return Err(invalid("share.ports", zero.to_string(), allowed));
+            return Err(Refusal::invalid(
+                "share.ports",
+                zero,
+                "ports from 1 to 65535",
+            ));
         }
         if ports.is_empty() {
             return Ok(None);
         }
         if let Some(want) = ask.wants.iter().find(|want| want.count != 1) {
-            let allowed = "1 where an address may be shared".to_owned();
-            return Err(invalid("count", want.count.to_string(), allowed));
+            let allowed = "1 where an address may be shared";
+            return Err(Refusal::invalid("count", want.count, allowed));
         }
         let open = |want: &&Want| matches!(want.pool, Choice::Any(_));
         if ask.wants.iter().any(|want| open(&want)) {
-            let allowed = "the name of a pool where an address may be shared".to_owned();
-            return Err(invalid("pool", String::new(), allowed));
+            let allowed = "the name of a pool where an address may be shared";
+            return Err(Refusal::invalid("pool", "", allowed));
         }
         let (key, ports) = (Arc::clone(&share.key), ports.into_iter().collect());
         Ok(Some(Share { key, ports }))
@@ -213,12 +209,14 @@ impl Ledger {
 impl Draft {
     /// Writes a lease that the holder has joined.
     pub fn join(&mut self, lease: &Arc<Lease>, holder: &Holder) {
-        self.flight.keys.push(lease.key);
-        self.flight.ops.push(Op::PutLease(Arc::clone(lease)));
         let others = lease.members.len().saturating_sub(1);
-        let detail = format!("shared with {others} others");
-        let identity = Some(holder.identity.clone());
-        self.say_lease(lease, Action::Allocated, identity, detail.into());
+        let detail = format!("shared with {others} others").into();
+        self.put_for(
+            Arc::clone(lease),
+            Action::Allocated,
+            &holder.identity,
+            detail,
+        );
     }
 }
 

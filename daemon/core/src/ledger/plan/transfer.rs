@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::adopt::stop_contending;
 use crate::{
-    Action, Answer, Holder, Lease, LeaseState, Op, PortClaim, Refusal, Text, Timestamp, Transfer,
+    Action, Answer, Holder, Lease, LeaseState, PortClaim, Refusal, Text, Timestamp, Transfer,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -39,10 +39,12 @@ impl Ledger {
         draft.flight.identities.push(fingerprint(&ask.to.identity));
         let detail = detail(lease, giver, ask, beyond);
         let lease = Arc::new(next);
-        draft.flight.keys.push(lease.key);
-        draft.flight.ops.push(Op::PutLease(Arc::clone(&lease)));
-        let identity = Some(ask.to.identity.clone());
-        draft.say_lease(&lease, Action::HandedOver, identity, detail);
+        draft.put_for(
+            Arc::clone(&lease),
+            Action::HandedOver,
+            &ask.to.identity,
+            detail,
+        );
         Ok((draft, Answer::Transferred { lease }))
     }
 }

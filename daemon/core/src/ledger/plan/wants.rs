@@ -75,10 +75,7 @@ impl Ledger {
             let address = want.address.map(|address| address.to_canonical());
             let mut outside = false;
             let (pool, selection) = match &want.pool {
-                Choice::Pool(id) => {
-                    let pool = self.rows.pools.get(id).ok_or(Refusal::UnknownPool(*id))?;
-                    (Arc::clone(pool), None)
-                }
+                Choice::Pool(id) => (Arc::clone(self.known_pool(*id)?), None),
                 Choice::Any(selection) => {
                     let first = self.next_candidate(&self.search(selection), address, None);
                     outside = first.is_none();
@@ -101,7 +98,7 @@ impl Ledger {
             };
             if asked.iter().any(twice) {
                 let address = address.map_or_else(String::new, |address| address.to_string());
-                return Err(invalid("address", address, "each address once").into());
+                return Err(Refusal::invalid("address", address, "each address once").into());
             }
             asked.push(AskedWant {
                 pool,
@@ -194,27 +191,19 @@ fn check_wants(ask: &Allocate) -> Result<(), Refusal> {
     let many = ask.wants.len();
     if !(1..=Allocate::MAX_WANTS).contains(&many) {
         let allowed = format!("1 to {}", Allocate::MAX_WANTS);
-        return Err(invalid("wants", many.to_string(), &allowed));
+        return Err(Refusal::invalid("wants", many, allowed));
     }
     for want in &ask.wants {
         if !(1..=Want::MAX_COUNT).contains(&want.count) {
             let allowed = format!("1 to {}", Want::MAX_COUNT);
-            return Err(invalid("count", want.count.to_string(), &allowed));
+            return Err(Refusal::invalid("count", want.count, allowed));
         }
         if want.address.is_some() && want.count != 1 {
-            let count = want.count.to_string();
-            return Err(invalid("count", count, "1 where an address is named"));
+            let allowed = "1 where an address is named";
+            return Err(Refusal::invalid("count", want.count, allowed));
         }
     }
     Ok(())
-}
-
-fn invalid(field: &'static str, value: String, allowed: &str) -> Refusal {
-    Refusal::Invalid {
-        field,
-        value,
-        allowed: allowed.to_owned(),
-    }
 }
 
 /// Pools that are to give something free, each once, and how much.
