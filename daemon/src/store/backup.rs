@@ -7,11 +7,11 @@ use std::{
 };
 
 use fipd_core::Timestamp;
-use redb::{Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, TableDefinition};
+use redb::{Database, Durability, Key, ReadOnlyTable, ReadTransaction, TableDefinition};
 
 use super::{
-    CACHE_BYTES,
     batch::read_state,
+    builder,
     check::check,
     codec,
     error::{BackupError, ReadError},
@@ -79,11 +79,8 @@ fn fill(
         path: path.to_owned(),
         error,
     };
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    let database = builder
-        .create_file(file)
-        .map_err(|error| write(error.into()))?;
+    let database = builder().create_file(file);
+    let database = database.map_err(|error| write(error.into()))?;
     copy_all(from, &database, path)?;
     seal(from, &database, path, now)?;
     // Closing writes the state that makes opening it need no repair.

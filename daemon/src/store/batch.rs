@@ -1,18 +1,20 @@
 //! A batch of decisions as rows: encoded before the transaction starts, written inside it.
 
+use std::collections::BTreeMap;
+
 use fipd_core::{AuditEntry, Decision, Op, PoolId, Retention, Rollup};
 use redb::{Key, TableDefinition, TableHandle as _, WriteTransaction};
 
 use super::{
-    codec::{self, EncodeError},
-    envelope::{self, RowDraft, StoredRow},
+    codec::{self, DecodeError, EncodeError},
+    envelope::{self, RowDraft},
     error::ReadError,
     rollups,
     rows::StateV1,
-    schema::{self, unencodable},
+    schema,
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLOCK, CLUSTERS, EPOCH, KEYS, LEASES, LeaseBytes, META,
-        NETWORKS, PASTS, POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key,
+        self, ACCOUNTS, ADOPTIONS, AUDIT, CLOCK, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS,
+        PASTS, POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, Visit, adoption_key, lease_key,
         quota_key, separation_key,
     },
 };
@@ -30,27 +32,18 @@ pub(super) struct HistoryLimits {
     pub history: Retention,
 }
 
-/// A row to write (`Some`) or to remove.
-type Rows<K> = Vec<(K, Option<RowDraft>)>;
+/// Rows to write (`Some`) or to remove, under the bytes of their keys.
+type Rows = Vec<(Vec<u8>, Option<RowDraft>)>;
 
 /// The rows of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    networks: Rows<[u8; 4]>,
-    pools: Rows<[u8; 4]>,
-    quotas: Rows<Vec<u8>>,
-    leases: Rows<LeaseBytes>,
-    pasts: Rows<LeaseBytes>,
-    separations: Rows<[u8; 8]>,
-    clusters: Rows<String>,
-    adoptions: Rows<Vec<u8>>,
-    accounts: Rows<String>,
-    tokens: Rows<[u8; 8]>,
-    keys: Rows<[u8; 8]>,
-    epoch: Option<RowDraft>,
+    /// By the name of their table.
+    tables: BTreeMap<&'static str, Rows>,
+    /// Pools that are deleted.
+    gone: Vec<PoolId>,
     /// The number of the epoch that begins or goes on with the batch.
     pub(super) epoch_number: Option<u64>,
-    clock: Option<RowDraft>,
     rollups: Vec<(Rollup, RowDraft)>,
     audit: Vec<RowDraft>,
     latest: u64,
@@ -76,80 +69,88 @@ impl Batch {
         match op {
             Op::PutNetwork(network) => {
                 let row = codec::encode_network(network)?;
-                write_row(&mut self.networks, network.id.0.to_be_bytes(), row);
+                self.put(NETWORKS.name(), network.id.0.to_be_bytes(), row);
             }
             Op::PutPool(pool) => {
                 self.next_pool = self.next_pool.max(pool.id.0.saturating_add(1));
                 let row = codec::encode_pool(pool)?;
-                write_row(&mut self.pools, pool.id.0.to_be_bytes(), row);
+                self.put(POOLS.name(), pool.id.0.to_be_bytes(), row);
             }
             Op::PutNextPool(id) => self.next_pool = self.next_pool.max(id.0),
             Op::DeletePool(id) => {
                 self.next_pool = self.next_pool.max(id.0.saturating_add(1));
-                self.pools.push((id.0.to_be_bytes(), None));
+                self.gone.push(*id);
+                self.remove(POOLS.name(), id.0.to_be_bytes());
             }
             Op::PutQuota(quota) => {
                 let key = quota_key(quota.pool, &quota.tenant);
-                write_row(&mut self.quotas, key, codec::encode_quota(quota)?);
+                self.put(QUOTAS.name(), key, codec::encode_quota(quota)?);
             }
             Op::DeleteQuota { pool, tenant } => {
-                self.quotas.push((quota_key(*pool, tenant), None));
+                self.remove(QUOTAS.name(), quota_key(*pool, tenant));
             }
             Op::PutLease(lease) => {
                 let key = lease_key(lease.key);
-                write_row(&mut self.leases, key, codec::encode_lease(lease)?);
+                self.put(LEASES.name(), key, codec::encode_lease(lease)?);
             }
-            Op::DeleteLease(key) => self.leases.push((lease_key(*key), None)),
+            Op::DeleteLease(key) => self.remove(LEASES.name(), lease_key(*key)),
             Op::PutPast(past) => {
                 let key = lease_key(past.key);
-                write_row(&mut self.pasts, key, codec::encode_past(past)?);
+                self.put(PASTS.name(), key, codec::encode_past(past)?);
             }
-            Op::DeletePast(key) => self.pasts.push((lease_key(*key), None)),
+            Op::DeletePast(key) => self.remove(PASTS.name(), lease_key(*key)),
             Op::PutCluster(cluster) => {
                 let row = codec::encode_cluster(cluster)?;
-                write_row(&mut self.clusters, cluster.id.to_string(), row);
+                self.put(CLUSTERS.name(), &*cluster.id.0, row);
             }
-            Op::DeleteCluster(id) => self.clusters.push((id.to_string(), None)),
+            Op::DeleteCluster(id) => self.remove(CLUSTERS.name(), &*id.0),
             Op::PutAdoption(marker) => {
                 let key = adoption_key(marker.network, &marker.cluster, &marker.system);
-                write_row(&mut self.adoptions, key, codec::encode_adoption(marker)?);
+                self.put(ADOPTIONS.name(), key, codec::encode_adoption(marker)?);
             }
             Op::DeleteAdoption {
                 network,
                 cluster,
                 system,
-            } => {
-                let key = adoption_key(*network, cluster, system);
-                self.adoptions.push((key, None));
-            }
+            } => self.remove(ADOPTIONS.name(), adoption_key(*network, cluster, system)),
             Op::PutAccount(account) => {
                 let row = codec::encode_account(account)?;
-                write_row(&mut self.accounts, account.name.to_string(), row);
+                self.put(ACCOUNTS.name(), &*account.name, row);
             }
-            Op::DeleteAccount(name) => self.accounts.push((name.to_string(), None)),
+            Op::DeleteAccount(name) => self.remove(ACCOUNTS.name(), &**name),
             Op::PutToken(token) => {
                 let row = codec::encode_token(token)?;
-                write_row(&mut self.tokens, token.id.0.to_be_bytes(), row);
+                self.put(TOKENS.name(), token.id.0.to_be_bytes(), row);
             }
-            Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
+            Op::DeleteToken(id) => self.remove(TOKENS.name(), id.0.to_be_bytes()),
             Op::PutKey(key) => {
                 let row = codec::encode_key(key)?;
-                write_row(&mut self.keys, key.id.0.to_be_bytes(), row);
+                self.put(KEYS.name(), key.id.0.to_be_bytes(), row);
             }
-            Op::DeleteKey(id) => self.keys.push((id.0.to_be_bytes(), None)),
+            Op::DeleteKey(id) => self.remove(KEYS.name(), id.0.to_be_bytes()),
             Op::PutEpoch(epoch) => {
                 self.epoch_number = Some(epoch.number);
-                self.epoch = Some(codec::encode_epoch(epoch)?);
+                self.put(META.name(), EPOCH, codec::encode_epoch(epoch)?);
             }
-            Op::PutClock(line) => self.clock = Some(codec::encode_clock(line)?),
+            Op::PutClock(line) => self.put(META.name(), CLOCK, codec::encode_clock(line)?),
             Op::PutSeparation(pair) => {
                 let key = separation_key(*pair);
-                write_row(&mut self.separations, key, codec::encode_mark()?);
+                self.put(SEPARATIONS.name(), key, codec::encode_mark()?);
             }
-            Op::DeleteSeparation(pair) => self.separations.push((separation_key(*pair), None)),
+            Op::DeleteSeparation(pair) => self.remove(SEPARATIONS.name(), separation_key(*pair)),
             Op::PutRollup(row) => self.add_rollup(row)?,
         }
         Ok(())
+    }
+
+    fn put(&mut self, table: &'static str, key: impl Into<Vec<u8>>, row: RowDraft) {
+        let rows = self.tables.entry(table).or_default();
+        rows.push((key.into(), Some(row)));
+    }
+
+    fn remove(&mut self, table: &'static str, key: impl Into<Vec<u8>>) {
+        let rows = self.tables.entry(table).or_default();
+        rows.push((key.into(), None));
     }
 
     fn add_rollup(&mut self, row: &Rollup) -> Result<(), EncodeError> {
@@ -167,21 +168,8 @@ impl Batch {
 
     /// How many rows are written or removed.
     pub(super) fn rows(&self) -> usize {
-        self.networks.len()
-            + self.pools.len()
-            + self.quotas.len()
-            + self.leases.len()
-            + self.pasts.len()
-            + self.clusters.len()
-            + self.adoptions.len()
-            + self.accounts.len()
-            + self.tokens.len()
-            + self.keys.len()
-            + usize::from(self.epoch.is_some())
-            + usize::from(self.clock.is_some())
-            + self.rollups.len()
-            + self.separations.len()
-            + self.audit.len()
+        let rows: usize = self.tables.values().map(Vec::len).sum();
+        rows + self.rollups.len() + self.audit.len()
     }
 
     /// Writes everything into the transaction and returns the state after it.
@@ -191,38 +179,17 @@ impl Batch {
         before: &StateV1,
         keep: HistoryLimits,
     ) -> Result<StateV1, ReadError> {
-        put(txn, NETWORKS, &mut self.networks, |key| *key)?;
-        put(txn, POOLS, &mut self.pools, |key| *key)?;
-        put(txn, QUOTAS, &mut self.quotas, Vec::as_slice)?;
-        put(txn, LEASES, &mut self.leases, |key| *key)?;
-        put(txn, PASTS, &mut self.pasts, |key| *key)?;
-        if !self.separations.is_empty() {
-            put(txn, SEPARATIONS, &mut self.separations, |key| *key)?;
-        }
-        put(txn, CLUSTERS, &mut self.clusters, String::as_str)?;
-        put(txn, ADOPTIONS, &mut self.adoptions, Vec::as_slice)?;
-        put(txn, ACCOUNTS, &mut self.accounts, String::as_str)?;
-        put(txn, TOKENS, &mut self.tokens, |key| *key)?;
-        put(txn, KEYS, &mut self.keys, |key| *key)?;
+        tables::each(&mut WriteRows(txn, &mut self.tables))?;
         let mut after = StateV1 {
             sequence: before.sequence + 1,
             last_time: before.last_time.max(self.latest),
             next_pool: before.next_pool.max(self.next_pool),
             ..*before
         };
-        let gone = self.pools.iter().filter(|(_, row)| row.is_none());
-        let gone = gone.map(|(id, _)| PoolId(u32::from_be_bytes(*id)));
+        let gone = self.gone.iter().copied();
         rollups::write(txn, &mut self.rollups, gone, keep.history)?;
         self.write_audit(txn, &mut after, keep.audit)?;
         write_state(txn, &after)?;
-        if let Some(epoch) = &mut self.epoch {
-            let mut meta = txn.open_table(META)?;
-            envelope::insert(&mut meta, META.name(), &EPOCH, epoch)?;
-        }
-        if let Some(clock) = &mut self.clock {
-            let mut meta = txn.open_table(META)?;
-            envelope::insert(&mut meta, META.name(), &CLOCK, clock)?;
-        }
         Ok(after)
     }
 
@@ -265,50 +232,40 @@ impl Batch {
     }
 }
 
-fn write_row<K>(rows: &mut Rows<K>, key: K, row: RowDraft) {
-    rows.push((key, Some(row)));
-}
+/// Writes and removes the rows of each table, which is not touched where there are none.
+struct WriteRows<'a>(&'a WriteTransaction, &'a mut BTreeMap<&'static str, Rows>);
 
-/// Writes and removes rows of one table, which is not touched where there are none.
-fn put<K: Key + 'static, T>(
-    txn: &WriteTransaction,
-    definition: TableDefinition<'_, K, &'static [u8]>,
-    rows: &mut [(T, Option<RowDraft>)],
-    key: impl for<'a> Fn(&'a T) -> K::SelfType<'a>,
-) -> Result<(), ReadError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let mut table = txn.open_table(definition)?;
-    for (name, row) in rows {
-        match row {
-            Some(row) => envelope::insert(&mut table, definition.name(), &key(name), row)?,
-            None => drop(table.remove(key(name))?),
+impl Visit for WriteRows<'_> {
+    type Error = ReadError;
+
+    fn table<K: Key + 'static>(
+        &mut self,
+        definition: TableDefinition<'static, K, &'static [u8]>,
+    ) -> Result<(), ReadError> {
+        let Some(rows) = self.1.get_mut(definition.name()) else {
+            return Ok(());
+        };
+        let mut table = self.0.open_table(definition)?;
+        for (key, row) in rows {
+            let key = K::from_bytes(key);
+            match row {
+                Some(row) => envelope::insert(&mut table, definition.name(), &key, row)?,
+                None => drop(table.remove(key)?),
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Writes the state row.
 pub(super) fn write_state(txn: &WriteTransaction, state: &StateV1) -> Result<(), ReadError> {
-    let mut row = codec::encode_state(state).map_err(|error| unencodable(STATE, &error))?;
-    envelope::insert(&mut txn.open_table(META)?, META.name(), &STATE, &mut row)
+    schema::write_meta(txn, STATE, codec::encode_state(state))
 }
 
 /// The state row.
 pub(super) fn read_state(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<StateV1, ReadError> {
-    let row = |error| ReadError::Row {
-        table: META.name().to_owned(),
-        row: STATE.to_owned(),
-        error,
-    };
-    let format = schema::format(meta)?;
-    let value = meta
-        .get(STATE)?
-        .ok_or_else(|| row(codec::DecodeError::Empty))?;
-    StoredRow::open(META.name(), STATE.as_bytes(), value.value(), format)
-        .and_then(|row| codec::decode_state(&row))
-        .map_err(row)
+    let state = schema::read_meta(meta, STATE, schema::format(meta)?, codec::decode_state)?;
+    state.ok_or_else(|| ReadError::of_row(META.name(), STATE)(DecodeError::Empty))
 }

@@ -57,35 +57,24 @@ pub fn check(path: &Path) -> Result<Vec<StoreFault>, OpenError> {
         source,
     };
     fs::metadata(path).map_err(io)?;
-    let damaged = |error: ReadError| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
-    };
+    let damaged = OpenError::damaged::<ReadError>(path);
     inspect(path, |file| {
         if let Some(text) = file.pages() {
             return Ok(vec![StoreFault::Pages(text)]);
         }
-        let txn = file
-            .database
-            .begin_read()
-            .map_err(|error| damaged(error.into()))?;
+        let txn = file.database.begin_read();
+        let txn = txn.map_err(OpenError::damaged(path))?;
         let state = version_and_state(path, &txn)?;
-        if let Some(text) = file.lost_commit(path).map_err(damaged)? {
+        if let Some(text) = file.lost_commit(path).map_err(&damaged)? {
             return Ok(vec![StoreFault::Pages(text)]);
         }
-        Ok(contents(&txn, &state).map_err(damaged)?.1)
+        Ok(contents(&txn, &state).map_err(&damaged)?.1)
     })
 }
 
 fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, OpenError> {
-    let damaged = |error| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
-    };
-    let meta = txn
-        .open_table(META)
-        .map_err(|error| damaged(error.into()))?;
-    let found = schema::version(&meta).map_err(damaged)?;
+    let meta = txn.open_table(META).map_err(OpenError::damaged(path))?;
+    let found = schema::version(&meta).map_err(OpenError::damaged(path))?;
     if found > schema::known() {
         return Err(OpenError::Newer {
             path: path.to_owned(),
@@ -93,7 +82,7 @@ fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, Open
             known: schema::known(),
         });
     }
-    read_state(&meta).map_err(damaged)
+    read_state(&meta).map_err(OpenError::damaged(path))
 }
 
 /// Everything below the pages, and the ledger that the rows make, where they make one.

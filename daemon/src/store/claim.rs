@@ -1,12 +1,12 @@
 //! Makes a store that belongs to another host this one's, because an admin says so: in a new epoch, with a hold.
 
-use std::{fs, io, path::Path};
+use std::{fs, path::Path};
 
 use fipd_core::{Actor, Epoch, Text, Timestamp};
 
 use super::{
     Store, StoreOptions,
-    error::{ClaimError, ReadError},
+    error::{ClaimError, FileError, ReadError},
     high_water::{self, FileAge},
     new_epoch::NewEpoch,
     restore::owner_as,
@@ -29,13 +29,7 @@ impl ClaimStore<'_> {
     /// # Errors
     /// When there is no store or a daemon has it, it does not belong to another host, or something cannot be read or written.
     pub fn run(&self) -> Result<Epoch, ClaimError> {
-        let failed = |doing| {
-            move |source: io::Error| ClaimError::Io {
-                path: self.store.to_owned(),
-                doing,
-                source,
-            }
-        };
+        let failed = |doing| FileError::of(self.store, doing);
         fs::metadata(self.store).map_err(failed("read"))?;
         if self.options.host.is_none() {
             return Err(ClaimError::UnknownHost);

@@ -64,6 +64,12 @@ impl DecodeError {
     }
 }
 
+impl From<EncodeError> for DecodeError {
+    fn from(error: EncodeError) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
 /// Why a row could not be made; no value of the core does that.
 pub(super) type EncodeError = postcard::Error;
 

@@ -6,7 +6,7 @@ use fipd_core::{Actor, Epoch, Text, Timestamp};
 
 use super::{
     builder,
-    error::{CreateError, OpenError},
+    error::{CreateError, FileError, OpenError},
     high_water::{HighWater, RecordFile},
     host_id::HostId,
     medium::{self, Disk, Medium as _},
@@ -37,13 +37,7 @@ impl Create<'_> {
         if fs::metadata(self.store).is_ok_and(|file| file.len() > 0) {
             return Err(CreateError::Exists(self.store.to_owned()));
         }
-        let failed = |doing| {
-            move |source: io::Error| CreateError::Io {
-                path: self.store.to_owned(),
-                doing,
-                source,
-            }
-        };
+        let failed = |doing| FileError::of(self.store, doing);
         let record = RecordFile::beside(self.store, self.host);
         let reached = record.read().map_err(failed("recorded"))?;
         let new = medium::beside(self.store, medium::NEW);
@@ -53,7 +47,7 @@ impl Create<'_> {
             // An empty file is no store, and in the way.
             match fs::remove_file(self.store) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("replaced")(error));
+                    return Err(failed("replaced")(error).into());
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -90,9 +84,6 @@ impl Create<'_> {
             now: self.now,
         };
         let epoch = epoch.begin(&database);
-        Ok(epoch.map_err(|error| OpenError::Damaged {
-            path: new.to_owned(),
-            error,
-        })?)
+        Ok(epoch.map_err(OpenError::damaged(new))?)
     }
 }

@@ -103,7 +103,7 @@ impl<'a> StoredRow<'a> {
         if u32::from_le_bytes(*sum) != checksum(table, key, rest) {
             return Err(DecodeError::Checksum);
         }
-        let (tags, body) = postcard::take_from_bytes(rest).map_err(malformed)?;
+        let (tags, body) = postcard::take_from_bytes(rest)?;
         Ok(Self {
             version,
             tags,
@@ -207,14 +207,10 @@ fn checksum(table: &str, key: &[u8], rest: &[u8]) -> u32 {
 
 /// A value that ends where the bytes do.
 fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    let (value, left) = postcard::take_from_bytes(bytes).map_err(malformed)?;
+    let (value, left) = postcard::take_from_bytes(bytes)?;
     if left.is_empty() {
         Ok(value)
     } else {
         Err(DecodeError::Trailing(left.len()))
     }
-}
-
-fn malformed(error: postcard::Error) -> DecodeError {
-    DecodeError::Malformed(error.to_string())
 }

@@ -1,6 +1,9 @@
 //! What can go wrong with the file, by what one does about it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use fipd_core::{Refused, Timestamp, Violation};
 
@@ -86,6 +89,18 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// That `row` of the table cannot be read, or cannot be made.
+    pub(super) fn of_row<E: Into<DecodeError>>(
+        table: &str,
+        row: impl ToString,
+    ) -> impl FnOnce(E) -> Self {
+        move |error| Self::Row {
+            table: table.to_owned(),
+            row: row.to_string(),
+            error: error.into(),
+        }
+    }
+
     /// Whether just one row cannot be read, and others can.
     pub fn is_of_row(&self) -> bool {
         match self {
@@ -114,6 +129,25 @@ pub enum BackupError {
     Verify { path: PathBuf, reason: String },
 }
 
+/// What could not be done with a file beside a store.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be {doing}: {source}", .path.display())]
+pub struct FileError {
+    path: PathBuf,
+    doing: &'static str,
+    source: io::Error,
+}
+
+impl FileError {
+    pub(super) fn of(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self {
+            path: path.to_owned(),
+            doing,
+            source,
+        }
+    }
+}
+
 /// Why an empty store was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -121,12 +155,8 @@ pub enum CreateError {
     Exists(PathBuf),
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("{} cannot be {doing}: {source}", .path.display())]
-    Io {
-        path: PathBuf,
-        doing: &'static str,
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 }
 
 /// Why book time was not taken back. Nothing was changed then.
@@ -143,12 +173,8 @@ pub enum ResetError {
     Open(#[from] OpenError),
     #[error("the store cannot be changed: {0}")]
     Store(#[from] ReadError),
-    #[error("{} cannot be {doing}: {source}", .path.display())]
-    Io {
-        path: PathBuf,
-        doing: &'static str,
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 }
 
 /// Why the store was not claimed.
@@ -168,12 +194,8 @@ pub enum ClaimError {
     Open(#[from] OpenError),
     #[error("the store cannot be changed: {0}")]
     Store(#[from] ReadError),
-    #[error("{} cannot be {doing}: {source}", .path.display())]
-    Io {
-        path: PathBuf,
-        doing: &'static str,
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 }
 
 /// Why a backup was not put in place. The store is as it was then.
@@ -183,12 +205,8 @@ pub enum RestoreError {
     Running(PathBuf),
     #[error("the backup {} cannot be restored: {reason}", .path.display())]
     Unusable { path: PathBuf, reason: String },
-    #[error("{} cannot be {doing}: {source}", .path.display())]
-    Io {
-        path: PathBuf,
-        doing: &'static str,
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 }
 
 macro_rules! into_read_error {
@@ -204,6 +222,14 @@ macro_rules! into_read_error {
 into_read_error!(redb::StorageError, redb::TableError, redb::TransactionError);
 
 impl OpenError {
+    /// That what is read of the store at `path` is damaged.
+    pub(super) fn damaged<E: Into<ReadError>>(path: &Path) -> impl Fn(E) -> Self {
+        move |error| Self::Damaged {
+            path: path.to_owned(),
+            error: error.into(),
+        }
+    }
+
     /// Whether there was no room to write.
     pub(super) fn is_full_disk(&self) -> bool {
         let source = if let Self::Io { source, .. } = self {
@@ -239,7 +265,7 @@ impl OpenError {
         self
     }
 
-    pub(super) fn from_redb(path: &std::path::Path, error: redb::DatabaseError) -> Self {
+    pub(super) fn from_redb(path: &Path, error: redb::DatabaseError) -> Self {
         let path = path.to_owned();
         if let redb::DatabaseError::DatabaseAlreadyOpen = error {
             return Self::Locked(path);

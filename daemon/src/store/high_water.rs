@@ -14,18 +14,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use redb::{Database, ReadableDatabase as _, TableHandle as _};
+use redb::{Database, ReadableDatabase as _};
 
 use super::{
     batch::read_state,
     codec,
-    envelope::{self, RowFormat, StoredRow},
     error::ReadError,
     host_id::HostId,
     load,
     medium::directory,
     rows::StateV1,
-    schema::{self, unencodable},
+    schema,
     tables::{HIGH_WATER, META},
 };
 
@@ -202,27 +201,13 @@ impl FileAge {
         let txn = database.begin_read()?;
         let meta = txn.open_table(META)?;
         let epoch = load::epoch(&txn)?.map_or(0, |epoch| epoch.number);
-        let kept = match meta.get(HIGH_WATER)? {
-            Some(row) => Some(host_of(row.value(), schema::format_of(&txn)?)?),
-            None => None,
-        };
+        let format = schema::format(&meta)?;
+        let kept = schema::read_meta(&meta, HIGH_WATER, format, codec::decode_kept)?;
         Ok(Self {
             reached: HighWater::of(epoch, &read_state(&meta)?),
-            kept,
+            kept: kept.map(HostId::from_bytes),
         })
     }
-}
-
-fn host_of(row: &[u8], format: RowFormat) -> Result<Option<HostId>, ReadError> {
-    let bytes = StoredRow::open(META.name(), HIGH_WATER.as_bytes(), row, format)
-        .and_then(|row| codec::decode_kept(&row));
-    bytes
-        .map(HostId::from_bytes)
-        .map_err(|error| ReadError::Row {
-            table: META.name().to_owned(),
-            row: HIGH_WATER.to_owned(),
-            error,
-        })
 }
 
 /// Why a store counts as older than what it once was; `None`: it does not.
@@ -254,12 +239,8 @@ pub(super) fn why_older(
 
 /// Notes in the file that a record is kept beside it, for this host.
 pub(super) fn note_kept(database: &Database, host: Option<HostId>) -> Result<(), ReadError> {
-    let row = codec::encode_kept(HostId::bytes(host));
-    let mut row = row.map_err(|error| unencodable(HIGH_WATER, &error))?;
     let txn = database.begin_write()?;
-    let mut meta = txn.open_table(META)?;
-    envelope::insert(&mut meta, META.name(), &HIGH_WATER, &mut row)?;
-    drop(meta);
+    schema::write_meta(&txn, HIGH_WATER, codec::encode_kept(HostId::bytes(host)))?;
     txn.commit().map_err(redb::Error::from)?;
     Ok(())
 }

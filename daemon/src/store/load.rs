@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fipd_core::{ClockLine, Epoch, Ledger, Op, PoolId, Timestamp};
-use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableHandle as _};
+use redb::{Key, ReadTransaction, TableDefinition, TableHandle as _};
 
 use super::{
     batch::read_state,
     codec::{self, DecodeError},
-    envelope::{RowFormat, StoredRow},
+    envelope::StoredRow,
     error::{OpenError, ReadError},
     rollups,
     rows::StateV1,
@@ -50,13 +50,19 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
     let pools = rows(txn, POOLS, |key, value| {
         codec::decode_pool(key, &value).map(|pool| Op::PutPool(Arc::new(pool)))
     })?;
-    let quotas = quotas(txn)?;
+    let quotas = rows_if_any(txn, QUOTAS, |key, value| {
+        codec::decode_quota(parse_quota_key(key)?, &value).map(Op::PutQuota)
+    })?;
     let leases = rows(txn, LEASES, |key, value| {
         codec::decode_lease(parse_lease_key(&key)?, &value)
             .map(|lease| Op::PutLease(Arc::new(lease)))
     })?;
-    let separations = separations(txn)?;
-    let pasts = pasts(txn)?;
+    let separations = rows_if_any(txn, SEPARATIONS, |key, value| {
+        codec::decode_mark(&value).map(|()| Op::PutSeparation(parse_separation_key(key)))
+    })?;
+    let pasts = rows_if_any(txn, PASTS, |key, value| {
+        codec::decode_past(parse_lease_key(&key)?, &value).map(|past| Op::PutPast(Arc::new(past)))
+    })?;
     let rollups = rollups::recent(txn)?;
     let accounts = rows(txn, ACCOUNTS, |key, value| {
         codec::decode_account(key, &value).map(Op::PutAccount)
@@ -64,7 +70,9 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
     let tokens = rows(txn, TOKENS, |key, value| {
         codec::decode_token(key, &value).map(Op::PutToken)
     })?;
-    let keys = keys(txn)?;
+    let keys = rows_if_any(txn, KEYS, |key, value| {
+        codec::decode_key(key, &value).map(Op::PutKey)
+    })?;
     let epoch = epoch(txn)?.map(|epoch| Ok(Op::PutEpoch(epoch)));
     let head = numbers
         .into_iter()
@@ -101,74 +109,19 @@ fn meta_row<T>(
     decode: impl FnOnce(&StoredRow<'_>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, ReadError> {
     let meta = txn.open_table(META)?;
-    let Some(row) = meta.get(name)? else {
-        return Ok(None);
-    };
-    let (table, format) = (META.name(), schema::format(&meta)?);
-    let read =
-        StoredRow::open(table, name.as_bytes(), row.value(), format).and_then(|row| decode(&row));
-    read.map(Some).map_err(|error| ReadError::Row {
-        table: table.to_owned(),
-        row: name.to_owned(),
-        error,
-    })
+    schema::read_meta(&meta, name, schema::format(&meta)?, decode)
 }
 
-/// A file from before quotas has no table of them.
-fn quotas(txn: &ReadTransaction) -> Result<Ops, ReadError> {
-    let Some(table) = existing(txn, QUOTAS)? else {
-        return Ok(Box::new(std::iter::empty()));
-    };
-    decoded(
-        &table,
-        QUOTAS.name(),
-        schema::format_of(txn)?,
-        |key, value| codec::decode_quota(parse_quota_key(key)?, &value).map(Op::PutQuota),
-    )
-}
-
-/// A file in which nothing was ever remembered has no table of it.
-fn pasts(txn: &ReadTransaction) -> Result<Ops, ReadError> {
-    let Some(table) = existing(txn, PASTS)? else {
-        return Ok(Box::new(std::iter::empty()));
-    };
-    decoded(
-        &table,
-        PASTS.name(),
-        schema::format_of(txn)?,
-        |key, value| {
-            codec::decode_past(parse_lease_key(&key)?, &value)
-                .map(|past| Op::PutPast(Arc::new(past)))
-        },
-    )
-}
-
-/// A file of which no LB controller ever had a token has no table of keys.
-fn keys(txn: &ReadTransaction) -> Result<Ops, ReadError> {
-    let Some(table) = existing(txn, KEYS)? else {
-        return Ok(Box::new(std::iter::empty()));
-    };
-    decoded(
-        &table,
-        KEYS.name(),
-        schema::format_of(txn)?,
-        |key, value| codec::decode_key(key, &value).map(Op::PutKey),
-    )
-}
-
-/// A file in which no networks were said to be two has no table of it.
-fn separations(txn: &ReadTransaction) -> Result<Ops, ReadError> {
-    let Some(table) = existing(txn, SEPARATIONS)? else {
-        return Ok(Box::new(std::iter::empty()));
-    };
-    decoded(
-        &table,
-        SEPARATIONS.name(),
-        schema::format_of(txn)?,
-        |key, value| {
-            codec::decode_mark(&value).map(|()| Op::PutSeparation(parse_separation_key(key)))
-        },
-    )
+/// As [`rows`], of a table that is made by its first row.
+fn rows_if_any<K: Key + 'static>(
+    txn: &ReadTransaction,
+    definition: TableDefinition<'static, K, &'static [u8]>,
+    read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<Op, DecodeError> + 'static,
+) -> Result<Ops, ReadError> {
+    match existing(txn, definition)? {
+        Some(_) => rows(txn, definition, read),
+        None => Ok(Box::new(std::iter::empty())),
+    }
 }
 
 /// Decodes the rows of one table. Ends with the first error of the storage.
@@ -178,32 +131,15 @@ pub(super) fn rows<K: Key + 'static, T: 'static>(
     read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<T, DecodeError> + 'static,
 ) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
     let format = schema::format_of(txn)?;
-    decoded(
-        &txn.open_table(definition)?,
-        definition.name(),
-        format,
-        read,
-    )
-}
-
-fn decoded<K: Key + 'static, T: 'static>(
-    rows: &ReadOnlyTable<K, &'static [u8]>,
-    table: &str,
-    format: RowFormat,
-    read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<T, DecodeError> + 'static,
-) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
-    let range = rows.range::<K::SelfType<'static>>(..)?;
-    let table = table.to_owned();
+    let range = txn
+        .open_table(definition)?
+        .range::<K::SelfType<'static>>(..)?;
     let decoded = range.map(move |item| {
         let (key, value) = item?;
-        let key = key.value();
-        let row = StoredRow::open(&table, K::as_bytes(&key).as_ref(), value.value(), format);
+        let (key, table) = (key.value(), definition.name());
+        let row = StoredRow::open(table, K::as_bytes(&key).as_ref(), value.value(), format);
         row.and_then(|row| read(K::from_bytes(K::as_bytes(&key).as_ref()), row))
-            .map_err(|error| ReadError::Row {
-                table: table.clone(),
-                row: format!("{key:?}"),
-                error,
-            })
+            .map_err(|error| ReadError::of_row(table, format!("{key:?}"))(error))
     });
     Ok(Box::new(to_first_failure(decoded)))
 }
@@ -225,20 +161,17 @@ pub(super) fn load(
     path: &std::path::Path,
     txn: &ReadTransaction,
 ) -> Result<(Loaded, StateV1), OpenError> {
-    let damaged = |error| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
-    };
+    let damaged = OpenError::damaged(path);
     let state = txn
         .open_table(META)
         .map_err(ReadError::from)
         .and_then(|meta| read_state(&meta))
-        .map_err(damaged)?;
-    let number = epoch(txn).map_err(damaged)?;
+        .map_err(&damaged)?;
+    let number = epoch(txn).map_err(&damaged)?;
     let number = number.map_or(0, |epoch| epoch.number);
-    let clock = clock(txn).map_err(damaged)?;
+    let clock = clock(txn).map_err(&damaged)?;
     let mut failed = None;
-    let rows = ops(txn, &state).map_err(damaged)?;
+    let rows = ops(txn, &state).map_err(&damaged)?;
     let rows = rows.map_while(|row| row.map_err(|error| failed = Some(error)).ok());
     let ledger = Ledger::load(rows, first_revision(&state));
     if let Some(error) = failed {

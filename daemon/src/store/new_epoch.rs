@@ -4,14 +4,13 @@
 use fipd_core::{
     Action, Actor, AuditEntry, Decision, Epoch, Op, RestoreHold, Retention, Text, Timestamp,
 };
-use redb::{Database, ReadableDatabase as _};
+use redb::{Database, ReadableDatabase as _, TableHandle as _};
 
 use super::{
-    DecodeError,
     batch::{Batch, HistoryLimits, read_state},
     error::ReadError,
     load,
-    tables::{ADOPTIONS, META, SEAL},
+    tables::{ADOPTIONS, AUDIT, META, SEAL},
 };
 
 /// Why an epoch begins, and how.
@@ -48,11 +47,8 @@ impl NewEpoch<'_> {
             ops: vec![Op::PutEpoch(epoch)],
             audit: vec![self.entry(&epoch)],
         };
-        batch.add(&decision).map_err(|error| ReadError::Row {
-            table: "audit".to_owned(),
-            row: "of the new epoch".to_owned(),
-            error: DecodeError::Malformed(error.to_string()),
-        })?;
+        let added = batch.add(&decision);
+        added.map_err(ReadError::of_row(AUDIT.name(), "of the new epoch"))?;
         let txn = database.begin_write()?;
         txn.delete_table(SEAL)?;
         txn.delete_table(ADOPTIONS)?;
@@ -72,15 +68,7 @@ impl NewEpoch<'_> {
             (None, Some(hold)) => format!("free addresses are held until about {}", hold.until),
             (None, None) => "no address is held".to_owned(),
         };
-        AuditEntry {
-            at: epoch.began,
-            actor: self.actor.clone(),
-            action: Action::Restored,
-            network: None,
-            address: None,
-            pool: None,
-            identity: None,
-            detail: format!("epoch {}, {}; {hold}", epoch.number, self.from).into(),
-        }
+        let detail = format!("epoch {}, {}; {hold}", epoch.number, self.from);
+        AuditEntry::new(epoch.began, self.actor, Action::Restored, detail)
     }
 }

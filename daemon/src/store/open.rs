@@ -52,10 +52,6 @@ fn open_once(medium: &dyn Medium, tidy: Option<Retention>) -> Result<Opened, Ope
     let mut database = open_file(medium)?;
     prepare(medium, &database)?;
     let is_foreign = settle_age(medium, &database)?;
-    let damaged = |error: ReadError| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
-    };
     let tidy = tidy.filter(|_| !is_foreign).map(|history| {
         rollups::thin(&database, history)?;
         compact(medium, &mut database).map_err(ReadError::from)
@@ -67,9 +63,7 @@ fn open_once(medium: &dyn Medium, tidy: Option<Retention>) -> Result<Opened, Ope
         medium.settle().map_err(|source| unsettled(path, source))?;
         database = open_file(medium)?;
     }
-    let txn = database
-        .begin_read()
-        .map_err(|error| damaged(error.into()))?;
+    let txn = database.begin_read().map_err(OpenError::damaged(path))?;
     let (loaded, state) = load::load(path, &txn)?;
     drop(txn);
     Ok(Opened {
@@ -84,12 +78,9 @@ fn open_once(medium: &dyn Medium, tidy: Option<Retention>) -> Result<Opened, Ope
 /// whether the store belongs to another host; then its age is left as it is.
 fn settle_age(medium: &dyn Medium, database: &Database) -> Result<bool, OpenError> {
     let path = medium.path();
-    let damaged = |error: ReadError| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
-    };
+    let damaged = OpenError::damaged::<ReadError>(path);
     let sealed = || seal::read(&database.begin_read()?);
-    if sealed().map_err(damaged)?.is_some() {
+    if sealed().map_err(&damaged)?.is_some() {
         return Err(OpenError::Sealed(path.to_owned()));
     }
     let Some(record) = medium.record() else {
@@ -104,7 +95,7 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<bool, OpenErro
     let FileAge {
         reached: mut file,
         kept,
-    } = FileAge::of(database).map_err(damaged)?;
+    } = FileAge::of(database).map_err(&damaged)?;
     // A file that was copied without its record still names its host.
     let owner = found.and_then(|found| found.host).or(kept.flatten());
     if record.is_foreign(owner) {
@@ -121,17 +112,17 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<bool, OpenErro
             // Book time as the file has it: nobody has confirmed the wall clock.
             now: Timestamp(0),
         };
-        let epoch = new.begin(database).map_err(damaged)?;
+        let epoch = new.begin(database).map_err(&damaged)?;
         tracing::error!(
             epoch = epoch.number,
             "{why}: somebody has put an older store in place. Free addresses are held as after a restore (`fipd hold show`)"
         );
-        file = FileAge::of(database).map_err(damaged)?.reached;
+        file = FileAge::of(database).map_err(&damaged)?.reached;
     }
     let noted = record.write(file).and_then(|()| record.sync());
     noted.map_err(unrecorded)?;
     if kept != Some(record.host()) {
-        high_water::note_kept(database, record.host()).map_err(damaged)?;
+        high_water::note_kept(database, record.host()).map_err(&damaged)?;
     }
     Ok(false)
 }
@@ -143,10 +134,7 @@ pub(super) fn reopen(medium: &dyn Medium) -> Result<(Database, StateV1), OpenErr
     let database = open_file(medium)?;
     let state =
         || -> Result<StateV1, ReadError> { read_state(&database.begin_read()?.open_table(META)?) };
-    let state = state().map_err(|error| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
-    })?;
+    let state = state().map_err(OpenError::damaged(path))?;
     Ok((database, state))
 }
 
@@ -167,10 +155,7 @@ fn unsettled(path: &Path, source: io::Error) -> OpenError {
 /// Refuses a newer schema, and migrates an older one.
 pub(super) fn prepare(medium: &dyn Medium, database: &Database) -> Result<(), OpenError> {
     let path = medium.path().to_owned();
-    let found = match stored_version(database) {
-        Ok(found) => found,
-        Err(error) => return Err(OpenError::Damaged { path, error }),
-    };
+    let found = stored_version(database).map_err(OpenError::damaged(&path))?;
     if found > schema::known() {
         return Err(OpenError::Newer {
             path,
@@ -187,14 +172,13 @@ pub(super) fn prepare(medium: &dyn Medium, database: &Database) -> Result<(), Op
         txn.commit().map_err(redb::Error::from)?;
         Ok(())
     };
-    migrate().map_err(|error| OpenError::Damaged { path, error })
+    migrate().map_err(OpenError::damaged(&path))
 }
 
 /// Whether rows of earlier versions may be in the file.
 pub(super) fn has_older_rows(medium: &dyn Medium, database: &Database) -> Result<bool, OpenError> {
     let format = || schema::format_of(&database.begin_read()?);
-    let path = medium.path().to_owned();
-    let format = format().map_err(|error| OpenError::Damaged { path, error })?;
+    let format = format().map_err(OpenError::damaged(medium.path()))?;
     Ok(format == RowFormat::Mixed)
 }
 

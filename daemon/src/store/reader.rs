@@ -139,13 +139,10 @@ impl StoreReader {
             let Some(row) = table.get(bytes)? else {
                 return Ok(None);
             };
-            let lease = StoredRow::open(LEASES.name(), &bytes, row.value(), format)
-                .and_then(|row| codec::decode_lease(*key, &row));
-            lease.map(Some).map_err(|error| ReadError::Row {
-                table: "leases".to_owned(),
-                row: key.address.to_string(),
-                error,
-            })
+            StoredRow::open(LEASES.name(), &bytes, row.value(), format)
+                .and_then(|row| codec::decode_lease(*key, &row))
+                .map(Some)
+                .map_err(ReadError::of_row(LEASES.name(), key.address))
         };
         keys.iter().map(read).collect()
     }
@@ -190,9 +187,5 @@ pub(super) fn audit_entry(
 ) -> Result<AuditEntry, ReadError> {
     StoredRow::open(AUDIT.name(), &number.to_be_bytes(), value, format)
         .and_then(|row| codec::decode_audit(&row))
-        .map_err(|error| ReadError::Row {
-            table: AUDIT.name().to_owned(),
-            row: number.to_string(),
-            error,
-        })
+        .map_err(ReadError::of_row(AUDIT.name(), number))
 }

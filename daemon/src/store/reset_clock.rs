@@ -4,7 +4,7 @@
 //! time that it has left, and the entries of the audit log move by the same difference, so that their times still grow with
 //! their numbers. The entry of the reset says by how much, and from which entry on.
 
-use std::{fs, io, path::Path};
+use std::{fs, path::Path};
 
 use fipd_core::{
     Action, Actor, AuditEntry, BookTime, ClockLine, ClockReading, Decision, Op, Redating, Text,
@@ -16,9 +16,9 @@ use super::{
     Loaded, Store, StoreOptions,
     audit_search::first_after,
     batch::Batch,
-    codec::{self, DecodeError},
+    codec,
     envelope::{self, RowFormat},
-    error::{ReadError, ResetError},
+    error::{FileError, ReadError, ResetError},
     load,
     reader::audit_entry,
     restore::owner_as,
@@ -56,13 +56,7 @@ impl ResetClock<'_> {
     /// When there is no store or a daemon has it, book time is not ahead, or something cannot be read or written. Nothing is
     /// changed then.
     pub fn run(&self) -> Result<ClockWasReset, ResetError> {
-        let failed = |doing| {
-            move |source: io::Error| ResetError::Io {
-                path: self.store.to_owned(),
-                doing,
-                source,
-            }
-        };
+        let failed = |doing| FileError::of(self.store, doing);
         fs::metadata(self.store).map_err(failed("read"))?;
         let options = StoreOptions {
             // It would be this user's, not the daemon's.
@@ -88,23 +82,14 @@ impl ResetClock<'_> {
             0 => "no entry of the audit log is later".to_owned(),
             entries => format!("{entries} entries from number {first} on moved with it"),
         };
-        AuditEntry {
-            at: redating.to(),
-            actor: self.actor.clone(),
-            action: Action::ClockReset,
-            network: None,
-            address: None,
-            pool: None,
-            identity: None,
-            detail: format!(
-                "book time went back by {} ms, from {} to {}; {moved}: {}",
-                redating.by(),
-                redating.from(),
-                redating.to(),
-                self.reason
-            )
-            .into(),
-        }
+        let detail = format!(
+            "book time went back by {} ms, from {} to {}; {moved}: {}",
+            redating.by(),
+            redating.from(),
+            redating.to(),
+            self.reason
+        );
+        AuditEntry::new(redating.to(), &self.actor, Action::ClockReset, detail)
     }
 }
 
@@ -162,11 +147,8 @@ impl Store {
         rollups::redate(&read, &txn, redating)?;
         decision.audit.push(ask.entry(redating, first, entries));
         let mut batch = Batch::default();
-        batch.add(&decision).map_err(|error| ReadError::Row {
-            table: AUDIT.name().to_owned(),
-            row: "of the reset".to_owned(),
-            error: DecodeError::Malformed(error.to_string()),
-        })?;
+        let added = batch.add(&decision);
+        added.map_err(ReadError::of_row(AUDIT.name(), "of the reset"))?;
         let after = batch.write(&txn, &state, self.options.keep())?;
         txn.commit().map_err(redb::Error::from)?;
         Ok((after, entries))
@@ -196,11 +178,8 @@ fn redate_audit(
         if number < first {
             continue;
         }
-        let mut row = codec::encode_audit(&entry).map_err(|error| ReadError::Row {
-            table: AUDIT.name().to_owned(),
-            row: number.to_string(),
-            error: DecodeError::Malformed(error.to_string()),
-        })?;
+        let row = codec::encode_audit(&entry);
+        let mut row = row.map_err(ReadError::of_row(AUDIT.name(), number))?;
         envelope::insert(&mut table, AUDIT.name(), &key, &mut row)?;
         let others = state.audit_bytes.saturating_sub(old.len() as u64);
         state.audit_bytes = others.saturating_add(row.len() as u64);

@@ -20,7 +20,7 @@ use redb::{Database, ReadableDatabase as _, StorageBackend as _, backends::FileB
 use super::{
     builder,
     check::check,
-    error::{OpenError, ReadError, RestoreError},
+    error::{FileError, OpenError, ReadError, RestoreError},
     high_water::{HighWater, RecordFile},
     host_id::HostId,
     inspect::inspect,
@@ -64,9 +64,7 @@ impl Restore<'_> {
     pub fn run(&self) -> Result<Restored, RestoreError> {
         let store = fs::canonicalize(self.store).unwrap_or_else(|_| self.store.to_owned());
         let record = RecordFile::beside(&store, self.host);
-        let reached = record
-            .read()
-            .map_err(|source| failed(&store, "read", source))?;
+        let reached = record.read().map_err(FileError::of(&store, "read"))?;
         let reached = reached.map_or(0, |found| found.reached.epoch);
         let last = last_epoch(&store)?.max(reached);
         let lock = lock(&store)?;
@@ -75,7 +73,7 @@ impl Restore<'_> {
         let (epoch, seal) = self.renew(&new.0, last)?;
         self.whole(&new.0)?;
         let store = store.as_path();
-        let io = |doing| move |source| failed(store, doing, source);
+        let io = |doing| FileError::of(store, doing);
         owner_as(&new.0, store).map_err(io("given its owner"))?;
         let kept = match &lock {
             Some(_) => Some(keep(store, self.now).map_err(io("kept under another name"))?),
@@ -126,7 +124,7 @@ impl Restore<'_> {
         let renewed = renewed.map_err(|error| self.unusable(&error))?;
         fs::File::open(file)
             .and_then(|file| file.sync_all())
-            .map_err(|source| failed(file, "written", source))?;
+            .map_err(FileError::of(file, "written"))?;
         Ok(renewed)
     }
 
@@ -172,17 +170,19 @@ fn last_epoch(store: &Path) -> Result<u64, RestoreError> {
 
 /// Keeps daemons out of the store in place, if there is one.
 fn lock(store: &Path) -> Result<Option<FileBackend>, RestoreError> {
-    let io = |source| failed(store, "locked", source);
     let file = match fs::OpenOptions::new().read(true).write(true).open(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(io)?,
+        file => file.map_err(FileError::of(store, "locked"))?,
     };
     let running = || RestoreError::Running(store.to_owned());
     let backend = FileBackend::new(file).map_err(|_| running())?;
     match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {
         Ok(true) => Ok(Some(backend)),
         Ok(false) => Err(running()),
-        Err(error) => Err(io(io::Error::other(format!("{error:?}")))),
+        Err(error) => {
+            let error = io::Error::other(format!("{error:?}"));
+            Err(FileError::of(store, "locked")(error).into())
+        }
     }
 }
 
@@ -219,31 +219,23 @@ pub(super) fn owner_as(new: &Path, store: &Path) -> io::Result<()> {
     std::os::unix::fs::chown(new, Some(like.uid()), Some(like.gid()))
 }
 
-fn failed(path: &Path, doing: &'static str, source: io::Error) -> RestoreError {
-    RestoreError::Io {
-        path: path.to_owned(),
-        doing,
-        source,
-    }
-}
-
 /// A copy that is not in place yet; removed when dropped before it is.
 struct Partial(PathBuf);
 
 impl Partial {
     fn copy(backup: &Path, store: &Path) -> Result<Self, RestoreError> {
-        let mut from = fs::File::open(backup).map_err(|source| failed(backup, "read", source))?;
+        let mut from = fs::File::open(backup).map_err(FileError::of(backup, "read"))?;
         let new = Self(medium::beside(store, medium::RESTORE));
-        let write = |source| failed(&new.0, "written", source);
+        let write = || FileError::of(&new.0, "written");
         let mut to = fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
             .open(&new.0)
-            .map_err(write)?;
-        io::copy(&mut from, &mut to).map_err(write)?;
-        to.sync_all().map_err(write)?;
+            .map_err(write())?;
+        io::copy(&mut from, &mut to).map_err(write())?;
+        to.sync_all().map_err(write())?;
         Ok(new)
     }
 }

@@ -15,11 +15,11 @@ use redb::{
 
 use super::{
     batch::write_state,
-    codec,
+    codec::{self, DecodeError},
     envelope::{self, RowDraft, RowFormat, StoredRow},
     error::ReadError,
     rows::{StateV1, V6},
-    schema::unencodable,
+    schema,
     tables::{self, AUDIT, META, REWRITE, SCHEMA, Visit, existing},
 };
 
@@ -47,22 +47,10 @@ pub(super) struct RewriteAt {
 pub(super) fn progress(
     meta: &impl ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<Option<RewriteAt>, ReadError> {
-    let wrong = |error| ReadError::Row {
-        table: META.name().to_owned(),
-        row: REWRITE.to_owned(),
-        error,
-    };
-    let row = meta.get(REWRITE)?;
-    let row = row.ok_or_else(|| wrong(codec::DecodeError::Empty))?;
-    let at = StoredRow::open(
-        META.name(),
-        REWRITE.as_bytes(),
-        row.value(),
-        RowFormat::Latest,
-    )
-    .and_then(|row| Ok(codec::decode_rewrite(&row)?.at.map(place)))
-    .map_err(wrong)?;
-    Ok(at)
+    let at = schema::read_meta(meta, REWRITE, RowFormat::Latest, |row| {
+        Ok(codec::decode_rewrite(row)?.at.map(place))
+    })?;
+    at.ok_or_else(|| ReadError::of_row(META.name(), REWRITE)(DecodeError::Empty))
 }
 
 fn place((table, after): (&str, &[u8])) -> RewriteAt {
@@ -103,21 +91,12 @@ pub(super) fn step(
         ..
     } = pass;
     if !reached {
-        return Err(ReadError::Row {
-            table: META.name().to_owned(),
-            row: REWRITE.to_owned(),
-            error: codec::DecodeError::value("table", at.table),
-        });
+        let error = DecodeError::value("table", at.table);
+        return Err(ReadError::of_row(META.name(), REWRITE)(error));
     }
     let more = left == 0;
     let at = more.then_some((at.table.as_str(), at.after.as_slice()));
-    let mut row = codec::encode_rewrite(at).map_err(|error| unencodable(REWRITE, &error))?;
-    envelope::insert(
-        &mut write.open_table(META)?,
-        META.name(),
-        &REWRITE,
-        &mut row,
-    )?;
+    schema::write_meta(&write, REWRITE, codec::encode_rewrite(at))?;
     write_state(&write, &state)?;
     write.commit().map_err(redb::Error::from)?;
     Ok((state, more))
@@ -192,11 +171,8 @@ impl Pass<'_> {
             if !bare && value.first() != Some(&V6) {
                 let row = StoredRow::open(name, &key, value, RowFormat::Mixed)
                     .and_then(|row| codec::renewed(name, &key, &row));
-                let row = row.map_err(|error| ReadError::Row {
-                    table: name.to_owned(),
-                    row: format!("{key:02x?}"),
-                    error,
-                })?;
+                let shown = || format!("{key:02x?}");
+                let row = row.map_err(|error| ReadError::of_row(name, shown())(error))?;
                 older.push((key.clone(), row, value.len()));
             }
             self.at.after = key;

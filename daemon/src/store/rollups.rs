@@ -15,7 +15,7 @@ use super::{
     load::Ops,
     reader::StoreReader,
     schema,
-    tables::{POOLS, ROLLUPS, existing, parse_rollup_key, rollup_key},
+    tables::{META, POOLS, ROLLUPS, existing, parse_rollup_key, rollup_key},
 };
 
 /// Old rows removed, and days thinned by as many rows, for one that is written, at the most.
@@ -133,8 +133,8 @@ pub(super) fn redate(
         table.remove(key)?;
         let key = rollup_key(row.pool, row.hour);
         if table.get(key)?.is_none() {
-            let mut value = codec::encode_rollup(&row)
-                .map_err(|error| schema::unencodable("rollup", &error))?;
+            let value = codec::encode_rollup(&row);
+            let mut value = value.map_err(ReadError::of_row(META.name(), "rollup"))?;
             envelope::insert(&mut table, ROLLUPS.name(), &key, &mut value)?;
         }
     }
@@ -143,13 +143,10 @@ pub(super) fn redate(
 
 fn decoded(key: [u8; 8], value: &[u8], format: RowFormat) -> Result<Rollup, ReadError> {
     let (pool, hour) = parse_rollup_key(key);
-    let row = StoredRow::open(ROLLUPS.name(), &key, value, format)
-        .and_then(|row| codec::decode_rollup(pool, hour, &row));
-    row.map_err(|error| ReadError::Row {
-        table: ROLLUPS.name().to_owned(),
-        row: format!("hour {} of pool {}", hour.0, pool.0),
-        error,
-    })
+    let shown = || format!("hour {} of pool {}", hour.0, pool.0);
+    StoredRow::open(ROLLUPS.name(), &key, value, format)
+        .and_then(|row| codec::decode_rollup(pool, hour, &row))
+        .map_err(|error| ReadError::of_row(ROLLUPS.name(), shown())(error))
 }
 
 /// The rows that a ledger keeps: of each pool those that a forecast looks at, and the one before.

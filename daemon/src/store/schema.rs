@@ -7,7 +7,7 @@ use redb::{ReadTransaction, ReadableTable, TableHandle as _, WriteTransaction};
 
 use super::{
     codec::{self, DecodeError, EncodeError},
-    envelope::{self, RowFormat},
+    envelope::{self, RowDraft, RowFormat, StoredRow},
     error::ReadError,
     rewrite,
     rows::StateV1,
@@ -33,11 +33,9 @@ pub(super) fn known() -> u32 {
 
 /// The version a row says.
 pub(super) fn parse_version(value: &[u8]) -> Result<u32, ReadError> {
-    let bytes = value.try_into().map_err(|_| ReadError::Row {
-        table: "meta".to_owned(),
-        row: SCHEMA.to_owned(),
-        error: DecodeError::value("schema version", format!("{value:?}")),
-    })?;
+    let wrong = |_| DecodeError::value("schema version", format!("{value:?}"));
+    let bytes = value.try_into().map_err(wrong);
+    let bytes = bytes.map_err(ReadError::of_row(META.name(), SCHEMA))?;
     Ok(u32::from_be_bytes(bytes))
 }
 
@@ -93,15 +91,14 @@ fn tables_and_state(txn: &WriteTransaction, _: u32) -> Result<(), ReadError> {
     txn.open_table(ACCOUNTS)?;
     txn.open_table(TOKENS)?;
     txn.open_table(AUDIT)?;
-    let mut meta = txn.open_table(META)?;
-    if meta.get(STATE)?.is_none() {
+    let is_new = txn.open_table(META)?.get(STATE)?.is_none();
+    if is_new {
         let state = StateV1 {
             audit_first: 1,
             audit_next: 1,
             ..StateV1::default()
         };
-        let mut row = codec::encode_state(&state).map_err(|error| unencodable(STATE, &error))?;
-        envelope::insert(&mut meta, META.name(), &STATE, &mut row)?;
+        write_meta(txn, STATE, codec::encode_state(&state))?;
     }
     Ok(())
 }
@@ -109,16 +106,31 @@ fn tables_and_state(txn: &WriteTransaction, _: u32) -> Result<(), ReadError> {
 /// Version 2: every row has a checksum, those of an earlier version once they are rewritten.
 fn checked_rows(txn: &WriteTransaction, found: u32) -> Result<(), ReadError> {
     let at = (found > 0).then_some((NETWORKS.name(), [].as_slice()));
-    let mut row = codec::encode_rewrite(at).map_err(|error| unencodable(REWRITE, &error))?;
-    let mut meta = txn.open_table(META)?;
-    envelope::insert(&mut meta, META.name(), &REWRITE, &mut row)
+    write_meta(txn, REWRITE, codec::encode_rewrite(at))
 }
 
-/// That a row of [`META`] cannot be made.
-pub(super) fn unencodable(row: &str, error: &EncodeError) -> ReadError {
-    ReadError::Row {
-        table: META.name().to_owned(),
-        row: row.to_owned(),
-        error: DecodeError::Malformed(error.to_string()),
-    }
+/// Writes a row of [`META`].
+pub(super) fn write_meta(
+    txn: &WriteTransaction,
+    name: &'static str,
+    row: Result<RowDraft, EncodeError>,
+) -> Result<(), ReadError> {
+    let mut row = row.map_err(ReadError::of_row(META.name(), name))?;
+    envelope::insert(&mut txn.open_table(META)?, META.name(), &name, &mut row)
+}
+
+/// What `decode` makes of a row of [`META`]; `None` where there is none.
+pub(super) fn read_meta<T>(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+    name: &'static str,
+    format: RowFormat,
+    decode: impl FnOnce(&StoredRow<'_>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, ReadError> {
+    let Some(row) = meta.get(name)? else {
+        return Ok(None);
+    };
+    StoredRow::open(META.name(), name.as_bytes(), row.value(), format)
+        .and_then(|row| decode(&row))
+        .map(Some)
+        .map_err(ReadError::of_row(META.name(), name))
 }

@@ -58,13 +58,10 @@ pub(super) fn read(txn: &ReadTransaction) -> Result<Option<Seal>, ReadError> {
         return Ok(None);
     };
     let format = schema::format_of(txn)?;
-    let seal = StoredRow::open(SEAL.name(), ROW.as_bytes(), row.value(), format)
-        .and_then(|row| codec::decode_seal(&row));
-    seal.map(Some).map_err(|error| ReadError::Row {
-        table: SEAL.name().to_owned(),
-        row: ROW.to_owned(),
-        error,
-    })
+    StoredRow::open(SEAL.name(), ROW.as_bytes(), row.value(), format)
+        .and_then(|row| codec::decode_seal(&row))
+        .map(Some)
+        .map_err(ReadError::of_row(SEAL.name(), ROW))
 }
 
 /// The digest of all rows but the seal's.

@@ -32,17 +32,14 @@ pub(super) fn before_open(path: &Path, now: Timestamp) -> Result<(), OpenError> 
             let path = path.to_owned();
             return Err(OpenError::Pages { path, reason });
         }
-        let damaged = |error| OpenError::Damaged {
-            path: path.to_owned(),
-            error,
-        };
-        let (txn, found) = schema_of(file).map_err(damaged)?;
+        let damaged = OpenError::damaged::<ReadError>(path);
+        let (txn, found) = schema_of(file).map_err(&damaged)?;
         // Before a byte of it changes: it is to be restored.
-        if found > 0 && found <= schema::known() && seal::read(&txn).map_err(damaged)?.is_some() {
+        if found > 0 && found <= schema::known() && seal::read(&txn).map_err(&damaged)?.is_some() {
             return Err(OpenError::Sealed(path.to_owned()));
         }
         if found > 0
-            && let Some(reason) = file.lost_commit(path).map_err(damaged)?
+            && let Some(reason) = file.lost_commit(path).map_err(&damaged)?
         {
             let path = path.to_owned();
             return Err(OpenError::Pages { path, reason });

@@ -1,6 +1,6 @@
 //! The numbers that stand for choices in rows. Frozen: a number is never given another meaning.
 
-use fipd_core::{Action, LeaseState, PortClaim, Protocol, Role};
+use fipd_core::{Action, EndsOf, LeaseState, Order, PortClaim, Protocol, Role};
 
 use super::DecodeError;
 
@@ -15,14 +15,7 @@ pub(super) fn of_state(state: LeaseState) -> u8 {
 }
 
 pub(super) fn state(code: u8) -> Result<LeaseState, DecodeError> {
-    Ok(match code {
-        0 => LeaseState::Allocated,
-        1 => LeaseState::Reserved,
-        2 => LeaseState::Probing,
-        3 => LeaseState::Quarantined,
-        4 => LeaseState::Orphaned,
-        other => return Err(DecodeError::value("lease state", other)),
-    })
+    decode("lease state", &LeaseState::ALL, of_state, code)
 }
 
 pub(super) fn of_role(role: Role) -> u8 {
@@ -34,34 +27,49 @@ pub(super) fn of_role(role: Role) -> u8 {
 }
 
 pub(super) fn role(code: u8) -> Result<Role, DecodeError> {
-    Ok(match code {
-        0 => Role::Viewer,
-        1 => Role::Operator,
-        2 => Role::Admin,
-        other => return Err(DecodeError::value("role", other)),
-    })
+    decode("role", &Role::ALL, of_role, code)
 }
 
-pub(super) fn of_port(claim: &PortClaim) -> (u8, u16) {
-    let protocol = match claim.protocol {
+fn of_protocol(protocol: Protocol) -> u8 {
+    match protocol {
         Protocol::Tcp => 0,
         Protocol::Udp => 1,
         Protocol::Sctp => 2,
-    };
-    (protocol, claim.port)
+    }
+}
+
+pub(super) fn of_port(claim: &PortClaim) -> (u8, u16) {
+    (of_protocol(claim.protocol), claim.port)
 }
 
 pub(super) fn port(protocol: u8, port: u16) -> Result<PortClaim, DecodeError> {
-    let protocol = match protocol {
-        0 => Protocol::Tcp,
-        1 => Protocol::Udp,
-        2 => Protocol::Sctp,
-        other => return Err(DecodeError::value("protocol", other)),
-    };
+    let protocol = decode("protocol", &Protocol::ALL, of_protocol, protocol)?;
     Ok(PortClaim { protocol, port })
 }
 
-/// Every action with its number. The order of [`action`] and this one are checked against each other by a test.
+pub(super) fn of_ends(ends: EndsOf) -> u8 {
+    match ends {
+        EndsOf::Prefix => 0,
+        EndsOf::EachCidr => 1,
+    }
+}
+
+pub(super) fn ends(code: u8) -> Result<EndsOf, DecodeError> {
+    decode("reserved ends", &EndsOf::ALL, of_ends, code)
+}
+
+pub(super) fn of_order(order: Order) -> u8 {
+    match order {
+        Order::Lowest => 0,
+        Order::Random => 1,
+        Order::LeastRecentlyUsed => 2,
+    }
+}
+
+pub(super) fn order(code: u8) -> Result<Order, DecodeError> {
+    decode("order", &Order::ALL, of_order, code)
+}
+
 pub(super) fn of_action(action: Action) -> u8 {
     match action {
         Action::Allocated => 0,
@@ -112,53 +120,18 @@ pub(super) fn of_action(action: Action) -> u8 {
 }
 
 pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
-    Ok(match code {
-        0 => Action::Allocated,
-        1 => Action::Adopted,
-        2 => Action::Contended,
-        3 => Action::ContenderLeft,
-        4 => Action::InstanceChanged,
-        5 => Action::HandedOver,
-        6 => Action::Released,
-        7 => Action::PassedOn,
-        8 => Action::Orphaned,
-        9 => Action::Forgotten,
-        10 => Action::NetworkCreated,
-        11 => Action::PoolCreated,
-        12 => Action::PoolUpdated,
-        13 => Action::PoolDeleted,
-        14 => Action::ClusterRecorded,
-        15 => Action::ClusterAdopted,
-        16 => Action::AdoptionSkipped,
-        17 => Action::AccountChanged,
-        18 => Action::AccountDeleted,
-        19 => Action::TokenCreated,
-        20 => Action::TokenDeleted,
-        21 => Action::Reserved,
-        22 => Action::Expired,
-        23 => Action::QuotaSet,
-        24 => Action::QuotaDeleted,
-        25 => Action::Restored,
-        26 => Action::RestoreHoldEnded,
-        27 => Action::Imported,
-        28 => Action::PortsChanged,
-        29 => Action::PoolMoved,
-        30 => Action::Probing,
-        31 => Action::FoundInUse,
-        32 => Action::NetworksSeparated,
-        33 => Action::SeparationWithdrawn,
-        34 => Action::Labelled,
-        35 => Action::KeyRotated,
-        36 => Action::TakenOver,
-        37 => Action::RulesChanged,
-        38 => Action::ServicesChanged,
-        39 => Action::SecretRotated,
-        40 => Action::ClusterChanged,
-        44 => Action::NetworkHeld,
-        41 => Action::ClockAccepted,
-        42 => Action::ClockReset,
-        other => return Err(DecodeError::value("action", other)),
-    })
+    decode("action", &Action::ALL, of_action, code)
+}
+
+/// The one of these choices that has the number.
+fn decode<T: Copy>(
+    what: &'static str,
+    all: &[T],
+    code_of: impl Fn(T) -> u8,
+    code: u8,
+) -> Result<T, DecodeError> {
+    let found = all.iter().copied().find(|one| code_of(*one) == code);
+    found.ok_or_else(|| DecodeError::value(what, code))
 }
 
 #[cfg(test)]

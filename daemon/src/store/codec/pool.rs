@@ -1,12 +1,12 @@
 //! Pools to bytes and back.
 
 use fipd_core::{
-    AddressSpec, ClusterId, Ends, EndsOf, NetworkId, Order, Origin, Pool, PoolId, PoolScope,
-    PoolSpec, Sticky, Timestamp,
+    AddressSpec, ClusterId, Ends, NetworkId, Origin, Pool, PoolId, PoolScope, PoolSpec, Sticky,
+    Timestamp,
 };
 use ipnet::IpNet;
 
-use super::{DecodeError, EncodeError, ip, ip_row, system};
+use super::{DecodeError, EncodeError, code, ip, ip_row, system};
 use crate::store::{
     envelope::{RowDraft, StoredRow},
     rows::{
@@ -52,15 +52,8 @@ fn row(pool: &Pool) -> PoolV1<'_> {
             .map(|net| (ip_row(net.addr()), net.prefix_len())),
         ends_first: spec.ends.first,
         ends_last: spec.ends.last,
-        ends_of: match spec.ends.of {
-            EndsOf::Prefix => 0,
-            EndsOf::EachCidr => 1,
-        },
-        order: match spec.order {
-            Order::Lowest => 0,
-            Order::Random => 1,
-            Order::LeastRecentlyUsed => 2,
-        },
+        ends_of: code::of_ends(spec.ends.of),
+        order: code::of_order(spec.order),
         origin: match &spec.origin {
             Origin::Own => OriginV1::Own,
             Origin::Mirror {
@@ -142,17 +135,7 @@ pub(in crate::store) fn decode_pool(
         pool: row,
         quarantine,
     } = pool;
-    let of = match row.ends_of {
-        0 => EndsOf::Prefix,
-        1 => EndsOf::EachCidr,
-        other => return Err(DecodeError::value("reserved ends", other)),
-    };
-    let order = match row.order {
-        0 => Order::Lowest,
-        1 => Order::Random,
-        2 => Order::LeastRecentlyUsed,
-        other => return Err(DecodeError::value("order", other)),
-    };
+    let (of, order) = (code::ends(row.ends_of)?, code::order(row.order)?);
     let spec = PoolSpec {
         name: row.name.into(),
         network: NetworkId(row.network),

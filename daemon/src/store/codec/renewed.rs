@@ -69,7 +69,7 @@ fn same<'a, T: Deserialize<'a> + Serialize>(row: &StoredRow<'a>) -> Result<RowDr
 }
 
 fn made(row: &impl Serialize) -> Result<RowDraft, DecodeError> {
-    RowDraft::new(row).map_err(|error| DecodeError::Malformed(error.to_string()))
+    Ok(RowDraft::new(row)?)
 }
 
 fn unknown(what: &'static str, key: &[u8]) -> DecodeError {
