@@ -166,9 +166,29 @@ impl Lease {
 
     /// Whether `identity` is one of the members.
     pub fn held_by(&self, identity: &Identity) -> bool {
-        self.members
-            .iter()
-            .any(|member| member.holder.identity == *identity)
+        self.member(identity).is_some()
+    }
+
+    /// The member with this identity.
+    pub fn member(&self, identity: &Identity) -> Option<&Member> {
+        let mut members = self.members.iter();
+        members.find(|member| member.holder.identity == *identity)
+    }
+
+    /// The contender with this identity.
+    pub fn contender(&self, identity: &Identity) -> Option<&Contender> {
+        let mut contenders = self.contenders.iter();
+        contenders.find(|contender| contender.holder.identity == *identity)
+    }
+
+    /// Whether this instance of an identity is one of the members.
+    pub(crate) fn has_member(&self, holder: &Holder) -> bool {
+        self.members.iter().any(|member| member.holder == *holder)
+    }
+
+    /// Who the members are.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Identity> {
+        self.members.iter().map(|member| &member.holder.identity)
     }
 
     pub(crate) fn check_labels(&self) -> Result<(), Wrong> {

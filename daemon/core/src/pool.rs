@@ -151,42 +151,29 @@ pub struct PoolSize {
 
 impl Ends {
     /// None at all.
-    pub const NONE: Self = Self {
-        first: 0,
-        last: 0,
-        of: EndsOf::Prefix,
-    };
+    pub const NONE: Self = Self::of_prefix(0, 0);
+
+    const fn of_prefix(first: u32, last: u32) -> Self {
+        let of = EndsOf::Prefix;
+        Self { first, last, of }
+    }
 
     /// Own pools. IPv4: network and broadcast address. IPv6: the subnet-router anycast address
     /// (RFC 4291, 2.6.1), and no last one, since IPv6 has no broadcast.
     pub fn own_default(family: Family) -> Self {
         match family {
-            Family::V4 => Self {
-                first: 1,
-                last: 1,
-                of: EndsOf::Prefix,
-            },
-            Family::V6 => Self::NONE_BUT_FIRST,
+            Family::V4 => Self::of_prefix(1, 1),
+            Family::V6 => Self::of_prefix(1, 0),
         }
     }
 
     /// Mirrors of `FloatingIPPool`: only the IPv4 broadcast address of the subnet is never given.
     pub fn broadcast_only(family: Family) -> Self {
         match family {
-            Family::V4 => Self {
-                first: 0,
-                last: 1,
-                of: EndsOf::Prefix,
-            },
+            Family::V4 => Self::of_prefix(0, 1),
             Family::V6 => Self::NONE,
         }
     }
-
-    const NONE_BUT_FIRST: Self = Self {
-        first: 1,
-        last: 0,
-        of: EndsOf::Prefix,
-    };
 }
 
 impl Sticky {

@@ -50,17 +50,11 @@ impl AuditFilter {
     /// Whether the entry is wanted.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
         let actor = |part: &Text| entry.actor.contains(&**part);
-        self.address
-            .is_none_or(|address| entry.address == Some(address))
-            && self
-                .network
-                .is_none_or(|network| entry.network == Some(network))
-            && self.pool.is_none_or(|pool| entry.pool == Some(pool))
+        (self.address.is_none() || self.address == entry.address)
+            && (self.network.is_none() || self.network == entry.network)
+            && (self.pool.is_none() || self.pool == entry.pool)
             && self.action.is_none_or(|action| entry.action == action)
-            && self
-                .owner
-                .as_ref()
-                .is_none_or(|owner| entry.identity.as_ref() == Some(owner))
+            && (self.owner.is_none() || self.owner == entry.identity)
             && self.actor.as_ref().is_none_or(actor)
             && self.from.is_none_or(|from| entry.at >= from)
             && self.to.is_none_or(|to| entry.at <= to)

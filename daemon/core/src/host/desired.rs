@@ -307,17 +307,25 @@ fn number(indexed: &BTreeSet<SetKey>, before: &Marks, mask: u32, most: u32) -> M
 
 fn flat(key: SetKey, source: IpAddr, protocol: u8) -> impl Iterator<Item = Rule> {
     let rule = Rule {
-        priority: key.priority,
-        family: Family::of(source),
         source: Some(IpNet::from(source)),
+        ..rule(key, Family::of(source), protocol)
+    };
+    with_companion(key, rule)
+}
+
+/// That sends all packets of a family to the set's table.
+fn rule(key: SetKey, family: Family, protocol: u8) -> Rule {
+    Rule {
+        priority: key.priority,
+        family,
+        source: None,
         destination: None,
         input: None,
         output: None,
         mark: None,
         action: RuleAction::Table(key.table),
         protocol,
-    };
-    with_companion(key, rule)
+    }
 }
 
 fn index(
@@ -330,18 +338,11 @@ fn index(
     let families: BTreeSet<Family> = group.sources.iter().map(|one| Family::of(*one)).collect();
     for family in families {
         let rule = Rule {
-            priority: key.priority,
-            family,
-            source: None,
-            destination: None,
-            input: None,
-            output: None,
             mark: Some(FwMark {
                 value: mark,
                 mask: settings.rule_mask(),
             }),
-            action: RuleAction::Table(key.table),
-            protocol: settings.protocol,
+            ..rule(key, family, settings.protocol)
         };
         desired.rules.extend(with_companion(key, rule));
     }

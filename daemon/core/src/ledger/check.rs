@@ -1,6 +1,6 @@
 //! Every invariant of the ledger, looked at row by row.
 
-use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Ledger,
@@ -9,6 +9,7 @@ use super::{
     index::{contending_clusters, due, groups},
     intern::fingerprint,
     keyset::KeySet,
+    maps::above,
     rows_read::CountedRows as _,
     violation::Violation,
 };
@@ -60,30 +61,19 @@ impl Ledger {
             found.push(Violation::MappedAddress { lease: key });
         }
         match lease.pool {
-            Some(id) => match self.rows.pools.get(&id) {
-                None => found.push(Violation::UnknownPool {
-                    lease: key,
-                    pool: id,
-                }),
-                Some(pool) if pool.spec.network != key.network => {
-                    found.push(Violation::PoolOfOtherNetwork {
-                        lease: key,
-                        pool: id,
-                    });
+            Some(pool) => match self.rows.pools.get(&pool) {
+                None => found.push(Violation::UnknownPool { lease: key, pool }),
+                Some(known) if known.spec.network != key.network => {
+                    found.push(Violation::PoolOfOtherNetwork { lease: key, pool });
                 }
-                Some(pool) if pool.spec.family() != Some(Family::of(key.address)) => {
-                    found.push(Violation::PoolOfOtherFamily {
-                        lease: key,
-                        pool: id,
-                    });
+                Some(known) if known.spec.family() != Some(Family::of(key.address)) => {
+                    found.push(Violation::PoolOfOtherFamily { lease: key, pool });
                 }
                 Some(_) => {}
             },
             None => {
-                found.extend(
-                    self.pool_around(key)
-                        .map(|pool| Violation::Unattributed { lease: key, pool }),
-                );
+                let around = self.pool_around(key);
+                found.extend(around.map(|pool| Violation::Unattributed { lease: key, pool }));
             }
         }
         check_holders(lease, found);
@@ -126,10 +116,7 @@ impl Ledger {
             });
         }
         if !self.rows.candidates.has(pool) {
-            found.push(Violation::Index {
-                what: "pools by scope",
-                row: format!("pool {}", id.0),
-            });
+            found.push(Violation::index("pools by scope", format!("pool {}", id.0)));
         }
     }
 
@@ -152,10 +139,7 @@ impl Ledger {
                 });
             }
             if network.hold.is_some() != self.rows.held_networks.contains(&network.id) {
-                found.push(Violation::Index {
-                    what: "held networks",
-                    row: network.name.to_string(),
-                });
+                found.push(Violation::index("held networks", &network.name));
             }
         }
         for record in self.rows.clusters.values() {
@@ -178,8 +162,7 @@ impl Ledger {
     /// Checks the leases above `after` and what is kept beside them: at most [`Ledger::SCAN`] rows, so that a ledger
     /// in use is not held up. Without what can only be counted over all of them.
     pub fn check_page(&self, after: Option<LeaseKey>) -> CheckedPage {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.leases.range((from, Bound::Unbounded));
+        let rows = above(&self.rows.leases, after.as_ref());
         let mut page = CheckedPage::default();
         for (key, lease) in rows.take(Self::SCAN).counted() {
             self.check_lease(*key, lease, &mut page.violations);
@@ -203,19 +186,13 @@ impl Ledger {
 
     fn check_candidates(&self, found: &mut Vec<Violation>) {
         if !self.rows.candidates.are_of(&self.rows.pools) {
-            found.push(Violation::Index {
-                what: "pools by scope",
-                row: "the pools".to_owned(),
-            });
+            found.push(Violation::index("pools by scope", "the pools"));
         }
     }
 
     fn check_waiters(&self, found: &mut Vec<Violation>) {
         if !self.waiters.consistent() {
-            found.push(Violation::Index {
-                what: "waiters",
-                row: "the queues".to_owned(),
-            });
+            found.push(Violation::index("waiters", "the queues"));
         }
     }
 
@@ -226,10 +203,7 @@ impl Ledger {
         lease: &Arc<Lease>,
         found: &mut Vec<Violation>,
     ) -> (usize, usize) {
-        let mut broken = |what| {
-            let row = format!("{}", key.address);
-            found.push(Violation::Index { what, row });
-        };
+        let mut broken = |what| found.push(Violation::index(what, key.address));
         if self.free.is_free(key) {
             broken("free addresses");
         }
@@ -245,22 +219,22 @@ impl Ledger {
                 .index
                 .of_pool(pool)
                 .is_some_and(|keys| keys.contains(key)),
-            None => self.index.poolless().contains(key),
+            None => self.index.poolless.contains(key),
         };
-        if !filed || self.index.contended().contains(key) == lease.contenders.is_empty() {
+        if !filed || self.index.contended.contains(key) == lease.contenders.is_empty() {
             broken("leases by pool");
         }
         if !self.index.files_contenders(lease) {
             broken("contenders by cluster");
         }
-        if !self.index.due().has(lease) {
+        if !self.index.due.has(lease) {
             broken("ends of leases");
         }
-        let cools = self.index.cooling().has(key);
+        let cools = self.index.cooling.has(key);
         if cools != (lease.state == LeaseState::Quarantined) {
             broken("quarantined leases");
         }
-        if !self.index.groups().has(lease) {
+        if !self.index.groups.has(lease) {
             broken("sharing groups");
         }
         let contending = contending_clusters(lease).collect::<BTreeSet<_>>().len();
@@ -284,25 +258,25 @@ impl Ledger {
             .leases
             .values()
             .filter_map(|lease| due::end(lease));
-        if due.count() != self.index.due().len() {
+        if due.count() != self.index.due.len() {
             broken("ends of leases", "their number".to_owned());
         }
         let leases = self.rows.leases.values();
         let shared = leases.filter(|lease| groups::joinable(lease).is_some());
-        if shared.count() != self.index.groups().len() {
+        if shared.count() != self.index.groups.len() {
             broken("sharing groups", "their number".to_owned());
         }
         for id in self.rows.pools.keys() {
             let keys = self.index.of_pool(*id).into_iter().flat_map(KeySet::iter);
             let leases = keys.filter_map(|key| self.rows.leases.get(&key));
             let cooling = leases.filter(|lease| lease.state == LeaseState::Quarantined);
-            if cooling.count() as u64 != self.index.cooling().count(*id) {
+            if cooling.count() as u64 != self.index.cooling.count(*id) {
                 broken("quarantined leases", format!("pool {}", id.0));
             }
         }
         let leases = self.rows.leases.values();
         let cooling = leases.filter(|lease| lease.state == LeaseState::Quarantined);
-        if cooling.count() != self.index.cooling().len() {
+        if cooling.count() != self.index.cooling.len() {
             broken("quarantined leases", "their number".to_owned());
         }
         if entries != self.index.identity_entries() {

@@ -17,6 +17,7 @@ use super::{
         groups::{ShareGroup, group},
     },
     intern::{Prints, fingerprint},
+    maps::uncount,
     space::memory::Age,
     waiters::{QueuePlace, Waiter, is_of},
 };
@@ -30,6 +31,13 @@ pub(super) enum Stop {
     Answer(Answer),
     Busy,
     Refused(Refusal),
+}
+
+impl Stop {
+    /// Busy where `locked`.
+    pub fn busy_if(locked: bool) -> Result<(), Self> {
+        if locked { Err(Self::Busy) } else { Ok(()) }
+    }
 }
 
 impl From<Refusal> for Stop {
@@ -250,12 +258,7 @@ impl Drafts {
             self.quotas.remove(&quota);
         }
         for group in groups(&flight) {
-            if let Some(times) = self.groups.get_mut(&group) {
-                *times -= 1;
-                if *times == 0 {
-                    self.groups.remove(&group);
-                }
-            }
+            uncount(&mut self.groups, &group);
         }
         Some(flight)
     }
@@ -358,11 +361,7 @@ fn quotas(flight: &InFlight) -> impl Iterator<Item = Charge> {
 impl Ledger {
     /// Busy while another decision about the same table is in flight.
     pub(super) fn unlocked(&self, table: LockedTable) -> Result<(), Stop> {
-        if self.drafts.locks_table(table) {
-            Err(Stop::Busy)
-        } else {
-            Ok(())
-        }
+        Stop::busy_if(self.drafts.locks_table(table))
     }
 
     /// A draft about the table, which it locks; busy while another decision about it is in flight.
@@ -401,9 +400,7 @@ impl Ledger {
         fingerprint: u64,
         identity: &Identity,
     ) -> Result<Vec<Arc<Lease>>, Stop> {
-        if self.drafts.locks_identity(fingerprint) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.locks_identity(fingerprint))?;
         let mut leases: Vec<_> = self
             .printed_leases(fingerprint, identity)
             .cloned()
@@ -415,11 +412,7 @@ impl Ledger {
 
     /// Busy if one of the leases is being changed.
     pub(super) fn settled(&self, mut keys: impl Iterator<Item = LeaseKey>) -> Result<(), Stop> {
-        if keys.any(|key| self.drafts.locks(key) || self.free.is_taken(key)) {
-            Err(Stop::Busy)
-        } else {
-            Ok(())
-        }
+        Stop::busy_if(keys.any(|key| self.drafts.locks(key) || self.free.is_taken(key)))
     }
 
     /// A decision that changes the memory is in flight.

@@ -58,19 +58,16 @@ impl Ledger {
             return self.page(&mut rows, filter, limit);
         }
         if filter.contended {
-            let keys = self.index.contended().after(after);
+            let keys = self.index.contended.after(after);
             let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
             return self.page(&mut rows, filter, limit);
         }
         if let Some(pool) = filter.pool {
             let keys = self.index.of_pool(pool).into_iter();
             let keys = keys.flat_map(|keys| keys.after(self.before(filter, after)));
-            let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            return self.page(
-                &mut rows.by_ref().take_while(|lease| !filter.is_past(lease)),
-                filter,
-                limit,
-            );
+            let rows = keys.filter_map(|key| self.rows.leases.get(&key));
+            let mut rows = rows.take_while(|lease| !filter.is_past(lease));
+            return self.page(&mut rows, filter, limit);
         }
         if let Some(span) = filter.span() {
             let networks = self.rows.networks.keys().copied();
@@ -79,27 +76,17 @@ impl Ledger {
             return self.page(&mut rows, filter, limit);
         }
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let lowest = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let first = filter.network.map(|network| LeaseKey {
-            network,
-            address: lowest,
-        });
+        let address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let first = filter.network.map(|network| LeaseKey { network, address });
         let from = match (from, first) {
             (Bound::Excluded(after), Some(first)) if after >= first => Bound::Excluded(after),
             (_, Some(first)) => Bound::Included(first),
             (from, None) => from,
         };
         let rows = self.rows.leases.range((from, Bound::Unbounded));
-        let within = |lease: &&Arc<Lease>| {
-            filter
-                .network
-                .is_none_or(|network| lease.key.network == network)
-        };
-        self.page(
-            &mut rows.map(|(_, lease)| lease).take_while(within),
-            filter,
-            limit,
-        )
+        let rows = rows.map(|(_, lease)| lease);
+        let mut rows = rows.take_while(|lease| is(filter.network, lease.key.network));
+        self.page(&mut rows, filter, limit)
     }
 
     /// The first of `rows` that match.
@@ -175,52 +162,36 @@ impl LeaseFilter {
 
     /// Whether the lease is to be shown. What is looked for in its address and owners is written to `text`.
     fn matches(&self, lease: &Lease, text: &mut String) -> bool {
-        let owner = |test: &dyn Fn(&Identity) -> bool| {
-            lease
-                .members
-                .iter()
-                .any(|member| test(&member.holder.identity))
-        };
-        self.network
-            .is_none_or(|network| lease.key.network == network)
-            && self.pool.is_none_or(|pool| lease.pool == Some(pool))
-            && self.state.is_none_or(|state| lease.state == state)
-            && self
-                .system
-                .as_ref()
-                .is_none_or(|system| owner(&|identity| identity.system == *system))
-            && self
-                .cluster
-                .as_ref()
-                .is_none_or(|cluster| owner(&|identity| identity.cluster.as_ref() == Some(cluster)))
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|name| owner(&|identity| identity.namespace == *name))
-            && self
-                .owner
-                .as_ref()
-                .is_none_or(|identity| lease.held_by(identity))
-            && self
-                .address
-                .is_none_or(|address| lease.key.address == address)
-            && self
-                .within
-                .is_none_or(|span| span.contains(lease.key.address))
+        let key = lease.key;
+        let owner = |test: &dyn Fn(&Identity) -> bool| lease.owners().any(test);
+        let of_system = |system: &System| owner(&|one| one.system == *system);
+        let of_cluster = |cluster: &ClusterId| owner(&|one| one.cluster.as_ref() == Some(cluster));
+        let of_namespace = |name: &Text| owner(&|one| one.namespace == *name);
+        is(self.network, key.network)
+            && (self.pool.is_none() || self.pool == lease.pool)
+            && is(self.state, lease.state)
+            && self.system.as_ref().is_none_or(of_system)
+            && self.cluster.as_ref().is_none_or(of_cluster)
+            && self.namespace.as_ref().is_none_or(of_namespace)
+            && self.owner.as_ref().is_none_or(|one| lease.held_by(one))
+            && is(self.address, key.address)
+            && self.within.is_none_or(|span| span.contains(key.address))
             && (self.tenant.is_none() || self.tenant == lease.tenant)
             && lease.labels.fit(&self.labels)
             && (!self.contended || !lease.contenders.is_empty())
             && self.scope.has_lease(lease)
-            && self
-                .text
-                .as_deref()
-                .is_none_or(|part| shows(lease, part, text))
+            && (self.text.as_deref()).is_none_or(|part| shows(lease, part, text))
     }
+}
+
+/// Whether it is what is wanted, if anything is.
+fn is<T: PartialEq>(wanted: Option<T>, found: T) -> bool {
+    wanted.is_none_or(|wanted| wanted == found)
 }
 
 /// Whether the part is in the lease's address or in an owner's text; they are written to `text`, one after the other.
 fn shows(lease: &Lease, part: &str, text: &mut String) -> bool {
-    let mut owners = lease.members.iter().map(|member| &member.holder.identity);
+    let mut owners = lease.owners();
     // Writing to a string cannot fail.
     let mut is_in = |what: &dyn Display| {
         text.clear();

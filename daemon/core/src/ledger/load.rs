@@ -9,36 +9,16 @@ impl Ledger {
         let mut ledger = Self::at(revision);
         let (mut pools, mut leases, mut pasts) = (Vec::new(), Vec::new(), Vec::new());
         for op in ops {
-            match op {
-                Op::PutPool(pool) => pools.push(pool),
-                Op::PutLease(mut lease) => {
-                    // At once, so that the next row reuses the room of this one's copies.
-                    ledger.interner.keep(&mut lease);
-                    leases.push(lease);
-                }
-                Op::PutPast(past) => pasts.push(past),
-                op @ (Op::PutNetwork(_)
-                | Op::DeletePool(_)
-                | Op::PutNextPool(_)
-                | Op::PutQuota(_)
-                | Op::DeleteQuota { .. }
-                | Op::DeleteLease(_)
-                | Op::DeletePast(_)
-                | Op::PutCluster(_)
-                | Op::DeleteCluster(_)
-                | Op::PutAdoption(_)
-                | Op::DeleteAdoption { .. }
-                | Op::PutAccount(_)
-                | Op::DeleteAccount(_)
-                | Op::PutToken(_)
-                | Op::DeleteToken(_)
-                | Op::PutKey(_)
-                | Op::DeleteKey(_)
-                | Op::PutEpoch(_)
-                | Op::PutClock(_)
-                | Op::PutRollup(_)
-                | Op::PutSeparation(_)
-                | Op::DeleteSeparation(_)) => ledger.apply(&op),
+            if let Op::PutPool(pool) = op {
+                pools.push(pool);
+            } else if let Op::PutLease(mut lease) = op {
+                // At once, so that the next row reuses the room of this one's copies.
+                ledger.interner.keep(&mut lease);
+                leases.push(lease);
+            } else if let Op::PutPast(past) = op {
+                pasts.push(past);
+            } else {
+                ledger.apply(&op);
             }
         }
         leases.sort_by_key(|lease| lease.key);
@@ -56,10 +36,7 @@ impl Ledger {
         }
         let mut violations = Vec::new();
         if rows != ledger.rows.leases.len() {
-            violations.push(Violation::Index {
-                what: "leases",
-                row: "several rows of one address".to_owned(),
-            });
+            violations.push(Violation::index("leases", "several rows of one address"));
         }
         ledger.check_rows(&mut violations);
         if violations.is_empty() {

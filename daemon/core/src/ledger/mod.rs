@@ -20,6 +20,7 @@ mod intern;
 mod keyset;
 mod load;
 mod lookout;
+mod maps;
 mod plan;
 mod quotas;
 mod read;
@@ -345,11 +346,7 @@ impl Ledger {
 
 /// Members and contenders.
 fn identities(lease: &Lease) -> impl Iterator<Item = &Identity> {
-    let members = lease.members.iter().map(|member| &member.holder.identity);
-    members.chain(
-        lease
-            .contenders
-            .iter()
-            .map(|contender| &contender.holder.identity),
-    )
+    let contenders = lease.contenders.iter();
+    let contenders = contenders.map(|contender| &contender.holder.identity);
+    lease.owners().chain(contenders)
 }

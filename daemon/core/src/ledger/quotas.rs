@@ -138,8 +138,9 @@ impl Ledger {
         for charge in flights.flat_map(|flight| self.added(flight)) {
             ahead.count(charge, 1);
         }
-        let quotas: TenantPools = self.rows.quotas.keys().collect();
-        used == *self.index.charges()
+        let mut quotas = TenantPools::default();
+        self.rows.quotas.keys().for_each(|key| quotas.put(key));
+        used == self.index.charges
             && ahead == self.drafts.charges
             && quotas == self.rows.quota_tenants
     }

@@ -1,6 +1,6 @@
 //! Reading the committed view.
 
-use std::{net::IpAddr, ops::Bound, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -8,6 +8,7 @@ use super::{
     Change, Ledger, TooOld,
     intern::fingerprint,
     keyset::KeySet,
+    maps::above,
     rows_read::{CountedRows as _, count},
     space::{
         free::{PoolRoom, keys},
@@ -106,7 +107,7 @@ impl Ledger {
 
     /// When [`crate::Request::Expire`] has something to do; `None` while nothing has an end.
     pub fn next_expiry(&self) -> Option<Timestamp> {
-        self.index.due().first()
+        self.index.due.first()
     }
 
     pub fn networks(&self) -> impl ExactSizeIterator<Item = &Network> {
@@ -115,8 +116,7 @@ impl Ledger {
 
     /// Networks by id, after `after`.
     pub fn networks_after(&self, after: Option<NetworkId>) -> impl Iterator<Item = &Network> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.networks.range((from, Bound::Unbounded));
+        let rows = above(&self.rows.networks, after.as_ref());
         rows.map(|(_, network)| network).counted()
     }
 
@@ -135,8 +135,7 @@ impl Ledger {
 
     /// Pools by id, after `after`.
     pub fn pools_after(&self, after: Option<PoolId>) -> impl Iterator<Item = &Arc<Pool>> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.pools.range((from, Bound::Unbounded));
+        let rows = above(&self.rows.pools, after.as_ref());
         rows.map(|(_, pool)| pool).counted()
     }
 
@@ -208,7 +207,7 @@ impl Ledger {
         Some(PoolUsage::of(
             room,
             attributed,
-            self.index.cooling().count(id),
+            self.index.cooling.count(id),
         ))
     }
 
@@ -218,7 +217,7 @@ impl Ledger {
 
     /// Quarantined leases of the address, by network.
     pub fn quarantined_at(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Lease>> {
-        let keys = self.index.cooling().at(address.to_canonical());
+        let keys = self.index.cooling.at(address.to_canonical());
         keys.filter_map(|key| self.rows.leases.get(&key)).counted()
     }
 
@@ -281,26 +280,14 @@ impl Ledger {
 
     /// Leases of which the identity is a member, in key order.
     pub fn leases_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
-        let held = self
-            .known_leases(identity)
-            .filter(|lease| lease.held_by(identity));
-        sorted(held.cloned().collect())
+        let known = self.known_leases(identity).cloned();
+        sorted(known.filter(|lease| lease.held_by(identity)))
     }
 
     /// Leases of which the identity is a contender, in key order.
     pub fn contentions_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
-        let contends = |lease: &&Arc<Lease>| {
-            lease
-                .contenders
-                .iter()
-                .any(|contender| contender.holder.identity == *identity)
-        };
-        sorted(
-            self.known_leases(identity)
-                .filter(contends)
-                .cloned()
-                .collect(),
-        )
+        let known = self.known_leases(identity).cloned();
+        sorted(known.filter(|lease| lease.contender(identity).is_some()))
     }
 
     /// Leases with a member of the cluster (and system), in key order, after `after`.
@@ -331,7 +318,7 @@ impl Ledger {
     /// Leases with contenders, in key order.
     pub fn contentions(&self) -> impl Iterator<Item = &Arc<Lease>> {
         self.index
-            .contended()
+            .contended
             .iter()
             .counted()
             .filter_map(|key| self.rows.leases.get(&key))
@@ -367,8 +354,7 @@ impl Ledger {
         &self,
         after: Option<&ClusterId>,
     ) -> impl Iterator<Item = &ClusterRecord> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.clusters.range((from, Bound::Unbounded));
+        let rows = above(&self.rows.clusters, after);
         rows.map(|(_, record)| record).counted()
     }
 
@@ -450,8 +436,7 @@ impl Ledger {
 
     /// Accounts by name, after `after`.
     pub fn accounts_after(&self, after: Option<&str>) -> impl Iterator<Item = &Account> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.accounts.range::<str, _>((from, Bound::Unbounded));
+        let rows = above(&self.rows.accounts, after);
         rows.map(|(_, account)| account).counted()
     }
 
@@ -465,8 +450,7 @@ impl Ledger {
 
     /// Tokens by id, after `after`.
     pub fn tokens_after(&self, after: Option<TokenId>) -> impl Iterator<Item = &Token> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.tokens.range((from, Bound::Unbounded));
+        let rows = above(&self.rows.tokens, after.as_ref());
         rows.map(|(_, token)| token).counted()
     }
 
@@ -509,7 +493,8 @@ impl Ledger {
     }
 }
 
-fn sorted(mut leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+fn sorted(leases: impl Iterator<Item = Arc<Lease>>) -> Vec<Arc<Lease>> {
+    let mut leases: Vec<_> = leases.collect();
     leases.sort_by_key(|lease| lease.key);
     leases
 }

@@ -20,7 +20,7 @@ impl Ledger {
 
     /// How many leases count for the tenant in the pool.
     pub fn charged(&self, pool: PoolId, tenant: &Tenant) -> u64 {
-        self.index.charges().of(&(pool, tenant.clone()))
+        self.index.charges.of(&(pool, tenant.clone()))
     }
 
     /// Quotas (of the tenant, of the pool) by pool number and tenant, after the one of `after`, at most `limit`.
@@ -59,20 +59,20 @@ impl Ledger {
         limit: usize,
     ) -> Vec<Tenancy> {
         if let Some(tenant) = tenant {
-            let charged = self.index.charges().tenants().of(tenant, after.as_ref());
+            let charged = self.index.charges.tenants.of(tenant, after.as_ref());
             let limited = self.rows.quota_tenants.of(tenant, after.as_ref());
             let pools: BTreeSet<PoolId> = charged.take(limit).chain(limited.take(limit)).collect();
             let found = pools.into_iter().counted().map(|pool| {
                 let key = (pool, tenant.clone());
                 let limit = self.rows.quotas.get(&key).copied();
-                self.tenancy(&key, self.index.charges().of(&key), limit)
+                self.tenancy(&key, self.index.charges.of(&key), limit)
             });
             return found.take(limit).collect();
         }
         let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         // Both are in the same order: one walk has them all, without a look-up for each.
         let mut limits = self.quotas_after(from).peekable();
-        let mut charges = self.index.charges().after(from).peekable();
+        let mut charges = self.index.charges.after(from).peekable();
         let next = || {
             let limited = limits.peek().map(|(key, _)| *key);
             let charged = charges.peek().map(|(key, _)| *key);
@@ -108,7 +108,7 @@ impl Ledger {
                 tenant: key.1.clone(),
                 limit,
             },
-            used: self.index.charges().of(key),
+            used: self.index.charges.of(key),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Ledger, space::free::PoolRoom};
+use super::{Ledger, maps::uncount, space::free::PoolRoom};
 use crate::{Forecast, Hour, Lease, LeaseState, Op, PoolId, Refusal, Rollup, Timestamp};
 
 /// What happened to a pool since its last row was made; in memory only.
@@ -138,13 +138,8 @@ impl Rollups {
         if from == to {
             return;
         }
-        if let Some(hour) = from
-            && let Some(pools) = self.last.get_mut(&hour)
-        {
-            *pools -= 1;
-            if *pools == 0 {
-                self.last.remove(&hour);
-            }
+        if let Some(hour) = from {
+            uncount(&mut self.last, &hour);
         }
         if let Some(hour) = to {
             *self.last.entry(hour).or_default() += 1;
@@ -219,7 +214,7 @@ impl Ledger {
             hour,
             size: room.layout.size.assignable,
             used: count(room.used),
-            quarantined: self.index.cooling().count(pool),
+            quarantined: self.index.cooling.count(pool),
             highest: count(room.highest),
             given: tally.given,
             released: tally.released,

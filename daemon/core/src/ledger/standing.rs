@@ -3,11 +3,10 @@
 use std::{
     collections::{BTreeMap, btree_map},
     iter::Peekable,
-    ops::Bound,
     sync::Arc,
 };
 
-use super::{Ledger, read::PoolUsage, rollups::PoolHistory, space::free::PoolRoom};
+use super::{Ledger, maps::above, read::PoolUsage, rollups::PoolHistory, space::free::PoolRoom};
 use crate::{Forecast, Pool, PoolId, Timestamp};
 
 /// A pool, with what [`Ledger::usage`] and [`Ledger::forecast`] count from.
@@ -39,8 +38,8 @@ impl Ledger {
     /// Pools by id, after `after`.
     pub fn standings_after(&self, after: Option<PoolId>) -> impl Iterator<Item = PoolStanding<'_>> {
         let mut rooms = Beside::new(self.free.rooms(), after);
-        let mut keys = Beside::new(self.index.by_pool(), after);
-        let mut cooling = Beside::new(self.index.cooling().by_pool(), after);
+        let mut keys = Beside::new(&self.index.pools, after);
+        let mut cooling = Beside::new(self.index.cooling.by_pool(), after);
         let mut histories = Beside::new(self.rollups.histories(), after);
         self.pools_after(after).map(move |pool| PoolStanding {
             pool,
@@ -57,8 +56,7 @@ struct Beside<'a, V>(Peekable<btree_map::Range<'a, PoolId, V>>);
 
 impl<'a, V> Beside<'a, V> {
     fn new(map: &'a BTreeMap<PoolId, V>, after: Option<PoolId>) -> Self {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        Self(map.range((from, Bound::Unbounded)).peekable())
+        Self(above(map, after.as_ref()).peekable())
     }
 
     /// What the pool has; each pool asked for is a later one.

@@ -63,6 +63,13 @@ pub enum Violation {
     Index { what: &'static str, row: String },
 }
 
+impl Violation {
+    pub(super) fn index(what: &'static str, row: impl ToString) -> Self {
+        let row = row.to_string();
+        Self::Index { what, row }
+    }
+}
+
 fn at(key: &LeaseKey) -> String {
     format!("lease {} of network {}", key.address, key.network.0)
 }

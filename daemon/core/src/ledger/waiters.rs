@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use super::{Change, Ledger, intern::fingerprint};
+use super::{Change, Ledger, intern::fingerprint, maps::above};
 use crate::{ClusterId, Identity, PoolId, System, Text, Timestamp};
 
 /// Orders waiters: the oldest object first, then by identity.
@@ -55,11 +55,7 @@ impl Waiters {
         need: u128,
         free: u128,
     ) -> bool {
-        let kept = self
-            .places
-            .get(identity)
-            .and_then(|places| places.get(&pool));
-        let kept = kept.map(|since| (*since, identity.clone()));
+        let kept = self.place(pool, identity);
         let Some(queue) = self.queues.get_mut(&pool) else {
             return need <= free;
         };
@@ -116,30 +112,20 @@ impl Waiters {
 
     /// Gives up the identity's places in all queues; with `instance`, only those of that instance. Where it had one.
     pub fn leave_all(&mut self, identity: &Identity, instance: Option<&Text>) -> Vec<PoolId> {
-        let mut pools: Vec<PoolId> = self
-            .places
-            .get(identity)
-            .into_iter()
-            .flat_map(BTreeMap::keys)
-            .copied()
-            .collect();
+        let mut pools: Vec<PoolId> = self.pools_of(identity).collect();
         pools.retain(|pool| {
-            let since = self
-                .places
-                .get(identity)
-                .and_then(|places| places.get(pool));
-            let Some(place) = since.map(|since| (*since, identity.clone())) else {
-                return false;
-            };
-            let waiter = self
-                .queues
-                .get(pool)
-                .and_then(|queue| queue.waiting.get(&place));
-            instance
-                .is_none_or(|instance| waiter.is_some_and(|waiter| waiter.instance == *instance))
-                && self.leave(*pool, identity).is_some()
+            let place = self.place(*pool, identity);
+            let waiter = place.and_then(|place| self.queues.get(pool)?.waiting.get(&place));
+            let is_meant = |waiter: &Waiter| instance.is_none_or(|one| waiter.instance == *one);
+            waiter.is_some_and(is_meant) && self.leave(*pool, identity).is_some()
         });
         pools
+    }
+
+    /// The identity's place in the queue of the pool.
+    fn place(&self, pool: PoolId, identity: &Identity) -> Option<QueuePlace> {
+        let since = self.places.get(identity)?.get(&pool)?;
+        Some((*since, identity.clone()))
     }
 
     /// Gives up the places of everybody in the cluster (and system); where it had some, each once. Looks at all who
@@ -245,24 +231,9 @@ impl WaitQueue {
                 break;
             };
             self.ready_need -= self.waiting.get(&ready).map_or(0, |waiter| waiter.need);
-            self.ready = self
-                .waiting
-                .range(..&ready)
-                .next_back()
-                .map(|(place, _)| place.clone());
+            self.ready = self.before(&ready);
         }
-        loop {
-            let from = self
-                .ready
-                .as_ref()
-                .map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-            let Some((place, waiter)) = self
-                .waiting
-                .range((from, std::ops::Bound::Unbounded))
-                .next()
-            else {
-                break;
-            };
+        while let Some((place, waiter)) = above(&self.waiting, self.ready.as_ref()).next() {
             if self.ready_need.saturating_add(waiter.need) > free {
                 break;
             }
@@ -286,13 +257,15 @@ impl WaitQueue {
             self.ready_need -= waiter.need;
         }
         if self.ready.as_ref() == Some(place) {
-            self.ready = self
-                .waiting
-                .range(..place)
-                .next_back()
-                .map(|(place, _)| place.clone());
+            self.ready = self.before(place);
         }
         Some(waiter)
+    }
+
+    /// The last place before this one.
+    fn before(&self, place: &QueuePlace) -> Option<QueuePlace> {
+        let before = self.waiting.range(..place).next_back();
+        before.map(|(place, _)| place.clone())
     }
 }
 

@@ -5,13 +5,14 @@ use std::{
     ops::Bound,
 };
 
-use crate::{Lease, LeaseState, PoolId, Tenant};
+use crate::{Lease, LeaseState, PoolId, Tenant, ledger::maps::uncount};
 
 /// Numbers of leases by pool and tenant; none is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::ledger) struct Charges {
     numbers: BTreeMap<Charge, u64>,
-    tenants: TenantPools,
+    /// Finds pools by tenant.
+    pub tenants: TenantPools,
 }
 
 /// The pool and the tenant that a lease counts for.
@@ -48,11 +49,8 @@ impl Charges {
     }
 
     pub fn uncount(&mut self, charge: &Charge) {
-        if let Some(number) = self.numbers.get_mut(charge) {
-            *number -= 1;
-            if *number == 0 {
-                self.forget(charge);
-            }
+        if uncount(&mut self.numbers, charge) {
+            self.tenants.remove(charge);
         }
     }
 
@@ -71,11 +69,6 @@ impl Charges {
         from: Bound<&'a Charge>,
     ) -> impl Iterator<Item = (&'a Charge, &'a u64)> {
         self.numbers.range((from, Bound::Unbounded))
-    }
-
-    /// Finds pools by tenant.
-    pub fn tenants(&self) -> &TenantPools {
-        &self.tenants
     }
 
     pub fn is_empty(&self) -> bool {
@@ -112,13 +105,5 @@ impl TenantPools {
         let found = self.0.range((from, Bound::Unbounded));
         let found = found.take_while(move |(one, _)| one == tenant);
         found.map(|(_, pool)| *pool)
-    }
-}
-
-impl<'a> FromIterator<&'a Charge> for TenantPools {
-    fn from_iter<T: IntoIterator<Item = &'a Charge>>(charges: T) -> Self {
-        let mut all = Self::default();
-        charges.into_iter().for_each(|charge| all.put(charge));
-        all
     }
 }

@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use crate::{Lease, LeaseKey, LeaseState, NetworkId, PoolId};
+use crate::{Lease, LeaseKey, LeaseState, NetworkId, PoolId, ledger::maps::uncount};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -33,13 +33,8 @@ impl Cooling {
             return;
         }
         self.places.remove(&(lease.key.address, lease.key.network));
-        if let Some(pool) = lease.pool
-            && let Some(count) = self.pools.get_mut(&pool)
-        {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.pools.remove(&pool);
-            }
+        if let Some(pool) = lease.pool {
+            uncount(&mut self.pools, &pool);
         }
     }
 
@@ -70,59 +65,5 @@ impl Cooling {
 
     pub fn len(&self) -> usize {
         self.places.len()
-    }
-}
-
-impl<'a> FromIterator<&'a Lease> for Cooling {
-    fn from_iter<I: IntoIterator<Item = &'a Lease>>(leases: I) -> Self {
-        let mut all = Self::default();
-        leases.into_iter().for_each(|lease| all.add(lease));
-        all
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Timestamp;
-
-    fn lease(network: u32, pool: Option<u32>, state: LeaseState) -> Lease {
-        Lease {
-            key: LeaseKey {
-                network: NetworkId(network),
-                address: [10, 0, 0, 1].into(),
-            },
-            pool: pool.map(PoolId),
-            state,
-            members: std::iter::empty().collect(),
-            contenders: Vec::new(),
-            tenant: None,
-            group: None,
-            since: Timestamp(1),
-            until: None,
-            labels: Default::default(),
-        }
-    }
-
-    #[test]
-    fn an_address_finds_its_quarantined_leases_in_every_network() {
-        let (one, other) = (NetworkId(1), NetworkId(2));
-        let leases = [
-            lease(1, Some(7), LeaseState::Quarantined),
-            lease(2, None, LeaseState::Quarantined),
-            lease(3, Some(7), LeaseState::Allocated),
-        ];
-        let mut cooling: Cooling = leases.iter().collect();
-        let at = |cooling: &Cooling, last: u8| -> Vec<NetworkId> {
-            let found = cooling.at([10, 0, 0, last].into());
-            found.map(|key| key.network).collect()
-        };
-        assert_eq!(at(&cooling, 1), [one, other]);
-        assert_eq!(at(&cooling, 2), []);
-        assert_eq!((cooling.len(), cooling.count(PoolId(7))), (2, 1));
-        cooling.remove(&leases[0]);
-        cooling.remove(&leases[2]);
-        assert_eq!(at(&cooling, 1), [other]);
-        assert_eq!(cooling.by_pool().len(), 0);
     }
 }

@@ -43,12 +43,6 @@ impl Due {
     }
 }
 
-impl<'a> FromIterator<&'a Lease> for Due {
-    fn from_iter<I: IntoIterator<Item = &'a Lease>>(leases: I) -> Self {
-        Self(leases.into_iter().filter_map(end).collect())
-    }
-}
-
 /// When the lease ends by itself.
 pub(in crate::ledger) fn end(lease: &Lease) -> Option<(Timestamp, LeaseKey)> {
     match lease.state {

@@ -66,11 +66,3 @@ impl Groups {
         self.0.values().map(KeySet::len).sum()
     }
 }
-
-impl<'a> FromIterator<&'a Lease> for Groups {
-    fn from_iter<I: IntoIterator<Item = &'a Lease>>(leases: I) -> Self {
-        let mut groups = Self::default();
-        leases.into_iter().for_each(|lease| groups.add(lease));
-        groups
-    }
-}

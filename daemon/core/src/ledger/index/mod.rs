@@ -29,16 +29,22 @@ pub(super) struct LeaseIndex {
     identities: Identities,
     /// By cluster and system of the members.
     clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>>,
-    pools: BTreeMap<PoolId, KeySet>,
+    /// Leases attributed to a pool; pools without any are not in it.
+    pub pools: BTreeMap<PoolId, KeySet>,
     /// Leases of no pool.
-    poolless: KeySet,
-    contended: KeySet,
+    pub poolless: KeySet,
+    /// Leases with contenders.
+    pub contended: KeySet,
     /// Leases with a contender of the cluster.
     contending: BTreeMap<ClusterId, KeySet>,
-    due: Due,
-    cooling: Cooling,
-    charges: Charges,
-    groups: Groups,
+    /// Leases that end by themselves.
+    pub due: Due,
+    /// Quarantined leases.
+    pub cooling: Cooling,
+    /// How many leases count for whom.
+    pub charges: Charges,
+    /// Leases that others of their group may join.
+    pub groups: Groups,
 }
 
 impl LeaseIndex {
@@ -49,9 +55,13 @@ impl LeaseIndex {
             BTreeMap::new();
         let (mut poolless, mut contended) = (Vec::new(), Vec::new());
         let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
-        let mut charges = Charges::default();
+        let (mut charges, mut groups) = (Charges::default(), Groups::default());
+        let (mut cooling, mut due) = (Cooling::default(), Due::default());
         for lease in leases {
             charges.add(lease);
+            groups.add(lease);
+            cooling.add(lease);
+            due.add(lease);
             match lease.pool {
                 Some(pool) => pools.entry(pool).or_default().push(lease.key),
                 None => poolless.push(lease.key),
@@ -88,10 +98,10 @@ impl LeaseIndex {
             poolless: poolless.into_iter().collect(),
             contended: contended.into_iter().collect(),
             contending,
-            due: leases.iter().map(Arc::as_ref).collect(),
-            cooling: leases.iter().map(Arc::as_ref).collect(),
+            due,
+            cooling,
             charges,
-            groups: leases.iter().map(Arc::as_ref).collect(),
+            groups,
         }
     }
 
@@ -210,44 +220,9 @@ impl LeaseIndex {
         self.identities.len()
     }
 
-    /// Quarantined leases.
-    pub fn cooling(&self) -> &Cooling {
-        &self.cooling
-    }
-
-    /// Leases that end by themselves.
-    pub fn due(&self) -> &Due {
-        &self.due
-    }
-
-    /// Leases that others of their group may join.
-    pub fn groups(&self) -> &Groups {
-        &self.groups
-    }
-
     /// Leases attributed to a pool; `None` if there are none.
     pub fn of_pool(&self, pool: PoolId) -> Option<&KeySet> {
         self.pools.get(&pool)
-    }
-
-    /// The same of all pools that have one.
-    pub fn by_pool(&self) -> &BTreeMap<PoolId, KeySet> {
-        &self.pools
-    }
-
-    /// Leases of no pool.
-    pub fn poolless(&self) -> &KeySet {
-        &self.poolless
-    }
-
-    /// How many leases count for whom.
-    pub fn charges(&self) -> &Charges {
-        &self.charges
-    }
-
-    /// Leases with contenders.
-    pub fn contended(&self) -> &KeySet {
-        &self.contended
     }
 
     /// Leases with a member of the cluster (and system), in order, above `after`.

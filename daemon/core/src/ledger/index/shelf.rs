@@ -29,7 +29,7 @@ impl Shelf {
 
 impl ShelfPart {
     pub fn of(lease: &Lease) -> Self {
-        let mut members = lease.members.iter().map(|member| &member.holder.identity);
+        let mut members = lease.owners();
         let first = members.next();
         let mut others = members.filter_map(|next| first.map(|first| (first, next)));
         match lease.state {

@@ -21,13 +21,9 @@ impl Ledger {
         let key = ask.key.canonical();
         self.check_network(key.network)?;
         let prints = Prints::of(&ask.holder.identity);
-        if self.drafts.edits(key.network)
-            || self.drafts.locks(key)
-            || self.free.is_taken(key)
-            || self.drafts.locks_identity(prints.whole)
-        {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.edits(key.network))?;
+        self.settled(std::iter::once(key))?;
+        Stop::busy_if(self.drafts.locks_identity(prints.whole))?;
         let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(prints.whole);
         let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
@@ -76,7 +72,7 @@ impl Ledger {
         for lease in leases {
             let wanted =
                 ask.keys.is_empty() || ask.keys.iter().any(|key| key.canonical() == lease.key);
-            if wanted && lease.members.iter().any(|member| member.holder == ask.from) {
+            if wanted && lease.has_member(&ask.from) {
                 let next = Arc::new(handed_over(&lease, &ask.from, &ask.to));
                 handed.push(next.key);
                 let detail = from_whom(Some(&ask.from), &ask.reason);
@@ -199,10 +195,7 @@ pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, used: bool) -> Option<(
 
 /// Another holds it: the asker is noted, by the time since when it uses the address.
 fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
-    let known = lease
-        .contenders
-        .iter()
-        .find(|known| known.holder.identity == contender.holder.identity);
+    let known = lease.contender(&contender.holder.identity);
     if known.is_some_and(|known| known.holder.instance == contender.holder.instance) {
         return Err(Stop::Answer(Answer::Contended {
             lease: Arc::clone(lease),

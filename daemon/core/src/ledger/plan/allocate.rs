@@ -107,9 +107,7 @@ impl Ledger {
 
     /// What has to hold before anybody more has an address of the pool.
     pub(super) fn check_open(&self, spec: &PoolSpec) -> Result<(), Stop> {
-        if self.drafts.edits(spec.network) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.edits(spec.network))?;
         self.check_adopted(spec.network)?;
         if spec.closed {
             return Err(Refusal::PoolClosed(Arc::clone(&spec.name)).into());
@@ -148,9 +146,8 @@ impl Ledger {
             }
             return Err(Refusal::cools(lease, want.keep).into());
         }
-        let owner = lease
-            .owner()
-            .map_or_else(String::new, |owner| owner.identity.to_string());
+        let owner = lease.owner().map(|owner| owner.identity.to_string());
+        let owner = owner.unwrap_or_default();
         Err(Refusal::AddressTaken { address, owner }.into())
     }
 
@@ -300,12 +297,7 @@ impl Ledger {
             }
             leases.extend(mine);
         }
-        (
-            draft,
-            Answer::Granted {
-                leases,
-                fresh: any_fresh,
-            },
-        )
+        let fresh = any_fresh;
+        (draft, Answer::Granted { leases, fresh })
     }
 }

@@ -301,7 +301,7 @@ impl Ledger {
 
 /// How many of the cluster's systems have the lease.
 fn systems_of(lease: &Lease, cluster: &ClusterId) -> usize {
-    let members = lease.members.iter().map(|member| &member.holder.identity);
+    let members = lease.owners();
     let of_cluster = members.filter(|identity| identity.cluster.as_ref() == Some(cluster));
     let systems: BTreeSet<&System> = of_cluster.map(|identity| &identity.system).collect();
     systems.len()

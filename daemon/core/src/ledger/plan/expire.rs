@@ -14,7 +14,7 @@ use crate::{
 
 impl Ledger {
     pub(super) fn plan_expire(&self, most: usize, actor: &Actor, now: Timestamp) -> Draw {
-        let (keys, more) = self.index.due().at(now, most.clamp(1, CHUNK));
+        let (keys, more) = self.index.due.at(now, most.clamp(1, CHUNK));
         self.settled(keys.iter().copied())?;
         let mut draft = Draft::new(now, actor);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {

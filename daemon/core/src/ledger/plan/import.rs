@@ -46,9 +46,7 @@ impl Ledger {
             return Err(invalid("rows", ask.rows.len(), &allowed));
         }
         // The rows are held against no lock.
-        if !self.drafts.is_empty() {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(!self.drafts.is_empty())?;
         let mut trial = Trial::new(&ask.actor, ask.force, now);
         let rows = trial.rows(self, &ask.rows);
         let written = !rows.iter().any(|fate| matches!(fate, RowFate::Refused(_)));
@@ -279,8 +277,8 @@ impl Trial {
         let Some(limit) = limit else {
             return Ok(false);
         };
-        let there = ledger.index.charges().of(&charge);
-        let used = there + self.small.index.charges().of(&charge);
+        let there = ledger.index.charges.of(&charge);
+        let used = there + self.small.index.charges.of(&charge);
         let used = used.saturating_sub(self.brought.of(&charge));
         if used < limit || self.force {
             return Ok(used >= limit);
@@ -341,7 +339,7 @@ impl Trial {
         };
         for span in &layout.listed {
             let range = keys(spec.network, *span);
-            let found = ledger.index.poolless();
+            let found = &ledger.index.poolless;
             self.bring_leases(ledger, found.within(*range.start(), *range.end()));
         }
         if let Some(known) = known {

@@ -106,13 +106,9 @@ fn may_have(ledger: &Ledger, lease: &Lease, known: Option<&Lease>) -> Result<(),
 fn gives_more(lease: &Lease, known: &Lease) -> bool {
     lease.members.iter().any(|member| {
         let identity = &member.holder.identity;
-        let mut before = known.members.iter();
-        match before.find(|before| before.holder.identity == *identity) {
+        match known.member(identity) {
             Some(before) => !member.ports.iter().all(|port| before.ports.contains(port)),
-            None => !known
-                .contenders
-                .iter()
-                .any(|contender| contender.holder.identity == *identity),
+            None => known.contender(identity).is_none(),
         }
     })
 }
@@ -120,9 +116,7 @@ fn gives_more(lease: &Lease, known: &Lease) -> bool {
 /// What the row does not say of its owners stays.
 fn fill(lease: &mut Lease, known: &Lease) {
     for member in &mut lease.members {
-        let mut before = known.members.iter();
-        if let Some(before) = before.find(|before| before.holder.identity == member.holder.identity)
-        {
+        if let Some(before) = known.member(&member.holder.identity) {
             if member.holder.instance.is_empty() {
                 member.holder = before.holder.clone();
             }
@@ -132,10 +126,7 @@ fn fill(lease: &mut Lease, known: &Lease) {
         }
     }
     for contender in &mut lease.contenders {
-        let mut before = known.contenders.iter();
-        if let Some(before) =
-            before.find(|before| before.holder.identity == contender.holder.identity)
-        {
+        if let Some(before) = known.contender(&contender.holder.identity) {
             contender.tenant = contender.tenant.take().or_else(|| before.tenant.clone());
         }
     }

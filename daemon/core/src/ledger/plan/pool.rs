@@ -121,7 +121,7 @@ impl Ledger {
         let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
         let pool = self.known_pool(id)?;
         let keys = self.index.of_pool(id);
-        let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling().count(id);
+        let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling.count(id);
         if leases > 0 {
             return Err(Refusal::PoolInUse {
                 pool: Arc::clone(&pool.spec.name),
@@ -318,7 +318,7 @@ impl Ledger {
         let mut attached = 0;
         let known = |span: &Span| {
             let range = keys(pool.spec.network, *span);
-            self.index.poolless().within(*range.start(), *range.end())
+            self.index.poolless.within(*range.start(), *range.end())
         };
         for key in spans.iter().flat_map(known) {
             if let Some(lease) = self.rows.leases.get(&key) {

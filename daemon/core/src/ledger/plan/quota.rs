@@ -59,17 +59,12 @@ impl Ledger {
     /// Busy while the quota or any pool is being changed.
     fn unlocked_quota(&self, key: &Charge) -> Result<(), Stop> {
         self.unlocked(LockedTable::Pools)?;
-        if self.drafts.locks_quota(key) {
-            return Err(Stop::Busy);
-        }
-        Ok(())
+        Stop::busy_if(self.drafts.locks_quota(key))
     }
 
     /// What deletes the quotas of a pool with the pool; busy while one of them is being changed.
     pub(super) fn without_quotas(&self, pool: PoolId) -> Result<Vec<Op>, Stop> {
-        if self.drafts.locks_quota_of(pool) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.locks_quota_of(pool))?;
         let first = first_of(pool);
         let keys = self.quotas_after(Bound::Included(&first));
         Ok(keys
@@ -87,15 +82,13 @@ impl Ledger {
         holder: &Holder,
     ) -> Result<(), Stop> {
         let keys = || needs.iter().map(|(pool, ..)| (*pool, tenant.clone()));
-        if keys().any(|key| self.drafts.locks_quota(&key)) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(keys().any(|key| self.drafts.locks_quota(&key)))?;
         let mut busy = false;
         for ((_, need, pool), key) in needs.iter().zip(keys()) {
             let Some(limit) = self.limit_in(pool, &key) else {
                 continue;
             };
-            let used = self.index.charges().of(&key);
+            let used = self.index.charges.of(&key);
             let after = u128::from(used) + need;
             if after > limit.into() {
                 self.give_up_places(needs, holder);
@@ -109,7 +102,7 @@ impl Ledger {
             }
             busy |= after + u128::from(self.drafts.charges.of(&key)) > limit.into();
         }
-        if busy { Err(Stop::Busy) } else { Ok(()) }
+        Stop::busy_if(busy)
     }
 
     /// Whether a lease that changes counts for a tenant beyond its quota then: refused unless `force`.
@@ -123,13 +116,11 @@ impl Ledger {
         let Some(new) = new else {
             return Ok(false);
         };
-        if self.drafts.locks_quota(&new) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.locks_quota(&new))?;
         let Some(limit) = self.limit_of(&new) else {
             return Ok(false);
         };
-        let used = self.index.charges().of(&new);
+        let used = self.index.charges.of(&new);
         if used >= limit && !force {
             let name = |pool: &Arc<Pool>| Text::clone(&pool.spec.name);
             return Err(Refusal::QuotaExceeded {

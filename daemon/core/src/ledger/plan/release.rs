@@ -73,7 +73,7 @@ impl Ledger {
         holder: &Holder,
         reason: &Text,
     ) -> Result<Option<LeaseKey>, Stop> {
-        if lease.members.iter().any(|member| member.holder == *holder) {
+        if lease.has_member(holder) {
             if lease.members.len() > 1 {
                 let mut rest = Lease::clone(lease);
                 rest.members.retain(|member| member.holder != *holder);

@@ -36,9 +36,7 @@ impl Ledger {
         if most == 0 || !room.is_some_and(|room| room.layout.in_range(number(lease.key.address))) {
             return Ok(());
         }
-        if self.drafts.edits(pool.spec.network) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.edits(pool.spec.network))?;
         let past = PastLease {
             key: lease.key,
             pool: pool.id,

@@ -145,13 +145,11 @@ impl Ledger {
     ) -> Result<(), Stop> {
         let network = want.pool.spec.network;
         let of: ShareGroup = (network, ask.tenant.clone(), Arc::clone(&share.key));
-        if self.drafts.locks_group(&of) {
-            return Err(Stop::Busy);
-        }
+        Stop::busy_if(self.drafts.locks_group(&of))?;
         let found = match want.key {
             Some(key) => self.joinable_at(key, &want.pool, &of, share, ask)?,
             None => {
-                let keys = self.index.groups().of(&of).take(Self::LOOKS);
+                let keys = self.index.groups.of(&of).take(Self::LOOKS);
                 let mut leases = keys.filter_map(|key| self.rows.leases.get(&key));
                 leases.find(|lease| {
                     !joined.contains(&lease.key)

@@ -72,17 +72,13 @@ impl Ledger {
     }
 }
 
-fn holds(lease: &Lease, holder: &Holder) -> bool {
-    lease.members.iter().any(|member| member.holder == *holder)
-}
-
 /// Asked again, or for what is so: the new holder has it, and the old one no place in it.
 fn moved_already(lease: &Lease, ask: &Transfer) -> bool {
     let given_up = match &ask.from {
         None => lease.members.len() == 1,
-        Some(from) => *from == ask.to || !holds(lease, from),
+        Some(from) => *from == ask.to || !lease.has_member(from),
     };
-    given_up && holds(lease, &ask.to)
+    given_up && lease.has_member(&ask.to)
 }
 
 /// Whose place in the lease is given.
@@ -91,7 +87,7 @@ fn giver<'a>(lease: &'a Lease, ask: &'a Transfer) -> Result<&'a Holder, Refusal>
         return Err(refused(lease, "it is in quarantine and nobody holds it"));
     };
     match &ask.from {
-        Some(from) if holds(lease, from) => Ok(from),
+        Some(from) if lease.has_member(from) => Ok(from),
         Some(_) => Err(Refusal::ChangedHands {
             address: lease.key.address,
             owner: owner.identity.to_string(),
@@ -106,8 +102,7 @@ fn giver<'a>(lease: &'a Lease, ask: &'a Transfer) -> Result<&'a Holder, Refusal>
 
 fn may_get(lease: &Lease, ask: &Transfer) -> Result<(), Refusal> {
     let to = &ask.to.identity;
-    let contends = |holder: &Holder| holder.identity == *to;
-    let known = lease.held_by(to) || lease.contenders.iter().any(|one| contends(&one.holder));
+    let known = lease.held_by(to) || lease.contender(to).is_some();
     match lease.contenders.first() {
         Some(next) if !known => {
             let next = &next.holder.identity;

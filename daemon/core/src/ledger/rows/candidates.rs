@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 
 use super::LedgerRows;
 use crate::{
-    Asker, ClusterId, Lease, LeaseKey, Pool, PoolId, PoolScope, Selection, Text, ledger::Ledger,
+    Asker, ClusterId, Lease, LeaseKey, Pool, PoolId, PoolScope, Selection, Text,
+    ledger::{Ledger, maps::take_out},
 };
 
 /// In which order pools are asked: by priority, then by name.
@@ -51,12 +52,7 @@ impl Candidates {
     /// Takes out a pool, as it was filed.
     pub fn remove(&mut self, pool: &Pool) {
         for hook in hooks(pool) {
-            if let Some(ranks) = self.0.get_mut(&hook) {
-                ranks.remove(&rank(pool));
-                if ranks.is_empty() {
-                    self.0.remove(&hook);
-                }
-            }
+            take_out(&mut self.0, &hook, &rank(pool));
         }
     }
 

@@ -9,7 +9,10 @@ use std::{
 };
 
 use self::{candidates::Candidates, subnets::Subnets};
-use super::index::charges::TenantPools;
+use super::{
+    index::charges::TenantPools,
+    maps::{take_out, uncount},
+};
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Epoch, KeyId, Lease, LeaseKey, Network, NetworkId,
     Op, Origin, Pool, PoolId, Quota, SigningKey, System, Tenant, Text, Token, TokenId,
@@ -127,22 +130,12 @@ impl LedgerRows {
         };
         self.candidates.remove(&pool);
         self.subnets.remove(&pool);
-        if let Some(count) = self.pool_counts.get_mut(&pool.spec.network) {
-            *count -= 1;
-            if *count == 0 {
-                self.pool_counts.remove(&pool.spec.network);
-            }
-        }
+        uncount(&mut self.pool_counts, &pool.spec.network);
         let name = &pool.spec.name;
         if self.pool_names.get(name) == Some(&id) {
             self.pool_names.remove(name);
         }
-        if let Some(ids) = self.short_names.get_mut(short(name)) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.short_names.remove(short(name));
-            }
-        }
+        take_out(&mut self.short_names, short(name), &id);
         if let Some(mirror) = mirror_key(&pool)
             && self.mirrors.get(&mirror) == Some(&id)
         {

@@ -7,7 +7,10 @@ use std::{
 
 use ipnet::IpNet;
 
-use crate::{Family, Pool, PoolId};
+use crate::{
+    Family, Pool, PoolId,
+    ledger::maps::{take_out, uncount},
+};
 
 /// Pools that have a subnet. A look-up takes one search for each prefix length that occurs, at most 33 or 129.
 #[derive(Clone, Debug, Default)]
@@ -33,19 +36,8 @@ impl Subnets {
         let Some(subnet) = pool.spec.subnet.map(|subnet| subnet.trunc()) else {
             return;
         };
-        let Some(pools) = self.pools.get_mut(&subnet) else {
-            return;
-        };
-        pools.remove(&pool.id);
-        if !pools.is_empty() {
-            return;
-        }
-        self.pools.remove(&subnet);
-        if let Some(count) = self.lengths.get_mut(&length(subnet)) {
-            *count -= 1;
-            if *count == 0 {
-                self.lengths.remove(&length(subnet));
-            }
+        if take_out(&mut self.pools, &subnet, &pool.id) {
+            uncount(&mut self.lengths, &length(subnet));
         }
     }
 

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     Identity, LeaseKey, LeaseState, NetworkId, PastLease, PoolId, Timestamp,
     address::number,
-    ledger::{Ledger, Violation, intern::fingerprint},
+    ledger::{Ledger, Violation, intern::fingerprint, maps::uncount},
 };
 
 /// Where a row stands among its pool's: the oldest first.
@@ -140,15 +140,9 @@ impl PastLeases {
 
     /// It is no more.
     pub fn gone(&mut self, key: LeaseKey) {
-        let Some(times) = self.going.get_mut(&key) else {
-            return;
-        };
-        *times -= 1;
-        if *times > 0 {
-            return;
-        }
-        self.going.remove(&key);
-        if let Some(past) = self.rows.get(&key) {
+        if uncount(&mut self.going, &key)
+            && let Some(past) = self.rows.get(&key)
+        {
             let shelf = self.pools.entry(past.pool).or_default();
             shelf.ages.insert(age(past));
         }

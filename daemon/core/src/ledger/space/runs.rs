@@ -19,48 +19,28 @@ pub(in crate::ledger) enum Runs {
 pub(in crate::ledger) struct Line<N>(BTreeMap<N, N>);
 
 /// The number types of a [`Line`].
-pub(in crate::ledger) trait Number: Copy + Ord {
-    fn up(self) -> Option<Self>;
-    fn down(self) -> Option<Self>;
-    fn narrow(number: u128) -> Option<Self>;
-    fn wide(self) -> u128;
-}
-
-impl Number for u32 {
-    fn up(self) -> Option<Self> {
-        self.checked_add(1)
-    }
-
-    fn down(self) -> Option<Self> {
-        self.checked_sub(1)
-    }
-
+pub(in crate::ledger) trait Number:
+    Copy + Ord + Into<u128> + TryFrom<u128>
+{
     fn narrow(number: u128) -> Option<Self> {
-        Self::try_from(number).ok()
+        number.try_into().ok()
     }
 
     fn wide(self) -> u128 {
         self.into()
     }
-}
 
-impl Number for u128 {
     fn up(self) -> Option<Self> {
-        self.checked_add(1)
+        self.wide().checked_add(1).and_then(Self::narrow)
     }
 
     fn down(self) -> Option<Self> {
-        self.checked_sub(1)
-    }
-
-    fn narrow(number: u128) -> Option<Self> {
-        Some(number)
-    }
-
-    fn wide(self) -> u128 {
-        self
+        self.wide().checked_sub(1).and_then(Self::narrow)
     }
 }
+
+impl Number for u32 {}
+impl Number for u128 {}
 
 impl Runs {
     /// The empty set.
