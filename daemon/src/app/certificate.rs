@@ -28,7 +28,7 @@ pub struct Certificate {
 impl Certificate {
     pub async fn start(settings: &Settings) -> Result<Arc<Self>, ListenError> {
         let (served, ends) = settings.tls().certificate().await?;
-        metrics::certificate::note(ends);
+        metrics::process::note_certificate(ends);
         Ok(Arc::new(Self {
             settings: settings.clone(),
             last: parking_lot::Mutex::new(settings.clone()),
@@ -82,7 +82,7 @@ impl Certificate {
         let _turn = self.turn.lock().await;
         let (tls, wanted) = (self.settings.tls(), fresh.tls());
         let ends = tls.renewed_by(wanted).renew(&self.served).await?;
-        metrics::certificate::note(ends);
+        metrics::process::note_certificate(ends);
         self.ends.send_replace(ends);
         Ok(())
     }

@@ -112,7 +112,7 @@ impl ConfigReloader {
             failed: result.as_ref().err().map(|error| error.as_str().into()),
             needs_restart: self.last.restart_keys(&self.started),
         };
-        metrics::reload::note(&now);
+        metrics::process::note_config(&now);
         let status = self.status_of(&now);
         standing.send_replace(now);
         tell(&[NotifyState::Ready, NotifyState::Status(&status)]);

@@ -16,10 +16,8 @@ mod crds;
 mod documented_tests;
 mod download;
 mod exit;
-mod export;
 mod history;
 mod hold;
-mod import;
 mod lease;
 mod man;
 mod network;
@@ -31,6 +29,7 @@ mod printed;
 mod quota;
 mod reload;
 mod restore;
+mod rows;
 mod rules;
 mod serve;
 mod session;
@@ -167,10 +166,10 @@ enum ClientCommand {
     #[command(subcommand)]
     Clock(clock::Clock),
     /// Write networks, separations, pools, quotas and leases from a file, all or none
-    #[command(long_about = import::LONG_ABOUT)]
-    Import(import::Import),
+    #[command(long_about = rows::IMPORT_LONG_ABOUT)]
+    Import(rows::Import),
     /// Write out all leases, pools, networks, separations, quotas or the audit log
-    Export(export::Export),
+    Export(rows::Export),
     /// Bearer tokens for the REST API
     #[command(subcommand)]
     Token(token::Token),

@@ -18,7 +18,7 @@ use super::{
     exit::Failure,
     history::History,
 };
-use crate::api::wire::{PoolCreate, PoolPatch, PoolScope, PoolView};
+use crate::api::wire::{PoolCreate, PoolPatch, PoolScope};
 
 use parse::{any, cidr, quarantine, range, sticky_for};
 use show::facts;
@@ -218,7 +218,7 @@ impl Pool {
     }
 }
 
-fn path(name: &str) -> String {
+pub(super) fn path(name: &str) -> String {
     format!("/api/v1/pools/{}", segment(name))
 }
 
@@ -305,11 +305,6 @@ impl Update {
         }
         Ok(patch)
     }
-}
-
-/// The pool of that name as the daemon has it.
-pub(super) async fn fetch(session: &Session, name: &str) -> Result<PoolView, Failure> {
-    session.client.get(&path(name)).await
 }
 
 #[cfg(test)]

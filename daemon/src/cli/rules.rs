@@ -218,15 +218,13 @@ fn asked(session: &Session, planned: &RulesRemoved) -> Result<bool, Failure> {
 }
 
 fn removals(removed: &RulesRemoved) -> Table {
-    let mut table = Table::new(["STATE", "RULE"]);
-    let state = if removed.dry_run {
-        "planned"
-    } else {
-        "removed"
+    let state = match removed.dry_run {
+        true => "planned",
+        false => "removed",
     };
-    for rule in &removed.rules {
-        table.row([state.to_owned(), rule.clone()]);
-    }
+    let rules = removed.rules.iter();
+    let rows = rules.map(|rule| [state.to_owned(), rule.clone()]);
+    let mut table = Table::of(["STATE", "RULE"], rows);
     table.row(["result".to_owned(), removed.message.clone()]);
     table
 }

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use fipd_core::{Family, PortClaim};
 
 use super::{Session, exit::Failure, pool};
-use crate::api::wire::{Select, Share, Want};
+use crate::api::wire::{PoolView, Select, Share, Want};
 
 /// Where addresses shall come from.
 #[derive(Debug, Args)]
@@ -138,7 +138,8 @@ async fn by_family(
     let mut wants = Vec::new();
     let mut left = addresses.to_vec();
     for pool in pools {
-        let family = pool::fetch(session, pool).await?.family;
+        let found: PoolView = session.client.get(&pool::path(pool)).await?;
+        let family = found.family;
         let (mine, others): (Vec<_>, Vec<_>) = left
             .into_iter()
             .partition(|address| Some(Family::of(*address)) == family);

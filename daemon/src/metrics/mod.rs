@@ -3,11 +3,9 @@
 //! Counters of requests and of reconciles are kept; everything else is read from the ledger, the store, the cluster
 //! registry and what the controllers have seen at the moment it is asked for. There is no `fipd_` series per lease.
 
-pub mod certificate;
-mod log;
 mod page;
 pub mod pools;
-pub mod reload;
+pub mod process;
 pub mod rules;
 pub mod series;
 mod state;
@@ -166,10 +164,10 @@ impl Metrics {
             "Questions of API servers answered, whether an object may be stored",
             "Time until a question of an API server is answered",
         );
-        certificate::register(own);
-        log::register(own);
+        process::register_certificate(own);
+        process::register_log(own);
         reconcile_counts::register(own);
-        reload::register(own);
+        process::register_config(own);
         rules::register(own, board);
         let state = LiveState {
             ipam,
@@ -248,7 +246,7 @@ impl AgentMetrics {
         rules::register_original(&mut all, board.clone());
         let own = all.sub_registry_with_prefix("fipd");
         reconcile_counts::register(own);
-        reload::register(own);
+        process::register_config(own);
         rules::register(own, board);
         Self(Page::new(all))
     }

@@ -1,20 +1,50 @@
-//! `fipd import`.
+//! `fipd export` and `fipd import`: rows in files.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use http::Method;
+use serde::Serialize;
 
 use super::{
     Session,
     client::{answer, with_query},
+    download::{DownloadedFile, to_file, to_stdout},
     exit::Failure,
     output::Table,
     shown,
 };
-use crate::api::wire::{ImportQuery, ImportReport};
+use crate::api::wire::{ImportQuery, ImportReport, ImportedRow};
 
-pub(super) const LONG_ABOUT: &str = "\
+/// Asked for as it is.
+#[derive(Debug, Args, Serialize)]
+pub struct Export {
+    /// File to write, readable by its owner only; must not exist. Stdout when left out
+    #[serde(skip)]
+    file: Option<PathBuf>,
+    /// What to write; `fipd import` takes all but the audit log, networks and pools first
+    #[arg(long, value_name = "KIND", default_value = "leases",
+          value_parser = ["leases", "pools", "networks", "separations", "quotas", "audit"])]
+    what: String,
+    /// One JSON object a line, or CSV with a header line
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl", value_parser = ["jsonl", "csv"])]
+    format: String,
+}
+
+impl Export {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let path = with_query("/api/v1/export", &self)?;
+        match self.file {
+            None => to_stdout(session, &path).await,
+            Some(file) => {
+                let written = to_file(session, &path, &file).await?;
+                session.output.show(&written, DownloadedFile::facts)
+            }
+        }
+    }
+}
+
+pub(super) const IMPORT_LONG_ABOUT: &str = "\
 Write networks, separations, pools, quotas and leases from a file, in the form in which `fipd export` writes them. A lease
 needs no more than address and owner, a pool no more than name and addresses, a separation no more than the names of two
 networks in `networks`; what is named must be there or come first. A new pool that names no network is in `default`, and
@@ -74,19 +104,15 @@ impl Import {
 }
 
 fn table(report: &ImportReport) -> Table {
-    let mut table = Table::new(["ROW", "WHAT", "FATE", "WHY"]);
-    for row in &report.rows {
-        table.row([
-            row.row.to_string(),
-            row.what.clone(),
-            row.fate.clone(),
-            row.error.clone().unwrap_or_default(),
-        ]);
-    }
-    let written = if report.written {
-        "written"
-    } else {
-        "not written"
+    let row = |row: &ImportedRow| {
+        let why = row.error.clone().unwrap_or_default();
+        [row.row.to_string(), row.what.clone(), row.fate.clone(), why]
+    };
+    let heads = ["ROW", "WHAT", "FATE", "WHY"];
+    let mut table = Table::of(heads, report.rows.iter().map(row));
+    let written = match report.written {
+        true => "written",
+        false => "not written",
     };
     let counts = format!(
         "{} to create, {} to change, {} the same, {} refused",
