@@ -8,8 +8,8 @@ use std::{
 };
 
 use fipd_core::{
-    Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeaseState, NetworkId, Request,
-    System, Tenant, Timestamp,
+    Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, NetworkId,
+    Request, System, Tenant, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
 use kube::{
@@ -176,10 +176,8 @@ pub async fn mark(
         at: session.ipam.now(),
         skipped: false,
     };
-    if session
-        .ipam
-        .read(|ledger| ledger.truly_adopted(network, &session.id, system))
-    {
+    let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &session.id, system);
+    if session.ipam.read(adopted) {
         return Ok(());
     }
     let actor = session.actor(system);
@@ -301,13 +299,10 @@ where
             }
         }
     };
-    match tokio::time::timeout(LIST, all).await {
-        Ok(all) => all,
-        Err(_) => Err(CallError::service(
-            what,
-            format!("not all pages were there within {} s", LIST.as_secs()),
-        )),
-    }
+    tokio::time::timeout(LIST, all).await.unwrap_or_else(|_| {
+        let text = format!("not all pages were there within {} s", LIST.as_secs());
+        Err(CallError::service(what, text))
+    })
 }
 
 async fn pages<K, T, F>(
@@ -355,10 +350,8 @@ where
             None => return Ok(all),
         }
     }
-    Err(CallError::service(
-        what,
-        format!("the API server names more than {PAGES} pages"),
-    ))
+    let text = format!("the API server names more than {PAGES} pages");
+    Err(CallError::service(what, text))
 }
 
 /// The first adoption of a session: tried with growing pauses until it succeeds. `None`: the session is over.
@@ -392,10 +385,8 @@ pub(super) fn report(session: &ClusterSession, system: &System, adopted: &Adopte
         tracing::warn!(cluster = %session.name, %system, owner = %identity, address = %key.address, "not adopted: {why}");
     }
     for (identity, lease) in &adopted.contended {
-        let holder = lease
-            .owner()
-            .map(|owner| owner.identity.to_string())
-            .unwrap_or_default();
+        let holder = lease.owner().map(|owner| owner.identity.to_string());
+        let holder = holder.unwrap_or_default();
         tracing::warn!(cluster = %session.name, %system, owner = %identity, address = %lease.key.address, holder, "in use by another; waits as contender");
     }
     tracing::info!(

@@ -99,10 +99,8 @@ impl Registry {
             let Some(record) = ledger.cluster_by_name(name) else {
                 return (None, None);
             };
-            let leads = record
-                .proof
-                .as_ref()
-                .is_some_and(|proof| proof.lead == *name);
+            let proof = record.proof.as_ref();
+            let leads = proof.is_some_and(|proof| proof.lead == *name);
             let place = record.names.iter().position(|one| one == name);
             let rank = if leads {
                 Some(0)
@@ -134,11 +132,9 @@ impl Registry {
                         .get_or_insert_with(|| SiteDoubt::Waits(why.clone()));
                 }
                 Some((_, Verdict::Conflict(why))) => {
-                    let conflict = SiteDoubt::Conflict(why.clone());
-                    claim.doubt = claim
-                        .doubt
-                        .filter(|doubt| matches!(doubt, SiteDoubt::Conflict(_)))
-                        .or(Some(conflict));
+                    if !matches!(claim.doubt, Some(SiteDoubt::Conflict(_))) {
+                        claim.doubt = Some(SiteDoubt::Conflict(why.clone()));
+                    }
                 }
                 // Its name is another cluster's.
                 None => {
@@ -175,9 +171,8 @@ impl Registry {
                 .collect();
             // An alias that is another site's own name may turn out to be another cluster.
             let free = |name: &Text| {
-                standings
-                    .get(name)
-                    .is_none_or(|other| other.id.as_ref() == Some(id))
+                let other = standings.get(name);
+                other.is_none_or(|other| other.id.as_ref() == Some(id))
             };
             let mut names: Vec<Text> = Vec::new();
             let first = here.iter().filter(|spec| spec.name == lead.site);
@@ -189,9 +184,8 @@ impl Registry {
             let discovered = here.iter().all(|spec| spec.discovered);
             let news = self.ipam.read(|ledger| {
                 names.retain(|name| {
-                    ledger
-                        .cluster_by_name(name)
-                        .is_none_or(|record| record.id == *id)
+                    let record = ledger.cluster_by_name(name);
+                    record.is_none_or(|record| record.id == *id)
                 });
                 ledger.cluster(id).is_none_or(|record| {
                     names.iter().any(|name| !record.names.contains(name))
@@ -328,10 +322,8 @@ impl Registry {
 
     /// The network of that name, made if it is new.
     pub async fn network(&self, name: &Text) -> Result<NetworkId, IpamError> {
-        if let Some(id) = self
-            .ipam
-            .read(|ledger| ledger.network_by_name(name).map(|network| network.id))
-        {
+        let known = |ledger: &Ledger| ledger.network_by_name(name).map(|network| network.id);
+        if let Some(id) = self.ipam.read(known) {
             return Ok(id);
         }
         let request = Request::CreateNetwork {

@@ -98,12 +98,8 @@ fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()>
             .into_stream()
             .touched_objects()
             .filter_map(|change| async move {
-                change
-                    .ok()
-                    .filter(|object: &PartialObjectMeta<Secret>| {
-                        object.name_any().ends_with(SUFFIX)
-                    })
-                    .map(drop)
+                let object: PartialObjectMeta<Secret> = change.ok()?;
+                object.name_any().ends_with(SUFFIX).then_some(())
             })
             .boxed()
     });

@@ -387,18 +387,12 @@ fn resolve_paths(
             *path = base.join(&*path).to_string_lossy().into_owned();
         }
     };
-    for cluster in kubeconfig
-        .clusters
-        .iter_mut()
-        .filter_map(|named| named.cluster.as_mut())
-    {
+    let clusters = kubeconfig.clusters.iter_mut();
+    for cluster in clusters.filter_map(|named| named.cluster.as_mut()) {
         join(&mut cluster.certificate_authority);
     }
-    for user in kubeconfig
-        .auth_infos
-        .iter_mut()
-        .filter_map(|named| named.auth_info.as_mut())
-    {
+    let users = kubeconfig.auth_infos.iter_mut();
+    for user in users.filter_map(|named| named.auth_info.as_mut()) {
         join(&mut user.token_file);
         join(&mut user.client_certificate);
         join(&mut user.client_key);

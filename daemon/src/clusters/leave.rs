@@ -26,10 +26,7 @@ impl Registry {
             }
             // Nothing of it asks again; those behind it are to have their turn.
             self.ipam.forget_waiters_of(&id, system.as_ref());
-            if system
-                .as_ref()
-                .is_some_and(|system| *system == System::foreign())
-            {
+            if system == Some(System::foreign()) {
                 self.end_contentions(&id).await?;
             }
             let moved = self.orphan(&id, system.as_ref(), &"fipd".into()).await?;
@@ -91,11 +88,8 @@ impl Registry {
             }
         }
         let discovers = self.config.discovery.is_some();
-        let gone = |id: &ClusterId| {
-            self.found
-                .as_ref()
-                .is_some_and(|found| found.gone.contains(id))
-        };
+        let found = self.found.as_ref();
+        let gone = |id: &ClusterId| found.is_some_and(|found| found.gone.contains(id));
         let mut leavers = Vec::new();
         self.ipam
             .for_each_cluster(|_, record| match on.get(&record.id) {

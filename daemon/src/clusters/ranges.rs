@@ -37,13 +37,12 @@ pub struct SharedRange {
 /// `10.0.0.4-10.0.0.7 with IPAddressPool metallb-system/public of cluster edge`.
 impl std::fmt::Display for SharedRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            cluster,
-            object,
-            first,
-            last,
-        } = self;
-        write!(f, "{first}-{last} with {object} of cluster {cluster}")
+        let (first, last) = (self.first, self.last);
+        write!(
+            f,
+            "{first}-{last} with {} of cluster {}",
+            self.object, self.cluster
+        )
     }
 }
 
@@ -105,9 +104,11 @@ impl Clusters {
         sessions.sort_by(|one, other| one.name.cmp(&other.name));
         let ranges: Vec<(Text, Arc<[ForeignRange]>)> = sessions
             .iter()
-            .map(|session| {
-                let ranges = session.shared.ranges.borrow();
-                (Text::clone(&session.name), Arc::clone(&ranges))
+            .map(|one| {
+                (
+                    Text::clone(&one.name),
+                    Arc::clone(&one.shared.ranges.borrow()),
+                )
             })
             .filter(|(_, ranges)| !ranges.is_empty())
             .collect();

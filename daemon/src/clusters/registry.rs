@@ -221,11 +221,8 @@ impl Registry {
             } => self.take_link(&site, &way, serial, news),
             Event::Discovered { serial, result } => self.take_discovered(serial, result),
             Event::SessionEnded { id, serial } => {
-                if self
-                    .sessions
-                    .get(&id)
-                    .is_some_and(|running| running.serial == serial)
-                {
+                let running = self.sessions.get(&id);
+                if running.is_some_and(|running| running.serial == serial) {
                     self.sessions.remove(&id);
                 }
             }
@@ -235,10 +232,8 @@ impl Registry {
     }
 
     fn take_link(&mut self, site: &Text, way: &SiteWay, serial: u64, news: LinkNews) {
-        let known = self
-            .sites
-            .get_mut(site)
-            .and_then(|site| site.links.get_mut(way));
+        let site_of = self.sites.get_mut(site);
+        let known = site_of.and_then(|site| site.links.get_mut(way));
         let Some(link) = known.filter(|link| link.serial == serial) else {
             return;
         };
@@ -269,10 +264,8 @@ impl Registry {
     }
 
     pub fn take_config(&mut self, config: Config) {
-        tracing::info!(
-            clusters = config.clusters.len(),
-            "the changed configuration is in force"
-        );
+        let clusters = config.clusters.len();
+        tracing::info!(clusters, "the changed configuration is in force");
         self.file = config;
         self.config = self.kept.over(&self.file);
         if self.config.discovery.is_none() {
@@ -285,11 +278,8 @@ impl Registry {
     }
 
     fn take_discovered(&mut self, serial: u64, result: Result<Discovered, String>) {
-        if self
-            .looking
-            .as_ref()
-            .is_none_or(|looking| looking.serial != serial)
-        {
+        let looking = self.looking.as_ref();
+        if looking.is_none_or(|looking| looking.serial != serial) {
             return;
         }
         match result {

@@ -242,9 +242,8 @@ impl ClusterSession {
 
     /// An owner of leases seems to be gone: its absence is looked into soon rather than with the next list.
     pub fn suspect(&self) {
-        self.shared
-            .suspects
-            .send_modify(|count| *count = count.wrapping_add(1));
+        let suspects = &self.shared.suspects;
+        suspects.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Shows what a system waits for before it begins; `None`: for nothing.
@@ -306,12 +305,8 @@ impl ClusterSession {
 
     /// The networks that wait for this system of this cluster. Changes with the configuration and with pools.
     pub fn networks(&self, system: &System) -> BTreeSet<NetworkId> {
-        self.shared
-            .networks
-            .borrow()
-            .get(system)
-            .cloned()
-            .unwrap_or_default()
+        let networks = self.shared.networks.borrow();
+        networks.get(system).cloned().unwrap_or_default()
     }
 
     /// The network of a pool object of this cluster; made if it does not exist yet. When this returns, the

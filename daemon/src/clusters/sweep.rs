@@ -336,15 +336,8 @@ impl<'a> Sweep<'a> {
     }
 
     async fn warn(&self, held_back: &HeldBack) {
-        let (
-            cluster,
-            HeldBack {
-                system,
-                leases,
-                limit,
-                ..
-            },
-        ) = (&self.session.name, held_back);
+        let (cluster, system) = (&self.session.name, &held_back.system);
+        let (leases, limit) = (held_back.leases, held_back.limit);
         let note = format!(
             "The owners of {leases} leases of {system} are gone, more than the {limit} that may be released without an \
              admin. Nothing is released until `fipd clusters confirm-release {cluster}`."

@@ -410,21 +410,13 @@ impl Remote {
 
 impl Target {
     pub(super) fn path(&self) -> String {
-        let Self {
-            api,
-            plural,
-            namespace,
-            name,
-        } = self;
-        let mut path = format!("/{api}");
-        if !namespace.is_empty() {
-            path.push_str(&format!("/namespaces/{namespace}"));
-        }
-        path.push_str(&format!("/{plural}"));
-        if !name.is_empty() {
-            path.push_str(&format!("/{name}"));
-        }
-        path
+        let part = |before: &str, text: &str| match text {
+            "" => String::new(),
+            text => format!("{before}{text}"),
+        };
+        let namespace = part("/namespaces/", &self.namespace);
+        let name = part("/", &self.name);
+        format!("/{}{namespace}/{}{name}", self.api, self.plural)
     }
 }
 

@@ -25,16 +25,11 @@ pub struct Site {
 
 impl Site {
     pub fn new(session: ClusterSession, system: System) -> Self {
-        let (name, id, ipam) = (
-            Text::clone(&session.name),
-            session.id.clone(),
-            session.ipam.clone(),
-        );
         Self {
+            name: Text::clone(&session.name),
+            id: session.id.clone(),
+            ipam: session.ipam.clone(),
             session,
-            name,
-            id,
-            ipam,
             system,
         }
     }

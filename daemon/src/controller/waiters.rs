@@ -120,9 +120,7 @@ impl Waiters {
         let mut state = self.state.lock();
         let (mut keys, mut edited) = (BTreeSet::new(), true);
         match event {
-            LedgerEvent::Everything => {
-                keys.extend(state.causes.keys().cloned());
-            }
+            LedgerEvent::Everything => keys.extend(state.causes.keys().cloned()),
             LedgerEvent::Changes(changes) => {
                 let pools: BTreeSet<PoolId> = changes
                     .iter()
@@ -151,12 +149,8 @@ impl Waiters {
                     for tenant in &change.tenants {
                         keys.extend(state.waiting_for(&Cause::Quota(tenant.clone())));
                     }
-                    keys.extend(
-                        change
-                            .identities
-                            .iter()
-                            .filter_map(|identity| self.key(identity)),
-                    );
+                    let named = change.identities.iter();
+                    keys.extend(named.filter_map(|identity| self.key(identity)));
                 }
                 if other {
                     keys.extend(state.lifted(ledger));

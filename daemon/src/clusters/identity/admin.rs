@@ -118,11 +118,8 @@ impl Registry {
         actor: Actor,
     ) -> Result<(), ClustersError> {
         let (uid, over, secret) = self.answering(name)?;
-        let running = self
-            .sessions
-            .values()
-            .any(|running| running.over.0 == *name && !running.ending);
-        if running {
+        let mut sessions = self.sessions.values();
+        if sessions.any(|running| running.over.0 == *name && !running.ending) {
             let text = format!(
                 "{name} has proved itself and is in use: a clone is one in state identity-conflict"
             );
@@ -134,14 +131,11 @@ impl Registry {
         }
         let nonce = random().ok_or_else(no_random)?;
         let value = fresh("").ok_or_else(no_random)?;
-        let id = apart(&uid, &nonce);
+        let (id, site) = (apart(&uid, &nonce), self.sites.get(name));
         let record = ClusterRecord {
             id: id.clone(),
             names: Vec::new(),
-            discovered: self
-                .sites
-                .get(name)
-                .is_some_and(|site| site.spec.discovered),
+            discovered: site.is_some_and(|site| site.spec.discovered),
             first_seen: self.ipam.now(),
             proof: Some(ClusterProof {
                 nonce: Some(nonce.clone()),

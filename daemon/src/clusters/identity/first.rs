@@ -176,13 +176,8 @@ fn not_first(way: &Facts, first: &Facts, proof: Option<&ClusterProof>) -> Verdic
         );
         return Verdict::Conflict(text.into());
     }
-    Verdict::Waits(
-        format!(
-            "{} was first and has to prove itself before it",
-            first.key.0
-        )
-        .into(),
-    )
+    let first = &first.key.0;
+    Verdict::Waits(format!("{first} was first and has to prove itself before it").into())
 }
 
 fn not_first_known(way: &Facts, known: &Known<'_>, proof: Option<&ClusterProof>) -> Verdict {
@@ -193,12 +188,12 @@ fn not_first_known(way: &Facts, known: &Known<'_>, proof: Option<&ClusterProof>)
         None => {
             Verdict::Waits("ways that come first in the configuration have not answered yet".into())
         }
-        Some(lead) => Verdict::Conflict(
-            format!(
-                "it has the UID of {lead}, which a clone has too, and {lead} does not answer. {}",
-                join(&way.key.0, lead)
-            )
-            .into(),
-        ),
+        Some(lead) => {
+            let next = join(&way.key.0, lead);
+            let text = format!(
+                "it has the UID of {lead}, which a clone has too, and {lead} does not answer. {next}"
+            );
+            Verdict::Conflict(text.into())
+        }
     }
 }

@@ -18,6 +18,7 @@ use super::{
     settle::{AddressAsker, AddressPlan, settle},
 };
 use crate::{
+    clusters::ClustersError,
     controller::{
         ReconcileError, Reconciled,
         conditions::CONFLICT,
@@ -57,9 +58,9 @@ impl<U: AddressHooks> Controller for AddressController<U> {
 
     fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
         let (woken, edited) = self.context.waiters.affected(ledger, event);
-        woken
-            .into_iter()
-            .for_each(|key| self.context.queue.add(key));
+        for key in woken {
+            self.context.queue.add(key);
+        }
         if edited && U::SHOWS_POOL {
             self.context.queue_all();
         }
@@ -122,11 +123,8 @@ impl<U: AddressHooks> AddressController<U> {
 
     /// An object that does not fit its schema, while it is being deleted.
     async fn read_bare(&self, key: &Key) -> Reconciled<Option<U::View>> {
-        let read = self
-            .context
-            .remote
-            .get(&self.context.kind().target(key))
-            .await?;
+        let target = self.context.kind().target(key);
+        let read = self.context.remote.get(&target).await?;
         let read = read.map(|object: PartialObjectMeta<U::Raw>| U::bare_view(object.metadata));
         Ok(read.filter(|object| object.meta().is_terminating()))
     }
@@ -199,10 +197,8 @@ impl<U: AddressHooks> AddressController<U> {
             .ipam
             .read(|ledger| ledger.network(network).map(|network| network.name.clone()));
         let expected = site.expect_network(&pool.spec.name, name.as_deref());
-        expected
-            .await
-            .map(drop)
-            .map_err(|error| ReconcileError::internal(error.to_string()))
+        let unexpected = |error: ClustersError| ReconcileError::internal(error.to_string());
+        expected.await.map(drop).map_err(unexpected)
     }
 
     /// Charges another tenant; what it may not be charged with stays as it is.

@@ -25,12 +25,9 @@ pub struct AddressInventory<U: AddressUser>(pub Arc<AddressController<U>>);
 
 impl<U: AddressHooks> AddressInventory<U> {
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
-        let session = &self.0.context.site.session;
-        let api = self
-            .0
-            .context
-            .kind()
-            .all_as::<U::Raw>(session.client.clone());
+        let context = &self.0.context;
+        let session = &context.site.session;
+        let api = context.kind().all_as::<U::Raw>(session.client.clone());
         let what = format!("list {}s", U::KIND.kind);
         let keep = |object| Some(self.seen(object));
         let seen = complete_list(session, &api, ListParams::default(), &what, keep).await?;

@@ -55,13 +55,8 @@ pub async fn while_held<R: Future<Output = ()>>(
             match kept.join_next().await {
                 Some(ended) => {
                     // Who follows us must not go on beside the new holder.
-                    if matches!(
-                        &ended,
-                        Ok(Some(Lost {
-                            why: Loss::Taken(_),
-                            ..
-                        }))
-                    ) {
+                    let lost = ended.as_ref().ok().and_then(Option::as_ref);
+                    if lost.is_some_and(|lost| matches!(lost.why, Loss::Taken(_))) {
                         elsewhere(true);
                     }
                     report(session, system, ended);
