@@ -1,5 +1,7 @@
 //! The CustomResourceDefinitions as they are installed, and their YAML.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -39,7 +41,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         own(fipd_io::Pool::crd()),
         family(floating_ip::FloatingIPPool::crd()),
         family(floating_ip::FloatingIPProjectQuota::crd()),
-        of_one_service(family(floating_ip::FloatingIP::crd())),
+        one_service_in_v1beta1(family(floating_ip::FloatingIP::crd())),
     ]
 }
 
@@ -80,44 +82,52 @@ fn family(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 }
 
 /// A floating IP of v1beta1 names one Service in place of several, and no group of them.
-fn of_one_service(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    let older = crd
-        .spec
-        .versions
-        .iter_mut()
-        .filter(|version| !version.storage);
-    for column in older
-        .filter_map(|version| version.additional_printer_columns.as_mut())
-        .flatten()
-    {
-        if column.name == "Group" {
-            column.name = "Service".to_owned();
-            column.json_path = ".status.assigned.serviceName".to_owned();
-        }
+fn one_service_in_v1beta1(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut versions = crd.spec.versions.iter_mut();
+    let Some(v1beta1) = versions.find(|version| version.name == "v1beta1") else {
+        return crd;
+    };
+    let columns = v1beta1.additional_printer_columns.iter_mut().flatten();
+    for column in columns.filter(|column| column.name == "Group") {
+        column.name = "Service".to_owned();
+        column.json_path = ".status.assigned.serviceName".to_owned();
     }
-    let status = roots(&mut crd)
-        .skip(1)
-        .filter_map(|root| root.properties.as_mut()?.get_mut("status"));
-    for status in status.filter_map(|status| status.properties.as_mut()) {
-        status.retain(|name, _| !["floatingipGroup", "sharedKey"].contains(&&**name));
-        let assigned = status
-            .get_mut("assigned")
-            .and_then(|assigned| assigned.properties.as_mut());
-        let Some(assigned) = assigned else { continue };
-        assigned.retain(|name, _| ["clusterName", "projectName"].contains(&&**name));
-        for (name, description) in [
-            ("serviceNamespace", "Namespace of the Service."),
-            ("serviceName", "Name of the Service."),
-        ] {
-            let text = JSONSchemaProps {
-                type_: Some("string".to_owned()),
-                description: Some(description.to_owned()),
-                ..JSONSchemaProps::default()
-            };
-            assigned.insert(name.to_owned(), text);
-        }
+    let root = v1beta1.schema.as_mut();
+    let root = root.and_then(|schema| schema.open_api_v3_schema.as_mut());
+    let Some(status) = root.and_then(|root| fields_of(root, "status")) else {
+        return crd;
+    };
+    status.remove("floatingipGroup");
+    status.remove("sharedKey");
+    let assigned = status.get_mut("assigned");
+    let Some(fields) = assigned.and_then(|assigned| assigned.properties.as_mut()) else {
+        return crd;
+    };
+    fields.retain(|name, _| ["clusterName", "projectName"].contains(&&**name));
+    for (name, description) in [
+        ("serviceNamespace", "Namespace of the Service."),
+        ("serviceName", "Name of the Service."),
+    ] {
+        let text = JSONSchemaProps {
+            type_: Some("string".to_owned()),
+            description: Some(description.to_owned()),
+            ..JSONSchemaProps::default()
+        };
+        fields.insert(name.to_owned(), text);
     }
     crd
+}
+
+fn fields_of<'a>(
+    schema: &'a mut JSONSchemaProps,
+    field: &str,
+) -> Option<&'a mut BTreeMap<String, JSONSchemaProps>> {
+    schema
+        .properties
+        .as_mut()?
+        .get_mut(field)?
+        .properties
+        .as_mut()
 }
 
 /// A kind as fipd installs it: every version shows the age of its objects in its last column.

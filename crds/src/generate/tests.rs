@@ -74,6 +74,47 @@ fn versions_are_as_the_family_has_them() {
     }
 }
 
+/// Clients of v1beta1 read one Service, and know no groups.
+#[test]
+fn a_floating_ip_of_v1beta1_names_one_service() {
+    let mut all = of_group(floating_ip::GROUP).into_iter();
+    let crd = all.find(|crd| crd.spec.names.kind == "FloatingIP").unwrap();
+    let fields = |version: usize| {
+        let schema = crd.spec.versions[version].schema.as_ref().unwrap();
+        let root = schema.open_api_v3_schema.as_ref().unwrap();
+        let status = root.properties.as_ref().unwrap()["status"]
+            .properties
+            .as_ref();
+        let assigned = status.unwrap()["assigned"].properties.as_ref().unwrap();
+        let names =
+            |fields: &BTreeMap<String, JSONSchemaProps>| fields.keys().cloned().collect::<Vec<_>>();
+        (names(status.unwrap()), names(assigned))
+    };
+    let columns = |version: usize| {
+        let columns = crd.spec.versions[version]
+            .additional_printer_columns
+            .as_ref();
+        let names = columns.unwrap().iter().map(|column| column.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    let (status, assigned) = fields(1);
+    assert_eq!(
+        assigned,
+        [
+            "clusterName",
+            "projectName",
+            "serviceName",
+            "serviceNamespace"
+        ]
+    );
+    assert_eq!(status, ["assigned", "conditions", "ipAddr", "state"]);
+    assert!(columns(1).contains(&"Service".to_owned()));
+    let (status, assigned) = fields(0);
+    assert!(assigned.contains(&"services".to_owned()));
+    assert!(status.contains(&"sharedKey".to_owned()));
+    assert!(columns(0).contains(&"Group".to_owned()));
+}
+
 /// An own kind is nothing without its spec, and only fipd writes its status.
 #[test]
 fn own_kinds_have_one_version_a_spec_and_a_status() {

@@ -118,9 +118,11 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// Adds routes whose patterns begin with `prefix`.
     pub fn below(self, prefix: &'static str, add: impl FnOnce(Self) -> Self) -> Self {
+        let outer = self.prefix;
+        debug_assert!(outer.is_empty(), "one prefix is not within another");
         let below = add(Self { prefix, ..self });
         Self {
-            prefix: "",
+            prefix: outer,
             ..below
         }
     }

@@ -256,8 +256,10 @@ impl ReleaseArgs {
             };
             let network = lease.summary.network;
             let path = format!("/api/v1/leases/{}/{address}", segment(&network));
+            // A daemon of before knows no `end_quarantine`.
             let query = json!({
-                "reason": self.reason, "end_quarantine": self.end_quarantine,
+                "reason": Some(&self.reason).filter(|reason| !reason.is_empty()),
+                "end_quarantine": self.end_quarantine.then_some(true),
             });
             session.client.delete(&with_query(&path, &query)?).await?;
             released.push(ReleasedAddress {

@@ -194,24 +194,24 @@ async fn take_in(
     let mut requests = Vec::new();
     // A reader holds the ledger for at most 1,000 rows.
     for some in adopted.sightings.chunks(500) {
-        session.ipam.read(|ledger| {
-            for seen in some {
-                for key in &seen.uses {
-                    let lease = ledger.lease(*key);
-                    if lease.is_some_and(|lease| holds(lease, &seen.holder)) {
-                        adopted.held += 1;
-                        continue;
-                    }
-                    requests.push(Adopt {
-                        key: *key,
-                        holder: seen.holder.clone(),
-                        tenant: seen.tenant.clone(),
-                        since: seen.since,
-                        actor: actor.clone(),
-                    });
-                }
-            }
+        let uses = some
+            .iter()
+            .flat_map(|seen| seen.uses.iter().map(move |key| (seen, *key)));
+        let missing: Vec<_> = session.ipam.read(|ledger| {
+            let is_missing = |(seen, key): &(&Sighting, LeaseKey)| {
+                let lease = ledger.lease(*key);
+                !lease.is_some_and(|lease| holds(lease, &seen.holder))
+            };
+            uses.clone().filter(is_missing).collect()
         });
+        adopted.held += uses.count() - missing.len();
+        requests.extend(missing.into_iter().map(|(seen, key)| Adopt {
+            key,
+            holder: seen.holder.clone(),
+            tenant: seen.tenant.clone(),
+            since: seen.since,
+            actor: actor.clone(),
+        }));
     }
     let mut answers = stream::iter(requests)
         .map(|adopt| {
@@ -409,9 +409,9 @@ pub(super) fn held(
     let (ipam, id) = (&session.ipam, &session.id);
     let page =
         |after| ipam.read(|ledger| ledger.cluster_leases(id, Some(system), after, PAGE_OF_LEASES));
-    for lease in all_pages(page) {
+    for_each_lease(page, |lease| {
         if matches!(lease.state, LeaseState::Orphaned | LeaseState::Reserved) {
-            continue;
+            return;
         }
         for member in &lease.members {
             let identity = &member.holder.identity;
@@ -426,7 +426,7 @@ pub(super) fn held(
                     .push(lease.key);
             }
         }
-    }
+    });
     // Nobody else ends the contending of what fipd does not serve.
     if *system == System::foreign() {
         hold_contended(session, &mut held);
@@ -437,7 +437,7 @@ pub(super) fn held(
 fn hold_contended(session: &ClusterSession, held: &mut Held) {
     let (ipam, id) = (&session.ipam, &session.id);
     let page = |after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES));
-    for lease in all_pages(page) {
+    for_each_lease(page, |lease| {
         let contenders = lease.contenders.iter().map(|contender| &contender.holder);
         for holder in contenders.filter(|one| one.identity.is_foreign()) {
             if holder.identity.cluster.as_ref() == Some(id) {
@@ -445,18 +445,21 @@ fn hold_contended(session: &ClusterSession, held: &mut Held) {
                 of_owner.entry(holder.clone()).or_default().push(lease.key);
             }
         }
-    }
+    });
 }
 
-/// All leases of which `page` reads up to [`PAGE_OF_LEASES`] after a key.
-pub fn all_pages(page: impl Fn(Option<LeaseKey>) -> Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
-    let mut all: Vec<Arc<Lease>> = Vec::new();
+/// Visits all leases of which `page` reads up to [`PAGE_OF_LEASES`] after a key, one page after the other.
+pub fn for_each_lease(
+    page: impl Fn(Option<LeaseKey>) -> Vec<Arc<Lease>>,
+    mut visit: impl FnMut(&Arc<Lease>),
+) {
+    let mut after = None;
     loop {
-        let leases = page(all.last().map(|lease| lease.key));
-        let more = leases.len() >= PAGE_OF_LEASES;
-        all.extend(leases);
-        if !more {
-            return all;
+        let leases = page(after);
+        leases.iter().for_each(&mut visit);
+        match leases.last() {
+            Some(last) if leases.len() >= PAGE_OF_LEASES => after = Some(last.key),
+            Some(_) | None => return,
         }
     }
 }

@@ -184,7 +184,7 @@ impl<T: PartialEq + Debug> Objects<T> {
         let map = self.map.read();
         let chosen = map
             .iter()
-            .filter_map(|(key, seen)| Some((key.clone(), choose(seen)?)));
+            .filter_map(|(key, seen)| choose(seen).map(|one| (key.clone(), one)));
         chosen.collect()
     }
 

@@ -1,6 +1,6 @@
 //! Reading the committed view.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -9,6 +9,7 @@ use super::{
     intern::fingerprint,
     keyset::KeySet,
     maps::above,
+    rows::short,
     rows_read::{CountedRows as _, count},
     space::{
         free::{PoolRoom, keys},
@@ -59,6 +60,8 @@ impl PoolUsage {
     }
 }
 
+/// Pools of one short name that are looked at, at the most: one read may be about several names.
+const NAMESAKES: usize = 100;
 /// Pools that a [`NameError`] names, at the most.
 const CANDIDATES: usize = 20;
 
@@ -79,6 +82,7 @@ pub enum NameError {
 fn full_names(candidates: &[Text], more: bool) -> String {
     match (candidates, more) {
         ([], _) => "its full name".to_owned(),
+        ([one], true) => format!("{one} or another full name"),
         (some, true) => format!("one of {} or another full name", some.join(", ")),
         (all, false) => format!("one of {}", all.join(", ")),
     }
@@ -153,8 +157,8 @@ impl Ledger {
         self.find_pool_in(name, &Scope::default())
     }
 
-    /// The same among the pools of a scope. At most [`Ledger::SCAN`] pools with the short name are looked at: of more, only
-    /// a full name finds one.
+    /// The same among the pools of a scope. Where more than [`NAMESAKES`] have the short name, only a full name finds one,
+    /// or a scope that names its pools.
     pub fn find_pool_in(&self, name: &str, scope: &Scope) -> Result<&Arc<Pool>, NameError> {
         let unknown = || NameError::Unknown(name.to_owned());
         if let Some(pool) = self.rows.pool_by_name(name) {
@@ -162,10 +166,20 @@ impl Ledger {
                 .filter(|pool| scope.has_pool(pool))
                 .ok_or_else(unknown);
         }
-        let mut named = self.rows.pools_by_short_name(name).counted();
-        let looked_at = named.by_ref().take(Self::SCAN);
-        let mut found: Vec<_> = looked_at.filter(|pool| scope.has_pool(pool)).collect();
-        let more = named.next().is_some() || found.len() > CANDIDATES;
+        let listed: BTreeSet<PoolId> = scope.pools.iter().copied().collect();
+        let mut found: Vec<_> = if listed.is_empty() {
+            let named = self.rows.pools_by_short_name(name);
+            named.take(NAMESAKES + 1).collect()
+        } else {
+            let pools = listed.iter().filter_map(|id| self.rows.pools.get(id));
+            pools
+                .filter(|pool| short(&pool.spec.name) == name)
+                .collect()
+        };
+        count(found.len());
+        let mut more = listed.is_empty() && found.len() > NAMESAKES;
+        found.retain(|pool| scope.has_pool(pool));
+        more |= found.len() > CANDIDATES;
         match found.as_slice() {
             [] if !more => Err(unknown()),
             [only] if !more => Ok(only),

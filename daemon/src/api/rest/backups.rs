@@ -156,13 +156,11 @@ pub async fn lift(
 fn hold_view(ledger: &Ledger) -> RestoreHoldView {
     let (epoch, hold) = (ledger.epoch(), ledger.restore_hold());
     let of_all = epoch.is_some_and(|epoch| epoch.hold.is_some());
-    let networks = ledger.networks_held().filter(|_| !of_all);
+    let listed = if of_all { 0 } else { Ledger::SCAN };
+    let networks = ledger.networks_held().take(listed);
     RestoreHoldView {
         held: hold.is_some(),
-        networks: networks
-            .take(Ledger::SCAN)
-            .map(|network| network.name.to_string())
-            .collect(),
+        networks: networks.map(|network| network.name.to_string()).collect(),
         until: hold.map(|hold| clock::rfc3339(hold.until)),
         epoch: epoch.map_or(0, |epoch| epoch.number),
         restored: epoch.map(|epoch| clock::rfc3339(epoch.began)),

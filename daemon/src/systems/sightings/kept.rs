@@ -10,7 +10,7 @@ use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, System};
 
 use crate::clusters::{
     ClusterSession,
-    adoption::{PAGE_OF_LEASES, all_pages},
+    adoption::{PAGE_OF_LEASES, for_each_lease},
 };
 
 /// What each Service shows; `None` where that cannot be read.
@@ -27,14 +27,17 @@ impl Kept {
     pub fn of(session: &ClusterSession) -> Self {
         let (id, foreign) = (&session.id, System::foreign());
         let ipam = &session.ipam;
-        let held = all_pages(|after| {
+        let (mut held, mut contended) = (Vec::new(), Vec::new());
+        let page = |after| {
             ipam.read(|ledger| ledger.cluster_leases(id, Some(&foreign), after, PAGE_OF_LEASES))
-        });
-        let mut contended =
-            all_pages(|after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES)));
-        contended.retain(|lease| {
+        };
+        for_each_lease(page, |lease| held.push(Arc::clone(lease)));
+        let page = |after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES));
+        for_each_lease(page, |lease| {
             let mut contenders = lease.contenders.iter();
-            contenders.any(|one| is_of(&one.holder, id))
+            if contenders.any(|one| is_of(&one.holder, id)) {
+                contended.push(Arc::clone(lease));
+            }
         });
         Self {
             cluster: id.clone(),

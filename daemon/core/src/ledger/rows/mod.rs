@@ -205,7 +205,8 @@ impl LedgerRows {
     }
 }
 
-fn short(name: &str) -> &str {
+/// The last path part of a pool's name.
+pub fn short(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, short)| short)
 }
 

@@ -84,7 +84,7 @@ impl ReachedGuest<'_> {
             return Ok(());
         };
         let mark = json!({ "metadata": { "uid": uid, "labels": labels } });
-        let secret = SECRET.target(&key);
+        let secret = SECRET.named(namespace, &key.name);
         self.remote.patch(&secret, Patch::Merge, &mark).await
     }
 

@@ -299,7 +299,10 @@ impl ReachedGuest<'_> {
         let Some((key, uid)) = newest(&all).and_then(owned::identify) else {
             return Ok(None);
         };
-        let secret = self.remote.get(&SECRET.target(&key)).await;
+        let secret = self
+            .remote
+            .get(&SECRET.named(&release.namespace, &key.name))
+            .await;
         let secret: Option<Value> = secret.map_err(ChartError::unreadable)?;
         let helms = |secret: &Value| secret.get("type") == Some(&json!(SECRET_TYPE));
         let Some(secret) = secret.filter(helms) else {
@@ -326,7 +329,7 @@ impl ReachedGuest<'_> {
         let (cluster, name) = (&self.name, &release.name);
         let description = &revision.stored.description;
         tracing::info!(%cluster, release = %name, secret = %revision.key.name, %description, "the revision failed, and is removed so that helm-controller tries again");
-        let secret = SECRET.target(&revision.key);
+        let secret = SECRET.named(&release.namespace, &revision.key.name);
         self.remote.delete(&secret, &revision.uid).await
     }
 

@@ -95,13 +95,7 @@ impl Guests {
         for namespace in self.places_of(id) {
             let all = SECRET.named(&namespace, "");
             let listed = remote.list_meta(&all, "").await.map_err(text)?;
-            let read = |mut object: Value| serde_json::from_value(object["metadata"].take()).ok();
-            named.extend(
-                listed
-                    .into_iter()
-                    .filter_map(read)
-                    .filter_map(ProjectSecret::of),
-            );
+            named.extend(listed.iter().filter_map(|object| found(&namespace, object)));
         }
         Ok((id.to_owned(), remote, named))
     }
@@ -137,6 +131,17 @@ impl Guests {
         let keep = |secret: PartialObjectMeta<Secret>| ProjectSecret::of(secret.metadata);
         complete_list(session, &api, ListParams::default(), "list Secrets", keep).await
     }
+}
+
+fn found(namespace: &str, object: &Value) -> Option<ProjectSecret> {
+    let text = |path: &str| object.pointer(path)?.as_str().map(str::to_owned);
+    ProjectSecret::of(ObjectMeta {
+        namespace: Some(namespace.to_owned()),
+        name: text("/metadata/name"),
+        uid: text("/metadata/uid"),
+        resource_version: text("/metadata/resourceVersion"),
+        ..ObjectMeta::default()
+    })
 }
 
 impl ProjectSecret {
@@ -224,6 +229,22 @@ mod tests {
 
     use super::*;
     use crate::controller::client::testing::canned;
+
+    #[test]
+    fn a_guest_may_answer_with_anything() {
+        let whole = json!({ "metadata": { "name": format!("{PROJECT_SECRET_PREFIX}p-a"), "uid": "u", "resourceVersion": "7" } });
+        assert_eq!(found("c-1", &whole).unwrap().namespace, "c-1");
+        for odd in [
+            json!(1),
+            json!("x"),
+            json!([{}]),
+            json!(null),
+            json!({ "metadata": 1 }),
+            json!({ "metadata": { "name": 7, "uid": "u", "resourceVersion": "7" } }),
+        ] {
+            assert!(found("c-1", &odd).is_none(), "{odd}");
+        }
+    }
 
     #[test]
     fn only_secrets_of_projects_without_quota_are_orphans_and_none_where_there_is_no_quota() {
