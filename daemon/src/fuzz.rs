@@ -307,7 +307,7 @@ mod tests {
         let bodies = openapi::with_body(*SYSTEMS);
         let mut asked = 0;
         for right in rights::all(*SYSTEMS) {
-            let takes = match right.to {
+            let takes = match right.access {
                 Access::Api(_) | Access::Scoped(_) | Access::Pooled(_) => {
                     bodies.contains(&(right.method.to_owned(), right.path.clone()))
                 }

@@ -1,7 +1,8 @@
 //! `rancher.k8s.binbash.org`: pools, project quotas and floating IPs of the rancher-fip family.
 //!
-//! `v1beta2` is what is stored and what fipd reads and writes; `v1beta1` is served for clients that still have only it. Field names and what is left out when empty are those of the Go types, so that the family's
-//! own programs can go on reading and writing the same objects. What the values mean is judged elsewhere.
+//! `v1beta2` is what is stored and what fipd reads and writes; `v1beta1` is served for clients that still have only it. Field
+//! names and what is left out when empty are those of the Go types, so that the family's own programs can go on reading and
+//! writing the same objects. What the values mean is judged elsewhere.
 
 pub mod labels;
 mod parts;

@@ -166,7 +166,7 @@ fn readiness(
     liveness: &Liveness,
     stop: &CancellationToken,
 ) -> Readiness {
-    // Those pushed first keep it from being ready.
+    // Reasons up to `ready` keep fipd from being ready; later ones are only worth knowing.
     let mut reasons = Vec::new();
     let condition = ipam.health();
     if condition != Condition::Serving {

@@ -19,7 +19,7 @@ pub struct Right {
     /// With variables in braces, and with a query where that is for fewer than the route.
     pub path: String,
     pub method: &'static str,
-    pub to: Access,
+    pub access: Access,
 }
 
 /// Where it is served.
@@ -55,7 +55,7 @@ fn of<S: Clone + Send + Sync + 'static>(port: Port, routes: Routes<S>) -> Vec<Ri
         port,
         path: path.to_owned(),
         method,
-        to: access,
+        access,
     };
     let mut rights: Vec<Right> = table.iter().map(right).collect();
     rights.sort();
@@ -68,7 +68,7 @@ fn of_queries() -> Vec<Right> {
         port: Port::Api,
         path,
         method,
-        to: access,
+        access,
     };
     let mut rights = Vec::new();
     for (what, access) in export::CLOSER {
@@ -104,7 +104,7 @@ pub fn markdown(known: Systems) -> String {
                 heading(right.port)
             );
         }
-        let (from, scoped) = match right.to {
+        let (from, scoped) = match right.access {
             Access::Open => ("everybody", "as everybody"),
             Access::Own => ("everybody who knows what it asks for", "as everybody"),
             Access::Api(role) => (role.as_str(), "no"),
@@ -147,10 +147,10 @@ mod tests {
             port,
             path,
             method,
-            to,
+            access,
         } in all(*SYSTEMS)
         {
-            let open = match (port, to) {
+            let open = match (port, access) {
                 (_, Access::Api(_) | Access::Scoped(_) | Access::Pooled(_) | Access::Page(_)) => {
                     continue;
                 }
@@ -203,7 +203,7 @@ mod tests {
                 }
                 served.push(format!("{} {}", right.method, right.path));
                 // Nobody asks there who it is.
-                let open = matches!(right.to, Access::Open | Access::Own);
+                let open = matches!(right.access, Access::Open | Access::Own);
                 assert!(open, "{right:?}");
             }
             assert_eq!(served, expected, "{}", word.word());

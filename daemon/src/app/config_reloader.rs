@@ -160,7 +160,10 @@ impl ConfigReloader {
             if let Some(host) = &fresh.config.host {
                 let rules = host.rules.clone();
                 let told = &parts.host_rules;
-                told.send_if_modified(|told| std::mem::replace(told, rules) != *told);
+                told.send_if_modified(|told| {
+                    let before = std::mem::replace(told, rules);
+                    before != *told
+                });
             }
         }
         self.last = fresh;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::api::wire::{AuditPage, AuditView};
 
-/// Asked for as it is.
+// Its fields are the query of the request: their names are those of the API.
 #[derive(Debug, Args, Serialize)]
 pub struct Audit {
     /// Part of who asked, such as user:ann

@@ -47,8 +47,8 @@ impl Backup {
                 let written = to_file(session, "/api/v1/backup", &file).await?;
                 session.output.show(&written, DownloadedFile::facts)
             }
-            (Some(Kept::List) | None, _) => session.get("/api/v1/backups", table).await,
-            (Some(Kept::Now), _) => session.post("/api/v1/backups", &(), facts).await,
+            (Some(Kept::List) | None, _) => session.show("/api/v1/backups", table).await,
+            (Some(Kept::Now), _) => session.post_and_show("/api/v1/backups", &(), facts).await,
             (Some(Kept::Drill { file }), _) => drill::run(session, file.as_deref()).await,
         }
     }

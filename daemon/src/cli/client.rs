@@ -50,7 +50,8 @@ impl Client {
         answer(&self.send(Method::GET, path, None).await?)
     }
 
-    /// The first `most` rows of a list, or all, as one page; they are in `field`, and what else there is is of the first page.
+    /// The first `most` rows of a list, or all, as one page; they are in `field`.
+    /// Other fields are those of the first page.
     pub async fn rows<T: DeserializeOwned>(
         &self,
         path: &str,

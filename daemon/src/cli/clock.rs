@@ -39,8 +39,12 @@ struct Reset {
 impl Clock {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
-            Self::Show => session.get("/api/v1/clock", facts).await,
-            Self::Accept => session.post("/api/v1/clock/accept", &(), facts).await,
+            Self::Show => session.show("/api/v1/clock", facts).await,
+            Self::Accept => {
+                session
+                    .post_and_show("/api/v1/clock/accept", &(), facts)
+                    .await
+            }
             Self::Reset(answered) => reset(answered, session),
         }
     }

@@ -88,8 +88,12 @@ impl Clusters {
         let path = |name: &str, verb: &str| format!("/api/v1/clusters/{}{verb}", segment(name));
         let client = &session.client;
         let outcome: Outcome = match self {
-            Self::List => return session.list("/api/v1/clusters", "clusters", table).await,
-            Self::Show { name } => return session.get(&path(&name, ""), facts).await,
+            Self::List => {
+                return session
+                    .show_list("/api/v1/clusters", "clusters", table)
+                    .await;
+            }
+            Self::Show { name } => return session.show(&path(&name, ""), facts).await,
             Self::Add {
                 name,
                 kubeconfig,

@@ -26,7 +26,7 @@ impl Crds {
             None => output::print(&manifests()),
             Some(Install::Install { cluster }) => {
                 let path = format!("/api/v1/clusters/{}/crds", segment(&cluster));
-                session.post(&path, &(), done).await
+                session.post_and_show(&path, &(), done).await
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::api::wire::{HistoryPage, HistoryView};
 
-/// Asked for as it is.
+// Its fields are the query of the request: their names are those of the API.
 #[derive(Debug, Args, Serialize)]
 pub struct History {
     /// Full name, or the last part of it where that is unique
@@ -32,7 +32,7 @@ impl History {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let path = format!("/api/v1/pools/{}/history", segment(&self.name));
         let path = with_query(&path, &self)?;
-        session.list(&path, "rows", table).await
+        session.show_list(&path, "rows", table).await
     }
 }
 

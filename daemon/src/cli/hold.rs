@@ -25,8 +25,12 @@ impl Hold {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let lift = "/api/v1/restore-hold/lift";
         match self {
-            Self::Show => session.get("/api/v1/restore-hold", facts).await,
-            Self::Lift { reason } => session.post(lift, &LiftHold { reason }, facts).await,
+            Self::Show => session.show("/api/v1/restore-hold", facts).await,
+            Self::Lift { reason } => {
+                session
+                    .post_and_show(lift, &LiftHold { reason }, facts)
+                    .await
+            }
         }
     }
 }

@@ -121,7 +121,7 @@ pub struct ReleaseArgs {
     reason: String,
 }
 
-/// Asked for as it is.
+// Its fields are the query of the request: their names are those of the API.
 #[derive(Debug, Args, Serialize)]
 pub struct ListArgs {
     #[arg(long, value_name = "POOL")]
@@ -158,12 +158,14 @@ impl Lease {
         match self {
             Self::Allocate(allocate) => {
                 let body = allocate.body(session).await?;
-                session.post("/api/v1/leases", &body, granted).await
+                session
+                    .post_and_show("/api/v1/leases", &body, granted)
+                    .await
             }
             Self::Reserve(reserve) => {
                 let body = reserve.body(session).await?;
                 let path = "/api/v1/leases/reserve";
-                session.post(path, &body, granted).await
+                session.post_and_show(path, &body, granted).await
             }
             Self::Release(release) => {
                 let released = release.run(session).await?;

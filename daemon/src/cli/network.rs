@@ -33,7 +33,9 @@ impl Network {
         match self {
             Self::List => {
                 let shown = |list: &NetworkList| table(&list.networks);
-                session.list("/api/v1/networks", "networks", shown).await
+                session
+                    .show_list("/api/v1/networks", "networks", shown)
+                    .await
             }
             Self::Separate { name, other, undo } => {
                 let (name, other) = (segment(&name), segment(&other));
@@ -45,7 +47,9 @@ impl Network {
             Self::Create { name } => {
                 let shown = |made: &NetworkView| table(std::slice::from_ref(made));
                 let body = NetworkCreate { name };
-                session.post("/api/v1/networks", &body, shown).await
+                session
+                    .post_and_show("/api/v1/networks", &body, shown)
+                    .await
             }
         }
     }

@@ -48,7 +48,7 @@ pub enum Pool {
     Delete { name: String },
 }
 
-/// Asked for as it is.
+// Its fields are the query of the request: their names are those of the API.
 #[derive(Debug, Args, Serialize)]
 pub struct List {
     /// Only pools of this network
@@ -197,12 +197,16 @@ pub struct Update {
 impl Pool {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
-            Self::Create(create) => session.post("/api/v1/pools", &create.body(), facts).await,
+            Self::Create(create) => {
+                session
+                    .post_and_show("/api/v1/pools", &create.body(), facts)
+                    .await
+            }
             Self::List(list) => {
                 let path = with_query("/api/v1/pools", &list)?;
-                session.list(&path, "pools", table).await
+                session.show_list(&path, "pools", table).await
             }
-            Self::Show { name } => session.get(&path(&name), facts).await,
+            Self::Show { name } => session.show(&path(&name), facts).await,
             Self::History(history) => history.run(session).await,
             Self::Update(update) => {
                 let patch = update.patch()?;
@@ -210,7 +214,9 @@ impl Pool {
                     return changes::preview(session, &update.name, &patch).await;
                 }
                 let path = path(&update.name);
-                session.write(Method::PATCH, &path, &patch, facts).await
+                session
+                    .write_and_show(Method::PATCH, &path, &patch, facts)
+                    .await
             }
             Self::MoveNetwork(to) => to.run(session).await,
             Self::Delete { name } => session.client.delete(&path(&name)).await,

@@ -49,7 +49,9 @@ impl Quota {
                 limit,
             } => {
                 let (path, body) = (path(&pool, &tenant), QuotaPut { limit });
-                session.write(Method::PUT, &path, &body, facts).await
+                session
+                    .write_and_show(Method::PUT, &path, &body, facts)
+                    .await
             }
             Self::List { tenant, pool } => {
                 let query = QuotaQuery {
@@ -58,7 +60,7 @@ impl Quota {
                     ..QuotaQuery::default()
                 };
                 let path = with_query("/api/v1/quotas", &query)?;
-                session.list(&path, "quotas", table).await
+                session.show_list(&path, "quotas", table).await
             }
             Self::Delete { tenant, pool } => session.client.delete(&path(&pool, &tenant)).await,
         }

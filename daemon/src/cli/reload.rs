@@ -22,6 +22,6 @@ impl Reload {
                 ("Needs a restart", done.needs_restart.join(", ")),
             ])
         };
-        session.post("/api/v1/reload", &(), facts).await
+        session.post_and_show("/api/v1/reload", &(), facts).await
     }
 }

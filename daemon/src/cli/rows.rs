@@ -16,7 +16,7 @@ use super::{
 };
 use crate::api::wire::{ImportQuery, ImportReport, ImportedRow};
 
-/// Asked for as it is.
+// Its fields are the query of the request: their names are those of the API.
 #[derive(Debug, Args, Serialize)]
 pub struct Export {
     /// File to write, readable by its owner only; must not exist. Stdout when left out

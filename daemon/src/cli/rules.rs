@@ -63,9 +63,13 @@ impl Rules {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Show { filter, state } => show(session, filter, state).await,
-            Self::Plan => session.list("/api/v1/rules/plan", "steps", plan).await,
+            Self::Plan => session.show_list("/api/v1/rules/plan", "steps", plan).await,
             Self::Flush { yes } => flush(session, yes).await,
-            Self::Resume => session.post("/api/v1/rules/resume", &(), done).await,
+            Self::Resume => {
+                session
+                    .post_and_show("/api/v1/rules/resume", &(), done)
+                    .await
+            }
             Self::PruneForeign {
                 table,
                 priority,
@@ -170,7 +174,9 @@ async fn flush(session: &Session, yes: bool) -> Result<(), Failure> {
         ));
     }
     let body = FlushRules { dry_run: false };
-    session.post("/api/v1/rules/flush", &body, removals).await
+    session
+        .post_and_show("/api/v1/rules/flush", &body, removals)
+        .await
 }
 
 async fn prune(
@@ -190,7 +196,7 @@ async fn prune(
         return session.output.show(&planned, removals);
     }
     body.plan = planned.plan;
-    session.post(path, &body, removals).await
+    session.post_and_show(path, &body, removals).await
 }
 
 /// Shows the plan and asks whether to do it, if somebody is there to be asked.

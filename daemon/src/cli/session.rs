@@ -17,7 +17,7 @@ pub struct Session {
 
 impl Session {
     /// Shows what is at a path.
-    pub async fn get<T: Serialize + DeserializeOwned>(
+    pub async fn show<T: Serialize + DeserializeOwned>(
         &self,
         path: &str,
         table: impl FnOnce(&T) -> Table,
@@ -26,7 +26,7 @@ impl Session {
     }
 
     /// Shows all pages of a list as one; the rows are in `field`.
-    pub async fn list<T: Serialize + DeserializeOwned>(
+    pub async fn show_list<T: Serialize + DeserializeOwned>(
         &self,
         path: &str,
         field: &str,
@@ -37,16 +37,16 @@ impl Session {
     }
 
     /// Asks for something and shows what came of it.
-    pub async fn post<T: Serialize + DeserializeOwned>(
+    pub async fn post_and_show<T: Serialize + DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
         table: impl FnOnce(&T) -> Table,
     ) -> Result<(), Failure> {
-        self.write(Method::POST, path, body, table).await
+        self.write_and_show(Method::POST, path, body, table).await
     }
 
-    pub async fn write<T: Serialize + DeserializeOwned>(
+    pub async fn write_and_show<T: Serialize + DeserializeOwned>(
         &self,
         method: Method,
         path: &str,

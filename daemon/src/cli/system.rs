@@ -61,8 +61,8 @@ pub(super) async fn run(
                 }
                 table
             };
-            session.list(path, field, table).await
+            session.show_list(path, field, table).await
         }
-        Does::Change => session.post(path, &(), done).await,
+        Does::Change => session.post_and_show(path, &(), done).await,
     }
 }

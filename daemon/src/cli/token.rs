@@ -69,9 +69,9 @@ impl Token {
                     tenants: tenant,
                     from,
                 };
-                session.post("/api/v1/tokens", &body, facts).await
+                session.post_and_show("/api/v1/tokens", &body, facts).await
             }
-            Self::List => session.list("/api/v1/tokens", "tokens", table).await,
+            Self::List => session.show_list("/api/v1/tokens", "tokens", table).await,
             Self::Revoke { id } => session.client.delete(&format!("/api/v1/tokens/{id}")).await,
         }
     }

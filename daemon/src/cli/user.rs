@@ -49,9 +49,9 @@ impl User {
                     role,
                     password,
                 };
-                return session.post(users, &body, facts).await;
+                return session.post_and_show(users, &body, facts).await;
             }
-            Self::List => return session.list(users, "users", table).await,
+            Self::List => return session.show_list(users, "users", table).await,
             Self::SetRole { name, role } => {
                 patch.role = Some(role);
                 name
@@ -75,7 +75,7 @@ impl User {
             Self::Delete { name } => return session.client.delete(&of(&name)).await,
         };
         session
-            .write(Method::PATCH, &of(&name), &patch, facts)
+            .write_and_show(Method::PATCH, &of(&name), &patch, facts)
             .await
     }
 }

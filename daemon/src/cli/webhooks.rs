@@ -22,7 +22,7 @@ impl Webhooks {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let all = "/api/v1/webhooks";
         match self {
-            Self::List => session.get(all, table).await,
+            Self::List => session.show(all, table).await,
             Self::Test { name } => {
                 let path = format!("{all}/{}/test", segment(&name));
                 let facts = |tested: &WebhookTested| {
@@ -31,7 +31,7 @@ impl Webhooks {
                         ("Answer", tested.status.to_string()),
                     ])
                 };
-                session.post(&path, &(), facts).await
+                session.post_and_show(&path, &(), facts).await
             }
         }
     }

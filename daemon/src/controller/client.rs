@@ -464,7 +464,7 @@ fn endless(target: &Target, why: &str) -> CallError {
     CallError::Unavailable(target.to_string(), why.to_owned())
 }
 
-/// There is no request for it.
+/// The request could not be built.
 fn unsent(target: &Target, error: &dyn fmt::Display) -> CallError {
     CallError::Rejected(target.to_string(), error.to_string())
 }

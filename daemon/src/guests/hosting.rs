@@ -108,7 +108,7 @@ pub enum RunsOn {
     },
 }
 
-/// The cloud credential's Secret and the machines of a guest on Harvester.
+/// Namespace and name of the cloud credential's Secret, and the machine that says the networks of a guest on Harvester.
 type OnHarvester<'a> = (&'a (String, String), &'a Machine);
 
 /// Where a guest runs, as far as Rancher's own cluster says: what is left is to ask the Harvester cluster.
@@ -152,7 +152,7 @@ impl GuestAccess {
         let display_name =
             display_name(&id).ok_or_else(|| GuestUnready::NoHarvester(id.clone()))?;
         let project = self.project(&id, &display_name, machine).await;
-        let project = Stop::waits(project)?;
+        let project = Stop::wait_or_fail(project)?;
         Ok(RunsOn::Harvester {
             id,
             display_name,
@@ -184,7 +184,7 @@ impl GuestAccess {
             harvester: display.to_owned(),
             why,
         };
-        let remote = Stop::waits(self.client(id, display).await)?;
+        let remote = Stop::wait_or_fail(self.client(id, display).await)?;
         let remote = remote.map_err(|unready| unreachable(unready.to_string()))?;
         let target = NAMESPACE.named("", &machine.namespace);
         let namespace: Option<Namespace> =

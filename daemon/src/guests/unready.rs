@@ -95,8 +95,8 @@ impl GuestUnready {
 }
 
 impl<W> Stop<W> {
-    /// What is waited for is an answer too; a call that failed is none.
-    pub fn waits<T>(result: Result<T, Self>) -> Result<Result<T, W>, ReconcileError> {
+    /// A wait is an answer too; a failed call is an error.
+    pub fn wait_or_fail<T>(result: Result<T, Self>) -> Result<Result<T, W>, ReconcileError> {
         match result {
             Ok(done) => Ok(Ok(done)),
             Err(Self::Wait(wait)) => Ok(Err(wait)),

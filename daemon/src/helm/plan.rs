@@ -124,9 +124,12 @@ pub fn plan_removal(state: Option<&Observed>, now: Timestamp, patience: Patience
         return Removal::Nothing;
     };
     if !seen.ours {
-        return match seen.phase == Phase::Uninstalled {
-            true => Removal::Nothing,
-            false => Removal::Foreign,
+        return match seen.phase {
+            Phase::Uninstalled => Removal::Nothing,
+            Phase::Deployed
+            | Phase::Failed
+            | Phase::Pending { .. }
+            | Phase::Uninstalling { .. } => Removal::Foreign,
         };
     }
     let since = match seen.phase {

@@ -94,7 +94,7 @@ mod tests {
         systems::rancher_fip::pool::mirror::desired,
         validation::{
             mirror::MirrorOf,
-            pool::{tests::written, validate},
+            pool::{validate, written},
         },
     };
 

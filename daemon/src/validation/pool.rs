@@ -144,24 +144,26 @@ pub fn family_of(address: IpAddr) -> Family {
     Family::of(address)
 }
 
+/// What a pool says, for tests.
+#[cfg(any(test, feature = "fuzz"))]
+pub fn written(subnet: &str, start: &str, end: &str, exclude: &[&str]) -> IpConfig {
+    let exclude = exclude.iter().map(|one| (*one).to_owned());
+    IpConfig {
+        subnet: subnet.to_owned(),
+        pool: fipd_crds::floating_ip::AddressRange {
+            start: start.to_owned(),
+            end: end.to_owned(),
+            exclude: exclude.collect(),
+        },
+        ..IpConfig::default()
+    }
+}
+
 #[cfg(test)]
-pub mod tests {
-    use fipd_crds::floating_ip::{AddressRange, FloatingIPPoolSpec};
+mod tests {
+    use fipd_crds::floating_ip::FloatingIPPoolSpec;
 
     use super::*;
-
-    pub fn written(subnet: &str, start: &str, end: &str, exclude: &[&str]) -> IpConfig {
-        let exclude = exclude.iter().map(|one| (*one).to_owned());
-        IpConfig {
-            subnet: subnet.to_owned(),
-            pool: AddressRange {
-                start: start.to_owned(),
-                end: end.to_owned(),
-                exclude: exclude.collect(),
-            },
-            ..IpConfig::default()
-        }
-    }
 
     #[test]
     fn a_good_pool_is_taken_as_written() {

@@ -194,7 +194,10 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
                 all.find(|right| right.path == path && right.method == of)
             };
             let route = path.split('?').next().unwrap();
-            match right(&path).or_else(|| right(route)).map(|right| right.to) {
+            match right(&path)
+                .or_else(|| right(route))
+                .map(|right| right.access)
+            {
                 Some(Access::Api(_) | Access::Scoped(_) | Access::Pooled(_))
                     if method == "HEAD" =>
                 {
@@ -252,12 +255,15 @@ fn each_token_gets_exactly_what_the_table_says() {
     let tenant = fipd.rest(made["token"].as_str());
     let mut asked = 0;
     for Right {
-        path, method, to, ..
+        path,
+        method,
+        access,
+        ..
     } in at(Port::Api)
     {
         let place = nowhere(&path);
         // A token opens no page, whatever its role.
-        if matches!(to, Access::Page(_)) {
+        if matches!(access, Access::Page(_)) {
             let everybody = tokens
                 .iter()
                 .map(|(_, rest)| rest)
@@ -267,7 +273,7 @@ fn each_token_gets_exactly_what_the_table_says() {
                 assert!(is_login(&answer), "{method} {path}: {answer:?}");
             }
         }
-        let (Access::Api(needed) | Access::Scoped(needed) | Access::Pooled(needed)) = to else {
+        let (Access::Api(needed) | Access::Scoped(needed) | Access::Pooled(needed)) = access else {
             continue;
         };
         for (role, rest) in &tokens {
@@ -284,8 +290,11 @@ fn each_token_gets_exactly_what_the_table_says() {
             asked += 1;
         }
         let with_scope = [
-            (&scoped, matches!(to, Access::Scoped(_) | Access::Pooled(_))),
-            (&tenant, matches!(to, Access::Scoped(_))),
+            (
+                &scoped,
+                matches!(access, Access::Scoped(_) | Access::Pooled(_)),
+            ),
+            (&tenant, matches!(access, Access::Scoped(_))),
         ];
         for (rest, may) in with_scope {
             let answer = ask(rest, method, &place);
@@ -314,23 +323,26 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
         )
     });
     for Right {
-        path, method, to, ..
+        path,
+        method,
+        access,
+        ..
     } in at(Port::Api)
     {
         // Its answer has no end; nobody who is not signed in gets it, says the first test.
         if path == "/ui/events" {
-            assert_eq!(to, Access::Page(Role::Viewer));
+            assert_eq!(access, Access::Page(Role::Viewer));
             continue;
         }
         let place = nowhere(&path);
         for (role, browser) in &browsers {
             let what = format!("{method} {path} as {}", role.as_str());
-            let answer = if matches!(to, Access::Page(_)) && method == "POST" {
+            let answer = if matches!(access, Access::Page(_)) && method == "POST" {
                 browser.post(&place, "")
             } else {
                 browser.ask(method, &place)
             };
-            match (to, method) {
+            match (access, method) {
                 (Access::Page(needed), _) if *role < needed => {
                     assert_eq!(answer.status, 403, "{what}: {answer:?}");
                     assert!(html(&answer).contains("needs the role"), "{what}");

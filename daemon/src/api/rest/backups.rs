@@ -131,16 +131,16 @@ pub fn counts(ledger: &Ledger, revision: u64) -> StoreCounts {
 }
 
 /// Whether free addresses are held because a backup was restored, and until when.
-#[utoipa::path(get, path = "/api/v1/restore-hold", tag = "admin",
+#[utoipa::path(get, operation_id = "show", path = "/api/v1/restore-hold", tag = "admin",
     responses((status = 200, body = RestoreHoldView)))]
-pub async fn show(State(ipam): State<Ipam>) -> Json<RestoreHoldView> {
+pub async fn show_hold(State(ipam): State<Ipam>) -> Json<RestoreHoldView> {
     Json(ipam.read(hold_view))
 }
 
 /// Gives free addresses again before the hold has ended. Lifting nothing succeeds.
-#[utoipa::path(post, path = "/api/v1/restore-hold/lift", tag = "admin", request_body = LiftHold,
+#[utoipa::path(post, operation_id = "lift", path = "/api/v1/restore-hold/lift", tag = "admin", request_body = LiftHold,
     responses((status = 200, body = RestoreHoldView), (status = 422, body = Problem)))]
-pub async fn lift(
+pub async fn lift_hold(
     State(ipam): State<Ipam>,
     caller: Caller,
     Body(LiftHold { reason }): Body<LiftHold>,

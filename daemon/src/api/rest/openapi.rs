@@ -29,7 +29,7 @@ use crate::config::Systems;
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         lease_changes::transfer, lease_changes::probed, lease_changes::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
-        upkeep::standing, upkeep::reload, backups::show, backups::lift, upkeep::show, upkeep::accept, upkeep::rotate_key,
+        upkeep::reload_standing, upkeep::reload, backups::show_hold, backups::lift_hold, upkeep::show_clock, upkeep::accept_clock, upkeep::rotate_key,
         bulk::bulk, changes::changes,
         guests::list,
         clusters::list, clusters::show, clusters::forget, clusters::join, clusters::new_identity,

@@ -34,9 +34,9 @@ pub async fn reload(
 }
 
 /// How the configuration in force stands to the file.
-#[utoipa::path(get, path = "/api/v1/reload", tag = "admin",
+#[utoipa::path(get, operation_id = "standing", path = "/api/v1/reload", tag = "admin",
     responses((status = 200, body = ReloadStanding)))]
-pub async fn standing(State(reload): State<Reload>) -> Json<ReloadStanding> {
+pub async fn reload_standing(State(reload): State<Reload>) -> Json<ReloadStanding> {
     let standing = reload.standing();
     let keys = standing.needs_restart.into_iter().map(str::to_owned);
     Json(ReloadStanding {
@@ -57,14 +57,17 @@ impl From<NotReloaded> for Problem {
 }
 
 /// The time of the address book beside the host's clock.
-#[utoipa::path(get, path = "/api/v1/clock", tag = "admin", responses((status = 200, body = ClockView)))]
-pub async fn show(State(ipam): State<Ipam>) -> Json<ClockView> {
+#[utoipa::path(get, operation_id = "show", path = "/api/v1/clock", tag = "admin", responses((status = 200, body = ClockView)))]
+pub async fn show_clock(State(ipam): State<Ipam>) -> Json<ClockView> {
     Json(view(&ipam))
 }
 
 /// Lets a forward jump of the host's clock count that the kernel does not confirm.
-#[utoipa::path(post, path = "/api/v1/clock/accept", tag = "admin", responses((status = 200, body = ClockView)))]
-pub async fn accept(State(ipam): State<Ipam>, caller: Caller) -> Result<Json<ClockView>, Problem> {
+#[utoipa::path(post, operation_id = "accept", path = "/api/v1/clock/accept", tag = "admin", responses((status = 200, body = ClockView)))]
+pub async fn accept_clock(
+    State(ipam): State<Ipam>,
+    caller: Caller,
+) -> Result<Json<ClockView>, Problem> {
     ipam.accept_clock(caller.actor).await?;
     Ok(Json(view(&ipam)))
 }

@@ -15,8 +15,8 @@ use crate::api::ui::session_extract::{Query, Visitor};
 /// Packages of one page.
 const PAGE: usize = 50;
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("name", "by name", "by name, from the end"),
-    Order::both("licence", "by licence", "by licence, from the end"),
+    Order::up_first("name", "by name", "by name, from the end"),
+    Order::up_first("licence", "by licence", "by licence, from the end"),
 ];
 
 pub async fn show(visitor: Visitor, Query(query): Query) -> Answered {

@@ -22,7 +22,7 @@ use crate::{
 
 /// Rows of one page.
 const PAGE: usize = 50;
-const ORDERS: &[[Order; 2]] = &[Order::reversed("at", "newest first", "oldest first")];
+const ORDERS: &[[Order; 2]] = &[Order::down_first("at", "newest first", "oldest first")];
 
 pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
     let mut list = listing(&query);

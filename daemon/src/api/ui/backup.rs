@@ -29,9 +29,9 @@ use crate::{
 /// Copies of one page.
 const PAGE: usize = 50;
 const ORDERS: &[[Order; 2]] = &[
-    Order::reversed("made", "newest first", "oldest first"),
-    Order::reversed("size", "largest first", "smallest first"),
-    Order::reversed("tried", "last tried first", "never tried first"),
+    Order::down_first("made", "newest first", "oldest first"),
+    Order::down_first("size", "largest first", "smallest first"),
+    Order::down_first("tried", "last tried first", "never tried first"),
 ];
 /// What is exported: label and name.
 const EXPORTS: [(&str, &str); 5] = [
@@ -57,7 +57,7 @@ pub async fn make(State(backups): State<Backups>, posted: SubmittedForm) -> Answ
         Ok(copy) => (true, format!("{} was made and checked.", copy.name)),
         Err(problem) => (false, format!("No copy was made: {}.", problem.detail)),
     };
-    Ok(visitor.told(links::BACKUP, good, text))
+    Ok(visitor.redirect_with(links::BACKUP, good, text))
 }
 
 /// Restores a copy on trial.
@@ -73,7 +73,7 @@ pub async fn drill(State(backups): State<Backups>, posted: SubmittedForm) -> Ans
         Ok(Some(problem)) => (false, format!("{name} cannot be restored: {problem}.")),
         Err(problem) => (false, format!("Nothing was tried out: {}.", problem.detail)),
     };
-    Ok(visitor.told(links::BACKUP, good, text))
+    Ok(visitor.redirect_with(links::BACKUP, good, text))
 }
 
 /// Where the form of the hold is, for who comes back to it from the login.
@@ -91,7 +91,7 @@ pub async fn lift(
     let body = Body(LiftHold {
         reason: form.value("reason").to_owned(),
     });
-    let lifted = backups::lift(State(visitor.ipam.clone()), visitor.caller(), body);
+    let lifted = backups::lift_hold(State(visitor.ipam.clone()), visitor.caller(), body);
     if let Err(problem) = lifted.await {
         let status = blame(&mut form, &problem, WORDS);
         return Ok(room(&backups, &visitor, status, &Fields::default(), form).await);

@@ -261,7 +261,7 @@ pub async fn detach(
         }
         Err(error) => (false, error.to_string()),
     };
-    Ok(visitor.told(&links::cluster(&name), good, text))
+    Ok(visitor.redirect_with(&links::cluster(&name), good, text))
 }
 
 pub async fn attach_again(

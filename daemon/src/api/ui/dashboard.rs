@@ -42,7 +42,7 @@ const ORDERS: &[Order] = &[
 
 pub async fn show(State(api): State<Api>, visitor: Visitor, Query(query): Query) -> Answered {
     let mut list = Listing::new(links::HOME, vec![flow::input()], ORDERS, &query);
-    // Other pools are on their own page.
+    // The dashboard has one page; the list of pools has the rest.
     list.page = 1;
     let flow = flow::chart(&api.ipam, &api.flow, &list).await;
     let now = api.ipam.now();

@@ -23,9 +23,9 @@ const PAGE: usize = 50;
 /// What the query says as `of` where it asks for Agents.
 const AGENTS: &str = "agents";
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("name", "by name", "by name, from the end"),
-    Order::both("cluster", "by cluster", "by cluster, from the end"),
-    Order::both("state", "ill ones first", "ready ones first"),
+    Order::up_first("name", "by name", "by name, from the end"),
+    Order::up_first("cluster", "by cluster", "by cluster, from the end"),
+    Order::up_first("state", "ill ones first", "ready ones first"),
 ];
 
 /// This host, and the Nodes of clusters or their Agents.

@@ -39,12 +39,12 @@ impl Order {
     }
 
     /// Upwards and the other way round.
-    pub const fn both(key: &'static str, up: &'static str, down: &'static str) -> [Self; 2] {
+    pub const fn up_first(key: &'static str, up: &'static str, down: &'static str) -> [Self; 2] {
         [Self::up(key, up), Self::down(key, down)]
     }
 
     /// Downwards and the other way round.
-    pub const fn reversed(key: &'static str, down: &'static str, up: &'static str) -> [Self; 2] {
+    pub const fn down_first(key: &'static str, down: &'static str, up: &'static str) -> [Self; 2] {
         [Self::down(key, down), Self::up(key, up)]
     }
 

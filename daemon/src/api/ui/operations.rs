@@ -23,7 +23,7 @@ use crate::{
 
 /// Rows of one page.
 const PAGE: usize = 100;
-const ORDERS: &[[Order; 2]] = &[Order::both("name", "by name", "by name, from the end")];
+const ORDERS: &[[Order; 2]] = &[Order::up_first("name", "by name", "by name, from the end")];
 
 /// Adds them to the table of routes.
 pub fn routes(routes: Routes, known: Systems) -> Routes {

@@ -95,7 +95,7 @@ pub async fn separate(
         Ok(_) => format!("The networks of {} and {name} are two.", pool.spec.name),
         Err(problem) => problem.detail.to_string(),
     };
-    Ok(visitor.told(&links::pool(pool.id.0), done.is_ok(), text))
+    Ok(visitor.redirect_with(&links::pool(pool.id.0), done.is_ok(), text))
 }
 
 fn form(ledger: &Ledger, pool: &Pool) -> Form {

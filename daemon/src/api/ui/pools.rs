@@ -18,11 +18,11 @@ use crate::{api::page::Ask, ipam::Ipam};
 /// Pools of one page.
 const PAGE: usize = 100;
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("name", "by name", "by name, from the end"),
-    Order::reversed("use", "fullest first", "emptiest first"),
-    Order::both("free", "least free first", "most free first"),
-    Order::both("network", "by network", "by network, from the end"),
-    Order::both("family", "IPv4 first", "IPv6 first"),
+    Order::up_first("name", "by name", "by name, from the end"),
+    Order::down_first("use", "fullest first", "emptiest first"),
+    Order::up_first("free", "least free first", "most free first"),
+    Order::up_first("network", "by network", "by network, from the end"),
+    Order::up_first("family", "IPv4 first", "IPv6 first"),
 ];
 
 type Fill = (bool, u32, usize, Reverse<u128>);

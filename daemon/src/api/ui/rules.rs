@@ -216,7 +216,7 @@ pub async fn resume(
         Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
         Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
     };
-    Ok(visitor.told(links::RULES, good, text))
+    Ok(visitor.redirect_with(links::RULES, good, text))
 }
 
 fn flushing(

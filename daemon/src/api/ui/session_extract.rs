@@ -104,11 +104,11 @@ impl Visitor {
 
     /// To another page, which says what was done.
     pub fn done(&self, address: &str, text: impl Into<String>) -> Response {
-        self.told(address, true, text)
+        self.redirect_with(address, true, text)
     }
 
     /// To another page, which says how it went.
-    pub fn told(&self, address: &str, good: bool, text: impl Into<String>) -> Response {
+    pub fn redirect_with(&self, address: &str, good: bool, text: impl Into<String>) -> Response {
         self.tell(good, text, None);
         go_to(address)
     }

@@ -21,9 +21,9 @@ use crate::api::ui::{
 /// Sessions of one page.
 const PAGE: usize = 50;
 const ORDERS: &[[Order; 2]] = &[
-    Order::reversed("seen", "last seen first", "longest idle first"),
-    Order::reversed("began", "newest first", "oldest first"),
-    Order::both("from", "by address", "by address, from the end"),
+    Order::down_first("seen", "last seen first", "longest idle first"),
+    Order::down_first("began", "newest first", "oldest first"),
+    Order::up_first("from", "by address", "by address, from the end"),
 ];
 
 pub async fn own(

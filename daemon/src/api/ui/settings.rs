@@ -25,9 +25,9 @@ use tokio::sync::watch;
 /// Keys of one page.
 const PAGE: usize = 100;
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("key", "by key", "by key, from the end"),
-    Order::reversed("origin", "what was said first", "defaults first"),
-    Order::both(
+    Order::up_first("key", "by key", "by key, from the end"),
+    Order::down_first("origin", "what was said first", "defaults first"),
+    Order::up_first(
         "taken",
         "what counts at once first",
         "what needs a restart first",

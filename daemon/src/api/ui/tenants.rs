@@ -27,10 +27,10 @@ const PAGE: usize = 100;
 /// Steps of [`Ledger::SCAN`] rows that one page takes at the most.
 pub const STEPS: usize = 200;
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("tenant", "by tenant", "by tenant, from the end"),
-    Order::both("pool", "by pool", "by pool, from the end"),
-    Order::reversed("used", "most used first", "least used first"),
-    Order::reversed("limit", "highest limit first", "lowest limit first"),
+    Order::up_first("tenant", "by tenant", "by tenant, from the end"),
+    Order::up_first("pool", "by pool", "by pool, from the end"),
+    Order::down_first("used", "most used first", "least used first"),
+    Order::down_first("limit", "highest limit first", "lowest limit first"),
 ];
 
 const FIELDS: [&str; 3] = ["tenant", "pool", "limit"];

@@ -33,10 +33,10 @@ const WORDS: Words = |field, _| match field {
     _ => None,
 };
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("name", "by name", "by name, from the end"),
-    Order::reversed("role", "admins first", "viewers first"),
-    Order::reversed("created", "newest first", "oldest first"),
-    Order::both("expires", "next to expire first", "last to expire first"),
+    Order::up_first("name", "by name", "by name, from the end"),
+    Order::down_first("role", "admins first", "viewers first"),
+    Order::down_first("created", "newest first", "oldest first"),
+    Order::up_first("expires", "next to expire first", "last to expire first"),
 ];
 
 pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {

@@ -32,17 +32,17 @@ use crate::api::{
 /// Users of one page.
 const PAGE: usize = 100;
 const ORDERS: &[[Order; 2]] = &[
-    Order::both("name", "by name", "by name, from the end"),
-    Order::reversed("role", "admins first", "viewers first"),
-    Order::reversed("created", "newest first", "oldest first"),
+    Order::up_first("name", "by name", "by name, from the end"),
+    Order::down_first("role", "admins first", "viewers first"),
+    Order::down_first("created", "newest first", "oldest first"),
 ];
 /// What the query says as `by` where it asks for those whom a provider vouches for.
 const PROVIDER: &str = "provider";
 /// Their orders.
 const PROVIDED: &[[Order; 2]] = &[
-    Order::both("name", "by name", "by name, from the end"),
-    Order::reversed("role", "admins first", "viewers first"),
-    Order::reversed("sessions", "most sessions first", "fewest sessions first"),
+    Order::up_first("name", "by name", "by name, from the end"),
+    Order::down_first("role", "admins first", "viewers first"),
+    Order::down_first("sessions", "most sessions first", "fewest sessions first"),
 ];
 
 /// Accounts, or who is signed in without one.

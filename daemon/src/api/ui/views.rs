@@ -131,7 +131,7 @@ fn time(seconds: u32) -> String {
     whole(seconds, [" d", " h", " min", " s"])
 }
 
-/// The same with these names of days, hours, minutes and seconds.
+/// Seconds in the largest unit that they are a multiple of, with these names of days, hours, minutes and seconds; empty for none.
 pub fn whole(seconds: u32, names: [&str; 4]) -> String {
     let mut units = [86_400, 3_600, 60, 1].into_iter().zip(names);
     match units.find(|(unit, _)| seconds.is_multiple_of(*unit)) {

@@ -48,7 +48,7 @@ impl Transfer {
             force: self.force,
             reason: self.reason,
         };
-        session.post(&path, &body, facts).await
+        session.post_and_show(&path, &body, facts).await
     }
 }
 
@@ -87,7 +87,9 @@ impl Label {
                 Change::Remove(key) => body.remove.push(key),
             }
         }
-        session.write(Method::PATCH, &path, &body, facts).await
+        session
+            .write_and_show(Method::PATCH, &path, &body, facts)
+            .await
     }
 }
 
@@ -124,7 +126,7 @@ impl Report {
         };
         let network = segment(&found.network);
         let path = format!("/api/v1/leases/{network}/{address}/probed");
-        session.post(&path, &body, facts).await
+        session.post_and_show(&path, &body, facts).await
     }
 }
 

@@ -71,9 +71,11 @@ impl MoveNetwork {
         let network = self.network;
         if self.dry_run {
             let path = with_query(&path, &PoolMoveQuery { network })?;
-            return session.get(&path, move_table).await;
+            return session.show(&path, move_table).await;
         }
-        session.post(&path, &PoolMove { network }, facts).await
+        session
+            .post_and_show(&path, &PoolMove { network }, facts)
+            .await
     }
 }
 

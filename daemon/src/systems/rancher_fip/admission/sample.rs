@@ -22,7 +22,7 @@ use crate::{
     systems::rancher_fip::pool::mirror::desired,
     validation::{
         mirror::MirrorOf,
-        pool::{tests::written, validate},
+        pool::{validate, written},
     },
 };
 

@@ -29,11 +29,10 @@ pub(super) enum ChartsHeld {
     /// Secrets and mappings come before the controller that reads them.
     #[error("no release is removed before the namespace {0:?} has what its controller needs")]
     Unprepared(String),
-    /// By a release of this name in this namespace.
     #[error(
-        "the release {1:?} in namespace {0:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
+        "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
     )]
-    OtherLoadBalancer(String, String),
+    OtherLoadBalancer { namespace: String, name: String },
 }
 
 impl From<ChartsHeld> for ChartError {
@@ -45,7 +44,7 @@ impl From<ChartsHeld> for ChartError {
             ChartsHeld::LabelChanged => "LabelChanged",
             ChartsHeld::SettingsChanged => "SettingsChanged",
             ChartsHeld::Unprepared(_) => BUSY,
-            ChartsHeld::OtherLoadBalancer(..) => "OtherLoadBalancer",
+            ChartsHeld::OtherLoadBalancer { .. } => "OtherLoadBalancer",
         };
         Self::new(reason, held.to_string())
     }

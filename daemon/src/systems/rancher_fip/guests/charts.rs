@@ -135,7 +135,7 @@ impl ChartOwner for ChartLook<'_> {
                 true => ChartError::elsewhere(mark, &release.name),
                 false => {
                     let (namespace, name) = (mark.namespace.clone(), mark.name.clone());
-                    ChartsHeld::OtherLoadBalancer(namespace, name).into()
+                    ChartsHeld::OtherLoadBalancer { namespace, name }.into()
                 }
             });
         }
@@ -150,7 +150,7 @@ impl ChartOwner for ChartLook<'_> {
             let owner = installed.owner(guest.remote, &namespace, &name).await;
             match owner.map_err(ChartError::unreadable)? {
                 Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
-                    return Err(ChartsHeld::OtherLoadBalancer(namespace, name).into());
+                    return Err(ChartsHeld::OtherLoadBalancer { namespace, name }.into());
                 }
                 Some(ReleaseOwner::Fipd) | None => {}
             }

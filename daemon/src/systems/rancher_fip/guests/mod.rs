@@ -179,16 +179,16 @@ impl Guests {
             } => {}
         }
         self.everything_changed();
-        let guests = self.works("cluster", &self.queue, AT_ONCE, Self::reconcile);
+        let guests = self.work_on("cluster", &self.queue, AT_ONCE, Self::reconcile);
         let (quotas, most) = (&self.quotas.queue, QUOTAS_AT_ONCE);
-        let quotas = self.works("quotasecrets", quotas, most, Self::reconcile_quota);
-        let charts = self.works("charts", &self.chart_queue, AT_ONCE, Self::reconcile_charts);
+        let quotas = self.work_on("quotasecrets", quotas, most, Self::reconcile_quota);
+        let charts = self.work_on("charts", &self.chart_queue, AT_ONCE, Self::reconcile_charts);
         let sweeps = Arc::clone(&self).keep_swept();
         tokio::join!(guests, quotas, charts, sweeps);
     }
 
     /// Works on the keys of a queue until the session ends; `name` is for the metrics.
-    fn works<F: Future<Output = Next> + Send + 'static>(
+    fn work_on<F: Future<Output = Next> + Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,
         queue: &Arc<Queue<Key>>,

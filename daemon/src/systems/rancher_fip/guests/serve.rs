@@ -87,7 +87,7 @@ impl Guests {
             false => Vec::new(),
         };
         let (cluster, held) = &self.typed(id, cluster, &settings, &marks).await?;
-        let home = Stop::waits(self.home(id, cluster).await)?;
+        let home = Stop::wait_or_fail(self.home(id, cluster).await)?;
         let ca = self.ca(&settings).await?;
         let mut plan = plan::plan(&GuestFacts {
             id,
