@@ -69,88 +69,106 @@ impl Batch {
         match op {
             Op::PutNetwork(network) => {
                 let row = codec::encode_network(network)?;
-                self.put(NETWORKS.name(), network.id.0.to_be_bytes(), row);
+                self.put(&NETWORKS, network.id.0.to_be_bytes(), row);
             }
             Op::PutPool(pool) => {
                 self.next_pool = self.next_pool.max(pool.id.0.saturating_add(1));
                 let row = codec::encode_pool(pool)?;
-                self.put(POOLS.name(), pool.id.0.to_be_bytes(), row);
+                self.put(&POOLS, pool.id.0.to_be_bytes(), row);
             }
             Op::PutNextPool(id) => self.next_pool = self.next_pool.max(id.0),
             Op::DeletePool(id) => {
                 self.next_pool = self.next_pool.max(id.0.saturating_add(1));
                 self.gone.push(*id);
-                self.remove(POOLS.name(), id.0.to_be_bytes());
+                self.remove(&POOLS, id.0.to_be_bytes());
             }
             Op::PutQuota(quota) => {
                 let key = quota_key(quota.pool, &quota.tenant);
-                self.put(QUOTAS.name(), key, codec::encode_quota(quota)?);
+                self.put(&QUOTAS, &key, codec::encode_quota(quota)?);
             }
             Op::DeleteQuota { pool, tenant } => {
-                self.remove(QUOTAS.name(), quota_key(*pool, tenant));
+                self.remove(&QUOTAS, &quota_key(*pool, tenant));
             }
             Op::PutLease(lease) => {
                 let key = lease_key(lease.key);
-                self.put(LEASES.name(), key, codec::encode_lease(lease)?);
+                self.put(&LEASES, key, codec::encode_lease(lease)?);
             }
-            Op::DeleteLease(key) => self.remove(LEASES.name(), lease_key(*key)),
+            Op::DeleteLease(key) => self.remove(&LEASES, lease_key(*key)),
             Op::PutPast(past) => {
                 let key = lease_key(past.key);
-                self.put(PASTS.name(), key, codec::encode_past(past)?);
+                self.put(&PASTS, key, codec::encode_past(past)?);
             }
-            Op::DeletePast(key) => self.remove(PASTS.name(), lease_key(*key)),
+            Op::DeletePast(key) => self.remove(&PASTS, lease_key(*key)),
             Op::PutCluster(cluster) => {
                 let row = codec::encode_cluster(cluster)?;
-                self.put(CLUSTERS.name(), &*cluster.id.0, row);
+                self.put(&CLUSTERS, &*cluster.id.0, row);
             }
-            Op::DeleteCluster(id) => self.remove(CLUSTERS.name(), &*id.0),
+            Op::DeleteCluster(id) => self.remove(&CLUSTERS, &*id.0),
             Op::PutAdoption(marker) => {
                 let key = adoption_key(marker.network, &marker.cluster, &marker.system);
-                self.put(ADOPTIONS.name(), key, codec::encode_adoption(marker)?);
+                self.put(&ADOPTIONS, &key, codec::encode_adoption(marker)?);
             }
             Op::DeleteAdoption {
                 network,
                 cluster,
                 system,
-            } => self.remove(ADOPTIONS.name(), adoption_key(*network, cluster, system)),
+            } => self.remove(&ADOPTIONS, &adoption_key(*network, cluster, system)),
             Op::PutAccount(account) => {
                 let row = codec::encode_account(account)?;
-                self.put(ACCOUNTS.name(), &*account.name, row);
+                self.put(&ACCOUNTS, &*account.name, row);
             }
-            Op::DeleteAccount(name) => self.remove(ACCOUNTS.name(), &**name),
+            Op::DeleteAccount(name) => self.remove(&ACCOUNTS, &**name),
             Op::PutToken(token) => {
                 let row = codec::encode_token(token)?;
-                self.put(TOKENS.name(), token.id.0.to_be_bytes(), row);
+                self.put(&TOKENS, token.id.0.to_be_bytes(), row);
             }
-            Op::DeleteToken(id) => self.remove(TOKENS.name(), id.0.to_be_bytes()),
+            Op::DeleteToken(id) => self.remove(&TOKENS, id.0.to_be_bytes()),
             Op::PutKey(key) => {
                 let row = codec::encode_key(key)?;
-                self.put(KEYS.name(), key.id.0.to_be_bytes(), row);
+                self.put(&KEYS, key.id.0.to_be_bytes(), row);
             }
-            Op::DeleteKey(id) => self.remove(KEYS.name(), id.0.to_be_bytes()),
+            Op::DeleteKey(id) => self.remove(&KEYS, id.0.to_be_bytes()),
             Op::PutEpoch(epoch) => {
                 self.epoch_number = Some(epoch.number);
-                self.put(META.name(), EPOCH, codec::encode_epoch(epoch)?);
+                self.put(&META, EPOCH, codec::encode_epoch(epoch)?);
             }
-            Op::PutClock(line) => self.put(META.name(), CLOCK, codec::encode_clock(line)?),
+            Op::PutClock(line) => self.put(&META, CLOCK, codec::encode_clock(line)?),
             Op::PutSeparation(pair) => {
                 let key = separation_key(*pair);
-                self.put(SEPARATIONS.name(), key, codec::encode_mark()?);
+                self.put(&SEPARATIONS, key, codec::encode_mark()?);
             }
-            Op::DeleteSeparation(pair) => self.remove(SEPARATIONS.name(), separation_key(*pair)),
+            Op::DeleteSeparation(pair) => self.remove(&SEPARATIONS, separation_key(*pair)),
             Op::PutRollup(row) => self.add_rollup(row)?,
         }
         Ok(())
     }
 
-    fn put(&mut self, table: &'static str, key: impl Into<Vec<u8>>, row: RowDraft) {
-        let rows = self.tables.entry(table).or_default();
-        rows.push((key.into(), Some(row)));
+    fn put<K: Key + 'static>(
+        &mut self,
+        table: &'static TableDefinition<'static, K, &'static [u8]>,
+        key: K::SelfType<'_>,
+        row: RowDraft,
+    ) {
+        self.push(table, &key, Some(row));
     }
 
-    fn remove(&mut self, table: &'static str, key: impl Into<Vec<u8>>) {
-        let rows = self.tables.entry(table).or_default();
-        rows.push((key.into(), None));
+    fn remove<K: Key + 'static>(
+        &mut self,
+        table: &'static TableDefinition<'static, K, &'static [u8]>,
+        key: K::SelfType<'_>,
+    ) {
+        self.push(table, &key, None);
+    }
+
+    fn push<K: Key + 'static>(
+        &mut self,
+        table: &'static TableDefinition<'static, K, &'static [u8]>,
+        key: &K::SelfType<'_>,
+        row: Option<RowDraft>,
+    ) {
+        let key = K::as_bytes(key).as_ref().to_vec();
+        let rows = self.tables.entry(table.name()).or_default();
+        rows.push((key, row));
     }
 
     fn add_rollup(&mut self, row: &Rollup) -> Result<(), EncodeError> {
@@ -179,7 +197,13 @@ impl Batch {
         before: &StateV1,
         keep: HistoryLimits,
     ) -> Result<StateV1, ReadError> {
-        tables::each(&mut WriteRows(txn, &mut self.tables))?;
+        let mut rows = WriteRows {
+            txn,
+            tables: &mut self.tables,
+            written: 0,
+        };
+        tables::each(&mut rows)?;
+        debug_assert_eq!(rows.written, rows.tables.len(), "a table is left out");
         let mut after = StateV1 {
             sequence: before.sequence + 1,
             last_time: before.last_time.max(self.latest),
@@ -233,7 +257,11 @@ impl Batch {
 }
 
 /// Writes and removes the rows of each table, which is not touched where there are none.
-struct WriteRows<'a>(&'a WriteTransaction, &'a mut BTreeMap<&'static str, Rows>);
+struct WriteRows<'a> {
+    txn: &'a WriteTransaction,
+    tables: &'a mut BTreeMap<&'static str, Rows>,
+    written: usize,
+}
 
 impl Visit for WriteRows<'_> {
     type Error = ReadError;
@@ -242,10 +270,11 @@ impl Visit for WriteRows<'_> {
         &mut self,
         definition: TableDefinition<'static, K, &'static [u8]>,
     ) -> Result<(), ReadError> {
-        let Some(rows) = self.1.get_mut(definition.name()) else {
+        let Some(rows) = self.tables.get_mut(definition.name()) else {
             return Ok(());
         };
-        let mut table = self.0.open_table(definition)?;
+        self.written += 1;
+        let mut table = self.txn.open_table(definition)?;
         for (key, row) in rows {
             let key = K::from_bytes(key);
             match row {

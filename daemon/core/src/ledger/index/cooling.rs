@@ -67,3 +67,50 @@ impl Cooling {
         self.places.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+
+    fn lease(network: u32, pool: Option<u32>, state: LeaseState) -> Lease {
+        Lease {
+            key: LeaseKey {
+                network: NetworkId(network),
+                address: [10, 0, 0, 1].into(),
+            },
+            pool: pool.map(PoolId),
+            state,
+            members: std::iter::empty().collect(),
+            contenders: Vec::new(),
+            tenant: None,
+            group: None,
+            since: Timestamp(1),
+            until: None,
+            labels: Default::default(),
+        }
+    }
+
+    #[test]
+    fn an_address_finds_its_quarantined_leases_in_every_network() {
+        let (one, other) = (NetworkId(1), NetworkId(2));
+        let leases = [
+            lease(1, Some(7), LeaseState::Quarantined),
+            lease(2, None, LeaseState::Quarantined),
+            lease(3, Some(7), LeaseState::Allocated),
+        ];
+        let mut cooling = Cooling::default();
+        leases.iter().for_each(|lease| cooling.add(lease));
+        let at = |cooling: &Cooling, last: u8| -> Vec<NetworkId> {
+            let found = cooling.at([10, 0, 0, last].into());
+            found.map(|key| key.network).collect()
+        };
+        assert_eq!(at(&cooling, 1), [one, other]);
+        assert_eq!(at(&cooling, 2), []);
+        assert_eq!((cooling.len(), cooling.count(PoolId(7))), (2, 1));
+        cooling.remove(&leases[0]);
+        cooling.remove(&leases[2]);
+        assert_eq!(at(&cooling, 1), [other]);
+        assert_eq!(cooling.by_pool().len(), 0);
+    }
+}
