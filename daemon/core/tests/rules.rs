@@ -1136,13 +1136,29 @@ fn of_many_pools_with_a_short_name_some_are_named() {
         networks: [NetworkId(7)].into(),
         ..Scope::default()
     };
-    let error = book.0.find_pool_in("lan", &elsewhere);
     assert_eq!(
-        error
-            .expect_err("there are too many to look at")
-            .to_string(),
-        "lan is the short name of several pools; say its full name"
+        book.0.find_pool_in("lan", &elsewhere),
+        Err(NameError::Unknown("lan".into())),
+        "what is out of scope is not there"
     );
+    let blue = Request::CreateNetwork {
+        name: "blue".into(),
+        actor: "test".into(),
+    };
+    let Answer::Network(blue) = book.done(&blue).0 else {
+        panic!("no network")
+    };
+    let addresses = ["10.99.0.0/30"];
+    let alone = book.pool(PoolSpec {
+        network: blue.id,
+        ..mirror("rancher-fip/blue/lan", &addresses, "blue/lan")
+    });
+    let scope = Scope {
+        networks: [blue.id].into(),
+        ..Scope::default()
+    };
+    let found = book.0.find_pool_in("lan", &scope).map(|pool| pool.id);
+    assert_eq!(found, Ok(alone), "the only one of its network");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod keyset;
 mod load;
 mod lookout;
 mod maps;
+mod names;
 mod plan;
 mod quotas;
 mod read;
@@ -42,8 +43,9 @@ pub use filter::{LeaseFilter, LeasePage};
 pub use lookout::Lookout;
 
 pub use draft::Ticket;
+pub use names::NameError;
 pub use plan::{MovePage, Planned, PoolPreview, Trial};
-pub use read::{NameError, PoolUsage};
+pub use read::PoolUsage;
 pub use rows_read::count_rows;
 pub use space::{Overlap, PoolSpans};
 pub use standing::PoolStanding;

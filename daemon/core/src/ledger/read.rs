@@ -1,6 +1,6 @@
 //! Reading the committed view.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,6 @@ use super::{
     intern::fingerprint,
     keyset::KeySet,
     maps::above,
-    rows::short,
     rows_read::{CountedRows as _, count},
     space::{
         free::{PoolRoom, keys},
@@ -18,8 +17,8 @@ use super::{
 };
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark,
-    Network, NetworkId, Pool, PoolId, Scope, SigningKey, Span, System, Text, Timestamp, Token,
-    TokenId, layout,
+    Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId,
+    layout,
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
@@ -57,34 +56,6 @@ impl PoolUsage {
             withheld: room.layout.withheld_count(),
             out_of_range: (attributed as u128).saturating_sub(room.own + room.aside),
         }
-    }
-}
-
-/// Pools of one short name that are looked at, at the most: one read may be about several names.
-const NAMESAKES: usize = 100;
-/// Pools that a [`NameError`] names, at the most.
-const CANDIDATES: usize = 20;
-
-/// Why a name finds no pool.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    #[error("no pool is named {0}")]
-    Unknown(String),
-    /// `more` says that the candidates are not all.
-    #[error("{name} is the short name of several pools; say {}", full_names(.candidates, *.more))]
-    Ambiguous {
-        name: String,
-        candidates: Vec<Text>,
-        more: bool,
-    },
-}
-
-fn full_names(candidates: &[Text], more: bool) -> String {
-    match (candidates, more) {
-        ([], _) => "its full name".to_owned(),
-        ([one], true) => format!("{one} or another full name"),
-        (some, true) => format!("one of {} or another full name", some.join(", ")),
-        (all, false) => format!("one of {}", all.join(", ")),
     }
 }
 
@@ -150,49 +121,6 @@ impl Ledger {
 
     pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
         self.rows.pools.get(&id)
-    }
-
-    /// The pool of this full name, or of this short name (the last part) if only one has it.
-    pub fn find_pool(&self, name: &str) -> Result<&Arc<Pool>, NameError> {
-        self.find_pool_in(name, &Scope::default())
-    }
-
-    /// The same among the pools of a scope. Where more than [`NAMESAKES`] have the short name, only a full name finds one,
-    /// or a scope that names its pools.
-    pub fn find_pool_in(&self, name: &str, scope: &Scope) -> Result<&Arc<Pool>, NameError> {
-        let unknown = || NameError::Unknown(name.to_owned());
-        if let Some(pool) = self.rows.pool_by_name(name) {
-            return Some(pool)
-                .filter(|pool| scope.has_pool(pool))
-                .ok_or_else(unknown);
-        }
-        let listed: BTreeSet<PoolId> = scope.pools.iter().copied().collect();
-        let mut found: Vec<_> = if listed.is_empty() {
-            let named = self.rows.pools_by_short_name(name);
-            named.take(NAMESAKES + 1).collect()
-        } else {
-            let pools = listed.iter().filter_map(|id| self.rows.pools.get(id));
-            pools
-                .filter(|pool| short(&pool.spec.name) == name)
-                .collect()
-        };
-        count(found.len());
-        let mut more = listed.is_empty() && found.len() > NAMESAKES;
-        found.retain(|pool| scope.has_pool(pool));
-        more |= found.len() > CANDIDATES;
-        match found.as_slice() {
-            [] if !more => Err(unknown()),
-            [only] if !more => Ok(only),
-            _ => {
-                found.truncate(CANDIDATES);
-                let names = found.iter().map(|pool| Arc::clone(&pool.spec.name));
-                Err(NameError::Ambiguous {
-                    name: name.to_owned(),
-                    candidates: names.collect(),
-                    more,
-                })
-            }
-        }
     }
 
     /// The pool that follows this object of a cluster.

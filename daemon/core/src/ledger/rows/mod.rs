@@ -42,7 +42,7 @@ pub(super) struct LedgerRows {
     /// How many pools a network has; none that has none.
     pool_counts: BTreeMap<NetworkId, usize>,
     /// Last path part of the names.
-    short_names: BTreeMap<Text, BTreeSet<PoolId>>,
+    short_names: BTreeMap<Text, BTreeSet<(NetworkId, PoolId)>>,
     mirrors: BTreeMap<(System, ClusterId, Text), PoolId>,
     cluster_names: BTreeMap<Text, ClusterId>,
     /// Pools by whom they are there for.
@@ -71,7 +71,19 @@ impl LedgerRows {
             .get(short)
             .into_iter()
             .flatten()
-            .filter_map(|id| self.pools.get(id))
+            .filter_map(|(_, id)| self.pools.get(id))
+    }
+
+    /// Those of them in a network.
+    pub fn pools_by_short_name_in(
+        &self,
+        short: &str,
+        network: NetworkId,
+    ) -> impl Iterator<Item = &Arc<Pool>> {
+        let all = self.short_names.get(short).into_iter();
+        let ids =
+            all.flat_map(move |all| all.range((network, PoolId(0))..=(network, PoolId(u32::MAX))));
+        ids.filter_map(|(_, id)| self.pools.get(id))
     }
 
     pub fn mirror(&self, system: &System, cluster: &ClusterId, object: &str) -> Option<&Arc<Pool>> {
@@ -113,7 +125,7 @@ impl LedgerRows {
         self.short_names
             .entry(short(name).into())
             .or_default()
-            .insert(pool.id);
+            .insert((pool.spec.network, pool.id));
         if let Some(mirror) = mirror_key(&pool) {
             self.mirrors.insert(mirror, pool.id);
         }
@@ -135,7 +147,8 @@ impl LedgerRows {
         if self.pool_names.get(name) == Some(&id) {
             self.pool_names.remove(name);
         }
-        take_out(&mut self.short_names, short(name), &id);
+        let place = (pool.spec.network, id);
+        take_out(&mut self.short_names, short(name), &place);
         if let Some(mirror) = mirror_key(&pool)
             && self.mirrors.get(&mirror) == Some(&id)
         {
