@@ -2,7 +2,7 @@
 
 use clap::{Args, builder::PossibleValue};
 
-use super::{Session, client::segment, exit::Failure, output::Table};
+use super::{CliSession, client::segment, exit::Failure, output::Table};
 use crate::{api::wire::AdoptReport, system::System, systems};
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ fn adopting() -> Vec<PossibleValue> {
 }
 
 impl Adopt {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let cluster = segment(&self.cluster);
         let path = format!("/api/v1/clusters/{cluster}/adopt/{}", self.system);
         let report: AdoptReport = match self.dry_run {

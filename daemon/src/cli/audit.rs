@@ -7,7 +7,7 @@ use fipd_core::Action;
 use serde::Serialize;
 
 use super::{
-    Session,
+    CliSession,
     client::with_query,
     exit::Failure,
     output::{Table, or_dash},
@@ -50,7 +50,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = with_query("/api/v1/audit", &self)?;
         // One request looks at a part of the log only.
         let page = session.client.rows(&path, "entries", self.limit.into());

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{
-    Session,
+    CliSession,
     download::{DownloadedFile, to_file},
     exit::Failure,
     output::Table,
@@ -41,7 +41,7 @@ enum Kept {
 }
 
 impl Backup {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match (self.kept, self.file) {
             (None, Some(file)) => {
                 let written = to_file(session, "/api/v1/backup", &file).await?;

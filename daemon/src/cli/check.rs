@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 
-use super::{Session, exit::Failure, output::Table, shown};
+use super::{CliSession, exit::Failure, output::Table, shown};
 use crate::{
     api::{
         listen,
@@ -40,7 +40,7 @@ pub struct Check {
 }
 
 impl Check {
-    pub(super) async fn run(self, session: &Session, socket: &Path) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession, socket: &Path) -> Result<(), Failure> {
         let mut checks = Vec::new();
         if let Some(file) = &self.config {
             checks.extend(config(file).await?);

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::{
-    Session,
+    CliSession,
     exit::Failure,
     offline::ReasonArgs,
     output::{Table, or_dash},
@@ -37,7 +37,7 @@ struct Reset {
 }
 
 impl Clock {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::Show => session.show("/api/v1/clock", facts).await,
             Self::Accept => {
@@ -61,7 +61,7 @@ fn facts(time: &ClockView) -> Table {
     ])
 }
 
-fn reset(answered: ReasonArgs, session: &Session) -> Result<(), Failure> {
+fn reset(answered: ReasonArgs, session: &CliSession) -> Result<(), Failure> {
     let (reason, offline) = answered.open("why the host's clock is right")?;
     let reset = ResetClock {
         store: &offline.store,

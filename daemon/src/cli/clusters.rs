@@ -6,7 +6,7 @@ use clap::Subcommand;
 use http::Method;
 
 use super::{
-    Session,
+    CliSession,
     client::{answer, segment},
     exit::Failure,
     output::{Table, or_dash, yes_or_no},
@@ -84,7 +84,7 @@ pub enum Clusters {
 }
 
 impl Clusters {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = |name: &str, verb: &str| format!("/api/v1/clusters/{}{verb}", segment(name));
         let client = &session.client;
         let outcome: Outcome = match self {
@@ -134,7 +134,7 @@ impl Clusters {
     }
 }
 
-async fn detach(session: &Session, name: &str, dry_run: bool) -> Result<(), Failure> {
+async fn detach(session: &CliSession, name: &str, dry_run: bool) -> Result<(), Failure> {
     let path = format!("/api/v1/clusters/{}/detach", segment(name));
     let client = session.client.within(LEAVE_DEADLINE);
     let report: DetachReport = match dry_run {

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Session, client::segment, exit::Failure, output, session::done};
+use super::{CliSession, client::segment, exit::Failure, output, session::done};
 
 #[derive(Debug, Args)]
 pub struct Crds {
@@ -21,7 +21,7 @@ enum Install {
 }
 
 impl Crds {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self.command {
             None => output::print(&manifests()),
             Some(Install::Install { cluster }) => {

@@ -10,7 +10,7 @@ use std::{
 use http::Method;
 use http_body_util::BodyExt as _;
 
-use super::{Session, exit::Failure, output::Table, shown};
+use super::{CliSession, exit::Failure, output::Table, shown};
 
 /// What was written.
 #[derive(serde::Serialize)]
@@ -30,7 +30,7 @@ impl DownloadedFile {
 
 /// Writes an answer to a new file, readable by its owner only. Half an answer leaves no file.
 pub async fn to_file(
-    session: &Session,
+    session: &CliSession,
     path: &str,
     file: &Path,
 ) -> Result<DownloadedFile, Failure> {
@@ -57,7 +57,7 @@ pub async fn to_file(
 }
 
 /// Writes an answer to stdout. A reader that went away (`| head`) is no failure.
-pub async fn to_stdout(session: &Session, path: &str) -> Result<(), Failure> {
+pub async fn to_stdout(session: &CliSession, path: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     let mut gone = false;
     let copied = copy(session, path, |data| {
@@ -71,7 +71,7 @@ pub async fn to_stdout(session: &Session, path: &str) -> Result<(), Failure> {
     }
 }
 
-async fn fetch(session: &Session, path: &str, partial: &Path) -> Result<u64, Failure> {
+async fn fetch(session: &CliSession, path: &str, partial: &Path) -> Result<u64, Failure> {
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -89,7 +89,7 @@ async fn fetch(session: &Session, path: &str, partial: &Path) -> Result<u64, Fai
 }
 
 async fn copy(
-    session: &Session,
+    session: &CliSession,
     path: &str,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {

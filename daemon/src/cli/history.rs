@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{
-    Session,
+    CliSession,
     client::{segment, with_query},
     exit::Failure,
     output::Table,
@@ -29,7 +29,7 @@ pub struct History {
 }
 
 impl History {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = format!("/api/v1/pools/{}/history", segment(&self.name));
         let path = with_query(&path, &self)?;
         session.show_list(&path, "rows", table).await

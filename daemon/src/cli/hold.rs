@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::{
-    Session,
+    CliSession,
     exit::Failure,
     output::{Table, or_dash, yes_or_no},
 };
@@ -22,7 +22,7 @@ pub enum Hold {
 }
 
 impl Hold {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let lift = "/api/v1/restore-hold/lift";
         match self {
             Self::Show => session.show("/api/v1/restore-hold", facts).await,

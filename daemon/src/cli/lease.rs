@@ -9,7 +9,7 @@ use serde_json::json;
 
 use self::tables::{releases, summaries};
 use super::{
-    Session,
+    CliSession,
     client::{segment, with_query},
     exit::Failure,
     output::Table,
@@ -154,7 +154,7 @@ pub struct ListArgs {
 }
 
 impl Lease {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::Allocate(allocate) => {
                 let body = allocate.body(session).await?;
@@ -204,7 +204,7 @@ fn granted(granted: &Granted) -> Table {
 }
 
 impl AllocateArgs {
-    async fn body(self, session: &Session) -> Result<AllocateBody, Failure> {
+    async fn body(self, session: &CliSession) -> Result<AllocateBody, Failure> {
         let wants = self.source.wants(session, self.count).await?;
         Ok(AllocateBody {
             owner: self.owner,
@@ -218,7 +218,7 @@ impl AllocateArgs {
 }
 
 impl ReserveArgs {
-    async fn body(self, session: &Session) -> Result<ReserveRequest, Failure> {
+    async fn body(self, session: &CliSession) -> Result<ReserveRequest, Failure> {
         Ok(ReserveRequest {
             wants: self.source.wants(session, None).await?,
             owner: self.owner,
@@ -235,7 +235,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
 }
 
 impl ReleaseArgs {
-    async fn run(self, session: &Session) -> Result<Released, Failure> {
+    async fn run(self, session: &CliSession) -> Result<Released, Failure> {
         if let Some(owner) = self.owner {
             let body = ReleaseRequest {
                 owner,
@@ -275,7 +275,7 @@ impl ReleaseArgs {
 
 /// All pages of a query, up to `limit` leases.
 async fn all(
-    session: &Session,
+    session: &CliSession,
     query: &impl Serialize,
     limit: Option<u64>,
 ) -> Result<Vec<LeaseView>, Failure> {
@@ -310,7 +310,7 @@ impl NetworkOrPool {
     /// The lease of an address that somebody holds.
     pub(super) async fn held(
         self,
-        session: &Session,
+        session: &CliSession,
         address: IpAddr,
     ) -> Result<LeaseView, Failure> {
         let found = find(session, address, self).await?;
@@ -320,7 +320,7 @@ impl NetworkOrPool {
     /// The path of what can be asked about such a lease.
     pub(super) async fn path(
         self,
-        session: &Session,
+        session: &CliSession,
         address: IpAddr,
         what: &str,
     ) -> Result<String, Failure> {
@@ -334,7 +334,7 @@ impl NetworkOrPool {
 
 /// The one lease of an address; an error where several networks have it.
 async fn find(
-    session: &Session,
+    session: &CliSession,
     address: IpAddr,
     of: NetworkOrPool,
 ) -> Result<Option<LeaseView>, Failure> {

@@ -52,7 +52,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use client::Client;
 use exit::Failure;
 use output::Format;
-use session::Session;
+use session::CliSession;
 
 use crate::{config::operation::SystemOperation, settings, systems::SYSTEMS};
 
@@ -280,11 +280,11 @@ fn run(parsed: Parsed) -> Result<(), Failure> {
 /// Runs a command that is no daemon.
 fn as_client(
     global: &Global,
-    command: impl AsyncFnOnce(&Session, &Path) -> Result<(), Failure>,
+    command: impl AsyncFnOnce(&CliSession, &Path) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let socket = global.socket.clone();
     let socket = socket.unwrap_or_else(settings::client_socket);
-    let session = Session {
+    let session = CliSession {
         client: Client::new(&socket),
         output: global.output,
     };
@@ -296,7 +296,7 @@ fn as_client(
 }
 
 impl ClientCommand {
-    async fn run(self, session: &Session, socket: &Path) -> Result<(), Failure> {
+    async fn run(self, session: &CliSession, socket: &Path) -> Result<(), Failure> {
         match self {
             Self::Pool(command) => command.run(session).await,
             Self::Lease(command) => command.run(session).await,

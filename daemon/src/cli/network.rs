@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use http::Method;
 
-use super::{Session, client::segment, exit::Failure, output::Table};
+use super::{CliSession, client::segment, exit::Failure, output::Table};
 use crate::api::wire::{NetworkCreate, NetworkList, NetworkView};
 
 #[derive(Debug, Subcommand)]
@@ -29,7 +29,7 @@ pub enum Network {
 }
 
 impl Network {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::List => {
                 let shown = |list: &NetworkList| table(&list.networks);

@@ -7,7 +7,7 @@ use fipd_core::{Actor, Epoch, Text, Timestamp};
 use serde::Serialize;
 
 use super::{
-    Session,
+    CliSession,
     exit::Failure,
     output::{Table, or_dash},
     shown,
@@ -99,7 +99,7 @@ pub struct EpochBegun {
 }
 
 impl EpochBegun {
-    pub fn show(session: &Session, store: &Path, epoch: Epoch) -> Result<(), Failure> {
+    pub fn show(session: &CliSession, store: &Path, epoch: Epoch) -> Result<(), Failure> {
         let begun = Self {
             store: shown(store),
             epoch: epoch.number,
@@ -139,7 +139,7 @@ pub enum Store {
 }
 
 impl Store {
-    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn run(self, session: &CliSession) -> Result<(), Failure> {
         let Self::Create(answered) = self;
         let (reason, offline) = answered.open("why an empty address book is right")?;
         let create = Create {
@@ -168,7 +168,7 @@ pub enum Host {
 }
 
 impl Host {
-    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn run(self, session: &CliSession) -> Result<(), Failure> {
         let Self::Claim(answered) = self;
         let say = "why no fipd of the other host decides by this store any more";
         let (reason, offline) = answered.open(say)?;

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 
 use super::{
-    Session,
+    CliSession,
     client::{segment, with_query},
     exit::Failure,
     history::History,
@@ -195,7 +195,7 @@ pub struct Update {
 }
 
 impl Pool {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::Create(create) => {
                 session

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use http::Method;
 
 use super::{
-    Session,
+    CliSession,
     client::{segment, with_query},
     exit::Failure,
     output::Table,
@@ -41,7 +41,7 @@ pub enum Quota {
 }
 
 impl Quota {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::Set {
                 tenant,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Session, exit::Failure, output::Table};
+use super::{CliSession, exit::Failure, output::Table};
 use crate::api::wire::ReloadView;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -15,7 +15,7 @@ and counts from the next start.";
 pub struct Reload {}
 
 impl Reload {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let facts = |done: &ReloadView| {
             Table::facts([
                 ("In force", done.applied.join(", ")),

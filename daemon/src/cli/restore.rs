@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    Session,
+    CliSession,
     exit::Failure,
     offline::{StoreArgs, stated},
     output::{Table, or_dash},
@@ -54,7 +54,7 @@ struct Done {
 }
 
 impl Restore {
-    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn run(self, session: &CliSession) -> Result<(), Failure> {
         let reason = self.reason.as_deref();
         let no_hold = reason.map(|reason| stated(reason, "why no address can be in use"));
         let no_hold = no_hold.transpose()?;

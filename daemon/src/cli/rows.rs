@@ -7,7 +7,7 @@ use http::Method;
 use serde::Serialize;
 
 use super::{
-    Session,
+    CliSession,
     client::{answer, with_query},
     download::{DownloadedFile, to_file, to_stdout},
     exit::Failure,
@@ -32,7 +32,7 @@ pub struct Export {
 }
 
 impl Export {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = with_query("/api/v1/export", &self)?;
         match self.file {
             None => to_stdout(session, &path).await,
@@ -70,7 +70,7 @@ pub struct Import {
 }
 
 impl Import {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let file = shown(&self.file);
         let unread = |error: std::io::Error| Failure::Input(format!("{file}: {error}"));
         let length = std::fs::metadata(&self.file).map_err(unread)?.len();

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::{
-    Session,
+    CliSession,
     client::with_query,
     exit::Failure,
     output::{Format, Table, or_dash},
@@ -60,7 +60,7 @@ struct Shown {
 }
 
 impl Rules {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::Show { filter, state } => show(session, filter, state).await,
             Self::Plan => session.show_list("/api/v1/rules/plan", "steps", plan).await,
@@ -89,7 +89,7 @@ fn priorities(text: &str) -> Result<(u32, u32), String> {
 }
 
 async fn show(
-    session: &Session,
+    session: &CliSession,
     filter: Option<String>,
     state: Option<String>,
 ) -> Result<(), Failure> {
@@ -166,7 +166,7 @@ fn plan(plan: &RulePlan) -> Table {
     table
 }
 
-async fn flush(session: &Session, yes: bool) -> Result<(), Failure> {
+async fn flush(session: &CliSession, yes: bool) -> Result<(), Failure> {
     if !yes {
         return Err(Failure::Input(
             "rules flush removes all of fipd's own rules from this host; say --yes to do it, and see `fipd rules show`"
@@ -180,7 +180,7 @@ async fn flush(session: &Session, yes: bool) -> Result<(), Failure> {
 }
 
 async fn prune(
-    session: &Session,
+    session: &CliSession,
     table: u32,
     priority: Option<(u32, u32)>,
     yes: bool,
@@ -200,7 +200,7 @@ async fn prune(
 }
 
 /// Shows the plan and asks whether to do it, if somebody is there to be asked.
-fn asked(session: &Session, planned: &RulesRemoved) -> Result<bool, Failure> {
+fn asked(session: &CliSession, planned: &RulesRemoved) -> Result<bool, Failure> {
     let people = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     session.output.show(planned, removals)?;
     if !people || session.output != Format::Table {

@@ -10,12 +10,12 @@ use super::{
 };
 use crate::api::wire::Outcome;
 
-pub struct Session {
+pub struct CliSession {
     pub client: Client,
     pub output: Format,
 }
 
-impl Session {
+impl CliSession {
     /// Shows what is at a path.
     pub async fn show<T: Serialize + DeserializeOwned>(
         &self,

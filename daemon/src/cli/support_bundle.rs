@@ -19,7 +19,7 @@ use flate2::{Compression, write::GzEncoder};
 use http::Method;
 use serde_json::Value;
 
-use super::{Session, exit::Failure, output};
+use super::{CliSession, exit::Failure, output};
 use crate::{clock, config::DEFAULT_PATH};
 
 /// How long a program of the host may take.
@@ -54,7 +54,7 @@ pub struct SupportBundle {
 type Part = (&'static str, Result<String, String>);
 
 impl SupportBundle {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let mut parts: Vec<Part> = vec![
             ("versions.txt", versions().await),
             ("config.toml", configuration(&self.config)),
@@ -81,7 +81,7 @@ impl SupportBundle {
     }
 }
 
-async fn asked(session: &Session, path: &str) -> Result<String, String> {
+async fn asked(session: &CliSession, path: &str) -> Result<String, String> {
     let reply = session.client.send(Method::GET, path, None).await;
     let body = reply.map_err(|failure| failure.to_string())?;
     let text = String::from_utf8_lossy(&body).into_owned();

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 
-use super::{Session, client::segment, exit::Failure, output::Table, session::done};
+use super::{CliSession, client::segment, exit::Failure, output::Table, session::done};
 use crate::config::{
     Systems,
     operation::{Does, SystemOperation},
@@ -47,7 +47,7 @@ pub(crate) fn asked(
 }
 
 pub(super) async fn run(
-    session: &Session,
+    session: &CliSession,
     operation: &'static SystemOperation,
     path: &str,
 ) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use fipd_core::Role;
 
 use super::{
-    Session,
+    CliSession,
     exit::Failure,
     output::{Table, or_dash},
 };
@@ -48,7 +48,7 @@ pub enum Token {
 }
 
 impl Token {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         match self {
             Self::Create {
                 name,

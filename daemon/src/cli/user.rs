@@ -4,7 +4,7 @@ use clap::Subcommand;
 use fipd_core::Role;
 use http::Method;
 
-use super::{Session, client::segment, exit::Failure, output::Table, password, token::role};
+use super::{CliSession, client::segment, exit::Failure, output::Table, password, token::role};
 use crate::api::wire::{Password, UserCreate, UserList, UserPatch, UserView};
 
 #[derive(Debug, Subcommand)]
@@ -37,7 +37,7 @@ pub enum User {
 }
 
 impl User {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let users = "/api/v1/users";
         let of = |name: &str| format!("{users}/{}", segment(name));
         let mut patch = UserPatch::default();

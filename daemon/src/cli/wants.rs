@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use clap::{ArgGroup, Args};
 use fipd_core::{Family, PortClaim};
 
-use super::{Session, exit::Failure, pool};
+use super::{CliSession, exit::Failure, pool};
 use crate::api::wire::{PoolView, Select, Share, Want};
 
 /// Where addresses shall come from.
@@ -53,7 +53,7 @@ impl Source {
     /// What is wanted, `count` of each pool where no address is named.
     pub(super) async fn wants(
         self,
-        session: &Session,
+        session: &CliSession,
         count: Option<u32>,
     ) -> Result<Vec<Want>, Failure> {
         if self.select {
@@ -131,7 +131,7 @@ fn this(pool: &str, address: IpAddr) -> Want {
 
 /// Several pools and addresses: each address goes to the pool of its family; a pool without one gives its next.
 async fn by_family(
-    session: &Session,
+    session: &CliSession,
     pools: &[String],
     addresses: &[IpAddr],
 ) -> Result<Vec<Want>, Failure> {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::{
-    Session,
+    CliSession,
     client::segment,
     exit::Failure,
     output::{Table, or_dash},
@@ -19,7 +19,7 @@ pub enum Webhooks {
 }
 
 impl Webhooks {
-    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub(super) async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let all = "/api/v1/webhooks";
         match self {
             Self::List => session.show(all, table).await,

@@ -12,7 +12,7 @@ use crate::{
         rest::backups::counts,
         wire::{BackupList, StoreCounts},
     },
-    cli::{Session, client::segment, download::to_file, exit::Failure, output::Table, shown},
+    cli::{CliSession, client::segment, download::to_file, exit::Failure, output::Table, shown},
     clock,
     store::{self, Store, StoreOptions},
 };
@@ -31,7 +31,7 @@ struct Drill {
 }
 
 /// Fails where the backup could not be restored.
-pub(super) async fn run(session: &Session, file: Option<&Path>) -> Result<(), Failure> {
+pub(super) async fn run(session: &CliSession, file: Option<&Path>) -> Result<(), Failure> {
     let scratch = Scratch::new()?;
     let list = session.client.get::<BackupList>("/api/v1/backups").await;
     let (backup, running) = match (file, list) {

@@ -8,7 +8,7 @@ use http::Method;
 use super::{NetworkOrPool, facts};
 use crate::{
     api::wire::{LabelRequest, ProbedReport, TransferRequest},
-    cli::{Session, client::segment, exit::Failure},
+    cli::{CliSession, client::segment, exit::Failure},
 };
 
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = self.of.path(session, self.address, "transfer").await?;
         let body = TransferRequest {
             to: self.to,
@@ -78,7 +78,7 @@ fn change(text: &str) -> Result<Change, String> {
 }
 
 impl Label {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = self.of.path(session, self.address, "labels").await?;
         let mut body = LabelRequest::default();
         for label in self.labels {
@@ -110,7 +110,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let address = self.address;
         let found = self.of.held(session, address).await?.summary;
         let owner = self.owner.or(found.owner);

@@ -9,7 +9,7 @@ use crate::{
         PoolPreviewView,
     },
     cli::{
-        Session,
+        CliSession,
         client::with_query,
         exit::Failure,
         output::{Table, or_dash},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Shows what the edit would do, with all leases that it would leave out of range.
-pub async fn preview(session: &Session, name: &str, patch: &PoolPatch) -> Result<(), Failure> {
+pub async fn preview(session: &CliSession, name: &str, patch: &PoolPatch) -> Result<(), Failure> {
     let path = format!("{}/preview", path(name));
     let mut query = PageQuery {
         cursor: None,
@@ -66,7 +66,7 @@ pub struct MoveNetwork {
 }
 
 impl MoveNetwork {
-    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+    pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let path = format!("{}/move-network", path(&self.pool));
         let network = self.network;
         if self.dry_run {

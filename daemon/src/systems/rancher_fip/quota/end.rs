@@ -133,7 +133,7 @@ impl Quotas {
         futures::future::join_all(asked).await.contains(&true)
     }
 
-    /// ConditionUpdate what outlives the quota.
+    /// Says what outlives the quota.
     async fn leave_used(
         &self,
         key: &Key,
