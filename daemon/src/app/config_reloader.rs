@@ -159,10 +159,9 @@ impl ConfigReloader {
             // Without [host] the running engine goes on until the next start.
             if let Some(host) = &fresh.config.host {
                 let rules = host.rules.clone();
-                let told = &parts.host_rules;
-                told.send_if_modified(|told| {
-                    let before = std::mem::replace(told, rules);
-                    before != *told
+                parts.host_rules.send_if_modified(|current| {
+                    let before = std::mem::replace(current, rules);
+                    before != *current
                 });
             }
         }

@@ -258,7 +258,7 @@ impl ReleaseArgs {
             };
             let network = lease.summary.network;
             let path = format!("/api/v1/leases/{}/{address}", segment(&network));
-            // A daemon of before knows no `end_quarantine`.
+            // An older daemon does not know `end_quarantine`.
             let query = json!({
                 "reason": Some(&self.reason).filter(|reason| !reason.is_empty()),
                 "end_quarantine": self.end_quarantine.then_some(true),

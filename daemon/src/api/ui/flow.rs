@@ -43,8 +43,9 @@ pub async fn chart(ipam: &Ipam, flow: &KnownFlow, list: &Listing<'_>) -> Option<
         let last = Hour::of(now);
         let from = last.before(1 + DAYS * 24);
         let hours = admin::blocking(move || reader.flow(from, last)).await;
-        let told = |error: &_| tracing::warn!(%error, "the history of all pools cannot be read");
-        hours.ok()?.inspect_err(told).ok()
+        let unreadable =
+            |error: &_| tracing::warn!(%error, "the history of all pools cannot be read");
+        hours.ok()?.inspect_err(unreadable).ok()
     };
     let hours = flow.of(noted, read).await?;
     Some(of(&hours, running, now, list))

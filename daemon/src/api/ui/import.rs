@@ -99,7 +99,7 @@ fn chosen(form: &mut Form, fields: &Fields) -> Option<String> {
     } else {
         pasted
     };
-    // A byte order mark is no part of what is said.
+    // A byte order mark is not part of the rows.
     let text = text.trim_start_matches('\u{feff}');
     form.set("rows", text);
     if file_any && pasted_any {
