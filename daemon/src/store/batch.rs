@@ -69,104 +69,88 @@ impl Batch {
         match op {
             Op::PutNetwork(network) => {
                 let row = codec::encode_network(network)?;
-                self.put(&NETWORKS, network.id.0.to_be_bytes(), row);
+                self.push(&NETWORKS, network.id.0.to_be_bytes(), Some(row));
             }
             Op::PutPool(pool) => {
                 self.next_pool = self.next_pool.max(pool.id.0.saturating_add(1));
                 let row = codec::encode_pool(pool)?;
-                self.put(&POOLS, pool.id.0.to_be_bytes(), row);
+                self.push(&POOLS, pool.id.0.to_be_bytes(), Some(row));
             }
             Op::PutNextPool(id) => self.next_pool = self.next_pool.max(id.0),
             Op::DeletePool(id) => {
                 self.next_pool = self.next_pool.max(id.0.saturating_add(1));
                 self.gone.push(*id);
-                self.remove(&POOLS, id.0.to_be_bytes());
+                self.push(&POOLS, id.0.to_be_bytes(), None);
             }
             Op::PutQuota(quota) => {
                 let key = quota_key(quota.pool, &quota.tenant);
-                self.put(&QUOTAS, &key, codec::encode_quota(quota)?);
+                self.push(&QUOTAS, &key, Some(codec::encode_quota(quota)?));
             }
             Op::DeleteQuota { pool, tenant } => {
-                self.remove(&QUOTAS, &quota_key(*pool, tenant));
+                self.push(&QUOTAS, &quota_key(*pool, tenant), None);
             }
             Op::PutLease(lease) => {
                 let key = lease_key(lease.key);
-                self.put(&LEASES, key, codec::encode_lease(lease)?);
+                self.push(&LEASES, key, Some(codec::encode_lease(lease)?));
             }
-            Op::DeleteLease(key) => self.remove(&LEASES, lease_key(*key)),
+            Op::DeleteLease(key) => self.push(&LEASES, lease_key(*key), None),
             Op::PutPast(past) => {
                 let key = lease_key(past.key);
-                self.put(&PASTS, key, codec::encode_past(past)?);
+                self.push(&PASTS, key, Some(codec::encode_past(past)?));
             }
-            Op::DeletePast(key) => self.remove(&PASTS, lease_key(*key)),
+            Op::DeletePast(key) => self.push(&PASTS, lease_key(*key), None),
             Op::PutCluster(cluster) => {
                 let row = codec::encode_cluster(cluster)?;
-                self.put(&CLUSTERS, &*cluster.id.0, row);
+                self.push(&CLUSTERS, &*cluster.id.0, Some(row));
             }
-            Op::DeleteCluster(id) => self.remove(&CLUSTERS, &*id.0),
+            Op::DeleteCluster(id) => self.push(&CLUSTERS, &*id.0, None),
             Op::PutAdoption(marker) => {
                 let key = adoption_key(marker.network, &marker.cluster, &marker.system);
-                self.put(&ADOPTIONS, &key, codec::encode_adoption(marker)?);
+                self.push(&ADOPTIONS, &key, Some(codec::encode_adoption(marker)?));
             }
             Op::DeleteAdoption {
                 network,
                 cluster,
                 system,
-            } => self.remove(&ADOPTIONS, &adoption_key(*network, cluster, system)),
+            } => self.push(&ADOPTIONS, &adoption_key(*network, cluster, system), None),
             Op::PutAccount(account) => {
                 let row = codec::encode_account(account)?;
-                self.put(&ACCOUNTS, &*account.name, row);
+                self.push(&ACCOUNTS, &*account.name, Some(row));
             }
-            Op::DeleteAccount(name) => self.remove(&ACCOUNTS, &**name),
+            Op::DeleteAccount(name) => self.push(&ACCOUNTS, &**name, None),
             Op::PutToken(token) => {
                 let row = codec::encode_token(token)?;
-                self.put(&TOKENS, token.id.0.to_be_bytes(), row);
+                self.push(&TOKENS, token.id.0.to_be_bytes(), Some(row));
             }
-            Op::DeleteToken(id) => self.remove(&TOKENS, id.0.to_be_bytes()),
+            Op::DeleteToken(id) => self.push(&TOKENS, id.0.to_be_bytes(), None),
             Op::PutKey(key) => {
                 let row = codec::encode_key(key)?;
-                self.put(&KEYS, key.id.0.to_be_bytes(), row);
+                self.push(&KEYS, key.id.0.to_be_bytes(), Some(row));
             }
-            Op::DeleteKey(id) => self.remove(&KEYS, id.0.to_be_bytes()),
+            Op::DeleteKey(id) => self.push(&KEYS, id.0.to_be_bytes(), None),
             Op::PutEpoch(epoch) => {
                 self.epoch_number = Some(epoch.number);
-                self.put(&META, EPOCH, codec::encode_epoch(epoch)?);
+                self.push(&META, EPOCH, Some(codec::encode_epoch(epoch)?));
             }
-            Op::PutClock(line) => self.put(&META, CLOCK, codec::encode_clock(line)?),
+            Op::PutClock(line) => self.push(&META, CLOCK, Some(codec::encode_clock(line)?)),
             Op::PutSeparation(pair) => {
                 let key = separation_key(*pair);
-                self.put(&SEPARATIONS, key, codec::encode_mark()?);
+                self.push(&SEPARATIONS, key, Some(codec::encode_mark()?));
             }
-            Op::DeleteSeparation(pair) => self.remove(&SEPARATIONS, separation_key(*pair)),
+            Op::DeleteSeparation(pair) => self.push(&SEPARATIONS, separation_key(*pair), None),
             Op::PutRollup(row) => self.add_rollup(row)?,
         }
         Ok(())
     }
 
-    fn put<K: Key + 'static>(
-        &mut self,
-        table: &'static TableDefinition<'static, K, &'static [u8]>,
-        key: K::SelfType<'_>,
-        row: RowDraft,
-    ) {
-        self.push(table, &key, Some(row));
-    }
-
-    fn remove<K: Key + 'static>(
-        &mut self,
-        table: &'static TableDefinition<'static, K, &'static [u8]>,
-        key: K::SelfType<'_>,
-    ) {
-        self.push(table, &key, None);
-    }
-
+    /// Writes the row of a key, or removes it where it is `None`.
     fn push<K: Key + 'static>(
         &mut self,
         table: &'static TableDefinition<'static, K, &'static [u8]>,
-        key: &K::SelfType<'_>,
+        key: K::SelfType<'_>,
         row: Option<RowDraft>,
     ) {
-        let key = K::as_bytes(key).as_ref().to_vec();
+        let key = K::as_bytes(&key).as_ref().to_vec();
         let rows = self.tables.entry(table.name()).or_default();
         rows.push((key, row));
     }
