@@ -34,7 +34,7 @@ pub const SAME_PAGE: &str = "the API server names the same page as the next one,
 /// How often a list that expired between two pages is begun again before it counts as failed.
 const RESTARTS: usize = 3;
 /// Leases of one read: a reader holds the ledger for at most 1,000 rows.
-pub const PAGE_OF_LEASES: usize = 1_000;
+const PAGE_OF_LEASES: usize = 1_000;
 /// Requests under way at once; the writer commits them in groups.
 const AT_ONCE: usize = 256;
 
@@ -406,10 +406,8 @@ pub(super) fn held(
     kinds: &BTreeSet<&'static str>,
 ) -> Held {
     let mut held = Held::new();
-    let (ipam, id) = (&session.ipam, &session.id);
-    let page =
-        |after| ipam.read(|ledger| ledger.cluster_leases(id, Some(system), after, PAGE_OF_LEASES));
-    for_each_lease(page, |lease| {
+    let id = &session.id;
+    for_each_held(session, system, |lease| {
         if matches!(lease.state, LeaseState::Orphaned | LeaseState::Reserved) {
             return;
         }
@@ -435,9 +433,8 @@ pub(super) fn held(
 }
 
 fn hold_contended(session: &ClusterSession, held: &mut Held) {
-    let (ipam, id) = (&session.ipam, &session.id);
-    let page = |after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES));
-    for_each_lease(page, |lease| {
+    let id = &session.id;
+    for_each_contended(session, |lease| {
         let contenders = lease.contenders.iter().map(|contender| &contender.holder);
         for holder in contenders.filter(|one| one.identity.is_foreign()) {
             if holder.identity.cluster.as_ref() == Some(id) {
@@ -448,8 +445,23 @@ fn hold_contended(session: &ClusterSession, held: &mut Held) {
     });
 }
 
+/// Visits the leases of a system in the cluster.
+pub fn for_each_held(session: &ClusterSession, system: &System, visit: impl FnMut(&Arc<Lease>)) {
+    let (ipam, id) = (&session.ipam, &session.id);
+    let page =
+        |after| ipam.read(|ledger| ledger.cluster_leases(id, Some(system), after, PAGE_OF_LEASES));
+    for_each_lease(page, visit);
+}
+
+/// Visits the leases that the cluster contends for.
+pub fn for_each_contended(session: &ClusterSession, visit: impl FnMut(&Arc<Lease>)) {
+    let (ipam, id) = (&session.ipam, &session.id);
+    let page = |after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES));
+    for_each_lease(page, visit);
+}
+
 /// Visits all leases of which `page` reads up to [`PAGE_OF_LEASES`] after a key, one page after the other.
-pub fn for_each_lease(
+fn for_each_lease(
     page: impl Fn(Option<LeaseKey>) -> Vec<Arc<Lease>>,
     mut visit: impl FnMut(&Arc<Lease>),
 ) {

@@ -10,7 +10,7 @@ use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, System};
 
 use crate::clusters::{
     ClusterSession,
-    adoption::{PAGE_OF_LEASES, for_each_lease},
+    adoption::{for_each_contended, for_each_held},
 };
 
 /// What each Service shows; `None` where that cannot be read.
@@ -25,15 +25,12 @@ pub struct Kept {
 
 impl Kept {
     pub fn of(session: &ClusterSession) -> Self {
-        let (id, foreign) = (&session.id, System::foreign());
-        let ipam = &session.ipam;
+        let id = &session.id;
         let (mut held, mut contended) = (Vec::new(), Vec::new());
-        let page = |after| {
-            ipam.read(|ledger| ledger.cluster_leases(id, Some(&foreign), after, PAGE_OF_LEASES))
-        };
-        for_each_lease(page, |lease| held.push(Arc::clone(lease)));
-        let page = |after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE_OF_LEASES));
-        for_each_lease(page, |lease| {
+        for_each_held(session, &System::foreign(), |lease| {
+            held.push(Arc::clone(lease));
+        });
+        for_each_contended(session, |lease| {
             let mut contenders = lease.contenders.iter();
             if contenders.any(|one| is_of(&one.holder, id)) {
                 contended.push(Arc::clone(lease));
