@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "nothing runs on it but tests")]
 
-use std::sync::{Arc, Mutex};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
 use fipd_core::{PoolSpec, Role};
@@ -55,6 +58,30 @@ impl SystemRunner for NoRunner {
     }
 }
 
+/// An address book with the pool `dmz`, and no clusters.
+async fn book(
+    known: Systems,
+    dir: &Path,
+    clock: clock::Clock,
+    stop: &CancellationToken,
+) -> (Ipam, Clusters) {
+    let (ipam, _writer) = Ipam::start(dir, clock).unwrap();
+    let options = clusters::ClustersOptions {
+        config: crate::config::Config::without_file(known),
+        data_dir: Some(dir.to_owned()),
+        ..clusters::ClustersOptions::default()
+    };
+    let started = Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone());
+    let (clusters, _registry) = started.await.unwrap();
+    let spec = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
+    let create = fipd_core::Request::CreatePool {
+        spec,
+        actor: "test".into(),
+    };
+    ipam.submit(create).await.unwrap();
+    (ipam, clusters)
+}
+
 pub struct Site {
     pub(in crate::api) api: Api,
     pub(in crate::api) router: Router,
@@ -86,24 +113,9 @@ impl Site {
         clock: clock::Clock,
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         let stop = CancellationToken::new();
-        let options = clusters::ClustersOptions {
-            config: crate::config::Config::without_file(known),
-            data_dir: Some(dir.path().to_owned()),
-            ..clusters::ClustersOptions::default()
-        };
-        let (clusters, _registry) =
-            Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())
-                .await
-                .unwrap();
+        let (ipam, clusters) = book(known, dir.path(), clock, &stop).await;
         let accounts = Accounts::start(ipam.clone(), dir.path()).await.unwrap();
-        let spec = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
-        let create = fipd_core::Request::CreatePool {
-            spec,
-            actor: "test".into(),
-        };
-        ipam.submit(create).await.unwrap();
         let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
         let rules = RuleBoard::default();
