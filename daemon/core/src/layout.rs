@@ -12,8 +12,7 @@ use ipnet::IpNet;
 use rangemap::RangeInclusiveSet;
 
 use crate::{
-    AddressSpec, Family, PoolError, PoolSpec, Span, address::number, pool::PoolSize,
-    select::check_scopes,
+    AddressSpec, Family, PoolError, PoolSpec, Span, address::number, select::check_scopes,
 };
 
 use valid::{check_families, check_link, check_name, check_quarantine, check_sticky};
@@ -208,6 +207,31 @@ fn outermost_cidrs(specs: &[AddressSpec]) -> Vec<(u128, u128, u8)> {
         outermost
     });
     cidrs
+}
+
+/// What a specification comes to, in addresses. Counts saturate at `u128::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Named by `addresses`.
+    pub listed: u128,
+    /// Of these, taken away by `exclusions`.
+    pub excluded: u128,
+    /// Of the rest, taken away as gateway or reserved end.
+    pub reserved: u128,
+    /// What is left to give.
+    pub assignable: u128,
+}
+
+impl PoolSpec {
+    /// Checks everything that can be checked without a ledger.
+    pub fn validate(&self) -> Result<(), PoolError> {
+        Layout::new(self).map(|_| ())
+    }
+
+    /// Counts its addresses.
+    pub fn size(&self) -> Result<PoolSize, PoolError> {
+        Layout::new(self).map(|layout| layout.size)
+    }
 }
 
 /// Why `address` may not be given, in the words of [`crate::Refusal::NotAssignable`]; `None` if it may.

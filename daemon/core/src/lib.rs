@@ -54,18 +54,19 @@ pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
 pub use labels::{Label, LabelWanted, Labels};
+pub use layout::PoolSize;
 pub use lease::{
     Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
 };
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, Lookout, MovePage, NameError, Overlap,
-    Planned, PoolPreview, PoolSpans, PoolStanding, PoolUsage, Separation, Ticket, TooOld, Trial,
-    Violation, count_rows,
+    Planned, PoolPreview, PoolSpans, PoolStanding, PoolUsage, Ticket, TooOld, Trial, Violation,
+    count_rows,
 };
-pub use network::{Network, NetworkId};
+pub use network::{Network, NetworkId, Separation};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
 pub use past::PastLease;
-pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec, Sticky};
+pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSpec, Sticky};
 pub use probe::{ProbeVerdict, Probed};
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use redating::Redating;

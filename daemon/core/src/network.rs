@@ -14,6 +14,9 @@ impl NetworkId {
     pub const DEFAULT: Self = Self(0);
 }
 
+/// Two networks of which an admin said that they are two; the lower number first.
+pub type Separation = (NetworkId, NetworkId);
+
 /// A routing domain (what NetBox calls a VRF). Inside one network an address has at most one lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {

@@ -5,10 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    AddressSpec, ClusterId, Family, NetworkId, PoolScope, System, Text, Timestamp, layout::Layout,
-    words,
-};
+use crate::{AddressSpec, ClusterId, Family, NetworkId, PoolScope, System, Text, Timestamp, words};
 
 /// The immutable number of a pool; never used again. The first one is 1.
 #[derive(
@@ -136,19 +133,6 @@ pub struct PoolError {
     pub allowed: String,
 }
 
-/// What a specification comes to, in addresses. Counts saturate at `u128::MAX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolSize {
-    /// Named by `addresses`.
-    pub listed: u128,
-    /// Of these, taken away by `exclusions`.
-    pub excluded: u128,
-    /// Of the rest, taken away as gateway or reserved end.
-    pub reserved: u128,
-    /// What is left to give.
-    pub assignable: u128,
-}
-
 impl Ends {
     /// None at all.
     pub const NONE: Self = Self::of_prefix(0, 0);
@@ -248,15 +232,5 @@ impl PoolSpec {
     /// The family of the pool: that of its first entry; `None` for a specification without addresses.
     pub fn family(&self) -> Option<Family> {
         self.addresses.first().map(AddressSpec::family)
-    }
-
-    /// Checks everything that can be checked without a ledger.
-    pub fn validate(&self) -> Result<(), PoolError> {
-        Layout::new(self).map(|_| ())
-    }
-
-    /// Counts its addresses.
-    pub fn size(&self) -> Result<PoolSize, PoolError> {
-        Layout::new(self).map(|layout| layout.size)
     }
 }

@@ -17,12 +17,9 @@ use super::{
     },
 };
 use crate::{
-    Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Span, address::number,
-    layout::Layout,
+    Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Separation, Span,
+    address::number, layout::Layout,
 };
-
-/// Two networks of which an admin said that they are two; the lower number first.
-pub type Separation = (NetworkId, NetworkId);
 
 /// Where a pool is, with all that its specification gives.
 #[derive(Clone, Debug)]

@@ -36,7 +36,6 @@ mod waiters;
 
 use std::sync::Arc;
 
-pub use ambiguity::Separation;
 pub use changes::{Change, TooOld};
 pub use check::CheckedPage;
 pub use filter::{LeaseFilter, LeasePage};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::release::from_whom;
+use super::from_whom;
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeaseKey,
     LeaseState, Member, Tenant, Text, Timestamp,

@@ -28,7 +28,7 @@ use super::{
     Ledger, Ticket,
     draft::{Draft, Draw, Stop},
 };
-use crate::{Action, Actor, Answer, Decision, Refusal, Request, Text, Timestamp};
+use crate::{Action, Actor, Answer, Decision, Holder, Refusal, Request, Text, Timestamp};
 use reserve::Purpose;
 
 pub use import::Trial;
@@ -180,4 +180,15 @@ fn note(action: Action, what: &Text, actor: &Actor, now: Timestamp) -> (Draft, A
     let mut draft = Draft::new(now, actor);
     draft.say(action, Text::clone(what));
     (draft, Answer::Done)
+}
+
+/// What the audit log says of a lease that changes hands.
+fn from_whom(before: Option<&Holder>, reason: &Text) -> Text {
+    let before = before.map_or_else(|| "nobody".to_owned(), |owner| owner.identity.to_string());
+    let detail = if reason.is_empty() {
+        format!("from {before}")
+    } else {
+        format!("from {before}: {reason}")
+    };
+    detail.into()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::adopt::exclusive;
+use super::{adopt::exclusive, from_whom};
 use crate::{
     Action, Answer, Contender, Holder, Labels, Lease, LeaseKey, LeaseState, Release, ReleaseScope,
     Text, Timestamp,
@@ -165,15 +165,4 @@ pub(super) fn cool(
     };
     draft.write(Arc::new(cooling));
     draft.say_owner(lease, action, Arc::clone(reason));
-}
-
-/// What the audit log says of a lease that changes hands.
-pub(super) fn from_whom(before: Option<&Holder>, reason: &Text) -> Text {
-    let before = before.map_or_else(|| "nobody".to_owned(), |owner| owner.identity.to_string());
-    let detail = if reason.is_empty() {
-        format!("from {before}")
-    } else {
-        format!("from {before}: {reason}")
-    };
-    detail.into()
 }

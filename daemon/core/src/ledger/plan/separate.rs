@@ -1,10 +1,10 @@
 //! An admin says that two networks are two, or takes it back.
 
 use crate::{
-    Action, Actor, Answer, Op, Refusal, Timestamp,
+    Action, Actor, Answer, Op, Refusal, Separation, Timestamp,
     ledger::{
         Ledger,
-        ambiguity::{Separation, separation},
+        ambiguity::separation,
         draft::{Draw, LockedTable, Stop},
     },
 };
