@@ -49,6 +49,9 @@ pub trait Subject: AddressHooks {
     /// An object that asks for an address of pool `net`; without metadata but for labels.
     fn object() -> Value;
 
+    /// The edit by which an object asks for this address.
+    fn naming(address: &str) -> Value;
+
     /// The field of the status with the address.
     const ADDRESS: &'static str;
 }
@@ -295,6 +298,7 @@ pub async fn conforms<S: Subject>() {
     for death in deaths {
         allocated_waiting_and_released::<S>(death).await;
         malformed::<S>(death).await;
+        edited::<S>(death).await;
         contended::<S>(death).await;
         held::<S>(death).await;
     }
@@ -367,6 +371,25 @@ async fn malformed<S: Subject>(death: Death) {
         }
     }
     assert_eq!(bench.object("a"), Value::Null);
+}
+
+/// An edit that admission refuses, where it was not asked.
+async fn edited<S: Subject>(death: Death) {
+    let mut bench = Bench::<S>::new(death).await;
+    bench.make("a");
+    bench.settle().await;
+    let mut naming = S::naming("10.0.0.6");
+    naming["metadata"] = json!({ "generation": 2 });
+    bench.edit("a", &naming);
+    let spec = bench.object("a")["spec"].clone();
+    bench.settle().await;
+    let lease = bench.lease(5).expect("a lease");
+    assert_eq!(lease.owner(), Some(&bench.holder("a")));
+    assert_eq!(bench.lease(6), None, "an edit takes no other address");
+    let object = bench.object("a");
+    assert_eq!(object["status"][S::ADDRESS], "10.0.0.5");
+    let refused = bench.condition("a", "Ready").as_deref() == Some("False");
+    assert!(refused || object["spec"] != spec, "{object}");
 }
 
 async fn contended<S: Subject>(death: Death) {

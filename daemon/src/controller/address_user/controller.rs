@@ -179,7 +179,7 @@ impl<U: AddressHooks> AddressController<U> {
         };
         if let Ok(shown) = &mut outcome {
             // One that shows no address yet was not edited: it gets whatever is kept for it.
-            let first = wish.as_ref().is_ok_and(|wish| wish.recorded.is_none());
+            let first = wish.is_ok() && U::recorded(object).is_none();
             let accepted = first || is_accepted(U::conditions(object), object.meta().generation);
             shown.refused = refusal(&U::fixed(object), accepted, shown, &wish);
         }

@@ -90,6 +90,9 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
 
     fn conditions(object: &Self::View) -> &[Condition];
 
+    /// The address in the status: an object that has none yet was not edited.
+    fn recorded(object: &Self::View) -> Option<IpAddr>;
+
     /// What adoption believes.
     fn shown(ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Option<ShownAddress>;
 

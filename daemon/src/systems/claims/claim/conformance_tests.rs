@@ -38,4 +38,8 @@ impl Subject for ManagedClaims {
     fn object() -> Value {
         json!({ "apiVersion": "fipd.io/v1alpha1", "kind": "AddressClaim", "spec": {} })
     }
+
+    fn naming(address: &str) -> Value {
+        json!({ "spec": { "address": address } })
+    }
 }

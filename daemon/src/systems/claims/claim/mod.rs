@@ -6,6 +6,8 @@ pub mod observe;
 pub mod pools;
 pub mod status;
 
+use std::net::IpAddr;
+
 use fipd_core::{Ledger, Tenant};
 use fipd_crds::fipd_io::{AddressClaim, AddressClaimStatus};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
@@ -75,6 +77,10 @@ impl AddressUser for ManagedClaims {
 
     fn conditions(claim: &ClaimView) -> &[Condition] {
         &claim.status.conditions
+    }
+
+    fn recorded(claim: &ClaimView) -> Option<IpAddr> {
+        claim.recorded()
     }
 
     fn shown(_: &Ledger, _: &Site, _: &Key, claim: &ClaimView) -> Option<ShownAddress> {

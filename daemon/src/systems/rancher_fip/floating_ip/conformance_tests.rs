@@ -50,4 +50,8 @@ impl Subject for ManagedFloatingIps {
             "metadata": { "labels": { PROJECT: "p-1" } }, "spec": { "floatingIPPool": "net" },
         })
     }
+
+    fn naming(address: &str) -> Value {
+        json!({ "spec": { "ipAddr": address } })
+    }
 }

@@ -20,6 +20,7 @@ pub use unassigned::return_after;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -123,6 +124,10 @@ impl AddressUser for ManagedFloatingIps {
 
     fn conditions(fip: &Fip) -> &[Condition] {
         &fip.status.conditions
+    }
+
+    fn recorded(fip: &Fip) -> Option<IpAddr> {
+        fip.recorded()
     }
 
     /// Not what its Service has by now, nor what a Service left to it.
