@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -9,10 +10,14 @@ use std::{
 use fipd_core::{System, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::de::{DeTable, Deserializer};
+use toml::{
+    Spanned,
+    de::{DeTable, Deserializer},
+};
 
 use super::{
-    error::of_toml,
+    SystemTables,
+    error::{self, of_toml},
     sightings::SightingMode,
     system::{ClusterSettings, WrongTable},
     systems::{Systems, TableOwner, Tables},
@@ -306,4 +311,34 @@ pub fn checked_name(name: &str) -> Result<Text, String> {
             "cluster name {name:?} must be 1 to 63 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit"
         ))
     }
+}
+
+/// Clusters and discovery with the settings of their systems, and where they are.
+pub(super) fn read_clusters(
+    known: Systems,
+    text: &str,
+    (clusters, discovery): (Vec<Spanned<RawCluster>>, Option<Spanned<RawDiscovery>>),
+    tables: SystemTables<'_>,
+) -> Result<(Vec<Spanned<ClusterConfig>>, Option<Spanned<Discovery>>), String> {
+    let wrong = |error: WrongTable, span: Range<usize>| match error {
+        WrongTable::Key(error) => of_toml(text, &error),
+        WrongTable::Whole(what) => error::at(text, span.start, &what),
+    };
+    let clusters = clusters.into_iter().zip(tables.clusters);
+    let clusters = clusters.map(|(raw, tables)| {
+        let span = raw.span();
+        match raw.into_inner().with_settings(known, tables) {
+            Ok(cluster) => Ok(Spanned::new(span, cluster)),
+            Err(error) => Err(wrong(error, span)),
+        }
+    });
+    let clusters = clusters.collect::<Result<Vec<_>, _>>()?;
+    let discovery = discovery.map(|raw| {
+        let span = raw.span();
+        match raw.into_inner().with_settings(known, tables.discovery) {
+            Ok(discovery) => Ok(Spanned::new(span, discovery)),
+            Err(error) => Err(wrong(error, span)),
+        }
+    });
+    Ok((clusters, discovery.transpose()?))
 }

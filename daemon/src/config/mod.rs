@@ -272,24 +272,8 @@ impl Config {
         let at = |span: Range<usize>, what: &str| error::at(text, span.start, what);
         let placed = |(span, what): (Range<usize>, String)| at(span, &what);
         let (file, tables) = File::read(known, text).map_err(|err| error::of_toml(text, &err))?;
-        let wrong = |error: WrongTable, span: Range<usize>| match error {
-            WrongTable::Key(error) => error::of_toml(text, &error),
-            WrongTable::Whole(what) => at(span, &what),
-        };
-        let mut clusters = Vec::new();
-        for (raw, tables) in file.cluster.into_iter().zip(tables.clusters) {
-            let span = raw.span();
-            let read = raw.into_inner().with_settings(known, tables);
-            let cluster = read.map_err(|error| wrong(error, span.clone()))?;
-            clusters.push(Spanned::new(span, cluster));
-        }
-        let discovery = file.discovery.map(|raw| {
-            let span = raw.span();
-            let read = raw.into_inner().with_settings(known, tables.discovery);
-            read.map_err(|error| wrong(error, span.clone()))
-                .map(|discovery| Spanned::new(span, discovery))
-        });
-        let discovery = discovery.transpose()?;
+        let (clusters, discovery) =
+            cluster::read_clusters(known, text, (file.cluster, file.discovery), tables)?;
         if let Some(section) = &file.leader_election {
             let what = "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section";
             return Err(at(section.span(), what));
@@ -300,25 +284,16 @@ impl Config {
             .map_or(Ok(HostRole::Standalone), |given| {
                 role(given.get_ref()).map_err(|what| at(given.span(), &what))
             })?;
-        let mut api = Api::default();
-        if let Some(given) = file.api {
-            check_api(given.get_ref()).map_err(|what| at(given.span(), &what))?;
-            api = given.into_inner();
-            api.cert = api.cert.map(|path| place(base, &path));
-            api.key = api.key.map(|path| place(base, &path));
-        }
-        let log_level = file.log_level.map(|given| {
-            logging::check_level(given.get_ref())
-                .map_err(|error| at(given.span(), &error.to_string()))
-                .map(|()| given.into_inner())
-        });
-        let log_level = log_level.transpose()?;
-        let compat = file.compat.map(|given| {
-            let original = known.original(given.get_ref());
-            original.map_err(|what| at(given.span(), &what))?;
-            Ok::<_, String>(given.into_inner())
-        });
-        let compat = compat.transpose()?;
+        let api = file.api.map(|given| checked(given, check_api));
+        let mut api = api.transpose().map_err(placed)?.unwrap_or_default();
+        api.cert = api.cert.map(|path| place(base, &path));
+        api.key = api.key.map(|path| place(base, &path));
+        let level = |level: &String| logging::check_level(level).map_err(|error| error.to_string());
+        let log_level = file.log_level.map(|given| checked(given, level));
+        let log_level = log_level.transpose().map_err(placed)?;
+        let original = |name: &String| known.original(name).map(drop);
+        let compat = file.compat.map(|given| checked(given, original));
+        let compat = compat.transpose().map_err(placed)?;
         let mut backup = file.backup;
         backup.directory = backup.directory.map(|path| base.join(path));
         let mut helm = file.helm;
@@ -329,16 +304,11 @@ impl Config {
         }
         let listeners = listener::read(known, file.listener).map_err(placed)?;
         hook::check(&file.webhook).map_err(placed)?;
-        let oidc = match file.oidc {
-            Some(given) => {
-                let span = given.span();
-                let mut oidc = given.into_inner();
-                oidc.check().map_err(|what| at(span, &what))?;
-                oidc.resolve_paths(base);
-                Some(oidc)
-            }
-            None => None,
-        };
+        let oidc = file.oidc.map(|given| checked(given, Oidc::check));
+        let mut oidc = oidc.transpose().map_err(placed)?;
+        if let Some(oidc) = &mut oidc {
+            oidc.resolve_paths(base);
+        }
         let mut hooks: Vec<_> = file.webhook.into_iter().map(Spanned::into_inner).collect();
         for hook in &mut hooks {
             hook.resolve_paths(base);
@@ -460,6 +430,17 @@ fn role(role: &str) -> Result<HostRole, String> {
         other => Err(format!(
             "role = {other:?} is unknown; allowed is \"standalone\" or \"agent\""
         )),
+    }
+}
+
+/// The value of a key that is as `check` allows; else where it is, and what is wrong.
+fn checked<T>(
+    given: Spanned<T>,
+    check: impl FnOnce(&T) -> Result<(), String>,
+) -> Result<T, (Range<usize>, String)> {
+    match check(given.get_ref()) {
+        Ok(()) => Ok(given.into_inner()),
+        Err(what) => Err((given.span(), what)),
     }
 }
 
