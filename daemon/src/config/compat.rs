@@ -204,14 +204,19 @@ impl Systems {
         })
     }
 
-    /// The rows that count under `chosen`: its own, and those of others that always do.
+    /// The rows that count under `chosen`: its own, and those of others that always do and that it has no flag for.
     fn counting(
         self,
         chosen: Option<&'static SystemConfig>,
     ) -> Vec<(&'static str, &'static CompatFlag)> {
+        let taken = move |row: &CompatFlag| {
+            let mut rows = chosen.map_or(&[][..], |chosen| chosen.compat).iter();
+            !row.flag.is_empty() && rows.any(|own| own.flag == row.flag)
+        };
         let rows = self.0.iter().flat_map(|system| {
             let own = chosen.is_some_and(|chosen| chosen.name == system.name);
-            let rows = system.compat.iter().filter(move |row| own || row.always);
+            let counts = move |row: &&CompatFlag| own || (row.always && !taken(row));
+            let rows = system.compat.iter().filter(counts);
             rows.map(|row| (system.name, row))
         });
         rows.collect()

@@ -61,7 +61,7 @@ pub fn kubeconfig(config: &mut Config, value: &CompatValue) -> Result<(), String
 
 /// Sets the context for kubeconfigs of management clusters for which the file names none.
 pub fn context(config: &mut Config, value: &CompatValue) -> Result<(), String> {
-    for cluster in &mut config.clusters {
+    for cluster in config.with_system(value.system) {
         let managing = cluster.settings.all().any(|(_, one)| one.is_management());
         if let Source::File { context, .. } = &mut cluster.source
             && managing
