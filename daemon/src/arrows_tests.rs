@@ -56,13 +56,28 @@ fn sources(of: &str) -> BTreeMap<PathBuf, String> {
                 folders.push(path);
             } else if name.ends_with(".rs") {
                 let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
                 let path = path.strip_prefix(&root).unwrap().to_owned();
-                found.insert(path, code.to_owned());
+                found.insert(path, without_tests(&text));
             }
         }
     }
     found
+}
+
+/// A source without its inline test modules, which end with the first brace that is not indented.
+fn without_tests(text: &str) -> String {
+    let mut lines = text.lines().peekable();
+    let mut code = String::new();
+    while let Some(line) = lines.next() {
+        let next = lines.peek().copied().unwrap_or_default();
+        if line == "#[cfg(test)]" && next.contains("mod ") && next.ends_with('{') {
+            let _ = lines.find(|line| *line == "}");
+        } else {
+            code.push_str(line);
+            code.push('\n');
+        }
+    }
+    code
 }
 
 /// The folder, or the file that is one of its own, in which a source is.
@@ -105,6 +120,14 @@ fn imports(code: &str) -> BTreeSet<String> {
         }
     }
     found
+}
+
+#[test]
+fn only_modules_of_tests_are_left_out() {
+    let text =
+        "#[cfg(test)]\nmod tests;\nuse a;\n#[cfg(test)]\nmod tests {\n    use b;\n}\nuse c;\n";
+    let code = without_tests(text);
+    assert_eq!(code, "#[cfg(test)]\nmod tests;\nuse a;\nuse c;\n");
 }
 
 #[test]
@@ -172,6 +195,70 @@ fn folders_import_from_each_other_in_no_circle() {
         }
     }
     assert!(folders.is_empty(), "{folders:#?}");
+}
+
+/// What is exported of the folders of core is imported by nothing beside them, but for the decisions that make use of all.
+#[test]
+fn values_of_core_import_from_no_folder_of_it() {
+    let sources = sources("core/src");
+    let lib = sources.get(Path::new("lib.rs")).unwrap();
+    for folder in ["ledger", "host", "layout"] {
+        let exports = format!("pub use {folder}::");
+        let exported = lib.split(&exports).skip(1);
+        let exported = exported.filter_map(|text| text.split(';').next());
+        let words = |text: &str| -> BTreeSet<String> {
+            let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            words.map(str::to_owned).collect()
+        };
+        let mut exported: BTreeSet<String> = exported.flat_map(|text| words(text)).collect();
+        exported.retain(|word| word.starts_with(char::is_uppercase));
+        for (path, code) in &sources {
+            let beside = path.components().count() == 1 && path != Path::new("lib.rs");
+            if !beside || path == Path::new(&format!("{folder}.rs")) {
+                continue;
+            }
+            let lines = code
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            let used: BTreeSet<String> = lines.flat_map(|line| words(line)).collect();
+            let wrong: Vec<_> = used.intersection(&exported).collect();
+            assert!(
+                wrong.is_empty(),
+                "{} uses {wrong:?} of {folder}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// Each kind that runs on the machine is in a conformance test.
+#[test]
+fn every_kind_is_tested_for_conformance() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/systems");
+    let (mut tests, mut folders) = (String::new(), vec![root]);
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.ends_with("conformance_tests.rs") {
+                tests.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut kinds = 0;
+    for code in sources("src").values() {
+        for machine in ["AddressUser for ", "PoolSource for "] {
+            for kind in code.split(machine).skip(1) {
+                let kind = kind.split([' ', '<']).next().unwrap();
+                assert!(tests.contains(kind), "no test of conformance has {kind}");
+                kinds += 1;
+            }
+        }
+    }
+    assert!(kinds >= 4, "{kinds} kinds");
 }
 
 #[test]
