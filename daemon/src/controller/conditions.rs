@@ -9,6 +9,10 @@ use k8s_openapi::{
 
 /// Type of the condition that says whether the object is served as it asks.
 pub const READY: &str = "Ready";
+/// Reason of [`READY`] and of the Event: the object breaks a rule, and what was accepted of it last stays in force.
+pub const REFUSED: &str = "Refused";
+/// The same of one of which nothing was ever accepted.
+pub const INVALID: &str = "Invalid";
 
 /// What a condition is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -115,6 +115,7 @@ pub(super) async fn one<C: Controller>(controller: Arc<C>, key: Key) -> Next {
             controller.reconcile(&key, None).await
         }
         Some(Observed::Malformed(object)) if object.meta.deleted.is_some() => {
+            context.warn_malformed(&key, &object);
             controller.release(&key, &object.meta, None).await
         }
         Some(Observed::Malformed(object)) => controller.malformed(&key, &object).await,

@@ -229,7 +229,7 @@ async fn conformance_9_to_13_defect_13_what_is_wrong_is_told_and_takes_nothing_a
     // A rule that becomes wrong keeps what it had.
     patch(&bench.rules, "good", json!({ "spec": { "table": 0 } })).await;
     wait(&bench.rules, "good", "is told", |rule| {
-        condition(rule, "Ready")["reason"] == "Invalid"
+        condition(rule, "Ready")["reason"] == "Refused"
     })
     .await;
     tokio::time::sleep(Duration::from_secs(1)).await;

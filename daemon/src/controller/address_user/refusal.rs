@@ -7,12 +7,9 @@ use super::{
     settle::Wished,
 };
 use crate::{
-    controller::{unserved::Unserved, waiters::Cause},
+    controller::{conditions::REFUSED, unserved::Unserved, waiters::Cause},
     validation::held_address::{elsewhere, gives, keeps},
 };
-
-/// Reason of [`READY`] and of the Event.
-pub const REFUSED: &str = "Refused";
 
 /// The fields that decide about an address, as the object has them.
 #[derive(Debug)]

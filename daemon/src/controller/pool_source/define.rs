@@ -12,7 +12,7 @@ use crate::{
     config::{NetworkChoice, PoolFacts},
     controller::{
         ReconcileError, Reconciled,
-        conditions::ConditionUpdate,
+        conditions::{ConditionUpdate, INVALID, REFUSED},
         meta::{Meta, View},
         queue::Next,
         store::Key,
@@ -168,9 +168,9 @@ impl<S: PoolSource> PoolController<S> {
 
 fn rejected(existing: Option<&Pool>, rule: &str) -> ConditionUpdate {
     match existing {
-        None => not_ready("Invalid", rule),
+        None => not_ready(INVALID, rule),
         Some(_) => not_ready(
-            "Refused",
+            REFUSED,
             format!("{rule}; the pool stays as it was accepted last until this is corrected"),
         ),
     }

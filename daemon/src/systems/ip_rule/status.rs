@@ -12,14 +12,11 @@ use super::{
     plan::Told,
 };
 use crate::{
-    controller::conditions::{ConditionUpdate, remark, set},
+    controller::conditions::{ConditionUpdate, INVALID, READY, REFUSED, remark, set},
     systems::ip_rule::validate::warnings,
     validation::Wrong,
 };
 
-pub const READY: &str = "Ready";
-/// Reason of the condition and of the Event.
-pub const INVALID: &str = "Invalid";
 pub const PODS_UNKNOWN: &str = "PodsUnknown";
 /// What that means.
 pub const PODS: &str = "the pods behind Services are not known: fipd cannot read EndpointSlices yet. What it had before stays as it \
@@ -29,12 +26,20 @@ const APPLIED: &str = "Applied";
 /// The most sources that a message names.
 const NAMED: usize = 5;
 
+/// Reason of the condition and of the Event of an IPRule that cannot be understood.
+pub fn rejected(rule: &Rule) -> &'static str {
+    match rule.status.rules {
+        0 => INVALID,
+        _ => REFUSED,
+    }
+}
+
 pub fn of_rule(rule: &Rule, told: &Told, now: jiff::Timestamp) -> IPRuleStatus {
     let mut status = rule.status.clone();
     let generation = rule.meta.generation;
     status.observed_generation = generation.unwrap_or_default();
     let (ready, clash) = match told {
-        Told::Wrong(all) => (says(false, INVALID, wrong(all)), None),
+        Told::Wrong(all) => (says(false, rejected(rule), wrong(all)), None),
         Told::PodsUnknown => (says(false, PODS_UNKNOWN, PODS.to_owned()), None),
         Told::Counts {
             sources,
@@ -189,6 +194,14 @@ mod tests {
             (ready.status.as_str(), ready.reason.as_str()),
             ("False", INVALID)
         );
+        let applied = Rule {
+            status: IPRuleStatus {
+                rules: 1,
+                ..rule.status.clone()
+            },
+            ..(*rule).clone()
+        };
+        assert_eq!(rejected(&applied), REFUSED);
         for word in [
             "spec.cidr: \"foo\"",
             "allowed is a range",

@@ -21,8 +21,8 @@ use super::{
 use crate::{
     clock,
     controller::{
-        ReconcileError, client::Patch, context::Context, queue::Next, reconcile::Controller,
-        store::Key,
+        ReconcileError, client::Patch, context::Context, meta::Meta, queue::Next,
+        reconcile::Controller, store::Key,
     },
     systems::ip_rule::settings::IpRuleSettings,
 };
@@ -51,6 +51,22 @@ impl Controller for Configs {
         found: Option<Arc<Config>>,
     ) -> Result<Next, ReconcileError> {
         self.0.bring(key, found).await
+    }
+
+    /// The nodes keep the rule of one that does not fit its schema until it is gone.
+    async fn release(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        found: Option<Arc<Config>>,
+    ) -> Result<Next, ReconcileError> {
+        match found {
+            Some(found) => self.0.bring(key, Some(found)).await,
+            None => {
+                let drop = self.0.configs.drop_finalizer(key, meta, CONFIG_FINALIZER);
+                drop.await.map(|()| Next::Done)
+            }
+        }
     }
 }
 

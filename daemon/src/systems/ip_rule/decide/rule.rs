@@ -106,7 +106,7 @@ impl Decider {
             Told::Wrong(wrong) => {
                 self.rules
                     .events
-                    .warning(&reference, status::INVALID, status::wrong(wrong))
+                    .warning(&reference, status::rejected(rule), status::wrong(wrong))
             }
             Told::PodsUnknown => {
                 self.rules

@@ -93,10 +93,8 @@ mod tests {
     use super::*;
     use crate::{
         controller::{
-            address_user::{
-                outcome::{ShownLease, testing},
-                refusal::REFUSED,
-            },
+            address_user::outcome::{ShownLease, testing},
+            conditions::REFUSED,
             unserved::Unserved,
         },
         systems::rancher_fip::floating_ip::observe::slim,

@@ -15,7 +15,13 @@ use super::{
     tenant, validate,
 };
 use crate::{
-    controller::{Reconciled, conditions::ConditionUpdate, meta::View, queue::Next, store::Key},
+    controller::{
+        Reconciled,
+        conditions::{ConditionUpdate, INVALID, REFUSED},
+        meta::View,
+        queue::Next,
+        store::Key,
+    },
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
@@ -69,7 +75,7 @@ impl Quotas {
             Ok(limits) => limits,
             Err(wrong) => {
                 let texts: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-                return Ok(self.refused(key, quota, "Invalid", texts.join("; ")));
+                return Ok(self.refused(key, quota, &texts.join("; ")));
             }
         };
         let find = |name: &str| match self.mirror(name) {
@@ -81,7 +87,7 @@ impl Quotas {
         };
         let wanted = validate::wanted(limits, find);
         if let Some(message) = wanted.ambiguous() {
-            return Ok(self.refused(key, quota, "Invalid", message));
+            return Ok(self.refused(key, quota, &message));
         }
         self.set_limits(key, &wanted.rows(&self.rows(key))).await?;
         let says = self.says(key, quota, &wanted);
@@ -122,18 +128,13 @@ impl Quotas {
     }
 
     /// Nothing of the object is taken; what it said last goes on.
-    fn refused(
-        &self,
-        key: &Key,
-        quota: &FloatingIPProjectQuota,
-        reason: &'static str,
-        message: String,
-    ) -> QuotaVerdict {
+    fn refused(&self, key: &Key, quota: &FloatingIPProjectQuota, message: &str) -> QuotaVerdict {
+        let rows = self.rows(key);
+        let reason = if rows.is_empty() { INVALID } else { REFUSED };
         let message = format!("{message}. Nothing of this object is applied; its last limits stay");
         self.warn(key, quota, reason, &message);
         let named = quota.spec.floating_ip_quota.keys();
         let known = named.filter_map(|name| Some((self.mirror(name)?, name.clone())));
-        let rows = self.rows(key);
         let limits = known.filter_map(|(pool, name)| Some((pool, (name, *rows.get(&pool)?))));
         QuotaVerdict {
             limits: limits.collect(),
