@@ -13,11 +13,11 @@ use super::{
     rows_read::CountedRows as _,
     space::{
         runs::Runs,
-        segments::{PoolPart, Segment, Space},
+        segments::{PoolPart, Space, Stab},
     },
 };
 use crate::{
-    Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Separation, Span,
+    Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Separation, Span, Text,
     address::number, layout::Layout,
 };
 
@@ -84,23 +84,12 @@ impl Ambiguity {
     }
 
     /// The runs of the pool's addresses and the pools that have them.
-    fn runs(&self, pool: PoolId) -> impl Iterator<Item = (Span, &Segment)> {
-        let place = self.places.get(&pool).into_iter();
-        place.flat_map(move |place| {
-            let family = place.layout.family;
-            let space = self.spaces.get(&family).into_iter();
+    fn runs(&self, pool: PoolId) -> impl Iterator<Item = (Span, &Stab)> {
+        let place = self.places.get(&pool);
+        let place = place.and_then(|place| Some((place, self.spaces.get(&place.layout.family)?)));
+        place.into_iter().flat_map(|(place, space)| {
             let spans = place.layout.assignable.iter();
-            let spans = spans.flat_map(move |span| space.clone().map(move |space| (space, *span)));
-            spans.flat_map(move |(space, span)| {
-                space.segments_within(span).map(move |(first, segment)| {
-                    let run = Span {
-                        family,
-                        first: first.max(span.first),
-                        last: segment.last.min(span.last),
-                    };
-                    (run, segment)
-                })
-            })
+            spans.flat_map(|span| space.within(*span))
         })
     }
 
@@ -120,7 +109,7 @@ impl Ambiguity {
     pub fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
         let doubts = self.doubts(pool);
         self.runs(pool)
-            .flat_map(|(run, segment)| segment.parts.iter().map(move |part| (run, part)))
+            .flat_map(|(run, parts)| parts.iter().map(move |part| (run, part)))
             .filter(move |(_, part)| doubts(part))
             .map(|(run, part)| (run, part.pool))
     }
@@ -130,7 +119,7 @@ impl Ambiguity {
         let place = self.places.get(&pool)?;
         let doubts = self.doubts(pool);
         let runs = self.runs(pool);
-        let withheld = runs.filter(|(_, segment)| segment.parts.iter().any(&doubts));
+        let withheld = runs.filter(|(_, parts)| parts.iter().any(&doubts));
         let withheld: Vec<Span> = withheld.map(|(run, _)| run).collect();
         let layout = match withheld.as_slice() {
             [] => Arc::clone(&place.layout),
@@ -144,11 +133,6 @@ impl Ambiguity {
         let of = |(_, place): &(&PoolId, &Placement)| place.network == a || place.network == b;
         self.places.iter().filter(of).map(|(id, _)| *id).collect()
     }
-
-    fn separations_after(&self, after: Option<Separation>) -> impl Iterator<Item = Separation> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.separate.range((from, Bound::Unbounded)).copied()
-    }
 }
 
 /// The pair in its order.
@@ -159,7 +143,9 @@ pub(super) fn separation(a: NetworkId, b: NetworkId) -> Separation {
 impl Ledger {
     /// The networks of which an admin said that they are two, after `after`.
     pub fn separations_after(&self, after: Option<Separation>) -> impl Iterator<Item = Separation> {
-        self.ambiguity.separations_after(after).counted()
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let pairs = self.ambiguity.separate.range((from, Bound::Unbounded));
+        pairs.copied().counted()
     }
 
     /// Whether an admin said so of these.
@@ -181,14 +167,8 @@ impl Ledger {
     /// What an admin is told of a pool that withholds addresses.
     pub fn ambiguity(&self, pool: PoolId) -> Option<String> {
         let (run, other) = self.ambiguity.withheld(pool).next()?;
-        let network = |id: PoolId| {
-            let pool = self.rows.pools.get(&id)?;
-            Some((
-                Arc::clone(&pool.spec.name),
-                self.network_name(pool.spec.network),
-            ))
-        };
-        let ((_, here), (other, there)) = (network(pool)?, network(other)?);
+        let names = |id: PoolId| Some(self.names(self.rows.pools.get(&id)?));
+        let ((_, here), (other, there)) = (names(pool)?, names(other)?);
         let withheld = self.free.room(pool)?.layout.withheld_count();
         let (first, last) = (run.first_address(), run.last_address());
         Some(format!(
@@ -202,20 +182,21 @@ impl Ledger {
         parts.any(|part| part.pool == pool && part.withheld)
     }
 
+    /// The names of the pool and of its network.
+    fn names(&self, pool: &Pool) -> (Text, Text) {
+        let name = Arc::clone(&pool.spec.name);
+        (name, self.network_name(pool.spec.network))
+    }
+
     /// Why the pool does not give the address.
     pub(super) fn ambiguous(&self, pool: &Pool, address: IpAddr) -> Refusal {
         let at = number(address);
         let around = |(run, _): &(Span, PoolId)| (run.first..=run.last).contains(&at);
         let mut runs = self.ambiguity.withheld(pool.id).filter(around);
         let other = runs.find_map(|(_, other)| self.rows.pools.get(&other));
-        let name = |pool: &Pool| {
-            (
-                Arc::clone(&pool.spec.name),
-                self.network_name(pool.spec.network),
-            )
-        };
-        let (other, there) = other.map_or_else(|| ("?".into(), "?".into()), |other| name(other));
-        let (pool, network) = name(pool);
+        let unknown = || ("?".into(), "?".into());
+        let (other, there) = other.map_or_else(unknown, |other| self.names(other));
+        let (pool, network) = self.names(pool);
         Refusal::NetworkAmbiguous {
             address,
             pool,
@@ -275,8 +256,8 @@ impl Ledger {
             let there = self.ambiguity.spaces.get(&family);
             let listed = pool.spec.addresses.iter().map(|entry| entry.span());
             for space in there.iter().filter(|_| pool.spec.network_by_default) {
-                let runs = listed.clone().flat_map(|span| space.segments_within(span));
-                near.extend(runs.flat_map(|(_, run)| run.parts.iter().map(|part| part.pool)));
+                let runs = listed.clone().flat_map(|span| space.within(span));
+                near.extend(runs.flat_map(|(_, parts)| parts.iter().map(|part| part.pool)));
             }
             near.into_iter().collect()
         } else {

@@ -36,6 +36,8 @@ mod waiters;
 
 use std::sync::Arc;
 
+use fastrand::Rng;
+
 pub use changes::{Change, TooOld};
 pub use check::CheckedPage;
 pub use filter::{LeaseFilter, LeasePage};
@@ -62,7 +64,7 @@ use intern::{Interner, Prints};
 use lookout::Lookouts;
 use rollups::Rollups;
 use rows::LedgerRows;
-use space::{dice::Dice, free::Free};
+use space::free::Free;
 use waiters::Waiters;
 
 /// The address book.
@@ -81,7 +83,7 @@ pub struct Ledger {
     waiters: Waiters,
     drafts: Drafts,
     changes: Changes,
-    dice: Dice,
+    dice: Rng,
     rollups: Rollups,
     ambiguity: Ambiguity,
 }
@@ -255,7 +257,7 @@ impl Ledger {
     /// Where the choices of pools with the order `random` start from. To be called once, with a number that nobody
     /// knows: by default it is always the same.
     pub fn seed(&mut self, seed: u64) {
-        self.dice = Dice::new(seed);
+        self.dice = Rng::with_seed(seed);
     }
 
     fn at(revision: u64) -> Self {
@@ -276,7 +278,7 @@ impl Ledger {
             waiters: Waiters::default(),
             drafts: Drafts::default(),
             changes: Changes::new(revision),
-            dice: Dice::new(0),
+            dice: Rng::with_seed(0),
             rollups: Rollups::default(),
             ambiguity: Ambiguity::default(),
         }

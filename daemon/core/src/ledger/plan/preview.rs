@@ -96,8 +96,10 @@ impl Ledger {
 
     /// Pools that list an address of the layout, from the first [`Ledger::SCAN`] runs that it shares with any.
     fn also_listing(&self, spec: &PoolSpec, layout: &Layout) -> BTreeSet<PoolId> {
-        let shared = self.free.parts_within(spec.network, &layout.listed);
-        shared.take(Self::SCAN).map(|part| part.pool).collect()
+        let listed = layout.listed.iter();
+        let runs = listed.flat_map(|span| self.free.segments(spec.network, *span));
+        let shared = runs.flat_map(|(_, parts)| parts).take(Self::SCAN);
+        shared.map(|part| part.pool).collect()
     }
 }
 

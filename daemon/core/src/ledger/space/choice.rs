@@ -1,8 +1,13 @@
 //! Choosing one of a pool's free addresses, without looking at one after the other.
 
-use std::{collections::BTreeSet, ops::Bound};
+use std::{
+    collections::BTreeSet,
+    ops::{Bound, RangeInclusive},
+};
 
-use super::{dice::Dice, runs::Runs, segments::Space};
+use fastrand::Rng;
+
+use super::{runs::Runs, segments::Space};
 use crate::layout::Layout;
 
 /// What a pool can choose from: its assignable addresses that are not in `filled`.
@@ -21,25 +26,25 @@ impl Choice<'_> {
 
     /// The lowest.
     pub fn lowest(self) -> Option<u128> {
-        self.filled.first_gap(*self.open.first()?)
+        let from = *self.open.first()?..=self.layout.family.max();
+        self.filled.gap(&from).map(|gap| *gap.start())
     }
 
     /// Any of them, all alike while the pool is not nearly full. Else one of the next gap after an address that is
     /// drawn, so that it never takes longer.
-    pub fn random(self, dice: &mut Dice) -> Option<u128> {
+    pub fn random(self, dice: &mut Rng) -> Option<u128> {
         let mut at = *self.open.first()?;
         for _ in 0..Self::DRAWS {
-            at = self.layout.nth(dice.below(self.layout.size.assignable))?;
+            at = self.layout.nth(dice.u128(..self.layout.size.assignable))?;
             if !self.filled.contains(at) {
                 return Some(at);
             }
         }
-        let (first, last) = self.gap_after(at)?;
-        first.checked_add(dice.below((last - first).saturating_add(1)))
+        self.gap_after(at).map(|gap| dice.u128(gap))
     }
 
     /// The next gap of the pool from `at` on; behind the last one comes the first.
-    fn gap_after(self, at: u128) -> Option<(u128, u128)> {
+    fn gap_after(self, at: u128) -> Option<RangeInclusive<u128>> {
         self.gap_in_segment(at).or_else(|| {
             let after = (Bound::Excluded(at), Bound::Unbounded);
             let next = self.open.range(after).next().or(self.open.first())?;
@@ -48,13 +53,9 @@ impl Choice<'_> {
     }
 
     /// The next gap from `at` on in the segment around it.
-    fn gap_in_segment(self, at: u128) -> Option<(u128, u128)> {
-        let (start, segment) = self.space.segment(at)?;
-        let first = self.filled.first_gap(at)?;
-        if first > segment.last || !self.open.contains(&start) {
-            return None;
-        }
-        let end = self.filled.first_from(first).map(|next| next - 1);
-        Some((first, end.map_or(segment.last, |end| end.min(segment.last))))
+    fn gap_in_segment(self, at: u128) -> Option<RangeInclusive<u128>> {
+        let (run, _) = self.space.segments.get_key_value(&at)?;
+        let gap = self.filled.gap(&(at..=*run.end()));
+        gap.filter(|_| self.open.contains(run.start()))
     }
 }

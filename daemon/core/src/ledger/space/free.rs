@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    ops::{Bound, RangeInclusive},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -18,7 +18,7 @@ use super::{
     choice::Choice,
     memory::PastLeases,
     runs::Runs,
-    segments::{Layer, PoolPart, Segment, Space},
+    segments::{Layer, PoolPart, Space, Stab},
 };
 use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
 
@@ -111,36 +111,14 @@ impl Free {
     pub fn stab(&self, key: LeaseKey) -> &[PoolPart] {
         self.spaces
             .get(&space_of(key))
-            .and_then(|space| space.segment(number(key.address)))
-            .map_or(&[], |(_, segment)| segment.parts.as_slice())
+            .and_then(|space| space.segments.get(&number(key.address)))
+            .map_or(&[], SmallVec::as_slice)
     }
 
-    /// Runs of addresses that the same pools have, those that touch the span.
-    pub fn segments(
-        &self,
-        network: NetworkId,
-        span: Span,
-    ) -> impl Iterator<Item = (u128, &Segment)> {
-        let space = self.spaces.get(&(network, span.family));
-        space
-            .into_iter()
-            .flat_map(move |space| space.segments_within(span))
-    }
-
-    /// What lists an address of one of the spans, run by run.
-    pub fn parts_within<'a>(
-        &'a self,
-        network: NetworkId,
-        spans: &'a [Span],
-    ) -> impl Iterator<Item = &'a PoolPart> {
-        let runs = spans.iter().filter_map(move |span| {
-            let space = self.spaces.get(&(network, span.family))?;
-            let around = space.segment(span.first).map(|(_, segment)| segment);
-            let after = Bound::Excluded(span.first);
-            let later = space.segments.range((after, Bound::Included(span.last)));
-            Some(around.into_iter().chain(later.map(|(_, segment)| segment)))
-        });
-        runs.flatten().flat_map(|segment| &segment.parts)
+    /// The parts of the span that the same pools have, see [`Space::within`].
+    pub fn segments(&self, network: NetworkId, span: Span) -> impl Iterator<Item = (Span, &Stab)> {
+        let space = self.spaces.get(&(network, span.family)).into_iter();
+        space.flat_map(move |space| space.within(span))
     }
 
     /// A free address of `pool` that nobody is remembered for, if there is one.
@@ -149,12 +127,7 @@ impl Free {
         pool: PoolId,
         choose: impl FnOnce(Choice<'_>) -> Option<u128>,
     ) -> Option<LeaseKey> {
-        let room = self.rooms.get(&pool)?;
-        let space = self.spaces.get(&(room.network, room.layout.family))?;
-        match &space.shunned {
-            Some(_) => self.choose_in(Layer::Shunned, pool, choose),
-            None => self.choose_in(Layer::Occupied, pool, choose),
-        }
+        self.choose_in(Layer::Shunned, pool, choose)
     }
 
     /// A free address of `pool`, if there is one.
@@ -174,6 +147,8 @@ impl Free {
     ) -> Option<LeaseKey> {
         let room = self.rooms.get(&pool)?;
         let space = self.spaces.get(&(room.network, room.layout.family))?;
+        let is_shunned = space.shunned.is_some();
+        let layer = if is_shunned { layer } else { Layer::Occupied };
         let at = choose(Choice {
             layout: &room.layout,
             space,
@@ -327,7 +302,7 @@ impl Free {
                 unused: BTreeSet::new(),
             },
         );
-        self.reopen((network, family), &changed);
+        self.reopen((network, family), changed);
         self.review_memory(pool);
     }
 
@@ -355,7 +330,7 @@ impl Free {
                 space.subtract(span, pool, &mut changed);
             }
         }
-        self.reopen(at, &changed);
+        self.reopen(at, changed);
     }
 
     /// Marks the address as not free; false if it was not.

@@ -2,7 +2,6 @@
 
 mod attribution;
 pub(super) mod choice;
-pub(super) mod dice;
 pub(super) mod free;
 pub(super) mod memory;
 mod overlap;

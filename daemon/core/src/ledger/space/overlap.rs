@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Family, PoolId, ledger::Ledger};
+use crate::{Family, PoolId, Span, ledger::Ledger};
 
 /// Addresses that another pool of the network may give as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +25,10 @@ impl Ledger {
         let (network, layout) = (room.network, &room.layout);
         let mut spans = [layout.assignable.as_slice(), &layout.withheld].concat();
         spans.sort_unstable_by_key(|span| span.first);
-        let runs = spans.iter().flat_map(|span| {
-            let segments = self.free.segments(network, *span);
-            segments.map(|(first, segment)| {
-                (first.max(span.first), segment.last.min(span.last), segment)
-            })
-        });
-        for (first, last, segment) in runs.take(Self::RUNS) {
-            let others = segment.parts.iter();
+        let runs = spans.iter();
+        let runs = runs.flat_map(|span| self.free.segments(network, *span));
+        for (Span { first, last, .. }, parts) in runs.take(Self::RUNS) {
+            let others = parts.iter();
             for part in others.filter(|part| part.in_range() && part.pool != pool) {
                 let next = |(other, _, end): &&mut (PoolId, u128, u128)| {
                     *other == part.pool && end.checked_add(1) == Some(first)

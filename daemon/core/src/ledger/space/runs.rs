@@ -1,6 +1,8 @@
 //! A set of addresses of one family, kept as runs.
 
-use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use rangemap::RangeInclusiveSet;
 
 use crate::Family;
 
@@ -10,183 +12,87 @@ use crate::Family;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::ledger) enum Runs {
     /// Numbers below 2^32 in a quarter of the room.
-    Narrow(Line<u32>),
-    Wide(Line<u128>),
+    Narrow(RangeInclusiveSet<u32>),
+    Wide(RangeInclusiveSet<u128>),
 }
-
-/// `first -> last`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Line<N>(BTreeMap<N, N>);
-
-/// The number types of a [`Line`].
-pub(in crate::ledger) trait Number:
-    Copy + Ord + Into<u128> + TryFrom<u128>
-{
-    fn narrow(number: u128) -> Option<Self> {
-        number.try_into().ok()
-    }
-
-    fn wide(self) -> u128 {
-        self.into()
-    }
-
-    fn up(self) -> Option<Self> {
-        self.wide().checked_add(1).and_then(Self::narrow)
-    }
-
-    fn down(self) -> Option<Self> {
-        self.wide().checked_sub(1).and_then(Self::narrow)
-    }
-}
-
-impl Number for u32 {}
-impl Number for u128 {}
 
 impl Runs {
     /// The empty set.
     pub fn new(family: Family) -> Self {
         match family {
-            Family::V4 => Self::Narrow(Line(BTreeMap::new())),
-            Family::V6 => Self::Wide(Line(BTreeMap::new())),
+            Family::V4 => Self::Narrow(RangeInclusiveSet::new()),
+            Family::V6 => Self::Wide(RangeInclusiveSet::new()),
         }
     }
 
     /// A set of sorted numbers.
     pub fn of_sorted(family: Family, numbers: impl Iterator<Item = u128>) -> Self {
+        let mut runs: Vec<RangeInclusive<u128>> = Vec::new();
+        for number in numbers {
+            match runs.last_mut() {
+                Some(run) if number <= run.end().saturating_add(1) => *run = *run.start()..=number,
+                Some(_) | None => runs.push(number..=number),
+            }
+        }
         match family {
-            Family::V4 => Self::Narrow(Line::of_sorted(numbers)),
-            Family::V6 => Self::Wide(Line::of_sorted(numbers)),
+            Family::V4 => Self::Narrow(runs.iter().filter_map(narrow).collect()),
+            Family::V6 => Self::Wide(runs.into_iter().collect()),
         }
     }
 
     /// Whether `at` is in the set.
     pub fn contains(&self, at: u128) -> bool {
         match self {
-            Self::Narrow(line) => line.contains(at),
-            Self::Wide(line) => line.contains(at),
+            Self::Narrow(set) => u32::try_from(at).is_ok_and(|at| set.contains(&at)),
+            Self::Wide(set) => set.contains(&at),
         }
     }
 
     /// Adds `at`; false if it was there.
     pub fn insert(&mut self, at: u128) -> bool {
+        let new = !self.contains(at);
         match self {
-            Self::Narrow(line) => u32::narrow(at).is_some_and(|at| line.insert(at)),
-            Self::Wide(line) => line.insert(at),
+            Self::Narrow(set) => match narrow(&(at..=at)) {
+                Some(run) => set.insert(run),
+                None => return false,
+            },
+            Self::Wide(set) => set.insert(at..=at),
         }
+        new
     }
 
     /// Removes `at`; false if it was not there.
     pub fn remove(&mut self, at: u128) -> bool {
+        let known = self.contains(at);
         match self {
-            Self::Narrow(line) => u32::narrow(at).is_some_and(|at| line.remove(at)),
-            Self::Wide(line) => line.remove(at),
+            Self::Narrow(set) => narrow(&(at..=at))
+                .into_iter()
+                .for_each(|run| set.remove(run)),
+            Self::Wide(set) => set.remove(at..=at),
+        }
+        known
+    }
+
+    /// The lowest numbers within the run that are not in the set; `None` if all are.
+    pub fn gap(&self, within: &RangeInclusive<u128>) -> Option<RangeInclusive<u128>> {
+        match self {
+            Self::Narrow(set) => {
+                let gap = set.gaps(&narrow(within)?).next()?;
+                Some((*gap.start()).into()..=(*gap.end()).into())
+            }
+            Self::Wide(set) => set.gaps(within).next(),
         }
     }
 
-    /// The lowest number from `from` on that is not in the set; `None` if there is none.
-    pub fn first_gap(&self, from: u128) -> Option<u128> {
-        match self {
-            Self::Narrow(line) => line.first_gap(from),
-            Self::Wide(line) => line.first_gap(from),
-        }
-    }
-
-    /// The lowest number from `from` on that begins a run.
-    pub fn first_from(&self, from: u128) -> Option<u128> {
-        match self {
-            Self::Narrow(line) => line.first_from(from),
-            Self::Wide(line) => line.first_from(from),
-        }
-    }
-
-    /// Whether all of `first..=last` is in the set.
-    pub fn covers(&self, first: u128, last: u128) -> bool {
-        match self {
-            Self::Narrow(line) => line.covers(first, last),
-            Self::Wide(line) => line.covers(first, last),
-        }
+    /// Whether all of the run is in the set.
+    pub fn covers(&self, run: &RangeInclusive<u128>) -> bool {
+        self.gap(run).is_none()
     }
 }
 
-impl<N: Number> Line<N> {
-    fn of_sorted(numbers: impl Iterator<Item = u128>) -> Self {
-        let mut runs: Vec<(N, N)> = Vec::new();
-        for number in numbers.filter_map(N::narrow) {
-            match runs.last_mut() {
-                Some((_, last)) if *last >= number => {}
-                Some((_, last)) if last.up() == Some(number) => *last = number,
-                Some(_) | None => runs.push((number, number)),
-            }
-        }
-        Self(runs.into_iter().collect())
-    }
-
-    /// The run around `at`, if `at` is in the set.
-    fn around(&self, at: N) -> Option<(N, N)> {
-        let (&first, &last) = self.0.range(..=at).next_back()?;
-        (at <= last).then_some((first, last))
-    }
-
-    fn contains(&self, at: u128) -> bool {
-        N::narrow(at).is_some_and(|at| self.around(at).is_some())
-    }
-
-    fn insert(&mut self, at: N) -> bool {
-        let below = self.0.range_mut(..=at).next_back();
-        let touching = match below {
-            Some((_, last)) if at <= *last => return false,
-            Some((first, last)) if last.up() == Some(at) => Some((*first, last)),
-            Some(_) | None => None,
-        };
-        match touching {
-            Some((first, last)) => {
-                *last = at;
-                if let Some(above) = self.remove_at(at.up()) {
-                    self.0.insert(first, above);
-                }
-            }
-            None => {
-                let last = self.remove_at(at.up()).unwrap_or(at);
-                self.0.insert(at, last);
-            }
-        }
-        true
-    }
-
-    fn remove(&mut self, at: N) -> bool {
-        let Some((first, last)) = self.around(at) else {
-            return false;
-        };
-        if let Some(next) = at.up().filter(|next| *next <= last) {
-            self.0.insert(next, last);
-        }
-        match at.down().filter(|_| first < at) {
-            Some(below) => self.0.insert(first, below),
-            None => self.0.remove(&first),
-        };
-        true
-    }
-
-    fn first_gap(&self, from: u128) -> Option<u128> {
-        let number = N::narrow(from)?;
-        self.around(number)
-            .map_or(Some(from), |(_, last)| last.up().map(N::wide))
-    }
-
-    fn first_from(&self, from: u128) -> Option<u128> {
-        let first = self.0.range(N::narrow(from)?..).next()?.0;
-        Some(first.wide())
-    }
-
-    fn covers(&self, first: u128, last: u128) -> bool {
-        N::narrow(first)
-            .and_then(|first| self.around(first))
-            .is_some_and(|(_, end)| end.wide() >= last)
-    }
-
-    fn remove_at(&mut self, first: Option<N>) -> Option<N> {
-        first.and_then(|first| self.0.remove(&first))
-    }
+fn narrow(run: &RangeInclusive<u128>) -> Option<RangeInclusive<u32>> {
+    let [first, last] = [run.start(), run.end()].map(|number| u32::try_from(*number).ok());
+    Some(first?..=last?)
 }
 
 #[cfg(test)]
@@ -209,12 +115,16 @@ mod tests {
             } else {
                 assert_eq!(runs.remove(at), naive.remove(&at));
             }
-            assert_eq!(
-                runs.first_gap(at),
-                (at..=family.max()).find(|n| !naive.contains(n))
-            );
-            let begins = |n: &u128| naive.contains(n) && (*n == 0 || !naive.contains(&(n - 1)));
-            assert_eq!(runs.first_from(at), (at..base + 64).find(begins));
+            let is_free = |n: &u128| !naive.contains(n);
+            let lowest = runs.gap(&(at..=family.max())).map(|gap| *gap.start());
+            assert_eq!(lowest, (at..=family.max()).find(is_free));
+            let within = at..=base + 63;
+            let gap = within.clone().find(is_free).map(|first| {
+                let rest = (first..=base + 63).take_while(is_free);
+                first..=rest.last().unwrap_or(first)
+            });
+            assert_eq!(runs.gap(&within), gap);
+            assert_eq!(runs.covers(&within), gap.is_none());
             assert!((base..base + 64).all(|n| runs.contains(n) == naive.contains(&n)));
             assert_eq!(
                 runs,
@@ -237,9 +147,10 @@ mod tests {
         let mut runs = Runs::new(Family::V6);
         assert!(runs.insert(u128::MAX));
         assert!(runs.insert(u128::MAX - 1));
-        assert_eq!(runs.first_gap(u128::MAX - 1), None);
-        assert!(runs.covers(u128::MAX - 1, u128::MAX));
+        assert_eq!(runs.gap(&(u128::MAX - 1..=u128::MAX)), None);
+        assert!(runs.covers(&(u128::MAX - 1..=u128::MAX)));
         assert!(runs.remove(u128::MAX));
-        assert_eq!(runs.first_gap(u128::MAX - 1), Some(u128::MAX));
+        let last = u128::MAX..=u128::MAX;
+        assert_eq!(runs.gap(&(u128::MAX - 1..=u128::MAX)), Some(last));
     }
 }

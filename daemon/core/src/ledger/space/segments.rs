@@ -1,13 +1,14 @@
 //! One network and family: what is not free, and which pools have what.
 
-use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use rangemap::RangeInclusiveMap;
 use smallvec::SmallVec;
 
 use super::runs::Runs;
 use crate::{PoolId, Span};
 
-/// The pools of one address.
+/// The pools of one address, by their numbers.
 pub(in crate::ledger) type Stab = SmallVec<[PoolPart; 2]>;
 
 /// A pool's share in a segment.
@@ -57,15 +58,8 @@ pub(in crate::ledger) struct Space {
     pub occupied: Runs,
     /// These, and what is remembered for those who had it. `None` where no pool remembers anything.
     pub shunned: Option<Runs>,
-    /// `first -> segment`, disjoint.
-    pub segments: BTreeMap<u128, Segment>,
-}
-
-/// Addresses that the same pools have. Invariant: `parts` is sorted by pool and not empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Segment {
-    pub last: u128,
-    pub parts: Stab,
+    /// Runs of addresses that the same pools have. None is without pools.
+    pub segments: RangeInclusiveMap<u128, Stab>,
 }
 
 /// Which addresses a pool leaves out when it gives one.
@@ -96,126 +90,68 @@ impl Space {
         Self {
             occupied,
             shunned: None,
-            segments: BTreeMap::new(),
+            segments: RangeInclusiveMap::new(),
         }
     }
 
-    /// The segment around `at`.
-    pub fn segment(&self, at: u128) -> Option<(u128, &Segment)> {
-        let (first, segment) = self.segments.range(..=at).next_back()?;
-        (at <= segment.last).then_some((*first, segment))
-    }
-
-    /// The segments that touch the span.
-    pub fn segments_within(&self, span: Span) -> impl Iterator<Item = (u128, &Segment)> {
-        let around = self.segment(span.first).map(|(first, _)| first);
-        let from = around.unwrap_or(span.first);
-        let runs = self.segments.range(from..=span.last);
-        runs.map(|(first, segment)| (*first, segment))
-    }
-
-    /// Cuts the segment around `at` so that one starts there.
-    fn cut(&mut self, at: u128, changed: &mut Vec<u128>) {
-        let Some((first, segment)) = self.segment(at).filter(|(first, _)| *first < at) else {
-            return;
-        };
-        let upper = segment.clone();
-        if let Some(lower) = self.segments.get_mut(&first) {
-            lower.last = at - 1;
-        }
-        self.segments.insert(at, upper);
-        changed.extend([first, at]);
-    }
-
-    /// Cuts at both ends of `span`.
-    fn cut_out(&mut self, span: &Span, changed: &mut Vec<u128>) {
-        self.cut(span.first, changed);
-        if let Some(after) = span.last.checked_add(1) {
-            self.cut(after, changed);
-        }
+    /// The parts of the span that the same pools have, where any has one.
+    pub fn within(&self, span: Span) -> impl Iterator<Item = (Span, &Stab)> {
+        let segments = self.segments.overlapping(span.first..=span.last);
+        segments.map(move |(run, parts)| {
+            let part = Span {
+                first: span.first.max(*run.start()),
+                last: span.last.min(*run.end()),
+                ..span
+            };
+            (part, parts)
+        })
     }
 
     /// Adds `part` throughout `span`; a pool that only listed an address may assign it then.
     pub fn add(&mut self, span: &Span, part: PoolPart, changed: &mut Vec<u128>) {
-        self.cut_out(span, changed);
-        let mut gaps = Vec::new();
-        let mut from = Some(span.first);
-        for (first, segment) in self.segments.range_mut(span.first..=span.last) {
-            if let Some(start) = from.filter(|start| start < first) {
-                gaps.push((start, first - 1));
-            }
-            match segment
-                .parts
-                .binary_search_by_key(&part.pool, |part| part.pool)
-            {
+        self.change(span, changed, |parts| {
+            match parts.binary_search_by_key(&part.pool, |part| part.pool) {
                 Ok(at) => {
-                    if let Some(known) = segment.parts.get_mut(at) {
+                    if let Some(known) = parts.get_mut(at) {
                         known.assignable |= part.assignable;
                         known.withheld |= part.withheld;
                     }
                 }
-                Err(at) => segment.parts.insert(at, part),
+                Err(at) => parts.insert(at, part),
             }
-            changed.push(*first);
-            from = segment.last.checked_add(1);
-        }
-        if let Some(start) = from.filter(|start| *start <= span.last) {
-            gaps.push((start, span.last));
-        }
-        for (first, last) in gaps {
-            self.segments.insert(
-                first,
-                Segment {
-                    last,
-                    parts: SmallVec::from_slice(&[part]),
-                },
-            );
-            changed.push(first);
-        }
+        });
     }
 
     /// Takes `pool` out of `span`.
     pub fn subtract(&mut self, span: &Span, pool: PoolId, changed: &mut Vec<u128>) {
-        self.cut_out(span, changed);
-        let mut empty = Vec::new();
-        for (first, segment) in self.segments.range_mut(span.first..=span.last) {
-            segment.parts.retain(|part| part.pool != pool);
-            if segment.parts.is_empty() {
-                empty.push(*first);
-            }
-            changed.push(*first);
-        }
-        for first in empty {
-            self.segments.remove(&first);
-        }
-        // Segments that became alike are joined, so that edits do not fragment the space.
-        let alike: Vec<u128> = self
-            .segments
-            .range(span.first..=span.last)
-            .map(|(first, _)| *first)
-            .collect();
-        let after = span.last.checked_add(1);
-        for first in alike.into_iter().chain(after) {
-            self.join_below(first, changed);
-        }
+        self.change(span, changed, |parts| {
+            parts.retain(|part| part.pool != pool);
+        });
     }
 
-    /// Joins the segment at `first` to the one that ends just below, if both have the same pools.
-    fn join_below(&mut self, first: u128, changed: &mut Vec<u128>) {
-        let Some(segment) = self.segments.get(&first) else {
-            return;
-        };
-        let Some((below_first, below)) = self.segments.range(..first).next_back() else {
-            return;
-        };
-        if below.last.checked_add(1) != Some(first) || below.parts != segment.parts {
-            return;
+    /// Changes the pools of all addresses of `span`. Where a segment begins or began that may be another one now is added
+    /// to `changed`.
+    fn change(&mut self, span: &Span, changed: &mut Vec<u128>, change: impl Fn(&mut Stab)) {
+        let run = span.first..=span.last;
+        // Segments beside the span are cut off, or joined to what becomes like them.
+        let around = span.first.saturating_sub(1)..=span.last.saturating_add(1);
+        changed.extend(self.starts(&around));
+        let known = self.within(*span);
+        let known = known.map(|(part, parts)| (part.first..=part.last, parts.clone()));
+        let gaps = self.segments.gaps(&run).map(|gap| (gap, Stab::new()));
+        let pieces: Vec<_> = known.chain(gaps).collect();
+        self.segments.remove(run);
+        for (piece, mut parts) in pieces {
+            change(&mut parts);
+            if !parts.is_empty() {
+                self.segments.insert(piece, parts);
+            }
         }
-        let (below_first, last) = (*below_first, segment.last);
-        self.segments.remove(&first);
-        if let Some(below) = self.segments.get_mut(&below_first) {
-            below.last = last;
-        }
-        changed.extend([below_first, first]);
+        changed.extend(self.starts(&around));
+    }
+
+    /// Where the segments begin that touch the run.
+    fn starts(&self, run: &RangeInclusive<u128>) -> impl Iterator<Item = u128> {
+        self.segments.overlapping(run).map(|(run, _)| *run.start())
     }
 }

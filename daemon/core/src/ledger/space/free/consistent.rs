@@ -6,7 +6,10 @@ use super::{Free, Leases, PoolRoom, keys, space_of};
 use crate::{
     Family, LeaseKey, NetworkId, PoolId,
     address::number,
-    ledger::space::{runs::Runs, segments::Layer},
+    ledger::space::{
+        runs::Runs,
+        segments::{Layer, PoolPart},
+    },
 };
 
 impl Free {
@@ -20,14 +23,10 @@ impl Free {
             let Some(filled) = space.filled(layer) else {
                 return room.unused.is_empty();
             };
-            let parts = space.segments.iter().filter(|(first, segment)| {
-                segment
-                    .parts
-                    .iter()
-                    .any(|part| part.pool == id && part.assignable)
-                    && !filled.covers(**first, segment.last)
-            });
-            let starts = parts.map(|(first, _)| *first);
+            let gives = |part: &PoolPart| part.pool == id && part.assignable;
+            let open = space.segments.iter();
+            let open = open.filter(|(run, parts)| parts.iter().any(gives) && !filled.covers(run));
+            let starts = open.map(|(run, _)| *run.start());
             starts.eq(room.open_in(layer).iter().copied())
         };
         (in_flight || self.taken.is_empty())

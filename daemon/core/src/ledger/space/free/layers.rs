@@ -74,26 +74,28 @@ impl Free {
             return;
         };
         space.shunned = Some(space.occupied.clone());
-        let starts: Vec<u128> = space.segments.keys().copied().collect();
-        self.reopen(at, &starts);
+        let starts: Vec<u128> = space.segments.iter().map(|(run, _)| *run.start()).collect();
+        self.reopen(at, starts);
     }
 
     /// Decides anew which of the segments at `starts` are open, for each of their pools.
-    pub(in crate::ledger) fn reopen(&mut self, at: (NetworkId, Family), starts: &[u128]) {
+    pub(in crate::ledger) fn reopen(&mut self, at: (NetworkId, Family), mut starts: Vec<u128>) {
         let Some(space) = self.spaces.get(&at) else {
             return;
         };
-        for start in starts {
+        starts.sort_unstable();
+        starts.dedup();
+        for start in &starts {
             // A start that was joined to the segment below is open for nobody any more.
-            let Some((first, segment)) = space.segment(*start) else {
+            let Some((run, parts)) = space.segments.get_key_value(start) else {
                 continue;
             };
             for layer in [Layer::Occupied, Layer::Shunned] {
                 let Some(filled) = space.filled(layer) else {
                     continue;
                 };
-                let full = first != *start || filled.covers(first, segment.last);
-                for part in &segment.parts {
+                let full = run.start() != start || filled.covers(run);
+                for part in parts {
                     let Some(room) = self.rooms.get_mut(&part.pool) else {
                         continue;
                     };
@@ -126,18 +128,18 @@ impl Free {
         {
             return false;
         }
-        let Some((first, segment)) = space.segment(at) else {
+        let Some((run, parts)) = space.segments.get_key_value(&at) else {
             return true;
         };
         let filled = space.filled(layer);
-        let full = filled.is_some_and(|filled| filled.covers(first, segment.last));
-        for part in segment.parts.iter().filter(|part| part.assignable) {
+        let full = filled.is_some_and(|filled| filled.covers(run));
+        for part in parts.iter().filter(|part| part.assignable) {
             let Some(room) = self.rooms.get_mut(&part.pool) else {
                 continue;
             };
             count(room, part.pool);
             if full {
-                room.open_in_mut(layer).remove(&first);
+                room.open_in_mut(layer).remove(run.start());
             }
         }
         true
@@ -158,15 +160,15 @@ impl Free {
             return;
         };
         filled.remove(at);
-        let Some((first, segment)) = space.segment(at) else {
+        let Some((run, parts)) = space.segments.get_key_value(&at) else {
             return;
         };
-        for part in segment.parts.iter().filter(|part| part.assignable) {
+        for part in parts.iter().filter(|part| part.assignable) {
             let Some(room) = self.rooms.get_mut(&part.pool) else {
                 continue;
             };
             count(room, part.pool);
-            room.open_in_mut(layer).insert(first);
+            room.open_in_mut(layer).insert(*run.start());
         }
     }
 }
