@@ -143,16 +143,10 @@ impl Identity {
 
     /// Whether both are the same object of the same cluster, whatever serves it.
     pub(crate) fn names_same_object(&self, other: &Self) -> bool {
-        let name = |one: &Self| {
-            let Self {
-                kind,
-                namespace,
-                name,
-                ..
-            } = one;
-            [kind, namespace, name].map(Text::clone)
-        };
-        self.shares_cluster(other) && name(self) == name(other)
+        self.shares_cluster(other)
+            && self.kind == other.kind
+            && self.namespace == other.namespace
+            && self.name == other.name
     }
 
     /// Whether both live in one cluster.

@@ -150,14 +150,6 @@ impl Ends {
             Family::V6 => Self::of_prefix(1, 0),
         }
     }
-
-    /// Mirrors of `FloatingIPPool`: only the IPv4 broadcast address of the subnet is never given.
-    pub fn broadcast_only(family: Family) -> Self {
-        match family {
-            Family::V4 => Self::of_prefix(0, 1),
-            Family::V6 => Self::NONE,
-        }
-    }
 }
 
 impl Sticky {

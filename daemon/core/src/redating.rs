@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Epoch, Hour, Lease, LeaseState, Op, RestoreHold, SigningKey, Timestamp};
+use crate::{Hour, Lease, LeaseState, Op, Timestamp};
 
 /// Takes the times of rows back with book time.
 ///
@@ -65,41 +65,23 @@ impl Redating {
 
     /// The row with other times; `None`: it stays. Hours of pools are not looked at.
     pub fn row(&self, row: &Op) -> Option<Op> {
-        let changed = match row {
-            Op::PutLease(lease) => Op::PutLease(Arc::new(self.lease(lease))),
-            Op::PutPast(past) => {
-                let mut past = (**past).clone();
-                past.released = self.past(past.released);
-                Op::PutPast(Arc::new(past))
+        let mut changed = row.clone();
+        match &mut changed {
+            Op::PutLease(lease) => *lease = Arc::new(self.lease(lease)),
+            Op::PutPast(past) => self.take_back(&mut Arc::make_mut(past).released),
+            Op::PutPool(pool) => self.take_back(&mut Arc::make_mut(pool).created),
+            Op::PutCluster(record) => self.take_back(&mut record.first_seen),
+            Op::PutAdoption(marker) => self.take_back(&mut marker.at),
+            Op::PutKey(key) => {
+                self.take_back(&mut key.created);
+                key.until = key.until.map(|until| self.end(until));
             }
-            Op::PutPool(pool) => {
-                let mut pool = (**pool).clone();
-                pool.created = self.past(pool.created);
-                Op::PutPool(Arc::new(pool))
+            Op::PutEpoch(epoch) => {
+                self.take_back(&mut epoch.began);
+                if let Some(hold) = &mut epoch.hold {
+                    hold.until = Timestamp(self.to.0.saturating_add(hold.left));
+                }
             }
-            Op::PutCluster(record) => {
-                let mut record = record.clone();
-                record.first_seen = self.past(record.first_seen);
-                Op::PutCluster(record)
-            }
-            Op::PutAdoption(marker) => {
-                let mut marker = marker.clone();
-                marker.at = self.past(marker.at);
-                Op::PutAdoption(marker)
-            }
-            Op::PutKey(key) => Op::PutKey(SigningKey {
-                created: self.past(key.created),
-                until: key.until.map(|until| self.end(until)),
-                ..key.clone()
-            }),
-            Op::PutEpoch(epoch) => Op::PutEpoch(Epoch {
-                began: self.past(epoch.began),
-                hold: epoch.hold.map(|hold| RestoreHold {
-                    until: Timestamp(self.to.0.saturating_add(hold.left)),
-                    ..hold
-                }),
-                ..*epoch
-            }),
             Op::PutNetwork(_)
             | Op::PutNextPool(_)
             | Op::DeletePool(_)
@@ -118,8 +100,12 @@ impl Redating {
             | Op::PutRollup(_)
             | Op::PutSeparation(_)
             | Op::DeleteSeparation(_) => return None,
-        };
+        }
         (changed != *row).then_some(changed)
+    }
+
+    fn take_back(&self, at: &mut Timestamp) {
+        *at = self.past(*at);
     }
 
     fn lease(&self, lease: &Lease) -> Lease {

@@ -30,7 +30,7 @@ pub enum Refusal {
         address: Option<IpAddr>,
     },
     /// The first reasons, in the order of the pools; `more` were left out. `full`: it waits in a queue.
-    #[error("none of the {} pools for this asker can give an address: {}{}", .reasons.len() + .more, texts(.reasons), if *.more > 0 { "; ..." } else { "" })]
+    #[error("none of the {} pools for this asker can give an address: {}{}", .reasons.len() + .more, joined(.reasons, "; "), if *.more > 0 { "; ..." } else { "" })]
     NoneGives {
         reasons: Vec<Refusal>,
         more: usize,
@@ -61,9 +61,9 @@ pub enum Refusal {
         other: Text,
         there: Text,
     },
-    #[error("network {network} gives no new address until it has been adopted: waiting for {}", list(.waiting))]
+    #[error("network {network} gives no new address until it has been adopted: waiting for {}", joined(.waiting, ", "))]
     NetworkHeld { network: Text, waiting: Vec<Hold> },
-    #[error("pool {pool} is new and gives no address until what others use of it is known: waiting for {}", list(.waiting))]
+    #[error("pool {pool} is new and gives no address until what others use of it is known: waiting for {}", joined(.waiting, ", "))]
     PoolHeld { pool: Text, waiting: Vec<Hold> },
     #[error(
         "a backup was restored: until about {until} a free address is given to nobody new, for somebody may use it; an admin may end that with `fipd hold lift`"
@@ -83,14 +83,14 @@ pub enum Refusal {
     PoolExists(Text),
     #[error("pool {pool} still has {leases} leases; release them first")]
     PoolInUse { pool: Text, leases: u64 },
-    #[error("the edit would leave {} leases of pool {pool} out of range ({}{}); release them first or force it", .count, .sample.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), if *.count > .sample.len() as u64 { ", ..." } else { "" })]
+    #[error("the edit would leave {} leases of pool {pool} out of range ({}{}); release them first or force it", .count, joined(.sample, ", "), if *.count > .sample.len() as u64 { ", ..." } else { "" })]
     WouldOrphan {
         pool: Text,
         count: u64,
         sample: Vec<IpAddr>,
     },
     /// `first`: the lowest of them, at most [`Collision::LISTED`].
-    #[error("pool {pool} cannot go to network {network}: {count} of its addresses are in use there: {}{}; release them in one of the networks first", .first.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), if *.count > .first.len() as u64 { ", ..." } else { "" })]
+    #[error("pool {pool} cannot go to network {network}: {count} of its addresses are in use there: {}{}; release them in one of the networks first", joined(.first, ", "), if *.count > .first.len() as u64 { ", ..." } else { "" })]
     Collisions {
         pool: Text,
         network: Text,
@@ -281,17 +281,10 @@ impl Refusal {
     }
 }
 
-fn texts(reasons: &[Refusal]) -> String {
-    let texts: Vec<_> = reasons.iter().map(ToString::to_string).collect();
-    texts.join("; ")
-}
-
-fn list(waiting: &[Hold]) -> String {
-    waiting
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+/// The texts of all of them.
+pub(crate) fn joined(all: &[impl ToString], separator: &str) -> String {
+    let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
+    texts.join(separator)
 }
 
 #[cfg(test)]

@@ -85,13 +85,13 @@ impl PoolScope {
     fn check(&self) -> Result<(), PoolError> {
         if self.namespaces.len() > Self::MAX_NAMESPACES {
             let many = format!("{} namespaces in one", self.namespaces.len());
-            return Err(error(many, format!("at most {}", Self::MAX_NAMESPACES)));
+            return Err(error((many, format!("at most {}", Self::MAX_NAMESPACES))));
         }
         let names = [&self.cluster, &self.project].into_iter().flatten();
         for name in names.chain(&self.namespaces) {
-            check_text(name, 1, Self::MAX_NAME).map_err(wrong)?;
+            check_text(name, 1, Self::MAX_NAME).map_err(error)?;
         }
-        check_labels(&self.labels).map_err(wrong)
+        check_labels(&self.labels).map_err(error)
     }
 }
 
@@ -116,11 +116,7 @@ fn check_text(text: &str, least: usize, most: usize) -> Result<(), Wrong> {
     Err((text.chars().take(100).collect(), allowed))
 }
 
-fn wrong((value, allowed): Wrong) -> PoolError {
-    error(value, allowed)
-}
-
-fn error(value: String, allowed: String) -> PoolError {
+fn error((value, allowed): Wrong) -> PoolError {
     PoolError {
         field: "scopes",
         value,
@@ -132,7 +128,7 @@ fn error(value: String, allowed: String) -> PoolError {
 pub(crate) fn check_scopes(spec: &PoolSpec) -> Result<(), PoolError> {
     if spec.scopes.len() > PoolScope::MAX {
         let many = format!("{} scopes", spec.scopes.len());
-        return Err(error(many, format!("at most {}", PoolScope::MAX)));
+        return Err(error((many, format!("at most {}", PoolScope::MAX))));
     }
     spec.scopes.iter().try_for_each(PoolScope::check)
 }

@@ -136,7 +136,9 @@ fn two_networks_give_both_and_it_can_be_taken_back() {
     done(&mut ledger, ask("b", ONE, Some("10.0.0.4")));
     let before = ledger.revision();
     done(&mut ledger, separate(false));
-    let changes = ledger.changes_since(before).expect("a recent revision");
+    let changes = ledger
+        .changes_page(before, usize::MAX)
+        .expect("a recent revision");
     assert!(changes[0].pools.contains(&ONE) && changes[0].pools.contains(&TWO));
     // What is held stays, in range, and asking again is free.
     assert_eq!(given(&mut ledger, "a", TWO), "10.0.0.4");

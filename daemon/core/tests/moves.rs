@@ -398,9 +398,15 @@ fn a_pool_of_very_many_leases_is_not_told_lease_by_lease() {
     let before = book.0.revision();
     book.done(&moves(BLUE));
     let oldest = before + 1;
-    assert_eq!(book.0.changes_since(before), Err(TooOld { oldest }));
-    assert_eq!(book.0.changes_since(oldest), Ok(Vec::new()));
+    assert_eq!(
+        book.0.changes_page(before, usize::MAX),
+        Err(TooOld { oldest })
+    );
+    assert_eq!(book.0.changes_page(oldest, usize::MAX), Ok(Vec::new()));
     book.done(&release("a"));
     assert_eq!(book.0.usage(POOL).map(|usage| usage.used), Some(0));
-    assert_eq!(book.0.changes_since(oldest).map(|all| all.len()), Ok(1));
+    assert_eq!(
+        book.0.changes_page(oldest, usize::MAX).map(|all| all.len()),
+        Ok(1)
+    );
 }

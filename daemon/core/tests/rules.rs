@@ -407,7 +407,7 @@ fn a_waiter_that_is_released_leaves_the_queue() {
     );
     assert!(book.0.waiters(pool, 9).is_empty());
     let told = |book: &Book, since| {
-        let changes = book.0.changes_since(since).unwrap();
+        let changes = book.0.changes_page(since, usize::MAX).unwrap();
         let pools = changes.iter().flat_map(|change| change.pools.to_vec());
         pools.collect::<Vec<_>>()
     };
@@ -445,7 +445,7 @@ fn a_system_that_ends_leaves_the_queues_to_those_behind() {
     let before = book.0.revision();
     book.0.forget_waiters_of(&cluster, Some(&system));
     assert_eq!(waiters(&book), [claim, "rancher-fip/c2/Service/ns/a"]);
-    let changes = book.0.changes_since(before).unwrap();
+    let changes = book.0.changes_page(before, usize::MAX).unwrap();
     assert_eq!(changes[0].pools.as_slice(), [pool], "who is next hears it");
     book.0.forget_waiters_of(&cluster, None);
     assert_eq!(waiters(&book), ["rancher-fip/c2/Service/ns/a"]);
@@ -1511,7 +1511,7 @@ fn readers_follow_the_changes() {
     let from = book.0.revision();
     book.gets(&Request::Allocate(allocate(WEB, pool)));
     book.done(&release(WEB, "1"));
-    let changes = book.0.changes_since(from).expect("recent");
+    let changes = book.0.changes_page(from, usize::MAX).expect("recent");
     assert_eq!(changes.len(), 2);
     for change in &changes {
         assert_eq!(change.pools.as_slice(), [pool]);
@@ -1521,10 +1521,10 @@ fn readers_follow_the_changes() {
     }
     let ledger = Ledger::load(book.0.dump(), 1_000).expect("valid rows");
     assert!(
-        ledger.changes_since(999).is_err(),
+        ledger.changes_page(999, usize::MAX).is_err(),
         "what was before the start is not known"
     );
-    assert_eq!(ledger.changes_since(1_000), Ok(vec![]));
+    assert_eq!(ledger.changes_page(1_000, usize::MAX), Ok(vec![]));
 }
 
 #[test]

@@ -281,7 +281,7 @@ impl<C: Controller> Daemon<C> {
             }
         }
         self.heard = ipam.read(|ledger| {
-            match ledger.changes_since(self.heard) {
+            match ledger.changes_page(self.heard, usize::MAX) {
                 Ok(changes) if self.heard > 0 => {
                     self.controller
                         .affected(ledger, &LedgerEvent::Changes(&changes));

@@ -97,19 +97,9 @@ impl Ledger {
             });
         }
         let name = &pool.spec.name;
-        let same = self
-            .rows
-            .pool_by_name(name)
-            .is_none_or(|known| known.id != pool.id);
-        let mirror = match &pool.spec.origin {
-            crate::Origin::Own => None,
-            crate::Origin::Mirror {
-                system,
-                cluster,
-                object,
-                uid: _,
-            } => self.rows.mirror(system, cluster, object),
-        };
+        let known = self.rows.pool_by_name(name);
+        let same = known.is_none_or(|known| known.id != pool.id);
+        let mirror = self.rows.mirror_of(&pool.spec.origin);
         if same || mirror.is_some_and(|known| known.id != pool.id) {
             found.push(Violation::SamePoolName {
                 name: Arc::clone(name),
@@ -144,12 +134,9 @@ impl Ledger {
         }
         for record in self.rows.clusters.values() {
             for name in &record.names {
-                let known = self
-                    .rows
-                    .cluster_by_name(name)
-                    .map(|known| known.id.clone());
-                if known.as_ref() != Some(&record.id) {
-                    let clusters = known.into_iter().chain([record.id.clone()]).collect();
+                let known = self.rows.cluster_by_name(name).map(|known| &known.id);
+                if known != Some(&record.id) {
+                    let clusters = known.into_iter().chain([&record.id]).cloned().collect();
                     found.push(Violation::SameClusterName {
                         name: Arc::clone(name),
                         clusters,
@@ -210,15 +197,12 @@ impl Ledger {
         let prints: BTreeSet<u64> = identities(lease).map(fingerprint).collect();
         let entries = prints.len();
         for print in prints {
-            if !self.index.of_identity(print).any(|known| known == key) {
+            if !self.index.identities.has(print, key) {
                 broken("identities");
             }
         }
         let filed = match lease.pool {
-            Some(pool) => self
-                .index
-                .of_pool(pool)
-                .is_some_and(|keys| keys.contains(key)),
+            Some(pool) => (self.index.of_pool(pool)).is_some_and(|keys| keys.contains(key)),
             None => self.index.poolless.contains(key),
         };
         if !filed || self.index.contended.contains(key) == lease.contenders.is_empty() {
@@ -253,11 +237,8 @@ impl Ledger {
         if contending != self.index.contending_entries() {
             broken("contenders by cluster", format!("{contending} entries"));
         }
-        let due = self
-            .rows
-            .leases
-            .values()
-            .filter_map(|lease| due::end(lease));
+        let leases = self.rows.leases.values();
+        let due = leases.filter_map(|lease| due::end(lease));
         if due.count() != self.index.due.len() {
             broken("ends of leases", "their number".to_owned());
         }
@@ -279,7 +260,7 @@ impl Ledger {
         if cooling.count() != self.index.cooling.len() {
             broken("quarantined leases", "their number".to_owned());
         }
-        if entries != self.index.identity_entries() {
+        if entries != self.index.identities.len() {
             broken("identities", format!("{entries} entries"));
         }
         let in_flight = !self.drafts.is_empty() || self.drafts.locks_table(LockedTable::Pools);
@@ -332,13 +313,7 @@ fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {
             });
         }
     }
-    let later = lease.contenders.iter().skip(1);
-    if lease
-        .contenders
-        .iter()
-        .zip(later)
-        .any(|(a, b)| a.since > b.since)
-    {
+    if !lease.contenders.is_sorted_by_key(|one| one.since) {
         found.push(Violation::ContendersOutOfOrder { lease: key });
     }
     let fits = match state {

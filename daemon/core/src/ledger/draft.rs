@@ -364,17 +364,11 @@ impl Ledger {
         Stop::busy_if(self.drafts.locks_table(table))
     }
 
-    /// A draft about the table, which it locks; busy while another decision about it is in flight.
-    pub(super) fn draft_of(
-        &self,
-        table: LockedTable,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Result<Draft, Stop> {
+    /// Locks the table for a draft; busy while another decision about it is in flight.
+    pub(super) fn lock(&self, table: LockedTable, draft: &mut Draft) -> Result<(), Stop> {
         self.unlocked(table)?;
-        let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(table);
-        Ok(draft)
+        Ok(())
     }
 
     /// Refused where there is no such network.
@@ -401,12 +395,9 @@ impl Ledger {
         identity: &Identity,
     ) -> Result<Vec<Arc<Lease>>, Stop> {
         Stop::busy_if(self.drafts.locks_identity(fingerprint))?;
-        let mut leases: Vec<_> = self
-            .printed_leases(fingerprint, identity)
-            .cloned()
-            .collect();
+        let leases = self.printed_leases(fingerprint, identity).cloned();
+        let leases: Vec<_> = leases.collect();
         self.settled(leases.iter().map(|lease| lease.key))?;
-        leases.sort_by_key(|lease| lease.key);
         Ok(leases)
     }
 

@@ -53,7 +53,7 @@ impl Ledger {
     /// outside of what the filter's owner is known for, of what is contended, of its pool, or of its addresses and network.
     pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
         if let Some(owner) = &filter.owner {
-            let keys = self.index.of_identity_after(fingerprint(owner), after);
+            let keys = self.index.identities.of(fingerprint(owner), after);
             let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
             return self.page(&mut rows, filter, limit);
         }

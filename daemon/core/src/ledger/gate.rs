@@ -61,10 +61,10 @@ impl Gate {
 
 fn hold(expected: &Expectation, rows: &LedgerRows) -> Option<Hold> {
     let record = rows.cluster_by_name(&expected.cluster);
-    let adopted = |cluster: &str| rows.adopted(expected.network, cluster, &expected.system);
+    let marker = |cluster: &str| rows.adoption(expected.network, cluster, &expected.system);
     // A cluster that was never reached has no id yet: an admin may have skipped it by name.
-    let met = record.is_some_and(|record| adopted(&record.id.0))
-        || adopted(&format!("name:{}", expected.cluster));
+    let met = record.is_some_and(|record| marker(&record.id.0).is_some())
+        || marker(&format!("name:{}", expected.cluster)).is_some();
     (!met).then(|| Hold {
         cluster: expected.cluster.clone(),
         id: record.map(|record| record.id.clone()),

@@ -137,32 +137,19 @@ impl Interner {
         holder: &Holder,
         tenant: &Option<Tenant>,
     ) -> (Holder, Option<Tenant>) {
-        let mut tenant = tenant.clone();
-        let Some(group) = self
-            .0
-            .get(&prints.group)
-            .filter(|group| group.is_of(&holder.identity))
-        else {
-            return (holder.clone(), tenant);
-        };
-        if group.tenant == tenant {
-            tenant.clone_from(&group.tenant);
+        let (mut holder, mut tenant) = (holder.clone(), tenant.clone());
+        if let Some(group) = self.group(prints, &holder.identity) {
+            group.share(&mut holder.identity);
+            if group.tenant == tenant {
+                tenant.clone_from(&group.tenant);
+            }
         }
-        let identity = Identity {
-            system: group.system.clone(),
-            cluster: group.cluster.clone(),
-            kind: Arc::clone(&group.kind),
-            namespace: Arc::clone(&group.namespace),
-            name: Arc::clone(&holder.identity.name),
-            interface: Arc::clone(&holder.identity.interface),
-        };
-        (
-            Holder {
-                identity,
-                instance: Arc::clone(&holder.instance),
-            },
-            tenant,
-        )
+        (holder, tenant)
+    }
+
+    fn group(&self, prints: Prints, identity: &Identity) -> Option<&HolderGroup> {
+        let group = self.0.get(&prints.group)?;
+        group.is_of(identity).then_some(group)
     }
 
     /// Counts the only holder of a lease about to be kept, whose prints are known, and has it use the shared
@@ -225,11 +212,7 @@ impl Interner {
 
     fn share(&self, lease: &mut Arc<Lease>) {
         let lease = Arc::make_mut(lease);
-        let find = |identity: &Identity| {
-            self.0
-                .get(&Prints::of(identity).group)
-                .filter(|group| group.is_of(identity))
-        };
+        let find = |identity: &Identity| self.group(Prints::of(identity), identity);
         for member in &mut lease.members {
             if let Some(group) = find(&member.holder.identity) {
                 group.share(&mut member.holder.identity);
@@ -247,14 +230,9 @@ impl Interner {
 }
 
 fn holders(lease: &Lease) -> impl Iterator<Item = (&Holder, &Option<Tenant>)> {
-    let members = lease
-        .members
-        .iter()
-        .map(|member| (&member.holder, &lease.tenant));
-    members.chain(
-        lease
-            .contenders
-            .iter()
-            .map(|contender| (&contender.holder, &contender.tenant)),
-    )
+    let members = lease.members.iter();
+    let contenders = lease.contenders.iter();
+    members
+        .map(|member| (&member.holder, &lease.tenant))
+        .chain(contenders.map(|contender| (&contender.holder, &contender.tenant)))
 }

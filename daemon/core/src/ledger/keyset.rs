@@ -8,28 +8,31 @@ use std::{
 
 use crate::{LeaseKey, NetworkId};
 
-/// Lease keys in order; 8 bytes for an IPv4 one and 24 for an IPv6 one.
+/// Lease keys under what they are filed under, in order; beside that 8 bytes for an IPv4 key and 24 for an IPv6 one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeySet {
-    v4: BTreeSet<Short>,
-    v6: BTreeSet<Long>,
+pub(super) struct FiledKeys<F> {
+    v4: BTreeSet<(F, Short)>,
+    v6: BTreeSet<(F, Long)>,
 }
 
+/// Lease keys in order.
+pub(super) type KeySet = FiledKeys<()>;
+
 /// An IPv4 key: network and address.
-pub(super) type Short = u64;
+type Short = u64;
 
 /// An IPv6 key: network and both halves of the address.
-pub(super) type Long = (u32, u64, u64);
+type Long = (u32, u64, u64);
 
 /// A key in the room of its family.
 #[derive(Clone, Copy)]
-pub(super) enum Packed {
+enum Packed {
     V4(Short),
     V6(Long),
 }
 
 impl Packed {
-    pub fn of(key: LeaseKey) -> Self {
+    fn of(key: LeaseKey) -> Self {
         let network = key.network.0;
         match key.address {
             IpAddr::V4(address) => Self::V4(short(network, address)),
@@ -51,7 +54,7 @@ fn long(network: u32, address: Ipv6Addr) -> Long {
     )
 }
 
-pub(super) fn of_short(key: Short) -> LeaseKey {
+fn of_short(key: Short) -> LeaseKey {
     let [a, b, c, d, address @ ..] = key.to_be_bytes();
     let network = NetworkId(u32::from_be_bytes([a, b, c, d]));
     LeaseKey {
@@ -60,7 +63,7 @@ pub(super) fn of_short(key: Short) -> LeaseKey {
     }
 }
 
-pub(super) fn of_long((network, high, low): Long) -> LeaseKey {
+fn of_long((network, high, low): Long) -> LeaseKey {
     let address = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
     LeaseKey {
         network: NetworkId(network),
@@ -68,25 +71,27 @@ pub(super) fn of_long((network, high, low): Long) -> LeaseKey {
     }
 }
 
-impl KeySet {
-    pub fn insert(&mut self, key: LeaseKey) -> bool {
+impl<F: Copy + Ord> FiledKeys<F> {
+    /// Files a key; false if it was there.
+    pub fn file(&mut self, under: F, key: LeaseKey) -> bool {
         match Packed::of(key) {
-            Packed::V4(key) => self.v4.insert(key),
-            Packed::V6(key) => self.v6.insert(key),
+            Packed::V4(key) => self.v4.insert((under, key)),
+            Packed::V6(key) => self.v6.insert((under, key)),
         }
     }
 
-    pub fn remove(&mut self, key: LeaseKey) -> bool {
+    /// Takes a key out; false if it was not there.
+    pub fn unfile(&mut self, under: F, key: LeaseKey) -> bool {
         match Packed::of(key) {
-            Packed::V4(key) => self.v4.remove(&key),
-            Packed::V6(key) => self.v6.remove(&key),
+            Packed::V4(key) => self.v4.remove(&(under, key)),
+            Packed::V6(key) => self.v6.remove(&(under, key)),
         }
     }
 
-    pub fn contains(&self, key: LeaseKey) -> bool {
+    pub fn has(&self, under: F, key: LeaseKey) -> bool {
         match Packed::of(key) {
-            Packed::V4(key) => self.v4.contains(&key),
-            Packed::V6(key) => self.v6.contains(&key),
+            Packed::V4(key) => self.v4.contains(&(under, key)),
+            Packed::V6(key) => self.v6.contains(&(under, key)),
         }
     }
 
@@ -98,6 +103,36 @@ impl KeySet {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
+    /// The keys above `after`, in order.
+    pub fn of(&self, under: F, after: Option<LeaseKey>) -> impl Iterator<Item = LeaseKey> {
+        let (v4, v6) = starts(after);
+        let v4 = (v4.map(|key| (under, key)), Bound::Unbounded);
+        let v6 = (v6.map(|key| (under, key)), Bound::Unbounded);
+        let v4 = self.v4.range(v4).take_while(move |filed| filed.0 == under);
+        let v6 = self.v6.range(v6).take_while(move |filed| filed.0 == under);
+        let mut v4 = v4.map(|(_, key)| of_short(*key)).peekable();
+        let mut v6 = v6.map(|(_, key)| of_long(*key)).peekable();
+        std::iter::from_fn(move || match (v4.peek(), v6.peek()) {
+            (Some(a), Some(b)) if a > b => v6.next(),
+            (Some(_), _) => v4.next(),
+            (None, _) => v6.next(),
+        })
+    }
+}
+
+impl KeySet {
+    pub fn insert(&mut self, key: LeaseKey) -> bool {
+        self.file((), key)
+    }
+
+    pub fn remove(&mut self, key: LeaseKey) -> bool {
+        self.unfile((), key)
+    }
+
+    pub fn contains(&self, key: LeaseKey) -> bool {
+        self.has((), key)
+    }
+
     /// All keys, in order.
     pub fn iter(&self) -> impl Iterator<Item = LeaseKey> {
         self.after(None)
@@ -105,37 +140,25 @@ impl KeySet {
 
     /// The keys above `after`, in order.
     pub fn after(&self, after: Option<LeaseKey>) -> impl Iterator<Item = LeaseKey> {
-        let (v4, v6) = starts(after);
-        merged(
-            self.v4.range((v4, Bound::Unbounded)),
-            self.v6.range((v6, Bound::Unbounded)),
-        )
+        self.of((), after)
     }
 
     /// The keys from `first` to `last`, both of one network and family.
     pub fn within(&self, first: LeaseKey, last: LeaseKey) -> impl Iterator<Item = LeaseKey> {
-        let mut end = false;
-        let from = (first <= last).then_some(first);
-        let at_first = from.filter(|first| self.contains(*first));
-        let rest = self.after(from).take_while(move |key| {
-            end |= *key > last;
-            !end
-        });
-        at_first
-            .into_iter()
-            .chain(rest)
-            .take_while(move |_| from.is_some())
+        let at_first = Some(first).filter(|first| *first <= last && self.contains(*first));
+        let rest = self.after(Some(first)).take_while(move |key| *key <= last);
+        at_first.into_iter().chain(rest)
     }
 }
 
 /// Takes keys in any order; sorted ones make the densest set.
-impl FromIterator<LeaseKey> for KeySet {
-    fn from_iter<T: IntoIterator<Item = LeaseKey>>(keys: T) -> Self {
+impl<F: Ord> FromIterator<(F, LeaseKey)> for FiledKeys<F> {
+    fn from_iter<T: IntoIterator<Item = (F, LeaseKey)>>(keys: T) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for key in keys {
+        for (under, key) in keys {
             match Packed::of(key) {
-                Packed::V4(key) => v4.push(key),
-                Packed::V6(key) => v6.push(key),
+                Packed::V4(key) => v4.push((under, key)),
+                Packed::V6(key) => v6.push((under, key)),
             }
         }
         Self {
@@ -145,8 +168,14 @@ impl FromIterator<LeaseKey> for KeySet {
     }
 }
 
+impl FromIterator<LeaseKey> for KeySet {
+    fn from_iter<T: IntoIterator<Item = LeaseKey>>(keys: T) -> Self {
+        keys.into_iter().map(|key| ((), key)).collect()
+    }
+}
+
 /// Where the keys above `after` begin, by family.
-pub(super) fn starts(after: Option<LeaseKey>) -> (Bound<Short>, Bound<Long>) {
+fn starts(after: Option<LeaseKey>) -> (Bound<Short>, Bound<Long>) {
     match after.map(|after| (Packed::of(after), after.network.0)) {
         None => (Bound::Included(0), Bound::Included((0, 0, 0))),
         // IPv4 comes first within a network.
@@ -158,20 +187,6 @@ pub(super) fn starts(after: Option<LeaseKey>) -> (Bound<Short>, Bound<Long>) {
             Bound::Excluded(key),
         ),
     }
-}
-
-/// Keys of both families, each in order, in the order of keys.
-pub(super) fn merged<'a>(
-    v4: impl Iterator<Item = &'a Short>,
-    v6: impl Iterator<Item = &'a Long>,
-) -> impl Iterator<Item = LeaseKey> {
-    let mut v4 = v4.map(|key| of_short(*key)).peekable();
-    let mut v6 = v6.map(|key| of_long(*key)).peekable();
-    std::iter::from_fn(move || match (v4.peek(), v6.peek()) {
-        (Some(a), Some(b)) if a > b => v6.next(),
-        (Some(_), _) => v4.next(),
-        (None, _) => v6.next(),
-    })
 }
 
 #[cfg(test)]
@@ -203,5 +218,25 @@ mod tests {
         assert!(set.within(keys[3], keys[3]).eq(keys[3..4].iter().copied()));
         let gap = key(NetworkId(0), "10.0.0.3".parse().expect("an address"));
         assert_eq!(set.within(gap, gap).count(), 0);
+    }
+    #[test]
+    fn keys_of_one_print_come_in_the_order_of_keys() {
+        let keys = [(0, "10.0.0.1"), (0, "::1"), (1, "0.0.0.1"), (1, "::1")];
+        let keys = keys.map(|(network, address)| LeaseKey {
+            network: NetworkId(network),
+            address: address.parse().expect(address),
+        });
+        let mut identities = FiledKeys::default();
+        for key in keys {
+            for print in [6, 7, 8] {
+                identities.file(print, key);
+            }
+        }
+        assert!(identities.of(7, None).eq(keys));
+        for (at, key) in keys.iter().enumerate() {
+            let rest = keys.iter().copied().skip(at + 1);
+            assert!(identities.of(7, Some(*key)).eq(rest));
+        }
+        assert_eq!(identities.of(9, None).count(), 0);
     }
 }

@@ -58,17 +58,18 @@ impl Ledger {
     /// What the latest list of a cluster had of others is taken in. Counts as a change.
     pub fn look_out(&mut self, cluster: &ClusterId, lookout: Lookout) {
         self.lookouts.clusters.insert(cluster.clone(), lookout);
-        self.lookouts_changed();
+        self.note_other();
     }
 
     /// The cluster is not looked at any more. Counts as a change.
     pub fn end_look_out(&mut self, cluster: &ClusterId) {
         if self.lookouts.clusters.remove(cluster).is_some() {
-            self.lookouts_changed();
+            self.note_other();
         }
     }
 
-    fn lookouts_changed(&mut self) {
+    /// Counts as a change of something that is in memory only.
+    pub(super) fn note_other(&mut self) {
         self.changes.push(Change {
             other: true,
             ..Change::default()

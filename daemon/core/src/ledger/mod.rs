@@ -147,21 +147,11 @@ impl Ledger {
                     .accounts
                     .insert(Arc::clone(&account.name), account.clone());
             }
-            Op::DeleteAccount(name) => {
-                self.rows.accounts.remove(name);
-            }
-            Op::PutToken(token) => {
-                self.rows.tokens.insert(token.id, token.clone());
-            }
-            Op::DeleteToken(id) => {
-                self.rows.tokens.remove(id);
-            }
-            Op::PutKey(key) => {
-                self.rows.keys.insert(key.id, key.clone());
-            }
-            Op::DeleteKey(id) => {
-                self.rows.keys.remove(id);
-            }
+            Op::DeleteAccount(name) => drop(self.rows.accounts.remove(name)),
+            Op::PutToken(token) => drop(self.rows.tokens.insert(token.id, token.clone())),
+            Op::DeleteToken(id) => drop(self.rows.tokens.remove(id)),
+            Op::PutKey(key) => drop(self.rows.keys.insert(key.id, key.clone())),
+            Op::DeleteKey(id) => drop(self.rows.keys.remove(id)),
             Op::PutEpoch(epoch) => self.rows.epoch = Some(*epoch),
             Op::PutClock(_) => {}
             Op::PutSeparation(pair) => self.put_separation(*pair, true),
@@ -248,10 +238,7 @@ impl Ledger {
     /// Replaces what the configuration maps to networks. In memory only; counts as a change.
     pub fn expect(&mut self, expectations: Vec<Expectation>) {
         self.gate.expect(expectations, &self.rows);
-        self.changes.push(Change {
-            other: true,
-            ..Change::default()
-        });
+        self.note_other();
     }
 
     /// Where the choices of pools with the order `random` start from. To be called once, with a number that nobody

@@ -68,11 +68,6 @@ impl Ledger {
         self.changes.revision()
     }
 
-    /// What changed after `revision`.
-    pub fn changes_since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.changes_page(revision, usize::MAX)
-    }
-
     /// The first `most` changes after `revision`.
     pub fn changes_page(&self, revision: u64, most: usize) -> Result<Vec<Arc<Change>>, TooOld> {
         let changes = self.changes.since(revision, most)?;
@@ -223,13 +218,14 @@ impl Ledger {
     /// Leases of which the identity is a member, in key order.
     pub fn leases_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
         let known = self.known_leases(identity).cloned();
-        sorted(known.filter(|lease| lease.held_by(identity)))
+        known.filter(|lease| lease.held_by(identity)).collect()
     }
 
     /// Leases of which the identity is a contender, in key order.
     pub fn contentions_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
         let known = self.known_leases(identity).cloned();
-        sorted(known.filter(|lease| lease.contender(identity).is_some()))
+        let known = known.filter(|lease| lease.contender(identity).is_some());
+        known.collect()
     }
 
     /// Leases with a member of the cluster (and system), in key order, after `after`.
@@ -320,13 +316,14 @@ impl Ledger {
 
     /// Whether the network has adopted the system of the cluster, or an admin skipped that.
     pub fn adopted(&self, network: NetworkId, cluster: &ClusterId, system: &System) -> bool {
-        self.rows.adopted(network, &cluster.0, system)
+        self.adoption(network, &cluster.0, system).is_some()
     }
 
     /// Whether the network has adopted the system of the cluster from a complete list. An admin's skip only opens
     /// the gate: what the cluster uses is still to be taken in when it comes back.
     pub fn truly_adopted(&self, network: NetworkId, cluster: &ClusterId, system: &System) -> bool {
-        self.rows.truly_adopted(network, &cluster.0, system)
+        let marker = self.adoption(network, &cluster.0, system);
+        marker.is_some_and(|marker| !marker.skipped)
     }
 
     /// The marker of one system of a cluster, by the cluster's id as text or by `name:NAME`.
@@ -336,8 +333,7 @@ impl Ledger {
         cluster: &str,
         system: &System,
     ) -> Option<&Adoption> {
-        let key = (network, cluster.into(), system.clone());
-        self.rows.adoptions.get(&key)
+        self.rows.adoption(network, cluster, system)
     }
 
     /// The head of the pool's queue, oldest first.
@@ -411,7 +407,7 @@ impl Ledger {
         self.rows.tokens.get(&id)
     }
 
-    /// Leases in which the identity is a member or contender, IPv4 first.
+    /// Leases in which the identity is a member or contender, in key order.
     pub(super) fn known_leases(&self, identity: &Identity) -> impl Iterator<Item = &Arc<Lease>> {
         self.printed_leases(fingerprint(identity), identity)
     }
@@ -423,7 +419,8 @@ impl Ledger {
         identity: &Identity,
     ) -> impl Iterator<Item = &Arc<Lease>> {
         self.index
-            .of_identity(fingerprint)
+            .identities
+            .of(fingerprint, None)
             .counted()
             .filter_map(|key| self.rows.leases.get(&key))
             .filter(move |lease| super::identities(lease).any(|known| known == identity))
@@ -433,10 +430,4 @@ impl Ledger {
         let network = self.rows.networks.get(&network);
         network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name))
     }
-}
-
-fn sorted(leases: impl Iterator<Item = Arc<Lease>>) -> Vec<Arc<Lease>> {
-    let mut leases: Vec<_> = leases.collect();
-    leases.sort_by_key(|lease| lease.key);
-    leases
 }

@@ -1,6 +1,8 @@
 //! What can be wrong with a ledger.
 
-use crate::{ClusterId, LeaseKey, LeaseState, NetworkId, PoolId, PortClaim, Tenant, Text};
+use crate::{
+    ClusterId, LeaseKey, LeaseState, NetworkId, PoolId, PortClaim, Tenant, Text, refusal::joined,
+};
 
 /// A broken invariant. Names the rows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +56,7 @@ pub enum Violation {
         address: LeaseKey,
         why: &'static str,
     },
-    #[error("several clusters are named {name}: {}", list(.clusters))]
+    #[error("several clusters are named {name}: {}", joined(.clusters, ", "))]
     SameClusterName {
         name: Text,
         clusters: Vec<ClusterId>,
@@ -72,9 +74,4 @@ impl Violation {
 
 fn at(key: &LeaseKey) -> String {
     format!("lease {} of network {}", key.address, key.network.0)
-}
-
-fn list(clusters: &[ClusterId]) -> String {
-    let ids: Vec<String> = clusters.iter().map(ToString::to_string).collect();
-    ids.join(", ")
 }

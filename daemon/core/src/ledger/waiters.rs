@@ -96,11 +96,7 @@ impl Waiters {
 
     /// Gives up the identity's place in one queue and returns it.
     pub fn leave(&mut self, pool: PoolId, identity: &Identity) -> Option<(QueuePlace, Waiter)> {
-        let places = self.places.get_mut(identity)?;
-        let since = places.remove(&pool)?;
-        if places.is_empty() {
-            self.places.remove(identity);
-        }
+        let since = self.drop_place(pool, identity)?;
         let queue = self.queues.get_mut(&pool)?;
         let place = (since, identity.clone());
         let waiter = queue.remove(&place)?;
@@ -149,13 +145,17 @@ impl Waiters {
             return;
         };
         for (_, identity) in queue.waiting.into_keys() {
-            if let Some(places) = self.places.get_mut(&identity) {
-                places.remove(&pool);
-                if places.is_empty() {
-                    self.places.remove(&identity);
-                }
-            }
+            self.drop_place(pool, &identity);
         }
+    }
+
+    fn drop_place(&mut self, pool: PoolId, identity: &Identity) -> Option<Timestamp> {
+        let places = self.places.get_mut(identity)?;
+        let since = places.remove(&pool);
+        if places.is_empty() {
+            self.places.remove(identity);
+        }
+        since
     }
 
     /// The queue, oldest first.

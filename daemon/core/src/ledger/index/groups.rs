@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::unfile;
 use crate::{Lease, LeaseKey, LeaseState, NetworkId, Tenant, Text, ledger::keyset::KeySet};
 
 /// Leases are shared among those of one network and tenant that name one key.
@@ -38,14 +39,8 @@ impl Groups {
 
     /// Takes a lease out, as it was when it was entered.
     pub fn remove(&mut self, lease: &Lease) {
-        let Some(group) = joinable(lease) else {
-            return;
-        };
-        if let Some(keys) = self.0.get_mut(&group) {
-            keys.remove(lease.key);
-            if keys.is_empty() {
-                self.0.remove(&group);
-            }
+        if let Some(group) = joinable(lease) {
+            unfile(&mut self.0, &group, lease.key);
         }
     }
 

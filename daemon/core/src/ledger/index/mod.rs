@@ -4,31 +4,24 @@ pub(super) mod charges;
 pub(super) mod cooling;
 pub(super) mod due;
 pub(super) mod groups;
-mod identities;
 mod shelf;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     intern::{Prints, fingerprint},
-    keyset::KeySet,
+    keyset::{FiledKeys, KeySet},
 };
 use crate::{ClusterId, Lease, LeaseKey, PoolId, System};
-use {
-    charges::Charges,
-    cooling::Cooling,
-    due::Due,
-    groups::Groups,
-    identities::Identities,
-    shelf::{Shelf, ShelfPart},
-};
+use {charges::Charges, cooling::Cooling, due::Due, groups::Groups, shelf::ShelfPart};
 
 /// The secondary indexes of the leases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeaseIndex {
-    identities: Identities,
-    /// By cluster and system of the members.
-    clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>>,
+    /// By the fingerprints of members and contenders. May hold others' with the same fingerprint.
+    pub identities: FiledKeys<u64>,
+    /// By the clusters of the members, then by their systems and what becomes of the lease when the cluster leaves.
+    clusters: BTreeMap<ClusterId, BTreeMap<(System, ShelfPart), KeySet>>,
     /// Leases attributed to a pool; pools without any are not in it.
     pub pools: BTreeMap<PoolId, KeySet>,
     /// Leases of no pool.
@@ -72,8 +65,7 @@ impl LeaseIndex {
             for cluster in contending_clusters(lease) {
                 file(&mut contending, cluster, lease.key);
             }
-            for member in &lease.members {
-                let identity = &member.holder.identity;
+            for identity in lease.owners() {
                 if let Some(cluster) = &identity.cluster {
                     shelves
                         .entry((cluster, &identity.system, ShelfPart::of(lease)))
@@ -82,14 +74,13 @@ impl LeaseIndex {
                 }
             }
         }
-        let mut clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>> = BTreeMap::new();
+        let mut clusters: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for ((cluster, system, part), keys) in shelves {
-            let systems = clusters.entry(cluster.clone()).or_default();
-            let shelf = systems.entry(system.clone()).or_default();
-            shelf.0.insert(part, keys.into_iter().collect());
+            let sets = clusters.entry(cluster.clone()).or_default();
+            sets.insert((system.clone(), part), keys.into_iter().collect());
         }
         Self {
-            identities: Identities::of_sorted(leases),
+            identities: leases.iter().flat_map(|lease| prints(lease)).collect(),
             clusters,
             pools: pools
                 .into_iter()
@@ -107,15 +98,15 @@ impl LeaseIndex {
 
     /// Enters a lease.
     pub fn add(&mut self, lease: &Lease) {
-        for identity in crate::ledger::identities(lease) {
-            self.identities.insert(fingerprint(identity), lease.key);
+        for (print, key) in prints(lease) {
+            self.identities.file(print, key);
         }
         self.add_rest(lease);
     }
 
     /// Enters a lease of one holder, whose prints are known.
     pub fn add_one(&mut self, prints: Prints, lease: &Lease) {
-        self.identities.insert(prints.whole, lease.key);
+        self.identities.file(prints.whole, lease.key);
         self.add_rest(lease);
     }
 
@@ -125,24 +116,18 @@ impl LeaseIndex {
         self.groups.add(lease);
         self.cooling.add(lease);
         self.charges.add(lease);
-        for member in &lease.members {
-            let identity = &member.holder.identity;
+        for identity in lease.owners() {
             let Some(cluster) = &identity.cluster else {
                 continue;
             };
-            let part = ShelfPart::of(lease);
-            // Names are copied for the first lease only.
-            match self
-                .clusters
-                .get_mut(cluster)
-                .and_then(|systems| systems.get_mut(&identity.system))
-            {
-                Some(shelf) => file(&mut shelf.0, &part, key),
-                None => {
-                    let systems = self.clusters.entry(cluster.clone()).or_default();
-                    let shelf = systems.entry(identity.system.clone()).or_default();
-                    file(&mut shelf.0, &part, key);
-                }
+            let under = (identity.system.clone(), ShelfPart::of(lease));
+            match self.clusters.get_mut(cluster) {
+                Some(sets) => file(sets, &under, key),
+                None => file(
+                    self.clusters.entry(cluster.clone()).or_default(),
+                    &under,
+                    key,
+                ),
             }
         }
         match lease.pool {
@@ -166,26 +151,18 @@ impl LeaseIndex {
         self.groups.remove(lease);
         self.cooling.remove(lease);
         self.charges.remove(lease);
-        for identity in crate::ledger::identities(lease) {
-            self.identities.remove(fingerprint(identity), key);
+        for (print, key) in prints(lease) {
+            self.identities.unfile(print, key);
         }
-        for member in &lease.members {
-            let identity = &member.holder.identity;
-            let Some(cluster) = &identity.cluster else {
-                continue;
-            };
-            let Some(systems) = self.clusters.get_mut(cluster) else {
-                continue;
-            };
-            let Some(shelf) = systems.get_mut(&identity.system) else {
-                continue;
-            };
-            unfile(&mut shelf.0, &ShelfPart::of(lease), key);
-            if shelf.0.is_empty() {
-                systems.remove(&identity.system);
-            }
-            if systems.is_empty() {
-                self.clusters.remove(cluster);
+        for identity in lease.owners() {
+            if let Some(cluster) = &identity.cluster
+                && let Some(sets) = self.clusters.get_mut(cluster)
+            {
+                let under = (identity.system.clone(), ShelfPart::of(lease));
+                unfile(sets, &under, key);
+                if sets.is_empty() {
+                    self.clusters.remove(cluster);
+                }
             }
         }
         match lease.pool {
@@ -198,26 +175,6 @@ impl LeaseIndex {
         for cluster in contending_clusters(lease) {
             unfile(&mut self.contending, cluster, key);
         }
-    }
-
-    /// Keys of leases in which the fingerprint's identity is a member or contender, IPv4 first. May hold others'
-    /// with the same fingerprint.
-    pub fn of_identity(&self, fingerprint: u64) -> impl Iterator<Item = LeaseKey> {
-        self.identities.of(fingerprint)
-    }
-
-    /// The same in key order, those above `after`.
-    pub fn of_identity_after(
-        &self,
-        fingerprint: u64,
-        after: Option<LeaseKey>,
-    ) -> impl Iterator<Item = LeaseKey> {
-        self.identities.after(fingerprint, after)
-    }
-
-    /// How many entries the index of identities has.
-    pub fn identity_entries(&self) -> usize {
-        self.identities.len()
     }
 
     /// Leases attributed to a pool; `None` if there are none.
@@ -233,8 +190,9 @@ impl LeaseIndex {
         after: Option<LeaseKey>,
         limit: usize,
     ) -> Vec<LeaseKey> {
-        let sets = self.shelves(cluster, system).flat_map(|shelf| shelf.sets());
-        let mut keys: Vec<LeaseKey> = sets.flat_map(|set| set.after(after).take(limit)).collect();
+        let sets = self.sets(cluster, system);
+        let keys = sets.flat_map(|(_, set)| set.after(after).take(limit));
+        let mut keys: Vec<LeaseKey> = keys.collect();
         keys.sort_unstable();
         keys.dedup();
         keys.truncate(limit);
@@ -244,10 +202,7 @@ impl LeaseIndex {
     /// How many leases have a member of the cluster (and system); a lease shared by several systems counts once
     /// for each.
     pub fn count_of_cluster(&self, cluster: &ClusterId, system: Option<&System>) -> usize {
-        self.shelves(cluster, system)
-            .flat_map(|shelf| shelf.sets())
-            .map(KeySet::len)
-            .sum()
+        self.sets(cluster, system).map(|(_, set)| set.len()).sum()
     }
 
     /// The lowest `most` leases that may become orphaned, and whether there are more.
@@ -257,31 +212,28 @@ impl LeaseIndex {
         system: Option<&System>,
         most: usize,
     ) -> (Vec<LeaseKey>, bool) {
-        let sets: Vec<_> = self
-            .shelves(cluster, system)
-            .filter_map(|shelf| shelf.0.get(&ShelfPart::Live))
-            .collect();
-        lowest(&sets, most)
+        let sets = self.sets(cluster, system);
+        let live = sets.filter(|(part, _)| *part == ShelfPart::Live);
+        let live: Vec<_> = live.map(|(_, set)| set).collect();
+        lowest(&live, most)
     }
 
     /// Whether the cluster has no lease for itself that is in use: it has left.
     pub fn has_left(&self, cluster: &ClusterId) -> bool {
-        self.shelves(cluster, None)
-            .all(|shelf| !shelf.0.contains_key(&ShelfPart::Live))
+        self.sets(cluster, None)
+            .all(|(part, _)| part != ShelfPart::Live)
     }
 
     /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones,
     /// those kept for it, those it contends for and, where it has left, those it shares with others.
     pub fn forgettable(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
-        let of = |part: ShelfPart| {
-            self.shelves(cluster, None)
-                .filter_map(move |shelf| shelf.0.get(&part))
-        };
         let left = self.has_left(cluster);
-        let shared = of(ShelfPart::Shared).filter(|_| left);
-        let own = of(ShelfPart::Orphaned)
-            .chain(of(ShelfPart::Kept))
-            .chain(shared);
+        let own = self.sets(cluster, None).filter(|(part, _)| match part {
+            ShelfPart::Orphaned | ShelfPart::Kept => true,
+            ShelfPart::Shared => left,
+            ShelfPart::Live | ShelfPart::Other => false,
+        });
+        let own = own.map(|(_, set)| set);
         let sets: Vec<_> = own.chain(self.contending.get(cluster)).collect();
         lowest(&sets, most)
     }
@@ -302,18 +254,21 @@ impl LeaseIndex {
         self.contending.values().map(KeySet::len).sum()
     }
 
-    fn shelves(
+    fn sets(
         &self,
         cluster: &ClusterId,
         system: Option<&System>,
-    ) -> impl Iterator<Item = &Shelf> {
-        self.clusters
-            .get(cluster)
-            .into_iter()
-            .flatten()
-            .filter(move |(name, _)| system.is_none_or(|system| *name == system))
-            .map(|(_, shelf)| shelf)
+    ) -> impl Iterator<Item = (ShelfPart, &KeySet)> {
+        let sets = self.clusters.get(cluster).into_iter().flatten();
+        sets.filter(move |((name, _), _)| system.is_none_or(|system| name == system))
+            .map(|((_, part), set)| (*part, set))
     }
+}
+
+/// What the lease is found by of each member and contender.
+fn prints(lease: &Lease) -> impl Iterator<Item = (u64, LeaseKey)> {
+    let identities = crate::ledger::identities(lease);
+    identities.map(|identity| (fingerprint(identity), lease.key))
 }
 
 fn file<K: Clone + Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {
@@ -339,10 +294,8 @@ pub(super) fn contending_clusters(lease: &Lease) -> impl Iterator<Item = &Cluste
 }
 
 fn lowest(sets: &[&KeySet], most: usize) -> (Vec<LeaseKey>, bool) {
-    let mut keys: Vec<LeaseKey> = sets
-        .iter()
-        .flat_map(|set| set.iter().take(most.saturating_add(1)))
-        .collect();
+    let keys = (sets.iter()).flat_map(|set| set.iter().take(most.saturating_add(1)));
+    let mut keys: Vec<LeaseKey> = keys.collect();
     keys.sort_unstable();
     keys.dedup();
     let more = keys.len() > most;

@@ -1,14 +1,8 @@
 //! The leases of a cluster, by what becomes of them when it leaves.
 
-use std::collections::BTreeMap;
+use crate::{Lease, LeaseState};
 
-use crate::{Lease, LeaseState, ledger::keyset::KeySet};
-
-/// The leases of one system of one cluster; no set is empty.
-#[derive(Clone, Debug, Default)]
-pub(in crate::ledger) struct Shelf(pub BTreeMap<ShelfPart, KeySet>);
-
-/// Which set of a shelf.
+/// Which of the leases of one system of one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::ledger) enum ShelfPart {
     /// `Allocated`, and all members are of this cluster and system: what may become orphaned.
@@ -19,12 +13,6 @@ pub(in crate::ledger) enum ShelfPart {
     /// `Allocated`, with members of others.
     Shared,
     Other,
-}
-
-impl Shelf {
-    pub fn sets(&self) -> impl Iterator<Item = &KeySet> {
-        self.0.values()
-    }
 }
 
 impl ShelfPart {

@@ -3,22 +3,17 @@
 use std::sync::Arc;
 
 use crate::{
-    Account, AccountEdit, Action, Actor, Answer, KeyBytes, KeyId, Op, Refusal, Role, SigningKey,
-    Text, Timestamp, Token, TokenId,
+    Account, AccountEdit, Action, Answer, KeyBytes, KeyId, Op, Refusal, Role, SigningKey, Text,
+    Timestamp, Token, TokenId,
     ledger::{
         Ledger,
-        draft::{Draw, LockedTable, Stop},
+        draft::{Draft, Draw, LockedTable, Stop},
     },
 };
 
 impl Ledger {
-    pub(super) fn plan_create_account(
-        &self,
-        account: &Account,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        let draft = self.draft_of(LockedTable::Accounts, actor, now)?;
+    pub(super) fn plan_create_account(&self, account: &Account, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Accounts, &mut draft)?;
         let name = &account.name;
         match self.rows.accounts.get(name) {
             Some(known) if known == account => return Err(Stop::Answer(Answer::Done)),
@@ -30,8 +25,8 @@ impl Ledger {
         Ok(draft.done(op, Action::AccountChanged, detail))
     }
 
-    pub(super) fn plan_edit_account(&self, edit: &AccountEdit, now: Timestamp) -> Draw {
-        let draft = self.draft_of(LockedTable::Accounts, &edit.actor, now)?;
+    pub(super) fn plan_edit_account(&self, edit: &AccountEdit, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Accounts, &mut draft)?;
         let name = &edit.name;
         let known = self.rows.accounts.get(name);
         let known = known.ok_or_else(|| Refusal::UnknownAccount(Arc::clone(name)))?;
@@ -61,8 +56,8 @@ impl Ledger {
         Ok(draft.done(Op::PutAccount(account), Action::AccountChanged, detail))
     }
 
-    pub(super) fn plan_delete_account(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
-        let draft = self.draft_of(LockedTable::Accounts, actor, now)?;
+    pub(super) fn plan_delete_account(&self, name: &Text, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Accounts, &mut draft)?;
         let Some(account) = self.rows.accounts.get(name) else {
             return Err(Stop::Answer(Answer::Done));
         };
@@ -82,13 +77,13 @@ impl Ledger {
         }
     }
 
-    pub(super) fn plan_put_token(&self, token: &Token, actor: &Actor, now: Timestamp) -> Draw {
-        let draft = self.draft_of(LockedTable::Tokens, actor, now)?;
+    pub(super) fn plan_put_token(&self, token: &Token, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Tokens, &mut draft)?;
         if self.rows.tokens.get(&token.id) == Some(token) {
             return Err(Stop::Answer(Answer::Done));
         }
         // Both would be one actor in the audit log.
-        let living = |other: &Token| other.expires.is_none_or(|end| end > now);
+        let living = |other: &Token| other.expires.is_none_or(|end| end > draft.now);
         let twin = |other: &Token| other.id != token.id && other.name == token.name;
         if self
             .rows
@@ -102,8 +97,8 @@ impl Ledger {
         Ok(draft.done(op, Action::TokenCreated, Arc::clone(&token.name)))
     }
 
-    pub(super) fn plan_delete_token(&self, id: TokenId, actor: &Actor, now: Timestamp) -> Draw {
-        let draft = self.draft_of(LockedTable::Tokens, actor, now)?;
+    pub(super) fn plan_delete_token(&self, id: TokenId, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Tokens, &mut draft)?;
         let Some(token) = self.rows.tokens.get(&id) else {
             return Err(Stop::Answer(Answer::Done));
         };
@@ -115,10 +110,9 @@ impl Ledger {
         &self,
         bytes: &KeyBytes,
         after: Option<KeyId>,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
     ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Keys, actor, now)?;
+        self.lock(LockedTable::Keys, &mut draft)?;
         let keys = &self.rows.keys;
         let last = self.signing_key();
         if last.map(|key| key.id) != after {
@@ -126,13 +120,13 @@ impl Ledger {
         }
         let over = keys
             .values()
-            .filter(|key| key.until.is_some_and(|end| end <= now));
+            .filter(|key| key.until.is_some_and(|end| end <= draft.now));
         let gone = over.map(|key| Op::DeleteKey(key.id));
         draft.flight.ops.extend(gone);
         let id = self.next_key();
         let mut detail = format!("key {} signs", id.0);
         if let Some(last) = last {
-            let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
+            let until = Timestamp(draft.now.0.saturating_add(SigningKey::OVERLAP));
             detail = format!("{detail}, key {} counts until {until}", last.id.0);
             draft.flight.ops.push(Op::PutKey(SigningKey {
                 until: Some(until),
@@ -141,23 +135,23 @@ impl Ledger {
         }
         let op = Op::PutKey(SigningKey {
             id,
-            created: now,
+            created: draft.now,
             bytes: bytes.clone(),
             until: None,
         });
         Ok(draft.done(op, Action::KeyRotated, detail))
     }
 
-    pub(super) fn plan_import_key(&self, bytes: &KeyBytes, actor: &Actor, now: Timestamp) -> Draw {
-        let draft = self.draft_of(LockedTable::Keys, actor, now)?;
+    pub(super) fn plan_import_key(&self, bytes: &KeyBytes, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Keys, &mut draft)?;
         if self.rows.keys.values().any(|key| key.bytes == *bytes) {
             return Err(Stop::Answer(Answer::Done));
         }
-        let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
+        let until = Timestamp(draft.now.0.saturating_add(SigningKey::OVERLAP));
         let id = self.next_key();
         let op = Op::PutKey(SigningKey {
             id,
-            created: now,
+            created: draft.now,
             bytes: bytes.clone(),
             until: Some(until),
         });

@@ -17,19 +17,18 @@ use crate::{
 
 impl Ledger {
     /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use.
-    pub(super) fn plan_adopt(&mut self, ask: &Adopt, now: Timestamp) -> Draw {
+    pub(super) fn plan_adopt(&mut self, ask: &Adopt, mut draft: Draft) -> Draw {
         let key = ask.key.canonical();
         self.check_network(key.network)?;
         let prints = Prints::of(&ask.holder.identity);
         Stop::busy_if(self.drafts.edits(key.network))?;
         self.settled(std::iter::once(key))?;
         Stop::busy_if(self.drafts.locks_identity(prints.whole))?;
-        let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(prints.whole);
         let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
         let Some(lease) = self.rows.leases.get(&key) else {
             let pool = self.pool_around(key);
-            let lease = Arc::new(exclusive(key, pool, holder, tenant, now));
+            let lease = Arc::new(exclusive(key, pool, holder, tenant, draft.now));
             self.free.take(key);
             draft.flight.taken.push(key);
             draft.flight.prints = Some(prints);
@@ -42,12 +41,12 @@ impl Ledger {
         if is_foreign_there(lease, &holder) {
             let contenders = contenders_beside(lease, &holder.identity);
             let why = "a Service of its cluster used it";
-            let next = exclusive(key, lease.pool, holder, tenant, now);
+            let next = exclusive(key, lease.pool, holder, tenant, draft.now);
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
         if lease.state == LeaseState::Quarantined {
             let contenders = others(lease, &holder.identity);
-            let next = exclusive(key, lease.pool, holder, tenant, now);
+            let next = exclusive(key, lease.pool, holder, tenant, draft.now);
             let why = "it was in quarantine";
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
@@ -60,10 +59,9 @@ impl Ledger {
         contend(draft, lease, contender)
     }
 
-    pub(super) fn plan_handover(&self, ask: &Handover, now: Timestamp) -> Draw {
+    pub(super) fn plan_handover(&self, ask: &Handover, mut draft: Draft) -> Draw {
         let leases = self.settled_leases(&ask.from.identity)?;
         self.settled_leases(&ask.to.identity)?;
-        let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(fingerprint(&ask.to.identity));
         let mut handed = Vec::new();
         if ask.from == ask.to {

@@ -26,12 +26,14 @@ use crate::{
 };
 
 impl Ledger {
+    /// `keep`: the addresses are kept for later, whatever else the request says.
     pub(super) fn plan_allocate(
         &mut self,
         ask: &Allocate,
-        purpose: Purpose,
-        now: Timestamp,
+        keep: Option<Purpose>,
+        mut draft: Draft,
     ) -> Draw {
+        let purpose = keep.unwrap_or_else(|| Purpose::of(ask, draft.now));
         let mut asked = self.open(ask, purpose)?;
         let share = Self::check_share(ask)?;
         let prints = Prints::of(&ask.holder.identity);
@@ -52,11 +54,10 @@ impl Ledger {
             let cools = self.check_new(want, ask)?;
             want.again.cooling.extend(want.key.filter(|_| cools));
         }
-        self.find_again(&mut asked, prints, ask, now)?;
-        self.settle(&mut asked, (prints, ask), now)?;
+        self.find_again(&mut asked, prints, ask, draft.now)?;
+        self.settle(&mut asked, (prints, ask), draft.now)?;
         self.check_tenant(&asked, ask)?;
         self.check_turn(&asked, ask)?;
-        let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(prints.whole);
         draft.flight.prints = Some(prints);
         if let Err(pool) = self.take(&mut asked, &mut draft) {

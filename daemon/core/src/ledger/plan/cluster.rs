@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    Action, Actor, Adoption, Answer, ClusterId, ClusterRecord, Holder, Identity, Lease, LeaseState,
-    Op, Refusal, System, Text, Timestamp,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, Holder, Identity, Lease, LeaseState, Op,
+    Refusal, System, Text,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -17,21 +17,16 @@ pub(super) const CHUNK: usize = 1_000;
 
 impl Ledger {
     /// Names are only ever added; a name that another cluster has is refused, for it would make two clusters one.
-    pub(super) fn plan_record_cluster(&self, record: &ClusterRecord, now: Timestamp) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Clusters, &"fipd".into(), now)?;
-        let foreign = |name: &&Text| {
-            self.rows
-                .cluster_by_name(name)
-                .is_some_and(|known| known.id != record.id)
-        };
-        if let Some(name) = record.names.iter().find(foreign) {
-            let owner = self
-                .rows
-                .cluster_by_name(name)
-                .map_or_else(String::new, |known| known.id.to_string());
+    pub(super) fn plan_record_cluster(&self, record: &ClusterRecord, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Clusters, &mut draft)?;
+        let foreign = record.names.iter().find_map(|name| {
+            let owner = self.rows.cluster_by_name(name)?;
+            (owner.id != record.id).then_some((name, owner))
+        });
+        if let Some((name, owner)) = foreign {
             let allowed = format!(
-                "a name that no other cluster has; this one is that of {owner}, not of {}",
-                record.id
+                "a name that no other cluster has; this one is that of {}, not of {}",
+                owner.id, record.id
             );
             return Err(Refusal::invalid("cluster", name, allowed).into());
         }
@@ -74,10 +69,9 @@ impl Ledger {
         &self,
         record: &ClusterRecord,
         name: &Text,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
     ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Clusters, actor, now)?;
+        self.lock(LockedTable::Clusters, &mut draft)?;
         if self.rows.clusters.contains_key(&record.id) {
             let allowed = "an id that no cluster has; ask again";
             return Err(Refusal::invalid("cluster", &record.id, allowed).into());
@@ -98,26 +92,12 @@ impl Ledger {
         Ok(draft.done(Op::PutCluster(apart), Action::ClusterChanged, detail))
     }
 
-    pub(super) fn plan_mark_adopted(
-        &self,
-        marker: &Adoption,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Clusters, actor, now)?;
+    pub(super) fn plan_mark_adopted(&self, marker: &Adoption, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Clusters, &mut draft)?;
         self.check_network(marker.network)?;
-        let key = (
-            marker.network,
-            Arc::clone(&marker.cluster),
-            marker.system.clone(),
-        );
+        let known = self.adoption(marker.network, &marker.cluster, &marker.system);
         // A true adoption replaces a skipped one, and nothing else replaces anything.
-        if self
-            .rows
-            .adoptions
-            .get(&key)
-            .is_some_and(|known| !known.skipped || marker.skipped)
-        {
+        if known.is_some_and(|known| !known.skipped || marker.skipped) {
             return Err(Stop::Answer(Answer::Done));
         }
         draft.flight.ops.push(Op::PutAdoption(marker.clone()));
@@ -143,12 +123,10 @@ impl Ledger {
         cluster: &ClusterId,
         system: Option<&System>,
         most: usize,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
     ) -> Draw {
         let (keys, more) = self.index.live(cluster, system, most.clamp(1, CHUNK));
         self.settled(keys.iter().copied())?;
-        let mut draft = Draft::new(now, actor);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
             let lease = Lease {
                 state: LeaseState::Orphaned,
@@ -163,14 +141,8 @@ impl Ledger {
 
     /// What is forgotten counts as not adopted any more: should the cluster come back, it is adopted again before
     /// its networks give anything new. Its contenders go as well, or an address would pass to nobody.
-    pub(super) fn plan_forget(
-        &self,
-        cluster: &ClusterId,
-        most: usize,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Clusters, actor, now)?;
+    pub(super) fn plan_forget(&self, cluster: &ClusterId, most: usize, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Clusters, &mut draft)?;
         let (keys, more) = self.index.forgettable(cluster, most.clamp(1, CHUNK));
         if keys.is_empty() {
             return self.forget_names(cluster, draft);
@@ -190,11 +162,9 @@ impl Ledger {
         let forgotten = self.rows.adoptions.values().filter(|marker| {
             marker.cluster == cluster.0 && (last || systems.contains(&marker.system))
         });
-        draft.flight.ops.extend(forgotten.map(deletion));
-        draft
-            .flight
-            .ops
-            .extend(self.skipped_by_name(cluster).map(deletion));
+        let skipped = self.skipped_by_name(cluster);
+        let forgotten = forgotten.chain(skipped).map(deletion);
+        draft.flight.ops.extend(forgotten);
         if !more {
             draft.flight.cluster_leaves = Some(cluster.clone());
         }
@@ -216,16 +186,10 @@ impl Ledger {
         let Some(record) = unused else {
             return Err(Refusal::UnknownCluster(cluster.to_string()).into());
         };
-        let markers = self
-            .rows
-            .adoptions
-            .values()
-            .filter(|marker| marker.cluster == cluster.0);
+        let markers = self.rows.adoptions.values();
+        let markers = markers.filter(|marker| marker.cluster == cluster.0);
+        let markers = markers.chain(self.skipped_by_name(cluster));
         draft.flight.ops.extend(markers.map(deletion));
-        draft
-            .flight
-            .ops
-            .extend(self.skipped_by_name(cluster).map(deletion));
         draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
         draft.flight.cluster_leaves = Some(cluster.clone());
         let detail = format!("{cluster} ({})", record.names.join(", "));
@@ -266,15 +230,15 @@ impl Ledger {
                 LeaseState::Quarantined => false,
             };
         if own && count < rest.members.len() {
-            for member in rest
-                .members
-                .iter()
-                .filter(|member| of_cluster(&member.holder))
-            {
-                let identity = Some(member.holder.identity.clone());
-                draft.say_lease(lease, Action::Forgotten, identity, Text::default());
-            }
-            rest.members.retain(|member| !of_cluster(&member.holder));
+            let members = &mut rest.members;
+            members.retain(|member| {
+                let goes = of_cluster(&member.holder);
+                if goes {
+                    let identity = Some(member.holder.identity.clone());
+                    draft.say_lease(lease, Action::Forgotten, identity, Text::default());
+                }
+                !goes
+            });
             draft.write(Arc::new(rest));
             return Ok(true);
         }

@@ -3,10 +3,10 @@
 
 use super::cluster::deletion;
 use crate::{
-    Action, Actor, Answer, Epoch, Network, NetworkId, Op, Refusal, RestoreHold, Text, Timestamp,
+    Action, Answer, Epoch, Network, NetworkId, Op, Refusal, RestoreHold, Text,
     ledger::{
         Ledger,
-        draft::{Draw, LockedTable},
+        draft::{Draft, Draw, LockedTable},
     },
 };
 
@@ -65,16 +65,15 @@ impl Ledger {
         &self,
         networks: &[NetworkId],
         reason: &Text,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
     ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Epoch, actor, now)?;
+        self.lock(LockedTable::Epoch, &mut draft)?;
         self.unlocked(LockedTable::Clusters)?;
         for id in networks {
             let Some(network) = self.rows.networks.get(id) else {
                 return Err(Refusal::UnknownNetwork(*id).into());
             };
-            let hold = Some(RestoreHold::starting(now));
+            let hold = Some(RestoreHold::starting(draft.now));
             draft.flight.ops.push(Op::PutNetwork(Network {
                 hold,
                 ..network.clone()
@@ -88,28 +87,28 @@ impl Ledger {
         Ok((draft, Answer::Done))
     }
 
-    pub(super) fn plan_pass_hold(&self, elapsed: u64, actor: &Actor, now: Timestamp) -> Draw {
+    pub(super) fn plan_pass_hold(&self, elapsed: u64, draft: Draft) -> Draw {
+        let now = draft.now;
         let after = |hold: RestoreHold| hold.after(elapsed, now);
-        self.change_holds(actor, now, after, &"its time is over".into())
+        self.change_holds(draft, after, &"its time is over".into())
     }
 
-    pub(super) fn plan_lift_hold(&self, reason: &Text, actor: &Actor, now: Timestamp) -> Draw {
+    pub(super) fn plan_lift_hold(&self, reason: &Text, draft: Draft) -> Draw {
         if reason.trim().is_empty() {
             let allowed = "why free addresses are certainly free";
             return Err(Refusal::invalid("reason", reason, allowed).into());
         }
-        self.change_holds(actor, now, |_| None, reason)
+        self.change_holds(draft, |_| None, reason)
     }
 
     /// Answers at once where nothing is held.
     fn change_holds(
         &self,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
         change: impl Fn(RestoreHold) -> Option<RestoreHold>,
         why_ended: &Text,
     ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Epoch, actor, now)?;
+        self.lock(LockedTable::Epoch, &mut draft)?;
         if let Some((epoch, hold)) = self.epoch().and_then(|epoch| Some((epoch, epoch.hold?))) {
             let hold = change(hold);
             draft

@@ -5,7 +5,7 @@
 
 use super::cluster::CHUNK;
 use crate::{
-    Action, Actor, Answer, LeaseState, Timestamp,
+    Action, Answer, LeaseState,
     ledger::{
         Ledger,
         draft::{Draft, Draw},
@@ -13,10 +13,9 @@ use crate::{
 };
 
 impl Ledger {
-    pub(super) fn plan_expire(&self, most: usize, actor: &Actor, now: Timestamp) -> Draw {
-        let (keys, more) = self.index.due.at(now, most.clamp(1, CHUNK));
+    pub(super) fn plan_expire(&self, most: usize, mut draft: Draft) -> Draw {
+        let (keys, more) = self.index.due.at(draft.now, most.clamp(1, CHUNK));
         self.settled(keys.iter().copied())?;
-        let mut draft = Draft::new(now, actor);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
             let what = match lease.state {
                 LeaseState::Quarantined => "the quarantine is over",

@@ -8,8 +8,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    Actor, Answer, Import, ImportRow, ImportedPool, LeaseKey, Network, Op, Origin, Pool, PoolEdit,
-    PoolId, PoolSpec, Quota, Refusal, RowFate, Span, Tenant, Text, Timestamp,
+    Actor, Answer, Import, ImportRow, ImportedPool, LeaseKey, Network, Op, Pool, PoolEdit, PoolId,
+    PoolSpec, Quota, Refusal, RowFate, Span, Tenant, Text, Timestamp,
     layout::Layout,
     ledger::{
         Ledger,
@@ -35,8 +35,6 @@ pub struct Trial {
     pub(super) fresh: Vec<LeaseKey>,
     networks: bool,
     pub(super) force: bool,
-    pub(super) actor: Actor,
-    pub(super) now: Timestamp,
 }
 
 impl Ledger {
@@ -85,9 +83,12 @@ impl Trial {
             fresh: Vec::new(),
             networks: false,
             force,
-            actor: Arc::clone(actor),
-            now,
         }
+    }
+
+    /// A draft of a row beside that of the import.
+    fn begin(&self) -> Draft {
+        Draft::new(self.draft.now, &self.draft.actor)
     }
 
     /// What becomes of the next rows.
@@ -122,7 +123,7 @@ impl Trial {
         if let Some(network) = known.or(last.map(|last| last.1)) {
             self.bring_network(network);
         }
-        let (draft, _) = self.small.plan_network(name, &self.actor, self.now)?;
+        let (draft, _) = self.small.plan_network(name, self.begin())?;
         self.networks = true;
         self.absorb(draft);
         Ok(RowFate::Created)
@@ -134,7 +135,7 @@ impl Trial {
         if ledger.separated(one, other) {
             return Ok(RowFate::Same);
         }
-        let (draft, _) = (self.small).plan_separate((one, other), true, &self.actor, self.now)?;
+        let (draft, _) = (self.small).plan_separate((one, other), true, self.begin())?;
         self.absorb(draft);
         Ok(RowFate::Created)
     }
@@ -148,23 +149,16 @@ impl Trial {
     ) -> Result<RowFate, Stop> {
         let pool = self.pool_named(ledger, pool)?;
         self.bring_pool(&pool);
-        let charge = (pool.id, tenant.clone());
-        let known = self.limit(ledger, &charge);
-        let (pool, tenant) = charge;
-        if let Some(limit) = known {
-            let tenant = tenant.clone();
-            self.small.put_quota(&Quota {
-                pool,
-                tenant,
-                limit,
-            });
-        }
-        let quota = Quota {
-            pool,
-            tenant,
+        let quota = |limit| Quota {
+            pool: pool.id,
+            tenant: tenant.clone(),
             limit,
         };
-        let (draft, _) = (self.small).plan_set_quota(&quota, &self.actor, self.now)?;
+        let known = self.limit(ledger, &(pool.id, tenant.clone()));
+        if let Some(limit) = known {
+            self.small.put_quota(&quota(limit));
+        }
+        let (draft, _) = (self.small).plan_set_quota(&quota(limit), self.begin())?;
         self.absorb(draft);
         Ok(made(known.is_some()))
     }
@@ -198,7 +192,7 @@ impl Trial {
         }
         self.bring_around(ledger, known.as_ref(), &spec);
         let Some(known) = known else {
-            let drawn = self.small.plan_create_pool(&spec, &self.actor, self.now)?;
+            let drawn = self.small.plan_create_pool(&spec, self.begin())?;
             let draft = self.as_it_was(drawn.0, row);
             self.absorb(draft);
             return Ok(RowFate::Created);
@@ -208,10 +202,10 @@ impl Trial {
             spec,
             if_generation: None,
             force: false,
-            actor: Arc::clone(&self.actor),
+            actor: Arc::clone(&self.draft.actor),
             reason: Text::default(),
         };
-        let (draft, _) = self.small.edit_pool(&edit, self.now)?;
+        let (draft, _) = self.small.edit_pool(&edit, self.begin())?;
         self.absorb(draft);
         Ok(RowFate::Changed)
     }
@@ -324,14 +318,7 @@ impl Trial {
     fn bring_around(&mut self, ledger: &Ledger, known: Option<&Arc<Pool>>, spec: &PoolSpec) {
         let next = ledger.rows.next_pool;
         self.small.rows.next_pool = self.small.rows.next_pool.max(next);
-        if let Origin::Mirror {
-            system,
-            cluster,
-            object,
-            uid: _,
-        } = &spec.origin
-            && let Some(mirror) = ledger.rows.mirror(system, cluster, object)
-        {
+        if let Some(mirror) = ledger.rows.mirror_of(&spec.origin) {
             self.bring_pool(mirror);
         }
         let Ok(layout) = Layout::new(spec) else {

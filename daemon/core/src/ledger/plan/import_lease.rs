@@ -34,7 +34,7 @@ impl Trial {
         let mut lease = Lease {
             key,
             pool,
-            since: row.since.or(since).unwrap_or(self.now),
+            since: row.since.or(since).unwrap_or(self.draft.now),
             ..row.lease.clone()
         };
         if let Some(known) = &known {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Action, Answer, Label, Lease, Refusal, Timestamp,
+    Action, Answer, Label, Lease, Refusal,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -12,7 +12,7 @@ use crate::{
 
 impl Ledger {
     /// An address that cools has no labels: nobody holds it.
-    pub(super) fn plan_label(&self, ask: &Label, now: Timestamp) -> Draw {
+    pub(super) fn plan_label(&self, ask: &Label, mut draft: Draft) -> Draw {
         let key = ask.key.canonical();
         self.settled(std::iter::once(key))?;
         let lease = self.rows.leases.get(&key);
@@ -31,7 +31,6 @@ impl Ledger {
             labels,
             ..Lease::clone(lease)
         });
-        let mut draft = Draft::new(now, &ask.actor);
         draft.put(&lease, Action::Labelled, detail);
         Ok((draft, Answer::Labelled { lease }))
     }

@@ -29,7 +29,6 @@ use super::{
     draft::{Draft, Draw, Stop},
 };
 use crate::{Action, Actor, Answer, Decision, Holder, Refusal, Request, Text, Timestamp};
-use reserve::Purpose;
 
 pub use import::Trial;
 pub use move_network::MovePage;
@@ -72,81 +71,83 @@ impl Ledger {
 
     /// The draft of a request, with the answer that its commit gives.
     fn draft(&mut self, request: &Request, now: Timestamp) -> Draw {
+        let fipd = "fipd".into();
+        let by = |actor: &Actor| Draft::new(now, actor);
         match request {
-            Request::Allocate(ask) => self.plan_allocate(ask, Purpose::of(ask, now), now),
-            Request::Reserve(ask) => self.plan_reserve(ask, now),
-            Request::Release(ask) => self.plan_release(ask, now),
-            Request::Probed(ask) => self.plan_probed(ask, now),
-            Request::Adopt(ask) => self.plan_adopt(ask, now),
-            Request::Handover(ask) => self.plan_handover(ask, now),
-            Request::Transfer(ask) => self.plan_transfer(ask, now),
-            Request::Label(ask) => self.plan_label(ask, now),
-            Request::CreateNetwork { name, actor } => self.plan_network(name, actor, now),
-            Request::CreatePool { spec, actor } => self.plan_create_pool(spec, actor, now),
-            Request::UpdatePool(edit) => self.plan_update_pool(edit, now),
-            Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, actor, now),
+            Request::Allocate(ask) => self.plan_allocate(ask, None, by(&ask.actor)),
+            Request::Reserve(ask) => self.plan_reserve(ask, by(&ask.ask.actor)),
+            Request::Release(ask) => self.plan_release(ask, by(&ask.actor)),
+            Request::Probed(ask) => self.plan_probed(ask, by(&ask.actor)),
+            Request::Adopt(ask) => self.plan_adopt(ask, by(&ask.actor)),
+            Request::Handover(ask) => self.plan_handover(ask, by(&ask.actor)),
+            Request::Transfer(ask) => self.plan_transfer(ask, by(&ask.actor)),
+            Request::Label(ask) => self.plan_label(ask, by(&ask.actor)),
+            Request::CreateNetwork { name, actor } => self.plan_network(name, by(actor)),
+            Request::CreatePool { spec, actor } => self.plan_create_pool(spec, by(actor)),
+            Request::UpdatePool(edit) => self.plan_update_pool(edit, by(&edit.actor)),
+            Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, by(actor)),
             Request::MoveNetwork {
                 pool,
                 network,
                 actor,
-            } => self.plan_move_network(*pool, *network, actor, now),
+            } => self.plan_move_network(*pool, *network, by(actor)),
             Request::Separate {
                 networks,
                 apart,
                 actor,
-            } => self.plan_separate(*networks, *apart, actor, now),
-            Request::SetQuota { quota, actor } => self.plan_set_quota(quota, actor, now),
+            } => self.plan_separate(*networks, *apart, by(actor)),
+            Request::SetQuota { quota, actor } => self.plan_set_quota(quota, by(actor)),
             Request::DeleteQuota {
                 pool,
                 tenant,
                 actor,
-            } => self.plan_delete_quota(*pool, tenant, actor, now),
-            Request::RecordCluster { record } => self.plan_record_cluster(record, now),
+            } => self.plan_delete_quota(*pool, tenant, by(actor)),
+            Request::RecordCluster { record } => self.plan_record_cluster(record, by(&fipd)),
             Request::SetApart {
                 record,
                 name,
                 actor,
-            } => self.plan_set_apart(record, name, actor, now),
-            Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, actor, now),
+            } => self.plan_set_apart(record, name, by(actor)),
+            Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, by(actor)),
             Request::Orphan {
                 cluster,
                 system,
                 most,
                 actor,
-            } => self.plan_orphan(cluster, system.as_ref(), *most, actor, now),
+            } => self.plan_orphan(cluster, system.as_ref(), *most, by(actor)),
             Request::Forget {
                 cluster,
                 most,
                 actor,
-            } => self.plan_forget(cluster, *most, actor, now),
-            Request::Expire { most, actor } => self.plan_expire(*most, actor, now),
-            Request::RollUp { after, most, actor } => self.plan_roll_up(*after, *most, actor, now),
+            } => self.plan_forget(cluster, *most, by(actor)),
+            Request::Expire { most, actor } => self.plan_expire(*most, by(actor)),
+            Request::RollUp { after, most, actor } => self.plan_roll_up(*after, *most, by(actor)),
             Request::CreateAccount { account, actor } => {
-                self.plan_create_account(account, actor, now)
+                self.plan_create_account(account, by(actor))
             }
-            Request::EditAccount(edit) => self.plan_edit_account(edit, now),
-            Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
-            Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
-            Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),
+            Request::EditAccount(edit) => self.plan_edit_account(edit, by(&edit.actor)),
+            Request::DeleteAccount { name, actor } => self.plan_delete_account(name, by(actor)),
+            Request::PutToken { token, actor } => self.plan_put_token(token, by(actor)),
+            Request::DeleteToken { id, actor } => self.plan_delete_token(*id, by(actor)),
             Request::RotateKey {
                 bytes,
                 after,
                 actor,
-            } => self.plan_rotate_key(bytes, *after, actor, now),
-            Request::ImportKey { bytes, actor } => self.plan_import_key(bytes, actor, now),
+            } => self.plan_rotate_key(bytes, *after, by(actor)),
+            Request::ImportKey { bytes, actor } => self.plan_import_key(bytes, by(actor)),
             Request::Note {
                 action,
                 what,
                 actor,
-            } => Ok(note(*action, what, actor, now)),
+            } => Ok(note(*action, what, by(actor))),
             Request::HoldNetworks {
                 networks,
                 reason,
                 actor,
-            } => self.plan_hold_networks(networks, reason, actor, now),
-            Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
+            } => self.plan_hold_networks(networks, reason, by(actor)),
+            Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, by(actor)),
             Request::Import(ask) => self.plan_import(ask, now),
-            Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
+            Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, by(actor)),
         }
     }
 
@@ -176,8 +177,7 @@ impl Ledger {
     }
 }
 
-fn note(action: Action, what: &Text, actor: &Actor, now: Timestamp) -> (Draft, Answer) {
-    let mut draft = Draft::new(now, actor);
+fn note(action: Action, what: &Text, mut draft: Draft) -> (Draft, Answer) {
     draft.say(action, Text::clone(what));
     (draft, Answer::Done)
 }

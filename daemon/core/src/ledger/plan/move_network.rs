@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Action, Actor, Answer, Collision, Lease, LeaseKey, NetworkId, Op, PastLease, Pool, PoolId,
-    PoolSpec, Refusal, Text, Timestamp,
+    Action, Answer, Collision, Lease, LeaseKey, NetworkId, Op, PastLease, Pool, PoolId, PoolSpec,
+    Refusal, Text,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -27,14 +27,8 @@ pub struct MovePage {
 }
 
 impl Ledger {
-    pub(super) fn plan_move_network(
-        &self,
-        id: PoolId,
-        to: NetworkId,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+    pub(super) fn plan_move_network(&self, id: PoolId, to: NetworkId, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Pools, &mut draft)?;
         let pool = self.known_pool(id)?;
         let from = pool.spec.network;
         self.check_network(to)?;

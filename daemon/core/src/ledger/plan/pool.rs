@@ -8,8 +8,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Action, Actor, Answer, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Origin, Pool,
-    PoolEdit, PoolId, PoolSpec, Refusal, Span, Text, Timestamp,
+    Action, Answer, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Origin, Pool, PoolEdit,
+    PoolId, PoolSpec, Refusal, Span, Text,
     layout::{Layout, minus},
     ledger::{
         Ledger,
@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Ledger {
-    pub(super) fn plan_network(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Networks, actor, now)?;
+    pub(super) fn plan_network(&self, name: &Text, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Networks, &mut draft)?;
         if let Some(network) = self.rows.network_by_name(name) {
             return Err(Stop::Answer(Answer::Network(network.clone())));
         }
@@ -47,8 +47,8 @@ impl Ledger {
         Ok((draft, Answer::Network(network)))
     }
 
-    pub(super) fn plan_create_pool(&self, spec: &PoolSpec, actor: &Actor, now: Timestamp) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+    pub(super) fn plan_create_pool(&self, spec: &PoolSpec, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Pools, &mut draft)?;
         if let Some(pool) = self.rows.pool_by_name(&spec.name) {
             return Err(if pool.spec == *spec {
                 Stop::Answer(Answer::Pool(Arc::clone(pool)))
@@ -64,7 +64,7 @@ impl Ledger {
         let pool = Arc::new(Pool {
             id,
             spec: spec.clone(),
-            created: now,
+            created: draft.now,
             generation: 1,
         });
         let next = PoolId(id.0.saturating_add(1));
@@ -72,10 +72,10 @@ impl Ledger {
         self.write_pool(draft, pool, &layout, &[], Action::PoolCreated)
     }
 
-    pub(super) fn plan_update_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
+    pub(super) fn plan_update_pool(&self, edit: &PoolEdit, draft: Draft) -> Draw {
         let pool = self.rows.pools.get(&edit.pool);
         let leaves = |pool: &&Arc<Pool>| pool.spec.network != edit.spec.network;
-        let planned = self.edit_pool(edit, now)?;
+        let planned = self.edit_pool(edit, draft)?;
         if let Some(pool) = pool.filter(leaves) {
             self.check_unused(pool)?;
         }
@@ -83,8 +83,8 @@ impl Ledger {
     }
 
     /// The same for an import, which says where every lease of the pool goes.
-    pub(super) fn edit_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
-        let draft = self.draft_of(LockedTable::Pools, &edit.actor, now)?;
+    pub(super) fn edit_pool(&self, edit: &PoolEdit, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Pools, &mut draft)?;
         let pool = self.known_pool(edit.pool)?;
         let stale = |expected: &u64| *expected != pool.generation;
         if let Some(expected) = edit.if_generation.filter(stale) {
@@ -117,8 +117,8 @@ impl Ledger {
         Ok((draft, answer))
     }
 
-    pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+    pub(super) fn plan_delete_pool(&self, id: PoolId, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Pools, &mut draft)?;
         let pool = self.known_pool(id)?;
         let keys = self.index.of_pool(id);
         let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling.count(id);
@@ -167,14 +167,7 @@ impl Ledger {
         if self.rows.pool_by_name(&spec.name).filter(other).is_some() {
             return Err(Refusal::PoolExists(Arc::clone(&spec.name)));
         }
-        if let Origin::Mirror {
-            system,
-            cluster,
-            object,
-            uid: _,
-        } = &spec.origin
-            && let Some(mirror) = self.rows.mirror(system, cluster, object).filter(other)
-        {
+        if let Some(mirror) = self.rows.mirror_of(&spec.origin).filter(other) {
             return Err(Refusal::PoolExists(Arc::clone(&mirror.spec.name)));
         }
         let Some(before) = before else {

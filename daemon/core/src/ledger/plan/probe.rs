@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Ledger {
-    pub(super) fn plan_probed(&self, ask: &Probed, now: Timestamp) -> Draw {
+    pub(super) fn plan_probed(&self, ask: &Probed, draft: Draft) -> Draw {
         let key = ask.key.canonical();
         self.settled(std::iter::once(key))?;
         let not = |why: String| {
@@ -36,20 +36,20 @@ impl Ledger {
                 Err(not(format!("it is that of {}", owner.unwrap_or_default())))
             }
             (LeaseState::Probing, ProbeVerdict::Free) if lease.contenders.is_empty() => {
-                Ok(confirm(lease, ask, now))
+                Ok(confirm(lease, draft))
             }
             (LeaseState::Probing, ProbeVerdict::Free) => {
                 let user = lease.contenders.first();
                 let user = user.map(|contender| contender.holder.identity.to_string());
                 let detail = format!("it was found in use by {}", user.unwrap_or_default());
-                self.give_up(lease, detail.into(), ask, now)
+                self.give_up(lease, detail.into(), draft)
             }
             (LeaseState::Probing, ProbeVerdict::Taken { by }) => {
                 let by = match &**by {
                     "" => "somebody",
                     by => by,
                 };
-                self.give_up(lease, format!("{by} answered for it").into(), ask, now)
+                self.give_up(lease, format!("{by} answered for it").into(), draft)
             }
             (LeaseState::Allocated, ProbeVerdict::Free) => Err(Stop::Answer(Answer::Granted {
                 leases: vec![Arc::clone(lease)],
@@ -65,13 +65,12 @@ impl Ledger {
     }
 
     /// Somebody uses the address whom fipd does not know: a contender gets it, or it cools. No tenant may end that.
-    fn give_up(&self, lease: &Arc<Lease>, detail: Text, ask: &Probed, now: Timestamp) -> Draw {
-        let mut draft = Draft::new(now, &ask.actor);
+    fn give_up(&self, lease: &Arc<Lease>, detail: Text, mut draft: Draft) -> Draw {
         if lease.contenders.is_empty() {
             let pool = lease.pool.and_then(|id| self.rows.pools.get(&id));
             let seconds = pool.map_or(0, |pool| pool.spec.quarantine);
             let cooling = u64::from(seconds.max(Probed::TAKEN)).saturating_mul(1_000);
-            let until = Timestamp(now.0.saturating_add(cooling));
+            let until = Timestamp(draft.now.0.saturating_add(cooling));
             let nobodys = Lease {
                 tenant: None,
                 ..Lease::clone(lease)
@@ -85,8 +84,7 @@ impl Ledger {
     }
 }
 
-fn confirm(lease: &Lease, ask: &Probed, now: Timestamp) -> (Draft, Answer) {
-    let mut draft = Draft::new(now, &ask.actor);
+fn confirm(lease: &Lease, mut draft: Draft) -> (Draft, Answer) {
     let lease = Arc::new(Lease {
         state: LeaseState::Allocated,
         until: None,

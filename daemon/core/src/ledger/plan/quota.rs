@@ -3,8 +3,7 @@
 use std::{ops::Bound, sync::Arc};
 
 use crate::{
-    Action, Actor, Answer, Holder, Lease, Op, Pool, PoolId, Quota, Refusal, Tenant, Text,
-    Timestamp,
+    Action, Answer, Holder, Lease, Op, Pool, PoolId, Quota, Refusal, Tenant, Text,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -17,7 +16,7 @@ use crate::{
 pub(super) type Need<'a> = (PoolId, u128, &'a Pool);
 
 impl Ledger {
-    pub(super) fn plan_set_quota(&self, quota: &Quota, actor: &Actor, now: Timestamp) -> Draw {
+    pub(super) fn plan_set_quota(&self, quota: &Quota, mut draft: Draft) -> Draw {
         let key = (quota.pool, quota.tenant.clone());
         self.unlocked_quota(&key)?;
         let length = quota.tenant.0.len();
@@ -30,7 +29,6 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Done));
         }
         let detail = format!("{}: {}", quota.tenant.0, quota.limit);
-        let mut draft = Draft::new(now, actor);
         draft.flight.ops.push(Op::PutQuota(quota.clone()));
         draft.say_pool(Action::QuotaSet, pool, detail.into());
         Ok((draft, Answer::Done))
@@ -40,8 +38,7 @@ impl Ledger {
         &self,
         pool: PoolId,
         tenant: &Tenant,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
     ) -> Draw {
         let key = (pool, tenant.clone());
         self.unlocked_quota(&key)?;
@@ -50,7 +47,6 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Done));
         };
         let (detail, tenant) = (Text::clone(&tenant.0), tenant.clone());
-        let mut draft = Draft::new(now, actor);
         draft.flight.ops.push(Op::DeleteQuota { pool, tenant });
         draft.say_pool(Action::QuotaDeleted, known, detail);
         Ok((draft, Answer::Done))

@@ -17,8 +17,7 @@ use crate::{
 };
 
 impl Ledger {
-    pub(super) fn plan_release(&self, ask: &Release, now: Timestamp) -> Draw {
-        let mut draft = Draft::new(now, &ask.actor);
+    pub(super) fn plan_release(&self, ask: &Release, mut draft: Draft) -> Draw {
         let mut released = Vec::new();
         match &ask.scope {
             ReleaseScope::Holder(holder) => {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::adopt::renew;
 use crate::{
     Action, Allocate, Holder, Lease, LeaseState, Member, Refusal, Reserve, Timestamp,
-    ledger::{Ledger, draft::Draw},
+    ledger::{
+        Ledger,
+        draft::{Draft, Draw},
+    },
 };
 
 /// What the addresses are for.
@@ -19,8 +22,8 @@ pub(super) enum Purpose {
 }
 
 impl Ledger {
-    pub(super) fn plan_reserve(&mut self, ask: &Reserve, now: Timestamp) -> Draw {
-        if let Some(until) = ask.until.filter(|until| *until <= now) {
+    pub(super) fn plan_reserve(&mut self, ask: &Reserve, draft: Draft) -> Draw {
+        if let Some(until) = ask.until.filter(|until| *until <= draft.now) {
             return Err(Refusal::invalid("until", until.0, "a time in the future").into());
         }
         if let Some(share) = &ask.ask.share {
@@ -31,7 +34,7 @@ impl Ledger {
             let allowed = "false: what is reserved is checked when it is allocated";
             return Err(Refusal::invalid("probe", true, allowed).into());
         }
-        self.plan_allocate(&ask.ask, Purpose::Keep(ask.until), now)
+        self.plan_allocate(&ask.ask, Some(Purpose::Keep(ask.until)), draft)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Rows of the last hour.
 
 use crate::{
-    Actor, Answer, Hour, Op, PoolId, Timestamp,
+    Answer, Hour, Op, PoolId,
     ledger::{
         Ledger,
-        draft::{Draw, LockedTable},
+        draft::{Draft, Draw, LockedTable},
     },
 };
 
@@ -14,13 +14,12 @@ impl Ledger {
         &self,
         after: Option<PoolId>,
         most: usize,
-        actor: &Actor,
-        now: Timestamp,
+        mut draft: Draft,
     ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Rollups, actor, now)?;
+        self.lock(LockedTable::Rollups, &mut draft)?;
         // A pool that is being deleted must not get a row after its end.
         self.unlocked(LockedTable::Pools)?;
-        let hour = Hour::of(now).before(1);
+        let hour = Hour::of(draft.now).before(1);
         let mut pools = self.pools_after(after).map(|pool| pool.id).peekable();
         let mut last = after;
         for pool in pools.by_ref().take(most.max(1)) {

@@ -1,23 +1,17 @@
 //! An admin says that two networks are two, or takes it back.
 
 use crate::{
-    Action, Actor, Answer, Op, Refusal, Separation, Timestamp,
+    Action, Answer, Op, Refusal, Separation,
     ledger::{
         Ledger,
         ambiguity::separation,
-        draft::{Draw, LockedTable, Stop},
+        draft::{Draft, Draw, LockedTable, Stop},
     },
 };
 
 impl Ledger {
-    pub(super) fn plan_separate(
-        &self,
-        (a, b): Separation,
-        apart: bool,
-        actor: &Actor,
-        now: Timestamp,
-    ) -> Draw {
-        let mut draft = self.draft_of(LockedTable::Pools, actor, now)?;
+    pub(super) fn plan_separate(&self, (a, b): Separation, apart: bool, mut draft: Draft) -> Draw {
+        self.lock(LockedTable::Pools, &mut draft)?;
         self.check_network(a)?;
         self.check_network(b)?;
         if a == b {

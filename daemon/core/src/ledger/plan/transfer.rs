@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::adopt::stop_contending;
 use crate::{
-    Action, Answer, Holder, Lease, LeaseState, PortClaim, Refusal, Text, Timestamp, Transfer,
+    Action, Answer, Holder, Lease, LeaseState, PortClaim, Refusal, Text, Transfer,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -14,7 +14,7 @@ use crate::{
 
 impl Ledger {
     /// An address in contention goes to a contender or stays: it is given to no third while one exists.
-    pub(super) fn plan_transfer(&self, ask: &Transfer, now: Timestamp) -> Draw {
+    pub(super) fn plan_transfer(&self, ask: &Transfer, mut draft: Draft) -> Draw {
         let key = ask.key.canonical();
         self.settled(std::iter::once(key))?;
         self.settled_leases(&ask.to.identity)?;
@@ -35,7 +35,6 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Transferred { lease }));
         }
         let beyond = self.beyond_quota(lease, &next, ask.force)?;
-        let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(fingerprint(&ask.to.identity));
         let detail = detail(lease, giver, ask, beyond);
         let lease = Arc::new(next);

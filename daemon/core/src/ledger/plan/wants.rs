@@ -160,7 +160,7 @@ impl Ledger {
         selection: &Selection,
         address: Option<IpAddr>,
     ) -> Option<Arc<Pool>> {
-        let keys = self.index.of_identity(fingerprint(identity));
+        let keys = self.index.identities.of(fingerprint(identity), None);
         let mut leases = keys.filter_map(|key| self.rows.leases.get(&key));
         let like =
             |lease: &&Arc<Lease>| lease.held_by(identity) && is_like(lease, selection, address);

@@ -87,25 +87,27 @@ impl LedgerRows {
     }
 
     pub fn mirror(&self, system: &System, cluster: &ClusterId, object: &str) -> Option<&Arc<Pool>> {
-        self.pools.get(
-            self.mirrors
-                .get(&(system.clone(), cluster.clone(), object.into()))?,
-        )
+        let key = (system.clone(), cluster.clone(), object.into());
+        self.pools.get(self.mirrors.get(&key)?)
+    }
+
+    /// The pool that follows the same object.
+    pub fn mirror_of(&self, origin: &Origin) -> Option<&Arc<Pool>> {
+        self.pools.get(self.mirrors.get(&mirror_key(origin)?)?)
     }
 
     pub fn cluster_by_name(&self, name: &str) -> Option<&ClusterRecord> {
         self.clusters.get(self.cluster_names.get(name)?)
     }
 
-    pub fn adopted(&self, network: NetworkId, cluster: &str, system: &System) -> bool {
-        self.adoptions
-            .contains_key(&(network, cluster.into(), system.clone()))
-    }
-
-    pub fn truly_adopted(&self, network: NetworkId, cluster: &str, system: &System) -> bool {
-        self.adoptions
-            .get(&(network, cluster.into(), system.clone()))
-            .is_some_and(|marker| !marker.skipped)
+    pub fn adoption(
+        &self,
+        network: NetworkId,
+        cluster: &str,
+        system: &System,
+    ) -> Option<&Adoption> {
+        let key = (network, cluster.into(), system.clone());
+        self.adoptions.get(&key)
     }
 
     pub fn put_network(&mut self, network: Network) {
@@ -126,7 +128,7 @@ impl LedgerRows {
             .entry(short(name).into())
             .or_default()
             .insert((pool.spec.network, pool.id));
-        if let Some(mirror) = mirror_key(&pool) {
+        if let Some(mirror) = mirror_key(&pool.spec.origin) {
             self.mirrors.insert(mirror, pool.id);
         }
         self.candidates.put(&pool);
@@ -149,7 +151,7 @@ impl LedgerRows {
         }
         let place = (pool.spec.network, id);
         take_out(&mut self.short_names, short(name), &place);
-        if let Some(mirror) = mirror_key(&pool)
+        if let Some(mirror) = mirror_key(&pool.spec.origin)
             && self.mirrors.get(&mirror) == Some(&id)
         {
             self.mirrors.remove(&mirror);
@@ -223,8 +225,8 @@ pub fn short(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, short)| short)
 }
 
-fn mirror_key(pool: &Pool) -> Option<(System, ClusterId, Text)> {
-    match &pool.spec.origin {
+fn mirror_key(origin: &Origin) -> Option<(System, ClusterId, Text)> {
+    match origin {
         Origin::Own => None,
         Origin::Mirror {
             system,

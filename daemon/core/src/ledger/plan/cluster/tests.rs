@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Expectation, NetworkId, Planned, Request};
+use crate::{Expectation, NetworkId, Planned, Request, Timestamp};
 
 fn marker(cluster: &str, skipped: bool) -> Adoption {
     Adoption {
