@@ -6,7 +6,6 @@
 use std::{
     cmp::Reverse,
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{clock, config, ipam::Ipam, store::BackupError};
+use crate::{clock, config, ipam::Ipam, private_file, store::BackupError};
 
 mod drill;
 mod temporary;
@@ -194,11 +193,7 @@ impl Backups {
             let path = path.to_owned();
             move |source| CopyError::Io { path, source }
         };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(io(directory))?;
+        private_file::create_directory(directory).map_err(io(directory))?;
         sweep(directory);
         self.room(directory)?;
         let name = name(now);

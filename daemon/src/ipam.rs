@@ -39,6 +39,7 @@ use tokio::{
 pub use crate::clock::Clock;
 use crate::{
     clock::{HostClock, WallClock},
+    private_file,
     store::{Condition, Loaded, OpenError, Store, StoreOptions, StoreReader, StoreStop},
 };
 
@@ -183,24 +184,13 @@ impl IpamState {
 }
 
 impl Ipam {
-    /// [`Self::start_with`] the default options.
+    /// [`Self::start_on`] with the default options and a wall clock alone.
     ///
     /// # Errors
-    /// As [`Self::start_with`].
+    /// As [`Self::start_on`].
     pub fn start(data_dir: &Path, clock: Clock) -> Result<(Self, Writer), OpenError> {
-        Self::start_with(data_dir, StoreOptions::default(), clock)
-    }
-
-    /// Opens the store in `data_dir` (made with mode 0700 where missing) and starts the writer.
-    ///
-    /// # Errors
-    /// What [`Store::open`] says, or when the directory or a thread cannot be made.
-    pub fn start_with(
-        data_dir: &Path,
-        options: StoreOptions,
-        clock: Clock,
-    ) -> Result<(Self, Writer), OpenError> {
-        Self::start_on(data_dir, options, Arc::new(WallClock(clock)))
+        let clock = Arc::new(WallClock(clock));
+        Self::start_on(data_dir, StoreOptions::default(), clock)
     }
 
     /// Starts the writer on an open store.
@@ -211,21 +201,17 @@ impl Ipam {
         Self::with_clock(store, loaded, Arc::new(WallClock(clock)))
     }
 
-    /// As [`Self::start_with`], with the clocks of the host.
+    /// Opens the store in `data_dir` (made with mode 0700 where missing) and starts the writer.
     ///
     /// # Errors
-    /// As [`Self::start_with`].
+    /// What [`Store::open`] says, or when the directory or a thread cannot be made.
     pub fn start_on(
         data_dir: &Path,
         options: StoreOptions,
         clock: Arc<dyn HostClock>,
     ) -> Result<(Self, Writer), OpenError> {
-        let io = |source| OpenError::Io {
-            path: data_dir.to_owned(),
-            doing: "made",
-            source,
-        };
-        make_private(data_dir).map_err(io)?;
+        let io = OpenError::io(data_dir, "made");
+        private_file::create_directory(data_dir).map_err(&io)?;
         let (store, loaded) = Store::open(&data_dir.join(DATABASE), options)?;
         Self::with_clock(store, loaded, clock).map_err(io)
     }
@@ -359,7 +345,7 @@ impl Ipam {
         result
     }
 
-    /// The revision of the ledger, as it grows. What changed: [`Ledger::changes_since`].
+    /// The revision of the ledger, as it grows. What changed: [`Ledger::changes_page`].
     pub fn revisions(&self) -> watch::Receiver<u64> {
         self.shared.revisions.subscribe()
     }
@@ -479,14 +465,6 @@ fn look_out<T>(answer: &oneshot::Receiver<T>) {
     while answer.is_empty() && began.elapsed() < LOOK_OUT {
         thread::yield_now();
     }
-}
-
-fn make_private(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! A consistent copy of the store while it is in use.
 
-use std::{
-    fs, io,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use fipd_core::Timestamp;
 use redb::{Database, Durability, Key, ReadOnlyTable, ReadTransaction, TableDefinition};
@@ -20,6 +16,7 @@ use super::{
     seal::{ROW, Seal},
     tables::{self, META, SEAL, Visit, existing},
 };
+use crate::private_file;
 
 /// Rows copied in one transaction: bounds the memory of the copy.
 const CHUNK: usize = 20_000;
@@ -33,9 +30,7 @@ pub(super) fn backup(
     if fs::symlink_metadata(path).is_ok() {
         return Err(BackupError::Exists(path.to_owned()));
     }
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
+    let partial = path.with_added_extension("partial");
     let done = fill(from, &partial, path, now).and_then(|()| {
         publish(&partial, path).map_err(|source| {
             if source.kind() == io::ErrorKind::AlreadyExists {
@@ -67,14 +62,7 @@ fn fill(
             source,
         }
     };
-    let mut options = fs::OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600);
-    let file = options.open(partial).map_err(io("created"))?;
+    let file = private_file::create(partial).map_err(io("created"))?;
     let write = |error: redb::Error| BackupError::Write {
         path: path.to_owned(),
         error,

@@ -135,7 +135,7 @@ impl Batch {
             Op::PutClock(line) => self.push(&META, CLOCK, Some(codec::encode_clock(line)?)),
             Op::PutSeparation(pair) => {
                 let key = separation_key(*pair);
-                self.push(&SEPARATIONS, key, Some(codec::encode_mark()?));
+                self.push(&SEPARATIONS, key, Some(RowDraft::new(&())?));
             }
             Op::DeleteSeparation(pair) => self.push(&SEPARATIONS, separation_key(*pair), None),
             Op::PutRollup(row) => self.add_rollup(row)?,
@@ -272,13 +272,13 @@ impl Visit for WriteRows<'_> {
 
 /// Writes the state row.
 pub(super) fn write_state(txn: &WriteTransaction, state: &StateV1) -> Result<(), ReadError> {
-    schema::write_meta(txn, STATE, codec::encode_state(state))
+    schema::write_meta(txn, STATE, state)
 }
 
 /// The state row.
 pub(super) fn read_state(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<StateV1, ReadError> {
-    let state = schema::read_meta(meta, STATE, schema::format(meta)?, codec::decode_state)?;
+    let state = schema::read_meta(meta, STATE, schema::format(meta)?, codec::plain)?;
     state.ok_or_else(|| ReadError::of_row(META.name(), STATE)(DecodeError::Empty))
 }

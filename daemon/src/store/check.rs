@@ -1,6 +1,6 @@
 //! The offline check: reads every byte of a store that no daemon has open, and changes none.
 
-use std::{fmt, fs, path::Path};
+use std::{fs, path::Path};
 
 use fipd_core::{Adoption, Ledger, Op, Violation};
 use redb::{
@@ -20,30 +20,23 @@ use super::{
 };
 
 /// Something that is not as it must be.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
     /// Pages do not match their checksums.
+    #[error("pages: {0}")]
     Pages(String),
     /// A row cannot be read.
+    #[error("{0}")]
     Row(ReadError),
     /// The rows contradict each other.
+    #[error("{0}")]
     Violation(Violation),
     /// A backup has other rows than those that it was made of.
+    #[error("backup: the rows do not match their checksum")]
     Seal,
     /// The audit log is not what its bounds say.
+    #[error("audit log: {0}")]
     Audit(String),
-}
-
-impl fmt::Display for StoreFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pages(text) => write!(f, "pages: {text}"),
-            Self::Row(error) => write!(f, "{error}"),
-            Self::Violation(violation) => write!(f, "{violation}"),
-            Self::Seal => f.write_str("backup: the rows do not match their checksum"),
-            Self::Audit(text) => write!(f, "audit log: {text}"),
-        }
-    }
 }
 
 /// Verifies checksums, every row, every invariant of the ledger and the bounds of the audit log.
@@ -51,12 +44,7 @@ impl fmt::Display for StoreFault {
 /// # Errors
 /// When the file is missing, in use, of a newer schema, or no store at all.
 pub fn check(path: &Path) -> Result<Vec<StoreFault>, OpenError> {
-    let io = |source| OpenError::Io {
-        path: path.to_owned(),
-        doing: "read",
-        source,
-    };
-    fs::metadata(path).map_err(io)?;
+    fs::metadata(path).map_err(OpenError::io(path, "read"))?;
     let damaged = OpenError::damaged::<ReadError>(path);
     inspect(path, |file| {
         if let Some(text) = file.pages() {
@@ -133,8 +121,8 @@ fn sealed(txn: &ReadTransaction, problems: &mut Vec<StoreFault>) -> Result<(), R
 
 /// Markers lie under the key that their content says.
 fn adoptions(txn: &ReadTransaction, problems: &mut Vec<StoreFault>) -> Result<(), ReadError> {
-    let wrong = |key: &[u8], row: StoredRow<'_>| {
-        let marker: Adoption = codec::decode_adoption(&row)?;
+    let wrong = |key: &[u8], row: &StoredRow<'_>| {
+        let marker: Adoption = codec::decode_adoption(row)?;
         if adoption_key(marker.network, &marker.cluster, &marker.system) == key {
             Ok(Op::PutAdoption(marker))
         } else {
@@ -176,7 +164,7 @@ fn audit(
     let sum = std::rc::Rc::clone(&bytes);
     let entries = load::rows(txn, AUDIT, move |_, row| {
         sum.set(sum.get() + row.bytes as u64);
-        codec::decode_audit(&row).map(drop)
+        codec::decode_audit(row).map(drop)
     })?;
     note_bad(entries.filter_map(Result::err), problems)?;
     if bytes.get() != state.audit_bytes {

@@ -9,14 +9,14 @@ use fipd_core::{
     Account, Adoption, AuditEntry, BootId, ClockLine, ClusterId, ClusterProof, ClusterRecord,
     Epoch, Hour, Network, NetworkId, PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     envelope::{RowDraft, StoredRow, Tags},
     rows::{
         AccountV1, AccountV2, AdoptionV1, AuditV1, ClockV6, ClusterProofV6, ClusterV1, EpochV1,
-        IpV1, NetworkHoldV6, NetworkV1, QuotaV1, RewriteV6, RollupV1, SealV1, StateV1,
-        TAG_CLUSTER_PROOF, TAG_NETWORK_HOLD, V1, V2, V6,
+        IpV1, NetworkHoldV6, NetworkV1, QuotaV1, RollupV1, SealV1, TAG_CLUSTER_PROOF,
+        TAG_NETWORK_HOLD, V1, V2, V6,
     },
     schema,
     seal::{self, Seal},
@@ -74,45 +74,15 @@ impl From<EncodeError> for DecodeError {
 pub(super) type EncodeError = postcard::Error;
 
 /// A row of which there is one version, which was written alone before it was part of a [`V6`].
-fn only<'a, T: Deserialize<'a>>(row: &StoredRow<'a>) -> Result<T, DecodeError> {
+pub(super) fn only<'a, T: Deserialize<'a>>(row: &StoredRow<'a>) -> Result<T, DecodeError> {
     match row.version {
         V1 | V6 => row.read(),
         found => Err(DecodeError::Version { found, known: V6 }),
     }
 }
 
-/// A row that says nothing but that it is there.
-pub(super) fn encode_mark() -> Result<RowDraft, EncodeError> {
-    RowDraft::new(&())
-}
-
-pub(super) fn decode_mark(row: &StoredRow<'_>) -> Result<(), DecodeError> {
-    only(row)
-}
-
-/// That a high-water record is kept, and the host that the store belongs to; 0 for an unknown one.
-pub(super) fn encode_kept(host: [u8; 32]) -> Result<RowDraft, EncodeError> {
-    RowDraft::new(&host)
-}
-
-pub(super) fn decode_kept(row: &StoredRow<'_>) -> Result<[u8; 32], DecodeError> {
-    only(row)
-}
-
-/// `None`: finished.
-pub(super) fn encode_rewrite(at: Option<(&str, &[u8])>) -> Result<RowDraft, EncodeError> {
-    RowDraft::new(&RewriteV6 { at })
-}
-
-pub(super) fn decode_rewrite<'a>(row: &StoredRow<'a>) -> Result<RewriteV6<'a>, DecodeError> {
-    only(row)
-}
-
-pub(super) fn encode_state(state: &StateV1) -> Result<RowDraft, EncodeError> {
-    RowDraft::new(state)
-}
-
-pub(super) fn decode_state(row: &StoredRow<'_>) -> Result<StateV1, DecodeError> {
+/// The same of a row that borrows nothing.
+pub(super) fn plain<T: DeserializeOwned>(row: &StoredRow<'_>) -> Result<T, DecodeError> {
     only(row)
 }
 

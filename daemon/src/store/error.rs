@@ -230,6 +230,15 @@ impl OpenError {
         }
     }
 
+    /// That the file at `path` cannot be so.
+    pub(crate) fn io(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Io {
+            path: path.to_owned(),
+            doing,
+            source,
+        }
+    }
+
     /// Whether there was no room to write.
     pub(super) fn is_full_disk(&self) -> bool {
         let source = if let Self::Io { source, .. } = self {
@@ -256,30 +265,18 @@ impl OpenError {
             error: ReadError::Storage(redb::Error::Io(source)),
         } = self
         {
-            return Self::Io {
-                path,
-                doing: "written",
-                source,
-            };
+            return Self::io(&path, "written")(source);
         }
         self
     }
 
     pub(super) fn from_redb(path: &Path, error: redb::DatabaseError) -> Self {
-        let path = path.to_owned();
         if let redb::DatabaseError::DatabaseAlreadyOpen = error {
-            return Self::Locked(path);
+            return Self::Locked(path.to_owned());
         }
         if let redb::DatabaseError::Storage(redb::StorageError::Io(source)) = error {
-            return Self::Io {
-                path,
-                doing: "opened",
-                source,
-            };
+            return Self::io(path, "opened")(source);
         }
-        Self::Damaged {
-            path,
-            error: ReadError::Storage(error.into()),
-        }
+        Self::damaged(path)(redb::Error::from(error))
     }
 }

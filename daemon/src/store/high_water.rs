@@ -6,7 +6,6 @@
 //! after a power cut, in which a fallback of one commit cannot be told from a torn one.
 
 use std::{
-    ffi::OsString,
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
@@ -114,10 +113,8 @@ pub struct RecordFile {
 impl RecordFile {
     /// That of the store at `path`, which belongs to `host` once the record is written.
     pub(super) fn beside(path: &Path, host: Option<HostId>) -> Self {
-        let mut name: OsString = path.as_os_str().to_owned();
-        name.push(".high-water");
         Self {
-            path: name.into(),
+            path: path.with_added_extension("high-water"),
             file: Mutex::new(None),
             host: Mutex::new(host),
         }
@@ -202,7 +199,7 @@ impl FileAge {
         let meta = txn.open_table(META)?;
         let epoch = load::epoch(&txn)?.map_or(0, |epoch| epoch.number);
         let format = schema::format(&meta)?;
-        let kept = schema::read_meta(&meta, HIGH_WATER, format, codec::decode_kept)?;
+        let kept = schema::read_meta(&meta, HIGH_WATER, format, codec::plain)?;
         Ok(Self {
             reached: HighWater::of(epoch, &read_state(&meta)?),
             kept: kept.map(HostId::from_bytes),
@@ -240,7 +237,7 @@ pub(super) fn why_older(
 /// Notes in the file that a record is kept beside it, for this host.
 pub(super) fn note_kept(database: &Database, host: Option<HostId>) -> Result<(), ReadError> {
     let txn = database.begin_write()?;
-    schema::write_meta(&txn, HIGH_WATER, codec::encode_kept(HostId::bytes(host)))?;
+    schema::write_meta(&txn, HIGH_WATER, &HostId::bytes(host))?;
     txn.commit().map_err(redb::Error::from)?;
     Ok(())
 }

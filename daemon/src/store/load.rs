@@ -32,65 +32,52 @@ pub struct Loaded {
     pub clock: Option<ClockLine>,
 }
 
+/// Decoded rows of a file.
+pub(super) type Rows<T> = Box<dyn Iterator<Item = Result<T, ReadError>>>;
+
 /// The rows of a file, in the order in which a ledger wants them.
-pub(super) type Ops = Box<dyn Iterator<Item = Result<Op, ReadError>>>;
+pub(super) type Ops = Rows<Op>;
 
 /// All rows but the audit log and old roll-ups. `lease_bytes` grows by the size of each lease row read.
 pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadError> {
-    let numbers = (state.next_pool > 0).then_some(Ok(Op::PutNextPool(PoolId(state.next_pool))));
-    let networks = rows(txn, NETWORKS, |key, value| {
-        codec::decode_network(key, &value).map(Op::PutNetwork)
+    let next = (state.next_pool > 0).then_some(Op::PutNextPool(PoolId(state.next_pool)));
+    let epoch = epoch(txn)?.map(Op::PutEpoch);
+    let adoptions = rows(txn, ADOPTIONS, |_, row| codec::decode_adoption(row))?;
+    let separations = rows_if_any(txn, SEPARATIONS, |key, row| {
+        codec::plain(row).map(|()| parse_separation_key(key))
     })?;
-    let clusters = rows(txn, CLUSTERS, |key, value| {
-        codec::decode_cluster(key, &value).map(Op::PutCluster)
+    let quotas = rows_if_any(txn, QUOTAS, |key, row| {
+        codec::decode_quota(parse_quota_key(key)?, row)
     })?;
-    let adoptions = rows(txn, ADOPTIONS, |_, value| {
-        codec::decode_adoption(&value).map(Op::PutAdoption)
+    let leases = rows(txn, LEASES, |key, row| {
+        codec::decode_lease(parse_lease_key(&key)?, row).map(Arc::new)
     })?;
-    let pools = rows(txn, POOLS, |key, value| {
-        codec::decode_pool(key, &value).map(|pool| Op::PutPool(Arc::new(pool)))
+    let pasts = rows_if_any(txn, PASTS, |key, row| {
+        codec::decode_past(parse_lease_key(&key)?, row).map(Arc::new)
     })?;
-    let quotas = rows_if_any(txn, QUOTAS, |key, value| {
-        codec::decode_quota(parse_quota_key(key)?, &value).map(Op::PutQuota)
+    let pools = rows(txn, POOLS, |key, row| {
+        codec::decode_pool(key, row).map(Arc::new)
     })?;
-    let leases = rows(txn, LEASES, |key, value| {
-        codec::decode_lease(parse_lease_key(&key)?, &value)
-            .map(|lease| Op::PutLease(Arc::new(lease)))
-    })?;
-    let separations = rows_if_any(txn, SEPARATIONS, |key, value| {
-        codec::decode_mark(&value).map(|()| Op::PutSeparation(parse_separation_key(key)))
-    })?;
-    let pasts = rows_if_any(txn, PASTS, |key, value| {
-        codec::decode_past(parse_lease_key(&key)?, &value).map(|past| Op::PutPast(Arc::new(past)))
-    })?;
-    let rollups = rollups::recent(txn)?;
-    let accounts = rows(txn, ACCOUNTS, |key, value| {
-        codec::decode_account(key, &value).map(Op::PutAccount)
-    })?;
-    let tokens = rows(txn, TOKENS, |key, value| {
-        codec::decode_token(key, &value).map(Op::PutToken)
-    })?;
-    let keys = rows_if_any(txn, KEYS, |key, value| {
-        codec::decode_key(key, &value).map(Op::PutKey)
-    })?;
-    let epoch = epoch(txn)?.map(|epoch| Ok(Op::PutEpoch(epoch)));
-    let head = numbers
-        .into_iter()
-        .chain(epoch)
-        .chain(networks)
-        .chain(clusters)
-        .chain(adoptions);
-    Ok(Box::new(
-        head.chain(separations)
-            .chain(pools)
-            .chain(quotas)
-            .chain(leases)
-            .chain(pasts)
-            .chain(accounts)
-            .chain(tokens)
-            .chain(keys)
-            .chain(rollups),
-    ))
+    let parts: [Ops; 13] = [
+        Box::new(next.into_iter().chain(epoch).map(Ok)),
+        as_ops(rows(txn, NETWORKS, codec::decode_network)?, Op::PutNetwork),
+        as_ops(rows(txn, CLUSTERS, codec::decode_cluster)?, Op::PutCluster),
+        as_ops(adoptions, Op::PutAdoption),
+        as_ops(separations, Op::PutSeparation),
+        as_ops(pools, Op::PutPool),
+        as_ops(quotas, Op::PutQuota),
+        as_ops(leases, Op::PutLease),
+        as_ops(pasts, Op::PutPast),
+        as_ops(rows(txn, ACCOUNTS, codec::decode_account)?, Op::PutAccount),
+        as_ops(rows(txn, TOKENS, codec::decode_token)?, Op::PutToken),
+        as_ops(rows_if_any(txn, KEYS, codec::decode_key)?, Op::PutKey),
+        rollups::recent(txn)?,
+    ];
+    Ok(Box::new(parts.into_iter().flatten()))
+}
+
+fn as_ops<T: 'static>(rows: Rows<T>, op: fn(T) -> Op) -> Ops {
+    Box::new(rows.map(move |row| row.map(op)))
 }
 
 /// The restore that the rows come from.
@@ -113,11 +100,11 @@ fn meta_row<T>(
 }
 
 /// As [`rows`], of a table that is made by its first row.
-fn rows_if_any<K: Key + 'static>(
+fn rows_if_any<K: Key + 'static, T: 'static>(
     txn: &ReadTransaction,
     definition: TableDefinition<'static, K, &'static [u8]>,
-    read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<Op, DecodeError> + 'static,
-) -> Result<Ops, ReadError> {
+    read: impl Fn(K::SelfType<'_>, &StoredRow<'_>) -> Result<T, DecodeError> + 'static,
+) -> Result<Rows<T>, ReadError> {
     match existing(txn, definition)? {
         Some(_) => rows(txn, definition, read),
         None => Ok(Box::new(std::iter::empty())),
@@ -128,8 +115,8 @@ fn rows_if_any<K: Key + 'static>(
 pub(super) fn rows<K: Key + 'static, T: 'static>(
     txn: &ReadTransaction,
     definition: TableDefinition<'static, K, &'static [u8]>,
-    read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<T, DecodeError> + 'static,
-) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
+    read: impl Fn(K::SelfType<'_>, &StoredRow<'_>) -> Result<T, DecodeError> + 'static,
+) -> Result<Rows<T>, ReadError> {
     let format = schema::format_of(txn)?;
     let range = txn
         .open_table(definition)?
@@ -138,7 +125,7 @@ pub(super) fn rows<K: Key + 'static, T: 'static>(
         let (key, value) = item?;
         let (key, table) = (key.value(), definition.name());
         let row = StoredRow::open(table, K::as_bytes(&key).as_ref(), value.value(), format);
-        row.and_then(|row| read(K::from_bytes(K::as_bytes(&key).as_ref()), row))
+        row.and_then(|row| read(K::from_bytes(K::as_bytes(&key).as_ref()), &row))
             .map_err(|error| ReadError::of_row(table, format!("{key:?}"))(error))
     });
     Ok(Box::new(to_first_failure(decoded)))

@@ -6,14 +6,14 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt, fs,
-    io::{self, Write as _},
+    io::{self, Read as _},
     os::{
         fd::{AsFd as _, BorrowedFd},
         unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -25,6 +25,7 @@ use redb::{Builder, Database, DatabaseError};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::{high_water::RecordFile, host_id::HostId};
+use crate::private_file;
 
 /// Bytes of the page that every commit writes.
 const HEADER: usize = 4096;
@@ -191,11 +192,9 @@ impl Disk {
 
     /// As [`Self::new`], on a host that is known.
     pub(super) fn on_host(path: &Path, ballast_bytes: u64, host: Option<HostId>) -> Self {
-        let mut ballast = path.as_os_str().to_owned();
-        ballast.push(".ballast");
         Self {
             path: path.to_owned(),
-            ballast: ballast.into(),
+            ballast: path.with_added_extension("ballast"),
             ballast_bytes,
             laid: AtomicBool::new(false),
             retry: Mutex::new(None),
@@ -238,15 +237,7 @@ impl Disk {
     }
 
     fn make_as(&self, new: &Path, builder: &Builder) -> Result<(), DatabaseError> {
-        let mut options = fs::OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(new)?;
-        drop(builder.create_file(file)?);
+        drop(builder.create_file(private_file::create(new)?)?);
         fs::File::open(new)?.sync_all()?;
         publish(new, &self.path).or_else(|error| {
             fs::remove_file(new)?;
@@ -270,18 +261,7 @@ impl Disk {
         let wanted = i64::try_from(self.ballast_bytes).unwrap_or(i64::MAX);
         if nix::fcntl::posix_fallocate(&file, 0, wanted).is_err() {
             // A file system without fallocate: write it out.
-            let block = vec![0; 1 << 20];
-            let mut left = self.ballast_bytes;
-            while left > 0 {
-                let part = block.get(
-                    ..usize::try_from(left)
-                        .unwrap_or(block.len())
-                        .min(block.len()),
-                );
-                let part = part.unwrap_or(&block);
-                file.write_all(part)?;
-                left -= part.len() as u64;
-            }
+            io::copy(&mut io::repeat(0).take(self.ballast_bytes), &mut file)?;
         }
         file.sync_all()
     }
@@ -403,11 +383,7 @@ impl Medium for Disk {
 /// Whether nobody writes it any more; where that is not known, somebody may.
 fn is_stale(path: &Path) -> bool {
     let touched = fs::metadata(path).and_then(|meta| meta.modified());
-    touched.is_ok_and(|at| {
-        SystemTime::now()
-            .duration_since(at)
-            .is_ok_and(|age| age >= STALE)
-    })
+    touched.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= STALE))
 }
 
 /// A name beside `path` that nobody else makes.

@@ -18,11 +18,8 @@ pub(super) fn refuse(path: &Path, backups: Option<&Path>) -> Result<(), OpenErro
         return Ok(());
     }
     let record = RecordFile::beside(path, None);
-    let reached = record.read().map_err(|source| OpenError::Io {
-        path: record.path().to_owned(),
-        doing: "read",
-        source,
-    })?;
+    let reached = record.read();
+    let reached = reached.map_err(OpenError::io(record.path(), "read"))?;
     let beside = directory(path).join("backups");
     let newest = newest(backups.unwrap_or(&beside));
     // A damaged record is one of a store that was used.

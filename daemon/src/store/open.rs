@@ -1,6 +1,6 @@
 //! Opening: version, migrations, loading, what is kept for too long, and compaction of a file that is mostly air.
 
-use std::{io, path::Path, time::Duration};
+use std::time::Duration;
 
 use fipd_core::{Retention, Timestamp};
 use redb::{Database, ReadableDatabase as _};
@@ -60,7 +60,7 @@ fn open_once(medium: &dyn Medium, tidy: Option<Retention>) -> Result<Opened, Ope
         // A later start tries again. redb does nothing more with a file it could not write: it is opened anew.
         tracing::warn!(%error, "the store could not be thinned or compacted");
         drop(database);
-        medium.settle().map_err(|source| unsettled(path, source))?;
+        medium.settle().map_err(OpenError::io(path, "written"))?;
         database = open_file(medium)?;
     }
     let txn = database.begin_read().map_err(OpenError::damaged(path))?;
@@ -86,12 +86,8 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<bool, OpenErro
     let Some(record) = medium.record() else {
         return Ok(false);
     };
-    let unrecorded = |source| OpenError::Io {
-        path: record.path().to_owned(),
-        doing: "read or written",
-        source,
-    };
-    let found = record.read().map_err(unrecorded)?;
+    let unrecorded = OpenError::io(record.path(), "read or written");
+    let found = record.read().map_err(&unrecorded)?;
     let FileAge {
         reached: mut file,
         kept,
@@ -130,7 +126,7 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<bool, OpenErro
 /// Opens again what this process has in memory already: only the state is read.
 pub(super) fn reopen(medium: &dyn Medium) -> Result<(Database, StateV1), OpenError> {
     let path = medium.path();
-    medium.settle().map_err(|source| unsettled(path, source))?;
+    medium.settle().map_err(OpenError::io(path, "written"))?;
     let database = open_file(medium)?;
     let state =
         || -> Result<StateV1, ReadError> { read_state(&database.begin_read()?.open_table(META)?) };
@@ -142,14 +138,6 @@ fn open_file(medium: &dyn Medium) -> Result<Database, OpenError> {
     medium
         .open(&builder())
         .map_err(|error| OpenError::from_redb(medium.path(), error))
-}
-
-fn unsettled(path: &Path, source: io::Error) -> OpenError {
-    OpenError::Io {
-        path: path.to_owned(),
-        doing: "written",
-        source,
-    }
 }
 
 /// Refuses a newer schema, and migrates an older one.

@@ -61,6 +61,11 @@ impl Overlay {
         })
     }
 
+    /// The file, if its locks are taken.
+    fn locks(&self) -> Option<&FileBackend> {
+        self.locks.then_some(&self.file)
+    }
+
     /// The page as it is seen now.
     fn page(&self, above: &Above, number: u64) -> io::Result<Vec<u8>> {
         if let Some(page) = above.pages.get(&number) {
@@ -159,10 +164,8 @@ impl StorageBackend for Overlay {
         start: Bound<u64>,
         end: Bound<u64>,
     ) -> Result<bool, BackendError> {
-        if !self.locks {
-            return Ok(true);
-        }
-        self.file.try_lock_shared_range(start, end)
+        let locks = self.locks();
+        locks.map_or(Ok(true), |file| file.try_lock_shared_range(start, end))
     }
 
     fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
@@ -170,23 +173,17 @@ impl StorageBackend for Overlay {
     }
 
     fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        if !self.locks {
-            return Ok(());
-        }
-        self.file.lock_shared_range(start, end)
+        let locks = self.locks();
+        locks.map_or(Ok(()), |file| file.lock_shared_range(start, end))
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        if !self.locks {
-            return Ok(());
-        }
-        self.file.unlock_range(start, end)
+        let locks = self.locks();
+        locks.map_or(Ok(()), |file| file.unlock_range(start, end))
     }
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        if !self.locks {
-            return Ok(false);
-        }
-        self.file.query_lock_range(start, end)
+        let locks = self.locks();
+        locks.map_or(Ok(false), |file| file.query_lock_range(start, end))
     }
 }

@@ -10,7 +10,7 @@
 use std::{
     fs, io,
     ops::Bound,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -30,6 +30,7 @@ use super::{
     open,
     seal::{self, Seal},
 };
+use crate::private_file;
 
 /// A restore as it is asked for.
 #[derive(Clone, Debug)]
@@ -193,9 +194,7 @@ fn keep(store: &Path, now: Timestamp) -> io::Result<PathBuf> {
         now => now,
     };
     let stamp = crate::clock::rfc3339(now).replace(['-', ':'], "");
-    let mut name = store.as_os_str().to_owned();
-    name.push(format!(".before-restore-{stamp}"));
-    let kept = PathBuf::from(name);
+    let kept = store.with_added_extension(format!("before-restore-{stamp}"));
     match fs::hard_link(store, &kept) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) => {}
@@ -227,13 +226,7 @@ impl Partial {
         let mut from = fs::File::open(backup).map_err(FileError::of(backup, "read"))?;
         let new = Self(medium::beside(store, medium::RESTORE));
         let write = || FileError::of(&new.0, "written");
-        let mut to = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new.0)
-            .map_err(write())?;
+        let mut to = private_file::create(&new.0).map_err(write())?;
         io::copy(&mut from, &mut to).map_err(write())?;
         to.sync_all().map_err(write())?;
         Ok(new)

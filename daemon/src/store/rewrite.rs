@@ -18,7 +18,7 @@ use super::{
     codec::{self, DecodeError},
     envelope::{self, RowDraft, RowFormat, StoredRow},
     error::ReadError,
-    rows::{StateV1, V6},
+    rows::{RewriteV6, StateV1, V6},
     schema,
     tables::{self, AUDIT, META, REWRITE, SCHEMA, Visit, existing},
 };
@@ -48,7 +48,7 @@ pub(super) fn progress(
     meta: &impl ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<Option<RewriteAt>, ReadError> {
     let at = schema::read_meta(meta, REWRITE, RowFormat::Latest, |row| {
-        Ok(codec::decode_rewrite(row)?.at.map(place))
+        codec::only(row).map(|RewriteV6 { at }| at.map(place))
     })?;
     at.ok_or_else(|| ReadError::of_row(META.name(), REWRITE)(DecodeError::Empty))
 }
@@ -96,7 +96,7 @@ pub(super) fn step(
     }
     let more = left == 0;
     let at = more.then_some((at.table.as_str(), at.after.as_slice()));
-    schema::write_meta(&write, REWRITE, codec::encode_rewrite(at))?;
+    schema::write_meta(&write, REWRITE, &RewriteV6 { at })?;
     write_state(&write, &state)?;
     write.commit().map_err(redb::Error::from)?;
     Ok((state, more))

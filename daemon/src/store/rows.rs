@@ -42,7 +42,7 @@ pub(super) const KNOWN_TAGS: &[(&str, u16)] = &[
 /// How far the rewrite of older rows has come; row `rewrite` of table `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RewriteV6<'a> {
-    /// The table, and the last key of it that was looked at (empty: none); `None`: no older row is left.
+    /// The table, and the last key of it that was looked at (empty: none); `None`: finished, no older row is left.
     #[serde(borrow)]
     pub at: Option<(&'a str, &'a [u8])>,
 }

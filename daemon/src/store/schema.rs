@@ -4,13 +4,14 @@
 //! others in one transaction with the new version number, so that a file is never between two versions.
 
 use redb::{ReadTransaction, ReadableTable, TableHandle as _, WriteTransaction};
+use serde::Serialize;
 
 use super::{
-    codec::{self, DecodeError, EncodeError},
+    codec::DecodeError,
     envelope::{self, RowDraft, RowFormat, StoredRow},
     error::ReadError,
     rewrite,
-    rows::StateV1,
+    rows::{RewriteV6, StateV1},
     tables::{
         ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, REWRITE, SCHEMA,
         STATE, TOKENS,
@@ -98,7 +99,7 @@ fn tables_and_state(txn: &WriteTransaction, _: u32) -> Result<(), ReadError> {
             audit_next: 1,
             ..StateV1::default()
         };
-        write_meta(txn, STATE, codec::encode_state(&state))?;
+        write_meta(txn, STATE, &state)?;
     }
     Ok(())
 }
@@ -106,15 +107,16 @@ fn tables_and_state(txn: &WriteTransaction, _: u32) -> Result<(), ReadError> {
 /// Version 2: every row has a checksum, those of an earlier version once they are rewritten.
 fn checked_rows(txn: &WriteTransaction, found: u32) -> Result<(), ReadError> {
     let at = (found > 0).then_some((NETWORKS.name(), [].as_slice()));
-    write_meta(txn, REWRITE, codec::encode_rewrite(at))
+    write_meta(txn, REWRITE, &RewriteV6 { at })
 }
 
 /// Writes a row of [`META`].
 pub(super) fn write_meta(
     txn: &WriteTransaction,
     name: &'static str,
-    row: Result<RowDraft, EncodeError>,
+    row: &impl Serialize,
 ) -> Result<(), ReadError> {
+    let row = RowDraft::new(row);
     let mut row = row.map_err(ReadError::of_row(META.name(), name))?;
     envelope::insert(&mut txn.open_table(META)?, META.name(), &name, &mut row)
 }

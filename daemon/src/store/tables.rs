@@ -57,7 +57,8 @@ pub(super) const CLOCK: &str = "clock";
 /// Row of [`META`]: how far older rows were rewritten, a [`super::rows::RewriteV6`].
 pub(super) const REWRITE: &str = "rewrite";
 
-/// Row of [`META`]: says that a high-water record is kept beside the store, and the host that the store belongs to.
+/// Row of [`META`]: says that a high-water record is kept beside the store, and the host that the store belongs to; 0 for an
+/// unknown one.
 pub(super) const HIGH_WATER: &str = "high-water";
 
 /// Does something with each table of a store.

@@ -1,7 +1,7 @@
 //! What is looked at before a store is opened for writing: its pages, and whether its schema is older. Of an older
 //! store a backup is made before the first row is written anew.
 
-use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{fs, path::Path};
 
 use fipd_core::Timestamp;
 use redb::{ReadTransaction, ReadableDatabase as _};
@@ -15,7 +15,7 @@ use super::{
     schema, seal,
     tables::{META, existing},
 };
-use crate::clock;
+use crate::{clock, private_file};
 
 /// Checks the pages of the store at `path`, if there is one, and backs up one of an older schema. Nothing of the store is
 /// changed.
@@ -73,10 +73,7 @@ fn back_up_older(
     };
     let directory = directory(path).join("backups");
     let is_new = !directory.exists();
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&directory)
+    private_file::create_directory(&directory)
         .map_err(|error| failed(format!("{} cannot be made: {error}", directory.display())))?;
     let stamp = clock::rfc3339(now).replace(['-', ':'], "");
     let copy = directory.join(format!("fipd-{stamp}.redb"));

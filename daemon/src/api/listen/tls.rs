@@ -263,12 +263,7 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> TlsError {
 }
 
 fn create_private_dir(dir: &Path) -> Result<(), TlsError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(failed(dir))
+    private_file::create_directory(dir).map_err(failed(dir))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

@@ -4,135 +4,112 @@ use fipd_core::{Action, EndsOf, LeaseState, Order, PortClaim, Protocol, Role};
 
 use super::DecodeError;
 
-pub(super) fn of_state(state: LeaseState) -> u8 {
-    match state {
-        LeaseState::Allocated => 0,
-        LeaseState::Reserved => 1,
-        LeaseState::Probing => 2,
-        LeaseState::Quarantined => 3,
-        LeaseState::Orphaned => 4,
-    }
+/// The functions from the choices of a kind to their numbers and back.
+macro_rules! codes {
+    ($of:ident, $back:ident: $type:ident, $what:literal {
+        $($choice:ident = $code:literal,)+
+    }) => {
+        pub(super) fn $of(choice: $type) -> u8 {
+            match choice {
+                $($type::$choice => $code,)+
+            }
+        }
+
+        pub(super) fn $back(code: u8) -> Result<$type, DecodeError> {
+            match code {
+                $($code => Ok($type::$choice),)+
+                _ => Err(DecodeError::value($what, code)),
+            }
+        }
+    };
 }
 
-pub(super) fn state(code: u8) -> Result<LeaseState, DecodeError> {
-    decode("lease state", &LeaseState::ALL, of_state, code)
-}
+codes!(of_state, state: LeaseState, "lease state" {
+    Allocated = 0,
+    Reserved = 1,
+    Probing = 2,
+    Quarantined = 3,
+    Orphaned = 4,
+});
 
-pub(super) fn of_role(role: Role) -> u8 {
-    match role {
-        Role::Viewer => 0,
-        Role::Operator => 1,
-        Role::Admin => 2,
-    }
-}
+codes!(of_role, role: Role, "role" {
+    Viewer = 0,
+    Operator = 1,
+    Admin = 2,
+});
 
-pub(super) fn role(code: u8) -> Result<Role, DecodeError> {
-    decode("role", &Role::ALL, of_role, code)
-}
-
-fn of_protocol(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Tcp => 0,
-        Protocol::Udp => 1,
-        Protocol::Sctp => 2,
-    }
-}
+codes!(of_protocol, protocol: Protocol, "protocol" {
+    Tcp = 0,
+    Udp = 1,
+    Sctp = 2,
+});
 
 pub(super) fn of_port(claim: &PortClaim) -> (u8, u16) {
     (of_protocol(claim.protocol), claim.port)
 }
 
-pub(super) fn port(protocol: u8, port: u16) -> Result<PortClaim, DecodeError> {
-    let protocol = decode("protocol", &Protocol::ALL, of_protocol, protocol)?;
+pub(super) fn port(code: u8, port: u16) -> Result<PortClaim, DecodeError> {
+    let protocol = protocol(code)?;
     Ok(PortClaim { protocol, port })
 }
 
-pub(super) fn of_ends(ends: EndsOf) -> u8 {
-    match ends {
-        EndsOf::Prefix => 0,
-        EndsOf::EachCidr => 1,
-    }
-}
+codes!(of_ends, ends: EndsOf, "reserved ends" {
+    Prefix = 0,
+    EachCidr = 1,
+});
 
-pub(super) fn ends(code: u8) -> Result<EndsOf, DecodeError> {
-    decode("reserved ends", &EndsOf::ALL, of_ends, code)
-}
+codes!(of_order, order: Order, "order" {
+    Lowest = 0,
+    Random = 1,
+    LeastRecentlyUsed = 2,
+});
 
-pub(super) fn of_order(order: Order) -> u8 {
-    match order {
-        Order::Lowest => 0,
-        Order::Random => 1,
-        Order::LeastRecentlyUsed => 2,
-    }
-}
-
-pub(super) fn order(code: u8) -> Result<Order, DecodeError> {
-    decode("order", &Order::ALL, of_order, code)
-}
-
-pub(super) fn of_action(action: Action) -> u8 {
-    match action {
-        Action::Allocated => 0,
-        Action::Adopted => 1,
-        Action::Contended => 2,
-        Action::ContenderLeft => 3,
-        Action::InstanceChanged => 4,
-        Action::HandedOver => 5,
-        Action::Released => 6,
-        Action::PassedOn => 7,
-        Action::Orphaned => 8,
-        Action::Forgotten => 9,
-        Action::NetworkCreated => 10,
-        Action::PoolCreated => 11,
-        Action::PoolUpdated => 12,
-        Action::PoolDeleted => 13,
-        Action::ClusterRecorded => 14,
-        Action::ClusterAdopted => 15,
-        Action::AdoptionSkipped => 16,
-        Action::AccountChanged => 17,
-        Action::AccountDeleted => 18,
-        Action::TokenCreated => 19,
-        Action::TokenDeleted => 20,
-        Action::Reserved => 21,
-        Action::Expired => 22,
-        Action::QuotaSet => 23,
-        Action::QuotaDeleted => 24,
-        Action::Restored => 25,
-        Action::RestoreHoldEnded => 26,
-        Action::Imported => 27,
-        Action::PortsChanged => 28,
-        Action::PoolMoved => 29,
-        Action::Probing => 30,
-        Action::FoundInUse => 31,
-        Action::NetworksSeparated => 32,
-        Action::SeparationWithdrawn => 33,
-        Action::Labelled => 34,
-        Action::KeyRotated => 35,
-        Action::TakenOver => 36,
-        Action::RulesChanged => 37,
-        Action::ServicesChanged => 38,
-        Action::SecretRotated => 39,
-        Action::ClusterChanged => 40,
-        Action::NetworkHeld => 44,
-        Action::ClockAccepted => 41,
-        Action::ClockReset => 42,
-    }
-}
-
-pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
-    decode("action", &Action::ALL, of_action, code)
-}
-
-/// The one of these choices that has the number.
-fn decode<T: Copy>(
-    what: &'static str,
-    all: &[T],
-    code_of: impl Fn(T) -> u8,
-    code: u8,
-) -> Result<T, DecodeError> {
-    let found = all.iter().copied().find(|one| code_of(*one) == code);
-    found.ok_or_else(|| DecodeError::value(what, code))
-}
+codes!(of_action, action: Action, "action" {
+    Allocated = 0,
+    Adopted = 1,
+    Contended = 2,
+    ContenderLeft = 3,
+    InstanceChanged = 4,
+    HandedOver = 5,
+    Released = 6,
+    PassedOn = 7,
+    Orphaned = 8,
+    Forgotten = 9,
+    NetworkCreated = 10,
+    PoolCreated = 11,
+    PoolUpdated = 12,
+    PoolDeleted = 13,
+    ClusterRecorded = 14,
+    ClusterAdopted = 15,
+    AdoptionSkipped = 16,
+    AccountChanged = 17,
+    AccountDeleted = 18,
+    TokenCreated = 19,
+    TokenDeleted = 20,
+    Reserved = 21,
+    Expired = 22,
+    QuotaSet = 23,
+    QuotaDeleted = 24,
+    Restored = 25,
+    RestoreHoldEnded = 26,
+    Imported = 27,
+    PortsChanged = 28,
+    PoolMoved = 29,
+    Probing = 30,
+    FoundInUse = 31,
+    NetworksSeparated = 32,
+    SeparationWithdrawn = 33,
+    Labelled = 34,
+    KeyRotated = 35,
+    TakenOver = 36,
+    RulesChanged = 37,
+    ServicesChanged = 38,
+    SecretRotated = 39,
+    ClusterChanged = 40,
+    NetworkHeld = 44,
+    ClockAccepted = 41,
+    ClockReset = 42,
+});
 
 #[cfg(test)]
 mod tests {
