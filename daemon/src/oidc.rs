@@ -279,10 +279,6 @@ impl Provider {
         errand: &Errand,
         code: &str,
     ) -> Result<CoreTokenResponse, OidcError> {
-        let told = |why: &dyn std::error::Error| match why.source() {
-            Some(cause) => format!("{why}: {cause}"),
-            None => why.to_string(),
-        };
         let http = self.http();
         let request = client
             .exchange_code(AuthorizationCode::new(code.to_owned()))
@@ -349,10 +345,7 @@ impl Provider {
                 Ok(metadata)
             }
             Err(error) => {
-                let why = match std::error::Error::source(&error) {
-                    Some(cause) => format!("{error}: {cause}"),
-                    None => error.to_string(),
-                };
+                let why = told(&error);
                 tracing::warn!(issuer = %self.config.issuer.0, error = why, "the OpenID Connect provider cannot be reached");
                 let pause = known.backoff.pause();
                 known.failure = Some((why.clone(), Instant::now() + pause));
@@ -368,6 +361,14 @@ impl Provider {
             let outgoing = outgoing.clone();
             Box::pin(async move { outgoing.send(request, DEADLINE, MOST).await })
         }
+    }
+}
+
+/// An error with its cause.
+fn told(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 

@@ -1,25 +1,41 @@
-//! Confirming a release.
+//! Confirming a release, and giving a lease to another owner.
 
 use askama::Template;
 
 use crate::{Form, LeaseRow, Shell};
+
+/// The lease that a form changes, and whom that concerns beside its holder.
+#[derive(Clone, Debug)]
+pub struct AskedLease {
+    pub lease: LeaseRow,
+    /// What the page was made from; sent back, so that a lease that changed meanwhile is left as it is.
+    pub seen: String,
+    /// Who was found using it for the longest time; empty without contenders.
+    pub heir: String,
+    /// A controller keeps this lease: it may ask for an address again at once.
+    pub controlled: bool,
+}
 
 /// Asks once before an address is freed.
 #[derive(Clone, Debug, Template)]
 #[template(path = "release.html")]
 pub struct ReleasePage {
     pub shell: Shell,
-    pub lease: LeaseRow,
-    /// What the page was made from; sent back, so that a lease that changed meanwhile is not released.
-    pub seen: String,
+    pub asked: AskedLease,
     /// The reason.
     pub form: Form,
-    /// Who gets the address then; empty without contenders.
-    pub heir: String,
     /// How long it is given to nobody then; empty where it is free at once.
     pub cools: String,
-    /// A controller keeps this lease: it may ask for an address again at once.
-    pub controlled: bool,
+}
+
+/// Asks to whom, and why.
+#[derive(Clone, Debug, Template)]
+#[template(path = "transfer.html")]
+pub struct TransferPage {
+    pub shell: Shell,
+    pub asked: AskedLease,
+    /// The new owner, the tenant and the reason.
+    pub form: Form,
 }
 
 #[cfg(test)]
@@ -27,18 +43,24 @@ mod tests {
     use super::*;
     use crate::sample;
 
+    fn asked() -> AskedLease {
+        AskedLease {
+            lease: sample::lease("10.20.0.7", fipd_core::LeaseState::Allocated),
+            seen: "abc".into(),
+            heir: "kube-fip/c-2/FloatingIP/old/web".into(),
+            controlled: true,
+        }
+    }
+
     fn page() -> ReleasePage {
         ReleasePage {
             shell: sample::shell(true),
-            lease: sample::lease("10.20.0.7", crate::State::Allocated),
-            seen: "abc".into(),
+            asked: asked(),
             form: Form {
                 error: Some("The lease changed meanwhile.".into()),
                 ..sample::form(&[("reason", "moved <away>", "too long")])
             },
-            heir: "kube-fip/c-2/FloatingIP/old/web".into(),
             cools: "1 h".into(),
-            controlled: true,
         }
     }
 
@@ -56,15 +78,12 @@ mod tests {
             assert!(html.contains(text), "no {text} in {html}");
         }
     }
+
     #[test]
     fn says_what_becomes_of_the_address() {
         let html = |heir: &str, cools: &str| {
-            let (heir, cools) = (heir.into(), cools.into());
-            let page = ReleasePage {
-                heir,
-                cools,
-                ..page()
-            };
+            let mut page = page();
+            (page.asked.heir, page.cools) = (heir.into(), cools.into());
             page.render().unwrap()
         };
         let texts = ["it goes to", "it cools for 1 h", "given to anyone at once"];
@@ -78,5 +97,35 @@ mod tests {
                 assert_eq!(html.contains(text), text == said, "{text}: {html}");
             }
         }
+    }
+
+    #[test]
+    fn mistakes_stand_beside_their_field_and_input_is_kept() {
+        let mut page = TransferPage {
+            shell: sample::shell(true),
+            asked: asked(),
+            form: sample::form(&[
+                ("to", "no<owner>", "that is no owner"),
+                ("tenant", "p-1", ""),
+                ("reason", "", "Say why."),
+            ]),
+        };
+        let html = page.render().unwrap();
+        for text in [
+            "<title>Error: Transfer 10.20.0.7",
+            "name=\"seen\" value=\"abc\"",
+            "name=\"csrf\" value=\"c5rf\"",
+            "value=\"no&#60;owner&#62;\"",
+            "id=\"to-error\">that is no owner",
+            "id=\"reason-error\">Say why.",
+            "value=\"p-1\" autocapitalize=\"none\" spellcheck=\"false\" autocomplete=\"off\" maxlength=\"1024\"",
+            "kube-fip/c-2/FloatingIP/old/web",
+            "action=\"/ui/networks/0/addresses/10.20.0.7/transfer\" method=\"post\"",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        page.form = sample::form(&[("to", "no<owner>", "")]);
+        let html = page.render().unwrap();
+        assert!(html.contains("<title>Transfer 10.20.0.7"), "{html}");
     }
 }

@@ -3,25 +3,16 @@
 use std::net::IpAddr;
 
 use askama::Template;
+use fipd_core::LeaseState;
 
-use crate::{AuditRow, Moment, Pager, Shell, links};
-
-/// State of a lease as it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    Allocated,
-    Reserved,
-    Probing,
-    Quarantined,
-    Orphaned,
-}
+use crate::{AuditRow, Column, Form, Moment, Pager, Shell, links};
 
 /// One line of a list of leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRow {
     pub network: u32,
     pub address: IpAddr,
-    pub state: State,
+    pub state: LeaseState,
     pub contended: bool,
     pub out_of_range: bool,
     /// The first holder; empty while the address cools.
@@ -30,6 +21,19 @@ pub struct LeaseRow {
     pub others: usize,
     pub since: Moment,
     pub until: Option<Moment>,
+}
+
+/// Leases of all pools and networks.
+#[derive(Clone, Debug, Template)]
+#[template(path = "leases.html")]
+pub struct LeasesPage {
+    pub shell: Shell,
+    pub filters: Form,
+    pub columns: Vec<Column>,
+    pub leases: Vec<LeaseRow>,
+    pub pager: Pager,
+    /// What the list leaves out; may be empty.
+    pub note: String,
 }
 
 /// A holder or contender.
@@ -83,43 +87,31 @@ pub struct AddressPage {
     pub pager: Pager,
 }
 
-impl State {
-    /// As in API and CLI.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Allocated => "allocated",
-            Self::Reserved => "reserved",
-            Self::Probing => "probing",
-            Self::Quarantined => "quarantined",
-            Self::Orphaned => "orphaned",
-        }
+impl LeaseRow {
+    pub(crate) fn link(&self) -> String {
+        links::lease(self.network, self.address)
     }
 
-    pub(crate) fn meaning(self) -> &'static str {
-        match self {
-            Self::Allocated => "In use by its holder.",
-            Self::Reserved => "Kept for its holder, not in use yet.",
-            Self::Probing => {
+    /// What its state means.
+    pub(crate) fn meaning(&self) -> &'static str {
+        match self.state {
+            LeaseState::Allocated => "In use by its holder.",
+            LeaseState::Reserved => "Kept for its holder, not in use yet.",
+            LeaseState::Probing => {
                 "Its owner is checking on the wire that nobody else uses it; fipd itself sends no probe."
             }
-            Self::Quarantined => "Cooling after a release; given to nobody until then.",
-            Self::Orphaned => {
+            LeaseState::Quarantined => "Cooling after a release; given to nobody until then.",
+            LeaseState::Orphaned => {
                 "Its cluster left or its system was switched off. It stays with its holder until `fipd clusters forget`."
             }
         }
     }
 }
 
-impl LeaseRow {
-    pub(crate) fn link(&self) -> String {
-        links::lease(self.network, self.address)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{Input, sample};
 
     #[test]
     fn shows_holders_contenders_and_history() {
@@ -162,5 +154,63 @@ mod tests {
         assert!(html.contains("/ui/reserve?pool=dmz"), "{html}");
         assert!(html.contains("href=\"/ui/pools/1#doubts\""), "{html}");
         assert!(!html.contains("/release"));
+    }
+
+    fn list() -> LeasesPage {
+        let mut columns = crate::list::of_leases();
+        columns[3].link = Some("/ui/leases?sort=-since".into());
+        columns[0].order = Some(crate::Direction::Up);
+        LeasesPage {
+            shell: sample::shell(true),
+            filters: Form {
+                target: "/ui/leases".into(),
+                inputs: vec![Input::new("q", "Contains").value("we<b")],
+                ..Form::default()
+            },
+            columns,
+            leases: vec![sample::lease("10.20.0.7", LeaseState::Allocated)],
+            pager: Pager::default(),
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_order_and_the_filter_are_seen() {
+        let html = list().render().unwrap();
+        for text in [
+            "aria-sort=\"ascending\"",
+            "href=\"/ui/leases?sort=-since\"",
+            "value=\"we&#60;b\"",
+            "10.20.0.7",
+            "Show all",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_says_why() {
+        let mut page = list();
+        page.leases.clear();
+        assert!(page.render().unwrap().contains("No lease is like that"));
+        page.pager.first = Some("/ui/leases".into());
+        page.pager.next = Some("/ui/leases?after=x".into());
+        let text = "None so far: go on to the next page.";
+        assert!(page.render().unwrap().contains(text));
+        page.pager = Pager::default();
+        page.filters.inputs.clear();
+        assert!(page.render().unwrap().contains("Nothing is in use yet"));
+    }
+
+    #[test]
+    fn a_full_page_of_the_longest_owners_stays_small() {
+        let mut page = list();
+        let row = LeaseRow {
+            owner: "o".repeat(1_000),
+            ..sample::lease("10.20.0.7", LeaseState::Allocated)
+        };
+        page.leases = vec![row; 100];
+        let size = page.render().unwrap().len();
+        assert!(size <= 150_000, "{size} bytes");
     }
 }

@@ -1,8 +1,10 @@
 //! The map of a pool's IPv4 addresses: 256 cells at a time, one /24 per page.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use crate::{State, links, shorten};
+use fipd_core::{Family, LeaseState, PoolSpans, Span};
+
+use crate::{links, shorten};
 
 /// What one address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,26 +40,22 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub address: Ipv4Addr,
-    pub state: State,
+    pub state: LeaseState,
     pub contended: bool,
     pub owner: String,
 }
 
-/// What the map of one /24 is made from. Spans are inclusive and need no order.
+/// What the map of one /24 is made from. Spans need no order.
 #[derive(Clone, Copy, Debug)]
 pub struct MapPlan<'a> {
     pub network: u32,
     /// Any address of the /24.
     pub at: Ipv4Addr,
-    /// All addresses that the pool lists, whether they may be given or not.
-    pub listed: &'a [(Ipv4Addr, Ipv4Addr)],
-    /// Those that may be given.
-    pub assignable: &'a [(Ipv4Addr, Ipv4Addr)],
-    /// Those that a pool of another network may mean, too.
-    pub withheld: &'a [(Ipv4Addr, Ipv4Addr)],
-    /// Those that exclusions take away.
-    pub excluded: &'a [(Ipv4Addr, Ipv4Addr)],
-    pub gateway: Option<Ipv4Addr>,
+    /// What the pool has there.
+    pub spans: &'a PoolSpans,
+    /// What exclusions take away.
+    pub excluded: &'a [Span],
+    pub gateway: Option<IpAddr>,
     pub leases: &'a [Held],
 }
 
@@ -98,12 +96,12 @@ pub fn cells(plan: &MapPlan<'_>) -> Vec<Cell> {
         .collect()
 }
 
-/// The /24s that the spans touch, as sorted, disjoint runs of numbers `address >> 8`.
-pub fn blocks(spans: &[(Ipv4Addr, Ipv4Addr)]) -> Vec<(u32, u32)> {
-    let mut runs: Vec<(u32, u32)> = spans
-        .iter()
-        .map(|(first, last)| (first.to_bits() >> 8, last.to_bits() >> 8))
-        .collect();
+/// The /24s that the spans of IPv4 touch, as sorted, disjoint runs of numbers `address >> 8`.
+pub fn blocks(spans: impl IntoIterator<Item = Span>) -> Vec<(u32, u32)> {
+    let number = |address: u128| u32::try_from(address >> 8).ok();
+    let spans = spans.into_iter().filter(|span| span.family == Family::V4);
+    let runs = spans.filter_map(|span| Some((number(span.first)?, number(span.last)?)));
+    let mut runs: Vec<(u32, u32)> = runs.collect();
     runs.sort_unstable();
     let mut merged: Vec<(u32, u32)> = Vec::with_capacity(runs.len());
     for (first, last) in runs {
@@ -150,20 +148,22 @@ pub fn block_of(blocks: &[(u32, u32)], address: Ipv4Addr) -> Option<u64> {
 }
 
 fn unheld(plan: &MapPlan<'_>, address: Ipv4Addr) -> CellKind {
-    let within = |spans: &[(Ipv4Addr, Ipv4Addr)]| {
-        spans
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&address))
-    };
+    let address = address.into();
+    let within = |spans: &[Span]| spans.iter().any(|span| span.contains(address));
+    let PoolSpans {
+        listed,
+        assignable,
+        withheld,
+    } = plan.spans;
     if plan.gateway == Some(address) {
         CellKind::Gateway
-    } else if within(plan.assignable) {
+    } else if within(assignable) {
         CellKind::Free
-    } else if within(plan.withheld) {
+    } else if within(withheld) {
         CellKind::Withheld
-    } else if within(plan.listed) && within(plan.excluded) {
+    } else if within(listed) && within(plan.excluded) {
         CellKind::Excluded
-    } else if within(plan.listed) {
+    } else if within(listed) {
         CellKind::ReservedEnd
     } else {
         CellKind::Outside
@@ -176,11 +176,11 @@ impl Held {
             return CellKind::Contended;
         }
         match self.state {
-            State::Allocated => CellKind::Allocated,
-            State::Reserved => CellKind::Reserved,
-            State::Probing => CellKind::Probing,
-            State::Quarantined => CellKind::Quarantined,
-            State::Orphaned => CellKind::Orphaned,
+            LeaseState::Allocated => CellKind::Allocated,
+            LeaseState::Reserved => CellKind::Reserved,
+            LeaseState::Probing => CellKind::Probing,
+            LeaseState::Quarantined => CellKind::Quarantined,
+            LeaseState::Orphaned => CellKind::Orphaned,
         }
     }
 }

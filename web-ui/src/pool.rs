@@ -128,7 +128,7 @@ mod tests {
         }
         let row = LeaseRow {
             owner: "o".repeat(1_000),
-            ..sample::lease("10.20.0.7", crate::State::Allocated)
+            ..sample::lease("10.20.0.7", fipd_core::LeaseState::Allocated)
         };
         // As many as fipd shows on one page.
         page.leases = vec![row; 50];

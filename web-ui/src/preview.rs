@@ -57,7 +57,9 @@ impl PreviewPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Input, InputKind, State, sample};
+    use fipd_core::LeaseState;
+
+    use crate::{Input, InputKind, sample};
 
     fn page() -> PreviewPage {
         let hidden = Input::new("name", "").kind(InputKind::Hidden);
@@ -67,7 +69,7 @@ mod tests {
             trail: vec![],
             changes: vec![("Addresses", "10.0.0.0/24".into(), "10.0.0.0/25 <b>".into())],
             size: (Some(254), Some(126)),
-            leaving: vec![sample::lease("10.20.0.7", State::Allocated)],
+            leaving: vec![sample::lease("10.20.0.7", LeaseState::Allocated)],
             leaving_count: 1_204,
             leaving_more: false,
             leaving_list: "/ui/leases?pool=dmz&within=10.0.0.1-10.0.0.9".into(),

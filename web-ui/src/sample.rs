@@ -2,10 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use fipd_core::{Family, LeaseState, PoolSpans, Span};
+
 use crate::{
     AddressMap, AddressPage, AllocateForm, AuditRow, Bar, Chart, ClusterRow, Dashboard, Doubt,
     Field, Flow, Form, Health, Input, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage,
-    PoolRow, RulesCard, Shell, State, StoreCard, Usage, Viewer, Waiter, Warning, map,
+    PoolRow, RulesCard, Shell, StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
 pub const NOW: Moment = Moment(1_795_240_640_000);
@@ -38,7 +40,7 @@ pub fn form(fields: &[(&'static str, &str, &str)]) -> Form {
     form
 }
 
-pub fn lease(address: &str, state: State) -> LeaseRow {
+pub fn lease(address: &str, state: LeaseState) -> LeaseRow {
     LeaseRow {
         network: 0,
         address: address.parse().unwrap(),
@@ -112,7 +114,7 @@ pub fn lease_page(may_write: bool) -> AddressPage {
         labels: vec![("app".into(), "we<b".into())],
         lease: Some(LeaseRow {
             contended: true,
-            ..lease("10.20.0.7", State::Allocated)
+            ..lease("10.20.0.7", LeaseState::Allocated)
         }),
         free: None,
         holders: vec![party(OWNER)],
@@ -172,8 +174,8 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         map: Some(address_map()),
         blocks: None,
         leases: vec![
-            lease("10.20.0.7", State::Allocated),
-            lease("10.20.0.8", State::Reserved),
+            lease("10.20.0.7", LeaseState::Allocated),
+            lease("10.20.0.8", LeaseState::Reserved),
         ],
         pager: Pager::default(),
         form: may_write.then(|| AllocateForm {
@@ -185,7 +187,14 @@ pub fn pool_page(may_write: bool) -> PoolPage {
 }
 
 fn address_map() -> AddressMap {
-    let span = |first: [u8; 4], last: [u8; 4]| (Ipv4Addr::from(first), Ipv4Addr::from(last));
+    let span = |first: u8, last: u8| {
+        let number = |octet| Ipv4Addr::new(10, 20, 0, octet).to_bits().into();
+        Span {
+            family: Family::V4,
+            first: number(first),
+            last: number(last),
+        }
+    };
     let held = |octet, state| map::Held {
         address: Ipv4Addr::new(10, 20, 0, octet),
         state,
@@ -195,18 +204,17 @@ fn address_map() -> AddressMap {
     let plan = map::MapPlan {
         network: 0,
         at: Ipv4Addr::new(10, 20, 0, 0),
-        listed: &[span([10, 20, 0, 0], [10, 20, 0, 255])],
-        assignable: &[
-            span([10, 20, 0, 2], [10, 20, 0, 199]),
-            span([10, 20, 0, 211], [10, 20, 0, 254]),
-        ],
-        withheld: &[],
-        excluded: &[span([10, 20, 0, 200], [10, 20, 0, 210])],
-        gateway: Some(Ipv4Addr::new(10, 20, 0, 1)),
+        spans: &PoolSpans {
+            listed: vec![span(0, 255)],
+            assignable: vec![span(2, 199), span(211, 254)],
+            withheld: Vec::new(),
+        },
+        excluded: &[span(200, 210)],
+        gateway: Some(Ipv4Addr::new(10, 20, 0, 1).into()),
         leases: &[
-            held(7, State::Allocated),
-            held(8, State::Reserved),
-            held(9, State::Orphaned),
+            held(7, LeaseState::Allocated),
+            held(8, LeaseState::Reserved),
+            held(9, LeaseState::Orphaned),
         ],
     };
     AddressMap {

@@ -43,7 +43,9 @@ impl SearchPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{State, sample};
+    use fipd_core::LeaseState;
+
+    use crate::sample;
 
     #[test]
     fn shows_leases_and_pools_or_says_there_are_none() {
@@ -51,7 +53,7 @@ mod tests {
             shell: sample::shell(false),
             query: "we<b".into(),
             networks: vec![("/ui/networks/3/addresses/10.20.0.7".into(), "di<ad".into())],
-            leases: vec![sample::lease("10.20.0.7", State::Allocated)],
+            leases: vec![sample::lease("10.20.0.7", LeaseState::Allocated)],
             pools: vec![sample::pool_row(1, "web", 10, 1)],
             all_pools: Some("/ui/pools?filter=web".into()),
             more: true,

@@ -1,5 +1,7 @@
 //! What all pages share: head, navigation, who is signed in, a notice, paging.
 
+use fipd_core::LeaseState;
+
 /// The frame of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Shell {
@@ -89,8 +91,8 @@ impl Shell {
     }
 
     /// Whether a lease in this state may be released by hand: only an admin ends a quarantine.
-    pub(crate) fn may_release(&self, state: &crate::State) -> bool {
-        self.may_write() && (*state != crate::State::Quarantined || self.is_admin())
+    pub(crate) fn may_release(&self, state: &LeaseState) -> bool {
+        self.may_write() && (*state != LeaseState::Quarantined || self.is_admin())
     }
 
     pub(crate) fn version(&self) -> &'static str {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use askama::filters::HtmlSafe;
+use jiff::Timestamp;
 
 /// A point in time: milliseconds since the Unix epoch. Written as a `time` element, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,33 +68,18 @@ pub fn shorten(text: &str, most: usize) -> String {
 impl Moment {
     /// `2026-11-21T05:57:20Z`.
     pub fn iso(self) -> String {
-        let (year, month, day, hour, minute, second) = self.civil();
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        self.utc("%Y-%m-%dT%H:%M:%SZ")
     }
 
     /// `2026-11-21 05:57:20 UTC`.
     pub fn human(self) -> String {
-        let (year, month, day, hour, minute, second) = self.civil();
-        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+        self.utc("%Y-%m-%d %H:%M:%S UTC")
     }
 
-    /// Days to year, month and day: the era arithmetic of the proleptic Gregorian calendar, counted from
-    /// 1 March so that leap days come last.
-    fn civil(self) -> (u64, u64, u64, u64, u64, u64) {
-        let seconds = self.0 / 1000;
-        let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-        let (era, of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * from_march + 2) / 5 + 1;
-        let month = if from_march < 10 {
-            from_march + 3
-        } else {
-            from_march - 9
-        };
-        let year = era * 400 + year_of_era + u64::from(month <= 2);
-        (year, month, day, rest / 3_600, rest / 60 % 60, rest % 60)
+    fn utc(self, format: &str) -> String {
+        let at = i64::try_from(self.0).unwrap_or(i64::MAX);
+        let at = Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX);
+        at.strftime(format).to_string()
     }
 }
 

@@ -116,6 +116,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     verb!(patch, "PATCH", PATCH);
     verb!(delete, "DELETE", DELETE);
 
+    /// Registers a page with a form, and what the form is sent to.
+    pub fn form<G, P, T, U>(self, pattern: &str, access: Access, page: G, sent: P) -> Self
+    where
+        G: Handler<T, S>,
+        P: Handler<U, S>,
+        T: 'static,
+        U: 'static,
+    {
+        self.get(pattern, access, page).post(pattern, access, sent)
+    }
+
     /// Adds routes whose patterns begin with `prefix`.
     pub fn below(self, prefix: &'static str, add: impl FnOnce(Self) -> Self) -> Self {
         let outer = self.prefix;

@@ -6,12 +6,13 @@ use axum::{
     extract::FromRequestParts,
     response::{IntoResponse as _, Response},
 };
+use data_encoding::HEXLOWER;
 use fipd_core::Ledger;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{page::hex, problem::Problem};
+use super::problem::Problem;
 use crate::ipam::{Guard, IpamError};
 
 /// The part of an ETag that `If-Match` compares.
@@ -51,7 +52,7 @@ impl From<State> for IfMatch {
 
 fn digest(value: &impl Serialize) -> String {
     let json = serde_json::to_vec(value).unwrap_or_default();
-    hex(&Sha256::digest(json)[..8])
+    HEXLOWER.encode(&Sha256::digest(json)[..8])
 }
 
 impl IfMatch {

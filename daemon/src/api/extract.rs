@@ -4,7 +4,11 @@ use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Request},
 };
-use http::{HeaderMap, StatusCode, header, request::Parts};
+use http::{
+    HeaderMap, StatusCode,
+    header::{self, AsHeaderName},
+    request::Parts,
+};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -31,14 +35,18 @@ fn malformed(detail: String) -> Problem {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
-    essence.is_some_and(|kind| {
-        kind.eq_ignore_ascii_case("application/json")
-            || kind.eq_ignore_ascii_case("application/merge-patch+json")
-    })
+    let kind = header_text(headers, header::CONTENT_TYPE);
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+        || essence.eq_ignore_ascii_case("application/merge-patch+json")
+}
+
+/// The text of a header; empty where it is missing or no text.
+pub fn header_text(headers: &HeaderMap, name: impl AsHeaderName) -> &str {
+    let value = headers.get(name);
+    value
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {

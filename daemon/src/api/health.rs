@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::wire::{Checked, Readiness};
 use crate::{
-    api::fip_v1::FipV1,
+    api::{extract::header_text, fip_v1::FipV1},
     clock::Synchronised,
     ipam::{FAR_AHEAD, HELD_BACK, Ipam},
     liveness::Liveness,
@@ -60,9 +60,7 @@ pub async fn readyz(
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    let accepts = headers.get(header::ACCEPT);
-    let accepts = accepts.and_then(|value| value.to_str().ok());
-    if accepts.is_some_and(|kinds| kinds.contains("application/json")) {
+    if header_text(&headers, header::ACCEPT).contains("application/json") {
         return (status, Json(readiness)).into_response();
     }
     let mut text = format!("{word}\n");

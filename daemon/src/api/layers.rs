@@ -9,10 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header};
-use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 
 use super::{
     Api, body,
+    extract::header_text,
     problem::{Code, MEDIA_TYPE, Problem},
     ui,
 };
@@ -75,14 +76,10 @@ async fn as_problem(is_page: fn(&str) -> bool, request: Request, next: Next) -> 
     let page = is_page(request.uri().path());
     let response = next.run(request).await;
     let status = response.status();
-    let kind = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let has_body = kind.is_some_and(|kind| {
-        kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json")
-    });
-    let for_programs = page && kind == Some(MEDIA_TYPE);
+    let kind = header_text(response.headers(), header::CONTENT_TYPE);
+    let has_body =
+        kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json");
+    let for_programs = page && kind == MEDIA_TYPE;
     // Readiness answers 503 in plain text on purpose.
     let plain_on_purpose = status == StatusCode::SERVICE_UNAVAILABLE;
     let fine = !status.is_client_error() && !status.is_server_error();
@@ -138,12 +135,11 @@ pub async fn common_headers(mut response: Response) -> Response {
 
 /// Has browsers ask for nothing but TLS from now on. For ports with TLS.
 pub fn strict_transport(router: Router) -> Router {
-    router.layer(middleware::map_response(async |mut response: Response| {
-        let value = HeaderValue::from_static(ui::STRICT_TRANSPORT);
-        let headers = response.headers_mut();
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
-        response
-    }))
+    let value = HeaderValue::from_static(ui::STRICT_TRANSPORT);
+    router.layer(SetResponseHeaderLayer::overriding(
+        header::STRICT_TRANSPORT_SECURITY,
+        value,
+    ))
 }
 
 #[cfg(test)]

@@ -223,17 +223,6 @@ impl TlsSettings {
         Ok((served(self.listen, identity).await?, ends))
     }
 
-    /// Whether chain and key of the configuration can be served.
-    ///
-    /// # Errors
-    /// They cannot be read, or do not belong together.
-    pub async fn check_files(&self) -> Result<(), ListenError> {
-        match &self.files {
-            Some((cert, key)) => check_files(self.listen, cert, key).await,
-            None => Ok(()),
-        }
-    }
-
     /// What of a configuration that was read again a running listener takes over: names, and other files for what comes from
     /// files. All who trust it were told of its CA and its names when it started, and hear of others at the next start: until
     /// then it has those as well.
@@ -263,10 +252,10 @@ impl TlsSettings {
     }
 }
 
-/// As [`TlsSettings::check_files`].
+/// Whether chain and key of the configuration can be served.
 ///
 /// # Errors
-/// The same.
+/// They cannot be read, or do not belong together.
 pub async fn check_files(listen: SocketAddr, cert: &Path, key: &Path) -> Result<(), ListenError> {
     let identity = tls::configured(cert, key)?;
     served(listen, identity).await.map(drop)

@@ -2,8 +2,7 @@
 //!
 //! A cursor is the key of the last row that was looked at. Its text means nothing to clients.
 
-use std::fmt::Write as _;
-
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use fipd_core::Ledger;
 use http::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
@@ -84,29 +83,13 @@ impl<K: Serialize + DeserializeOwned> Ask<K> {
 
 /// The text of a cursor.
 pub fn text<K: Serialize>(key: &K) -> String {
-    hex(&postcard::to_stdvec(key).unwrap_or_default())
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(byte).collect()
+    HEXLOWER.encode(&postcard::to_stdvec(key).unwrap_or_default())
 }
 
 /// The key of a cursor.
 pub fn read<K: DeserializeOwned>(text: &str) -> Result<K, Problem> {
-    let key = unhex(text).and_then(|bytes| match postcard::take_from_bytes(&bytes) {
+    let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+    let key = bytes.and_then(|bytes| match postcard::take_from_bytes(&bytes) {
         Ok((key, [])) => Some(key),
         Ok(_) | Err(_) => None,
     });

@@ -21,45 +21,18 @@ mod quota;
 mod rules;
 mod scope;
 
-pub use account::{
-    Password, TokenCreate, TokenList, TokenMade, TokenView, UserCreate, UserList, UserPatch,
-    UserView,
-};
-pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};
-pub use cluster::{
-    AdoptChange, AdoptFinding, AdoptReport, ClusterAdd, ClusterList, ClusterView, DetachReport,
-    DetachStep, GuestList, GuestReleaseView, GuestView, HeldBackView, Join, Outcome,
-    SightedAddress, SightingsReport, SkipAdoption,
-};
-pub use daemon::{
-    BackupList, BackupView, CheckReport, Checked, ClockView, DrillView, ExportQuery, ImportQuery,
-    ImportReport, ImportedRow, LiftHold, Readiness, ReloadStanding, ReloadView, RestoreHoldView,
-    StoreCounts, WebhookList, WebhookTested, WebhookView,
-};
-pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};
-pub use lease::{
-    Allocate, ContenderView, Granted, LabelRequest, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
-    MemberView, ProbedReport, ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select,
-    Share, TransferRequest, Want,
-};
-pub use log::{
-    AuditPage, AuditQuery, AuditView, ChangeView, ChangedLease, ChangedPool, ChangesPage,
-    ChangesQuery, PageQuery,
-};
-pub use network::{
-    CollisionView, HoldView, NetworkCreate, NetworkList, NetworkView, PoolMove, PoolMovePreview,
-    PoolMoveQuery, SeparationView,
-};
-pub use pool::{
-    OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolPreviewView, PoolQuery, PoolView,
-    Reserve, SharedRangeView, Usage,
-};
-pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
-pub use rules::{
-    FlushRules, ForeignRulePage, PruneForeignRules, RuleClash, RuleDrift, RulePage, RulePlan,
-    RuleQuery, RuleStep, RuleView, RuleWarning, RulesRemoved,
-};
-pub use scope::PoolScope;
+pub use account::*;
+pub use bulk::*;
+pub use cluster::*;
+pub use daemon::*;
+pub use history::*;
+pub use lease::*;
+pub use log::*;
+pub use network::*;
+pub use pool::*;
+pub use quota::*;
+pub use rules::*;
+pub use scope::*;
 
 /// A count of addresses: a JSON number up to 2^53, above that (IPv6) its decimal digits as a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{certificate::Certificate, tell};
 use crate::{
-    api::listen::ListenError,
+    api::listen::{ListenError, check_files},
     backups::{Backups, Schedule},
     clusters::{Clusters, WatchedFile},
     config::HostRule,
@@ -133,7 +133,9 @@ impl ConfigReloader {
 
     /// What can fail of a configuration without errors, before the rest is taken over.
     async fn certify(&self, fresh: &Settings) -> Result<(), ListenError> {
-        fresh.tls().check_files().await?;
+        if let Some((cert, key)) = &fresh.tls().files {
+            check_files(fresh.tls().listen, cert, key).await?;
+        }
         // Until the next start the listener has the files that are not named any more, whether they are still there or not.
         let dropped = self.started.tls().files.is_some() && fresh.tls().files.is_none();
         match &self.parts {

@@ -10,6 +10,7 @@ use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
@@ -203,16 +204,16 @@ fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
+/// What needs no escape anywhere in an address (RFC 3986, 2.3).
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
 /// A path segment with everything but unreserved characters escaped.
 pub fn segment(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
+    utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
 /// A path with the fields of `query` that are set, after those that it has.

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     api::wire::{
-        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseView, PageQuery,
-        ReleaseRequest, Released, ReleasedAddress, ReserveRequest,
+        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest,
+        Released, ReleasedAddress, ReserveRequest,
     },
     clock,
 };
@@ -282,17 +282,8 @@ async fn all(
     let path = with_query("/api/v1/leases", query)?;
     let most = limit.and_then(|limit| usize::try_from(limit).ok());
     let most = most.unwrap_or(usize::MAX);
-    let (mut leases, mut cursor) = (Vec::new(), None);
-    loop {
-        let limit = Some((most - leases.len()).min(1_000));
-        let query = PageQuery { cursor, limit };
-        let page: LeasePage = session.client.get(&with_query(&path, &query)?).await?;
-        leases.extend(page.leases);
-        cursor = page.next;
-        if cursor.is_none() || leases.len() >= most {
-            return Ok(leases);
-        }
-    }
+    let page: LeasePage = session.client.rows(&path, "leases", most).await?;
+    Ok(page.leases)
 }
 
 /// Which lease of an address.

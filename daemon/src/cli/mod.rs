@@ -16,7 +16,6 @@ mod crds;
 mod documented_tests;
 mod download;
 mod exit;
-mod history;
 mod hold;
 mod lease;
 mod man;

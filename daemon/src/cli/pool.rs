@@ -16,13 +16,11 @@ use super::{
     CliSession,
     client::{segment, with_query},
     exit::Failure,
-    history::History,
 };
 use crate::api::wire::{PoolCreate, PoolPatch, PoolScope};
 
 use parse::{any, cidr, quarantine, range, sticky_for};
-use show::facts;
-use show::table;
+use show::{History, facts, table};
 
 #[derive(Debug, Subcommand)]
 pub enum Pool {

@@ -3,6 +3,7 @@
 use std::{error::Error, iter, path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use data_encoding::HEXLOWER;
 use fipd_core::{ClusterId, Text};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -108,12 +109,7 @@ pub(super) async fn ca_of(config: &Config) -> Text {
         hash.update(b"server:");
         hash.update(config.cluster_url.to_string());
     }
-    let hex: String = hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    hex.into()
+    HEXLOWER.encode(&hash.finalize()).into()
 }
 
 /// The cluster that answers.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -69,10 +70,7 @@ impl fmt::Debug for Values {
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .take(4)
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&HEXLOWER.encode(&self.0[..4]))
     }
 }
 

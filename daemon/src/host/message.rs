@@ -4,9 +4,9 @@
     reason = "the kernel's messages are enums of dozens, and grow"
 )]
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use data_encoding::HEXLOWER;
 use fipd_core::{
     Family, Text,
     host::{FwMark, KernelRule, Rule, RuleAction},
@@ -105,7 +105,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<KernelRule> {
     };
     let mut more = Vec::new();
     let header = RuleHeader::parse(bytes).unwrap_or_else(|_| {
-        more.push(format!("cannot be read: {}", hex(bytes)));
+        more.push(format!("cannot be read: {}", HEXLOWER.encode(bytes)));
         RuleHeader::default()
     });
     let header = &header;
@@ -162,7 +162,10 @@ impl Seen {
             // The kernel takes nearly any bytes for the name of a device.
             (Err(_), FRA_IIFNAME) => more.push(format!("iif {}", name(attribute.value()))),
             (Err(_), FRA_OIFNAME) => more.push(format!("oif {}", name(attribute.value()))),
-            (Err(_), kind) => more.push(format!("attribute {kind} {}", hex(attribute.value()))),
+            (Err(_), kind) => more.push(format!(
+                "attribute {kind} {}",
+                HEXLOWER.encode(attribute.value())
+            )),
         }
     }
 
@@ -209,16 +212,7 @@ fn attribute_text(attribute: &RuleAttribute) -> String {
     use netlink_packet_core::Nla as _;
     let mut bytes = vec![0; attribute.value_len()];
     attribute.emit_value(&mut bytes);
-    format!("attribute {} {}", attribute.kind(), hex(&bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("attribute {} {}", attribute.kind(), HEXLOWER.encode(&bytes))
 }
 
 fn name(bytes: &[u8]) -> String {

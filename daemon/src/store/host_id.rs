@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use data_encoding::HEXLOWER;
 use nix::sys::statfs::{FsType, OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs};
 use sha2::{Digest as _, Sha256};
 
@@ -22,11 +23,7 @@ pub struct HostId([u8; 32]);
 
 impl fmt::Debug for HostId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short: String = self.0[..4]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        write!(f, "HostId({short}...)")
+        write!(f, "HostId({}...)", HEXLOWER.encode(&self.0[..4]))
     }
 }
 

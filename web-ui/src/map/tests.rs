@@ -4,8 +4,13 @@ fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
 }
 
-fn span(first: &str, last: &str) -> (Ipv4Addr, Ipv4Addr) {
-    (ip(first), ip(last))
+fn span(first: &str, last: &str) -> Span {
+    let number = |text: &str| ip(text).to_bits().into();
+    Span {
+        family: Family::V4,
+        first: number(first),
+        last: number(last),
+    }
 }
 
 #[test]
@@ -17,27 +22,29 @@ fn every_address_gets_its_kind() {
         owner: "o".into(),
     };
     let leases = [
-        held("10.0.1.10", State::Allocated, false),
-        held("10.0.1.11", State::Reserved, false),
-        held("10.0.1.12", State::Quarantined, false),
-        held("10.0.1.13", State::Allocated, true),
+        held("10.0.1.10", LeaseState::Allocated, false),
+        held("10.0.1.11", LeaseState::Reserved, false),
+        held("10.0.1.12", LeaseState::Quarantined, false),
+        held("10.0.1.13", LeaseState::Allocated, true),
         // Adopted where the pool gives nothing: shown all the same.
-        held("10.0.1.255", State::Orphaned, false),
+        held("10.0.1.255", LeaseState::Orphaned, false),
     ];
     let plan = MapPlan {
         network: 4,
         at: ip("10.0.1.77"),
-        listed: &[span("10.0.0.0", "10.0.1.127")],
-        assignable: &[span("10.0.0.2", "10.0.1.99")],
-        withheld: &[
-            span("10.0.1.10", "10.0.1.10"),
-            span("10.0.1.112", "10.0.1.115"),
-        ],
+        spans: &PoolSpans {
+            listed: vec![span("10.0.0.0", "10.0.1.127")],
+            assignable: vec![span("10.0.0.2", "10.0.1.99")],
+            withheld: vec![
+                span("10.0.1.10", "10.0.1.10"),
+                span("10.0.1.112", "10.0.1.115"),
+            ],
+        },
         excluded: &[
             span("10.0.1.100", "10.0.1.110"),
             span("10.0.1.130", "10.0.1.131"),
         ],
-        gateway: Some(ip("10.0.1.5")),
+        gateway: Some(ip("10.0.1.5").into()),
         leases: &leases,
     };
     let cells = cells(&plan);
@@ -75,9 +82,10 @@ fn the_last_block_of_all_is_complete() {
     let plan = MapPlan {
         network: 0,
         at: Ipv4Addr::BROADCAST,
-        listed: &[span("255.255.255.0", "255.255.255.255")],
-        assignable: &[],
-        withheld: &[],
+        spans: &PoolSpans {
+            listed: vec![span("255.255.255.0", "255.255.255.255")],
+            ..PoolSpans::default()
+        },
         excluded: &[],
         gateway: None,
         leases: &[],
@@ -89,7 +97,7 @@ fn the_last_block_of_all_is_complete() {
 
 #[test]
 fn blocks_are_counted_over_gaps_and_shared_ones_once() {
-    let runs = blocks(&[
+    let runs = blocks([
         span("10.0.9.0", "10.0.9.3"),
         span("10.0.0.10", "10.0.1.20"),
         span("10.0.1.200", "10.0.1.210"),
@@ -111,11 +119,11 @@ fn blocks_are_counted_over_gaps_and_shared_ones_once() {
 
 #[test]
 fn a_whole_family_is_no_trouble() {
-    let runs = blocks(&[span("0.0.0.0", "255.255.255.255")]);
+    let runs = blocks([span("0.0.0.0", "255.255.255.255")]);
     assert_eq!(block_count(&runs), 1 << 24);
     assert_eq!(block_at(&runs, (1 << 24) - 1), Some(ip("255.255.255.0")));
     assert_eq!(block_of(&runs, Ipv4Addr::BROADCAST), Some((1 << 24) - 1));
-    assert_eq!(block_count(&blocks(&[])), 0);
+    assert_eq!(block_count(&blocks([])), 0);
 }
 
 #[test]
@@ -123,11 +131,13 @@ fn the_legend_counts_what_is_on_the_page() {
     let plan = MapPlan {
         network: 0,
         at: ip("10.0.0.0"),
-        listed: &[span("10.0.0.0", "10.0.0.15")],
-        assignable: &[span("10.0.0.1", "10.0.0.12")],
-        withheld: &[span("10.0.0.13", "10.0.0.14")],
+        spans: &PoolSpans {
+            listed: vec![span("10.0.0.0", "10.0.0.15")],
+            assignable: vec![span("10.0.0.1", "10.0.0.12")],
+            withheld: vec![span("10.0.0.13", "10.0.0.14")],
+        },
         excluded: &[],
-        gateway: Some(ip("10.0.0.1")),
+        gateway: Some(ip("10.0.0.1").into()),
         leases: &[],
     };
     let map = AddressMap {

@@ -15,6 +15,7 @@ use fipd_core::{Account, AccountEdit, Actor, Ledger, Request, Role, Text};
 use tokio::sync::Semaphore;
 
 use crate::{
+    api::wire::{Password, UserPatch},
     clock,
     ipam::{Guard, Ipam, IpamError},
     private_file,
@@ -43,20 +44,6 @@ pub struct Accounts {
     /// Passwords that were compared with a hash.
     #[cfg(test)]
     compared: Arc<std::sync::atomic::AtomicUsize>,
-}
-
-/// What of an account becomes another; what is `None` stays.
-#[derive(Default)]
-pub struct Change {
-    pub role: Option<Role>,
-    pub password: Option<String>,
-    pub disabled: Option<bool>,
-}
-
-impl Change {
-    pub fn is_any(&self) -> bool {
-        self.role.is_some() || self.password.is_some() || self.disabled.is_some()
-    }
 }
 
 /// Why an account could not be made or changed.
@@ -146,7 +133,12 @@ impl Accounts {
     }
 
     /// Another role or password for an account, or none to sign in with for a while; its sessions end.
-    pub async fn edit(&self, name: &str, change: Change, actor: Actor) -> Result<(), AccountError> {
+    pub async fn edit(
+        &self,
+        name: &str,
+        change: UserPatch,
+        actor: Actor,
+    ) -> Result<(), AccountError> {
         let guard = Box::new(|_: &_, _: &_| Ok(()));
         self.edit_if(name, change, actor, guard).await
     }
@@ -155,12 +147,12 @@ impl Accounts {
     pub async fn edit_if(
         &self,
         name: &str,
-        change: Change,
+        change: UserPatch,
         actor: Actor,
         guard: Guard,
     ) -> Result<(), AccountError> {
         let password_hash = match change.password {
-            Some(password) => Some(self.hashed(password).await?),
+            Some(Password(password)) => Some(self.hashed(password).await?),
             None => None,
         };
         let other_password = password_hash.is_some();
@@ -180,13 +172,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Deletes an account; its sessions end. There may be none of that name.
-    pub async fn delete(&self, name: &str, actor: Actor) -> Result<(), AccountError> {
-        let guard = Box::new(|_: &_, _: &_| Ok(()));
-        self.delete_if(name, actor, guard).await
-    }
-
-    /// The same, if the guard has nothing against it.
+    /// Deletes an account, if the guard has nothing against it; its sessions end. There may be none of that name.
     pub async fn delete_if(
         &self,
         name: &str,
@@ -331,9 +317,9 @@ mod tests {
             let made = accounts.create(name, Role::Viewer, password, actor);
             made.await.unwrap();
         }
-        let disabled = Change {
+        let disabled = UserPatch {
             disabled: Some(true),
-            ..Change::default()
+            ..UserPatch::default()
         };
         let edited = accounts.edit("bob", disabled, "test".into());
         edited.await.unwrap();

@@ -126,16 +126,24 @@ pub async fn authenticate(
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    match admit(access, caller.as_ref()) {
-        Admission::In => {}
-        Admission::Out(problem) => return problem.into_response(),
-        Admission::NoPage(needed) => {
+    let refused = match (&caller, access) {
+        (_, Access::Open | Access::Own) => None,
+        // A page for people says which role it needs.
+        (Some(caller), Access::Page(needed)) if caller.role < needed => {
             return match &guard.api {
                 Some(api) => ui::forbidden(api, request, needed).await,
                 None => StatusCode::FORBIDDEN.into_response(),
             };
         }
-        Admission::SignIn => return ui::to_login(request),
+        (Some(caller), _) => caller.may(access).err(),
+        (None, Access::Page(_)) => return ui::to_login(request),
+        (None, Access::Api(_) | Access::Scoped(_) | Access::Pooled(_)) => {
+            let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
+            Some(Problem::new(Code::Unauthenticated, detail))
+        }
+    };
+    if let Some(problem) = refused {
+        return problem.into_response();
     }
     if let Some(caller) = caller {
         request.extensions_mut().insert(caller);
@@ -183,15 +191,6 @@ fn find_caller(
     })
 }
 
-/// What becomes of a request.
-enum Admission {
-    In,
-    Out(Problem),
-    /// A page for people says that it needs this role.
-    NoPage(Role),
-    SignIn,
-}
-
 impl Caller {
     /// Whether what has this access is for the caller.
     pub fn may(&self, access: Access) -> Result<(), Problem> {
@@ -212,22 +211,6 @@ impl Caller {
             return Err(Problem::new(Code::Forbidden, detail));
         }
         Ok(())
-    }
-}
-
-fn admit(access: Access, caller: Option<&Caller>) -> Admission {
-    match (caller, access) {
-        (_, Access::Open | Access::Own) => Admission::In,
-        (Some(caller), Access::Page(needed)) if caller.role < needed => Admission::NoPage(needed),
-        (Some(caller), _) => match caller.may(access) {
-            Ok(()) => Admission::In,
-            Err(problem) => Admission::Out(problem),
-        },
-        (None, Access::Page(_)) => Admission::SignIn,
-        (None, Access::Api(_) | Access::Scoped(_) | Access::Pooled(_)) => {
-            let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
-            Admission::Out(Problem::new(Code::Unauthenticated, detail))
-        }
     }
 }
 

@@ -2,34 +2,65 @@
 
 use std::sync::Arc;
 
+use axum::extract::{FromRef, FromRequestParts};
 use fipd_core::{
-    Allocate, Answer, Choice, Family, Lease, LeaseKey, LeaseState, Ledger, NetworkId, PoolId,
-    Refusal, ReleaseScope, Request, Role, Scope, Selection, Tenant, Transfer,
+    Actor, Allocate, Answer, Choice, Family, Lease, LeaseKey, LeaseState, Ledger, NetworkId,
+    PoolId, Refusal, ReleaseScope, Request, Role, Scope, Selection, Tenant, Transfer,
 };
 
-use crate::api::{access::auth::Caller, problem::Problem};
+use crate::api::{
+    access::{auth::Caller, reach::Reach},
+    problem::Problem,
+};
 use crate::ipam::{Guard, Ipam, IpamError};
+use http::request::Parts;
 
-impl Caller {
+/// A caller, and the ledger as far as the caller sees and may change it.
+#[derive(Clone)]
+pub struct Requester {
+    pub ipam: Ipam,
+    pub caller: Caller,
+}
+
+impl Requester {
+    pub fn actor(&self) -> Actor {
+        Arc::clone(&self.caller.actor)
+    }
+
+    /// Looks something up in the ledger.
+    #[track_caller]
+    pub fn read<T>(&self, look: impl FnOnce(Reach<'_>) -> T) -> T {
+        self.ipam.read(|ledger| look(self.caller.within(ledger)))
+    }
+
     /// Asks the ledger within what the caller may.
-    pub async fn submit(&self, ipam: &Ipam, request: Request) -> Result<Answer, Problem> {
-        self.submit_if(ipam, request, Box::new(|_, _| Ok(()))).await
+    pub async fn submit(&self, request: Request) -> Result<Answer, Problem> {
+        self.submit_if(request, Box::new(|_, _| Ok(()))).await
     }
 
     /// The same, if the guard has nothing against it either.
-    pub async fn submit_if(
-        &self,
-        ipam: &Ipam,
-        request: Request,
-        more: Guard,
-    ) -> Result<Answer, Problem> {
-        let asker = self.clone();
+    pub async fn submit_if(&self, request: Request, more: Guard) -> Result<Answer, Problem> {
+        let caller = self.caller.clone();
         let guard = move |ledger: &Ledger, request: &Request| {
-            permits(ledger, &asker, request)?;
+            permits(ledger, &caller, request)?;
             more(ledger, request)
         };
-        let answer = ipam.submit_if(request, Box::new(guard)).await;
-        answer.map_err(|error| discreet(self, error).into())
+        let answer = self.ipam.submit_if(request, Box::new(guard)).await;
+        answer.map_err(|error| discreet(&self.caller, error).into())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Requester
+where
+    Ipam: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self {
+            ipam: Ipam::from_ref(state),
+            caller: Caller::from_request_parts(parts, state).await?,
+        })
     }
 }
 

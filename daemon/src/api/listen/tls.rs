@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use fipd_core::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -124,35 +125,37 @@ pub fn ends(chain: &[u8]) -> Option<Timestamp> {
     Some(Timestamp(u64::try_from(seconds).ok()?.checked_mul(1_000)?))
 }
 
-/// Of the first certificate of the chain, in seconds since the Unix epoch.
-fn first(chain: &[u8], when: impl Fn(&Validity) -> i64) -> Option<i64> {
+/// Of the first certificate of the chain.
+fn first<T>(chain: &[u8], of: impl Fn(&Validity) -> T) -> Option<T> {
     let certificate = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
     let (_, certificate) = x509_parser::parse_x509_certificate(&certificate).ok()?;
-    Some(when(certificate.validity()))
+    Some(of(certificate.validity()))
 }
 
 /// Whether there is a certificate that does not begin in the future: the clock may have been ahead when it was made.
 fn has_begun(cert: &Path, today: jiff::civil::Date) -> bool {
-    let Ok(pem) = std::fs::read(cert) else {
-        return false;
-    };
-    let tomorrow = days_after(today, 1).to_zoned(jiff::tz::TimeZone::UTC);
-    let begin = first(&pem, |validity| validity.not_before.timestamp());
-    begin
-        .zip(tomorrow.ok())
-        .is_none_or(|(begin, tomorrow)| begin < tomorrow.timestamp().as_second())
+    compares(cert, days_after(today, 1), |validity, tomorrow| {
+        validity.not_before.timestamp() < tomorrow
+    })
 }
 
 /// Whether the certificate of a CA ends later than what it signs that day: one that was made under a clock that was far behind
 /// does not.
 fn outlasts(cert: &Path, today: jiff::civil::Date) -> bool {
+    compares(cert, days_after(today, LEAF_DAYS), |validity, leaf| {
+        validity.not_after.timestamp() >= leaf
+    })
+}
+
+/// Whether there is a certificate whose validity fits the day's first second, as far as it is understood.
+fn compares(cert: &Path, day: jiff::civil::Date, fits: impl Fn(&Validity, i64) -> bool) -> bool {
     let Ok(pem) = std::fs::read(cert) else {
         return false;
     };
-    let leaf = days_after(today, LEAF_DAYS).to_zoned(jiff::tz::TimeZone::UTC);
-    let end = first(&pem, |validity| validity.not_after.timestamp());
-    end.zip(leaf.ok())
-        .is_none_or(|(end, leaf)| end >= leaf.timestamp().as_second())
+    let Ok(day) = day.to_zoned(jiff::tz::TimeZone::UTC) else {
+        return true;
+    };
+    first(&pem, |validity| fits(validity, day.timestamp().as_second())).unwrap_or(true)
 }
 
 /// Where clients find the CA certificate to trust.
@@ -189,11 +192,7 @@ fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, Key
 fn ca_params(pair: &KeyPair, today: jiff::civil::Date) -> CertificateParams {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(pair.public_key_raw());
-    let short: String = digest
-        .iter()
-        .take(4)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let short = HEXLOWER.encode(&digest[..4]);
     let mut params = CertificateParams::default();
     // One issuer has no number twice (RFC 5280, 4.1.2.2): one that is made anew on another day has another. Positive, as it is
     // to be.

@@ -4,12 +4,14 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::{
     Json,
-    body::{Body as HttpBody, Bytes},
+    body::Body as HttpBody,
     extract::State,
     response::{IntoResponse, Response},
 };
+use futures::StreamExt as _;
 use http::{HeaderValue, header};
-use tokio::{io::AsyncReadExt as _, sync::Semaphore};
+use tokio::sync::Semaphore;
+use tokio_util::io::ReaderStream;
 
 use super::{overlaps, rules, verify};
 use crate::api::{
@@ -22,7 +24,7 @@ use crate::{backups::Backups, clusters::Clusters, ipam::Ipam, rules::RuleBoard, 
 /// Verifies the store as it is at this moment, the ledger in memory page by page, and that both say the same.
 /// Decisions go on meanwhile. It takes the memory of a second ledger, so one runs at a time.
 #[utoipa::path(get, path = "/api/v1/check", tag = "admin",
-    responses((status = 200, body = CheckReport), (status = 429, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = CheckReport), (status = 429, body = Problem)))]
 pub async fn check(
     State(ipam): State<Ipam>,
     State(clusters): State<Clusters>,
@@ -77,7 +79,7 @@ fn check_all(ipam: &Ipam, clusters: &Clusters, rules: &RuleBoard) -> Result<Vec<
 /// A consistent copy of the store, as it is at this moment. One is read at a time.
 #[utoipa::path(get, path = "/api/v1/backup", tag = "admin",
     responses((status = 200, content_type = "application/octet-stream"), (status = 429, body = Problem),
-        (status = 503, body = Problem), (status = 507, body = Problem)))]
+        (status = 507, body = Problem)))]
 pub async fn backup(
     State(backups): State<Backups>,
     State(data_dir): State<PathBuf>,
@@ -96,11 +98,9 @@ pub(in crate::api) async fn file_answer<G: Send + 'static>(
     };
     let file = tokio::fs::File::open(&path).await.map_err(io)?;
     let length = file.metadata().await.map_err(io)?.len();
-    let chunks = futures::stream::try_unfold((file, guard), |(mut file, guard)| async move {
-        let mut chunk = vec![0; 256 * 1024];
-        let read = file.read(&mut chunk).await?;
-        chunk.truncate(read);
-        Ok::<_, std::io::Error>((read > 0).then_some((Bytes::from(chunk), (file, guard))))
+    let chunks = ReaderStream::with_capacity(file, 256 * 1024).map(move |chunk| {
+        let _until_the_end = &guard;
+        chunk
     });
     let headers = [
         (

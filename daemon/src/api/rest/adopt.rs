@@ -21,8 +21,7 @@ use crate::{
 /// nothing to take over is not found; the problem names those that have.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}/adopt/{system}", tag = "clusters",
     params(("name" = String, Path), ("system" = String, Path)),
-    responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 422, body = Problem),
-        (status = 502, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = AdoptReport), (status = 502, body = Problem)))]
 pub async fn preview(
     Shared(takeovers): Shared<Takeovers>,
     Shared(clusters): Shared<Clusters>,
@@ -38,8 +37,7 @@ pub async fn preview(
 /// request is cut off; meanwhile another is refused. Doing it again changes nothing.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/adopt/{system}", tag = "clusters",
     params(("name" = String, Path), ("system" = String, Path)),
-    responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem), (status = 502, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = AdoptReport), (status = 409, body = Problem), (status = 502, body = Problem)))]
 pub async fn adopt(
     Shared(takeovers): Shared<Takeovers>,
     Shared(clusters): Shared<Clusters>,

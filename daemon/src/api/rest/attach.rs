@@ -24,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Takes a cluster in by its kubeconfig, which must be self-contained; at once, and over restarts. One that was taken in like
 /// that before gets another kubeconfig and other systems; one that was left stays so until it is attached.
-#[utoipa::path(put, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)), request_body = ClusterAdd,
-    responses((status = 200, body = Outcome), (status = 409, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(put, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
+    request_body = ClusterAdd, responses((status = 200, body = Outcome)))]
 pub async fn add(
     Shared(clusters): Shared<Clusters>,
     caller: Caller,
@@ -59,13 +59,14 @@ pub(in crate::api) async fn take_in(
 
 /// Takes a cluster out that was added by hand. Its leases are kept as orphaned until it is forgotten.
 #[utoipa::path(delete, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
 pub async fn remove(
     Shared(clusters): Shared<Clusters>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    let left = match take_out(&clusters, &caller, &name).await? {
+    // Something of fipd's may be left there.
+    let left = match clusters.remove(&name, caller.actor).await? {
         true => format!(
             "; what fipd has put there stays, since it was not left cleanly: add it again and `fipd clusters detach {name}` \
              takes it away"
@@ -78,19 +79,9 @@ pub async fn remove(
     Ok(Json(Outcome { message }))
 }
 
-/// Takes a cluster out; whether something of fipd's is left there.
-pub(in crate::api) async fn take_out(
-    clusters: &Clusters,
-    caller: &Caller,
-    name: &str,
-) -> Result<bool, Problem> {
-    Ok(clusters.remove(name, caller.actor.clone()).await?)
-}
-
 /// What leaving a cluster would take away there. Changes nothing.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 503, body = Problem)))]
+    responses((status = 200, body = DetachReport), (status = 409, body = Problem)))]
 pub async fn preview(
     Shared(detacher): Shared<Detacher>,
     Path(name): Path<String>,
@@ -102,8 +93,7 @@ pub async fn preview(
 /// end also where the request is cut off; doing it again does what is left. Takes as long as there is something to take away: up
 /// to half an hour is waited for the report.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 503, body = Problem)))]
+    responses((status = 200, body = DetachReport), (status = 409, body = Problem)))]
 pub async fn detach(
     Shared(detacher): Shared<Detacher>,
     caller: Caller,
@@ -117,7 +107,7 @@ pub async fn detach(
 
 /// Switches the systems of a cluster that was left on again, as it is configured.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/attach", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
 pub async fn attach(
     Shared(clusters): Shared<Clusters>,
     caller: Caller,

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use axum::{Json, extract::State};
+use axum::Json;
 use fipd_core::{Action, AuditEntry, Ledger, Timestamp};
 
 use super::admin::blocking;
 use crate::{
     api::{
-        access::{auth::Caller, reach::Reach},
+        access::{permit::Requester, reach::Reach},
         convert::{self, given},
         extract::{Query, in_document},
         page::{self, Ask},
@@ -17,7 +17,7 @@ use crate::{
     },
     clock,
     ipam::Ipam,
-    store::{AuditFilter, AuditFound, ReadError, StoreReader},
+    store::{AuditFilter, AuditFound, ReadError},
 };
 
 /// Searches of one request.
@@ -29,21 +29,19 @@ const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Who did what, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
-    responses((status = 200, body = AuditPage), (status = 400, body = Problem), (status = 403, body = Problem),
-        (status = 404, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = AuditPage), (status = 404, body = Problem)))]
 pub async fn audit(
-    State(ipam): State<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
     in_document("before", query.before, "the number of an entry")?;
-    let filter = ipam.read(|ledger| filter(caller.within(ledger), &query))?;
+    let filter = requester.read(|reach| filter(reach, &query))?;
     let (mut before, limit) = (ask.after.or(query.before), ask.limit);
     let mut entries = Vec::new();
     for _ in 0..SCANS {
         let wanted = limit - entries.len();
-        let (found, next) = rows(&ipam, &caller, &filter, before, wanted).await?;
+        let (found, next) = rows(&requester, &filter, before, wanted).await?;
         entries.extend(found);
         before = next;
         if before.is_none() || entries.len() >= limit {
@@ -57,53 +55,30 @@ pub async fn audit(
 /// Of the wanted entries before that number, at most `limit`, those that the caller sees, newest first, and where the
 /// next begin.
 pub(in crate::api) async fn rows(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     filter: &AuditFilter,
     before: Option<u64>,
     limit: usize,
 ) -> Result<(Vec<AuditView>, Option<u64>), Problem> {
-    let found = search(ipam, filter, before, limit).await;
+    let found = search(&requester.ipam, filter, before, limit).await;
     let found = found.map_err(|error| Problem::new(Code::Unavailable, error))?;
-    let entries = ipam.read(|ledger| {
-        let reach = caller.within(ledger);
+    let entries = requester.read(|reach| {
         let entries = found.entries.iter();
         entries
             .filter(|(_, entry)| reach.has_entry(entry))
-            .map(|(number, entry)| view(ledger, *number, entry))
+            .map(|(number, entry)| view(reach.ledger, *number, entry))
             .collect()
     });
     Ok((entries, found.next))
 }
 
-/// Which way the log is searched, and behind which number.
+/// Which way the log is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Newest first, below the number.
-    Down(Option<u64>),
-    /// Oldest first, above the number.
-    Up(Option<u64>),
-}
-
-impl Way {
-    fn read(
-        self,
-        reader: &StoreReader,
-        filter: &AuditFilter,
-        limit: usize,
-    ) -> Result<AuditFound, ReadError> {
-        match self {
-            Self::Down(before) => reader.audit_search(filter, before, limit, STEP),
-            Self::Up(after) => reader.audit_search_up(filter, after, limit, STEP),
-        }
-    }
-
-    fn from(self, next: Option<u64>) -> Self {
-        match self {
-            Self::Down(_) => Self::Down(next),
-            Self::Up(_) => Self::Up(next),
-        }
-    }
+    /// Newest first.
+    Down,
+    /// Oldest first.
+    Up,
 }
 
 /// Wanted rows below number `before`, newest first, as [`search_along`].
@@ -113,23 +88,27 @@ pub async fn search(
     before: Option<u64>,
     limit: usize,
 ) -> Result<AuditFound, String> {
-    search_along(ipam, filter, Way::Down(before), limit).await
+    search_along(ipam, filter, (Way::Down, before), limit).await
 }
 
-/// Wanted rows, at most `limit`, as far as they are found in a short time. Reads the file on a thread that may block.
+/// Wanted rows behind a number, at most `limit`, as far as they are found in a short time. Reads the file on a thread that may block.
 pub async fn search_along(
     ipam: &Ipam,
     filter: &AuditFilter,
-    way: Way,
+    (way, behind): (Way, Option<u64>),
     limit: usize,
 ) -> Result<AuditFound, String> {
     let (reader, filter) = (ipam.reader().clone(), filter.clone());
     let read = move || {
         let started = Instant::now();
-        let mut found = way.read(&reader, &filter, limit)?;
+        let search = |behind, limit| match way {
+            Way::Down => reader.audit_search(&filter, behind, limit, STEP),
+            Way::Up => reader.audit_search_up(&filter, behind, limit, STEP),
+        };
+        let mut found = search(behind, limit)?;
         while found.next.is_some() && found.entries.len() < limit && started.elapsed() < PATIENCE {
             let wanted = limit - found.entries.len();
-            let more = way.from(found.next).read(&reader, &filter, wanted)?;
+            let more = search(found.next, wanted)?;
             found.entries.extend(more.entries);
             found.next = more.next;
         }

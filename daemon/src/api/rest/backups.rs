@@ -1,10 +1,6 @@
 //! `/api/v1/backups`, the copies of the store that the daemon keeps, and `/api/v1/restore-hold`.
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
+use axum::{Json, extract::State, response::Response};
 use fipd_core::{Ledger, Request};
 use http::StatusCode;
 
@@ -23,8 +19,7 @@ use crate::{
 };
 
 /// The copies that are kept, newest first, and how making them has gone.
-#[utoipa::path(get, path = "/api/v1/backups", tag = "admin",
-    responses((status = 200, body = BackupList), (status = 503, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/backups", tag = "admin", responses((status = 200, body = BackupList)))]
 pub async fn list(
     State(ipam): State<Ipam>,
     State(backups): State<Backups>,
@@ -48,24 +43,17 @@ pub async fn list(
 
 /// Makes a copy, reads it back, and removes those that are too many.
 #[utoipa::path(post, path = "/api/v1/backups", tag = "admin",
-    responses((status = 201, body = BackupView), (status = 429, body = Problem), (status = 503, body = Problem),
-        (status = 507, body = Problem)))]
-pub async fn make(State(backups): State<Backups>) -> Result<Response, Problem> {
-    let made = copy(&backups).await?;
-    Ok((StatusCode::CREATED, Json(made)).into_response())
-}
-
-/// Makes a copy.
-pub(in crate::api) async fn copy(backups: &Backups) -> Result<BackupView, Problem> {
-    let backups = backups.clone();
+    responses((status = 201, body = BackupView), (status = 429, body = Problem), (status = 507, body = Problem)))]
+pub async fn make(
+    State(backups): State<Backups>,
+) -> Result<(StatusCode, Json<BackupView>), Problem> {
     let made = admin::blocking(move || backups.make()).await?;
-    Ok(view(&made?))
+    Ok((StatusCode::CREATED, Json(view(&made?))))
 }
 
 /// Restores a copy on trial, in a place of its own, and notes what came of it.
 #[utoipa::path(post, path = "/api/v1/backups/{name}/drill", tag = "admin", params(("name" = String, Path)),
-    responses((status = 200, body = DrillView), (status = 404, body = Problem), (status = 429, body = Problem),
-        (status = 503, body = Problem), (status = 507, body = Problem)))]
+    responses((status = 200, body = DrillView), (status = 429, body = Problem), (status = 507, body = Problem)))]
 pub async fn drill(
     State(backups): State<Backups>,
     Path(name): Path<String>,
@@ -76,7 +64,7 @@ pub async fn drill(
 
 /// One copy, as a file.
 #[utoipa::path(get, path = "/api/v1/backups/{name}", tag = "admin", params(("name" = String, Path)),
-    responses((status = 200, content_type = "application/octet-stream"), (status = 404, body = Problem)))]
+    responses((status = 200, content_type = "application/octet-stream")))]
 pub async fn download(
     State(backups): State<Backups>,
     Path(name): Path<String>,
@@ -139,7 +127,7 @@ pub async fn show_hold(State(ipam): State<Ipam>) -> Json<RestoreHoldView> {
 
 /// Gives free addresses again before the hold has ended. Lifting nothing succeeds.
 #[utoipa::path(post, operation_id = "lift", path = "/api/v1/restore-hold/lift", tag = "admin", request_body = LiftHold,
-    responses((status = 200, body = RestoreHoldView), (status = 422, body = Problem)))]
+    responses((status = 200, body = RestoreHoldView)))]
 pub async fn lift_hold(
     State(ipam): State<Ipam>,
     caller: Caller,

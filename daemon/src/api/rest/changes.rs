@@ -31,7 +31,7 @@ use crate::{
             reach::Reach,
         },
         convert,
-        extract::{Query, in_document},
+        extract::{Query, header_text, in_document},
         page::{self, Ask},
         problem::{Code, Problem},
         ui::Sessions,
@@ -85,10 +85,9 @@ type Batch = (Vec<ChangeView>, u64, bool);
 /// What changed after a revision, as a page or, with `accept: text/event-stream`, as events for as long as the client listens.
 /// An event `reset` says that the client has missed changes and is to read everything anew, an event `end` why the stream
 /// ends. `Last-Event-ID` goes before `since`.
-#[utoipa::path(get, path = "/api/v1/changes", tag = "changes",
-    params(ChangesQuery, ("Last-Event-ID" = Option<u64>, Header)),
+#[utoipa::path(get, path = "/api/v1/changes", tag = "changes", params(ChangesQuery, ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, content((ChangesPage = "application/json"), (String = "text/event-stream"))),
-        (status = 400, body = Problem), (status = 422, body = Problem), (status = 429, body = Problem)))]
+        (status = 429, body = Problem)))]
 pub async fn changes(
     State(followed): State<Followed>,
     State(streams): State<Streams>,
@@ -103,9 +102,7 @@ pub async fn changes(
     }
     let since = last.or(ask.after).or(query.since);
     let since = since.unwrap_or_else(|| followed.ipam.read(Ledger::revision));
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept.and_then(|value| value.to_str().ok());
-    if accept.is_some_and(|kinds| kinds.contains("text/event-stream")) {
+    if header_text(&headers, header::ACCEPT).contains("text/event-stream") {
         return events(followed, &streams, caller, headers, since);
     }
     let page = followed.ipam.read(|ledger| {

@@ -1,6 +1,12 @@
 //! `/api/v1/clusters`.
 
-use axum::{Json, extract::State as Shared, response::Response};
+use axum::{
+    Json,
+    extract::{FromRequestParts, State as Shared},
+    response::Response,
+};
+use fipd_core::Actor;
+use http::request::Parts;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     ResourceExt as _,
@@ -9,6 +15,7 @@ use kube::{
 
 use crate::{
     api::{
+        Api,
         access::auth::Caller,
         etag::{IfMatch, IfNoneMatch, State},
         extract::{Body, Path, Query},
@@ -25,7 +32,7 @@ use crate::{
 
 /// All clusters with their health.
 #[utoipa::path(get, path = "/api/v1/clusters", tag = "clusters", params(PageQuery),
-    responses((status = 200, body = ClusterList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = ClusterList)))]
 pub async fn list(
     Shared(clusters): Shared<Clusters>,
     Query(query): Query<PageQuery>,
@@ -45,8 +52,7 @@ pub async fn list(
 
 /// One cluster, by any of its names.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = ClusterView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
-        (status = 422, body = Problem)))]
+    responses((status = 200, body = ClusterView, headers(("ETag" = String))), (status = 304)))]
 pub async fn show(
     Shared(clusters): Shared<Clusters>,
     Path(name): Path<String>,
@@ -57,29 +63,34 @@ pub async fn show(
     Ok(known.answer(&State::of(&view), &view))
 }
 
-/// Compared before the work begins: a cluster changes by itself at any time.
-fn unchanged(clusters: &Clusters, name: &str, if_match: &IfMatch) -> Result<(), Problem> {
-    let found = clusters.view(name);
-    let state = found.as_ref().map(|found| State::of(&view(found)));
-    match state {
-        // What does not exist is told by who looks for it.
-        None => Ok(()),
-        Some(state) => if_match.check(&format!("cluster {name}"), Some(&state)),
+/// All clusters, the admin who does something with one, and its name: the cluster is as the admin has read it.
+pub struct NamedCluster(pub Clusters, pub Actor, pub String);
+
+impl FromRequestParts<Api> for NamedCluster {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, api).await?;
+        let Path(name) = Path::<String>::from_request_parts(parts, api).await?;
+        let if_match = IfMatch::from_request_parts(parts, api).await?;
+        let clusters = api.clusters.clone();
+        // Compared before the work begins: a cluster changes by itself at any time. What does not exist is told by who looks for it.
+        if let Some(found) = clusters.view(&name) {
+            let state = State::of(&view(&found));
+            if_match.check(&format!("cluster {name}"), Some(&state))?;
+        }
+        Ok(Self(clusters, caller.actor, name))
     }
 }
 
 /// Frees the leases of a cluster that is gone for good.
-#[utoipa::path(post, path = "/api/v1/clusters/{name}/forget", tag = "clusters", params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/forget", tag = "clusters",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
 pub async fn forget(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
-    let leases = clusters.forget(&name, caller.actor).await?;
+    let leases = clusters.forget(&name, actor).await?;
     Ok(done(format!(
         "cluster {name} is forgotten, {leases} leases were freed"
     )))
@@ -88,19 +99,12 @@ pub async fn forget(
 /// Lets a network give addresses although the cluster was never listed.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/skip-adoption", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = SkipAdoption,
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Outcome)))]
 pub async fn skip_adoption(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
     Body(body): Body<SkipAdoption>,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
-    clusters
-        .skip_adoption(&name, &body.network, caller.actor)
-        .await?;
+    clusters.skip_adoption(&name, &body.network, actor).await?;
     Ok(done(format!(
         "network {} no longer waits for cluster {name}",
         body.network
@@ -111,18 +115,13 @@ pub async fn skip_adoption(
 /// Where fipd may write there, it renews the Secret `fipd-identity` over this way.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/join", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = Join,
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Outcome)))]
 pub async fn join(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
     Body(body): Body<Join>,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
     let other = body.other;
-    clusters.join(&name, &other, caller.actor).await?;
+    clusters.join(&name, &other, actor).await?;
     Ok(done(format!(
         "{name} counts as cluster {other}; `fipd clusters show {name}` says when it runs"
     )))
@@ -131,16 +130,11 @@ pub async fn join(
 /// Sets a clone apart from the cluster with the same UID: it becomes a cluster of its own, with leases of its own.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/new-identity", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
 pub async fn new_identity(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
-    clusters.new_identity(&name, caller.actor).await?;
+    clusters.new_identity(&name, actor).await?;
     Ok(done(format!(
         "{name} is a cluster of its own from now on; it is adopted as a new one"
     )))
@@ -150,16 +144,11 @@ pub async fn new_identity(
 /// not have their owners either; a restart of fipd before that forgets the word.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-release", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
 pub async fn confirm_release(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
-    let leases = clusters.confirm_release(&name, &caller.actor)?;
+    let leases = clusters.confirm_release(&name, &actor)?;
     Ok(done(format!(
         "{leases} leases of cluster {name} are released once a fresh list shows their owners absent as well; if fipd \
          restarts before that, confirm again"
@@ -171,16 +160,11 @@ pub async fn confirm_release(
 /// before that list forgets it.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-sightings", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
 pub async fn confirm_sightings(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
-    let addresses = clusters.confirm_sightings(&name, caller.actor).await?;
+    let addresses = clusters.confirm_sightings(&name, actor).await?;
     Ok(done(format!(
         "{addresses} addresses that foreign Services of cluster {name} show are kept for them once the next list, which \
          begins now, shows them too; if fipd restarts before that, confirm again"
@@ -188,17 +172,12 @@ pub async fn confirm_sightings(
 }
 
 /// Installs fipd's CustomResourceDefinitions in the cluster.
-#[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters", params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem), (status = 502, body = Problem),
-        (status = 503, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 502, body = Problem)))]
 pub async fn install_crds(
-    Shared(clusters): Shared<Clusters>,
-    caller: Caller,
-    Path(name): Path<String>,
-    if_match: IfMatch,
+    NamedCluster(clusters, actor, name): NamedCluster,
 ) -> Result<Json<Outcome>, Problem> {
-    unchanged(&clusters, &name, &if_match)?;
     let session = reached(&clusters, &name)?;
     let target: kube::Api<CustomResourceDefinition> = kube::Api::all(session.client.clone());
     // Forced: a definition that another tool installed becomes ours, as the admin asks.
@@ -213,7 +192,7 @@ pub async fn install_crds(
         installed.map_err(|error| not_installed(&name, &error))?;
         names.push(kind);
     }
-    tracing::info!(cluster = name, actor = %caller.actor, "installed CustomResourceDefinitions");
+    tracing::info!(cluster = name, actor = %actor, "installed CustomResourceDefinitions");
     Ok(done(format!(
         "installed in cluster {name}: {}",
         names.join(", ")

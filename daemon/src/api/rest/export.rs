@@ -6,7 +6,7 @@
 
 pub(super) mod rows;
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
@@ -21,13 +21,13 @@ use http::header;
 
 use super::{audit, quotas};
 use crate::api::{
-    access::{Access, auth::Caller, reach::Reach},
+    access::{Access, permit::Requester, reach::Reach},
     convert,
     extract::Query,
     problem::{Code, Problem},
     wire::{ExportQuery, PoolView, SeparationView},
 };
-use crate::{ipam::Ipam, store::AuditFilter};
+use crate::store::AuditFilter;
 use rows::{Format, Rows};
 use tokio_util::sync::CancellationToken;
 
@@ -49,14 +49,13 @@ enum ExportPosition {
     Networks(Option<NetworkId>),
     Separations(Option<Separation>),
     Quotas(Option<(PoolId, Tenant)>),
-    Audit(Option<u64>),
+    Audit(AuditFilter, Option<u64>),
 }
 
 /// An export on its way.
-struct Export {
-    ipam: Ipam,
+pub(in crate::api) struct Export {
+    requester: Requester,
     stop: CancellationToken,
-    caller: Caller,
     format: Format,
     /// `None` at the end.
     next: Option<ExportPosition>,
@@ -64,37 +63,26 @@ struct Export {
 
 /// All leases, pools, networks, separations of networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
 #[utoipa::path(get, path = "/api/v1/export", tag = "admin", params(ExportQuery),
-    responses((status = 200, content((String = "application/jsonl"), (String = "text/csv"))), (status = 422, body = Problem),
-        (status = 503, body = Problem)))]
+    responses((status = 200, content((String = "application/jsonl"), (String = "text/csv")))))]
 pub async fn export(
-    State(ipam): State<Ipam>,
     State(stop): State<CancellationToken>,
-    caller: Caller,
+    requester: Requester,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, Problem> {
     let format = Format::parse(query.format.as_deref())?;
     let what = query.what.as_deref();
     let next = Some(ExportPosition::parse(what)?);
     if let Some((_, access)) = CLOSER.iter().find(|(of, _)| what == Some(*of)) {
-        caller.may(*access)?;
+        requester.caller.may(*access)?;
     }
-    let mut export = Export {
-        ipam,
+    let export = Export {
+        requester,
         stop,
-        caller,
         format,
         next,
     };
-    // What fails at once is a problem and not half an answer.
-    let first = export.page(true).await?;
-    let rest = stream::try_unfold(export, |mut export| async move {
-        let page = export.page(false).await;
-        let page = page.map_err(|problem| std::io::Error::other(problem.detail.into_string()))?;
-        Ok::<_, std::io::Error>(page.map(|bytes| (bytes, export)))
-    });
-    let chunks = stream::iter(first.map(Ok)).chain(rest);
     let kind = [(header::CONTENT_TYPE, format.media_type())];
-    Ok((kind, Body::from_stream(chunks)).into_response())
+    Ok((kind, export.body().await?).into_response())
 }
 
 impl ExportPosition {
@@ -105,7 +93,7 @@ impl ExportPosition {
             Some("networks") => Ok(Self::Networks(None)),
             Some("separations") => Ok(Self::Separations(None)),
             Some("quotas") => Ok(Self::Quotas(None)),
-            Some("audit") => Ok(Self::Audit(None)),
+            Some("audit") => Ok(Self::Audit(AuditFilter::default(), None)),
             Some(other) => {
                 let allowed = "leases, pools, networks, separations, quotas or audit";
                 Err(Problem::invalid("what", other, allowed))
@@ -115,6 +103,27 @@ impl ExportPosition {
 }
 
 impl Export {
+    /// The wanted entries of the audit log, as CSV for a browser.
+    pub fn of_log(requester: Requester, stop: CancellationToken, filter: AuditFilter) -> Self {
+        Self {
+            requester,
+            stop,
+            format: Format::BrowserCsv,
+            next: Some(ExportPosition::Audit(filter, None)),
+        }
+    }
+
+    /// All of it. What fails at once is a problem and not half an answer.
+    pub async fn body(mut self) -> Result<Body, Problem> {
+        let first = self.page(true).await?;
+        let rest = stream::try_unfold(self, |mut export| async move {
+            let page = export.page(false).await;
+            let page = page.map_err(|problem| io::Error::other(problem.detail.into_string()))?;
+            Ok::<_, io::Error>(page.map(|bytes| (bytes, export)))
+        });
+        Ok(Body::from_stream(stream::iter(first.map(Ok)).chain(rest)))
+    }
+
     /// The next rows as text; `None` at the end.
     async fn page(&mut self, first: bool) -> Result<Option<Bytes>, Problem> {
         let Some(place) = self.next.take() else {
@@ -123,27 +132,23 @@ impl Export {
         if self.stop.is_cancelled() {
             return Err(Problem::new(Code::Unavailable, "fipd is stopping"));
         }
-        let (ipam, caller) = (&self.ipam, &self.caller);
-        let read = |page: &dyn Fn(Reach<'_>) -> (Rows, Option<ExportPosition>)| {
-            ipam.read(|ledger| page(caller.within(ledger)))
-        };
+        let requester = &self.requester;
         let (rows, next) = match place {
-            ExportPosition::Leases(after) => read(&|reach| leases(reach, after)),
+            ExportPosition::Leases(after) => requester.read(|reach| leases(reach, after)),
             ExportPosition::Pools(after) => {
-                let (pools, next) = ipam.read(|ledger| pools(caller.within(ledger), after));
+                let (pools, next) = requester.read(|reach| pools(reach, after));
                 let rows = pools
                     .into_iter()
                     .map(|(head, pool)| convert::with_addresses(head, &pool));
                 (Rows::Pools(rows.collect()), next)
             }
-            ExportPosition::Quotas(after) => read(&|reach| quotas(reach, after.clone())),
-            ExportPosition::Networks(after) => read(&|reach| networks(reach, after)),
-            ExportPosition::Separations(after) => read(&|reach| separations(reach, after)),
-            ExportPosition::Audit(before) => {
-                let every = AuditFilter::default();
-                let page = audit::rows(ipam, caller, &every, before, Ledger::SCAN);
+            ExportPosition::Quotas(after) => requester.read(|reach| quotas(reach, after)),
+            ExportPosition::Networks(after) => requester.read(|reach| networks(reach, after)),
+            ExportPosition::Separations(after) => requester.read(|reach| separations(reach, after)),
+            ExportPosition::Audit(filter, before) => {
+                let page = audit::rows(requester, &filter, before, Ledger::SCAN);
                 let (entries, next) = page.await?;
-                let next = next.map(|number| ExportPosition::Audit(Some(number)));
+                let next = next.map(|number| ExportPosition::Audit(filter, Some(number)));
                 (Rows::Audit(entries), next)
             }
         };

@@ -18,8 +18,7 @@ use crate::{
 };
 
 /// The clusters of Rancher that are looked after, and how they are doing.
-#[utoipa::path(get, path = "/api/v1/guests", tag = "clusters", params(PageQuery),
-    responses((status = 200, body = GuestList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/guests", tag = "clusters", params(PageQuery), responses((status = 200, body = GuestList)))]
 pub async fn list(
     Shared(guests): Shared<GuestBoard>,
     Shared(helm): Shared<Option<Helm>>,

@@ -1,33 +1,31 @@
 //! `/api/v1/pools/{name}/history`.
 
-use axum::{Json, extract::State};
+use axum::Json;
 use fipd_core::{Hour, Rollup};
 
 use super::admin;
 use crate::api::{
-    access::auth::Caller,
+    access::permit::Requester,
     convert::given,
     extract::{Path, Query},
     page::{self, Ask},
     problem::{Code, Problem},
     wire::{Count, HistoryPage, HistoryQuery, HistoryView},
 };
-use crate::{clock, ipam::Ipam, store::HistoryAsk};
+use crate::{clock, store::HistoryAsk};
 
 /// How full a pool was, by the hour or by the day. Hours are kept for 35 days and days for 400, unless `[history]` of the
 /// configuration says otherwise.
 #[utoipa::path(get, path = "/api/v1/pools/{name}/history", tag = "pools",
     params(("name" = String, Path, description = "slashes as %2F"), HistoryQuery),
-    responses((status = 200, body = HistoryPage), (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = HistoryPage), (status = 409, body = Problem)))]
 pub async fn history(
-    State(ipam): State<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path(name): Path<String>,
     Query(query): Query<HistoryQuery>,
 ) -> Result<Json<HistoryPage>, Problem> {
-    let last = Hour::of(ipam.now()).before(1);
-    let pool = ipam.read(|ledger| caller.within(ledger).pool_id(&name))?;
+    let last = Hour::of(requester.ipam.now()).before(1);
+    let pool = requester.read(|reach| reach.pool_id(&name))?;
     let span = Span::of(&query, last)?;
     let ask = Ask::<u32>::new(query.limit, query.cursor.as_deref())?;
     let ask = HistoryAsk {
@@ -37,7 +35,7 @@ pub async fn history(
         daily: span.daily,
         limit: ask.limit,
     };
-    let reader = ipam.reader().clone();
+    let reader = requester.ipam.reader().clone();
     let read = move || Ok((reader.row_before(ask.pool, ask.from)?, reader.history(ask)?));
     let read: Result<_, crate::store::ReadError> = admin::blocking(read).await?;
     let (before, (rows, next)) =

@@ -32,9 +32,7 @@ struct File {
 /// stand on the ones before it. If one is refused, or with `dry-run`, nothing is written; the report says what becomes
 /// of each row. Up to 128 MiB and 200,000 rows are taken at once.
 #[utoipa::path(post, path = "/api/v1/import", tag = "admin", params(ImportQuery),
-    request_body(content = String, content_type = "text/plain"),
-    responses((status = 200, body = ImportReport), (status = 413, body = Problem), (status = 422, body = Problem),
-        (status = 503, body = Problem)))]
+    request_body(content = String, content_type = "text/plain"), responses((status = 200, body = ImportReport)))]
 pub async fn import(
     State(ipam): State<Ipam>,
     caller: Caller,

@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::State as Shared,
     response::{IntoResponse as _, Response},
 };
 use fipd_core::{
-    Answer, Holder, Label, LabelWanted, Labels, Lease, LeaseKey, Ledger, ProbeVerdict, Probed,
-    Refusal, Request, Tenant, Transfer,
+    Actor, Answer, Holder, Label, LabelWanted, Labels, Lease, LeaseKey, Ledger, ProbeVerdict,
+    Probed, Refusal, Request, Tenant, Transfer,
 };
 use http::StatusCode;
 
 use super::leases::{lease_text, state_of};
 use crate::api::{
-    access::auth::Caller,
+    access::permit::Requester,
     convert::{self, given},
     etag::{IfMatch, State, tagged},
     extract::{Body, Path},
@@ -26,21 +25,17 @@ use crate::api::{
 use crate::ipam::{Ipam, IpamError};
 
 /// Gives the lease of an address to another owner; it is never free in between. Asking again answers the same.
-#[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/transfer", tag = "leases",
-    request_body = TransferRequest, params(("network" = String, Path), ("address" = String, Path),
-        ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 412, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/transfer", tag = "leases", request_body = TransferRequest,
+    params(("network" = String, Path), ("address" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = LeaseView, headers(("ETag" = String)))))]
 pub async fn transfer(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((network, address)): Path<(String, String)>,
     if_match: IfMatch,
     Body(body): Body<TransferRequest>,
 ) -> Result<Response, Problem> {
-    let place = (&*network, &*address);
-    let lease = hand(&ipam, &caller, place, if_match, &body).await?;
-    Ok(shown(&ipam, &lease))
+    let lease = hand(&requester, (&network, &address), if_match, &body).await?;
+    Ok(shown(&requester.ipam, &lease))
 }
 
 fn shown(ipam: &Ipam, lease: &Lease) -> Response {
@@ -50,21 +45,18 @@ fn shown(ipam: &Ipam, lease: &Lease) -> Response {
 
 /// Transfers the lease of an address in a network.
 pub(in crate::api) async fn hand(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     (network, address): (&str, &str),
     if_match: IfMatch,
     body: &TransferRequest,
 ) -> Result<Arc<Lease>, Problem> {
-    let ask = ipam.read(|ledger| {
-        let key = caller.within(ledger).key(network, address)?;
-        to_transfer(ledger, key, body, caller)
+    let ask = requester.read(|reach| {
+        let key = reach.key(network, address)?;
+        to_transfer(reach.ledger, key, body, requester.actor())
     })?;
     let key = ask.key;
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
-    let answer = caller
-        .submit_if(ipam, Request::Transfer(ask), guard)
-        .await?;
+    let answer = requester.submit_if(Request::Transfer(ask), guard).await?;
     let Answer::Transferred { lease } = answer else {
         return Err(convert::unexpected(&answer));
     };
@@ -75,7 +67,7 @@ fn to_transfer(
     ledger: &Ledger,
     key: LeaseKey,
     body: &TransferRequest,
-    caller: &Caller,
+    actor: Actor,
 ) -> Result<Transfer, Problem> {
     if body.reason.trim().is_empty() {
         let allowed = "a few words for the audit log";
@@ -102,7 +94,7 @@ fn to_transfer(
         },
         tenant: tenant.map(Tenant),
         force: body.force,
-        actor: Arc::clone(&caller.actor),
+        actor,
         reason: convert::text("reason", &body.reason)?,
     })
 }
@@ -117,33 +109,29 @@ fn held_as(ledger: &Ledger, key: LeaseKey, identity: &fipd_core::Identity) -> fi
 }
 
 /// Changes labels of the lease of an address; asking again answers the same. They go when nobody holds it any more.
-#[utoipa::path(patch, path = "/api/v1/leases/{network}/{address}/labels", tag = "leases",
-    request_body = LabelRequest, params(("network" = String, Path), ("address" = String, Path),
-        ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 404, body = Problem),
-        (status = 412, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(patch, path = "/api/v1/leases/{network}/{address}/labels", tag = "leases", request_body = LabelRequest,
+    params(("network" = String, Path), ("address" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = LeaseView, headers(("ETag" = String)))))]
 pub async fn label(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((network, address)): Path<(String, String)>,
     if_match: IfMatch,
     Body(body): Body<LabelRequest>,
 ) -> Result<Response, Problem> {
-    let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
-    let key = ipam.read(find)?;
+    let key = requester.read(|reach| reach.key(&network, &address))?;
     let set = body.set.into_iter();
     let ask = Label {
         key,
         set: set.map(|(key, value)| (key.into(), value.into())).collect(),
         remove: body.remove.into_iter().map(Into::into).collect(),
-        actor: Arc::clone(&caller.actor),
+        actor: requester.actor(),
     };
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
-    let answer = caller.submit_if(&ipam, Request::Label(ask), guard).await?;
+    let answer = requester.submit_if(Request::Label(ask), guard).await?;
     let Answer::Labelled { lease } = answer else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(shown(&ipam, &lease))
+    Ok(shown(&requester.ipam, &lease))
 }
 
 /// Filters such as `app` or `app=web`.
@@ -174,30 +162,28 @@ pub(in crate::api) fn wanted_labels(
 /// that nobody answered for and that another was found using all the same is refused (409) and becomes that other's. Answers
 /// the lease of the address as it is then; nothing (204) where it has left the scope of who asks, as an address that is taken
 /// is no tenant's.
-#[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/probed", tag = "leases",
-    request_body = ProbedReport, params(("network" = String, Path), ("address" = String, Path)),
-    responses((status = 200, body = LeaseView), (status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/probed", tag = "leases", request_body = ProbedReport,
+    params(("network" = String, Path), ("address" = String, Path)),
+    responses((status = 200, body = LeaseView), (status = 204)))]
 pub async fn probed(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((network, address)): Path<(String, String)>,
     Body(body): Body<ProbedReport>,
 ) -> Result<Response, Problem> {
-    let report = ipam.read(|ledger| {
-        let key = caller.within(ledger).key(&network, &address)?;
-        report(ledger, key, &body, &caller)
+    let report = requester.read(|reach| {
+        let key = reach.key(&network, &address)?;
+        report(reach.ledger, key, &body, requester.actor())
     })?;
     let (key, free) = (report.key.canonical(), report.verdict == ProbeVerdict::Free);
-    let answer = caller.submit(&ipam, Request::Probed(report)).await?;
+    let answer = requester.submit(Request::Probed(report)).await?;
     if free && matches!(answer, Answer::Released { .. }) {
         let why = "another was found using it and has it now; ask for an address again".to_owned();
         let address = key.address;
         return Err(IpamError::from(Refusal::NotProbed { address, why }).into());
     }
-    let view = ipam.read(|ledger| {
-        let lease = caller.within(ledger).lease(key)?;
-        Some(convert::lease_view(ledger, lease))
+    let view = requester.read(|reach| {
+        let lease = reach.lease(key)?;
+        Some(convert::lease_view(reach.ledger, lease))
     });
     Ok(match view {
         Some(view) => Json(view).into_response(),
@@ -209,7 +195,7 @@ fn report(
     ledger: &Ledger,
     key: LeaseKey,
     body: &ProbedReport,
-    caller: &Caller,
+    actor: Actor,
 ) -> Result<Probed, Problem> {
     let verdict = match (body.verdict.as_str(), body.by.as_deref()) {
         ("taken", by) => ProbeVerdict::Taken {
@@ -226,7 +212,7 @@ fn report(
         key,
         identity: convert::owner(ledger, &body.owner)?,
         verdict,
-        actor: caller.actor.clone(),
+        actor,
     })
 }
 
@@ -266,7 +252,7 @@ mod tests {
                 by: None,
             };
             let path = Path(("default".to_owned(), address.to_string()));
-            let answer = probed(Shared(site.api.ipam.clone()), root(), path, Body(report)).await;
+            let answer = probed(root(&site), path, Body(report)).await;
             assert_eq!(
                 answer.err().map(|problem| problem.code),
                 Some(Code::Conflict)

@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use axum::{
-    Json,
-    extract::State as Shared,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, response::Response};
 use fipd_core::{
     AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, Release,
     ReleaseScope, Request, Role, Tenant, Text,
@@ -16,7 +12,7 @@ use serde::Deserialize;
 
 use super::{lease_changes, wants::allocation};
 use crate::api::{
-    access::{Access, auth::Caller, reach::Reach},
+    access::{Access, auth::Caller, permit::Requester, reach::Reach},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, LabelledQuery, Path, Query},
@@ -27,7 +23,7 @@ use crate::api::{
         ReleasedAddress, ReserveRequest,
     },
 };
-use crate::ipam::{Guard, Ipam, IpamError};
+use crate::ipam::{Guard, IpamError};
 
 /// Who may free an address that cools before its time; the table of rights has it.
 pub const END_QUARANTINE: Access = Access::Scoped(Role::Admin);
@@ -36,16 +32,15 @@ const MOVES: usize = 9;
 
 /// Leases in order of network and address.
 #[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
-    responses((status = 200, body = LeasePage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = LeasePage), (status = 404, body = Problem)))]
 pub async fn list(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     LabelledQuery(query): LabelledQuery,
 ) -> Result<Json<LeasePage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let filter = ipam.read(|ledger| filter_of(caller.within(ledger), &query))?;
+    let filter = requester.read(|reach| filter_of(reach, &query))?;
     let (leases, next) = ask.walk(|after, limit| {
-        ipam.read(|ledger| {
+        requester.read(|Reach { ledger, .. }| {
             let page = ledger.leases(&filter, after, limit);
             let view = |lease: &Arc<Lease>| convert::lease_view(ledger, lease);
             (page.leases.iter().map(view).collect(), page.next)
@@ -57,52 +52,41 @@ pub async fn list(
 /// One lease.
 #[utoipa::path(get, path = "/api/v1/leases/{network}/{address}", tag = "leases",
     params(("network" = String, Path), ("address" = String, Path)),
-    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
-        (status = 422, body = Problem)))]
+    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 304)))]
 pub async fn show(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((network, address)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    ipam.read(|ledger| {
-        let reach = caller.within(ledger);
+    requester.read(|reach| {
         let key = reach.key(&network, &address)?;
         let lease = reach.lease(key);
         let lease = lease.ok_or_else(|| Problem::not_found("lease of", key.address))?;
-        let view = convert::lease_view(ledger, lease);
+        let view = convert::lease_view(reach.ledger, lease);
         Ok(known.answer(&State::of(&**lease), &view))
     })
 }
 
 /// Gives addresses to an owner, all or nothing. Asking again answers the same ones with status 200.
 #[utoipa::path(post, path = "/api/v1/leases", tag = "leases", request_body = Allocate,
-    responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 201, body = Granted), (status = 200, body = Granted)))]
 pub async fn allocate(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Body(body): Body<Allocate>,
-) -> Result<Response, Problem> {
-    let granted = give(&ipam, &caller, body).await?;
-    Ok(shown(granted))
+) -> Result<(StatusCode, Json<Granted>), Problem> {
+    let request = requester.read(|reach| allocation(reach, body, &requester.caller))?;
+    granted(&requester, Request::Allocate(request)).await
 }
 
-/// Allocates.
-pub(in crate::api) async fn give(
-    ipam: &Ipam,
-    caller: &Caller,
-    body: Allocate,
-) -> Result<(StatusCode, Granted), Problem> {
-    let request = ipam.read(|ledger| allocation(ledger, body, caller))?;
-    granted(ipam, caller.submit(ipam, Request::Allocate(request)).await?)
-}
-
-fn granted(ipam: &Ipam, answer: Answer) -> Result<(StatusCode, Granted), Problem> {
+async fn granted(
+    requester: &Requester,
+    request: Request,
+) -> Result<(StatusCode, Json<Granted>), Problem> {
+    let answer = requester.submit(request).await?;
     let Answer::Granted { leases, fresh } = answer else {
         return Err(convert::unexpected(&answer));
     };
-    let granted = ipam.read(|ledger| {
+    let granted = requester.ipam.read(|ledger| {
         let summary = |lease: &Arc<Lease>| convert::lease_summary(ledger, lease);
         let leases = leases.iter().map(summary).collect();
         Granted { leases }
@@ -111,34 +95,19 @@ fn granted(ipam: &Ipam, answer: Answer) -> Result<(StatusCode, Granted), Problem
         true => StatusCode::CREATED,
         false => StatusCode::OK,
     };
-    Ok((status, granted))
-}
-
-fn shown((status, granted): (StatusCode, Granted)) -> Response {
-    (status, Json(granted)).into_response()
+    Ok((status, Json(granted)))
 }
 
 /// Keeps addresses for an owner that comes later, all or nothing. What the owner has in use already is answered as it is.
 /// An address that cools after a release is kept for nobody.
 #[utoipa::path(post, path = "/api/v1/leases/reserve", tag = "leases", request_body = ReserveRequest,
-    responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 201, body = Granted), (status = 200, body = Granted)))]
 pub async fn reserve(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Body(body): Body<ReserveRequest>,
-) -> Result<Response, Problem> {
-    let granted = keep(&ipam, &caller, body).await?;
-    Ok(shown(granted))
-}
-
-/// Reserves.
-pub(in crate::api) async fn keep(
-    ipam: &Ipam,
-    caller: &Caller,
-    body: ReserveRequest,
-) -> Result<(StatusCode, Granted), Problem> {
-    let until = convert::end("until", body.until.as_deref(), body.lasts, ipam.now())?;
+) -> Result<(StatusCode, Json<Granted>), Problem> {
+    let now = requester.ipam.now();
+    let until = convert::end("until", body.until.as_deref(), body.lasts, now)?;
     let allocate = Allocate {
         owner: body.owner,
         instance: String::new(),
@@ -147,9 +116,9 @@ pub(in crate::api) async fn keep(
         share: None,
         probe: false,
     };
-    let ask = ipam.read(|ledger| allocation(ledger, allocate, caller))?;
+    let ask = requester.read(|reach| allocation(reach, allocate, &requester.caller))?;
     let request = Request::Reserve(fipd_core::Reserve { ask, until });
-    granted(ipam, caller.submit(ipam, request).await?)
+    granted(&requester, request).await
 }
 
 /// How and why, the latter for the audit log.
@@ -167,89 +136,74 @@ pub struct Reason {
 /// `end_quarantine` an admin frees one that cools.
 #[utoipa::path(delete, path = "/api/v1/leases/{network}/{address}", tag = "leases",
     params(("network" = String, Path), ("address" = String, Path), ("reason" = Option<String>, Query),
-        ("end_quarantine" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem),
-        (status = 412, body = Problem), (status = 422, body = Problem)))]
+        ("end_quarantine" = Option<bool>, Query), ("If-Match" = Option<String>, Header)), responses((status = 204)))]
 pub async fn release_address(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((network, address)): Path<(String, String)>,
     Query(query): Query<Reason>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
     if query.end_quarantine {
-        caller.may(END_QUARANTINE)?;
+        requester.caller.may(END_QUARANTINE)?;
     }
-    let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
-    let key = ipam.read(find)?;
+    let key = requester.read(|reach| reach.key(&network, &address))?;
     let scope = match query.end_quarantine {
         true => ReleaseScope::Quarantine(key),
         false => ReleaseScope::Address(key),
     };
     let release = Release {
         scope,
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
         reason: convert::text("reason", &query.reason)?,
     };
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
-    caller
-        .submit_if(&ipam, Request::Release(release), guard)
-        .await?;
+    let request = Request::Release(release);
+    requester.submit_if(request, guard).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Takes back what an owner holds. An owner that holds nothing is answered with an empty list.
 #[utoipa::path(post, path = "/api/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
-    responses((status = 200, body = Released), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = Released)))]
 pub async fn release(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Body(body): Body<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
-    take_back(&ipam, &caller, &body).await.map(Json)
-}
-
-/// Releases.
-pub(in crate::api) async fn take_back(
-    ipam: &Ipam,
-    caller: &Caller,
-    body: &ReleaseRequest,
-) -> Result<Released, Problem> {
+    let (requester, body) = (&requester, &body);
     let reason = convert::text("reason", &body.reason)?;
-    let by_holder = ipam.read(|ledger| to_release(caller.within(ledger), body))?;
+    let by_holder = requester.read(|reach| to_release(reach, body))?;
     let mut released = Vec::new();
     for (holder, mut keys) in by_holder {
         // A pool may go to another network between reading and deciding, and its addresses have other keys there.
         for last in (0..MOVES).rev() {
             let request = Request::Release(Release {
                 scope: ReleaseScope::HolderAddresses(holder.clone(), keys.clone()),
-                actor: caller.actor.clone(),
+                actor: requester.actor(),
                 reason: Text::clone(&reason),
             });
-            let guard = still_held(caller, body, (&holder, &keys));
-            match caller.submit_if(ipam, request, guard).await {
+            let guard = still_held(&requester.caller, body, (&holder, &keys));
+            match requester.submit_if(request, guard).await {
                 Ok(Answer::Released { leases }) => {
                     released.extend(leases);
                     break;
                 }
                 Ok(other) => return Err(convert::unexpected(&other)),
                 Err(problem) if problem.code == Code::Stale && last > 0 => {
-                    let read = |ledger: &Ledger| to_release(caller.within(ledger), body);
-                    let now = ipam.read(read)?;
+                    let now = requester.read(|reach| to_release(reach, body))?;
                     keys = now.get(&holder).cloned().unwrap_or_default();
                 }
                 Err(problem) => return Err(problem),
             }
         }
     }
-    let released = ipam.read(|ledger| {
+    let released = requester.ipam.read(|ledger| {
         let view = |key: LeaseKey| ReleasedAddress {
             network: convert::network_name(ledger, key.network),
             address: key.address,
         };
         released.into_iter().map(view).collect()
     });
-    Ok(Released { released })
+    Ok(Json(Released { released }))
 }
 
 /// The holder has what was read.

@@ -5,7 +5,7 @@ use utoipa::{
     Modify, OpenApi,
     openapi::{
         Content, Ref, RefOr, ResponseBuilder,
-        path::Operation,
+        path::{Operation, ParameterIn},
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -67,7 +67,7 @@ impl Modify for Bearer {
     }
 }
 
-/// Adds the errors that every operation has, and says of which media type errors are.
+/// Adds the errors that operations have by what they are asked with, and says of which media type errors are.
 struct Errors;
 
 impl Modify for Errors {
@@ -86,22 +86,30 @@ impl Modify for Errors {
 }
 
 fn complete(operation: &mut Operation) {
-    let reads = [
-        (400, "The query, path or body cannot be read"),
-        (401, "No or unknown credentials"),
-        (403, "The caller may not do it"),
-        (422, "A value is not allowed"),
-        (503, "fipd cannot do it at the moment; ask again"),
-        (504, "It took too long"),
+    let body = operation.request_body.is_some();
+    let parameters = || {
+        let all = operation.parameters.iter().flatten();
+        all.filter_map(|one| match one {
+            RefOr::T(one) => Some(one),
+            RefOr::Ref(_) => None,
+        })
+    };
+    let names = parameters().any(|one| one.parameter_in == ParameterIn::Path);
+    let compares = parameters().any(|one| one.name == "If-Match");
+    let errors = [
+        (400, true, "The query, path or body cannot be read"),
+        (401, true, "No or unknown credentials"),
+        (403, true, "The caller may not do it"),
+        (404, body || names, "Something that is named does not exist"),
+        (409, body, "The address book is in the way"),
+        (412, compares, "It has changed since the client has read it"),
+        (413, body, "The body is too large"),
+        (415, body, "The body is not JSON"),
+        (422, true, "A value is not allowed"),
+        (503, true, "fipd cannot do it at the moment; ask again"),
+        (504, true, "It took too long"),
+        (507, body, "The disk is full"),
     ];
-    let writes = [
-        (404, "Something that is named does not exist"),
-        (409, "The address book is in the way"),
-        (413, "The body is too large"),
-        (415, "The body is not JSON"),
-        (507, "The disk is full"),
-    ];
-    let writes = writes.iter().filter(|_| operation.request_body.is_some());
     let health = operation.tags.iter().flatten().any(|tag| tag == "health");
     let responses = &mut operation.responses.responses;
     for (status, response) in responses.iter_mut() {
@@ -113,7 +121,7 @@ fn complete(operation: &mut Operation) {
             response.content.insert(MEDIA_TYPE.to_owned(), content);
         }
     }
-    for (status, why) in reads.iter().chain(writes) {
+    for (status, _, why) in errors.iter().filter(|(_, fits, _)| *fits) {
         let schema = Ref::from_schema_name("Problem");
         let response = ResponseBuilder::new()
             .description(*why)
@@ -137,20 +145,9 @@ fn of(known: Systems) -> utoipa::openapi::OpenApi {
     document
 }
 
-/// Every path and method of the document, for comparison with the routes.
+/// Path and method of each operation of the document that is wanted.
 #[cfg(test)]
-pub fn documented(known: Systems) -> std::collections::BTreeSet<(String, String)> {
-    found(known, |_| true)
-}
-
-/// Those that take a body.
-#[cfg(test)]
-pub fn with_body(known: Systems) -> std::collections::BTreeSet<(String, String)> {
-    found(known, |operation| operation.get("requestBody").is_some())
-}
-
-#[cfg(test)]
-fn found(
+pub fn documented(
     known: Systems,
     wanted: impl Fn(&serde_json::Value) -> bool,
 ) -> std::collections::BTreeSet<(String, String)> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::Json;
 use fipd_core::{LeaseKey, Ledger, Pool, PoolPreview, PoolSpec};
 
 use super::pools::{editable, new_spec, patched};
 use crate::api::{
-    access::auth::Caller,
+    access::{permit::Requester, reach::Reach},
     convert,
     etag::IfMatch,
     extract::{Body, Path, Query},
@@ -20,34 +20,32 @@ use crate::ipam::Ipam;
 /// What an edit of a pool would do. It is taken as the edit is, and refused for the same reasons, but for leases that it
 /// leaves out of range: these come in pages. Nothing is changed.
 #[utoipa::path(post, path = "/api/v1/pools/{name}/preview", tag = "pools", request_body = PoolPatch,
-    params(("name" = String, Path), PageQuery),
-    responses((status = 200, body = PoolPreviewView), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem)))]
+    params(("name" = String, Path), PageQuery), responses((status = 200, body = PoolPreviewView)))]
 pub async fn preview(
-    State(ipam): State<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path(name): Path<String>,
     Query(query): Query<PageQuery>,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Json<PoolPreviewView>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let which = (name.as_str(), &IfMatch::default());
-    let (pool, (_, preview)) = of_edit(&ipam, &caller, which, patch, ask)?;
+    let (pool, (_, preview)) = of_edit(&requester, which, patch, ask)?;
     let name = pool.spec.name.to_string();
-    Ok(Json(ipam.read(|ledger| view(ledger, name, &preview))))
+    Ok(Json(
+        requester.read(|reach| view(reach.ledger, name, &preview)),
+    ))
 }
 
 /// What an edit leads to and what comes of it.
 pub(in crate::api) fn of_edit(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     which: (&str, &IfMatch),
     patch: PoolPatch,
     ask: Ask<LeaseKey>,
 ) -> Result<(Arc<Pool>, (PoolSpec, PoolPreview)), Problem> {
-    let pool = editable(ipam, caller, which)?;
+    let pool = editable(requester, which)?;
     convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    let found = ipam.read(|ledger| {
+    let found = requester.read(|Reach { ledger, .. }| {
         let spec = patched(ledger, pool.spec.clone(), patch)?;
         let preview = ledger.preview_pool_after(Some(pool.id), &spec, ask.after, ask.limit)?;
         Ok::<_, Problem>((spec, preview))

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::{overlaps, wants};
 use crate::api::{
-    access::{auth::Caller, reach::Reach},
+    access::{permit::Requester, reach::Reach},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
@@ -30,21 +30,19 @@ use crate::{
 
 /// All networks.
 #[utoipa::path(get, path = "/api/v1/networks", tag = "networks", params(PageQuery),
-    responses((status = 200, body = NetworkList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = NetworkList)))]
 pub async fn list_networks(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<NetworkList>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let (networks, next) = ask.walk(|after, limit| {
-        ipam.read(|ledger| {
-            let reach = caller.within(ledger);
+        requester.read(|reach| {
             let view = |network: &&Network| {
                 let mine = reach.has_network(network);
                 mine.then(|| convert::network_view(reach, network))
             };
-            let networks = ledger.networks_after(after);
+            let networks = reach.ledger.networks_after(after);
             Ask { limit, after }.of(networks, |network| network.id, view)
         })
     });
@@ -52,17 +50,14 @@ pub async fn list_networks(
 }
 
 /// One network.
-#[utoipa::path(get, path = "/api/v1/networks/{name}", tag = "networks",
-    params(("name" = String, Path)),
-    responses((status = 200, body = NetworkView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/networks/{name}", tag = "networks", params(("name" = String, Path)),
+    responses((status = 200, body = NetworkView, headers(("ETag" = String))), (status = 304)))]
 pub async fn show_network(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    ipam.read(|ledger| {
-        let reach = caller.within(ledger);
+    requester.read(|reach| {
         let network = reach.network(&name)?;
         let view = convert::network_view(reach, network);
         Ok(known.answer(&State::of(network), &view))
@@ -71,43 +66,40 @@ pub async fn show_network(
 
 /// Makes a network; answers the existing one of that name.
 #[utoipa::path(post, path = "/api/v1/networks", tag = "networks", request_body = NetworkCreate,
-    responses((status = 200, body = NetworkView), (status = 422, body = Problem)))]
+    responses((status = 200, body = NetworkView)))]
 pub async fn create_network(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Body(body): Body<NetworkCreate>,
 ) -> Result<Json<NetworkView>, Problem> {
     let request = Request::CreateNetwork {
         name: body.name.into(),
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
     };
-    let answer = caller.submit(&ipam, request).await?;
+    let answer = requester.submit(request).await?;
     let Answer::Network(network) = answer else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(Json(ipam.read(|ledger| {
-        convert::network_view(caller.within(ledger), &network)
-    })))
+    Ok(Json(
+        requester.read(|reach| convert::network_view(reach, &network)),
+    ))
 }
 
 /// All pools with their use.
 #[utoipa::path(get, path = "/api/v1/pools", tag = "pools", params(PoolQuery),
-    responses((status = 200, body = PoolList), (status = 400, body = Problem), (status = 404, body = Problem),
-        (status = 422, body = Problem)))]
+    responses((status = 200, body = PoolList), (status = 404, body = Problem)))]
 pub async fn list(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Query(query): Query<PoolQuery>,
 ) -> Result<Json<PoolList>, Problem> {
     // What is shown of a pool takes longer than a look at a row.
     const MOST: usize = 200;
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let filter = ipam.read(|ledger| PoolFilter::new(caller.within(ledger), &query))?;
-    let now = ipam.now();
+    let filter = requester.read(|reach| PoolFilter::new(reach, &query))?;
+    let now = requester.ipam.now();
     let (pools, next) = ask.walk(|after, limit| {
-        ipam.read(|ledger| {
+        requester.read(|Reach { ledger, scope }| {
             let view = |pool: &&Arc<Pool>| {
-                let mine = caller.scope.has_pool(pool) && filter.matches(pool);
+                let mine = scope.has_pool(pool) && filter.matches(pool);
                 mine.then(|| with_forecast(ledger, pool, now))
             };
             let limit = limit.min(MOST);
@@ -157,99 +149,90 @@ impl PoolFilter {
 /// One pool, by full or unique short name.
 #[utoipa::path(get, path = "/api/v1/pools/{name}", tag = "pools",
     params(("name" = String, Path, description = "slashes as %2F")),
-    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 304), (status = 409, body = Problem)))]
 pub async fn show(
-    Shared(ipam): Shared<Ipam>,
     Shared(clusters): Shared<Clusters>,
-    caller: Caller,
+    requester: Requester,
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let pool = find(&ipam, &caller, &name)?;
-    let now = ipam.now();
-    let shared = overlaps::shared(&clusters, &caller.scope, &pool);
-    let view = ipam.read(|ledger| PoolView {
+    let pool = find(&requester, &name)?;
+    let now = requester.ipam.now();
+    let shared = overlaps::shared(&clusters, &requester.caller.scope, &pool);
+    let view = requester.read(|reach| PoolView {
         shared,
-        overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
-        ambiguous: overlaps::doubts(caller.within(ledger), pool.id, overlaps::SHOWN),
-        ..with_forecast(ledger, &pool, now)
+        overlaps: overlaps::views(reach, pool.id, overlaps::SHOWN),
+        ambiguous: overlaps::doubts(reach, pool.id, overlaps::SHOWN),
+        ..with_forecast(reach.ledger, &pool, now)
     });
     Ok(known.answer(&State::number(pool.generation), &view))
 }
 
 /// Makes a pool.
 #[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = PoolCreate,
-    responses((status = 201, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 201, body = PoolView, headers(("ETag" = String)))))]
 pub async fn create(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Body(body): Body<PoolCreate>,
 ) -> Result<Response, Problem> {
-    let pool = make(&ipam, &caller, body).await?;
-    Ok(shown(&ipam, &pool, StatusCode::CREATED))
+    let pool = make(&requester, body).await?;
+    Ok(shown(&requester.ipam, &pool, StatusCode::CREATED))
 }
 
 /// Makes a pool.
 pub(in crate::api) async fn make(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     body: PoolCreate,
 ) -> Result<Arc<Pool>, Problem> {
     let request = Request::CreatePool {
-        spec: ipam.read(|ledger| new_spec(ledger, body))?,
-        actor: caller.actor.clone(),
+        spec: requester.ipam.read(|ledger| new_spec(ledger, body))?,
+        actor: requester.actor(),
     };
-    pool_of(caller.submit(ipam, request).await?)
+    pool_of(requester.submit(request).await?)
 }
 
 /// Changes a pool; with `If-Match` only if nobody else has since.
 #[utoipa::path(patch, path = "/api/v1/pools/{name}", tag = "pools", request_body = PoolPatch,
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = PoolView, headers(("ETag" = String)))))]
 pub async fn update(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path(name): Path<String>,
     if_match: IfMatch,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Response, Problem> {
-    let pool = change(&ipam, &caller, (&name, &if_match), patch).await?;
-    Ok(shown(&ipam, &pool, StatusCode::OK))
+    let pool = change(&requester, (&name, &if_match), patch).await?;
+    Ok(shown(&requester.ipam, &pool, StatusCode::OK))
 }
 
 /// Changes a pool.
 pub(in crate::api) async fn change(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     which: (&str, &IfMatch),
     patch: PoolPatch,
 ) -> Result<Arc<Pool>, Problem> {
-    let pool = editable(ipam, caller, which)?;
+    let pool = editable(requester, which)?;
     let force = patch.force;
     let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    let spec = ipam.read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
+    let spec = requester.read(|reach| patched(reach.ledger, pool.spec.clone(), patch))?;
     let edit = PoolEdit {
         pool: pool.id,
         spec,
         // What was read and what is written belong together, whether or not the client asks for it.
         if_generation: Some(pool.generation),
         force,
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
         reason,
     };
-    pool_of(caller.submit(ipam, Request::UpdatePool(edit)).await?)
+    pool_of(requester.submit(Request::UpdatePool(edit)).await?)
 }
 
 /// The pool that an edit is about, as the client has read it.
 pub(super) fn editable(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     (name, if_match): (&str, &IfMatch),
 ) -> Result<Arc<Pool>, Problem> {
-    let pool = find(ipam, caller, name)?;
+    let pool = find(requester, name)?;
     refuse_mirror(&pool)?;
     let state = State::number(pool.generation);
     if_match.check(&format!("pool {name}"), Some(&state))?;
@@ -259,22 +242,20 @@ pub(super) fn editable(
 /// Removes a pool without leases; with `If-Match` only if nobody else has changed it since.
 #[utoipa::path(delete, path = "/api/v1/pools/{name}", tag = "pools",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 412, body = Problem)))]
+    responses((status = 204), (status = 409, body = Problem)))]
 pub async fn delete(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path(name): Path<String>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let pool = find(&ipam, &caller, &name)?;
+    let pool = find(&requester, &name)?;
     refuse_mirror(&pool)?;
     let request = Request::DeletePool {
         pool: pool.id,
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
     };
     let guard = guard(if_match, &name, pool.id);
-    caller.submit_if(&ipam, request, guard).await?;
+    requester.submit_if(request, guard).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -285,8 +266,8 @@ pub(super) fn guard(if_match: IfMatch, name: &str, id: PoolId) -> Guard {
     })
 }
 
-pub(in crate::api) fn find(ipam: &Ipam, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
-    ipam.read(|ledger| caller.within(ledger).pool(name).cloned())
+pub(super) fn find(requester: &Requester, name: &str) -> Result<Arc<Pool>, Problem> {
+    requester.read(|reach| reach.pool(name).cloned())
 }
 
 fn with_forecast(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolView {

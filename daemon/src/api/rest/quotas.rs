@@ -1,11 +1,11 @@
 //! `/api/v1/quotas`.
 
-use axum::{Json, extract::State as Shared, response::Response};
+use axum::{Json, response::Response};
 use fipd_core::{Ledger, PoolId, Quota, QuotaUsage, Request, Tenant};
 use http::StatusCode;
 
 use crate::api::{
-    access::auth::Caller,
+    access::{permit::Requester, reach::Reach},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
@@ -13,26 +13,24 @@ use crate::api::{
     problem::Problem,
     wire::{QuotaPage, QuotaPut, QuotaQuery, QuotaView},
 };
-use crate::ipam::{Guard, Ipam};
+use crate::ipam::Guard;
 
 /// Quotas with their use, in order of pool number and tenant.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", params(QuotaQuery),
-    responses((status = 200, body = QuotaPage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = QuotaPage), (status = 404, body = Problem)))]
 pub async fn list(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Query(query): Query<QuotaQuery>,
 ) -> Result<Json<QuotaPage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let tenant = given(&query.tenant, tenant)?;
-    let find = |name: &str| ipam.read(|ledger| caller.within(ledger).pool_id(name));
+    let find = |name: &str| requester.read(|reach| reach.pool_id(name));
     let pool = given(&query.pool, find)?;
     let (quotas, next) = ask.walk(|after, limit| {
-        ipam.read(|ledger| {
-            let reach = caller.within(ledger);
-            let found = ledger.quotas(tenant.as_ref(), pool, after, limit);
+        requester.read(|reach| {
+            let found = reach.ledger.quotas(tenant.as_ref(), pool, after, limit);
             let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
-            let views = mine.map(|usage| view(ledger, usage)).collect();
+            let views = mine.map(|usage| view(reach.ledger, usage)).collect();
             let last = found.last().filter(|_| found.len() == limit);
             (views, last.map(|usage| key(&usage.quota)))
         })
@@ -43,48 +41,43 @@ pub async fn list(
 /// One quota with its use.
 #[utoipa::path(get, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
     params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path)),
-    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 304), (status = 409, body = Problem)))]
 pub async fn show(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((pool, name)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let (id, tenant) = named(&ipam, &caller, (&pool, &name))?;
-    ipam.read(|ledger| {
-        let usage = find(ledger, &caller, id, &tenant);
+    let (id, tenant) = named(&requester, (&pool, &name))?;
+    requester.read(|reach| {
+        let usage = find(reach, id, &tenant);
         let usage = usage.ok_or_else(|| unknown(&name, &pool))?;
-        Ok(known.answer(&State::of(&usage.quota), &view(ledger, &usage)))
+        let view = view(reach.ledger, &usage);
+        Ok(known.answer(&State::of(&usage.quota), &view))
     })
 }
 
 /// Limits what a tenant may have of a pool. What it holds already stays, also above the limit.
 #[utoipa::path(put, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas", request_body = QuotaPut,
     params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
-        ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+        ("If-Match" = Option<String>, Header)), responses((status = 200, body = QuotaView, headers(("ETag" = String)))))]
 pub async fn put(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((pool, name)): Path<(String, String)>,
     if_match: IfMatch,
     Body(QuotaPut { limit }): Body<QuotaPut>,
 ) -> Result<Response, Problem> {
-    let (state, view) = set(&ipam, &caller, (&pool, &name), if_match, limit).await?;
+    let (state, view) = set(&requester, (&pool, &name), if_match, limit).await?;
     Ok(tagged(StatusCode::OK, &state, &view))
 }
 
 /// Sets the limit of a tenant in a pool.
 pub(in crate::api) async fn set(
-    ipam: &Ipam,
-    caller: &Caller,
-    (pool, name): (&str, &str),
+    requester: &Requester,
+    names: (&str, &str),
     if_match: IfMatch,
     limit: u64,
 ) -> Result<(State, QuotaView), Problem> {
-    let (pool, tenant) = named(ipam, caller, (pool, name))?;
+    let (pool, tenant) = named(requester, names)?;
     let quota = Quota {
         pool,
         tenant,
@@ -92,11 +85,11 @@ pub(in crate::api) async fn set(
     };
     let request = Request::SetQuota {
         quota: quota.clone(),
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
     };
     let guard = guard(if_match, &quota);
-    caller.submit_if(ipam, request, guard).await?;
-    Ok(ipam.read(|ledger| {
+    requester.submit_if(request, guard).await?;
+    Ok(requester.ipam.read(|ledger| {
         let used = ledger.charged(pool, &quota.tenant);
         let state = State::of(&quota);
         (state, view(ledger, &QuotaUsage { quota, used }))
@@ -106,42 +99,28 @@ pub(in crate::api) async fn set(
 /// Takes a limit away: the tenant may have any number of the pool's addresses.
 #[utoipa::path(delete, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
     params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
-        ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 412, body = Problem), (status = 422, body = Problem)))]
+        ("If-Match" = Option<String>, Header)), responses((status = 204), (status = 409, body = Problem)))]
 pub async fn delete(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Path((pool, name)): Path<(String, String)>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    lift(&ipam, &caller, (&pool, &name), if_match).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// Takes the limit of a tenant in a pool away.
-pub(in crate::api) async fn lift(
-    ipam: &Ipam,
-    caller: &Caller,
-    (pool, name): (&str, &str),
-    if_match: IfMatch,
-) -> Result<(), Problem> {
-    let (id, tenant) = named(ipam, caller, (pool, name))?;
-    let found = ipam.read(|ledger| find(ledger, caller, id, &tenant));
-    let quota = found.ok_or_else(|| unknown(name, pool))?.quota;
+    let (id, tenant) = named(&requester, (&pool, &name))?;
+    let found = requester.read(|reach| find(reach, id, &tenant));
+    let quota = found.ok_or_else(|| unknown(&name, &pool))?.quota;
     let request = Request::DeleteQuota {
         pool: id,
         tenant,
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
     };
     let guard = guard(if_match, &quota);
-    caller.submit_if(ipam, request, guard).await?;
-    Ok(())
+    requester.submit_if(request, guard).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
-fn find(ledger: &Ledger, caller: &Caller, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
-    let usage = ledger.quota(pool, tenant);
-    usage.filter(|usage| caller.within(ledger).has_quota(&usage.quota))
+fn find(reach: Reach<'_>, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
+    let usage = reach.ledger.quota(pool, tenant);
+    usage.filter(|usage| reach.has_quota(&usage.quota))
 }
 
 fn unknown(tenant: &str, pool: &str) -> Problem {
@@ -163,12 +142,11 @@ fn key(quota: &Quota) -> (PoolId, Tenant) {
 
 /// The pool and the tenant of these names.
 pub(in crate::api) fn named(
-    ipam: &Ipam,
-    caller: &Caller,
+    requester: &Requester,
     (pool, name): (&str, &str),
 ) -> Result<(PoolId, Tenant), Problem> {
     let tenant = tenant(name)?;
-    let id = ipam.read(|ledger| caller.within(ledger).pool_id(pool));
+    let id = requester.read(|reach| reach.pool_id(pool));
     let id = id.map_err(|problem| problem.about("pool", pool))?;
     Ok((id, tenant))
 }

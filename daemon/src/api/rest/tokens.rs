@@ -5,11 +5,8 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use axum::{
-    Json,
-    extract::State as Shared,
-    response::{IntoResponse as _, Response},
-};
+use axum::{Json, extract::State as Shared, response::Response};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use fipd_core::{Ledger, Request, Role, Scope, Tenant, Timestamp, Token, TokenId};
 use http::StatusCode;
 use ipnet::IpNet;
@@ -19,11 +16,14 @@ use subtle::ConstantTimeEq;
 
 use super::admin::plain_name;
 use crate::api::{
-    access::auth::{Caller, Via},
+    access::{
+        auth::{Caller, Via},
+        permit::Requester,
+    },
     convert,
     etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, Path, Query},
-    page::{Ask, hex, unhex},
+    page::Ask,
     problem::{Code, Problem},
     wire::{PageQuery, TokenCreate, TokenList, TokenMade, TokenView},
 };
@@ -60,7 +60,7 @@ pub fn mint(grant: Grant, created: Timestamp) -> Result<Minted, getrandom::Error
     // 48 bits: exact in every JSON reader, and never given twice in practice.
     let id = TokenId(getrandom::u64()? >> 16);
     let hash = Sha256::digest(secret).into();
-    let text = format!("{PREFIX}{}_{}", id.0, hex(&secret));
+    let text = format!("{PREFIX}{}_{}", id.0, HEXLOWER.encode(&secret));
     let token = Token {
         id,
         name: grant.name.into(),
@@ -112,8 +112,7 @@ pub fn caller(
 }
 
 /// All tokens, without their text.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
-    responses((status = 200, body = TokenList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery), responses((status = 200, body = TokenList)))]
 pub async fn list(
     Shared(ipam): Shared<Ipam>,
     Shared(tokens_used): Shared<Arc<LastUsed>>,
@@ -136,8 +135,7 @@ pub async fn list(
 
 /// One token, without its text.
 #[utoipa::path(get, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
-    responses((status = 200, body = TokenView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
-        (status = 422, body = Problem)))]
+    responses((status = 200, body = TokenView, headers(("ETag" = String))), (status = 304)))]
 pub async fn show(
     Shared(ipam): Shared<Ipam>,
     Shared(tokens_used): Shared<Arc<LastUsed>>,
@@ -152,68 +150,54 @@ pub async fn show(
 
 /// Makes a token; its text is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
-    responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
+    responses((status = 201, body = TokenMade)))]
 pub async fn create(
-    Shared(ipam): Shared<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Body(body): Body<TokenCreate>,
-) -> Result<Response, Problem> {
-    let made = make(&ipam, &caller, body).await?;
-    Ok((StatusCode::CREATED, Json(made)).into_response())
-}
-
-/// Makes a token.
-pub(in crate::api) async fn make(
-    ipam: &Ipam,
-    caller: &Caller,
-    body: TokenCreate,
-) -> Result<TokenMade, Problem> {
+) -> Result<(StatusCode, Json<TokenMade>), Problem> {
     let name = plain_name(&body.name)?;
-    let now = ipam.wall();
+    let now = requester.ipam.wall();
     let expires = convert::end("expires", body.expires.as_deref(), body.lasts, now)?;
     let grant = Grant {
         name: name.to_owned(),
         role: body.role,
         expires,
-        scope: ipam.read(|ledger| scope_of(ledger, &body))?,
+        scope: requester.read(|reach| scope_of(reach.ledger, &body))?,
         from: sources(&body)?,
     };
     let minted = mint(grant, now)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
-    let view = |ledger: &Ledger| token_view(ledger, &minted.token, None);
-    let view = ipam.read(view);
+    let view = requester.read(|reach| token_view(reach.ledger, &minted.token, None));
     let request = Request::PutToken {
         token: minted.token,
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
     };
-    caller.submit(ipam, request).await?;
-    Ok(TokenMade {
+    requester.submit(request).await?;
+    let made = TokenMade {
         view,
         token: minted.text,
-    })
+    };
+    Ok((StatusCode::CREATED, Json(made)))
 }
 
 /// Ends a token at once.
-#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path),
-        ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = 404, body = Problem), (status = 412, body = Problem),
-        (status = 422, body = Problem)))]
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens",
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), responses((status = 204)))]
 pub async fn revoke(
-    Shared(ipam): Shared<Ipam>,
     Shared(tokens_used): Shared<Arc<LastUsed>>,
-    caller: Caller,
+    requester: Requester,
     Path(id): Path<String>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let id = find(&ipam, &id)?.id;
+    let id = find(&requester.ipam, &id)?.id;
     let request = Request::DeleteToken {
         id,
-        actor: caller.actor.clone(),
+        actor: requester.actor(),
     };
     let guard = if_match.guard(format!("token {}", id.0), move |ledger| {
         ledger.token(id).map(State::of)
     });
-    caller.submit_if(&ipam, request, guard).await?;
+    requester.submit_if(request, guard).await?;
     tokens_used.0.lock().remove(&id);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -294,7 +278,8 @@ pub fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> To
 fn parse(text: &str) -> Option<(TokenId, [u8; SECRET_BYTES])> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     let id = id.parse().ok()?;
-    Some((TokenId(id), unhex(secret)?.try_into().ok()?))
+    let secret = HEXLOWER_PERMISSIVE.decode(secret.as_bytes()).ok()?;
+    Some((TokenId(id), secret.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -18,8 +18,7 @@ use crate::{
 
 /// Reads configuration, kubeconfigs and certificates again, as SIGHUP does, and says what came of it. A file with errors changes
 /// nothing.
-#[utoipa::path(post, path = "/api/v1/reload", tag = "admin",
-    responses((status = 200, body = ReloadView), (status = 422, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/reload", tag = "admin", responses((status = 200, body = ReloadView)))]
 pub async fn reload(
     State(reload): State<Reload>,
     caller: Caller,

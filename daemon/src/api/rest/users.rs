@@ -10,7 +10,7 @@ use super::admin::plain_name;
 use crate::{
     api::{
         access::{
-            accounts::{AccountError, Accounts, Change},
+            accounts::{AccountError, Accounts},
             auth::Caller,
         },
         etag::{IfMatch, IfNoneMatch, State, tagged},
@@ -25,8 +25,7 @@ use crate::{
 use crate::{clock, ipam::Guard};
 
 /// All users.
-#[utoipa::path(get, path = "/api/v1/users", tag = "users", params(PageQuery),
-    responses((status = 200, body = UserList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", params(PageQuery), responses((status = 200, body = UserList)))]
 pub async fn list(
     Shared(ipam): Shared<Ipam>,
     Query(query): Query<PageQuery>,
@@ -48,8 +47,7 @@ pub async fn list(
 
 /// One user.
 #[utoipa::path(get, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path)),
-    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
-        (status = 422, body = Problem)))]
+    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 304)))]
 pub async fn show(
     Shared(accounts): Shared<Accounts>,
     Path(name): Path<String>,
@@ -61,39 +59,27 @@ pub async fn show(
 
 /// Makes a user.
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = UserCreate,
-    responses((status = 201, body = UserView, headers(("ETag" = String))), (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 201, body = UserView, headers(("ETag" = String)))))]
 pub async fn create(
     Shared(accounts): Shared<Accounts>,
     caller: Caller,
     Body(body): Body<UserCreate>,
 ) -> Result<Response, Problem> {
-    let name = body.name.clone();
-    make(&accounts, &caller, body).await?;
-    shown(&accounts, StatusCode::CREATED, &name)
-}
-
-/// Makes a user.
-pub(in crate::api) async fn make(
-    accounts: &Accounts,
-    caller: &Caller,
-    body: UserCreate,
-) -> Result<(), Problem> {
     let name = plain_name(&body.name)?;
     // Before the costly hash; decided again by the ledger.
     if accounts.find(name).is_some() {
         return Err(fipd_core::Refusal::AccountExists(name.into()).into());
     }
-    let actor = Arc::clone(&caller.actor);
-    let made = accounts.create(name, body.role, body.password.0, actor);
-    Ok(made.await?)
+    let made = accounts.create(name, body.role, body.password.0, caller.actor);
+    made.await?;
+    shown(&accounts, StatusCode::CREATED, name)
 }
 
 /// Gives a user another role or password, or lets nobody sign in as the user. The user's sessions end; tokens belong to
 /// nobody and go on.
-#[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
-        ("If-Match" = Option<String>, Header)), request_body = UserPatch,
-    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "users",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = UserPatch,
+    responses((status = 200, body = UserView, headers(("ETag" = String)))))]
 pub async fn update(
     Shared(accounts): Shared<Accounts>,
     Shared(sessions): Shared<Arc<Sessions>>,
@@ -102,43 +88,24 @@ pub async fn update(
     if_match: IfMatch,
     Body(body): Body<UserPatch>,
 ) -> Result<Response, Problem> {
-    change(&accounts, &sessions, &caller, &name, if_match, body).await?;
-    shown(&accounts, StatusCode::OK, &name)
-}
-
-/// Changes a user.
-pub(in crate::api) async fn change(
-    accounts: &Accounts,
-    sessions: &Sessions,
-    caller: &Caller,
-    name: &str,
-    if_match: IfMatch,
-    body: UserPatch,
-) -> Result<(), Problem> {
     // Before the costly hash; decided again by the ledger.
     if_match.check(
         &format!("user {name}"),
-        Some(&State::of(&find(accounts, name)?)),
+        Some(&State::of(&find(&accounts, &name)?)),
     )?;
-    let change = Change {
-        role: body.role,
-        password: body.password.map(|password| password.0),
-        disabled: body.disabled,
-    };
-    let ends = change.is_any();
-    let (actor, guard) = (Arc::clone(&caller.actor), guard(if_match, name));
-    accounts.edit_if(name, change, actor, guard).await?;
+    let ends = body.role.is_some() || body.password.is_some() || body.disabled.is_some();
+    let guard = guard(if_match, &name);
+    accounts.edit_if(&name, body, caller.actor, guard).await?;
     if ends {
-        sessions.end_all(name);
+        sessions.end_all(&name);
     }
-    Ok(())
+    shown(&accounts, StatusCode::OK, &name)
 }
 
 /// Deletes a user and ends the user's sessions.
-#[utoipa::path(delete, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
-        ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 412, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(delete, path = "/api/v1/users/{name}", tag = "users",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 409, body = Problem)))]
 pub async fn delete(
     Shared(accounts): Shared<Accounts>,
     caller: Caller,
@@ -153,7 +120,7 @@ pub async fn delete(
 
 /// Ends all sessions of a user, or of somebody a provider vouches for, who may sign in again.
 #[utoipa::path(delete, path = "/api/v1/users/{name}/sessions", tag = "users", params(("name" = String, Path)),
-    responses((status = 204), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 204)))]
 pub async fn sign_out(
     Shared(ipam): Shared<Ipam>,
     Shared(accounts): Shared<Accounts>,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{
-    Allocate, Asker, Choice, Family, Holder, Ledger, PoolScope, Role, Selection, Tenant, Text,
+    Allocate, Asker, Choice, Family, Holder, PoolScope, Role, Selection, Tenant, Text,
 };
 
 use crate::api::{
@@ -18,7 +18,7 @@ const MAX_LABELS: usize = 256;
 
 /// The request that an allocation's body makes.
 pub fn allocation(
-    ledger: &Ledger,
+    reach: Reach<'_>,
     body: wire::Allocate,
     caller: &Caller,
 ) -> Result<Allocate, Problem> {
@@ -28,14 +28,11 @@ pub fn allocation(
         let allowed = format!("1 to {most} entries");
         return Err(Problem::invalid("wants", count.to_string(), allowed));
     }
-    let identity = convert::owner(ledger, &body.owner)?;
+    let identity = convert::owner(reach.ledger, &body.owner)?;
     let instance = convert::text("instance", &body.instance)?;
     let tenant = given(&body.tenant, |tenant| convert::text("tenant", tenant))?;
-    let wants = body
-        .wants
-        .iter()
-        .map(|want| want_of(caller.within(ledger), want))
-        .collect::<Result<_, _>>()?;
+    let wants = body.wants.iter().map(|want| want_of(reach, want));
+    let wants = wants.collect::<Result<_, _>>()?;
     Ok(Allocate {
         holder: Holder { identity, instance },
         tenant: tenant.map(Tenant).or_else(|| own_tenant(caller)),
@@ -150,7 +147,7 @@ mod tests {
     use super::*;
 
     fn parsed(want: &Want) -> Result<fipd_core::Want, Problem> {
-        let (ledger, scope) = (&Ledger::new(), &fipd_core::Scope::default());
+        let (ledger, scope) = (&fipd_core::Ledger::new(), &fipd_core::Scope::default());
         want_of(Reach { ledger, scope }, want)
     }
 

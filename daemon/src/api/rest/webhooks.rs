@@ -23,7 +23,7 @@ pub async fn list(State(ipam): State<Ipam>, State(webhooks): State<Webhooks>) ->
 
 /// Sends a receiver the event `fipd.test`, once.
 #[utoipa::path(post, path = "/api/v1/webhooks/{name}/test", tag = "admin", params(("name" = String, Path)),
-    responses((status = 200, body = WebhookTested), (status = 404, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = WebhookTested)))]
 pub async fn test(
     State(webhooks): State<Webhooks>,
     Path(name): Path<String>,

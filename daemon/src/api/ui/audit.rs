@@ -2,20 +2,25 @@
 
 use std::net::IpAddr;
 
+use axum::{extract::State, response::IntoResponse as _};
 use fipd_core::{Action, Ledger, Timestamp};
 use fipd_web_ui::{AuditPage, Column, Direction, Form, Input, InputKind, Nav, Pager, count, links};
-use http::StatusCode;
+use http::{StatusCode, header};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     fields::{Fields, with_query},
     forms::{optional, parsed},
     list::{Listing, Order},
-    page::{Answered, Failure, page},
+    page::{Answered, Failure, harden, page},
     views,
 };
 use crate::api::ui::session_extract::{Query, Visitor};
 use crate::{
-    api::rest::audit::{Way, search_along},
+    api::rest::{
+        audit::{Way, search_along},
+        export::Export,
+    },
     clock,
     store::{AuditFilter, AuditFound},
 };
@@ -28,16 +33,13 @@ pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
     let mut list = listing(&query);
     let filter = visitor.read(|ledger| filter(ledger, &mut list.filters));
     // Which number a page begins behind.
-    let (key, behind) = match list.order.direction {
-        Direction::Down => ("before", query.get("before").parse().ok()),
-        Direction::Up => ("after", query.get("after").parse().ok()),
+    let (key, way) = match list.order.direction {
+        Direction::Down => ("before", Way::Down),
+        Direction::Up => ("after", Way::Up),
     };
-    let way = match list.order.direction {
-        Direction::Down => Way::Down(behind),
-        Direction::Up => Way::Up(behind),
-    };
+    let behind = query.get(key).parse().ok();
     let found = match &filter {
-        Some(filter) => search_along(&visitor.ipam, filter, way, PAGE)
+        Some(filter) => search_along(&visitor.ipam, filter, (way, behind), PAGE)
             .await
             .map_err(|error| unreadable(&visitor, &error))?,
         None => AuditFound::default(),
@@ -78,7 +80,7 @@ pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
 }
 
 /// The log as the query asks for it.
-pub fn listing(query: &Fields) -> Listing<'static> {
+fn listing(query: &Fields) -> Listing<'static> {
     let inputs = vec![
         Input::new("actor", "Who").note("user:ann"),
         Input::new("action", "What").kind(InputKind::any_word(Action::WORDS)),
@@ -91,7 +93,7 @@ pub fn listing(query: &Fields) -> Listing<'static> {
 }
 
 /// What was asked for; `None` with the mistakes noted beside the filters.
-pub fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
+fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
     let actor = optional(form.value("actor"));
     let action = parsed(form, "action", |word| {
         word.parse::<Action>()
@@ -136,10 +138,43 @@ fn label(found: &AuditFound) -> String {
 }
 
 /// What the page says while the log cannot be read.
-pub fn unreadable(visitor: &Visitor, error: &str) -> Failure {
+fn unreadable(visitor: &Visitor, error: &str) -> Failure {
     let what = format!("The audit log cannot be read: {error}.");
     let next = "Everything else works. Try again in a moment.";
     visitor.failure(StatusCode::SERVICE_UNAVAILABLE, what, next)
+}
+
+/// The log as CSV, with the filters of its page, for as long as the reader reads.
+pub async fn download(
+    State(stop): State<CancellationToken>,
+    visitor: Visitor,
+    Query(query): Query,
+) -> Answered {
+    let mut form = listing(&query).filters;
+    let Some(filter) = visitor.read(|ledger| filter(ledger, &mut form)) else {
+        let what = "One of the filters means nothing.";
+        let next = "Go back to the audit log, which says which one.";
+        return Err(visitor.failure(StatusCode::UNPROCESSABLE_ENTITY, what, next));
+    };
+    // What fails at once is a page and not half a file.
+    let body = Export::of_log(visitor.requester(), stop, filter)
+        .body()
+        .await;
+    let body = body.map_err(|problem| unreadable(&visitor, &problem.detail))?;
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            "text/csv; charset=utf-8; header=present",
+        ),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"fipd-audit.csv\"",
+        ),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    let mut response = (headers, body).into_response();
+    harden(&mut response);
+    Ok(response)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::{
         extract::{Body, Path},
-        rest::backups::{self, copy},
+        rest::backups,
         wire::LiftHold,
     },
     backups::{Backups, Copy},
@@ -53,8 +53,8 @@ pub async fn show(
 /// Makes a copy in the directory of copies.
 pub async fn make(State(backups): State<Backups>, posted: SubmittedForm) -> Answered {
     let SubmittedForm { visitor, .. } = posted;
-    let (good, text) = match copy(&backups).await {
-        Ok(copy) => (true, format!("{} was made and checked.", copy.name)),
+    let (good, text) = match backups::make(State(backups.clone())).await {
+        Ok((_, Json(copy))) => (true, format!("{} was made and checked.", copy.name)),
         Err(problem) => (false, format!("No copy was made: {}.", problem.detail)),
     };
     Ok(visitor.redirect_with(links::BACKUP, good, text))

@@ -1,23 +1,32 @@
-//! What forms that change one lease share: opening it, noticing that it changed meanwhile, whom it concerns.
+//! What is done to one lease by hand, after asking once: freeing its address, or giving it to another owner.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::response::Response;
-use fipd_core::{Lease, LeaseKey, Ledger};
-use fipd_web_ui::{Form, links};
+use fipd_core::{Lease, LeaseKey, LeaseState, Ledger};
+use fipd_web_ui::{AskedLease, Form, Nav, ReleasePage, TransferPage, links};
 use http::StatusCode;
 
 use super::{
-    forms::{Words, blame},
+    fields::{Fields, with_query},
+    forms::{Words, blame, filled, optional},
     lease::find,
-    page::Failure,
+    page::{Answered, Failure, page_as},
+    session_extract::{PathParam, SubmittedForm, Visitor},
+    views,
 };
-use crate::api::ui::session_extract::Visitor;
 use crate::api::{
-    convert::owner_text,
-    etag::State,
+    convert::{network_name, owner_text},
+    etag::{IfMatch, State},
+    extract::{Path, Query as RestQuery},
     problem::{Code, Problem},
+    rest::{
+        lease_changes::hand,
+        leases::{Reason, release_address},
+    },
+    wire::TransferRequest,
 };
+use crate::ipam::Ipam;
 
 /// Why a form about an older state of the lease does nothing.
 const CHANGED: &str = "The lease has changed since this was asked. This is how it is now.";
@@ -30,16 +39,8 @@ pub const WORDS: Words = |field, value| match (field, value) {
     _ => None,
 };
 
-/// Whom a change of the lease concerns beside its holder.
-pub struct Concerned {
-    /// Who was found using it for the longest time; empty without contenders.
-    pub heir: String,
-    /// A controller keeps this lease for its object.
-    pub controlled: bool,
-}
-
 /// The address and its lease, for those who may change it.
-pub fn open(
+fn open(
     visitor: &Visitor,
     (network, address): (&str, &str),
 ) -> Result<(LeaseKey, Option<Arc<Lease>>), Failure> {
@@ -49,18 +50,13 @@ pub fn open(
 }
 
 /// To the page of the address, which says that there was nothing to do.
-pub fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
+fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
     let here = links::lease(key.network.0, key.address);
     visitor.done(&here, format!("{} is free already.", key.address))
 }
 
-/// What the asker has in front of them, as `If-Match` compares it.
-pub fn seen(lease: &Lease) -> String {
-    State::of(lease).as_str().to_owned()
-}
-
 /// What is wrong with a form that changes a lease.
-pub fn blame_of_lease(form: &mut Form, problem: &Problem) -> StatusCode {
+fn blame_of_lease(form: &mut Form, problem: &Problem) -> StatusCode {
     let status = blame(form, problem, WORDS);
     if problem.code == Code::Stale {
         form.error = Some(CHANGED.to_owned());
@@ -68,13 +64,171 @@ pub fn blame_of_lease(form: &mut Form, problem: &Problem) -> StatusCode {
     status
 }
 
-pub fn concerned(ledger: &Ledger, lease: &Lease) -> Concerned {
+/// The lease as the asker has it in front of them.
+fn asked(ledger: &Ledger, lease: &Lease) -> AskedLease {
     let heir = lease.contenders.first();
     let owner = lease.owner();
-    Concerned {
-        heir: heir.map_or_else(String::new, |heir| {
-            owner_text(ledger, &heir.holder.identity)
-        }),
+    AskedLease {
+        lease: views::lease_row(ledger, lease),
+        seen: State::of(lease).as_str().to_owned(),
+        heir: views::text(heir.map(|heir| owner_text(ledger, &heir.holder.identity))),
         controlled: owner.is_some_and(|holder| holder.identity.cluster.is_some()),
     }
+}
+
+/// Asks whether the address shall be freed.
+pub async fn ask_release(
+    visitor: Visitor,
+    PathParam((network, address)): PathParam<(String, String)>,
+) -> Answered {
+    let (key, lease) = open(&visitor, (&network, &address))?;
+    Ok(match lease {
+        Some(lease) if cools(&lease) && !visitor.is_admin() => return Err(not_yet(&visitor)),
+        Some(lease) => release_page(&visitor, &lease, StatusCode::OK, Form::default()),
+        None => nothing_there(&visitor, key),
+    })
+}
+
+/// Frees what was shown, and only that.
+pub async fn release(
+    PathParam((network, address)): PathParam<(String, String)>,
+    SubmittedForm { visitor, fields }: SubmittedForm,
+) -> Answered {
+    let (key, lease) = open(&visitor, (&network, &address))?;
+    let Some(lease) = lease else {
+        return Ok(nothing_there(&visitor, key));
+    };
+    let mut form = filled(&["reason"], &fields);
+    let query = Reason {
+        reason: form.value("reason").to_owned(),
+        end_quarantine: cools(&lease),
+    };
+    let network = visitor.read(|ledger| network_name(ledger, key.network));
+    let freed = release_address(
+        visitor.requester(),
+        Path((network, key.address.to_string())),
+        RestQuery(query),
+        IfMatch::shown(fields.get("seen")),
+    );
+    if let Err(problem) = freed.await {
+        let status = blame_of_lease(&mut form, &problem);
+        let now = visitor.read(|ledger| ledger.lease(key).cloned());
+        return Ok(match now {
+            Some(lease) => release_page(&visitor, &lease, status, form),
+            None => nothing_there(&visitor, key),
+        });
+    }
+    Ok(visitor.done(&back(&lease), outcome(&visitor.ipam, &lease)))
+}
+
+fn cools(lease: &Lease) -> bool {
+    lease.state == LeaseState::Quarantined
+}
+
+/// How long the address is given to nobody then; empty where it is free at once.
+fn quarantine(ledger: &Ledger, lease: &Lease) -> String {
+    let used = matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned);
+    let pool = lease.pool.filter(|_| used).and_then(|id| ledger.pool(id));
+    views::text(pool.map(|pool| views::quarantine(pool)))
+}
+
+fn not_yet(visitor: &Visitor) -> Failure {
+    let what = "Only an admin may end a quarantine before its time.";
+    let next = "Wait, or ask an admin to do it.";
+    visitor.failure(StatusCode::FORBIDDEN, what, next)
+}
+
+/// What became of the address.
+fn outcome(ipam: &Ipam, before: &Lease) -> String {
+    let address = before.key.address;
+    let now = ipam.read(|ledger| ledger.lease(before.key).cloned());
+    let owner = now.map(|lease| ipam.read(|ledger| views::owner(ledger, &lease)));
+    match owner.as_deref() {
+        None => format!("{address} was released and is free."),
+        Some("") => format!("{address} was released and is cooling."),
+        Some(owner) => format!("{address} was released and is held by {owner} now."),
+    }
+}
+
+fn back(lease: &Lease) -> String {
+    let at = views::text(Some(lease.key.address).filter(IpAddr::is_ipv4));
+    lease.pool.map_or_else(
+        || links::POOLS.to_owned(),
+        |id| with_query(&links::pool(id.0), &[("at", &at)]),
+    )
+}
+
+fn release_page(visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
+    let shell = visitor.shell(Nav::Pools);
+    let page = visitor.read(|ledger| ReleasePage {
+        shell,
+        asked: asked(ledger, lease),
+        form,
+        cools: quarantine(ledger, lease),
+    });
+    page_as(status, &page)
+}
+
+const FIELDS: [&str; 3] = ["to", "tenant", "reason"];
+
+/// Asks who shall have the address.
+pub async fn ask_transfer(
+    visitor: Visitor,
+    PathParam((network, address)): PathParam<(String, String)>,
+) -> Answered {
+    let (key, lease) = open(&visitor, (&network, &address))?;
+    let Some(lease) = lease else {
+        return Ok(nothing_there(&visitor, key));
+    };
+    let form = filled(&FIELDS, &Fields::default());
+    Ok(transfer_page(&visitor, &lease, StatusCode::OK, form))
+}
+
+/// Transfers what was shown, and only that.
+pub async fn transfer(
+    PathParam((network, address)): PathParam<(String, String)>,
+    SubmittedForm { visitor, fields }: SubmittedForm,
+) -> Answered {
+    let (key, lease) = open(&visitor, (&network, &address))?;
+    let Some(lease) = lease else {
+        return Ok(nothing_there(&visitor, key));
+    };
+    let mut form = filled(&FIELDS, &fields);
+    // The state that the form was shown with pins the holder. One of several would have to be named, which it does not ask for.
+    let body = TransferRequest {
+        to: form.value("to").to_owned(),
+        tenant: optional(form.value("tenant")),
+        reason: form.value("reason").to_owned(),
+        ..TransferRequest::default()
+    };
+    let network = visitor.read(|ledger| network_name(ledger, key.network));
+    let if_match = IfMatch::shown(fields.get("seen"));
+    let (requester, which) = (visitor.requester(), (&*network, &*address));
+    match hand(&requester, which, if_match, &body).await {
+        Ok(lease) => Ok(moved(&visitor, &lease)),
+        Err(mut problem) => {
+            if problem.field.as_deref() == Some("address") {
+                problem.field = Some("to".into());
+            }
+            let status = blame_of_lease(&mut form, &problem);
+            Ok(transfer_page(&visitor, &lease, status, form))
+        }
+    }
+}
+
+fn moved(visitor: &Visitor, lease: &Lease) -> Response {
+    let LeaseKey { network, address } = lease.key;
+    let owner = visitor.read(|ledger| views::owner(ledger, lease));
+    let text = format!("{address} is held by {owner} now.");
+    visitor.done(&links::lease(network.0, address), text)
+}
+
+fn transfer_page(visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
+    let shell = visitor.shell(Nav::Pools);
+    let page = visitor.read(|ledger| TransferPage {
+        shell,
+        asked: asked(ledger, lease),
+        form,
+    });
+    page_as(status, &page)
 }

@@ -14,10 +14,12 @@ use super::{
 };
 use crate::{
     api::{
-        etag::IfMatch,
         extract::Path,
         problem::Problem,
-        rest::{attach, attach::Detacher, clusters},
+        rest::{
+            attach::{self, Detacher},
+            clusters::{self, NamedCluster},
+        },
         wire::ClusterAdd,
     },
     clusters::{ClusterOrigin, ClusterView, Clusters, Registration},
@@ -202,8 +204,8 @@ pub async fn remove(
     PathParam(name): PathParam<String>,
     SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let held = attach::take_out(&clusters, &visitor.caller(), &name).await;
-    let left = match held.map_err(|problem| failed(&visitor, &problem))? {
+    let held = clusters.remove(&name, visitor.actor()).await;
+    let left = match held.map_err(|error| failed(&visitor, &error.into()))? {
         true => {
             " What fipd has put there stays, since it was not left cleanly: add it again and leave it to have that taken away."
         }
@@ -284,9 +286,8 @@ pub async fn confirm_sightings(
     PathParam(name): PathParam<String>,
     SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let (path, any) = (Path(name.clone()), IfMatch::default());
-    let done =
-        clusters::confirm_sightings(State(clusters.clone()), visitor.caller(), path, any).await;
+    let named = NamedCluster(clusters, visitor.actor(), name.clone());
+    let done = clusters::confirm_sightings(named).await;
     let Json(outcome) = done.map_err(|problem| failed(&visitor, &problem))?;
     Ok(visitor.done(&links::cluster(&name), outcome.message))
 }

@@ -2,6 +2,7 @@
 //!
 //! The `__Host-` prefix makes browsers insist on `Secure`, `Path=/` and no `Domain`.
 
+use data_encoding::HEXLOWER;
 use http::{HeaderMap, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -30,13 +31,7 @@ pub fn clear(name: &str) -> String {
 pub fn random() -> Option<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).ok()?;
-    Some(hex(bytes))
-}
-
-/// Two digits a byte.
-pub fn hex(bytes: impl AsRef<[u8]>) -> String {
-    let bytes = bytes.as_ref().iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    Some(HEXLOWER.encode(&bytes))
 }
 
 /// What a secret is stored and found by.

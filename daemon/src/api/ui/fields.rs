@@ -1,5 +1,7 @@
 //! Fields of queries and forms as they came: any may be missing, and what is wrong is said beside it.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 /// Names and values, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(Vec<(String, String)>);
@@ -11,17 +13,10 @@ impl Fields {
     /// Reads `application/x-www-form-urlencoded`. Never fails: broken escapes stay as they are, broken UTF-8 is
     /// replaced.
     pub fn parse(text: &[u8]) -> Self {
-        let pairs = text
-            .split(|byte| *byte == b'&')
-            .filter(|pair| !pair.is_empty())
-            .take(MOST);
         Self(
-            pairs
-                .map(|pair| {
-                    let mut parts = pair.splitn(2, |byte| *byte == b'=');
-                    let mut part = || decode(parts.next().unwrap_or_default());
-                    (part(), part())
-                })
+            form_urlencoded::parse(text)
+                .into_owned()
+                .take(MOST)
                 .collect(),
         )
     }
@@ -47,57 +42,22 @@ impl Fields {
     }
 }
 
+/// What queries have as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'/')
+    .remove(b':');
+
 /// `address` and the pairs with a value as its query.
 pub fn with_query(address: &str, pairs: &[(&str, &str)]) -> String {
-    let mut out = address.to_owned();
-    let mut sign = '?';
-    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
-        out.push(sign);
-        out.push_str(name);
-        out.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' | b':' => {
-                    out.push(char::from(byte));
-                }
-                other => out.push_str(&format!("%{other:02X}")),
-            }
-        }
-        sign = '&';
+    let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let texts = pairs.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, PLAIN)));
+    match texts.collect::<Vec<_>>().join("&") {
+        query if query.is_empty() => address.to_owned(),
+        query => format!("{address}?{query}"),
     }
-    out
-}
-
-fn decode(text: &[u8]) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, after @ ..] = rest {
-        let escaped = match (first, after) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        match (escaped, first) {
-            (Some((high, low)), _) => {
-                out.push(high << 4 | low);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            (None, b'+') => {
-                out.push(b' ');
-                rest = after;
-            }
-            (None, other) => {
-                out.push(*other);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::{cmp::Reverse, net::IpAddr};
 
 use axum::{body::Bytes, response::Response};
+use data_encoding::HEXLOWER;
 use fipd_web_ui::{Fate, Form, ImportPage, Input, InputKind, Nav, Outlook, OutlookRow, links};
 use http::StatusCode;
 
 use super::{
-    cookies::{fingerprint, hex},
+    cookies::fingerprint,
     fields::Fields,
     page::{Answered, go_to, page_as},
 };
@@ -126,9 +127,7 @@ fn seen(report: &ImportReport) -> String {
         text.push_str(&row.fate);
         text.push(' ');
     }
-    let mut short = hex(fingerprint(&text));
-    short.truncate(16);
-    short
+    HEXLOWER.encode(&fingerprint(&text)[..8])
 }
 
 fn done(visitor: &Visitor, report: &ImportReport) -> Response {

@@ -10,7 +10,6 @@
 mod about;
 mod allocate;
 mod audit;
-mod audit_csv;
 mod backup;
 mod change;
 mod cluster;
@@ -42,8 +41,6 @@ mod pool_form;
 mod pool_move;
 mod pool_preview;
 mod pools;
-mod release;
-mod reserve;
 mod rules;
 mod search;
 mod session_extract;
@@ -52,7 +49,6 @@ pub(in crate::api) mod sessions;
 mod settings;
 mod tenants;
 mod tokens;
-mod transfer;
 mod users;
 mod views;
 mod warnings;
@@ -77,12 +73,6 @@ use crate::config::Systems;
 use page::{Failure, file, go_to};
 use session_extract::{PathParam, Visitor};
 
-const LEASE: &str = "/ui/networks/{network}/addresses/{address}";
-const RELEASE: &str = "/ui/networks/{network}/addresses/{address}/release";
-const TRANSFER: &str = "/ui/networks/{network}/addresses/{address}/transfer";
-const USER_SESSIONS: &str = "/ui/users/{name}/sessions";
-const SIGHTINGS: &str = "/ui/clusters/{name}/confirm-sightings";
-
 /// Adds the pages to the table of routes.
 pub fn routes(routes: Routes, known: Systems) -> Routes {
     let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
@@ -93,37 +83,35 @@ pub fn routes(routes: Routes, known: Systems) -> Routes {
         .get("/", look, home)
         .get("/ui", look, home)
         .get(links::HOME, look, dashboard::show)
-        .get(links::LOGIN, Access::Open, login::show)
-        .post(links::LOGIN, Access::Open, login::sign_in)
+        .form(links::LOGIN, Access::Open, login::show, login::sign_in)
         .get(links::LOGIN_OIDC, Access::Open, oidc::leave)
         .get(crate::oidc::CALLBACK, Access::Open, oidc::come_back)
         .post(links::LOGOUT, look, login::sign_out)
         .get(links::SESSIONS, look, session_pages::own)
         .post(links::SESSIONS, look, session_pages::end_own)
         .get(links::POOLS, look, pools::list)
-        .get(links::POOL_NEW, manage, pool_edit::new)
-        .post(links::POOL_NEW, manage, pool_edit::create)
-        .get("/ui/pools/{id}", look, pool::show)
-        .get("/ui/pools/{id}/edit", manage, pool_edit::edit)
-        .post("/ui/pools/{id}/edit", manage, pool_edit::update)
-        .get("/ui/pools/{id}/delete", manage, pool_edit::ask_delete)
-        .post("/ui/pools/{id}/delete", manage, pool_edit::delete)
-        .get("/ui/pools/{id}/move", manage, pool_move::ask)
-        .post("/ui/pools/{id}/move", manage, pool_move::step)
-        .post("/ui/pools/{id}/separate", manage, pool_move::separate)
-        .get("/ui/pools/{id}/allocate", change, allocate::show)
-        .post("/ui/pools/{id}/allocate", change, allocate::submit)
-        .get(LEASE, look, lease::show)
-        .get(RELEASE, change, release::show)
-        .post(RELEASE, change, release::submit)
+        .form(links::POOL_NEW, manage, pool_edit::new, pool_edit::create)
+        .below("/ui/pools/{id}", |routes| {
+            routes
+                .get("", look, pool::show)
+                .form("/edit", manage, pool_edit::edit, pool_edit::update)
+                .form("/delete", manage, pool_edit::ask_delete, pool_edit::delete)
+                .form("/move", manage, pool_move::ask, pool_move::step)
+                .post("/separate", manage, pool_move::separate)
+                .form("/allocate", change, allocate::ask, allocate::allocate)
+        })
+        .below("/ui/networks/{network}/addresses/{address}", |routes| {
+            routes
+                .get("", look, lease::show)
+                .form("/release", change, change::ask_release, change::release)
+                .form("/transfer", change, change::ask_transfer, change::transfer)
+        })
         .get(links::TENANTS, change, tenants::list)
         .post(links::TENANTS, manage, tenants::submit)
-        .get(TRANSFER, change, transfer::show)
-        .post(TRANSFER, change, transfer::submit)
         .get(links::LEASES, look, leases::list)
         .get("/ui/leases/{network}/{address}", look, lease::by_name)
-        .get(links::RESERVE, change, reserve::show)
-        .post(links::RESERVE, change, reserve::submit)
+        .get(links::RESERVE, change, allocate::ask_reserve)
+        .post(links::RESERVE, change, allocate::reserve)
         .get(links::CLUSTERS, look, clusters::show)
         .get("/ui/clusters/{name}", look, cluster::show)
         .get(links::GUESTS, look, guests::show)
@@ -131,7 +119,7 @@ pub fn routes(routes: Routes, known: Systems) -> Routes {
         .get(links::HOSTS, look, hosts::show)
         .get(links::ABOUT, look, about::show)
         .get(links::AUDIT, look, audit::list)
-        .get(links::AUDIT_CSV, look, audit_csv::download)
+        .get(links::AUDIT_CSV, look, audit::download)
         .get(links::SEARCH, look, search::find)
         .get("/ui/events", look, live::events)
         .get("/ui/static/{name}", Access::Open, static_file)
@@ -142,37 +130,32 @@ pub fn routes(routes: Routes, known: Systems) -> Routes {
 fn administration(routes: Routes, manage: Access) -> Routes {
     routes
         .get(links::USERS, manage, users::list)
-        .get(links::USER_NEW, manage, users::new)
-        .post(links::USER_NEW, manage, users::create)
-        .get("/ui/users/{name}/edit", manage, users::edit)
-        .post("/ui/users/{name}/edit", manage, users::update)
-        .get(USER_SESSIONS, manage, session_pages::of_user)
-        .post(USER_SESSIONS, manage, session_pages::end_of_user)
-        .get("/ui/users/{name}/delete", manage, users::ask_delete)
-        .post("/ui/users/{name}/delete", manage, users::delete)
+        .form(links::USER_NEW, manage, users::new, users::create)
+        .below("/ui/users/{name}", |routes| {
+            let (list, end) = (session_pages::of_user, session_pages::end_of_user);
+            routes
+                .form("/edit", manage, users::edit, users::update)
+                .form("/sessions", manage, list, end)
+                .form("/delete", manage, users::ask_delete, users::delete)
+        })
         .get(links::TOKENS, manage, tokens::list)
-        .get(links::TOKEN_NEW, manage, tokens::new)
-        .post(links::TOKEN_NEW, manage, tokens::create)
+        .form(links::TOKEN_NEW, manage, tokens::new, tokens::create)
         .get("/ui/tokens/{id}/revoke", manage, tokens::ask_revoke)
         .post("/ui/tokens/{id}/revoke", manage, tokens::revoke)
-        .get(links::IMPORT, manage, import::show)
-        .post(links::IMPORT, manage, import::step)
-        .get(links::CLUSTER_NEW, manage, cluster::new)
-        .post(links::CLUSTER_NEW, manage, cluster::add)
-        .get("/ui/clusters/{name}/remove", manage, cluster::ask_remove)
-        .post("/ui/clusters/{name}/remove", manage, cluster::remove)
-        .get("/ui/clusters/{name}/detach", manage, cluster::ask_detach)
-        .post("/ui/clusters/{name}/detach", manage, cluster::detach)
-        .post("/ui/clusters/{name}/attach", manage, cluster::attach_again)
-        .post(SIGHTINGS, manage, cluster::confirm_sightings)
-        .get(links::BACKUP, manage, backup::show)
-        .post(links::BACKUP, manage, backup::make)
+        .form(links::IMPORT, manage, import::show, import::step)
+        .form(links::CLUSTER_NEW, manage, cluster::new, cluster::add)
+        .below("/ui/clusters/{name}", |routes| {
+            routes
+                .form("/remove", manage, cluster::ask_remove, cluster::remove)
+                .form("/detach", manage, cluster::ask_detach, cluster::detach)
+                .post("/attach", manage, cluster::attach_again)
+                .post("/confirm-sightings", manage, cluster::confirm_sightings)
+        })
+        .form(links::BACKUP, manage, backup::show, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)
-        .get(links::BACKUP_HOLD, manage, backup::to_hold)
-        .post(links::BACKUP_HOLD, manage, backup::lift)
+        .form(links::BACKUP_HOLD, manage, backup::to_hold, backup::lift)
         .get(links::SETTINGS, manage, settings::show)
-        .get(links::RULES_FLUSH, manage, rules::ask_flush)
-        .post(links::RULES_FLUSH, manage, rules::flush)
+        .form(links::RULES_FLUSH, manage, rules::ask_flush, rules::flush)
         .post(links::RULES_RESUME, manage, rules::resume)
 }
 

@@ -9,11 +9,12 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use fipd_web_ui::{Shell, SignedInPage};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    cookies::{self, hex},
+    cookies,
     login::{FORM_COOKIE, client, locked, retry_after, safe_next},
     page::{Failure, go_to, page, with_cookie},
     sessions::Origin,
@@ -37,7 +38,7 @@ pub async fn leave(State(oidc): State<Oidc>, Query(query): Query) -> Response {
         Ok((url, errand)) => {
             let next = safe_next(query.get("next"));
             let kept = [&errand.state, &errand.nonce, &errand.verifier].map(String::as_str);
-            let value = format!("{}.{}", kept.join("."), hex(next));
+            let value = format!("{}.{}", kept.join("."), HEXLOWER.encode(next.as_bytes()));
             let cookie = format!(
                 "{COOKIE}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={PATIENCE}"
             );
@@ -124,7 +125,8 @@ fn kept(headers: &HeaderMap) -> Option<(Errand, String)> {
         nonce: parts.next()?,
         verifier: parts.next()?,
     };
-    let next = unhex(&parts.next()?)?;
+    let next = HEXLOWER_PERMISSIVE.decode(parts.next()?.as_bytes());
+    let next = String::from_utf8(next.ok()?).ok()?;
     Some((errand, safe_next(&next).to_owned()))
 }
 
@@ -167,14 +169,6 @@ fn failure(status: StatusCode, what: String) -> Response {
     with_cookie(response, &cookies::clear(COOKIE))
 }
 
-fn unhex(text: &str) -> Option<String> {
-    let bytes: Option<Vec<u8>> = (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
-        .collect();
-    String::from_utf8(bytes?).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,7 +181,7 @@ mod tests {
             headers.insert(header::COOKIE, cookie.parse().unwrap());
             headers
         };
-        let whole = headers(format!("s.n.v.{}", hex("/ui/pools?x=1")));
+        let whole = headers(format!("s.n.v.{}", HEXLOWER.encode(b"/ui/pools?x=1")));
         let (errand, next) = kept(&whole).unwrap();
         assert_eq!(
             (
@@ -198,7 +192,11 @@ mod tests {
             ("s", "n", "v")
         );
         assert_eq!(next, "/ui/pools?x=1");
-        let (_, next) = kept(&headers(format!("s.n.v.{}", hex("//evil.example")))).unwrap();
+        let (_, next) = kept(&headers(format!(
+            "s.n.v.{}",
+            HEXLOWER.encode(b"//evil.example")
+        )))
+        .unwrap();
         assert_eq!(next, "/ui/");
         for broken in ["", "s", "s.n.v", ".n.v.2f", "s.n.v.zz", "s.n.v.2"] {
             assert!(kept(&headers(broken.to_owned())).is_none(), "{broken}");

@@ -22,7 +22,10 @@ use super::{
     sessions::Sessions,
     users::{new_password, passwords},
 };
-use crate::api::access::accounts::{Accounts, Change};
+use crate::api::{
+    access::accounts::Accounts,
+    wire::{Password, UserPatch},
+};
 
 pub async fn show(visitor: Visitor) -> Answered {
     has_password(&visitor)?;
@@ -58,9 +61,9 @@ pub async fn change(
         return Ok(ask(&visitor, wrong, form));
     }
     sessions.limiter.signed_in(&name, from, now);
-    let change = Change {
-        password: Some(password),
-        ..Change::default()
+    let change = UserPatch {
+        password: Some(Password(password)),
+        ..UserPatch::default()
     };
     let edited = accounts.edit(&name, change, visitor.actor());
     if let Err(error) = edited.await {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::extract::State;
-use fipd_core::{Family, Ledger, Origin, Pool, PoolId, PoolSpans, Span};
+use fipd_core::{Family, Ledger, Origin, Pool, PoolId, Span};
 use fipd_web_ui::{
     AddressMap, AllocateForm, Doubt, Field, Nav, Pager, PoolPage, Waiter, links, map,
 };
@@ -183,9 +183,7 @@ fn address_map(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<AddressMap> {
     if pool.spec.family() != Some(Family::V4) {
         return None;
     }
-    let listed = pool.spec.addresses.iter();
-    let listed: Vec<_> = listed.filter_map(|spec| ends(spec.span())).collect();
-    let blocks = map::blocks(&listed);
+    let blocks = map::blocks(pool.spec.addresses.iter().map(|spec| spec.span()));
     let (goto, index) = wanted_block(&blocks, query.get("at"));
     let total = map::block_count(&blocks);
     let at = map::block_at(&blocks, index)?;
@@ -240,44 +238,24 @@ fn cells(ipam: &Ipam, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
             };
             Some(map::Held {
                 address,
-                state: views::state(lease.state),
+                state: lease.state,
                 contended: !lease.contenders.is_empty(),
                 owner: views::owner(ledger, lease),
             })
         });
         (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())
     });
-    let PoolSpans {
-        listed,
-        assignable,
-        withheld,
-    } = spans.unwrap_or_default();
     let excluded = pool.spec.exclusions.iter().map(|spec| spec.span());
     let near = |span: &Span| span.first <= block.last && span.last >= block.first;
-    let excluded: Vec<_> = excluded.filter(near).filter_map(ends).collect();
-    let runs = |spans: Vec<Span>| spans.into_iter().filter_map(ends).collect::<Vec<_>>();
-    let (listed, assignable, withheld) = (runs(listed), runs(assignable), runs(withheld));
-    let gateway = match pool.spec.gateway {
-        Some(IpAddr::V4(gateway)) => Some(gateway),
-        Some(IpAddr::V6(_)) | None => None,
-    };
+    let excluded: Vec<Span> = excluded.filter(near).collect();
     map::cells(&map::MapPlan {
         network: pool.spec.network.0,
         at,
-        listed: &listed,
-        assignable: &assignable,
-        withheld: &withheld,
+        spans: &spans.unwrap_or_default(),
         excluded: &excluded,
-        gateway,
+        gateway: pool.spec.gateway,
         leases: &leases,
     })
-}
-
-fn ends(span: Span) -> Option<(Ipv4Addr, Ipv4Addr)> {
-    match (span.first_address(), span.last_address()) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => Some((first, last)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -286,7 +264,8 @@ mod tests {
 
     #[test]
     fn the_box_goes_to_addresses_of_the_pool_and_says_why_not() {
-        let blocks = map::blocks(&[(Ipv4Addr::new(10, 0, 0, 0), Ipv4Addr::new(10, 0, 3, 255))]);
+        let range: fipd_core::AddressSpec = "10.0.0.0-10.0.3.255".parse().unwrap();
+        let blocks = map::blocks([range.span()]);
         assert_eq!(wanted_block(&blocks, "").1, 0);
         assert_eq!(wanted_block(&blocks, "10.0.2.77"), (Field::default(), 2));
         for (at, part) in [

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use fipd_core::{Ledger, Pool, PoolPreview, PoolSpec};
 use fipd_web_ui::{Form, FormPage, Nav, links};
 use http::StatusCode;
@@ -66,8 +66,7 @@ pub async fn delete(
 ) -> Answered {
     let pool = own(&visitor, &id)?;
     let deleted = pools::delete(
-        State(visitor.ipam.clone()),
-        visitor.caller(),
+        visitor.requester(),
         Path(pool.spec.name.to_string()),
         IfMatch::shown(fields.get("generation")),
     );
@@ -111,8 +110,7 @@ fn look(
     };
     let if_match = IfMatch::shown(form.value("generation"));
     let (which, patch) = ((&*pool.spec.name, &if_match), patch(create, form));
-    let caller = visitor.caller();
-    let found = pool_preview::of_edit(&visitor.ipam, &caller, which, patch, Ask::step());
+    let found = pool_preview::of_edit(&visitor.requester(), which, patch, Ask::step());
     found.map(|(_, found)| found)
 }
 
@@ -124,9 +122,9 @@ async fn send(
     create: PoolCreate,
     (force, reason): (bool, &str),
 ) -> Result<Arc<Pool>, Problem> {
-    let (ipam, caller) = (&visitor.ipam, visitor.caller());
+    let requester = visitor.requester();
     let Some(pool) = about else {
-        return pools::make(ipam, &caller, create).await;
+        return pools::make(&requester, create).await;
     };
     let if_match = IfMatch::shown(form.value("generation"));
     let patch = PoolPatch {
@@ -134,7 +132,7 @@ async fn send(
         reason: optional(reason),
         ..patch(create, form)
     };
-    pools::change(ipam, &caller, (&pool.spec.name, &if_match), patch).await
+    pools::change(&requester, (&pool.spec.name, &if_match), patch).await
 }
 
 /// From what was posted to the next page: the form again, what it would do, or the deed.

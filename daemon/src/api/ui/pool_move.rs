@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, response::Response};
 use fipd_core::{Ledger, Pool};
 use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, PreviewPage, count, links};
 use http::StatusCode;
@@ -19,7 +19,7 @@ use crate::api::{
     etag::IfMatch,
     extract::{Body, Path, Query as RestQuery},
     rest::{move_network, separate as rest},
-    wire::{PoolMove, PoolMovePreview, PoolMoveQuery},
+    wire::{PoolMove, PoolMovePreview},
 };
 
 /// Networks that are offered; with more, a name is typed.
@@ -44,17 +44,12 @@ pub async fn step(
     if fields.get("step") == "edit" {
         return Ok(form_page(&visitor, &pool, StatusCode::OK, form));
     }
-    let (caller, name) = (visitor.caller(), pool.spec.name.to_string());
+    let name = pool.spec.name.to_string();
     let network = form.value("network").to_owned();
-    let query = PoolMoveQuery {
+    let query = PoolMove {
         network: network.clone(),
     };
-    let looked = move_network::preview(
-        State(visitor.ipam.clone()),
-        caller.clone(),
-        Path(name.clone()),
-        RestQuery(query),
-    );
+    let looked = move_network::preview(visitor.requester(), Path(name.clone()), RestQuery(query));
     let would = match looked.await {
         Ok(Json(would)) => would,
         Err(problem) => {
@@ -66,8 +61,7 @@ pub async fn step(
         return Ok(preview(&visitor, &pool, StatusCode::OK, (form, would)));
     }
     let moved = move_network::move_network(
-        State(visitor.ipam.clone()),
-        caller,
+        visitor.requester(),
         Path(name),
         IfMatch::default(),
         Body(PoolMove { network }),
@@ -90,7 +84,7 @@ pub async fn separate(
     let name = fields.get("network").to_owned();
     let network = visitor.read(|ledger| network_name(ledger, pool.spec.network));
     let networks = Path((network, name.clone()));
-    let done = rest::separate(State(visitor.ipam.clone()), visitor.caller(), networks).await;
+    let done = rest::separate(visitor.requester(), networks).await;
     let text = match &done {
         Ok(_) => format!("The networks of {} and {name} are two.", pool.spec.name),
         Err(problem) => problem.detail.to_string(),

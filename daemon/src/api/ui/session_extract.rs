@@ -20,7 +20,12 @@ use super::{
     sessions::{Session, Sessions},
     warnings,
 };
-use crate::api::{Api, access::auth::Caller, body::is_too_large};
+use crate::api::{
+    Api,
+    access::{auth::Caller, permit::Requester},
+    body::is_too_large,
+    extract::header_text,
+};
 use crate::ipam::Ipam;
 
 /// The largest form that is read, in bytes.
@@ -82,6 +87,14 @@ impl Visitor {
     /// As REST functions know callers.
     pub fn caller(&self) -> Caller {
         self.session.caller()
+    }
+
+    /// The same with the address book that they ask.
+    pub fn requester(&self) -> Requester {
+        Requester {
+            ipam: self.ipam.clone(),
+            caller: self.caller(),
+        }
     }
 
     /// A page that is one form.
@@ -230,7 +243,7 @@ pub async fn read_form(request: Request, most: usize) -> Result<Fields, (StatusC
         let what = "The form was sent by a page of another site; nothing was changed.";
         return Err(refused(what));
     }
-    let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
+    let content_type = header_text(&parts.headers, header::CONTENT_TYPE);
     let with_files = content_type.starts_with("multipart/form-data");
     if !with_files && !content_type.starts_with("application/x-www-form-urlencoded") {
         return Err(refused("What was sent is no form of these pages."));
@@ -269,7 +282,7 @@ async fn read_parts(request: Request) -> Result<Fields, String> {
 
 /// Requests that the script makes by itself: they neither use up notices nor keep a session alive.
 pub fn is_background(headers: &HeaderMap) -> bool {
-    headers.contains_key("x-fipd-live") || text(headers, "accept") == "text/event-stream"
+    headers.contains_key("x-fipd-live") || header_text(headers, "accept") == "text/event-stream"
 }
 
 /// The login page. It comes back to where the visitor wanted to go; of a form it says that nothing was done, and comes back
@@ -288,29 +301,22 @@ pub fn to_login(parts: &Parts) -> Response {
 
 /// The page that a form was on, as the browser says it.
 fn page_of_form(headers: &HeaderMap) -> Option<String> {
-    let page: http::Uri = text(headers, header::REFERER.as_str()).parse().ok()?;
+    let page: http::Uri = header_text(headers, header::REFERER).parse().ok()?;
     from_here(headers).then(|| safe_next(page.path()).to_owned())
 }
 
 /// Browsers name the site a form came from, older ones only its origin (which a proxy that rewrites `Host` would
 /// make look foreign). Without either header the tokens alone decide.
 fn from_here(headers: &HeaderMap) -> bool {
-    let origin = text(headers, "origin");
-    match text(headers, "sec-fetch-site") {
+    let origin = header_text(headers, "origin");
+    match header_text(headers, "sec-fetch-site") {
         "same-origin" | "none" => true,
         "" if origin.is_empty() => true,
         "" => origin
             .split_once("://")
-            .is_some_and(|(_, from)| from == text(headers, "host")),
+            .is_some_and(|(_, from)| from == header_text(headers, "host")),
         _ => false,
     }
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

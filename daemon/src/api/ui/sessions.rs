@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use data_encoding::HEXLOWER;
 use fipd_core::{Account, Actor, Role, Text, Timestamp};
 use fipd_web_ui::Notice;
 use http::{HeaderMap, header};
@@ -18,12 +19,15 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    cookies::{self, clear, fingerprint, hex, random, set},
+    cookies::{self, clear, fingerprint, random, set},
     limiter::Limiter,
 };
 use crate::api::ui::session_extract::is_background;
 use crate::{
-    api::access::auth::{Caller, Via},
+    api::{
+        access::auth::{Caller, Via},
+        extract::header_text,
+    },
     clock,
     ipam::Ipam,
 };
@@ -372,18 +376,13 @@ impl OpenSession {
 
 /// A part of the hash of its secret.
 fn public_id(key: &[u8; 32]) -> String {
-    let mut id = hex(key);
-    id.truncate(16);
-    id
+    HEXLOWER.encode(&key[..8])
 }
 
 impl Origin {
     /// Of a request from that address.
     pub fn new(address: IpAddr, headers: &HeaderMap) -> Self {
-        let told = headers.get(header::USER_AGENT);
-        let told = told
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
+        let told = header_text(headers, header::USER_AGENT);
         Self {
             address: address.to_canonical(),
             browser: told.chars().take(BROWSER).collect(),

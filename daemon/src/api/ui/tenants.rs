@@ -17,8 +17,9 @@ use super::{
 use crate::api::{
     convert,
     etag::IfMatch,
+    extract::Path,
     problem::{Code, Problem},
-    rest::quotas::{lift, named, set},
+    rest::quotas::{delete, named, set},
 };
 use crate::{guests::GuestBoard, ipam::Ipam};
 
@@ -56,23 +57,27 @@ pub async fn submit(
 ) -> Answered {
     let mut form = filled(&FIELDS, &fields);
     let (tenant, pool) = (form.value("tenant"), form.value("pool"));
-    let (caller, any) = (visitor.caller(), IfMatch::default());
+    let (requester, any) = (visitor.requester(), IfMatch::default());
     let done = match limit(&form) {
         Ok(Some(limit)) => {
-            let set = set(&visitor.ipam, &caller, (pool, tenant), any, limit);
+            let set = set(&requester, (pool, tenant), any, limit);
             let limit = count(limit);
             let text = format!("{tenant} may hold {limit} addresses of {pool}.");
             set.await.map(|_| text)
         }
         Ok(None) => {
-            let lift = lift(&visitor.ipam, &caller, (pool, tenant), any);
+            let lift = delete(
+                requester.clone(),
+                Path((pool.to_owned(), tenant.to_owned())),
+                any,
+            );
             let text = format!("{tenant} may hold any number of addresses of {pool}.");
             match lift.await {
                 // There was none.
                 Err(problem) if problem.code == Code::NotFound && problem.field.is_none() => {
                     Ok(text)
                 }
-                lifted => lifted.map(|()| text),
+                lifted => lifted.map(|_| text),
             }
         }
         Err(problem) => Err(problem),
@@ -81,7 +86,7 @@ pub async fn submit(
         Ok(text) => Ok(visitor.done(&with_query(links::TENANTS, &[("filter", tenant)]), text)),
         Err(problem) => {
             // The limit is read before the names: what is wrong with them is said as well.
-            if let Err(also) = named(&visitor.ipam, &caller, (pool, tenant)) {
+            if let Err(also) = named(&requester, (pool, tenant)) {
                 blame(&mut form, &also, WORDS);
             }
             let status = blame(&mut form, &problem, WORDS);

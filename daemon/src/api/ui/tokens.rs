@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{Json, extract::State, response::Response};
 use fipd_core::{Ledger, Role, Token, TokenId};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::api::{
     etag::IfMatch,
-    extract::Path,
+    extract::{Body, Path},
     page::Ask,
-    rest::tokens::{self as rest, LastUsed, make, token_view},
+    rest::tokens::{self as rest, LastUsed, token_view},
     wire::{TokenCreate, TokenView},
 };
 use crate::clock;
@@ -77,11 +77,11 @@ pub async fn create(SubmittedForm { visitor, fields }: SubmittedForm) -> Answere
     let mut form = form();
     typed(&mut form, &fields);
     let made = match role(&form) {
-        Ok(role) => make(&visitor.ipam, &visitor.caller(), body(&form, role)).await,
+        Ok(role) => rest::create(visitor.requester(), Body(body(&form, role))).await,
         Err(problem) => Err(problem),
     };
     match made {
-        Ok(made) => Ok(page(&TokenMadePage {
+        Ok((_, Json(made))) => Ok(page(&TokenMadePage {
             shell: visitor.shell(Nav::Users),
             name: made.view.name,
             text: made.token,
@@ -117,9 +117,9 @@ pub async fn revoke(
     SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
     let token = find(&visitor, &id)?;
-    let (ipam, used) = (State(visitor.ipam.clone()), State(tokens_used));
-    let revoked = rest::revoke(ipam, used, visitor.caller(), Path(id), IfMatch::default());
-    if let Err(problem) = revoked.await {
+    let (used, any) = (State(tokens_used), IfMatch::default());
+    let revoked = rest::revoke(used, visitor.requester(), Path(id), any).await;
+    if let Err(problem) = revoked {
         let (status, why) = (problem.status_code(), problem.detail.into_string());
         return Ok(revocation(&visitor, &token, status, Some(why)));
     }

@@ -21,7 +21,7 @@ use crate::api::{
     access::accounts::Accounts,
     convert,
     etag::{self, IfMatch},
-    extract::Path,
+    extract::{Body, Path},
     page::Ask,
     problem::{Code, Problem},
     rest::users as rest,
@@ -141,7 +141,7 @@ pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> 
                 role,
                 password: Password(password),
             };
-            rest::make(&accounts, &visitor.caller(), body).await
+            rest::create(State(accounts), visitor.caller(), Body(body)).await
         }
         Err(problem) => Err(problem),
     };
@@ -191,8 +191,9 @@ pub async fn update(
                 disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
             };
             let if_match = IfMatch::shown(form.value("edition"));
-            let caller = visitor.caller();
-            rest::change(&accounts, &sessions, &caller, &name, if_match, body).await
+            let (path, caller) = (Path(name.clone()), visitor.caller());
+            let (accounts, sessions) = (State(accounts.clone()), State(sessions));
+            rest::update(accounts, sessions, caller, path, if_match, Body(body)).await
         }
         Err(problem) => Err(problem),
     };

@@ -1,10 +1,9 @@
 //! From the ledger's values to what pages show.
 
 use fipd_core::{
-    AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Origin, Pool, PoolUsage,
-    Timestamp,
+    AuditEntry, ClusterId, Family, Lease, Ledger, Mark, Origin, Pool, PoolUsage, Timestamp,
 };
-use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, State, Usage, links};
+use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, Usage, links};
 
 use crate::api::{
     convert::{network_name, owner_text},
@@ -18,16 +17,6 @@ pub fn text(value: Option<impl ToString>) -> String {
 
 pub fn moment(at: Timestamp) -> Moment {
     Moment(at.0)
-}
-
-pub fn state(state: LeaseState) -> State {
-    match state {
-        LeaseState::Allocated => State::Allocated,
-        LeaseState::Reserved => State::Reserved,
-        LeaseState::Probing => State::Probing,
-        LeaseState::Quarantined => State::Quarantined,
-        LeaseState::Orphaned => State::Orphaned,
-    }
 }
 
 pub fn usage(usage: PoolUsage) -> Usage {
@@ -52,7 +41,7 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
     LeaseRow {
         network: lease.key.network.0,
         address: lease.key.address,
-        state: state(lease.state),
+        state: lease.state,
         contended: marks.contains(&Mark::Contended),
         out_of_range: marks.contains(&Mark::OutOfRange),
         owner: owner(ledger, lease),

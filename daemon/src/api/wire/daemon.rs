@@ -1,6 +1,7 @@
 //! The daemon itself: what was checked, its copies, its time, its configuration, its receivers of events, and files of rows.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -231,6 +232,7 @@ pub struct ImportReport {
     pub rows: Vec<ImportedRow>,
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportedRow {
     /// From 1; a header line does not count.
@@ -240,17 +242,12 @@ pub struct ImportedRow {
     pub line: usize,
     pub what: String,
     /// Who holds the address by this row, as it is written there; the first one of several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// `create`, `change`, `same` or `error`.
     pub fate: String,
     /// Why the row is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
 }

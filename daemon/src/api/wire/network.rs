@@ -48,18 +48,11 @@ pub struct NetworkCreate {
     pub name: String,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct PoolMove {
     /// Network that the pool goes to.
-    pub network: String,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct PoolMoveQuery {
-    /// Network that the pool would go to.
     pub network: String,
 }
 

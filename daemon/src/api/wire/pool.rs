@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use fipd_core::{EndsOf, Family, Order};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+use serde_with::{rust::double_option, skip_serializing_none};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Count, ForecastView, LeaseSummary, PoolScope};
@@ -216,85 +217,66 @@ pub struct PoolCreate {
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolPatch {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Only while the pool has no lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<String>>,
     /// Beside those that it has; not together with `addresses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_addresses: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusions: Option<Vec<String>>,
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "double_option")]
     #[schema(value_type = Option<String>)]
     pub gateway: Option<Option<String>>,
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "double_option")]
     #[schema(value_type = Option<u8>)]
     pub prefix: Option<Option<u8>>,
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "double_option")]
     #[schema(value_type = Option<String>)]
     pub subnet: Option<Option<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_first: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_last: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
     /// `lowest`, `random` or `least-recently-used`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Seconds; what cools already is not changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
     /// Seconds; 0: nobody is remembered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_for: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_most: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
     /// In place of all that it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<PoolScope>>,
     /// Who shares an address already goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_across_clusters: Option<bool>,
     /// Whether a tenant without a quota gets nothing, instead of any number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_required: Option<bool>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,
     /// Why, for the audit log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Tells a field that is `null` from one that is left out.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(from).map(Some)
+/// What an edit of a pool would do.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolPreviewView {
+    pub pool: String,
+    /// How many addresses it can give.
+    pub size_before: Count,
+    pub size_after: Count,
+    /// Other pools of the network that list an address of it.
+    pub overlaps: Vec<String>,
+    /// Leases that would be out of range, in order of network and address: with any, the edit is refused without `force`.
+    /// It may be empty where `next` is not null.
+    pub leaving: Vec<LeaseSummary>,
+    /// Cursor of the next page; null on the last.
+    pub next: Option<String>,
 }
 
 #[cfg(test)]
@@ -312,20 +294,4 @@ mod tests {
             r#"{"gateway":null,"force":false}"#
         );
     }
-}
-
-/// What an edit of a pool would do.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct PoolPreviewView {
-    pub pool: String,
-    /// How many addresses it can give.
-    pub size_before: Count,
-    pub size_after: Count,
-    /// Other pools of the network that list an address of it.
-    pub overlaps: Vec<String>,
-    /// Leases that would be out of range, in order of network and address: with any, the edit is refused without `force`.
-    /// It may be empty where `next` is not null.
-    pub leaving: Vec<LeaseSummary>,
-    /// Cursor of the next page; null on the last.
-    pub next: Option<String>,
 }

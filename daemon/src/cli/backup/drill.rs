@@ -1,9 +1,6 @@
 //! `fipd backup drill`: whether a backup could be restored, without restoring it.
 
-use std::{
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
-};
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path};
 
 use serde::Serialize;
 
@@ -32,7 +29,10 @@ struct Drill {
 
 /// Fails where the backup could not be restored.
 pub(super) async fn run(session: &CliSession, file: Option<&Path>) -> Result<(), Failure> {
-    let scratch = Scratch::new()?;
+    let private = Permissions::from_mode(0o700);
+    let mut scratch = tempfile::Builder::new();
+    let scratch = scratch.prefix("fipd-drill-").permissions(private).tempdir();
+    let scratch = scratch.map_err(Failure::failed)?;
     let list = session.client.get::<BackupList>("/api/v1/backups").await;
     let (backup, running) = match (file, list) {
         (Some(file), list) => (file.to_owned(), list.ok().map(|list| list.store)),
@@ -41,13 +41,13 @@ pub(super) async fn run(session: &CliSession, file: Option<&Path>) -> Result<(),
             let newest = list.backups.first().ok_or_else(|| {
                 Failure::NotFound(format!("there is no backup in {}", list.directory))
             })?;
-            let copy = scratch.0.join(&newest.name);
+            let copy = scratch.path().join(&newest.name);
             let path = format!("/api/v1/backups/{}", segment(&newest.name));
             to_file(session, &path, &copy).await?;
             (copy, Some(list.store))
         }
     };
-    let mut drill = try_out(&backup, &scratch.0.join("drill.redb"))?;
+    let mut drill = try_out(&backup, &scratch.path().join("drill.redb"))?;
     drill.running = running;
     session.output.show(&drill, table)?;
     if drill.ok {
@@ -124,26 +124,4 @@ fn figures(of: &StoreCounts) -> [(&'static str, u64); 8] {
         ("users", of.users as u64),
         ("tokens", of.tokens as u64),
     ]
-}
-
-/// A directory of its own that goes with this value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self, Failure> {
-        let number = getrandom::u64().map_err(Failure::failed)?;
-        let path = std::env::temp_dir().join(format!("fipd-drill-{number:016x}"));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays is in the directory for what may be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

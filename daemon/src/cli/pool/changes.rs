@@ -4,10 +4,7 @@ use clap::Args;
 
 use super::{facts, path};
 use crate::{
-    api::wire::{
-        LeaseSummary, PageQuery, PoolMove, PoolMovePreview, PoolMoveQuery, PoolPatch,
-        PoolPreviewView,
-    },
+    api::wire::{LeaseSummary, PageQuery, PoolMove, PoolMovePreview, PoolPatch, PoolPreviewView},
     cli::{
         CliSession,
         client::with_query,
@@ -70,7 +67,7 @@ impl MoveNetwork {
         let path = format!("{}/move-network", path(&self.pool));
         let network = self.network;
         if self.dry_run {
-            let path = with_query(&path, &PoolMoveQuery { network })?;
+            let path = with_query(&path, &PoolMove { network })?;
             return session.show(&path, move_table).await;
         }
         session

@@ -1,10 +1,18 @@
-//! How pools look in a terminal.
+//! How pools look in a terminal, and `fipd pool history`.
 
+use clap::Args;
 use fipd_crds::names::is_object_name;
+use serde::Serialize;
 
+use super::path;
 use crate::{
-    api::wire::{OriginView, PoolList, PoolView},
-    cli::output::{Table, or_dash, yes_or_no},
+    api::wire::{HistoryPage, HistoryView, OriginView, PoolList, PoolView},
+    cli::{
+        CliSession,
+        client::with_query,
+        exit::Failure,
+        output::{Table, or_dash, yes_or_no},
+    },
 };
 
 pub fn table(list: &PoolList) -> Table {
@@ -98,4 +106,48 @@ fn for_whom(pool: &PoolView) -> String {
 fn joined<T: ToString>(all: &[T], with: &str) -> String {
     let all: Vec<_> = all.iter().map(ToString::to_string).collect();
     all.join(with)
+}
+
+// Its fields are the query of the request: their names are those of the API.
+#[derive(Debug, Args, Serialize)]
+pub struct History {
+    /// Full name, or the last part of it where that is unique
+    #[serde(skip)]
+    name: String,
+    /// One row an hour, or one a day
+    #[arg(long, value_name = "STEP", default_value = "hour", value_parser = ["hour", "day"])]
+    step: String,
+    /// RFC 3339; 7 days before --to when left out, or 90 with --step day
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// RFC 3339; the last hour that is over when left out
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+}
+
+impl History {
+    pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
+        let path = format!("{}/history", path(&self.name));
+        let path = with_query(&path, &self)?;
+        session.show_list(&path, "rows", history_table).await
+    }
+}
+
+fn history_table(history: &HistoryPage) -> Table {
+    let row = |row: &HistoryView| {
+        [
+            row.at.clone(),
+            row.size.to_string(),
+            row.used.to_string(),
+            row.highest.to_string(),
+            row.quarantined.to_string(),
+            row.given.to_string(),
+            row.released.to_string(),
+            row.refused.to_string(),
+        ]
+    };
+    let heads = [
+        "AT", "SIZE", "USED", "HIGHEST", "COOLING", "GIVEN", "RELEASED", "REFUSED",
+    ];
+    Table::of(heads, history.before.iter().chain(&history.rows).map(row))
 }

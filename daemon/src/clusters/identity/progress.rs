@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use data_encoding::HEXLOWER;
 use fipd_core::{ClusterId, ClusterProof, ClusterRecord, Ledger, Request, Text};
 use tokio::time::Instant;
 
@@ -413,8 +414,7 @@ pub(super) fn random() -> Option<Text> {
         tracing::error!("no random numbers, so that no cluster can prove itself: {error}");
         return None;
     }
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(hex.into())
+    Some(HEXLOWER.encode(&bytes).into())
 }
 
 /// The challenge value after this one.

@@ -1,17 +1,14 @@
 //! A page of a list as an API server answers it.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
 /// The parameter of the next page. Tokens are Base64 for URLs; whatever else somebody answers is escaped.
 pub fn escaped(token: &str) -> String {
-    let bytes = token.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    });
-    format!("&continue={}", bytes.collect::<String>())
+    format!("&continue={}", utf8_percent_encode(token, PLAIN))
 }
 
 /// A page of a list.

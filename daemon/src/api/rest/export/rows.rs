@@ -1,6 +1,7 @@
 //! Rows of an export as text.
 
 use axum::body::Bytes;
+use csv::{Terminator, WriterBuilder};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,6 +20,8 @@ pub enum Format {
     /// `key=value` with semicolons between them, other lists are JSON. What a spreadsheet would
     /// take for a formula is behind an apostrophe, which an import takes off.
     Csv,
+    /// The same with the ends of lines that RFC 4180 has, for files that browsers keep.
+    BrowserCsv,
 }
 
 /// Rows of one page.
@@ -58,7 +61,7 @@ impl Format {
     pub fn media_type(self) -> &'static str {
         match self {
             Self::JsonLines => "application/jsonl",
-            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Csv | Self::BrowserCsv => "text/csv; charset=utf-8; header=present",
         }
     }
 }
@@ -86,7 +89,8 @@ fn write<T: Serialize>(
 ) -> Result<Bytes, String> {
     match format {
         Format::JsonLines => json_lines(rows).map_err(|error| error.to_string()),
-        Format::Csv => csv_rows(rows, columns, first),
+        Format::Csv => csv_rows(rows, columns, first, Terminator::default()),
+        Format::BrowserCsv => csv_rows(rows, columns, first, Terminator::CRLF),
     }
 }
 
@@ -99,8 +103,15 @@ fn json_lines<T: Serialize>(rows: &[T]) -> serde_json::Result<Bytes> {
     Ok(text.into())
 }
 
-fn csv_rows<T: Serialize>(rows: &[T], columns: &str, first: bool) -> Result<Bytes, String> {
-    let mut out = csv::Writer::from_writer(Vec::new());
+fn csv_rows<T: Serialize>(
+    rows: &[T],
+    columns: &str,
+    first: bool,
+    ends: Terminator,
+) -> Result<Bytes, String> {
+    let mut out = WriterBuilder::new()
+        .terminator(ends)
+        .from_writer(Vec::new());
     if first {
         out.write_record(columns.split(','))
             .map_err(|error| error.to_string())?;
@@ -144,13 +155,14 @@ fn cell(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use fipd_core::{Ledger, NetworkId};
+    use serde_json::json;
 
     use super::*;
     use crate::api::{convert, wire::HoldView};
 
     #[test]
     fn cells_keep_what_they_hold() {
-        let row = serde_json::json!({
+        let row = json!({
             "a": null, "b": "x", "c": ["10.0.0.0/24", "10.1.0.0/24"], "d": [{ "owner": "o" }],
             "e": { "f": 3 }, "g": [], "h": true,
         });
@@ -227,5 +239,29 @@ mod tests {
         let (pool, lease) = super::super::tests::samples();
         complete(&pool, POOLS);
         complete(&lease, LEASES);
+    }
+
+    fn line(row: Value, columns: &str) -> String {
+        let text = csv_rows(&[row], columns, false, Terminator::CRLF).unwrap();
+        String::from_utf8(text.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn cells_are_text_for_every_spreadsheet() {
+        for (cell, written) in [
+            ("plain", "plain"),
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+            ("=1+1", "'=1+1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("-2", "'-2"),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("\tx", "'\tx"),
+            ("=a,\"b\"", "\"'=a,\"\"b\"\"\""),
+        ] {
+            assert_eq!(line(json!({ "a": cell }), "a"), format!("{written}\r\n"));
+        }
+        assert_eq!(line(json!({ "a": "a", "b": null }), "a,b"), "a,\r\n");
     }
 }

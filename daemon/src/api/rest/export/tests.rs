@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::api::{
+    access::auth::Caller,
     ui::tests::Site,
     wire::{LeaseView, PoolView},
 };
@@ -44,13 +45,15 @@ pub fn samples() -> (PoolView, LeaseView) {
     )
 }
 
-pub fn root() -> Caller {
-    Caller {
+pub fn root(site: &Site) -> Requester {
+    let caller = Caller {
         actor: "test".into(),
         role: Role::Admin,
         via: crate::api::access::auth::Via::Socket,
         scope: Arc::default(),
-    }
+    };
+    let ipam = site.api.ipam.clone();
+    Requester { ipam, caller }
 }
 
 fn key(address: &str) -> LeaseKey {
@@ -106,14 +109,8 @@ async fn ask(site: &Site, what: &str, format: &str) -> Response {
         what: Some(what.into()),
         format: Some(format.into()),
     };
-    export(
-        State(site.api.ipam.clone()),
-        State(site.api.stop.clone()),
-        root(),
-        Query(query),
-    )
-    .await
-    .unwrap()
+    let stop = State(site.api.stop.clone());
+    export(stop, root(site), Query(query)).await.unwrap()
 }
 
 async fn whole(response: Response) -> String {
@@ -288,13 +285,8 @@ async fn pools_networks_and_the_audit_log_are_whole() {
             what: Some(what.into()),
             format: Some(format.into()),
         };
-        let problem = export(
-            State(site.api.ipam.clone()),
-            State(site.api.stop.clone()),
-            root(),
-            Query(query),
-        )
-        .await;
+        let stop = State(site.api.stop.clone());
+        let problem = export(stop, root(&site), Query(query)).await;
         assert_eq!(problem.unwrap_err().status, 422);
     }
 }

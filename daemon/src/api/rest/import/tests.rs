@@ -125,9 +125,8 @@ async fn exported(site: &Site, what: &str, format: &str) -> String {
         format: Some(format.into()),
     };
     let answer = export::export(
-        State(site.api.ipam.clone()),
         State(site.api.stop.clone()),
-        export::tests::root(),
+        export::tests::root(site),
         Query(query),
     );
     let body = answer.await.unwrap().into_body();

@@ -359,9 +359,9 @@ async fn who_is_disabled_is_signed_out_and_stays_out() {
     let own = edit_user(&admin, "root", "role=admin&disabled=yes").await;
     assert_eq!(own.status, StatusCode::SEE_OTHER, "{}", own.html);
     assert_eq!(admin.get("/ui/users").await.status, StatusCode::SEE_OTHER);
-    let last = Change {
+    let last = UserPatch {
         disabled: Some(true),
-        ..Change::default()
+        ..UserPatch::default()
     };
     let refused = accounts.edit("admin", last, "test".into()).await;
     let refused = refused.unwrap_err().to_string();
@@ -375,10 +375,10 @@ async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_change
     let edit = "/ui/users/operator/edit";
     let edition = field(&admin.get(edit).await.html, "edition");
     let accounts = &site.api.accounts;
-    let stopped = Change {
+    let stopped = UserPatch {
         role: Some(Role::Viewer),
         disabled: Some(true),
-        ..Change::default()
+        ..UserPatch::default()
     };
     let stopped = accounts.edit("operator", stopped, "test".into());
     stopped.await.unwrap();
