@@ -11,8 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::event_names;
-use super::{error::shown, place::place};
+use super::{checked::checked, error::shown, event_names, place::place};
 
 /// A receiver of events.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -71,63 +70,50 @@ impl Events {
     }
 }
 
-impl TryFrom<String> for HookName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if (1..=40).contains(&text.len()) && text.chars().all(plain) {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!(
-                "[[webhook]] name = {text:?}: allowed are 1 to 40 of small letters, digits and '-'"
-            ))
-        }
+checked!(HookName(String), |text| {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match (1..=40).contains(&text.len()) && text.chars().all(plain) {
+        true => Ok(text.into()),
+        false => Err(format!(
+            "[[webhook]] name = {text:?}: allowed are 1 to 40 of small letters, digits and '-'"
+        )),
     }
-}
+});
 
-impl TryFrom<String> for HookUrl {
-    type Error = String;
+checked!(HookUrl(String), |text| {
+    let uri = text.parse::<http::Uri>().ok();
+    let fine = |uri: &http::Uri| {
+        let scheme = matches!(uri.scheme_str(), Some("https" | "http"));
+        let user = uri
+            .authority()
+            .is_some_and(|one| one.as_str().contains('@'));
+        scheme && !user && uri.host().is_some_and(|host| !host.is_empty())
+    };
+    uri.filter(fine).ok_or_else(|| {
+        let shown = shown(&text);
+        format!("[[webhook]] url = {shown:?}: allowed is https://HOST[:PORT][/PATH], or http:// where nobody listens in")
+    })
+});
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let uri = text.parse::<http::Uri>().ok();
-        let fine = |uri: &http::Uri| {
-            let scheme = matches!(uri.scheme_str(), Some("https" | "http"));
-            let user = uri
-                .authority()
-                .is_some_and(|one| one.as_str().contains('@'));
-            scheme && !user && uri.host().is_some_and(|host| !host.is_empty())
-        };
-        uri.filter(fine).map(Self).ok_or_else(|| {
-            let shown = shown(&text);
-            format!("[[webhook]] url = {shown:?}: allowed is https://HOST[:PORT][/PATH], or http:// where nobody listens in")
+checked!(Events(Vec<String>), |words| {
+    let known = |word: &String| {
+        let kind = word.strip_suffix(".*");
+        event_names::NAMES.iter().any(|name| match kind {
+            Some(kind) => name.split_once('.').is_some_and(|(of, _)| of == kind),
+            None => name == word,
         })
+    };
+    if words.is_empty() {
+        return Err("[[webhook]] events = []: name some, or leave it out for lease.*".into());
     }
-}
-
-impl TryFrom<Vec<String>> for Events {
-    type Error = String;
-
-    fn try_from(words: Vec<String>) -> Result<Self, Self::Error> {
-        let known = |word: &String| {
-            let kind = word.strip_suffix(".*");
-            event_names::NAMES.iter().any(|name| match kind {
-                Some(kind) => name.split_once('.').is_some_and(|(of, _)| of == kind),
-                None => name == word,
-            })
-        };
-        if words.is_empty() {
-            return Err("[[webhook]] events = []: name some, or leave it out for lease.*".into());
-        }
-        match words.iter().find(|word| !known(word)) {
-            Some(word) => Err(format!(
-                "[[webhook]] events: {word:?} is unknown; allowed are {}, and kinds such as lease.*",
-                event_names::NAMES.join(", ")
-            )),
-            None => Ok(Self(words.into_iter().collect())),
-        }
+    match words.iter().find(|word| !known(word)) {
+        Some(word) => Err(format!(
+            "[[webhook]] events: {word:?} is unknown; allowed are {}, and kinds such as lease.*",
+            event_names::NAMES.join(", ")
+        )),
+        None => Ok(words.into_iter().collect()),
     }
-}
+});
 
 impl Hook {
     pub(super) fn resolve_paths(&mut self, base: &Path) {

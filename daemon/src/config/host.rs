@@ -12,7 +12,7 @@ use fipd_crds::names::is_object_name;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::clock;
+use super::checked;
 
 /// The section. Where it is there, fipd programs the rules of this host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -55,9 +55,6 @@ pub struct HostRule {
 }
 
 const RESYNC: Duration = Duration::from_secs(300);
-const LEAST_RESYNC: Duration = Duration::from_secs(1);
-const MOST_RESYNC: Duration = Duration::from_secs(86_400);
-const MOST_FLAT: u64 = 1_000_000;
 
 impl Default for Host {
     fn default() -> Self {
@@ -185,12 +182,7 @@ fn band([first, last]: [i64; 2]) -> Result<RangeInclusive<u32>, String> {
 }
 
 fn flat(number: u64) -> Result<usize, String> {
-    match usize::try_from(number) {
-        Ok(flat) if number <= MOST_FLAT => Ok(flat),
-        Ok(_) | Err(_) => Err(format!(
-            "[host] indexed-above = {number}: allowed is 0 to {MOST_FLAT} rules"
-        )),
-    }
+    checked::number("[host] indexed-above", number, 0..=1_000_000, " rules")
 }
 
 fn mask(mask: Mask) -> Result<u32, String> {
@@ -212,11 +204,8 @@ fn mask(mask: Mask) -> Result<u32, String> {
 }
 
 fn resync(text: String) -> Result<Duration, String> {
-    let given = clock::duration(&text).ok();
-    let given = given.filter(|given| (LEAST_RESYNC..=MOST_RESYNC).contains(given));
-    given.ok_or_else(|| {
-        format!("[host] resync = {text:?}: allowed is 1s to 1d, as a number and s, m, h or d, such as \"5m\"")
-    })
+    let words = "1s to 1d, as a number and s, m, h or d, such as \"5m\"";
+    checked::time("[host] resync", &text, 1..=86_400, words)
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -4,18 +4,13 @@
 //! itself: kubeconfigs are read by [`crate::clusters`], which also watches both.
 
 mod agent;
-mod audit;
-mod backup;
 mod charts;
-mod clock;
+mod checked;
 mod cluster;
 pub mod compat;
 mod error;
 pub mod event_names;
 mod expect;
-mod fip_v1;
-mod helm;
-mod history;
 mod hook;
 mod host;
 mod listener;
@@ -27,6 +22,7 @@ mod pattern;
 mod place;
 pub mod reference;
 mod release_wait;
+mod sections;
 mod sightings;
 mod system;
 mod systems;
@@ -59,18 +55,12 @@ use toml::{
 use crate::logging;
 
 pub use agent::AgentEnvironment;
-pub use audit::{Audit, Entries};
-pub use backup::{Backup, Every, Keep};
 pub use charts::{ChartEngine, ChartSettings};
-pub use clock::Clock;
 pub use cluster::{ClusterConfig, Discovery, Secret, Source, checked_name as checked_cluster_name};
 use cluster::{RawCluster, RawDiscovery};
 pub use compat::{CompatApplied, CompatFlag, CompatFlags};
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
-pub use fip_v1::{FipV1, Rate};
-pub use helm::{AtOnce, Deadline, Helm};
-pub use history::History;
 pub use hook::{Events, Hook, HookName, HookUrl};
 pub use host::{Host, HostRule};
 use listener::RawListener;
@@ -83,6 +73,9 @@ pub use pattern::Pattern;
 pub use place::credentials;
 use place::place;
 pub use release_wait::ReleaseWait;
+pub use sections::{
+    AtOnce, Audit, Backup, Clock, Deadline, Entries, Every, FipV1, Helm, History, Keep, Rate,
+};
 pub use sightings::SightingMode;
 pub use system::{
     ClusterSettings, Draws, PoolsIn, SettingsTable, SystemConfig, SystemSettings, TypedSettings,

@@ -9,7 +9,7 @@ use fipd_core::{Role, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{error::shown, place::place};
+use super::{checked::checked, error::shown, place::place};
 
 /// The section. It needs `[api] advertise`, where the provider sends browsers back to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -75,31 +75,27 @@ fn label() -> Text {
     "single sign-on".into()
 }
 
-impl TryFrom<String> for Issuer {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let uri = text.parse::<http::Uri>().ok();
-        let fine = |uri: &http::Uri| {
-            let host = uri.host().unwrap_or_default();
-            let here = ["127.0.0.1", "[::1]", "localhost"].contains(&host);
-            let scheme = match uri.scheme_str() {
-                Some("https") => true,
-                Some("http") => here,
-                Some(_) | None => false,
-            };
-            let plain = uri.query().is_none() && !text.contains(['#', '@']);
-            scheme && plain && !host.is_empty()
+checked!(Issuer(String), |text| {
+    let uri = text.parse::<http::Uri>().ok();
+    let fine = |uri: &http::Uri| {
+        let host = uri.host().unwrap_or_default();
+        let here = ["127.0.0.1", "[::1]", "localhost"].contains(&host);
+        let scheme = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => here,
+            Some(_) | None => false,
         };
-        if uri.as_ref().is_some_and(fine) {
-            return Ok(Self(text.into()));
-        }
-        Err(format!(
-            "[oidc] issuer = {:?}: allowed is https://HOST[:PORT][/PATH] without query, as the provider names itself",
-            shown(&text)
-        ))
+        let plain = uri.query().is_none() && !text.contains(['#', '@']);
+        scheme && plain && !host.is_empty()
+    };
+    if uri.as_ref().is_some_and(fine) {
+        return Ok(text.into());
     }
-}
+    Err(format!(
+        "[oidc] issuer = {:?}: allowed is https://HOST[:PORT][/PATH] without query, as the provider names itself",
+        shown(&text)
+    ))
+});
 
 impl OidcRoles {
     /// The highest role that one of these names has.

@@ -6,7 +6,7 @@ use fipd_core::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::clock;
+use super::checked::{checked, time};
 
 /// How long a finalizer waits for the end of a use; 1 s to 1 h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -14,8 +14,6 @@ use crate::clock;
 pub struct ReleaseWait(pub Duration);
 
 impl ReleaseWait {
-    const MOST: Duration = Duration::from_secs(3600);
-
     /// What is left of it for an object that is being deleted since then; `None`: nothing. A clock that was set back counts as
     /// no time.
     pub fn left(self, since: Timestamp, now: Timestamp) -> Option<Duration> {
@@ -24,23 +22,9 @@ impl ReleaseWait {
     }
 }
 
-impl Default for ReleaseWait {
-    fn default() -> Self {
-        Self(Duration::from_secs(600))
-    }
-}
-
-impl TryFrom<String> for ReleaseWait {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let given = clock::duration(&text).ok();
-        let given = given.filter(|given| *given <= Self::MOST);
-        given
-            .map(Self)
-            .ok_or_else(|| format!("release-wait = {text:?}: allowed is 1s to 1h, such as 10m"))
-    }
-}
+checked!(ReleaseWait(String) = Duration::from_secs(600), |text| {
+    time("release-wait", &text, 1..=3600, "1s to 1h, such as 10m")
+});
 
 #[cfg(test)]
 mod tests {

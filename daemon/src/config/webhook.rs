@@ -6,8 +6,11 @@ use fipd_core::Text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterConfig, Config, error::shown};
-use crate::clock;
+use super::{
+    ClusterConfig, Config,
+    checked::{checked, time},
+    error::shown,
+};
 
 /// The section.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -49,54 +52,36 @@ pub struct Address(pub Text);
 
 const MOST: u8 = 10;
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self(3)
+checked!(Patience(String) = 3, |text| {
+    let words = "1s to 10s, in whole seconds";
+    let key = "[cluster.SYSTEM.webhook] timeout";
+    let given = time(key, &text, 1..=MOST.into(), words)?;
+    Ok(u8::try_from(given.as_secs()).unwrap_or(MOST))
+});
+
+checked!(Address(String), |text| {
+    let wrong = |why: &str| {
+        Err(format!(
+            "[cluster.SYSTEM.webhook] url = {:?} {why}; allowed is https://HOST[:PORT][/PATH]",
+            shown(&text)
+        ))
+    };
+    let Ok(uri) = text.parse::<http::Uri>() else {
+        return wrong("is no URL");
+    };
+    let user = uri
+        .authority()
+        .is_some_and(|one| one.as_str().contains('@'));
+    if uri.scheme_str() != Some("https") {
+        wrong("does not start with https://")
+    } else if uri.host().is_none_or(str::is_empty) {
+        wrong("names no host")
+    } else if user || uri.query().is_some() || text.contains('#') {
+        wrong("has a user, a query or a fragment, with which no API server calls")
+    } else {
+        Ok(text.trim_end_matches('/').into())
     }
-}
-
-impl TryFrom<String> for Patience {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let given = clock::duration(&text).ok();
-        let seconds = given.and_then(|given| u8::try_from(given.as_secs()).ok());
-        let seconds = seconds.filter(|seconds| (1..=MOST).contains(seconds));
-        seconds.map(Self).ok_or_else(|| {
-            format!(
-                "[cluster.SYSTEM.webhook] timeout = {text:?}: allowed is 1s to {MOST}s, in whole seconds"
-            )
-        })
-    }
-}
-
-impl TryFrom<String> for Address {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let wrong = |why: &str| {
-            Err(format!(
-                "[cluster.SYSTEM.webhook] url = {:?} {why}; allowed is https://HOST[:PORT][/PATH]",
-                shown(&text)
-            ))
-        };
-        let Ok(uri) = text.parse::<http::Uri>() else {
-            return wrong("is no URL");
-        };
-        let user = uri
-            .authority()
-            .is_some_and(|one| one.as_str().contains('@'));
-        if uri.scheme_str() != Some("https") {
-            wrong("does not start with https://")
-        } else if uri.host().is_none_or(str::is_empty) {
-            wrong("names no host")
-        } else if user || uri.query().is_some() || text.contains('#') {
-            wrong("has a user, a query or a fragment, with which no API server calls")
-        } else {
-            Ok(Self(text.trim_end_matches('/').into()))
-        }
-    }
-}
+});
 
 impl Webhook {
     pub(super) fn resolve_paths(&mut self, base: &Path) {
