@@ -3,13 +3,18 @@
 use std::{io, time::Duration};
 
 use nix::{
-    errno::Errno,
-    libc,
     sys::{
         signal::{Signal, killpg},
         wait::{Id, WaitPidFlag, WaitStatus, waitid},
     },
     unistd::{Pid, geteuid},
+};
+use rustix::{
+    io::Errno,
+    thread::{
+        CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
+        set_no_new_privs,
+    },
 };
 use tokio::process::{Child, Command};
 
@@ -59,61 +64,20 @@ pub fn prepared(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(drop_privileges) }
 }
 
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: libc::c_int,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct CapabilitySets {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-/// `_LINUX_CAPABILITY_VERSION_3`.
-const CAPABILITY_VERSION: u32 = 0x2008_0522;
-
 fn drop_privileges() -> io::Result<()> {
-    let zero: libc::c_ulong = 0;
-    // SAFETY: neither call has a pointer among its arguments.
-    let kept = unsafe {
-        libc::prctl(
-            libc::PR_SET_NO_NEW_PRIVS,
-            1 as libc::c_ulong,
-            zero,
-            zero,
-            zero,
-        ) != 0
-            || libc::prctl(
-                libc::PR_CAP_AMBIENT,
-                libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong,
-                zero,
-                zero,
-                zero,
-            ) != 0
+    set_no_new_privs(true)?;
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
     };
-    if kept {
-        return Err(io::Error::last_os_error());
+    match set_capabilities(None, sets) {
+        // The unit's filter does not have the call. Who is not root keeps nothing through exec without ambient capabilities.
+        Err(Errno::PERM) if !geteuid().is_root() => Ok(()),
+        set => Ok(set?),
     }
-    let header = CapabilityHeader {
-        version: CAPABILITY_VERSION,
-        pid: 0,
-    };
-    let none = [CapabilitySets {
-        effective: 0,
-        permitted: 0,
-        inheritable: 0,
-    }; 2];
-    // SAFETY: header and sets have the layout of this version and outlive the call.
-    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
-    // The unit's filter does not have the call. Who is not root keeps nothing through exec without ambient capabilities.
-    if set != 0 && (geteuid().is_root() || Errno::last() != Errno::EPERM) {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
