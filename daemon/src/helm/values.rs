@@ -56,9 +56,10 @@ impl Values {
     }
 
     pub fn digest(&self) -> Digest {
-        let mut hash = Sha256::new();
-        write_map(&self.0, &mut |bytes| hash.update(bytes));
-        Digest(hash.finalize().into())
+        let mut values = Value::Object(self.0.clone());
+        // Whatever order the maps have.
+        values.sort_all_objects();
+        Digest(Sha256::digest(values.to_string()).into())
     }
 }
 
@@ -98,37 +99,6 @@ fn normal_number(number: &Number) -> Number {
         Some(float) if float.fract() == 0.0 && float.abs() < EXACT => Number::from(float as i64),
         Some(float) => Number::from_f64(float).unwrap_or_else(|| number.clone()),
         None => number.clone(),
-    }
-}
-
-/// Keys in order, whatever order the map has.
-fn write_map(map: &Map<String, Value>, out: &mut impl FnMut(&[u8])) {
-    let mut keys: Vec<_> = map.iter().collect();
-    keys.sort_by_key(|(key, _)| *key);
-    out(b"{");
-    for (key, value) in keys {
-        out(Value::String(key.clone()).to_string().as_bytes());
-        out(b":");
-        write_value(value, out);
-        out(b",");
-    }
-    out(b"}");
-}
-
-fn write_value(value: &Value, out: &mut impl FnMut(&[u8])) {
-    match value {
-        Value::Object(map) => write_map(map, out),
-        Value::Array(all) => {
-            out(b"[");
-            for one in all {
-                write_value(one, out);
-                out(b",");
-            }
-            out(b"]");
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            out(value.to_string().as_bytes());
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
+use data_encoding::HEXLOWER;
 use fipd_core::Text;
 
 const PREFIX: &str = "fipd_";
@@ -30,7 +31,7 @@ fn by_chance() -> String {
     if getrandom::fill(&mut bytes).is_err() {
         return std::process::id().to_string();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&bytes)
 }
 
 #[cfg(test)]

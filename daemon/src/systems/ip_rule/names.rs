@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::controller::kind::Kind;
+use data_encoding::HEXLOWER;
 use fipd_crds::ip_rule::{CONFIG_PREFIX, IPRuleConfigSpec, PRESENT};
 use sha2::{Digest as _, Sha256};
 
@@ -55,7 +56,7 @@ pub fn spec_hash(spec: &IPRuleConfigSpec) -> String {
             text.push_str(&format!("|{key}={value}"));
         }
     }
-    hex(&Sha256::digest(text))
+    HEXLOWER.encode(&Sha256::digest(text))
 }
 
 /// The annotation of a node. The name of a node may be four times as long as the part of an annotation: of a longer one the
@@ -64,16 +65,13 @@ pub fn of_node(prefix: &str, node: &str) -> String {
     if node.len() <= PART {
         return format!("{prefix}{node}");
     }
-    let digest: String = hex(&Sha256::digest(node))
+    let digest: String = HEXLOWER
+        .encode(&Sha256::digest(node))
         .chars()
         .take(TOLD_APART)
         .collect();
     let start: String = node.chars().take(PART - TOLD_APART - 1).collect();
     format!("{prefix}{start}-{digest}")
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -117,7 +115,7 @@ mod tests {
             state: PRESENT.into(),
             ..IPRuleConfigSpec::default()
         };
-        let original = hex(&Sha256::digest(
+        let original = HEXLOWER.encode(&Sha256::digest(
             "table=100|priority=1000|serviceIP=10.96.23.17|state=present",
         ));
         assert_eq!(spec_hash(&spec), original);

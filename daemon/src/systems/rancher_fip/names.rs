@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use fipd_core::{ClusterId, Family, Holder, Identity, System, Text};
 use sha2::{Digest, Sha256};
 
@@ -92,8 +93,7 @@ impl ServiceRef {
 /// The first bytes of the hash as text.
 pub fn hex(hash: Sha256, bytes: usize) -> String {
     let digest = hash.finalize();
-    let bytes = digest.iter().take(bytes);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(digest.get(..bytes).unwrap_or(&digest))
 }
 
 /// `Service/CLUSTER-ID/NAMESPACE/NAME/UID`.

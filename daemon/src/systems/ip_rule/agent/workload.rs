@@ -1,13 +1,11 @@
 //! The objects of an Agent: a DaemonSet of fipd, its configuration, and the rights that it has. Pure.
 
+use data_encoding::HEXLOWER;
 use fipd_crds::ip_rule::{AGENT_WORKLOAD, AgentSpec, MANAGED_BY, OPERATOR, TEMPLATE_HASH};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    controller::store::Key,
-    systems::ip_rule::names::{AGENT, hex},
-};
+use crate::{controller::store::Key, systems::ip_rule::names::AGENT};
 
 /// How many bytes of the hash are shown.
 const SHOWN: usize = 8;
@@ -47,7 +45,7 @@ impl Workload {
         ])
         .to_string();
         let digest = Sha256::digest(text);
-        hex(digest.get(..SHOWN).unwrap_or_default())
+        HEXLOWER.encode(digest.get(..SHOWN).unwrap_or_default())
     }
 
     /// fipd's configuration in the pod: it decides nothing, and its rules go with the Agent, not with each pod.

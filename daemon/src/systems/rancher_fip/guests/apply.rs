@@ -1,6 +1,7 @@
 //! Writes what a guest is to have. Everything is read first, and only what differs is written: what the originals
 //! made keeps its form, and what fipd makes carries its mark.
 
+use data_encoding::HEXLOWER;
 use fipd_crds::labels::{
     CA_KEY, CA_SECRET, INTERFACE_MAPPINGS, LB_CONTROLLER, PROJECT_NAME, RESTARTED_AT,
     SECRET_API_URL, SECRET_CLIENT_SECRET, SECRET_CLUSTER, SECRET_LOAD_BALANCER_TYPE, SECRET_POOL,
@@ -107,7 +108,7 @@ pub async fn local(remote: &Remote, project: &Project) -> Result<String, Reconci
 pub fn client_secret() -> Result<String, ReconcileError> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| ReconcileError::internal(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&bytes))
 }
 
 fn keys(access: &ProjectAccess, client_secret: &str) -> Texts {
