@@ -100,7 +100,7 @@ async fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
         let what = format!("cluster {}", cluster.name);
         let detail = match &cluster.source {
             Source::InCluster => Ok("the service account of the pod".to_owned()),
-            Source::Uploaded { .. } => Ok("an uploaded kubeconfig".to_owned()),
+            Source::Text { .. } => Ok("an uploaded kubeconfig".to_owned()),
             Source::File { path, context } => {
                 check_kubeconfig(path, context.as_deref(), cluster.insecure_skip_tls_verify)
                     .map(|server| format!("{}: {server}", shown(path)))

@@ -50,8 +50,12 @@ pub enum Source {
     },
     /// The service account of the pod fipd runs in.
     InCluster,
-    /// The text of a kubeconfig that an admin uploaded; it must be self-contained, and is never printed.
-    Uploaded { text: Secret },
+    /// The text of a kubeconfig that an admin uploaded or a Secret has; it must be self-contained, and is never printed.
+    Text {
+        /// What errors call it.
+        origin: Text,
+        text: Secret,
+    },
 }
 
 /// A text that is not shown by accident.
@@ -126,7 +130,8 @@ impl ClusterConfig {
         if !trusted && !managing {
             cluster.settings.sightings = SightingMode::Report;
         }
-        cluster.source = Source::Uploaded {
+        cluster.source = Source::Text {
+            origin: format!("of {name}").into(),
             text: Secret(Arc::clone(text)),
         };
         Ok(cluster)
@@ -298,11 +303,11 @@ impl RawDiscovery {
 /// # Errors
 /// What clusters may be called.
 pub fn checked_name(name: &str) -> Result<Text, String> {
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let inner = |c: char| edge(c) || c == '-' || c == '.';
     let ok = name.len() <= 63
-        && edge(name.chars().next())
-        && edge(name.chars().last())
+        && name.starts_with(edge)
+        && name.ends_with(edge)
         && name.chars().all(inner);
     if ok {
         Ok(name.into())

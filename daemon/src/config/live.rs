@@ -1,29 +1,34 @@
 //! Which parts of a configuration a running daemon takes over, and which count from the next start.
 
-use super::Config;
+use super::{Config, HostRule};
+
+/// Parts that are taken over while the daemon runs, and whether they differ.
+pub const LIVE: [(&str, fn(&Config, &Config) -> bool); 11] = [
+    ("cluster", |now, was| now.clusters != was.clusters),
+    ("discovery", |now, was| now.discovery != was.discovery),
+    ("network", |now, was| now.networks != was.networks),
+    ("compat", |now, was| now.compat != was.compat),
+    ("log-level", |now, was| now.log_level != was.log_level),
+    ("backup", |now, was| now.backup != was.backup),
+    ("audit", |now, was| now.audit != was.audit),
+    ("api.names", |now, was| now.api.names != was.api.names),
+    ("api.cert", |now, was| now.api.cert != was.api.cert),
+    ("api.key", |now, was| now.api.key != was.api.key),
+    ("host.rules", |now, was| {
+        now.host.is_some() == was.host.is_some() && now.host_rules() != was.host_rules()
+    }),
+];
 
 impl Config {
-    /// Parts that differ from `before` and are taken over while the daemon runs, unless they are among the
-    /// [`restart_keys`](Self::restart_keys) since its start.
+    fn host_rules(&self) -> Option<&[HostRule]> {
+        self.host.as_ref().map(|host| &*host.rules)
+    }
+
+    /// Parts of [`LIVE`] that differ from `before`, unless they are among the [`restart_keys`](Self::restart_keys) since its
+    /// start.
     pub fn live_keys(&self, before: &Self) -> Vec<&'static str> {
-        let rules = |config: &Self| config.host.as_ref().map(|host| host.rules.clone());
-        let parts = [
-            ("cluster", self.clusters != before.clusters),
-            ("discovery", self.discovery != before.discovery),
-            ("network", self.networks != before.networks),
-            ("compat", self.compat != before.compat),
-            ("log-level", self.log_level != before.log_level),
-            ("backup", self.backup != before.backup),
-            ("audit", self.audit != before.audit),
-            ("api.names", self.api.names != before.api.names),
-            ("api.cert", self.api.cert != before.api.cert),
-            ("api.key", self.api.key != before.api.key),
-            (
-                "host.rules",
-                self.host.is_some() == before.host.is_some() && rules(self) != rules(before),
-            ),
-        ];
-        changed(parts)
+        let changed = LIVE.iter().filter(|(_, differs)| differs(self, before));
+        changed.map(|(key, _)| *key).collect()
     }
 
     /// Parts that differ from `before` and count from the next start only. What the command line may say as well is not among
@@ -51,13 +56,9 @@ impl Config {
             ("oidc", self.oidc != before.oidc),
             ("host", host(self) != host(before)),
         ];
-        changed(parts)
+        let changed = parts.into_iter().filter(|(_, changed)| *changed);
+        changed.map(|(key, _)| key).collect()
     }
-}
-
-fn changed<const N: usize>(parts: [(&'static str, bool); N]) -> Vec<&'static str> {
-    let changed = parts.into_iter().filter(|(_, changed)| *changed);
-    changed.map(|(key, _)| key).collect()
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ use std::{
 use fipd_core::{System, Text};
 use fipd_crds::names::is_object_name;
 use schemars::JsonSchema;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
@@ -65,6 +65,7 @@ pub use hook::{Events, Hook, HookName, HookUrl};
 pub use host::{Host, HostRule};
 use listener::RawListener;
 pub use listener::{Listener, Serve};
+pub use live::LIVE;
 pub use network::{
     ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts, PoolLink,
 };
@@ -124,14 +125,16 @@ pub struct Config {
     pub host: Option<Host>,
 }
 
-/// What this host does for the site.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostRole {
-    /// The store on this host is the truth.
-    #[default]
-    Standalone,
-    /// It has no store and decides nothing: it brings the rules that objects in clusters ask for to this host.
-    Agent,
+fipd_core::words! {
+    /// What this host does for the site.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub enum HostRole {
+        /// The store on this host is the truth.
+        #[default]
+        Standalone = "standalone",
+        /// It has no store and decides nothing: it brings the rules that objects in clusters ask for to this host.
+        Agent = "agent",
+    }
 }
 
 /// Where UI and REST are served.
@@ -415,14 +418,12 @@ impl File {
 
 fn role(role: &str) -> Result<HostRole, String> {
     match role {
-        "standalone" => Ok(HostRole::Standalone),
-        "agent" => Ok(HostRole::Agent),
         "server" => Err(format!(
             "role = {role:?}: this version has one host that decides, which is \"standalone\"; it does not start as {role}"
         )),
-        other => Err(format!(
-            "role = {other:?} is unknown; allowed is \"standalone\" or \"agent\""
-        )),
+        other => other.parse().map_err(|_| {
+            format!("role = {other:?} is unknown; allowed is \"standalone\" or \"agent\"")
+        }),
     }
 }
 

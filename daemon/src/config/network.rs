@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use fipd_core::{Pool, System, Text};
+use fipd_crds::names::is_label;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -244,11 +245,7 @@ impl Match {
 
 /// Whether `name` is a network name: 1 to 63 of `[a-z0-9-]`, starting and ending with a letter or digit.
 fn is_network_name(name: &str) -> bool {
-    let alnum = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.len() <= 63
-        && name.starts_with(alnum)
-        && name.ends_with(alnum)
-        && name.chars().all(|c| alnum(c) || c == '-')
+    name.len() <= 63 && is_label(name)
 }
 
 const ALLOWED_NAME: &str =

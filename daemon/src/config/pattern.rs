@@ -1,13 +1,13 @@
 //! Name patterns.
 
-use std::fmt;
-
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+
+use super::checked::checked;
 
 /// A name in which `*` stands for any run of characters and `?` for one. Not empty.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
 pub struct Pattern(String);
 
 impl Pattern {
@@ -47,28 +47,8 @@ impl Pattern {
     }
 }
 
-impl TryFrom<String> for Pattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        if text.is_empty() {
-            return Err(
-                "an empty pattern fits no name; write \"*\" for every name or leave the key out"
-                    .into(),
-            );
-        }
-        Ok(Self(text))
-    }
-}
-
-impl From<Pattern> for String {
-    fn from(pattern: Pattern) -> Self {
-        pattern.0
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+checked!(Pattern(String), |text| match &*text {
+    "" =>
+        Err("an empty pattern fits no name; write \"*\" for every name or leave the key out".into(),),
+    _ => Ok(text),
+});

@@ -7,50 +7,38 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fipd_core::Timestamp;
+use fipd_core::{Timestamp, words};
 use parking_lot::Mutex;
+use serde::Serialize;
 use toml::Value;
 
 use super::Settings;
-use crate::config::HostRole;
+use crate::config::{LIVE, reference::EXAMPLE};
 
-/// The file that explains each key.
-pub const EXAMPLE: &str = include_str!("../../../packaging/fipd.example.toml");
-
-/// Parts of which a change of the file counts at once, as [`crate::config::Config::live_keys`] has them.
-const LIVE: [&str; 11] = [
-    "cluster",
-    "compat",
-    "discovery",
-    "network",
-    "log-level",
-    "backup",
-    "audit",
-    "api.names",
-    "api.cert",
-    "api.key",
-    "host.rules",
-];
 /// Parts of keys whose values are nobody's business, unless they are the name of a file.
 const SECRET: [&str; 3] = ["secret", "password", "token"];
 
 /// Values by key, as they would be written.
 pub type Keys = BTreeMap<String, String>;
 
-/// When a change of the file counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Taken {
-    AtOnce,
-    AtStart,
+words! {
+    /// When a change of the file counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum Taken {
+        AtOnce = "at once",
+        AtStart = "at the next start",
+    }
 }
 
-/// Who said what a key is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ValueOrigin {
-    Default,
-    File,
-    Environment,
-    CommandLine,
+words! {
+    /// Who said what a key is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum ValueOrigin {
+        Default = "default",
+        File = "file",
+        Environment = "environment",
+        CommandLine = "command line",
+    }
 }
 
 /// One key.
@@ -156,34 +144,12 @@ impl Effective {
     }
 }
 
-impl Taken {
-    /// In words.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AtOnce => "at once",
-            Self::AtStart => "at the next start",
-        }
-    }
-}
-
-impl ValueOrigin {
-    /// In words.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::File => "file",
-            Self::Environment => "environment",
-            Self::CommandLine => "command line",
-        }
-    }
-}
-
 fn taken(key: &str) -> Taken {
     let of = |part: &str| {
         let rest = key.strip_prefix(part);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    match LIVE.iter().any(|part| of(part)) {
+    match LIVE.iter().any(|(part, _)| of(part)) {
         true => Taken::AtOnce,
         false => Taken::AtStart,
     }
@@ -248,17 +214,17 @@ fn given(settings: &Settings, arguments: &[String]) -> Vec<(&'static str, String
     let given = &settings.overrides;
     let quoted = |text: &str| Value::String(text.to_owned()).to_string();
     let path = |path: &Path| quoted(&path.display().to_string());
-    let role = |role: HostRole| match role {
-        HostRole::Standalone => quoted("standalone"),
-        HostRole::Agent => quoted("agent"),
-    };
     let all = [
         (
             "data-dir",
             "--data-dir",
             given.data_dir.as_deref().map(path),
         ),
-        ("role", "--role", given.role.map(role)),
+        (
+            "role",
+            "--role",
+            given.role.map(|role| quoted(role.as_str())),
+        ),
         (
             "log-level",
             "--log-level",

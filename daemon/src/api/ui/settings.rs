@@ -16,8 +16,9 @@ use crate::{
         ui::session_extract::{Query, Visitor},
     },
     backups::Backups,
+    config::reference::EXAMPLE,
     reload::Reload,
-    settings::effective::{self, Effective, Setting, ValueOrigin},
+    settings::effective::{Effective, Setting, ValueOrigin},
 };
 use fipd_core::Timestamp;
 use tokio::sync::watch;
@@ -33,12 +34,6 @@ const ORDERS: &[[Order; 2]] = &[
         "what needs a restart first",
     ),
 ];
-const ORIGINS: [ValueOrigin; 4] = [
-    ValueOrigin::Default,
-    ValueOrigin::File,
-    ValueOrigin::Environment,
-    ValueOrigin::CommandLine,
-];
 
 pub async fn show(
     State(backups): State<Backups>,
@@ -48,7 +43,7 @@ pub async fn show(
     visitor: Visitor,
     Query(query): Query,
 ) -> Answered {
-    let origins = InputKind::any_word(ORIGINS.map(|one| one.as_str()));
+    let origins = InputKind::any_word(ValueOrigin::WORDS);
     let inputs = vec![
         Input::new("filter", "Key or value contains"),
         Input::new("origin", "From").kind(origins),
@@ -93,7 +88,7 @@ pub async fn show(
         filters: list.filters,
         rows: shown.into_iter().map(row).collect(),
         pager,
-        example: effective::EXAMPLE,
+        example: EXAMPLE,
     }))
 }
 

@@ -53,7 +53,7 @@ pub fn kubeconfig(config: &mut Config, value: &CompatValue) -> Result<(), String
     };
     let context = match &mut cluster.source {
         Source::File { context, .. } => context.take(),
-        Source::InCluster | Source::Uploaded { .. } => None,
+        Source::InCluster | Source::Text { .. } => None,
     };
     cluster.source = Source::File { path, context };
     Ok(())

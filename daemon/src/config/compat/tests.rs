@@ -55,7 +55,7 @@ fn under(
 fn context(config: &Config, name: &str) -> Option<String> {
     match &config.cluster(name).unwrap().source {
         Source::File { context, .. } => context.clone(),
-        Source::InCluster | Source::Uploaded { .. } => None,
+        Source::InCluster | Source::Text { .. } => None,
     }
 }
 

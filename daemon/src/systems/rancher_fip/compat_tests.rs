@@ -21,7 +21,7 @@ fn settings(config: &Config) -> &RancherFipSettings {
 fn file(config: &Config) -> (String, Option<&str>) {
     match &config.cluster("rancher").unwrap().source {
         Source::File { path, context } => (path.display().to_string(), context.as_deref()),
-        Source::InCluster | Source::Uploaded { .. } => panic!("no file"),
+        Source::InCluster | Source::Text { .. } => panic!("no file"),
     }
 }
 
