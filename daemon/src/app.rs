@@ -282,16 +282,15 @@ fn chores(
     rules: &RuleBoard,
     stop: &CancellationToken,
 ) {
-    let copying = backups.clone().run(stop.clone());
-    let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop.clone());
-    let noting = rollup::run(ipam.clone(), stop.clone());
-    let holding = restore_hold::run(ipam.clone(), restore_hold::PACE, stop.clone());
-    let telling = watch_drift::run(ipam.clone(), rules.clone(), watch_drift::PACE, stop.clone());
+    let stop = || stop.clone();
+    let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop());
+    let holding = restore_hold::run(ipam.clone(), restore_hold::PACE, stop());
+    let telling = watch_drift::run(ipam.clone(), rules.clone(), watch_drift::PACE, stop());
     tasks.spawn(telling.map(Ok));
-    tasks.spawn(copying.map(Ok));
+    tasks.spawn(backups.clone().run(stop()).map(Ok));
     tasks.spawn(ending.map(Ok));
-    tasks.spawn(noting.map(Ok));
-    tasks.spawn(journal::run(ipam.clone(), stop.clone()).map(Ok));
+    tasks.spawn(rollup::run(ipam.clone(), stop()).map(Ok));
+    tasks.spawn(journal::run(ipam.clone(), stop()).map(Ok));
     tasks.spawn(holding.map(Ok));
 }
 

@@ -16,7 +16,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{clock, config, ipam::Ipam, private_file, store::BackupError};
+use crate::{
+    clock, config,
+    ipam::Ipam,
+    private_file::{self, if_there},
+    store::BackupError,
+};
 
 mod drill;
 mod temporary;
@@ -303,12 +308,8 @@ fn newest(copies: &io::Result<Vec<Copy>>) -> Option<Timestamp> {
 }
 
 fn list(directory: &Path) -> io::Result<Vec<Copy>> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
     let mut copies = Vec::new();
-    for entry in entries {
+    for entry in if_there(fs::read_dir(directory))?.into_iter().flatten() {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else {
             continue;
@@ -347,14 +348,6 @@ fn called(directory: &Path, prefix: &str, suffixes: &[&str]) -> impl Iterator<It
     })
 }
 
-/// Removes a file; that it is gone already is fine.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
 fn name(at: Timestamp) -> String {
     let stamp = clock::rfc3339(at).replace(['-', ':'], "");
     format!("{PREFIX}{stamp}{SUFFIX}")
@@ -362,11 +355,8 @@ fn name(at: Timestamp) -> String {
 
 /// When a copy of this name was made; `None` if no copy is called so.
 fn created(name: &str) -> Option<Timestamp> {
-    let stamp = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    let (date, time) = stamp.split_once('T')?;
-    let (year, month, day) = (date.get(..4)?, date.get(4..6)?, date.get(6..)?);
-    let (hour, minute, second) = (time.get(..2)?, time.get(2..4)?, time.get(4..)?);
-    let at = clock::parse_rfc3339(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}"))?;
+    // Without its dashes and colons it is read as well, and so are other spellings.
+    let at = clock::parse_rfc3339(name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?)?;
     (self::name(at) == name).then_some(at)
 }
 

@@ -333,7 +333,8 @@ impl Entry {
             _ => fields.to_string(),
         };
         Self {
-            level: level(*metadata.level()),
+            // Both crates have the same five names.
+            level: (metadata.level().as_str().parse()).unwrap_or(log::Level::Error),
             target: metadata.target(),
             module: metadata.module_path(),
             file: metadata.file(),
@@ -484,16 +485,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
         let entry = Entry::new(event.metadata(), fields);
         let bytes = entry.bytes();
         self.queue.push(Record::Journal(entry), bytes);
-    }
-}
-
-fn level(level: Level) -> log::Level {
-    match level {
-        Level::ERROR => log::Level::Error,
-        Level::WARN => log::Level::Warn,
-        Level::INFO => log::Level::Info,
-        Level::DEBUG => log::Level::Debug,
-        Level::TRACE => log::Level::Trace,
     }
 }
 

@@ -171,11 +171,8 @@ impl OutgoingClients {
 
 /// The innermost cause says what is wrong.
 fn causes(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    last.to_string()
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]

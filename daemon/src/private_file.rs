@@ -26,21 +26,28 @@ pub fn create(path: &Path) -> io::Result<fs::File> {
         .open(path)
 }
 
-/// Writes the whole file or nothing of it, whatever was there before.
-pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
+/// Writes the whole file or nothing of it, whatever was there before. Durable when it returns. Blocks on the disk.
+pub fn write(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
+    let fresh = path.with_added_extension("new");
+    if_there(fs::remove_file(&fresh))?;
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&fresh)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(text.as_ref())?;
     file.sync_all()?;
-    fs::rename(&fresh, path)
+    fs::rename(&fresh, path)?;
+    path.parent()
+        .map_or(Ok(()), |at| fs::File::open(at)?.sync_all())
+}
+
+/// What was done with a file; `None`: there is none.
+pub fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
 }
 
 #[cfg(test)]

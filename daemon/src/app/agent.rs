@@ -131,57 +131,43 @@ fn make_directory(settings: &Settings) -> Result<(), AppError> {
     })
 }
 
-/// What the ports serve.
-struct AgentPorts {
-    board: RuleBoard,
-    metrics: AgentMetrics,
-}
-
 fn listen_at(
     tasks: &mut Tasks,
     listeners: &[Listener],
     board: &RuleBoard,
     stop: &CancellationToken,
 ) -> Result<(), AppError> {
-    let shown = Arc::new(AgentPorts {
-        board: board.clone(),
-        metrics: AgentMetrics::new(board.clone()),
-    });
+    let metrics = AgentMetrics::new(board.clone());
     let most = listen::MOST_OPEN.within(descriptors::limit() / listeners.len().max(1) as u64);
     for listener in listeners {
         let port = Port::bind(listener.address)?;
         tracing::info!(address = %port.address, serve = ?listener.serve, "listens here, without login");
-        let router = router(listener)
-            .layer(map_response(api::common_headers))
-            .with_state(Arc::clone(&shown));
+        let router = router(listener, board, &metrics).layer(map_response(api::common_headers));
         let serving = port.serve(None, router, most, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
     Ok(())
 }
 
-fn router(listener: &Listener) -> Router<Arc<AgentPorts>> {
+/// What a port serves.
+fn router(listener: &Listener, board: &RuleBoard, metrics: &AgentMetrics) -> Router {
     let mut router = Router::new();
     if listener.serve.contains(&Serve::Health) {
         for path in ["/health", "/healthz"] {
             router = router.route(path, get(async || "ok\n"));
         }
         for path in ["/ready", "/readyz"] {
-            router = router.route(path, get(ready));
+            router = router.route(path, get(health::ready).with_state(board.clone()));
         }
     }
     if listener.serve.iter().any(|one| *one != Serve::Health) {
-        router = router.route("/metrics", get(metrics));
+        router = router.route("/metrics", get(series).with_state(metrics.clone()));
     }
     router
 }
 
-async fn ready(State(shown): State<Arc<AgentPorts>>) -> Response {
-    health::ready(State(shown.board.clone())).await
-}
-
-async fn metrics(State(shown): State<Arc<AgentPorts>>) -> Response {
-    health::series(&shown.metrics.text().await)
+async fn series(State(metrics): State<AgentMetrics>) -> Response {
+    health::series(&metrics.text().await)
 }
 
 #[cfg(test)]
@@ -198,16 +184,12 @@ mod tests {
     #[tokio::test]
     async fn probes_and_metrics_are_as_the_original_agents() {
         let board = RuleBoard::default();
-        let shown = Arc::new(AgentPorts {
-            board: board.clone(),
-            metrics: AgentMetrics::new(board.clone()),
-        });
         let listener = Listener {
             address: "127.0.0.1:9090".parse().unwrap(),
             tls: false,
             serve: BTreeSet::from([Serve::SystemMetrics("ip-rule"), Serve::Health]),
         };
-        let router = router(&listener).with_state(shown);
+        let router = router(&listener, &board, &AgentMetrics::new(board.clone()));
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             let answer = router.clone().oneshot(request).await.unwrap();

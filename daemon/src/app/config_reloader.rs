@@ -161,10 +161,8 @@ impl ConfigReloader {
             // Without [host] the running engine goes on until the next start.
             if let Some(host) = &fresh.config.host {
                 let rules = host.rules.clone();
-                parts.host_rules.send_if_modified(|current| {
-                    let before = std::mem::replace(current, rules);
-                    before != *current
-                });
+                let told = &parts.host_rules;
+                told.send_if_modified(|old| std::mem::replace(old, rules) != *old);
             }
         }
         self.last = fresh;

@@ -42,16 +42,9 @@ pub fn start(
     }
     let mut expected = of_clusters(config, told);
     expected.insert(ledger::NAME.into());
+    let later = config.discovery.iter().flat_map(|_| config.known.0);
     let options = host::Options {
-        found_later: match config.discovery {
-            Some(_) => config
-                .known
-                .0
-                .iter()
-                .filter_map(|one| one.host_wishes)
-                .collect(),
-            None => Vec::new(),
-        },
+        found_later: later.filter_map(|one| one.host_wishes).collect(),
         ..options(told, data_dir, expected)
     };
     let wanting = follow(ipam.clone(), board.clone(), rules.subscribe(), stop.clone());

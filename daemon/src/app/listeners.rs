@@ -134,14 +134,8 @@ fn serve_users(
     stop: &CancellationToken,
 ) {
     let router = api::router(api, socket.policy);
-    let on_socket = stop.clone();
-    let shared = router.clone();
-    tasks.spawn(async {
-        socket
-            .serve(shared, on_socket)
-            .await
-            .map_err(|error| error.to_string())
-    });
+    let serving = socket.serve(router.clone(), stop.clone());
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     let router = api::strict_transport(router);
     let most = listen::MOST.within(descriptors::limit());
     let serving = port.serve(Some(certificate), router, most, stop.clone());

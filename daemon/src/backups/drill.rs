@@ -2,7 +2,7 @@
 //! beside the copy, and goes with it.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Backups, CopyError};
 use crate::{
     clock,
+    private_file::if_there,
     store::{self, Restore, Store, StoreOptions},
 };
 
@@ -67,7 +68,7 @@ pub(super) fn of(copy: &Path) -> Option<Drill> {
 /// Removes the note of a copy that is gone.
 pub(super) fn forget(copy: &Path) {
     let note = note(copy);
-    if let Err(error) = super::remove(&note) {
+    if let Err(error) = if_there(fs::remove_file(&note)) {
         tracing::warn!(path = %note.display(), %error, "a note on an old backup stays");
     }
 }
@@ -111,11 +112,8 @@ struct DrillDirectory(PathBuf);
 impl DrillDirectory {
     fn new(directory: &Path) -> Result<Self, CopyError> {
         let path = directory.join(PLACE);
-        let made = match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => fs::DirBuilder::new().mode(0o700).create(&path),
-        };
-        match made {
+        let free = if_there(fs::remove_dir_all(&path));
+        match free.and_then(|_| fs::DirBuilder::new().mode(0o700).create(&path)) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(CopyError::Io { path, source }),
         }

@@ -9,6 +9,7 @@ use std::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Backups, CopyError, called};
+use crate::private_file::if_there;
 
 const PREFIX: &str = "backup-";
 const SUFFIX: &str = ".tmp";
@@ -63,7 +64,7 @@ impl Backups {
 }
 
 fn remove(path: &Path) {
-    if let Err(error) = super::remove(path) {
+    if let Err(error) = if_there(std::fs::remove_file(path)) {
         tracing::warn!(file = %path.display(), %error, "a temporary file could not be removed");
     }
 }

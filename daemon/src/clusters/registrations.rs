@@ -7,8 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     sync::Arc,
 };
@@ -16,7 +14,10 @@ use std::{
 use fipd_core::{System, Text};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ClusterConfig, Config, Systems};
+use crate::{
+    config::{ClusterConfig, Config, Systems},
+    private_file::{self, if_there},
+};
 
 const FILE: &str = "clusters.json";
 /// Names of the clusters that hold something of fipd's, one a line, for who removes the package.
@@ -58,11 +59,11 @@ pub(super) struct Registrations {
 impl Registrations {
     /// What was kept; nothing where there is no file. Of a cluster that only the list has, every system may have been on.
     pub fn load(data_dir: &Path, known: Systems) -> io::Result<Self> {
-        let mut kept: Self = match read(&data_dir.join(FILE))? {
+        let mut kept: Self = match if_there(fs::read(data_dir.join(FILE)))? {
             Some(text) => serde_json::from_slice(&text)?,
             None => Self::default(),
         };
-        let listed = read(&data_dir.join(ATTACHED))?.unwrap_or_default();
+        let listed = if_there(fs::read(data_dir.join(ATTACHED)))?.unwrap_or_default();
         let listed = String::from_utf8_lossy(&listed);
         for name in listed.lines().filter(|name| !name.is_empty()) {
             let all = || known.all().collect();
@@ -84,12 +85,12 @@ impl Registrations {
 
     /// Writes all of it; on the disk when it returns, and where it fails what was there counts. Blocks.
     pub fn save(&self, data_dir: &Path) -> io::Result<()> {
-        let listed = read(&data_dir.join(ATTACHED))?.unwrap_or_default();
+        let listed = if_there(fs::read(data_dir.join(ATTACHED)))?.unwrap_or_default();
         self.save_list(data_dir)?;
-        let saved = write(data_dir, FILE, &serde_json::to_vec(self)?);
+        let saved = private_file::write(&data_dir.join(FILE), serde_json::to_vec(self)?);
         if saved.is_err() {
             // Where this fails as well the file still has who is attached, and the next start makes the list of it.
-            let _ = write(data_dir, ATTACHED, &listed);
+            let _ = private_file::write(&data_dir.join(ATTACHED), listed);
         }
         saved
     }
@@ -97,7 +98,7 @@ impl Registrations {
     /// Writes the list alone. Blocks.
     pub fn save_list(&self, data_dir: &Path) -> io::Result<()> {
         let lines: String = self.held.keys().map(|name| format!("{name}\n")).collect();
-        write(data_dir, ATTACHED, lines.as_bytes())
+        private_file::write(&data_dir.join(ATTACHED), lines)
     }
 
     /// The configuration of the file with what is kept here. Where both have a cluster of a name the file's counts.
@@ -130,29 +131,6 @@ impl Added {
         let systems: Vec<String> = self.systems.iter().cloned().collect();
         ClusterConfig::uploaded(known, name, &systems, &self.settings, &self.kubeconfig)
     }
-}
-
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whole or not at all.
-fn write(data_dir: &Path, name: &str, text: &[u8]) -> io::Result<()> {
-    let (path, fresh) = (data_dir.join(name), data_dir.join(format!("{name}.new")));
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&fresh, &path)?;
-    fs::File::open(data_dir)?.sync_all()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! It is written after what it says was received, so that a crash sends some again and loses none.
 
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -49,13 +48,9 @@ impl CursorFile {
 
     /// `None`: there is none yet. Blocks on the disk.
     pub fn read(&self) -> io::Result<Option<Cursor>> {
-        match std::fs::read(&self.0) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map(Some)
-                .map_err(io::Error::other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let bytes = private_file::if_there(std::fs::read(&self.0))?;
+        let cursor = bytes.map(|bytes| serde_json::from_slice(&bytes));
+        cursor.transpose().map_err(io::Error::other)
     }
 
     /// Durable when it returns. Blocks on the disk.
@@ -65,8 +60,7 @@ impl CursorFile {
         };
         std::fs::create_dir_all(directory)?;
         let text = serde_json::to_string(&cursor).map_err(io::Error::other)?;
-        private_file::write(&self.0, &text)?;
-        File::open(directory)?.sync_all()
+        private_file::write(&self.0, text)
     }
 }
 

@@ -193,7 +193,7 @@ impl Accounts {
     async fn make_first(&self) -> Result<(), AccountError> {
         let password = random_password()?;
         let path = self.data_dir.join(INITIAL_FILE);
-        let written = private_file::write(&path, &format!("{INITIAL_ADMIN}\n{password}\n"));
+        let written = private_file::write(&path, format!("{INITIAL_ADMIN}\n{password}\n"));
         written.map_err(|source| AccountError::File {
             path: path.clone(),
             source,
