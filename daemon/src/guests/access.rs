@@ -50,9 +50,7 @@ impl GuestAccess {
             None => {
                 let origin = format!("Secret {FLEET_NAMESPACE}/{origin}");
                 let client = clusters::client_of(&text, &origin, self.insecure).await;
-                let client =
-                    client.map_err(|error| GuestUnready::BadKubeconfig(error.to_string()))?;
-                let remote = Remote::new(client);
+                let remote = Remote::new(client.map_err(GuestUnready::BadKubeconfig)?);
                 self.keep(id, &text, remote.clone());
                 remote
             }

@@ -7,40 +7,38 @@ use parking_lot::Mutex;
 
 #[derive(Default)]
 pub struct ClusterNames {
-    state: Mutex<NameIndex>,
+    state: Mutex<KnownNames>,
 }
 
 #[derive(Default)]
-struct NameIndex {
+struct KnownNames {
     display: BTreeMap<Text, String>,
-    ids: BTreeMap<String, BTreeSet<Text>>,
     /// Ids that were ever there.
     known: BTreeSet<Text>,
+}
+
+impl KnownNames {
+    /// The clusters with one of these display names.
+    fn displayed(&self, names: &[&str]) -> impl Iterator<Item = &Text> {
+        let named = self
+            .display
+            .iter()
+            .filter(|(_, display)| !display.is_empty() && names.contains(&display.as_str()));
+        named.map(|(id, _)| id)
+    }
 }
 
 impl ClusterNames {
     /// Notes the display name of a cluster; `None`: it is gone.
     pub fn note(&self, id: &Text, display: Option<&str>) {
         let mut state = self.state.lock();
-        let before = match display {
+        match display {
             Some(display) => {
                 state.known.insert(Text::clone(id));
                 state.display.insert(Text::clone(id), display.to_owned())
             }
             None => state.display.remove(id),
         };
-        if let Some(before) = before
-            && let Some(ids) = state.ids.get_mut(&before)
-        {
-            ids.remove(id);
-            if ids.is_empty() {
-                state.ids.remove(&before);
-            }
-        }
-        if let Some(display) = display.filter(|display| !display.is_empty()) {
-            let ids = state.ids.entry(display.to_owned()).or_default();
-            ids.insert(Text::clone(id));
-        }
     }
 
     /// Whether there ever was a cluster of this id.
@@ -50,7 +48,7 @@ impl ClusterNames {
 
     /// The clusters with this display name.
     pub fn displayed(&self, name: &str) -> BTreeSet<Text> {
-        self.state.lock().ids.get(name).cloned().unwrap_or_default()
+        self.state.lock().displayed(&[name]).cloned().collect()
     }
 
     /// The one cluster that has one of these names. An id says more than a display name, which several may have.
@@ -60,14 +58,10 @@ impl ClusterNames {
             .iter()
             .filter(|name| state.display.contains_key(*name))
             .collect();
-        let by_display = || {
-            let ids = names.iter().filter_map(|name| state.ids.get(&**name));
-            ids.flatten().collect::<BTreeSet<_>>()
-        };
-        let found = if by_id.is_empty() {
-            by_display()
-        } else {
-            by_id
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let found = match by_id.is_empty() {
+            true => state.displayed(&names).collect(),
+            false => by_id,
         };
         match (found.first(), found.len()) {
             (Some(id), 1) => Some(id.to_string()),

@@ -57,10 +57,9 @@ impl GuestSources {
             all.machines_changed();
         });
         let all = Arc::clone(listener);
-        let client = site.session.client.clone();
-        tasks.spawn(kubeconfigs(client, site.cancel(), move |name| {
-            all.kubeconfig_changed(name);
-        }));
+        let (client, cancel) = (site.session.client.clone(), site.cancel());
+        let follow = kubeconfigs(client, move |name| all.kubeconfig_changed(name));
+        tasks.spawn(async move { cancel.run_until_cancelled(follow).await.unwrap_or(()) });
     }
 
     /// How Rancher made a cluster, and the machines of its control plane.
@@ -86,30 +85,21 @@ impl GuestSources {
 }
 
 /// Tells what the Secret is named after whenever one with a kubeconfig changes. Only their metadata is read.
-async fn kubeconfigs(
-    client: Client,
-    cancel: tokio_util::sync::CancellationToken,
-    changed: impl Fn(&str) + Send,
-) {
+async fn kubeconfigs(client: Client, changed: impl Fn(&str) + Send) {
     let api: Api<Named<Secret>> = Api::namespaced(client, FLEET_NAMESPACE);
     let stream = Watch::new(api, watcher::Config::default()).into_stream();
     let mut stream = std::pin::pin!(stream.touched_objects());
-    loop {
-        let event = tokio::select! {
-            () = cancel.cancelled() => return,
-            event = stream.next() => event,
-        };
+    while let Some(event) = stream.next().await {
         match event {
-            Some(Ok(object)) => {
+            Ok(object) => {
                 if let Some(name) = object.name_any().strip_suffix(KUBECONFIG_SUFFIX) {
                     changed(name);
                 }
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 let error = clusters::explain(&error);
                 tracing::warn!(%error, "the watch of kubeconfig Secrets was interrupted; it is taken up again");
             }
-            None => return,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use fipd_core::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
@@ -107,22 +106,14 @@ impl Board {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationLabels {
-    operation: String,
-    result: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DurationLabels {
-    operation: String,
-}
+/// Name and value of a label.
+type HelmLabel = (&'static str, &'static str);
 
 /// `fipd_helm_operations_total` and `fipd_helm_operation_duration_seconds`.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
-    operations: Family<OperationLabels, Counter>,
-    seconds: Family<DurationLabels, Histogram, fn() -> Histogram>,
+    operations: Family<[HelmLabel; 2], Counter>,
+    seconds: Family<[HelmLabel; 1], Histogram, fn() -> Histogram>,
 }
 
 fn buckets() -> Histogram {
@@ -139,18 +130,11 @@ impl Default for Counters {
 }
 
 impl Counters {
-    pub fn count(&self, operation: &str, result: &str, took: Duration) {
-        let labels = OperationLabels {
-            operation: operation.to_owned(),
-            result: result.to_owned(),
-        };
+    pub fn count(&self, operation: &'static str, result: &'static str, took: Duration) {
+        let labels = [("operation", operation), ("result", result)];
         self.operations.get_or_create(&labels).inc();
-        let labels = DurationLabels {
-            operation: operation.to_owned(),
-        };
-        self.seconds
-            .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+        let seconds = self.seconds.get_or_create(&[("operation", operation)]);
+        seconds.observe(took.as_secs_f64());
     }
 
     pub fn register(&self, registry: &mut Registry) {

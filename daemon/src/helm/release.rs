@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use fipd_crds::names::is_label;
+
 use super::values::Values;
 
 /// A release of a chart in a namespace of one cluster.
@@ -117,26 +119,21 @@ impl Chart {
 impl Reference {
     fn parse(text: &str, chart: &str) -> Result<Self, String> {
         const ALLOWED: &str = "allowed are https://HOST/PATH or http://HOST/PATH of a chart repository, oci://REGISTRY/PATH/CHART, or the absolute path of a chart on fipd's host";
-        if text.is_empty() {
-            return Err(format!("is missing; {ALLOWED}"));
-        }
-        if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(format!("has a blank in it; {ALLOWED}"));
-        }
-        if let Some(path) = text.strip_prefix("oci://") {
-            return check_oci(path)
-                .map(|()| Self::Oci(text.to_owned()))
-                .map_err(|why| format!("{why}; {ALLOWED}"));
-        }
-        if text.starts_with("https://") || text.starts_with("http://") {
-            return check_repository(text, chart)
-                .map(|()| Self::Repository(text.trim_end_matches('/').to_owned()))
-                .map_err(|why| format!("{why}; {ALLOWED}"));
-        }
-        if text.starts_with('/') {
-            return Ok(Self::Local(PathBuf::from(text)));
-        }
-        Err(format!("is none of these: {ALLOWED}"))
+        let read = if text.is_empty() {
+            Err("is missing".to_owned())
+        } else if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            Err("has a blank in it".to_owned())
+        } else if let Some(path) = text.strip_prefix("oci://") {
+            check_oci(path).map(|()| Self::Oci(text.to_owned()))
+        } else if text.starts_with("https://") || text.starts_with("http://") {
+            let url = text.trim_end_matches('/').to_owned();
+            check_repository(text, chart).map(|()| Self::Repository(url))
+        } else if text.starts_with('/') {
+            Ok(Self::Local(PathBuf::from(text)))
+        } else {
+            return Err(format!("is none of these: {ALLOWED}"));
+        };
+        read.map_err(|why| format!("{why}; {ALLOWED}"))
     }
 }
 
@@ -188,11 +185,9 @@ impl fmt::Display for ChartVersion {
 }
 
 fn check_name(name: &str, most: usize) -> Result<(), String> {
-    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let ends = name.starts_with(letter) && name.ends_with(letter);
     if name.is_empty() {
         Err("is missing".to_owned())
-    } else if ends && name.len() <= most && name.chars().all(|c| letter(c) || c == '-') {
+    } else if is_label(name) && name.len() <= most {
         Ok(())
     } else {
         Err(format!(

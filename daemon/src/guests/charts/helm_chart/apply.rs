@@ -13,7 +13,7 @@ use crate::{
     },
     guests::charts::{
         ChartError, ReachedGuest,
-        helm_chart::engine_switch::{self, HandBack, UninstallStep},
+        helm_chart::engine_switch::{self, SwitchStep},
         installed::{ReleaseOwner, newest, revisions},
     },
     helm::{OWNER, OWNER_LABEL},
@@ -29,37 +29,42 @@ impl ReachedGuest<'_> {
     }
 
     /// One step, and an error as more follow: every step can be the last before fipd is killed.
-    async fn hand_back(&self, chart: &HelmChart, step: HandBack) -> Result<(), ChartError> {
-        let uid = chart.metadata.uid.as_deref().unwrap_or_default();
-        let what = match step {
-            HandBack::Wait => "is being uninstalled, as somebody deleted the HelmChart",
-            HandBack::KeepOff | HandBack::Delete | HandBack::DropFinalizer => {
-                "is given back to helm"
-            }
-        };
-        let done = match step {
-            HandBack::Wait => Ok(()),
-            HandBack::KeepOff => self.manage(chart, false).await,
+    async fn hand_back(&self, chart: &HelmChart, step: SwitchStep) -> Result<(), ChartError> {
+        if step == SwitchStep::Delete {
             // Where helm-controller never held the object there is no step after this.
-            HandBack::Delete => match self.mark(chart).await {
-                Ok(()) => self.remote.delete(&target_of(chart), uid).await,
-                Err(error) => Err(error),
-            },
-            HandBack::DropFinalizer => self.release_object(chart).await,
+            let marked = self.mark(chart).await;
+            marked.map_err(|error| refused(&chart.name_any(), &error))?;
+        }
+        self.switch(chart, step).await?;
+        let what = match step == SwitchStep::Wait {
+            true => "is being uninstalled, as somebody deleted the HelmChart",
+            false => "is given back to helm",
         };
-        done.map_err(|error| refused(&chart.name_any(), &error))?;
         Err(busy(chart, what))
     }
 
+    /// Does what a step asks for, but for writing the object.
+    pub async fn switch(&self, chart: &HelmChart, step: SwitchStep) -> Result<(), ChartError> {
+        let uid = chart.metadata.uid.as_deref().unwrap_or_default();
+        let done = match step {
+            SwitchStep::Write | SwitchStep::Wait => Ok(()),
+            SwitchStep::KeepOff => self.manage(chart, false).await,
+            SwitchStep::Manage => self.manage(chart, true).await,
+            SwitchStep::Delete => self.remote.delete(&target_of(chart), uid).await,
+            SwitchStep::DropFinalizer => self.release_object(chart).await,
+        };
+        done.map_err(|error| refused(&chart.name_any(), &error))
+    }
+
     /// Tells helm-controller to look after an object, or to keep off it.
-    pub async fn manage(&self, chart: &HelmChart, managed: bool) -> Result<(), CallError> {
+    async fn manage(&self, chart: &HelmChart, managed: bool) -> Result<(), CallError> {
         let off = (!managed).then_some("true");
         let change = json!({ "metadata": { "annotations": { engine_switch::UNMANAGED: off } } });
         owned::put(self.remote, &target_of(chart), &chart.metadata, change).await
     }
 
     /// Lets an object go that helm-controller keeps off.
-    pub async fn release_object(&self, chart: &HelmChart) -> Result<(), CallError> {
+    async fn release_object(&self, chart: &HelmChart) -> Result<(), CallError> {
         self.mark(chart).await?;
         let meta = &chart.metadata;
         let uid = meta.uid.as_deref().unwrap_or_default();
@@ -101,13 +106,7 @@ impl ReachedGuest<'_> {
                 }
             }
             ReleaseOwner::Fipd => {
-                let uid = chart.metadata.uid.as_deref().unwrap_or_default();
-                let done = match engine_switch::removal(chart) {
-                    UninstallStep::Manage => self.manage(chart, true).await,
-                    UninstallStep::Delete => self.remote.delete(&target_of(chart), uid).await,
-                    UninstallStep::Wait => Ok(()),
-                };
-                done.map_err(|error| refused(&chart.name_any(), &error))?;
+                self.switch(chart, engine_switch::removal(chart)).await?;
                 let what = format!("is being uninstalled by Job {}", job(chart));
                 return Err(busy(chart, &what));
             }

@@ -35,7 +35,7 @@ use crate::{
     },
     helm::{self, HelmError, Noted, Release, SECRET_TYPE, Stored, Why},
 };
-use engine_switch::KeepStep;
+use engine_switch::SwitchStep;
 use progress::{HelmChartProgress, NewestRevision};
 
 const API: &str = "apis/helm.cattle.io/v1";
@@ -160,14 +160,13 @@ impl ReachedGuest<'_> {
         revision: Option<&StoredRevision>,
     ) -> Result<Settled, ChartError> {
         let refused = |error: CallError| refused(&release.name, &error);
-        let turned = match engine_switch::keep(chart) {
-            KeepStep::Write => None,
-            KeepStep::Wait => return self.wait_uninstalled(chart, release),
-            KeepStep::Manage => Some(self.manage(chart, true).await),
-            KeepStep::DropFinalizer => Some(self.release_object(chart).await),
-        };
-        if let Some(turned) = turned {
-            return turned.map(|()| Settled::NotYet).map_err(refused);
+        let step = engine_switch::keep(chart);
+        if step == SwitchStep::Wait {
+            return self.wait_uninstalled(chart, release);
+        }
+        if step != SwitchStep::Write {
+            self.switch(chart, step).await?;
+            return Ok(Settled::NotYet);
         }
         let policy = match plan::is_policy_ours(chart) {
             true => Some(self.policy().await.map_err(refused)?),
