@@ -14,7 +14,7 @@ use std::{
 use fipd_core::Text;
 use fipd_crds::network_attachment::NetworkAttachmentDefinition;
 use futures::future::BoxFuture;
-use kube::{Api, Client, api::ListParams, core::PartialObjectMeta};
+use kube::{Api, Client, api::ListParams, core::PartialObjectMeta, runtime::watcher};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -160,12 +160,7 @@ impl Attachments {
         let Ok(Some(id)) = self.access.find(of.cluster) else {
             return;
         };
-        {
-            let mut called = self.called.lock();
-            if !called.contains(of.cluster) {
-                called.insert(of.cluster.into());
-            }
-        }
+        self.called.lock().insert(of.cluster.into());
         let mut harvesters = self.harvesters.lock();
         harvesters.entry(id).or_insert_with(|| {
             self.wanted.notify_one();
@@ -251,6 +246,7 @@ impl Attachments {
         let objects = &harvester.objects;
         let following = follow(
             NETWORK_ATTACHMENT.all_as(way.client.clone()),
+            watcher::Config::default(),
             Arc::clone(objects),
             |definition: NetworkAttachmentDefinition| Some(parse(&definition)),
             |key| {

@@ -4,7 +4,7 @@ mod page;
 
 use std::{fmt, time::Duration};
 
-/// The field manager of what fipd applies, but where [`Remote::with_manager`] names another.
+/// The field manager of what fipd applies.
 pub use fipd_crds::labels::FIELD_MANAGER as MANAGER;
 use http::{
     Method, Request,
@@ -38,7 +38,6 @@ const RESTARTS: usize = 3;
 #[derive(Clone)]
 pub struct Remote {
     client: Client,
-    manager: &'static str,
 }
 
 /// One object (or, without name, one collection) of the API.
@@ -84,23 +83,11 @@ pub enum CallError {
 
 impl Remote {
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            manager: MANAGER,
-        }
+        Self { client }
     }
 
     pub fn client(&self) -> Client {
         self.client.clone()
-    }
-
-    /// The same as another field manager: what one of them applies takes nothing from what the other did.
-    #[must_use]
-    pub fn with_manager(&self, manager: &'static str) -> Self {
-        Self {
-            client: self.client.clone(),
-            manager,
-        }
     }
 
     /// The object, or `None` if it does not exist.
@@ -244,8 +231,8 @@ impl Remote {
         target: &Target,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        let query = format!("fieldManager={}", self.manager);
-        self.post(target, &query, body).await
+        self.post(target, &format!("fieldManager={MANAGER}"), body)
+            .await
     }
 
     async fn post<T: DeserializeOwned>(
@@ -283,18 +270,6 @@ impl Remote {
         body: &impl Serialize,
     ) -> Result<T, CallError> {
         self.send_patch(target, &target.path(), patch, body).await
-    }
-
-    /// Changes the status of the object.
-    pub async fn patch_status(
-        &self,
-        target: &Target,
-        patch: Patch,
-        body: &impl Serialize,
-    ) -> Result<(), CallError> {
-        self.patch_status_seen::<IgnoredAny>(target, patch, body)
-            .await
-            .map(drop)
     }
 
     /// Changes the status of the object; what it is afterwards.
@@ -379,7 +354,7 @@ impl Remote {
         let path = match patch {
             Patch::Json => path.to_owned(),
             Patch::Merge | Patch::Strategic | Patch::Apply => {
-                format!("{path}?fieldManager={}{query}", self.manager)
+                format!("{path}?fieldManager={MANAGER}{query}")
             }
         };
         let body = encode(target, body)?;
@@ -577,7 +552,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_field_manager_writes_in_its_own_name() {
+    async fn writes_name_their_field_manager() {
         let paths: Arc<Mutex<Vec<String>>> = Arc::default();
         let all = Arc::clone(&paths);
         let serve = move |request: Request<Body>| {
@@ -587,25 +562,12 @@ mod tests {
             std::future::ready(Ok::<_, Infallible>(answer))
         };
         let remote = Remote::new(Client::new(tower::service_fn(serve), "default"));
-        let other = remote.with_manager("fipd-vips");
-        let target = SERVICE.named("ns", "a");
-        for remote in [&remote, &other] {
-            let body = json!({});
-            remote.create(&target, &body).await.unwrap();
-            remote.patch(&target, Patch::Apply, &body).await.unwrap();
-        }
+        let (target, body) = (SERVICE.named("ns", "a"), json!({}));
+        remote.create(&target, &body).await.unwrap();
+        remote.patch(&target, Patch::Apply, &body).await.unwrap();
         let (all, one) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
         let apply = format!("PATCH {all}/a{one}&force=true");
-        let others = format!("PATCH {all}/a{one}-vips&force=true");
-        assert_eq!(
-            *paths.lock(),
-            [
-                format!("POST {all}{one}"),
-                apply,
-                format!("POST {all}{one}-vips"),
-                others,
-            ]
-        );
+        assert_eq!(*paths.lock(), [format!("POST {all}{one}"), apply]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use fipd_core::{Answer, Holder, Identity, Ledger, Request, Text};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
+use kube::{Resource, runtime::watcher};
 use parking_lot::Mutex;
 use serde::{
     Serialize,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    ReconcileError, Reconciled,
+    Reconciled,
     client::{Patch, Remote},
     events::Events,
     kind::Kind,
@@ -88,8 +88,9 @@ impl<V: PartialEq + Debug> Context<V> {
             loop {
                 objects.follow_as(used);
                 let api = used.all_as(site.session.client.clone());
-                let (all, memory) = (Arc::clone(&objects), site.memory());
-                let following = follow(api, all, &view, &changed, memory, site.cancel());
+                let (config, all) = (watcher::Config::default(), Arc::clone(&objects));
+                let (memory, cancel) = (site.memory(), site.cancel());
+                let following = follow(api, config, all, &view, &changed, memory, cancel);
                 let other = async {
                     while reconnects.changed().await.is_ok() {
                         let now = kind.wait_served(&remote).await;
@@ -272,9 +273,7 @@ impl<V: PartialEq + Debug> Context<V> {
         uid: &str,
         (before, after): (&S, &S),
     ) -> Reconciled<Option<T>> {
-        let patch =
-            change(before, after).map_err(|error| ReconcileError::internal(error.to_string()))?;
-        let Some(patch) = patch else {
+        let Some(patch) = change(before, after)? else {
             return Ok(None);
         };
         let body = json!({ "metadata": { "uid": uid }, "status": patch });

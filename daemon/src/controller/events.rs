@@ -87,7 +87,8 @@ impl Events {
         reason: &'static str,
         mut note: String,
     ) {
-        truncate(&mut note, 1024);
+        // The API refuses longer notes.
+        note.truncate(note.floor_char_boundary(1024));
         let saying = Saying {
             uid: object.uid.clone().unwrap_or_default(),
             reason,
@@ -137,17 +138,6 @@ impl Events {
     }
 }
 
-/// Cuts `text` to at most `most` bytes at a character boundary: the API refuses longer notes.
-fn truncate(text: &mut String, most: usize) {
-    if text.len() > most {
-        let end = (0..=most)
-            .rev()
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(0);
-        text.truncate(end);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,10 +165,13 @@ mod tests {
         assert_eq!(said, 3);
     }
 
-    #[test]
-    fn long_texts_are_cut_at_a_character() {
-        let mut text = "ä".repeat(600);
-        truncate(&mut text, 1023);
-        assert_eq!(text.len(), 1022);
+    #[tokio::test]
+    async fn long_texts_are_cut_at_a_character() {
+        let (sender, mut receiver) = mpsc::channel(8);
+        let said = Mutex::default();
+        let text = format!("x{}", "ä".repeat(600));
+        Events { sender, said }.warning(&ObjectReference::default(), "Long", text);
+        let (event, _) = receiver.try_recv().unwrap();
+        assert_eq!(event.note.unwrap().len(), 1023);
     }
 }

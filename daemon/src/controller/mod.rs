@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use fipd_core::Answer;
 
-use crate::ipam::IpamError;
+use crate::{clusters::ClustersError, ipam::IpamError};
 use client::CallError;
 use queue::Next;
 use store::Key;
@@ -59,6 +59,10 @@ pub enum ReconcileError {
     /// A defect of fipd.
     #[error("internal: {0}")]
     Internal(String),
+    #[error("internal: {0}")]
+    Clusters(#[from] ClustersError),
+    #[error("internal: {0}")]
+    Json(#[from] serde_json::Error),
 }
 
 /// What a step of a reconcile comes to.
@@ -86,7 +90,11 @@ impl ReconcileError {
                 tracing::warn!(kind, namespace, name, error = %self, "not written; it is tried again in a minute");
                 Next::After(REJECTED_PAUSE)
             }
-            Self::Call(CallError::Unavailable(..)) | Self::Ledger(_) | Self::Internal(_) => {
+            Self::Call(CallError::Unavailable(..))
+            | Self::Ledger(_)
+            | Self::Internal(_)
+            | Self::Clusters(_)
+            | Self::Json(_) => {
                 tracing::warn!(kind, namespace, name, error = %self, "not done; it is tried again");
                 Next::Retry
             }

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::{Backoff, jittered};
+use crate::backoff::Backoff;
 
 /// The first pause after a failure; doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ struct QueueState<K> {
     again: BTreeSet<K>,
     later: BTreeMap<(Instant, u64), K>,
     due: BTreeMap<K, (Instant, u64)>,
-    failures: BTreeMap<K, u32>,
+    failures: BTreeMap<K, Backoff>,
     sequence: u64,
 }
 
@@ -112,9 +112,8 @@ impl<K: Ord + Clone> Queue<K> {
                 state.add_later(key.clone(), Instant::now() + pause);
             }
             Next::Retry => {
-                let failures = state.failures.entry(key.clone()).or_insert(0);
-                *failures = failures.saturating_add(1);
-                let pause = backoff(*failures);
+                let pauses = state.failures.entry(key.clone()).or_insert_with(retries);
+                let pause = pauses.pause();
                 state.add_later(key.clone(), Instant::now() + pause);
             }
         }
@@ -203,30 +202,14 @@ where
                 }
             }
             () = queue.wake.notified(), if tasks.len() < width => {}
-            () = sleep_until(due), if tasks.len() < width && due.is_some() => {}
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
         }
     }
 }
 
-/// The pauses after failures, of what is tried again without a queue.
+/// The pauses after failures.
 pub fn retries() -> Backoff {
     Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
-}
-
-/// The pause after so many failures in a row, with up to half of it left out at random.
-fn backoff(failures: u32) -> Duration {
-    let factor = 1_u32
-        .checked_shl(failures.saturating_sub(1).min(16))
-        .unwrap_or(u32::MAX);
-    let pause = FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE);
-    jittered(pause)
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]
@@ -273,7 +256,8 @@ mod tests {
         );
         queue.add("a");
         assert_eq!(queue.take(), Ok("a"), "an addition ends the pause");
-        assert!((1..40).map(backoff).all(|pause| pause <= LONGEST_PAUSE));
+        let mut pauses = retries();
+        assert!((1..40).all(|_| pauses.pause() <= LONGEST_PAUSE));
     }
 
     #[tokio::test(start_paused = true)]

@@ -297,26 +297,10 @@ fn weight_of<T: Debug>(key: &Key, seen: &Observed<T>) -> usize {
     2 * weight(key) + weight(seen)
 }
 
-/// Follows a kind until cancelled. `slim` makes what is stored of an object (`None`: nothing, as if it were
-/// not there); `changed` is told the key of everything that appeared, changed or went.
+/// Follows the objects of a kind that `config` selects until cancelled. `slim` makes what is stored of an object (`None`:
+/// nothing, as if it were not there); `changed` is told the key of everything that appeared, changed or went. Where there is no
+/// memory for them, the store stays as it is, and all is listed again later.
 pub async fn follow<K, T>(
-    api: Api<Lenient<K>>,
-    objects: Arc<Objects<T>>,
-    slim: impl Fn(K) -> Option<T>,
-    changed: impl Fn(&Key),
-    memory: Memory,
-    cancel: CancellationToken,
-) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    T: PartialEq + Debug,
-{
-    let config = watcher::Config::default();
-    follow_some(api, config, objects, slim, changed, memory, cancel).await;
-}
-
-/// The same for those objects that `config` selects. Where there is no memory for them, the store stays as it is, and all is listed
-/// again later.
-pub async fn follow_some<K, T>(
     api: Api<Lenient<K>>,
     config: watcher::Config,
     objects: Arc<Objects<T>>,

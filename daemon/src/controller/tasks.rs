@@ -6,6 +6,7 @@ use kube::{
     Api, Resource,
     api::ListParams,
     core::{ClusterResourceScope, PartialObjectMeta},
+    runtime::watcher,
 };
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
@@ -51,6 +52,7 @@ pub fn spawn_from<K, T>(
 {
     tasks.spawn(follow(
         api,
+        watcher::Config::default(),
         objects,
         slim,
         changed,
@@ -125,10 +127,8 @@ where
             () = tokio::time::sleep(pauses.pause()) => {}
         }
     }
-    tokio::select! {
-        () = cancel.cancelled() => false,
-        () = objects.completed() => true,
-    }
+    let listed = cancel.run_until_cancelled(objects.completed());
+    listed.await.is_some()
 }
 
 /// Tries until it is done; `false`: the session is over.

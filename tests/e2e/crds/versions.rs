@@ -6,7 +6,7 @@ use fipd::clusters::memory::Memory;
 use fipd::controller::client::{Patch, Remote};
 use fipd::controller::kind::Kind;
 use fipd::controller::store::{Key, Objects, follow};
-use kube::CustomResource;
+use kube::{CustomResource, runtime::watcher};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -70,6 +70,7 @@ async fn the_first_version_that_is_served_is_watched_and_written() {
         let view = |brush: Brush| Some(brush.spec.colour);
         tokio::spawn(follow(
             kind.all_as(client.clone()),
+            watcher::Config::default(),
             Arc::clone(&objects),
             view,
             |_| {},

@@ -18,9 +18,8 @@ use super::{
     settle::{AddressAsker, AddressPlan, settle},
 };
 use crate::{
-    clusters::ClustersError,
     controller::{
-        ReconcileError, Reconciled,
+        Reconciled,
         conditions::CONFLICT,
         confirm_absence::AbsenceCheck,
         context::Context,
@@ -197,8 +196,8 @@ impl<U: AddressHooks> AddressController<U> {
             .ipam
             .read(|ledger| ledger.network(network).map(|network| network.name.clone()));
         let expected = site.expect_network(&pool.spec.name, name.as_deref());
-        let unexpected = |error: ClustersError| ReconcileError::internal(error.to_string());
-        expected.await.map(drop).map_err(unexpected)
+        expected.await?;
+        Ok(())
     }
 
     /// Charges another tenant; what it may not be charged with stays as it is.

@@ -80,11 +80,7 @@ impl LeaseRenewer {
     /// Tries until the lease is ours; `false`: cancelled. `tell` hears why it is not yet.
     pub async fn acquire(&mut self, cancel: &CancellationToken, tell: impl Fn(Waits)) -> bool {
         loop {
-            let attempt = tokio::select! {
-                () = cancel.cancelled() => None,
-                attempt = self.attempt() => Some(attempt),
-            };
-            match attempt {
+            match cancel.run_until_cancelled(self.attempt()).await {
                 None => {
                     // A write that was cut off may have arrived.
                     self.release().await;

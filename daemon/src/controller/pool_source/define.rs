@@ -1,6 +1,6 @@
 //! Makes the pool what its object describes, and shows what became of it.
 
-use fipd_core::{Ledger, NetworkId, Pool, PoolEdit, PoolSpec, Refusal, Request};
+use fipd_core::{Ledger, Pool, PoolEdit, PoolSpec, Refusal, Request};
 use k8s_openapi::jiff;
 use serde::de::IgnoredAny;
 
@@ -9,9 +9,8 @@ use super::{
     state::VLAN_UNKNOWN,
 };
 use crate::{
-    config::{NetworkChoice, PoolFacts},
     controller::{
-        ReconcileError, Reconciled,
+        Reconciled,
         conditions::{ConditionUpdate, INVALID, REFUSED},
         meta::{Meta, View},
         queue::Next,
@@ -43,7 +42,9 @@ impl<S: PoolSource> PoolController<S> {
         };
         let link = self.link(object, existing.is_none());
         let facts = pool_facts(&self.context.site, key, &self.source.facts(object), &link);
-        let (network, choice) = self.network(&facts, existing.as_deref()).await?;
+        let session = &self.context.site.session;
+        let network = session.network_of_mirror(&facts, existing.as_deref());
+        let (network, choice) = network.await?;
         let spec = PoolSpec {
             network,
             network_by_default: choice.is_default_for(existing.as_deref()),
@@ -65,16 +66,6 @@ impl<S: PoolSource> PoolController<S> {
             }
         }
         Ok(Ok(choice.ignored_annotation))
-    }
-
-    async fn network(
-        &self,
-        facts: &PoolFacts<'_>,
-        existing: Option<&Pool>,
-    ) -> Reconciled<(NetworkId, NetworkChoice)> {
-        let session = &self.context.site.session;
-        let network = session.network_of_mirror(facts, existing).await;
-        network.map_err(|error| ReconcileError::internal(error.to_string()))
     }
 
     /// The request that makes the pool so, if it is not yet.

@@ -14,15 +14,6 @@ use rustls::{
 
 use super::plan::certificates;
 
-/// Where the CA of a certificate comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ca {
-    /// This host's system knows it, so the API server's probably does.
-    OfSystem,
-    /// PEM.
-    Bundle(String),
-}
-
 /// Why no CA is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCa {
@@ -37,7 +28,8 @@ pub enum NoCa {
     Unknown { host: String, why: String },
 }
 
-/// The CA for the certificate chain that fipd serves at `host`; `others`: PEM texts of CAs that it may be of.
+/// The CA, PEM, for the certificate chain that fipd serves at `host`; `None`: this host's system knows it, so the API server's
+/// probably does. `others`: PEM texts of CAs that it may be of.
 ///
 /// # Errors
 /// None of them verifies it.
@@ -47,7 +39,7 @@ pub fn of_chain(
     others: &[&str],
     system: &RootCertStore,
     now: UnixTime,
-) -> Result<Ca, NoCa> {
+) -> Result<Option<String>, NoCa> {
     let unusable = |why: String| NoCa::Certificate(why);
     let ders = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
     let ders = ders.map_err(|error| unusable(error.to_string()))?;
@@ -57,7 +49,7 @@ pub fn of_chain(
     let name = ServerName::try_from(host.to_owned()).map_err(|_| NoCa::Host(host.to_owned()))?;
     let verify = |roots: &RootCertStore| verify(leaf, rest, &name, roots.clone(), now);
     let why = match verify(system) {
-        Ok(()) => return Ok(Ca::OfSystem),
+        Ok(()) => return Ok(None),
         Err(why) => why,
     };
     let text = String::from_utf8_lossy(chain);
@@ -72,7 +64,7 @@ pub fn of_chain(
         let found = CertificateDer::pem_slice_iter(bundle.as_bytes()).filter_map(Result::ok);
         let (added, _) = roots.add_parsable_certificates(found);
         if added > 0 && verify(&roots).is_ok() {
-            return Ok(Ca::Bundle(bundle));
+            return Ok(Some(bundle));
         }
     }
     let host = host.to_owned();
@@ -119,7 +111,12 @@ mod tests {
         params.signed_by(&key, of).unwrap().pem()
     }
 
-    fn found(chain: &str, host: &str, others: &[&str], system: &[&str]) -> Result<Ca, NoCa> {
+    fn found(
+        chain: &str,
+        host: &str,
+        others: &[&str],
+        system: &[&str],
+    ) -> Result<Option<String>, NoCa> {
         let mut roots = RootCertStore::empty();
         for pem in system {
             let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
@@ -128,8 +125,8 @@ mod tests {
         of_chain(chain.as_bytes(), host, others, &roots, UnixTime::now())
     }
 
-    fn same(bundle: &Result<Ca, NoCa>, pem: &str) -> bool {
-        matches!(bundle, Ok(Ca::Bundle(text)) if Ok(text) == certificates(pem).as_ref())
+    fn same(bundle: &Result<Option<String>, NoCa>, pem: &str) -> bool {
+        matches!(bundle, Ok(Some(text)) if Ok(text) == certificates(pem).as_ref())
     }
 
     #[test]
@@ -137,7 +134,7 @@ mod tests {
         let (ca, issuer) = authority("site");
         let chain = format!("{}{ca}", leaf(&issuer));
         assert!(same(&found(&chain, HOST, &[], &[]), &ca));
-        assert_eq!(found(&chain, HOST, &[], &[&ca]), Ok(Ca::OfSystem));
+        assert_eq!(found(&chain, HOST, &[], &[&ca]), Ok(None));
     }
 
     #[test]

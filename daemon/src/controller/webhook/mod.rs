@@ -11,7 +11,7 @@ use rustls::{RootCertStore, pki_types::UnixTime};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
-use self::ca::{Ca, NoCa};
+use self::ca::NoCa;
 use self::plan::{Step, WantedWebhook, certificates, is_so, original, repair, step};
 use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
@@ -250,12 +250,8 @@ impl WebhookKeeper {
             system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             ca::of_chain(&of.0, &host, &[&of.1], &system, UnixTime::now())
         });
-        let found = match finding.await {
-            Ok(Ok(Ca::OfSystem)) => Ok(None),
-            Ok(Ok(Ca::Bundle(pem))) => Ok(Some(pem)),
-            Ok(Err(error)) => Err(error),
-            Err(error) => Err(NoCa::Certificate(error.to_string())),
-        };
+        let found = finding.await;
+        let found = found.unwrap_or_else(|error| Err(NoCa::Certificate(error.to_string())));
         self.found = Some((material, found.clone()));
         found
     }

@@ -37,7 +37,7 @@ use k8s_openapi::api::{
     core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::Api;
+use kube::{Api, runtime::watcher};
 use tokio::task::JoinSet;
 
 use self::{
@@ -263,11 +263,16 @@ async fn watch_slices(site: Arc<Site>, decider: Arc<Decider>) {
         // The sender lives in the decider: it cannot go away while this waits.
         _ = needs.wait_for(|needs| *needs) => {}
     }
-    let api: Api<_> = Api::all(site.session.client.clone());
-    let objects = Arc::clone(&decider.slices);
-    let changed = |_: &Key| decider.changed();
-    let memory = site.memory();
-    follow::<EndpointSlice, _>(api, objects, observe::slice, changed, memory, cancel).await;
+    follow::<EndpointSlice, _>(
+        Api::all(site.session.client.clone()),
+        watcher::Config::default(),
+        Arc::clone(&decider.slices),
+        observe::slice,
+        |_: &Key| decider.changed(),
+        site.memory(),
+        cancel,
+    )
+    .await;
 }
 
 fn work(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {

@@ -46,7 +46,7 @@ use crate::{
         queue::{self, Next, Queue},
         reconcile_counts::counted,
         site::Site,
-        store::{Key, Objects, follow_some},
+        store::{Key, Objects, follow},
         tasks::{finish, spawn},
     },
     rules,
@@ -181,7 +181,7 @@ impl NodePart {
         let api: Api<_> = Api::all(site.session.client.clone());
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
         let slim = |one: RawNode| Some(observe::node(one));
-        tasks.spawn(follow_some(
+        tasks.spawn(follow(
             api,
             only,
             Arc::clone(&self.nodes),

@@ -207,8 +207,7 @@ impl PoolObjects {
         object: &PoolObject,
         spec: &PoolSpec,
     ) -> Result<Next, ReconcileError> {
-        let patch = change(&object.spec, spec).map_err(internal)?;
-        if let Some(patch) = patch {
+        if let Some(patch) = change(&object.spec, spec)? {
             let body = json!({ "metadata": { "uid": &*object.meta.uid }, "spec": patch });
             self.context
                 .remote
@@ -254,8 +253,4 @@ fn known_since(ledger: &Ledger, cluster: &ClusterId) -> Timestamp {
 
 fn is_own(pool: &Pool) -> bool {
     matches!(pool.spec.origin, Origin::Own)
-}
-
-fn internal(error: serde_json::Error) -> ReconcileError {
-    ReconcileError::internal(error.to_string())
 }

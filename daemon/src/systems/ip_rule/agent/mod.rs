@@ -34,7 +34,7 @@ use crate::{
         reconcile,
         reconcile::Controller,
         site::Site,
-        store::{Key, Objects, follow_some},
+        store::{Key, Objects, follow},
     },
     systems::ip_rule::settings::IpRuleSettings,
 };
@@ -148,7 +148,7 @@ impl Agents {
         let (followed, cancel) = (Arc::clone(&agents), site.cancel());
         tasks.spawn(async move {
             let changed = |_: &Key| followed.changed();
-            follow_some(
+            follow(
                 api,
                 only,
                 Arc::clone(&followed.running),
