@@ -3,13 +3,16 @@
 /// Whether an object may have this name (a DNS-1123 subdomain).
 #[must_use]
 pub fn is_object_name(name: &str) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        let ends = [label.bytes().next(), label.bytes().next_back()];
-        ends.into_iter().all(|end| end.is_some_and(alphanumeric))
-            && label.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// Whether it is a part of such a name, of whatever length.
+#[must_use]
+pub fn is_label(label: &str) -> bool {
+    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    label.starts_with(alphanumeric)
+        && label.ends_with(alphanumeric)
+        && label.chars().all(|c| alphanumeric(c) || c == '-')
 }
 
 #[cfg(test)]

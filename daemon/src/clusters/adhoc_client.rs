@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use kube::{Client, Config};
+use kube::Client;
 
 use super::{
-    KubeconfigRefused, connect,
+    connect,
     kubeconfig::{self, Allow},
     memory::Memory,
 };
@@ -13,33 +13,17 @@ use super::{
 /// No program is run: the kubeconfig may not name one.
 const NO_HOME: &str = "/";
 
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub enum NoClient {
-    #[error(transparent)]
-    Refused(#[from] KubeconfigRefused),
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// A client for the text of a kubeconfig, which must be self-contained. `origin` is what errors call it. Its calls
 /// have no deadline of their own.
 ///
 /// # Errors
 /// A kubeconfig that is refused, or credentials that cannot be used.
-pub async fn client_of(text: &str, origin: &str, insecure: bool) -> Result<Client, NoClient> {
+pub async fn client_of(text: &str, origin: &str, insecure: bool) -> Result<Client, String> {
     let allow = Allow::no_code(insecure);
-    let loaded = kubeconfig::accept(text, None, origin, None, allow).await?;
-    client_with(loaded.config).await
-}
-
-/// A client for a configuration. Its calls have no deadline of their own.
-///
-/// # Errors
-/// Credentials that cannot be used.
-pub async fn client_with(config: Config) -> Result<Client, NoClient> {
+    let loaded = kubeconfig::accept(text, None, origin, None, allow).await;
+    let config = loaded.map_err(|refused| refused.to_string())?.config;
     let client = connect::client(config, Path::new(NO_HOME), Memory::default()).await;
-    client.map_err(|error| NoClient::Failed(error.to_string()))
+    client.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -62,11 +46,7 @@ mod tests {
              users: [{{ name: a, user: {{ client-certificate-data: {CERTIFICATE}, client-key-data: '{key}' }} }}]\n\
              contexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]\n"
         );
-        client_of(&text, "test", false)
-            .await
-            .err()
-            .unwrap()
-            .to_string()
+        client_of(&text, "test", false).await.err().unwrap()
     }
 
     #[tokio::test]

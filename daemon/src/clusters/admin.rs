@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Action, Actor, ClusterRecord, System, Text};
+use fipd_core::{Action, Actor, ClusterId, ClusterRecord, System, Text};
 
 use super::{ClustersError, kubeconfig, registry::Registry};
 use crate::clusters::{
@@ -178,13 +178,15 @@ impl Registry {
         (self.ipam).read(|ledger| ledger.cluster_by_name(name).cloned())
     }
 
+    /// What it knows of the one with this id.
+    pub(super) fn record(&self, id: &ClusterId) -> Option<ClusterRecord> {
+        self.ipam.read(|ledger| ledger.cluster(id).cloned())
+    }
+
     /// Every name of the cluster that goes by this one.
     pub(super) fn names_of(&self, name: &Text) -> BTreeSet<Text> {
-        let recorded = self.ipam.read(|ledger| {
-            let record = ledger.cluster_by_name(name);
-            record.map(|record| record.names.clone())
-        });
-        let names = recorded.into_iter().flatten();
+        let names = self.record_of(name).map(|record| record.names);
+        let names = names.into_iter().flatten();
         names.chain([name.clone()]).collect()
     }
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use fipd_core::{
-    Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, NetworkId,
-    Request, System, Tenant, Timestamp,
+    Actor, Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger,
+    NetworkId, Request, System, Tenant, Text, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
 use kube::{
@@ -23,7 +23,10 @@ pub use super::sweep::keep;
 use super::{
     CallError, ClusterSession, absence::Presence, answers::PAGE, memory::weight, watch::LIST,
 };
-use crate::{backoff::Backoff, ipam::IpamError};
+use crate::{
+    backoff::Backoff,
+    ipam::{Ipam, IpamError},
+};
 
 /// Objects per page of a list where metadata alone is asked for.
 const METADATA_PAGE: u32 = 500;
@@ -169,20 +172,30 @@ pub async fn mark(
     system: &System,
     network: NetworkId,
 ) -> Result<(), IpamError> {
-    let marker = Adoption {
-        network,
-        cluster: session.id.0.clone(),
-        system: system.clone(),
-        at: session.ipam.now(),
-        skipped: false,
-    };
     let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &session.id, system);
     if session.ipam.read(adopted) {
         return Ok(());
     }
-    let actor = session.actor(system);
+    let place = (network, session.id.0.clone(), system.clone());
+    note_adopted(&session.ipam, place, false, session.actor(system)).await
+}
+
+/// Notes that a network does not wait any more for a system of a cluster.
+pub(super) async fn note_adopted(
+    ipam: &Ipam,
+    (network, cluster, system): (NetworkId, Text, System),
+    skipped: bool,
+    actor: Actor,
+) -> Result<(), IpamError> {
+    let marker = Adoption {
+        network,
+        cluster,
+        system,
+        at: ipam.now(),
+        skipped,
+    };
     let request = Request::MarkAdopted { marker, actor };
-    session.ipam.submit(request).await.map(drop)
+    ipam.submit(request).await.map(drop)
 }
 
 async fn take_in(
@@ -361,23 +374,19 @@ pub async fn first(
     inventory: &dyn Inventory,
 ) -> Option<Adopted> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-    loop {
-        let err = match adopt(session, system, inventory).await {
-            Ok(adopted) => {
-                report(session, system, &adopted);
-                return Some(adopted);
-            }
-            Err(err) => err,
-        };
-        if session.cancel.is_cancelled() {
-            return None;
+    let adopted = async {
+        loop {
+            let err = match adopt(session, system, inventory).await {
+                Ok(adopted) => return adopted,
+                Err(err) => err,
+            };
+            tracing::warn!(cluster = %session.name, %system, "not adopted yet, tried again soon: {err}");
+            tokio::time::sleep(backoff.pause()).await;
         }
-        tracing::warn!(cluster = %session.name, %system, "not adopted yet, tried again soon: {err}");
-        tokio::select! {
-            () = session.cancel.cancelled() => return None,
-            () = tokio::time::sleep(backoff.pause()) => {}
-        }
-    }
+    };
+    let adopted = session.cancel.run_until_cancelled(adopted).await?;
+    report(session, system, &adopted);
+    Some(adopted)
 }
 
 pub(super) fn report(session: &ClusterSession, system: &System, adopted: &Adopted) {

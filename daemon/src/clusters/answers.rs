@@ -5,17 +5,21 @@
 
 use std::{
     error::Error,
-    fmt, iter,
-    pin::Pin,
+    iter,
     task::{Context, Poll},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{
+    StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Body, Bytes, Frame};
 use kube::client::Body as Sent;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, Service};
 
 use super::memory::{Charge, Memory, OverBudget};
@@ -80,8 +84,10 @@ where
     S: Service<Request<Sent>, Response = Response<B>>,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<BoxError>,
 {
-    type Response = Response<Answer<B>>;
+    type Response = Response<Answer>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -96,16 +102,19 @@ where
         let call = self.inner.call(request);
         Box::pin(async move {
             let end = Instant::now() + DEADLINE;
-            let response = match tokio::time::timeout_at(end, call).await {
+            let response = match timeout_at(end, call).await {
                 Ok(response) => response.map_err(Into::into)?,
                 Err(_) => return Err(Unbounded::Late.into()),
             };
-            Ok(response.map(|body| Answer {
-                body,
-                path,
-                charge,
-                read: 0,
-                end: (!is_watch).then(|| Box::pin(tokio::time::sleep_until(end))),
+            Ok(response.map(|body| {
+                let reading = AnswerReader {
+                    body,
+                    path,
+                    charge,
+                    read: 0,
+                    end: (!is_watch).then_some(end),
+                };
+                StreamBody::new(stream::try_unfold(reading, AnswerReader::next).boxed())
             }))
         })
     }
@@ -117,17 +126,39 @@ fn is_watch(query: &str) -> bool {
 }
 
 /// The body of an answer.
-pub struct Answer<B> {
+pub type Answer = StreamBody<BoxStream<'static, Result<Frame<Bytes>, BoxError>>>;
+
+/// What has been read of an answer.
+struct AnswerReader<B> {
     body: B,
     path: Box<str>,
     charge: Charge,
     /// Bytes read, of a watch those of the line that has not ended.
     read: usize,
     /// `None`: a watch.
-    end: Option<Pin<Box<Sleep>>>,
+    end: Option<Instant>,
 }
 
-impl<B> Answer<B> {
+impl<B> AnswerReader<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
+        let next = match self.end {
+            Some(end) => timeout_at(end, self.body.frame()).await,
+            None => Ok(self.body.frame().await),
+        };
+        let next = next.map_err(|_| self.refused(Unbounded::Late))?;
+        let Some(frame) = next.transpose().map_err(Into::into)? else {
+            return Ok(None);
+        };
+        if let Some(bytes) = frame.data_ref() {
+            self.take(bytes).map_err(|why| self.refused(why))?;
+        }
+        Ok(Some((frame, self)))
+    }
+
     fn take(&mut self, bytes: &[u8]) -> Result<(), Unbounded> {
         if self.end.is_some() {
             self.read = self.read.saturating_add(bytes.len());
@@ -157,49 +188,11 @@ impl<B> Answer<B> {
     }
 }
 
-impl<B> Body for Answer<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let late = self.end.as_mut();
-        if late.is_some_and(|end| end.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Some(Err(self.refused(Unbounded::Late))));
-        }
-        let frame = match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => frame,
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => return Poll::Pending,
-        };
-        if let Some(bytes) = frame.data_ref()
-            && let Err(why) = self.take(bytes)
-        {
-            return Poll::Ready(Some(Err(self.refused(why))));
-        }
-        Poll::Ready(Some(Ok(frame)))
-    }
-}
-
-impl<B> fmt::Debug for Answer<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("path", &self.path).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
 
-    use futures::{StreamExt as _, TryStreamExt as _, stream};
-    use http_body_util::StreamBody;
+    use futures::TryStreamExt as _;
     use k8s_openapi::api::core::v1::{ConfigMap, Service as Svc};
     use kube::{
         Api, Client,
@@ -209,7 +202,7 @@ mod tests {
     use super::*;
     use crate::clusters::explain;
 
-    type Frames = StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+    type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
     /// Endless where nobody stops reading.
     fn endless(begin: &'static str, more: &'static str) -> Frames {

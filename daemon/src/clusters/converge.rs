@@ -6,19 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{
-    Adoption, Answer, ClusterId, ClusterRecord, Expectation, Ledger, NetworkId, Refusal, Request,
-    System, Text,
+    Answer, ClusterId, ClusterRecord, Expectation, Ledger, NetworkId, Refusal, Request, System,
+    Text,
 };
 
 use super::{
-    ClustersError, connect,
+    ClustersError,
+    adoption::note_adopted,
+    connect,
     identity::Verdict,
     registry::{ManagedSite, Registry},
-    sites::{SiteSpec, pools_in},
+    sites::{SiteSpec, drawing_from_own, pools_in},
 };
 use crate::{
     clusters::identity_conflicts::{self, Lead, SiteClaim, SiteDoubt, SiteStanding},
-    config::{Draws, Pattern, SystemSettings},
+    config::Pattern,
 };
 use crate::{
     config::{self, Awaited, SightingMode},
@@ -283,25 +285,18 @@ impl Registry {
 
     /// The clusters that may use pools of fipd's own, and their patterns for these.
     fn claimants(&self) -> Vec<(&Text, &System, &[Pattern])> {
-        let mut found: Vec<(&Text, &System, &dyn SystemSettings)> = Vec::new();
-        for site in self.sites.values() {
-            found.extend(site.spec.drawing_from_own());
-        }
+        let specs = self.sites.values().map(|site| &site.spec);
+        let of_sites =
+            specs.flat_map(|one| drawing_from_own(&one.name, &one.systems, &one.settings));
         // What a discovery may bring counts until it has.
-        let discovery = self.config.discovery.as_ref();
-        if let Some(one) = discovery.filter(|_| self.found.is_none()) {
-            let own = |system: &&System| one.settings.draws(system) == Draws::Own;
-            let systems = one.systems.iter().filter(own);
-            found.extend(
-                systems
-                    .filter_map(|system| Some((&one.cluster, system, one.settings.any(system)?))),
-            );
-        }
-        let mut claimants = Vec::new();
-        for (cluster, system, one) in found {
-            claimants.push((cluster, system, one.offered_pools()));
-        }
-        claimants
+        let discovery = self
+            .config
+            .discovery
+            .iter()
+            .filter(|_| self.found.is_none());
+        let of_found =
+            discovery.flat_map(|one| drawing_from_own(&one.cluster, &one.systems, &one.settings));
+        of_sites.chain(of_found).collect()
     }
 
     /// The networks of fipd's own pools that clusters may use.
@@ -364,16 +359,8 @@ impl Registry {
                 .collect()
         });
         for (network, id) in ready {
-            let marker = Adoption {
-                network,
-                cluster: id.0,
-                system: System::discovery(),
-                at: self.ipam.now(),
-                skipped: false,
-            };
-            let actor = "fipd".into();
-            let request = Request::MarkAdopted { marker, actor };
-            self.ipam.submit(request).await?;
+            let place = (network, id.0, System::discovery());
+            note_adopted(&self.ipam, place, false, "fipd".into()).await?;
         }
         Ok(())
     }

@@ -14,7 +14,9 @@ use crate::{config, foreign_file};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::{
     Config,
-    config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
+    config::{
+        AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError,
+    },
 };
 
 /// The largest kubeconfig that is read, in bytes.
@@ -161,14 +163,14 @@ fn used_cluster<'a>(
     context: Option<&str>,
 ) -> Option<&'a mut Cluster> {
     let name = context.or(kubeconfig.current_context.as_deref())?;
-    let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts
-        .find(|named| named.name == name)?
-        .context
-        .as_ref()?;
+    let used = context_of(kubeconfig, name)?.cluster.clone();
     let mut clusters = kubeconfig.clusters.iter_mut();
-    let used = clusters.find(|named| named.name == context.cluster)?;
-    used.cluster.as_mut()
+    clusters.find(|named| named.name == used)?.cluster.as_mut()
+}
+
+fn context_of<'a>(kubeconfig: &'a Kubeconfig, name: &str) -> Option<&'a Context> {
+    let mut contexts = kubeconfig.contexts.iter();
+    contexts.find(|named| named.name == name)?.context.as_ref()
 }
 
 /// Puts the file of the CA into the text. As with kubectl, the data counts where there are both.
@@ -300,12 +302,7 @@ fn selected(kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<(Cluster, 
             .as_deref()
             .filter(|name| !name.is_empty()))
         .ok_or("current-context is not set; it must name the context to use")?;
-    let chosen = kubeconfig
-        .contexts
-        .iter()
-        .find(|named| named.name == name)
-        .and_then(|named| named.context.as_ref())
-        .ok_or_else(|| format!("{called} is not there"))?;
+    let chosen = context_of(kubeconfig, name).ok_or_else(|| format!("{called} is not there"))?;
     let cluster = kubeconfig
         .clusters
         .iter()

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Actor, Adoption, Answer, ClusterId, Release, ReleaseScope, Request, System, Text};
+use fipd_core::{Actor, Answer, ClusterId, Release, ReleaseScope, Request, System, Text};
 
-use super::{ClustersError, registry::Registry};
+use super::{ClustersError, adoption::note_adopted, registry::Registry};
 use crate::clusters::converge::Standings;
 use crate::{config::SightingMode, ipam::IpamError};
 
@@ -214,16 +214,8 @@ impl Registry {
         let cluster: Text =
             record.map_or_else(|| format!("name:{name}").into(), |record| record.id.0);
         for system in systems {
-            let marker = Adoption {
-                network,
-                cluster: cluster.clone(),
-                system,
-                at: self.ipam.now(),
-                skipped: true,
-            };
-            let actor = actor.clone();
-            let request = Request::MarkAdopted { marker, actor };
-            self.ipam.submit(request).await?;
+            let place = (network, cluster.clone(), system);
+            note_adopted(&self.ipam, place, true, actor.clone()).await?;
         }
         Ok(())
     }

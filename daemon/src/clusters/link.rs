@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     backoff::{Backoff, jittered},
+    config::Source,
     foreign_file,
 };
 
@@ -37,25 +38,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Before a right that was missing is tried again.
 const RIGHTS: Duration = Duration::from_secs(300);
 
-/// Where a kubeconfig comes from.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) enum LinkAccess {
-    File {
-        path: PathBuf,
-        context: Option<String>,
-    },
-    InCluster,
-    /// The text of a Secret; never printed.
-    Text {
-        origin: Text,
-        text: Arc<str>,
-    },
-}
-
 /// What a link is made from; a change makes a new one.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct LinkSpec {
-    pub access: LinkAccess,
+    pub source: Source,
     pub insecure: bool,
     /// Where the Secret is that tells the cluster from its clones.
     pub namespace: Text,
@@ -97,18 +83,15 @@ pub(super) struct Link<F> {
 impl<F: Fn(LinkNews) + Send + Sync> Link<F> {
     /// Until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = self.keep() => {}
-        }
+        cancel.run_until_cancelled(self.keep()).await;
     }
 
     async fn keep(&mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
-            let own: Vec<PathBuf> = match &self.spec.access {
-                LinkAccess::File { path, .. } => vec![path.clone()],
-                LinkAccess::InCluster | LinkAccess::Text { .. } => Vec::new(),
+            let own: Vec<PathBuf> = match &self.spec.source {
+                Source::File { path, .. } => vec![path.clone()],
+                Source::InCluster | Source::Text { .. } => Vec::new(),
             };
             let stamps = Stamps::look(&own).await;
             match self.load().await {
@@ -133,12 +116,12 @@ impl<F: Fn(LinkNews) + Send + Sync> Link<F> {
 
     async fn load(&self) -> Result<Loaded, KubeconfigRefused> {
         let insecure = self.spec.insecure;
-        match &self.spec.access {
-            LinkAccess::InCluster => kubeconfig::in_cluster(),
-            LinkAccess::Text { origin, text } => {
-                kubeconfig::accept(text, None, origin, None, Allow::no_code(insecure)).await
+        match &self.spec.source {
+            Source::InCluster => kubeconfig::in_cluster(),
+            Source::Text { origin, text } => {
+                kubeconfig::accept(&text.0, None, origin, None, Allow::no_code(insecure)).await
             }
-            LinkAccess::File { path, context } => {
+            Source::File { path, context } => {
                 let (file, trust) = (path.clone(), self.trust.clone());
                 let read = move || Ok(kubeconfig::read_file(&file, &trust));
                 let read = foreign_file::run(path, read).await;
@@ -309,7 +292,7 @@ mod tests {
         let look = Arc::new(Notify::new());
         let link = Link {
             spec: LinkSpec {
-                access: LinkAccess::File {
+                source: Source::File {
                     path: path.clone(),
                     context: None,
                 },

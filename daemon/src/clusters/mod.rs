@@ -51,7 +51,7 @@ mod transport;
 mod view;
 pub mod watch;
 
-pub use adhoc_client::{NoClient, client_of, client_with};
+pub use adhoc_client::client_of;
 pub use admin::Upload;
 pub use admin_requests::ClusterHold;
 pub(crate) use connect::{explain, short};

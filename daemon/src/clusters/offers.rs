@@ -88,14 +88,8 @@ impl Offers {
     /// Counts a pool as it is now; `None`: it is gone.
     fn put(&mut self, id: PoolId, pool: Option<&std::sync::Arc<Pool>>) {
         let own = pool.filter(|pool| matches!(pool.spec.origin, Origin::Own));
-        let same = match (self.pools.get(&id), own) {
-            (Some((network, name)), Some(pool)) => {
-                (*network, name) == (pool.spec.network, &pool.spec.name)
-            }
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        if same {
+        let before = (self.pools.get(&id)).map(|(network, name)| (*network, name));
+        if before == own.map(|pool| (pool.spec.network, &pool.spec.name)) {
             return;
         }
         if let Some((network, name)) = self.pools.remove(&id) {

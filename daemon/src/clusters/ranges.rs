@@ -3,7 +3,7 @@
 //! A range is no use of an address: it holds nothing back, and is only shown at the pool. What its load balancer allocates from
 //! it is seen as a sighting.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{mem, net::IpAddr, sync::Arc};
 
 use fipd_core::{LeaseKey, Pool, Span, Text};
 use tokio::sync::watch;
@@ -49,12 +49,8 @@ impl std::fmt::Display for SharedRange {
 impl ClusterSession {
     /// Shows what load balancers of the cluster draw from.
     pub fn show_ranges(&self, ranges: Vec<ForeignRange>) {
-        let changed = self.shared.ranges.send_if_modified(|shown| {
-            let changed = **shown != *ranges;
-            *shown = ranges.into();
-            changed
-        });
-        if changed {
+        let told = &self.shared.ranges;
+        if told.send_if_modified(|shown| mem::replace(shown, ranges.into()) != *shown) {
             self.clusters.ranges_changed();
         }
     }

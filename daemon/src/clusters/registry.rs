@@ -16,7 +16,7 @@ use tokio::{
     sync::{Notify, mpsc},
     task::JoinSet,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     ClusterState, Clusters, SystemRunner, Trust,
@@ -74,7 +74,8 @@ pub(super) struct ManagedSite {
 pub(super) struct LinkState {
     spec: super::link::LinkSpec,
     pub serial: u64,
-    cancel: CancellationToken,
+    /// Ends the link with this.
+    _end: DropGuard,
     look: Arc<Notify>,
     pub orders: mpsc::UnboundedSender<(SecretOrder, Reached)>,
     /// The latest client and identity; kept while the cluster does not answer.
@@ -101,7 +102,8 @@ pub(super) struct Looking {
     /// Serial of the session it uses.
     pub session: u64,
     pub spec: crate::config::Discovery,
-    pub cancel: CancellationToken,
+    /// Ends it with this.
+    pub _end: DropGuard,
 }
 
 pub(super) struct Registry {
@@ -193,15 +195,11 @@ impl Registry {
 
     async fn stop(&mut self) {
         self.note_at_stop().await;
-        for link in self.sites.values().flat_map(|site| site.links.values()) {
-            link.cancel.cancel();
-        }
+        self.sites.clear();
         for running in self.sessions.values() {
             running.session.cancel.cancel();
         }
-        if let Some(looking) = &self.looking {
-            looking.cancel.cancel();
-        }
+        self.looking = None;
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE + GRACE / 2, ended)
             .await
@@ -303,13 +301,7 @@ impl Registry {
                 spec.systems.clear();
             }
         }
-        self.sites.retain(|name, site| {
-            let keep = wanted.contains_key(name);
-            if !keep {
-                site.links.values().for_each(|link| link.cancel.cancel());
-            }
-            keep
-        });
+        self.sites.retain(|name, _| wanted.contains_key(name));
         for (name, spec) in wanted {
             let now = self.ipam.now();
             let site = self.sites.entry(name).or_insert_with(|| ManagedSite {
@@ -320,13 +312,9 @@ impl Registry {
                 since: now,
             });
             site.spec = spec;
-            site.links.retain(|way, link| {
-                let keep = site.spec.links.get(way) == Some(&link.spec);
-                if !keep {
-                    link.cancel.cancel();
-                }
-                keep
-            });
+            let links = &site.spec.links;
+            site.links
+                .retain(|way, link| links.get(way) == Some(&link.spec));
             for (way, link) in &site.spec.links {
                 if !site.links.contains_key(way) {
                     self.serial += 1;
@@ -356,7 +344,7 @@ impl Registry {
                     let state = LinkState {
                         spec: link.clone(),
                         serial,
-                        cancel,
+                        _end: cancel.drop_guard(),
                         look,
                         orders,
                         up: None,

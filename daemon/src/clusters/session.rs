@@ -174,15 +174,24 @@ impl ClusterSession {
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, CallError> {
         let after = Self::CALL_DEADLINE;
-        tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => Err(CallError::Cancelled { what: what.to_owned() }),
-            result = tokio::time::timeout(after, call) => match result {
-                Ok(Ok(value)) => Ok(value),
-                Ok(Err(source)) => Err(CallError::Api { what: what.to_owned(), source }),
-                Err(_) => Err(CallError::Deadline { what: what.to_owned(), after }),
-            },
+        let result = self.unless_over(what, tokio::time::timeout(after, call));
+        let what = what.to_owned();
+        match result.await? {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(source)) => Err(CallError::Api { what, source }),
+            Err(_) => Err(CallError::Deadline { what, after }),
         }
+    }
+
+    async fn unless_over<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = T>,
+    ) -> Result<T, CallError> {
+        let done = self.cancel.run_until_cancelled(work).await;
+        done.ok_or_else(|| CallError::Cancelled {
+            what: what.to_owned(),
+        })
     }
 
     /// Reads which cluster answers and fails unless it is this session's and shows its nonce. A list counts as this cluster's
@@ -224,11 +233,7 @@ impl ClusterSession {
         what: &str,
         read: impl Future<Output = Result<T, ConnectError>>,
     ) -> Result<T, CallError> {
-        let answer = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => return Err(CallError::Cancelled { what: what.to_owned() }),
-            answer = read => answer,
-        };
+        let answer = self.unless_over(what, read).await?;
         answer.map_err(|error| match error {
             ConnectError::Deadline(after) => CallError::Deadline {
                 what: what.to_owned(),
@@ -248,14 +253,7 @@ impl ClusterSession {
 
     /// Shows what a system waits for before it begins; `None`: for nothing.
     pub fn waits_for(&self, system: &System, what: Option<Text>) {
-        let changed = self.shared.waiting.send_if_modified(|waiting| {
-            let before = match what.clone() {
-                Some(what) => waiting.insert(system.clone(), what),
-                None => waiting.remove(system),
-            };
-            before != what
-        });
-        if changed {
+        if note(&self.shared.waiting, system.clone(), what.as_ref()) {
             if let Some(what) = &what {
                 tracing::info!(cluster = %self.name, %system, "{what}");
             }
@@ -265,13 +263,7 @@ impl ClusterSession {
 
     /// Shows that a part of what fipd keeps in the cluster is not as it is to be; `None`: it is. Whether that is news.
     pub fn troubled(&self, part: &'static str, why: Option<Text>) -> bool {
-        let changed = self.shared.troubles.send_if_modified(|troubles| {
-            let before = match why.clone() {
-                Some(why) => troubles.insert(part, why),
-                None => troubles.remove(part),
-            };
-            before != why
-        });
+        let changed = note(&self.shared.troubles, part, why.as_ref());
         if changed {
             self.clusters.touch();
         }
@@ -353,6 +345,17 @@ impl ClusterSession {
     pub fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
         self.clusters.rules().choose(pool)
     }
+}
+
+/// Notes what there is to say about a part; `None`: nothing. Whether that is news.
+fn note<K: Ord>(told: &watch::Sender<BTreeMap<K, Text>>, part: K, what: Option<&Text>) -> bool {
+    told.send_if_modified(|all| {
+        let before = match what {
+            Some(what) => all.insert(part, what.clone()),
+            None => all.remove(&part),
+        };
+        before.as_ref() != what
+    })
 }
 
 impl CallError {

@@ -105,9 +105,7 @@ impl Registry {
         (up, shows): (&Up, Shows),
         awaited: &[(NetworkId, Awaited)],
     ) -> ClusterSession {
-        let names = self
-            .ipam
-            .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()));
+        let names = self.record(id).map(|record| record.names);
         let reporter = Reporter {
             controller: "fipd".to_owned(),
             instance: None,
@@ -139,11 +137,8 @@ impl Registry {
     pub(super) fn tell_networks(&self, awaited: &[(NetworkId, Awaited)]) {
         for running in self.sessions.values() {
             let networks = networks_of(&running.session.name, awaited);
-            running.session.shared.networks.send_if_modified(|told| {
-                let changed = *told != networks;
-                *told = networks;
-                changed
-            });
+            let told = &running.session.shared.networks;
+            told.send_if_modified(|told| std::mem::replace(told, networks) != *told);
         }
     }
 
@@ -163,7 +158,6 @@ impl Registry {
             })
         };
         if let Some(looking) = self.looking.take_if(|looking| !fits(looking)) {
-            looking.cancel.cancel();
             // What another source or another template finds is another list.
             if self.config.discovery.as_ref() != Some(&looking.spec) {
                 self.found = None;
@@ -182,18 +176,14 @@ impl Registry {
             session.cancel.child_token(),
         );
         let tell = move |result| drop(events.send(Event::Discovered { serial, result }));
-        let (over, what) = (cancel.clone(), spec.clone());
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = over.cancelled() => {}
-                () = discovery::run(session, what, tell) => {}
-            }
-        });
+        let looking = discovery::run(session, spec.clone(), tell);
+        let looking = cancel.clone().run_until_cancelled_owned(looking);
+        self.tasks.spawn(looking.map(drop));
         self.looking = Some(Looking {
             serial,
             session: session_serial,
             spec,
-            cancel,
+            _end: cancel.drop_guard(),
         });
     }
 

@@ -99,15 +99,10 @@ fn too_large(site: &ManagedSite) -> Option<Text> {
 
 /// As it is configured, and as it was called before.
 fn names(registry: &Registry, own: &[Text], id: Option<&ClusterId>) -> Vec<Text> {
-    let recorded = id.and_then(|id| {
-        registry
-            .ipam
-            .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()))
-    });
-    let mut names = own.to_vec();
-    let recorded = recorded.into_iter().flatten();
-    names.extend(recorded.filter(|name| !own.contains(name)));
-    names
+    let recorded = id.and_then(|id| registry.record(id));
+    let recorded = recorded.into_iter().flat_map(|record| record.names);
+    let more = recorded.filter(|name| !own.contains(name));
+    own.iter().cloned().chain(more).collect()
 }
 
 /// Sites with a cluster manager that was on there since they were last left cleanly.
@@ -208,15 +203,8 @@ fn remembered(name: &Text, record: &ClusterRecord) -> ClusterView {
         state: ClusterState::Stopped,
         last_error: Some(why.into()),
         since: record.first_seen,
-        systems: BTreeSet::new(),
-        server: None,
         discovered: record.discovered,
         found: ClusterOrigin::Remembered,
-        detached: false,
-        lead: None,
-        leases: 0,
-        held_back: Vec::new(),
-        sightings: None,
-        troubles: BTreeMap::new(),
+        ..ClusterView::default()
     }
 }

@@ -3,14 +3,15 @@
 //! A cluster that an earlier build has adopted holds nobody back: its sightings are only reported at first. Two markers say so
 //! in the store: one when sightings began, and a skipped adoption for each such network.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
-use fipd_core::{
-    Action, Actor, Adoption, ClusterId, LeaseKey, Ledger, NetworkId, Request, System, Text,
-};
+use fipd_core::{Action, Actor, Adoption, ClusterId, LeaseKey, Ledger, NetworkId, System, Text};
 use tokio::sync::watch;
 
-use super::{ClusterSession, Clusters, ClustersError, SightingsView, registry::Registry};
+use super::{
+    ClusterSession, Clusters, ClustersError, SightingsView, adoption::note_adopted,
+    registry::Registry,
+};
 use crate::{
     config::{Awaited, SightingMode},
     ipam::{Ipam, IpamError},
@@ -49,25 +50,8 @@ pub async fn open_network(
     network: NetworkId,
     id: &ClusterId,
 ) -> Result<(), IpamError> {
-    submit(ipam, network, Text::clone(&id.0), true).await
-}
-
-async fn submit(
-    ipam: &Ipam,
-    network: NetworkId,
-    cluster: Text,
-    skipped: bool,
-) -> Result<(), IpamError> {
-    let marker = Adoption {
-        network,
-        cluster,
-        system: System::foreign(),
-        at: ipam.now(),
-        skipped,
-    };
-    let actor = "fipd".into();
-    let request = Request::MarkAdopted { marker, actor };
-    ipam.submit(request).await.map(drop)
+    let place = (network, Text::clone(&id.0), System::foreign());
+    note_adopted(ipam, place, true, "fipd".into()).await
 }
 
 impl Registry {
@@ -87,7 +71,8 @@ impl Registry {
             marker.is_some()
         };
         if !self.ipam.read(begun) {
-            submit(&self.ipam, NetworkId::DEFAULT, BEGUN.into(), false).await?;
+            let place = (NetworkId::DEFAULT, BEGUN.into(), foreign.clone());
+            note_adopted(&self.ipam, place, false, "fipd".into()).await?;
         }
         let closed = |(network, one): &(NetworkId, Awaited)| {
             let name = format!("name:{}", one.cluster);
@@ -104,7 +89,8 @@ impl Registry {
             .filter_map(closed)
             .collect();
         for (network, name) in opening {
-            submit(&self.ipam, network, name, true).await?;
+            let place = (network, name, foreign.clone());
+            note_adopted(&self.ipam, place, true, "fipd".into()).await?;
         }
         Ok(())
     }
@@ -124,12 +110,8 @@ impl ClusterSession {
 
     /// Shows what a list had of Services that others serve.
     pub fn show_sightings(&self, view: SightingsView) {
-        let changed = self.shared.sightings.send_if_modified(|shown| {
-            let changed = shown.as_ref() != Some(&view);
-            *shown = Some(view);
-            changed
-        });
-        if changed {
+        let told = &self.shared.sightings;
+        if told.send_if_modified(|shown| mem::replace(shown, Some(view)) != *shown) {
             self.clusters.touch();
         }
     }

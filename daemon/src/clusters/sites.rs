@@ -7,12 +7,9 @@ use std::{
 
 use fipd_core::{System, Text};
 
-use super::{
-    discovery::FoundCluster,
-    link::{LinkAccess, LinkSpec},
-};
+use super::{discovery::FoundCluster, link::LinkSpec};
 use crate::config::{
-    ClusterConfig, ClusterSettings, Config, Discovery, Draws, SightingMode, Source, SystemSettings,
+    ClusterConfig, ClusterSettings, Config, Discovery, Draws, Pattern, Secret, SightingMode, Source,
 };
 
 /// One of the ways to a cluster. The configured one counts first.
@@ -48,13 +45,17 @@ impl SiteSpec {
     pub fn sightings(&self) -> SightingMode {
         self.settings.sightings(&self.systems)
     }
+}
 
-    /// Its systems that draw from fipd's own pools, with their settings.
-    pub fn drawing_from_own(&self) -> impl Iterator<Item = (&Text, &System, &dyn SystemSettings)> {
-        let own = |system: &&System| self.settings.draws(system) == Draws::Own;
-        let systems = self.systems.iter().filter(own);
-        systems.filter_map(|system| Some((&self.name, system, self.settings.any(system)?)))
-    }
+/// The systems of a cluster that draw from fipd's own pools, with their patterns for these.
+pub(super) fn drawing_from_own<'a>(
+    cluster: &'a Text,
+    systems: &'a BTreeSet<System>,
+    settings: &'a ClusterSettings,
+) -> impl Iterator<Item = (&'a Text, &'a System, &'a [Pattern])> {
+    let own = move |system: &&System| settings.draws(system) == Draws::Own;
+    let patterns = move |system| Some((cluster, system, settings.any(system)?.offered_pools()));
+    systems.iter().filter(own).filter_map(patterns)
 }
 
 /// All sites of a configuration and of what its discovery found.
@@ -84,19 +85,8 @@ pub(super) fn wanted(config: &Config, found: &[FoundCluster]) -> BTreeMap<Text, 
 }
 
 fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> SiteSpec {
-    let access = match &cluster.source {
-        Source::File { path, context } => LinkAccess::File {
-            path: path.clone(),
-            context: context.clone(),
-        },
-        Source::InCluster => LinkAccess::InCluster,
-        Source::Uploaded { text } => LinkAccess::Text {
-            origin: format!("of {}", cluster.name).into(),
-            text: Arc::clone(&text.0),
-        },
-    };
     let link = LinkSpec {
-        access,
+        source: cluster.source.clone(),
         insecure: cluster.insecure_skip_tls_verify,
         namespace: cluster.identity_namespace.clone(),
     };
@@ -106,7 +96,7 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         name: cluster.name.clone(),
         names: std::iter::once(cluster.name.clone()).chain(alias).collect(),
         discovered: false,
-        uploaded: matches!(cluster.source, Source::Uploaded { .. }),
+        uploaded: matches!(cluster.source, Source::Text { .. }),
         order,
         systems: cluster.systems.clone(),
         pools_in: pools_in(config, &cluster.name, &cluster.systems, &cluster.settings),
@@ -135,16 +125,13 @@ fn discovered_site(config: &Config, discovery: &Discovery, found: &FoundCluster)
 
 fn links(discovery: &Discovery, found: &FoundCluster) -> impl Iterator<Item = (SiteWay, LinkSpec)> {
     found.secrets.iter().map(|(secret, text)| {
-        let access = LinkAccess::Text {
-            origin: format!("Secret {secret}").into(),
-            text: text.clone(),
-        };
-        let insecure = discovery.insecure_skip_tls_verify;
-        let namespace = discovery.identity_namespace.clone();
         let link = LinkSpec {
-            access,
-            insecure,
-            namespace,
+            source: Source::Text {
+                origin: format!("Secret {secret}").into(),
+                text: Secret(Arc::clone(text)),
+            },
+            insecure: discovery.insecure_skip_tls_verify,
+            namespace: discovery.identity_namespace.clone(),
         };
         (SiteWay::Secret(secret.clone()), link)
     })

@@ -10,7 +10,7 @@ use fipd_core::{ClusterId, Identity, LeaseKey, System, Text, Timestamp};
 use serde::Serialize;
 
 /// One cluster, as configured, discovered, or only remembered because it still has leases.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClusterView {
     /// What it is called in commands and conditions.
     pub name: Text,
@@ -71,8 +71,9 @@ pub struct SightingView {
 
 fipd_core::words! {
     /// Where a cluster is known from.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     pub enum ClusterOrigin {
+        #[default]
         Configured = "configured",
         /// An admin uploaded its kubeconfig.
         Uploaded = "uploaded",
@@ -84,9 +85,10 @@ fipd_core::words! {
 
 fipd_core::words! {
     /// Where a cluster stands.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     pub enum ClusterState {
         /// Not reached yet since the start.
+        #[default]
         Connecting = "connecting",
         Ready = "ready",
         /// Was reached before and is not now, or answers more than fipd reads; its leases stay.

@@ -9,9 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
 use kube::api::Api;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use rcgen::KeyPair;
 
 use super::certificates::CertificateAuthority;
@@ -445,10 +444,8 @@ async fn api_ready(client: &Client) -> Result<(), kube::Error> {
 }
 
 async fn client_of(kubeconfig: &str) -> Result<Client> {
-    let options = KubeConfigOptions::default();
-    let config =
-        Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &options).await?;
-    Ok(fipd::clusters::client_with(config).await?)
+    let client = fipd::clusters::client_of(kubeconfig, "of the testbed", false).await;
+    client.map_err(anyhow::Error::msg)
 }
 
 /// The static token of a user: told apart by cluster, so that a kubeconfig used against the wrong one fails.

@@ -3,7 +3,7 @@
 use fipd_core::{Actor, ClusterId, ClusterProof, ClusterRecord, Request, Text};
 
 use super::{
-    Seen, Verdict, WayKey, apart,
+    Seen, Verdict, WayKey, apart, known_by,
     progress::{fresh, random},
     secret::SecretOrder,
     way_text,
@@ -93,17 +93,10 @@ impl Registry {
             let mut links = site.links.iter();
             links.any(|(way, link)| way_text(way) == proof.way && link.answers)
         });
-        let shown = self.up_of(over).map(|up| up.shown.clone());
+        let ca = self.up_of(over).map(|up| up.shown.ca.clone());
         if !led || proof.lead == *name {
             self.note(what, actor).await?;
-            let known = ClusterProof {
-                nonce: None,
-                value: Text::default(),
-                next: None,
-                ca: shown.map(|shown| shown.ca).unwrap_or_default(),
-                lead: over.0.clone(),
-                way: way_text(&over.1),
-            };
+            let known = known_by(over, ca.unwrap_or_default());
             return Ok(self.record_proof(id, known, &[]).await?);
         }
         let mut kept = self.kept.clone();
@@ -140,10 +133,7 @@ impl Registry {
             proof: Some(ClusterProof {
                 nonce: Some(nonce.clone()),
                 value: value.clone(),
-                next: None,
-                ca: shown.map(|shown| shown.ca).unwrap_or_default(),
-                lead: over.0.clone(),
-                way: way_text(&over.1),
+                ..known_by(&over, shown.map(|shown| shown.ca).unwrap_or_default())
             }),
         };
         let request = Request::SetApart {

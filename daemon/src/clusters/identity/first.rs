@@ -3,7 +3,7 @@
 use fipd_core::{ClusterProof, Text};
 
 use super::{
-    Act, Facts, GRACE, Known, Seen, Shown, Verdict, join, led, rights_or_join, vouched, way_text,
+    Act, Facts, GRACE, Known, Seen, Shown, Verdict, join, known_by, led, rights_or_join, vouched,
 };
 
 /// No Secret is known: the first way writes one, or is the one known way where fipd may not write.
@@ -159,10 +159,7 @@ fn record_of(way: &Facts) -> Option<ClusterProof> {
     Some(ClusterProof {
         nonce,
         value,
-        next: None,
-        ca: shown.ca.clone(),
-        lead: way.key.0.clone(),
-        way: way_text(&way.key.1),
+        ..known_by(&way.key, shown.ca.clone())
     })
 }
 

@@ -132,6 +132,16 @@ pub(in crate::clusters) enum Act {
     Proved(WayKey),
 }
 
+/// A cluster that is known by this way, and not by its Secret.
+fn known_by((site, way): &WayKey, ca: Text) -> ClusterProof {
+    ClusterProof {
+        ca,
+        lead: site.clone(),
+        way: way_text(way),
+        ..ClusterProof::default()
+    }
+}
+
 /// The verdict on each way, in the order of `ways`, and what to do next.
 pub(in crate::clusters) fn decide(known: &Known<'_>, ways: &[Facts]) -> (Vec<Verdict>, Vec<Act>) {
     let mut acts = Vec::new();

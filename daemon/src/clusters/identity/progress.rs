@@ -9,7 +9,7 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use fipd_core::{ClusterId, ClusterProof, ClusterRecord, Ledger, Request, Text};
+use fipd_core::{ClusterId, ClusterProof, ClusterRecord, Request, Text};
 use tokio::time::Instant;
 
 use super::{
@@ -113,8 +113,7 @@ impl Registry {
     }
 
     pub(in crate::clusters) fn proof(&self, id: &ClusterId) -> Option<ClusterProof> {
-        let proof = |ledger: &Ledger| ledger.cluster(id).and_then(|one| one.proof.clone());
-        self.ipam.read(proof)
+        self.record(id)?.proof
     }
 
     pub(super) fn progress(&mut self, id: &ClusterId) -> &mut Progress {
@@ -166,11 +165,8 @@ impl Registry {
 
     /// Whether something changed that is to be decided on again.
     async fn decide(&mut self, id: &ClusterId, ways: &[Facts]) -> Result<bool, IpamError> {
-        let (proof, names) = self.ipam.read(|ledger| {
-            let record = ledger.cluster(id);
-            let names = record.map_or_else(Vec::new, |record| record.names.clone());
-            (record.and_then(|record| record.proof.clone()), names)
-        });
+        let record = self.record(id).map(|record| (record.proof, record.names));
+        let (proof, names) = record.unwrap_or_default();
         let progress = self.progress(id);
         let known = Known {
             proof: proof.as_ref(),
@@ -364,9 +360,7 @@ impl Registry {
         names: &[Text],
     ) -> Result<(), IpamError> {
         let lead = self.sites.get(&proof.lead);
-        let known = self
-            .ipam
-            .read(|ledger| ledger.cluster(id).map(|one| one.discovered));
+        let known = self.record(id).map(|one| one.discovered);
         let record = ClusterRecord {
             id: id.clone(),
             names: names.to_vec(),

@@ -101,11 +101,8 @@ impl Registry {
         there: Reached,
         now: Reached,
     ) -> Result<(), IpamError> {
-        let mut names: BTreeSet<Text> = BTreeSet::from([site.clone()]);
-        self.ipam.read(|ledger| {
-            let record = ledger.cluster(id);
-            names.extend(record.into_iter().flat_map(|record| record.names.clone()));
-        });
+        let recorded = self.record(id).into_iter().flat_map(|one| one.names);
+        let names: BTreeSet<Text> = recorded.chain([site.clone()]).collect();
         let mapped = self.expected.iter();
         let mapped = mapped.filter(|expected| names.contains(&expected.cluster));
         let networks: BTreeSet<NetworkId> = mapped.map(|expected| expected.network).collect();
