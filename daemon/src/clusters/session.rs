@@ -306,34 +306,10 @@ impl ClusterSession {
     pub async fn network_of(
         &self,
         pool: &PoolFacts<'_>,
-    ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
-        let choice = self.network_choice(pool);
-        self.clusters.network_made(&self.name, pool, choice).await
-    }
-
-    /// The same for an object that has a mirror: it stays in its network where neither the object nor a rule says another.
-    pub async fn network_of_mirror(
-        &self,
-        pool: &PoolFacts<'_>,
         mirror: Option<&Pool>,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
-        let choice = self.network_choice_of_mirror(pool, mirror);
+        let choice = self.network_choice(pool, mirror);
         self.clusters.network_made(&self.name, pool, choice).await
-    }
-
-    /// The choice of [`Self::network_of_mirror`]; the network need not exist yet.
-    pub fn network_choice_of_mirror(
-        &self,
-        pool: &PoolFacts<'_>,
-        mirror: Option<&Pool>,
-    ) -> NetworkChoice {
-        let present = mirror.and_then(|mirror| {
-            self.ipam.read(|ledger| {
-                let network = ledger.network(mirror.spec.network);
-                network.map(|network| Text::clone(&network.name))
-            })
-        });
-        self.network_choice(pool).unless_in(present)
     }
 
     /// Whether the VLAN of a pool, which is not known, decides its network.
@@ -341,9 +317,16 @@ impl ClusterSession {
         self.clusters.rules().ask_for_vlan(pool)
     }
 
-    /// The network that a new pool would be in; it need not exist yet.
-    pub fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
-        self.clusters.rules().choose(pool)
+    /// The choice of [`Self::network_of`]; the network need not exist yet. An object that has a mirror stays in its network
+    /// where neither the object nor a rule says another.
+    pub fn network_choice(&self, pool: &PoolFacts<'_>, mirror: Option<&Pool>) -> NetworkChoice {
+        let present = mirror.and_then(|mirror| {
+            self.ipam.read(|ledger| {
+                let network = ledger.network(mirror.spec.network);
+                network.map(|network| Text::clone(&network.name))
+            })
+        });
+        self.clusters.rules().choose(pool).unless_in(present)
     }
 }
 

@@ -112,7 +112,7 @@ impl Site {
             pool,
             annotation: name,
         };
-        let (network, _) = self.session.network_of(&facts).await?;
+        let (network, _) = self.session.network_of(&facts, None).await?;
         Ok(network)
     }
 

@@ -43,7 +43,7 @@ impl<S: PoolSource> PoolController<S> {
         let link = self.link(object, existing.is_none());
         let facts = pool_facts(&self.context.site, key, &self.source.facts(object), &link);
         let session = &self.context.site.session;
-        let network = session.network_of_mirror(&facts, existing.as_deref());
+        let network = session.network_of(&facts, existing.as_deref());
         let (network, choice) = network.await?;
         let spec = PoolSpec {
             network,

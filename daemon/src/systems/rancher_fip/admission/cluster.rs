@@ -110,7 +110,7 @@ impl Management for Admits {
         let link = link_of(facts, attachments.map(|all| &**all), true)?;
         let key = Key::new("", pool);
         let facts = pool_facts(&self.site, &key, facts, &link);
-        let choice = self.site.session.network_choice(&facts);
+        let choice = self.site.session.network_choice(&facts, None);
         let network = ledger.network_by_name(&choice.network);
         network.map(|network| network.id)
     }

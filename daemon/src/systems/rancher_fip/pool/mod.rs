@@ -157,7 +157,7 @@ pub fn network_choice(
     };
     let key = Key::new("", name);
     let facts = pool_facts(site, &key, &facts, &link);
-    site.session.network_choice_of_mirror(&facts, mirror)
+    site.session.network_choice(&facts, mirror)
 }
 
 /// What is kept of a pool object.
