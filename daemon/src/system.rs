@@ -1,13 +1,10 @@
 //! What a system is to the rest of fipd. Nothing outside its folder names one but through this.
 
-use std::{
-    any::{Any, TypeId},
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{Actor, Text};
 use futures::future::BoxFuture;
+use http::Extensions;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -158,15 +155,11 @@ pub struct HostMeans {
 
 /// What systems know of each other: one value of each type, made by whoever asks first.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<BTreeMap<TypeId, Box<dyn Any + Send>>>>);
+pub struct Shared(Arc<Mutex<Extensions>>);
 
 impl Shared {
-    pub fn get<T: Any + Send + Clone + Default>(&self) -> T {
-        let mut all = self.0.lock();
-        let made = all
-            .entry(TypeId::of::<T>())
-            .or_insert_with(|| Box::new(T::default()));
-        made.downcast_ref().cloned().unwrap_or_default()
+    pub fn get<T: Send + Sync + Clone + Default + 'static>(&self) -> T {
+        self.0.lock().get_or_insert_default::<T>().clone()
     }
 }
 

@@ -44,14 +44,9 @@ impl Events {
     {
         let (sender, mut receiver) = mpsc::channel::<(Event, ObjectReference)>(WAITING);
         tokio::spawn(async move {
-            loop {
-                let (event, object) = tokio::select! {
-                    () = cancel.cancelled() => return,
-                    next = receiver.recv() => match next {
-                        Some(next) => next,
-                        None => return,
-                    },
-                };
+            while let Some(Some((event, object))) =
+                cancel.run_until_cancelled(receiver.recv()).await
+            {
                 idle().await;
                 match tokio::time::timeout(DEADLINE, recorder.publish(&event, &object)).await {
                     Ok(Ok(())) => {}
