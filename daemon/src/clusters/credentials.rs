@@ -48,8 +48,8 @@ pub(super) struct Credential {
 pub(crate) enum CredentialError {
     #[error("the file that tokenFile names cannot be read: {0}")]
     File(Arc<str>),
-    #[error("{0}")]
-    Program(Arc<str>),
+    #[error(transparent)]
+    Program(#[from] PluginError),
     #[error(
         "the program that its kubeconfig names (exec) has printed credentials that have expired"
     )]
@@ -153,12 +153,6 @@ impl CredentialSource {
                 })
             }
         }
-    }
-}
-
-impl From<PluginError> for CredentialError {
-    fn from(error: PluginError) -> Self {
-        Self::Program(error.to_string().into())
     }
 }
 

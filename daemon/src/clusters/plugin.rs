@@ -60,7 +60,7 @@ pub(super) struct Printed {
 
 /// Why it gave nothing.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum PluginError {
+pub(crate) enum PluginError {
     #[error("{PROGRAM} is not named: command is missing")]
     Unnamed,
     #[error("{PROGRAM} cannot be started: {0}")]

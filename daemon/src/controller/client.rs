@@ -345,17 +345,12 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        let (kind, query) = match patch {
-            Patch::Merge => ("application/merge-patch+json", ""),
-            Patch::Strategic => ("application/strategic-merge-patch+json", ""),
-            Patch::Json => ("application/json-patch+json", ""),
-            Patch::Apply => ("application/apply-patch+yaml", "&force=true"),
-        };
-        let path = match patch {
-            Patch::Json => path.to_owned(),
-            Patch::Merge | Patch::Strategic | Patch::Apply => {
-                format!("{path}?fieldManager={MANAGER}{query}")
-            }
+        let by = format!("{path}?fieldManager={MANAGER}");
+        let (kind, path) = match patch {
+            Patch::Merge => ("application/merge-patch+json", by),
+            Patch::Strategic => ("application/strategic-merge-patch+json", by),
+            Patch::Json => ("application/json-patch+json", path.to_owned()),
+            Patch::Apply => ("application/apply-patch+yaml", by + "&force=true"),
         };
         let body = encode(target, body)?;
         self.send(Method::PATCH, target, &path, Some((kind, body)))
@@ -370,14 +365,12 @@ impl Remote {
         body: Option<(&str, Vec<u8>)>,
     ) -> Result<T, CallError> {
         let mut request = Request::builder().method(method).uri(path);
-        let mut bytes = Vec::new();
-        if let Some((kind, body)) = body {
+        let (kind, bytes) = body.unzip();
+        if let Some(kind) = kind {
             request = request.header(CONTENT_TYPE, kind);
-            bytes = body;
         }
-        let request = request
-            .body(bytes)
-            .map_err(|error| unsent(target, &error))?;
+        let request = request.body(bytes.unwrap_or_default());
+        let request = request.map_err(|error| unsent(target, &error))?;
         let call = self.client.request::<T>(request);
         finish(target, tokio::time::timeout(DEADLINE, call).await)
     }
