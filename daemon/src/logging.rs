@@ -13,7 +13,7 @@ use std::{
     fmt::{self, Write as _},
     io::{self, Write as _},
     os::unix::net::UnixDatagram,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -27,7 +27,6 @@ use tracing::{
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     filter::filter_fn,
-    fmt::MakeWriter,
     layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
     reload,
@@ -103,11 +102,11 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
     let mut sink = None;
     let write = move |record| write(record, &mut sink);
     let queue = Queue::start(write, lost, DROPPED.clone()).map_err(LogError::Thread)?;
-    let lines = Lines {
+    let lines = Arc::new(Lines {
         queue: queue.clone(),
         json,
-    };
-    let stderr = || tracing_subscriber::fmt::layer().with_writer(lines.clone());
+    });
+    let stderr = || tracing_subscriber::fmt::layer().with_writer(Arc::clone(&lines));
     if journal {
         let queue = queue.clone();
         registry.with(JournalLayer { queue }).try_init()?;
@@ -184,18 +183,9 @@ impl Record {
 }
 
 /// Lines for stderr, one for each event.
-#[derive(Clone)]
 struct Lines {
     queue: Queue<Record>,
     json: bool,
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self
-    }
 }
 
 impl io::Write for &Lines {
@@ -360,7 +350,7 @@ impl Entry {
                 .file_static(self.file)
                 .line(self.line)
                 .args(format_args!("{}", self.text))
-                .key_values(&self.fields)
+                .key_values(&self.fields.values)
                 .build(),
         );
     }
@@ -433,21 +423,6 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-impl log::kv::Source for JournalFields {
-    fn visit<'kvs>(
-        &'kvs self,
-        visitor: &mut dyn log::kv::VisitSource<'kvs>,
-    ) -> Result<(), log::kv::Error> {
-        for (name, value) in &self.values {
-            visitor.visit_pair(
-                log::kv::Key::from_str(name),
-                log::kv::Value::from(value.as_str()),
-            )?;
-        }
-        Ok(())
-    }
-}
-
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
     fn on_new_span(
         &self,
@@ -490,7 +465,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use log::kv::Source as _;
 
@@ -551,7 +526,7 @@ mod tests {
         let names: Vec<_> = fields.values.keys().map(String::as_str).collect();
         assert_eq!(names, ["FIPD_CLUSTER_NAME", "FIPD_COUNT", "FIPD_POOL"]);
         assert_eq!(fields.values["FIPD_POOL"], "vips");
-        assert_eq!(fields.count(), 3);
+        assert_eq!(fields.values.count(), 3);
         assert_eq!(
             fields.to_string(),
             "gave addresses cluster_name=c1 count=3 pool=vips"
