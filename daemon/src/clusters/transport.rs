@@ -5,13 +5,9 @@
 //! `TCP_NODELAY`. kube leaves Nagle's algorithm on (RFC 896): the second segment of a request then waits for the server's delayed
 //! acknowledgement (RFC 1122, 4.2.3.2; 40 ms on Linux), and every write of a controller takes that long.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
@@ -25,7 +21,7 @@ use kube::{
     client::{Body, ClientBuilder, ConfigExt, retry::RetryPolicy},
 };
 use parking_lot::Mutex;
-use tower::{BoxError, Service, ServiceBuilder, retry::RetryLayer};
+use tower::{BoxError, Service as _, ServiceBuilder, retry::RetryLayer, service_fn};
 
 use super::{
     answers::Bounded,
@@ -53,7 +49,13 @@ pub(super) fn client(
     let namespace = config.default_namespace.clone();
     let retry = config.default_retry.then(RetryPolicy::server_retry);
     let (base, headers) = (config.base_uri_layer(), config.extra_headers_layer()?);
-    let http = Authorized::new(config, credentials)?;
+    let transport = Arc::new(ApiTransport {
+        made: Mutex::new((None, connections(&config)?)),
+        config,
+        credentials,
+    });
+    // The connections below are always ready.
+    let http = service_fn(move |request| Arc::clone(&transport).send(request));
     let retried = ServiceBuilder::new()
         .option_layer(retry.map(RetryLayer::new))
         .layer(headers)
@@ -66,25 +68,11 @@ pub(super) fn client(
 }
 
 /// Sends requests with the credentials of the moment.
-#[derive(Clone)]
-struct Authorized(Arc<ApiTransport>);
-
 struct ApiTransport {
     config: Config,
     credentials: Credentials,
     /// The connections, and the credentials whose certificate they show.
     made: Mutex<(Option<Arc<Credential>>, Sending)>,
-}
-
-impl Authorized {
-    fn new(config: Config, credentials: Credentials) -> kube::Result<Self> {
-        let made = Mutex::new((None, connections(&config)?));
-        Ok(Self(Arc::new(ApiTransport {
-            config,
-            credentials,
-            made,
-        })))
-    }
 }
 
 impl ApiTransport {
@@ -105,7 +93,10 @@ impl ApiTransport {
         Ok(made.1.clone())
     }
 
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+    async fn send(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, BoxError> {
         let credential = self.credentials.current().await?;
         if let Some(header) = &credential.header {
             request.headers_mut().insert(AUTHORIZATION, header.clone());
@@ -116,22 +107,6 @@ impl ApiTransport {
             self.credentials.refused();
         }
         Ok(response)
-    }
-}
-
-impl Service<Request<Body>> for Authorized {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
-
-    /// The connections below are always ready.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.send(request).await })
     }
 }
 
