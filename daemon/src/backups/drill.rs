@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -13,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use super::{Backups, CopyError};
 use crate::{
     clock,
-    private_file::if_there,
+    private_file::{create_directory, if_there},
     store::{self, Restore, Store, StoreOptions},
 };
 
-const SUFFIX: &str = ".drill";
+const SUFFIX: &str = "drill";
 /// Where copies are tried out.
 const PLACE: &str = "drill";
 
@@ -74,9 +73,7 @@ pub(super) fn forget(copy: &Path) {
 }
 
 fn note(copy: &Path) -> PathBuf {
-    let mut name = copy.as_os_str().to_owned();
-    name.push(SUFFIX);
-    name.into()
+    copy.with_added_extension(SUFFIX)
 }
 
 /// What is wrong with the copy.
@@ -113,7 +110,7 @@ impl DrillDirectory {
     fn new(directory: &Path) -> Result<Self, CopyError> {
         let path = directory.join(PLACE);
         let free = if_there(fs::remove_dir_all(&path));
-        match free.and_then(|_| fs::DirBuilder::new().mode(0o700).create(&path)) {
+        match free.and_then(|_| create_directory(&path)) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(CopyError::Io { path, source }),
         }

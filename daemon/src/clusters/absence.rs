@@ -113,11 +113,8 @@ impl Absences {
                 self.keep_known();
             }
             Presence::Gone => {
-                if let Some(missing) = self
-                    .missing
-                    .get_mut(identity)
-                    .filter(|missing| missing.first <= at.0)
-                {
+                let missing = self.missing.get_mut(identity);
+                if let Some(missing) = missing.filter(|missing| missing.first <= at.0) {
                     missing.read.get_or_insert(at.0);
                 }
             }

@@ -23,14 +23,13 @@ pub(super) fn check_together(
     discovery: Option<&Spanned<Discovery>>,
 ) -> Result<(), (Range<usize>, String)> {
     let mut seen = BTreeSet::new();
-    for cluster in clusters {
-        let name = &cluster.get_ref().name;
-        if !seen.insert(name.clone()) {
-            let what = format!(
-                "[[cluster]] name = {name:?} is there twice; each cluster needs a name of its own"
-            );
-            return Err((cluster.span(), what));
-        }
+    let mut all = clusters.iter();
+    if let Some(twice) = all.find(|one| !seen.insert(&one.get_ref().name)) {
+        let what = format!(
+            "[[cluster]] name = {:?} is there twice; each cluster needs a name of its own",
+            twice.get_ref().name
+        );
+        return Err((twice.span(), what));
     }
     for cluster in clusters {
         let given = cluster.get_ref();

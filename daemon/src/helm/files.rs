@@ -24,6 +24,8 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::private_file;
+
 /// A release of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ReleaseTarget {
@@ -69,10 +71,7 @@ impl Workplace {
     pub fn open(data_dir: &Path) -> io::Result<(Self, Vec<ReleaseTarget>)> {
         let root = data_dir.join("helm");
         for directory in [root.clone(), root.join("home"), root.join("run")] {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&directory)?;
+            private_file::create_directory(&directory)?;
             // One that was there keeps its mode otherwise.
             fs::set_permissions(&directory, Permissions::from_mode(0o700))?;
         }
