@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Actor, Text};
+use fipd_core::{Actor, Identity, Text, sighting::HeldFor};
 use futures::future::BoxFuture;
 use http::Extensions;
+use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -55,6 +56,16 @@ pub trait RunningSystem: Send + Sync {
     /// These are all clusters that are to have the system, whether reached or not.
     fn set_clusters(&self, _clusters: &BTreeMap<&Text, &ClusterSettings>) {}
 
+    /// Whether a Service of the cluster is its own, or carries its marks. What others show is a sighting.
+    fn serves(&self, _session: &ClusterSession, _service: &Service) -> bool {
+        false
+    }
+
+    /// For whom owners of its leases hold their addresses, as it is known now; by default for the cluster that they live in.
+    fn held_for(&self, _session: &ClusterSession) -> OwnerRule {
+        Box::new(|_| None)
+    }
+
     /// Decides what the stock LB controllers ask.
     fn floating_ips(&self) -> Option<Box<dyn FloatingIps>> {
         None
@@ -88,6 +99,9 @@ pub trait RunningSystem: Send + Sync {
     fn register_metrics(&self, _registry: &mut Registry) {}
 }
 
+/// For whom an owner holds its addresses, seen from a cluster; `None`: for the cluster that the owner lives in.
+pub type OwnerRule = Box<dyn Fn(&Identity) -> Option<HeldFor> + Send + Sync>;
+
 /// Who asks for a change, and of what.
 pub struct OperationCall<'a> {
     pub operation: &'static SystemOperation,
@@ -118,6 +132,31 @@ impl RunningSystems {
     /// The one of that name.
     pub fn of(&self, system: &str) -> Option<&Arc<dyn RunningSystem>> {
         self.0.get(system)
+    }
+
+    /// Whether a Service of the cluster is of one of them.
+    pub fn serve(&self, session: &ClusterSession, service: &Service) -> bool {
+        let mut systems = self.0.values();
+        systems.any(|one| one.serves(session, service))
+    }
+
+    /// For whom owners hold their addresses, by the system of each.
+    pub fn held_for(
+        &self,
+        session: &ClusterSession,
+    ) -> impl Fn(&Identity) -> HeldFor + Send + Sync + use<> {
+        let systems = self.0.iter();
+        let rules = systems.map(|(name, one)| (*name, one.held_for(session)));
+        let rules: BTreeMap<_, _> = rules.collect();
+        let here = session.id.clone();
+        move |owner| {
+            let rule = rules.get(owner.system.as_str());
+            let by_rule = rule.and_then(|rule| rule(owner));
+            by_rule.unwrap_or(match owner.cluster.as_ref() == Some(&here) {
+                true => HeldFor::This,
+                false => HeldFor::Another,
+            })
+        }
     }
 }
 

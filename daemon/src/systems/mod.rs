@@ -123,7 +123,7 @@ impl SystemRunner for Runner {
 
     fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()> {
         if system == System::foreign() {
-            return sightings::run(session, self.means.shared.get());
+            return sightings::run(session, self.running());
         }
         let mut systems = self.systems.iter();
         if let Some((_, running)) = systems.find(|(one, _)| one.config().name == system.as_str()) {

@@ -44,19 +44,23 @@ impl Guest {
         }
     }
 
-    /// For whom the owner has its addresses: an object for the cluster that it lives in, a FloatingIP for the one that it names.
+    /// For whom the owner has its addresses: a FloatingIP for the cluster that it names, all else for the one that it lives in.
     /// While Rancher has not been listed it is not known; where it does not list the FloatingIP, and where that names no cluster,
     /// not in its own cluster.
-    pub fn held_for(&self, identity: &Identity) -> HeldFor {
+    pub fn held_for(&self, identity: &Identity) -> Option<HeldFor> {
+        if *identity.kind != *KIND_FLOATING_IP {
+            return None;
+        }
+        Some(self.of_floating_ip(identity))
+    }
+
+    fn of_floating_ip(&self, identity: &Identity) -> HeldFor {
         let is_here = identity.cluster.as_ref() == Some(&self.cluster);
         let or_another = |whether, held_for| match whether {
             true => held_for,
             false => HeldFor::Another,
         };
         let perhaps = |perhaps| or_another(perhaps, HeldFor::Unknown);
-        if *identity.kind != *KIND_FLOATING_IP {
-            return or_another(is_here, HeldFor::This);
-        }
         let Some(data) = &self.rancher else {
             return perhaps(is_here || self.managed);
         };

@@ -15,7 +15,7 @@ pub mod clusters;
 mod compat;
 pub mod floating_ip;
 pub mod guests;
-pub mod held_for;
+mod held_for;
 pub mod kinds;
 mod leadership;
 pub mod leaving;
@@ -39,19 +39,20 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use fipd_core::{System, Text};
 use fipd_crds::{floating_ip::FloatingIPProjectQuota, management::Cluster};
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Service};
 use tokio::task::JoinSet;
 
 use self::{
     admission::FamilyJudge,
     adopt::SiteTakeover,
     floating_ip::FloatingIpController,
+    held_for::Guest,
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::{FloatingIpPoolSource, FloatingIpPools},
     quota::Quotas,
     rancher::{Data, Rancher, Ranchers},
     requests::Requests,
-    service::{FollowUps, Services},
+    service::{FollowUps, Services, validate},
 };
 pub use crate::controller::site::Site;
 use crate::{
@@ -71,7 +72,7 @@ use crate::{
     },
     detach::Leaving,
     fip_v1,
-    system::{self, Means, OperationCall, OperationError, RunningSystem},
+    system::{self, Means, OperationCall, OperationError, OwnerRule, RunningSystem},
     systems::rancher_fip::{
         admission::Admits,
         settings::{RancherFipRole, RancherFipSettings},
@@ -141,6 +142,19 @@ impl RunningSystem for RunningRancherFip {
         });
         let names = managing.map(|(name, _)| Text::clone(name)).collect();
         self.ranchers.configured(names);
+    }
+
+    fn serves(&self, session: &ClusterSession, service: &Service) -> bool {
+        let settings = session.settings.of::<RancherFipSettings>();
+        let here = session.systems.contains(&System::rancher_fip())
+            && settings.role == RancherFipRole::Downstream;
+        let svc = service::observe::all(service.clone());
+        validate::is_or_was_ours(svc, here, settings.class_less)
+    }
+
+    fn held_for(&self, session: &ClusterSession) -> OwnerRule {
+        let guest = Guest::of(session, &self.ranchers);
+        Box::new(move |owner| guest.held_for(owner))
     }
 
     fn change<'a>(

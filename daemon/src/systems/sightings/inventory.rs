@@ -16,10 +16,9 @@ use kube::{Api, Resource as _, api::ListParams};
 use parking_lot::Mutex;
 
 use super::{
-    Guest,
     kept::{Kept, Shown},
     list::{self, Services, SightingList, present},
-    observe::{self, ForeignService},
+    observe::ForeignService,
     report,
     stage::{self, Stage, Stages},
 };
@@ -31,12 +30,8 @@ use crate::{
         lenient::Lenient,
         sightings::ConfirmedSightings,
     },
-    controller::store::Key,
-    systems::rancher_fip::{
-        names::{self, KIND_SERVICE},
-        rancher::Ranchers,
-        settings::{RancherFipRole, RancherFipSettings},
-    },
+    controller::{kind::SERVICE, store::Key},
+    system::RunningSystems,
 };
 
 /// What networks wait for is looked at again after this at the latest: it may change with the configuration.
@@ -52,7 +47,7 @@ const MOST_SHOWN: usize = 262_144;
 /// The foreign Services of a cluster.
 pub struct ForeignInventory {
     session: ClusterSession,
-    ranchers: Ranchers,
+    systems: RunningSystems,
     latest: Mutex<Latest>,
 }
 
@@ -85,10 +80,10 @@ impl Drop for ForeignInventory {
 }
 
 impl ForeignInventory {
-    pub fn new(session: ClusterSession, ranchers: Ranchers) -> Self {
+    pub fn new(session: ClusterSession, systems: RunningSystems) -> Self {
         Self {
             session,
-            ranchers,
+            systems,
             latest: Mutex::default(),
         }
     }
@@ -193,8 +188,8 @@ impl ForeignInventory {
         let kept = Kept::of(&self.session);
         let mut rules = SightingRules::new(&self.session.id, &confirmed.keys);
         kept.all().for_each(|lease| rules.count(lease));
-        let guest = Guest::of(&self.session, &self.ranchers);
-        let list = SightingList::of(ipam, &mut rules, &users, stages, &guest).await;
+        let held_for = self.systems.held_for(&self.session);
+        let list = SightingList::of(ipam, &mut rules, &users, stages, held_for).await;
         report::show(&self.session, &list, &kept, stages, &users);
         let there = kept.owners().into_iter();
         let there = there.filter(|one| shown.contains_key(&one.identity));
@@ -244,23 +239,17 @@ impl ForeignInventory {
     }
 
     fn foreign(&self, service: Service) -> Option<ForeignService> {
-        let session = &self.session;
-        let own = session.settings.of::<RancherFipSettings>();
-        let serves = session.systems.contains(&System::rancher_fip())
-            && own.role == RancherFipRole::Downstream;
-        observe::foreign(service, serves, own.class_less)
+        let is_ours = self.systems.serve(&self.session, &service);
+        (!is_ours).then(|| ForeignService::of(service))
     }
 
     fn identity(&self, key: &Key) -> Identity {
-        Identity {
-            system: System::foreign(),
-            ..names::identity(&self.session.id, KIND_SERVICE, key)
-        }
+        key.identity(System::foreign(), &self.session.id, SERVICE.kind)
     }
 
     /// By a list of the one object: what it needs of rights is what the lists need.
     async fn presence(&self, identity: &Identity) -> Presence {
-        let key = names::key(identity);
+        let key = Key::of_identity(identity);
         let session = &self.session;
         let api: Api<Lenient<Service>> = Api::namespaced(session.client.clone(), &key.namespace);
         let one = ListParams::default().fields(&format!("metadata.name={}", key.name));
@@ -308,7 +297,7 @@ fn cut(services: &mut Services, most: usize) -> bool {
 
 impl Inventory for ForeignInventory {
     fn kinds(&self) -> BTreeSet<&'static str> {
-        BTreeSet::from([KIND_SERVICE])
+        BTreeSet::from([SERVICE.kind])
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {

@@ -8,11 +8,10 @@ use std::{
 
 use fipd_core::{
     Holder, Identity, LeaseKey, Ledger, Pool, Text, Timestamp,
-    sighting::{ForeignUser, Moot, Ruling, SightingRules},
+    sighting::{ForeignUser, HeldFor, Moot, Ruling, SightingRules},
 };
 
 use super::{
-    Guest,
     observe::ForeignService,
     stage::{Stage, Stages},
 };
@@ -48,7 +47,7 @@ impl SightingList {
         rules: &mut SightingRules<'_>,
         users: &Users,
         stages: &Stages,
-        guest: &Guest,
+        held_for: impl Fn(&Identity) -> HeldFor,
     ) -> Self {
         let mut list = Self::default();
         let mut users = users.iter();
@@ -66,8 +65,7 @@ impl SightingList {
                         continue;
                     }
                     let may_keep = stage == Some(Stage::Hold);
-                    let held_for = |identity: &Identity| guest.held_for(identity);
-                    let ruling = rules.rule(ledger, (*key, pool), users, may_keep, held_for);
+                    let ruling = rules.rule(ledger, (*key, pool), users, may_keep, &held_for);
                     list.note(*key, ruling, users);
                 }
             });

@@ -21,18 +21,20 @@ mod stage;
 use fipd_core::System;
 use futures::future::BoxFuture;
 
-use super::rancher_fip::{held_for::Guest, rancher::Ranchers};
-use crate::clusters::{ClusterSession, adoption};
+use crate::{
+    clusters::{ClusterSession, adoption},
+    system::RunningSystems,
+};
 use inventory::ForeignInventory;
 
 /// How long sightings of a cluster that an earlier build has adopted are only reported, in milliseconds.
 pub const PREVIEW: u64 = 24 * 3_600 * 1_000;
 
 /// Takes in what others use in a cluster until the session ends.
-pub fn run(session: ClusterSession, ranchers: Ranchers) -> BoxFuture<'static, ()> {
+pub fn run(session: ClusterSession, systems: RunningSystems) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let system = System::foreign();
-        let inventory = ForeignInventory::new(session.clone(), ranchers);
+        let inventory = ForeignInventory::new(session.clone(), systems);
         inventory.look_out();
         let adopt = async {
             inventory.ready().await;

@@ -50,6 +50,18 @@ pub fn is_ours(svc: &Svc, class_less: bool, has_lease: bool) -> bool {
     }
 }
 
+/// Whether fipd serves this Service, also while it goes, or it carries what the family has written. `here`: fipd serves Services
+/// of its class in this cluster; else they are another program's.
+pub fn is_or_was_ours(svc: Svc, here: bool, class_less: bool) -> bool {
+    let noted = svc.mark(FLOATING_IP).is_some_and(|noted| !noted.is_empty());
+    let marked = noted || svc.has_finalizer() || svc.marks.contains_key(HOLDER);
+    let living = Svc {
+        terminating: false,
+        ..svc
+    };
+    marked || here && is_ours(&living, class_less, false)
+}
+
 /// The wish for any address of the families, whatever the annotations say.
 pub fn any(svc: &Svc) -> Wish {
     let mut families = svc.families.clone();
@@ -184,6 +196,32 @@ mod tests {
             true,
             true
         ));
+    }
+
+    #[test]
+    fn another_programs_are_of_another_class_or_of_none_and_carry_no_mark() {
+        let class = |class: Option<&str>| Svc {
+            class: class.map(str::to_owned),
+            ingress: vec!["10.0.0.9".into()],
+            terminating: true,
+            ..svc()
+        };
+        assert!(!is_or_was_ours(class(Some("other")), true, false));
+        assert!(!is_or_was_ours(class(None), true, false));
+        let given = is_or_was_ours(class(None), true, true);
+        assert!(!given, "another gave it the address");
+        assert!(is_or_was_ours(class(Some(CLASS)), true, false));
+        let elsewhere = is_or_was_ours(class(Some(CLASS)), false, false);
+        assert!(!elsewhere, "the original serves it");
+        let finalizer = Svc {
+            finalizers: vec![FINALIZER.into()],
+            ..svc()
+        };
+        let holder = marked(HOLDER, "Service/X/ns/web/1");
+        for marked in [finalizer, holder, marked(FLOATING_IP, "10.60.0.1")] {
+            assert!(is_or_was_ours(marked, false, false));
+        }
+        assert!(!is_or_was_ours(marked(FLOATING_IP, ""), false, false));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 mod bench;
 
-use fipd_core::{PoolSpec, Request, Text, Timestamp};
+use fipd_core::{PoolSpec, Request, Text, Timestamp, sighting::HeldFor};
 
 use self::bench::{Bench, address, key, service};
 use super::*;
 use crate::{
     clusters::testing,
     config::SightingMode,
+    system::{OwnerRule, RunningSystem},
     systems::sightings::report::{EXAMPLES, REPORTED, RIGHTS},
 };
 
@@ -215,7 +216,7 @@ async fn the_preview_begins_with_the_first_list_that_fipd_may_read() {
 async fn a_cluster_that_only_reports_holds_nothing_and_nobody_back() {
     let mut bench = Bench::new(vec![service("one", None, &[address(1)])]).await;
     bench.session.settings.sightings = SightingMode::Report;
-    bench.inventory = ForeignInventory::new(bench.session.clone(), Ranchers::default());
+    bench.renew();
     bench.adopt().await;
     let view = bench.view();
     assert_eq!((view.held, view.waiting.len()), (0, 1));
@@ -253,7 +254,7 @@ async fn five_hundred_users_of_one_address_are_one_use() {
 async fn while_rancher_is_not_listed_its_floating_ips_may_be_for_this_cluster() {
     let mut bench = Bench::new(vec![service("one", None, &[address(1), address(2)])]).await;
     bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), "rancher".into())]);
-    bench.inventory = ForeignInventory::new(bench.session.clone(), Ranchers::default());
+    bench.renew();
     bench.give(1, "rancher-fip/R/FloatingIP/c-1/fip").await;
     bench.give(2, "rancher-fip/Y/Service/ns/web").await;
     bench.adopt().await;
@@ -264,16 +265,15 @@ async fn while_rancher_is_not_listed_its_floating_ips_may_be_for_this_cluster() 
 async fn a_contender_stays_until_it_is_known_that_it_is_the_same_use() {
     let mut bench = Bench::new(vec![service("one", None, &[address(1)])]).await;
     bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), "rancher".into())]);
-    let ranchers = Ranchers::default();
-    bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers.clone());
+    bench.renew();
     bench.give(1, "rancher-fip/X/FloatingIP/c-1/fip-1").await;
     bench.give(1, "foreign/X/Service/ns/one").await;
     // Not listed, listed without the FloatingIP, and with one that names no cluster.
     bench.adopt().await;
     assert_eq!(bench.contenders(1), 1);
     bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), bench.session.name.clone())]);
-    let rancher = bench.rancher(&ranchers);
-    bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers);
+    let rancher = bench.rancher();
+    bench.renew();
     bench.adopt().await;
     assert_eq!(bench.contenders(1), 1);
     bench.floating_ip(&rancher, 1, None);
@@ -289,9 +289,8 @@ async fn a_service_of_the_management_cluster_contends_for_what_is_held_for_a_gue
     let three: Vec<String> = (1..=3).map(address).collect();
     let mut bench = Bench::new(vec![service("one", None, &three)]).await;
     bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), bench.session.name.clone())]);
-    let ranchers = Ranchers::default();
-    let rancher = bench.rancher(&ranchers);
-    bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers);
+    let rancher = bench.rancher();
+    bench.renew();
     for (last, cluster) in [(1, Some("c-m-a")), (2, None), (3, Some("local"))] {
         bench.floating_ip(&rancher, last, cluster);
         let owner = format!("rancher-fip/X/FloatingIP/c-1/fip-{last}");
@@ -314,6 +313,51 @@ async fn a_service_of_the_management_cluster_contends_for_what_is_held_for_a_gue
     assert_eq!(contenders(&bench), [0, 0, 0]);
     let owner = bench.owner(1);
     assert_eq!(owner.as_deref(), Some("rancher-fip/X/FloatingIP/c-1/fip-1"));
+}
+
+/// A system that serves Services of its own class, and whose cards have addresses for all clusters.
+struct Painter;
+
+impl RunningSystem for Painter {
+    fn run(&self, _: ClusterSession) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn serves(&self, _: &ClusterSession, service: &Service) -> bool {
+        let spec = service.spec.as_ref();
+        spec.and_then(|spec| spec.load_balancer_class.as_deref()) == Some("painter.example")
+    }
+
+    fn held_for(&self, _: &ClusterSession) -> OwnerRule {
+        Box::new(|owner| (&*owner.kind == "Card").then_some(HeldFor::This))
+    }
+}
+
+#[tokio::test]
+async fn a_system_says_which_services_it_serves_and_for_whom_its_owners_have_addresses() {
+    let four: Vec<String> = (2..=5).map(address).collect();
+    let own = service("own", Some("painter.example"), &[address(1)]);
+    let mut bench = Bench::new(vec![own.clone(), service("other", None, &four)]).await;
+    bench.session.pools_in = BTreeMap::from([(System::rancher_fip(), bench.session.name.clone())]);
+    let rancher = bench.rancher();
+    for last in [2, 3] {
+        bench.floating_ip(&rancher, last, Some("c-m-a"));
+    }
+    bench.give(2, "rancher-fip/X/FloatingIP/c-1/fip-2").await;
+    // Another system's kind of the same name.
+    bench.give(3, "painter/X/FloatingIP/c-1/fip-3").await;
+    bench.give(4, "painter/Y/FloatingIP/c-1/fip-4").await;
+    bench.give(5, "painter/Y/Card/c-1/fip-5").await;
+    let mut systems = BTreeMap::clone(&bench.systems.0);
+    systems.insert("painter", Arc::new(Painter));
+    bench.systems = RunningSystems(Arc::new(systems));
+    bench.renew();
+    bench.adopt().await;
+    assert_eq!(bench.owner(1), None, "what a system serves is no sighting");
+    let contenders = [2, 3, 4, 5].map(|last| bench.contenders(last));
+    assert_eq!(contenders, [1, 0, 1, 0]);
+    let own = serde_json::from_value(own).expect("a Service");
+    assert!(bench.inventory.foreign(own).is_none());
 }
 
 #[tokio::test]
@@ -446,7 +490,7 @@ async fn a_session_that_ends_holds_no_new_pool_back() {
     let mut bench = Bench::new(vec![]).await;
     bench.adopt().await;
     late_pool(&bench).await;
-    bench.inventory = ForeignInventory::new(bench.session.clone(), Ranchers::default());
+    bench.renew();
     bench.try_allocate("late").await.expect("an address");
 }
 

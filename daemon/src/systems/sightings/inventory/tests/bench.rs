@@ -19,9 +19,13 @@ use crate::{
     clusters::{SightingsView, adoption, testing},
     controller::client::Remote,
     ipam::Ipam,
-    systems::rancher_fip::{
-        floating_ip::observe::{self, Fip},
-        rancher::Data,
+    system::testing::means,
+    systems::{
+        Runner,
+        rancher_fip::{
+            floating_ip::observe::{self, Fip},
+            rancher::{Data, Ranchers},
+        },
     },
 };
 
@@ -84,6 +88,8 @@ pub struct Bench {
     pub clock: Arc<AtomicU64>,
     pub answers: Answers,
     pub session: ClusterSession,
+    pub systems: RunningSystems,
+    ranchers: Ranchers,
     pub inventory: ForeignInventory,
 }
 
@@ -102,15 +108,24 @@ impl Bench {
         let answers: Answers = Arc::new(Mutex::new((services, 200)));
         let session = testing::session(client(&answers), &ipam).await;
         testing::map_to(&session, &System::foreign(), NetworkId::DEFAULT);
-        let inventory = ForeignInventory::new(session.clone(), Ranchers::default());
+        let means = means(&ipam);
+        let systems = Runner::new(&means).running();
+        let inventory = ForeignInventory::new(session.clone(), systems.clone());
         Self {
             _dir: dir,
             ipam,
             clock,
             answers,
             session,
+            systems,
+            ranchers: means.shared.get(),
             inventory,
         }
+    }
+
+    /// A new session, with what is set by now.
+    pub fn renew(&mut self) {
+        self.inventory = ForeignInventory::new(self.session.clone(), self.systems.clone());
     }
 
     pub async fn adopt(&self) -> adoption::Adopted {
@@ -173,10 +188,11 @@ impl Bench {
     }
 
     /// The cluster is a management cluster that was listed, without FloatingIPs.
-    pub fn rancher(&self, ranchers: &Ranchers) -> Arc<Data> {
+    pub fn rancher(&self) -> Arc<Data> {
         let remote = Remote::new(client(&self.answers));
         let data = Data::new(self.session.id.clone(), remote, CancellationToken::new());
-        ranchers.get(&self.session.name).publish(Arc::clone(&data));
+        let rancher = self.ranchers.get(&self.session.name);
+        rancher.publish(Arc::clone(&data));
         data
     }
 
