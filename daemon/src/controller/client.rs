@@ -41,7 +41,7 @@ pub struct Remote {
 }
 
 /// One object (or, without name, one collection) of the API.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// `api/v1` or `apis/GROUP/VERSION`.
     pub api: &'static str,

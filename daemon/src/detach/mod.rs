@@ -10,6 +10,8 @@ pub mod object;
 #[cfg(test)]
 pub mod tests;
 
+use std::collections::BTreeSet;
+
 use fipd_core::{Action, Actor};
 use serde_json::{Value, json};
 
@@ -181,8 +183,11 @@ async fn run(
     actor: Option<&Actor>,
     report: &mut Report,
 ) -> Result<(), IpamError> {
-    // The notes are asked for twice.
+    // The notes are asked for twice, and systems may have kinds in common.
     found.unseen.retain(|one| !report.unseen.contains(one));
+    let what = |step: &Step| (step.target.clone(), step.does.text());
+    let mut known: BTreeSet<_> = report.steps.iter().map(|one| what(&one.step)).collect();
+    found.steps.retain(|step| known.insert(what(step)));
     report.unseen.append(&mut found.unseen);
     for step in found.steps {
         let mut result = None;

@@ -5,8 +5,14 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
+    clock,
+    clusters::testing,
     config::ClusterSettings,
-    controller::client::testing::{Asked, serving},
+    controller::{
+        client::testing::{Asked, serving},
+        kind::SERVICE,
+    },
+    ipam::Ipam,
     systems::{
         ALL,
         rancher_fip::{leaving::RancherFipLeaving, settings::RancherFipSettings},
@@ -74,6 +80,64 @@ pub async fn looked_at(
     }
     let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
     (steps.iter().map(text).collect(), unseen)
+}
+
+/// Kinds that fipd installs and writes nothing in.
+const UNTOUCHED: [(&str, &str); 1] = [
+    // Users make them, without a finalizer or a mark of fipd's. What they run goes before anything else.
+    ("api.operator.brtrm.dev", "Agent"),
+];
+
+#[test]
+fn every_kind_that_fipd_installs_is_left_by_a_system() {
+    let leftovers = leaving().into_iter().flat_map(|one| one.leftovers());
+    let left: BTreeSet<_> = leftovers
+        .map(|one| (one.kind.group(), one.kind.kind))
+        .collect();
+    let untouched = BTreeSet::from(UNTOUCHED);
+    for definition in fipd_crds::all() {
+        let spec = definition.spec;
+        let kind = (&*spec.group, &*spec.names.kind);
+        let times = [&left, &untouched]
+            .iter()
+            .filter(|all| all.contains(&kind))
+            .count();
+        assert_eq!(
+            times, 1,
+            "{kind:?} is in the leftovers of a system, or there is a reason why not"
+        );
+    }
+}
+
+/// A system that has Services in common with others.
+struct Sharer;
+
+impl Leaving for Sharer {
+    fn leftovers(&self) -> &'static [Leftover] {
+        static LEFTOVERS: [Leftover; 1] = [Leftover::of(SERVICE, |_| true)];
+        &LEFTOVERS
+    }
+
+    fn marks(&self) -> Marks {
+        Marks {
+            finalizers: vec!["example.org/shared"],
+            ..Marks::default()
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_two_systems_leave_is_taken_away_once() {
+    let meta = json!({ "namespace": "shop", "name": "web", "uid": "u", "finalizers": ["example.org/shared"] });
+    let services = json!({ "items": [{ "metadata": meta }] });
+    let (remote, _) = server(leak(vec![("/api/v1/services", services)]), 404);
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+    let session = testing::session(remote.client(), &ipam).await;
+    let both: [&dyn Leaving; 2] = [&Sharer, &Sharer];
+    let report = leave(&session, &both, &past(System::claims()), "me", None).await;
+    let steps = report.unwrap().steps;
+    assert_eq!(steps.len(), 1, "{steps:?}");
 }
 
 fn leak(objects: Vec<(&'static str, Value)>) -> &'static [(&'static str, Value)] {
