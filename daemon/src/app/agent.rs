@@ -86,12 +86,18 @@ async fn serve(
     });
     let socket = open_sockets(&mut tasks, settings, passed, stop)?;
     let takeovers = runner.takeovers();
+    let metrics = AgentMetrics::new(&runner.originals(), board.clone());
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let expected = host::of_clusters(&settings.config, &told);
     let options = host::options(&told, &settings.data_dir, expected);
     let engine = host::engine(&mut tasks, options, &board, stop);
-    listen_at(&mut tasks, &settings.config.listeners, &board, stop)?;
+    listen_at(
+        &mut tasks,
+        &settings.config.listeners,
+        (&board, &metrics),
+        stop,
+    )?;
     let keeper = ConfigReloader::new(settings, clusters.clone(), None, "an agent".to_owned());
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let api = AgentApi {
@@ -134,15 +140,14 @@ fn make_directory(settings: &Settings) -> Result<(), AppError> {
 fn listen_at(
     tasks: &mut Tasks,
     listeners: &[Listener],
-    board: &RuleBoard,
+    (board, metrics): (&RuleBoard, &AgentMetrics),
     stop: &CancellationToken,
 ) -> Result<(), AppError> {
-    let metrics = AgentMetrics::new(board.clone());
     let most = listen::MOST_OPEN.within(descriptors::limit() / listeners.len().max(1) as u64);
     for listener in listeners {
         let port = Port::bind(listener.address)?;
         tracing::info!(address = %port.address, serve = ?listener.serve, "listens here, without login");
-        let router = router(listener, board, &metrics).layer(map_response(api::common_headers));
+        let router = router(listener, board, metrics).layer(map_response(api::common_headers));
         let serving = port.serve(None, router, most, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
@@ -179,7 +184,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::rules::rows::tests::view;
+    use crate::{rules::rows::tests::view, system::testing::means};
 
     #[tokio::test]
     async fn probes_and_metrics_are_as_the_original_agents() {
@@ -189,7 +194,14 @@ mod tests {
             tls: false,
             serve: BTreeSet::from([Serve::SystemMetrics("ip-rule"), Serve::Health]),
         };
-        let router = router(&listener, &board, &AgentMetrics::new(board.clone()));
+        let (ipam, _writer) = nothing_to_keep().unwrap();
+        let runner = Runner::new(&Means {
+            rules: board.clone(),
+            only_host: true,
+            ..means(&ipam)
+        });
+        let metrics = AgentMetrics::new(&runner.originals(), board.clone());
+        let router = router(&listener, &board, &metrics);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             let answer = router.clone().oneshot(request).await.unwrap();
@@ -202,10 +214,25 @@ mod tests {
         board.show(view());
         assert_eq!(ask("/ready").await, (200, "ready\n".to_owned()));
         let (status, text) = ask("/metrics").await;
-        assert!(
-            status == 200 && text.contains("iprule_agent_desired_rules"),
-            "{text}"
+        assert_eq!(status, 200);
+        let series = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let series = series.filter_map(|line| line.split(' ').next());
+        let originals: Vec<&str> = series.take_while(|one| !one.starts_with("fipd_")).collect();
+        assert_eq!(
+            originals,
+            [
+                "iprule_agent_rules_added",
+                "iprule_agent_rules_deleted",
+                "iprule_agent_rule_errors",
+                "iprule_agent_ipruleconfigs_processed",
+                "iprule_agent_reconcile_duration_seconds",
+                "iprule_agent_desired_rules",
+                "iprule_agent_present_rules",
+                "iprule_agent_absent_rules",
+            ],
+            "the systems that have a part here, and the agents' of those"
         );
+        assert!(text.contains("fipd_rules_engine_state"), "{text}");
         let open = ["/health", "/healthz", "/ready", "/readyz", "/metrics"];
         for right in api::rights::all(*crate::systems::SYSTEMS) {
             let status = ask(&right.path).await.0;

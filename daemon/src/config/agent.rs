@@ -131,7 +131,7 @@ impl Config {
 
 /// Systems that have work on a host that decides nothing.
 fn agent_parts(known: Systems) -> BTreeSet<System> {
-    let parts = known.0.iter().filter(|one| one.host_wishes.is_some());
+    let parts = known.0.iter().filter(|one| one.has_agent_part());
     parts.filter_map(|one| one.name.parse().ok()).collect()
 }
 
@@ -140,7 +140,7 @@ fn serves(known: Systems) -> BTreeSet<Serve> {
     let parts = known
         .0
         .iter()
-        .filter(|one| one.host_wishes.is_some() && one.metrics);
+        .filter(|one| one.has_agent_part() && one.metrics);
     let parts = parts.map(|one| Serve::SystemMetrics(one.name));
     parts.chain([Serve::Metrics, Serve::Health]).collect()
 }

@@ -185,6 +185,13 @@ impl<'a> Written<'a> {
     }
 }
 
+impl SystemConfig {
+    /// Whether it has work on a host that decides nothing.
+    pub fn has_agent_part(&self) -> bool {
+        self.host_wishes.is_some()
+    }
+}
+
 impl SettingsTable {
     /// The table whose keys are those of `T`, without rules beyond them.
     pub const fn of<T: TypedSettings + DeserializeOwned + JsonSchema>() -> Self {

@@ -241,9 +241,9 @@ impl Metrics {
 pub struct AgentMetrics(Arc<Page>);
 
 impl AgentMetrics {
-    pub fn new(board: RuleBoard) -> Self {
+    pub fn new(originals: &[Original], board: RuleBoard) -> Self {
         let mut all = Registry::default();
-        rules::register_original(&mut all, board.clone());
+        originals.iter().for_each(|one| (one.register)(&mut all));
         let own = all.sub_registry_with_prefix("fipd");
         reconcile_counts::register(own);
         process::register_config(own);

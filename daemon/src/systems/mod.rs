@@ -49,7 +49,6 @@ pub static SYSTEMS: LazyLock<Systems> = LazyLock::new(|| {
 #[derive(Clone)]
 pub struct Runner {
     systems: Vec<(&'static dyn system::System, Arc<dyn RunningSystem>)>,
-    means: Means,
 }
 
 impl Runner {
@@ -57,14 +56,13 @@ impl Runner {
         Self::of(ALL, means)
     }
 
-    /// The same of these systems.
+    /// The same of these systems. A host that decides nothing has those with a part there.
     pub fn of(systems: &[&'static dyn system::System], means: &Means) -> Self {
+        let decides = !means.only_host;
         let systems = systems.iter();
+        let here = systems.filter(|one| decides || one.config().has_agent_part());
         Self {
-            systems: systems
-                .map(|system| (*system, system.start(means)))
-                .collect(),
-            means: means.clone(),
+            systems: here.map(|one| (*one, one.start(means))).collect(),
         }
     }
 

@@ -71,7 +71,7 @@ fn metrics() -> String {
         ..View::default()
     });
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let rules = runtime.block_on(AgentMetrics::new(board).text());
+    let rules = runtime.block_on(AgentMetrics::new(&[], board).text());
     format!("{}{rules}", String::from_utf8_lossy(&daemon))
 }
 

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use crate::metrics::rules;
-use crate::rules::RuleBoard;
 use fipd_core::Text;
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -25,9 +23,8 @@ struct RuleObjectCounts {
     clusters: Mutex<BTreeMap<Text, (usize, usize)>>,
 }
 
-/// Adds the series to what is read, with those of the original's agent.
-pub fn register(registry: &mut Registry, board: RuleBoard) {
-    rules::register_original(registry, board);
+/// Adds the series to what is read.
+pub fn register(registry: &mut Registry) {
     let family = registry.sub_registry_with_prefix("iprule");
     for (name, help, counter) in [
         ("config_created", "IPRuleConfigs created", &KEPT.created),
@@ -95,7 +92,7 @@ mod tests {
     #[test]
     fn the_series_have_the_originals_names() {
         let mut registry = Registry::default();
-        register(&mut registry, RuleBoard::default());
+        register(&mut registry);
         created();
         stand(&"a".into(), 3, 1);
         stand(&"b".into(), 2, 0);

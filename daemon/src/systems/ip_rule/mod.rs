@@ -66,6 +66,7 @@ use crate::{
         webhook,
     },
     detach::Leaving,
+    metrics::rules::register_original,
     nodes::NodeBoard,
     system::{self, Means, RunningSystem},
     systems::ip_rule::settings::IpRuleSettings,
@@ -145,7 +146,10 @@ impl RunningSystem for RunningIpRule {
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
-        metrics::register(registry, self.means.rules.clone());
+        register_original(registry, self.means.rules.clone());
+        if !self.means.only_host {
+            metrics::register(registry);
+        }
     }
 
     fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {

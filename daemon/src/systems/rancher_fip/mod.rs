@@ -174,8 +174,7 @@ impl RunningSystem for RunningRancherFip {
     }
 
     fn takeover(&self) -> Option<Arc<dyn Takeover>> {
-        let decides = !self.means.only_host;
-        decides.then(|| Arc::new(SiteTakeover::new(&self.means)) as _)
+        Some(Arc::new(SiteTakeover::new(&self.means)))
     }
 
     fn judge(&self) -> Option<Arc<dyn Judge>> {
