@@ -14,15 +14,15 @@ use fipd_crds::fipd_io;
 use serde_json::Value;
 
 use crate::{
-    admission::review::Question,
+    admission::review::{Question, Verdict},
     api::{fip_v1, listen::tls, page, rest::import, ui},
     clusters::kubeconfig,
     config::{self, Config},
     helm, host, oidc,
+    system::System,
     systems::{
-        SYSTEMS,
+        self, SYSTEMS,
         claims::{claim, pool},
-        ip_rule, rancher_fip,
     },
     validation::mirror::MirrorOf,
 };
@@ -87,7 +87,7 @@ fn claims(bytes: &[u8]) {
     }
     if let Ok(object) = serde_json::from_slice::<fipd_io::AddressClaim>(bytes) {
         let object = claim::observe::slim(object);
-        let settings = crate::systems::claims::settings::ClaimsSettings::default();
+        let settings = systems::claims::settings::ClaimsSettings::default();
         let place = claim::pools::ClaimPlace {
             cluster: &cluster,
             namespace: "ns",
@@ -137,17 +137,24 @@ fn fip_v1_body(bytes: &[u8]) {
 }
 
 fn admission(bytes: &[u8]) {
-    let asks = crate::systems::ALL.iter().filter_map(|one| one.asks());
-    for kind in asks.flat_map(|asks| asks.kinds) {
-        if let Ok(question) = Question::read(bytes, kind) {
-            let verdict = match ip_rule::admission::ASKS.kinds.contains(kind) {
-                true => ip_rule::admission::judge(kind, &question),
-                false => rancher_fip::admission::fuzz(kind, &question),
-            };
-            let why = verdict.denied.map(|denial| denial.message);
-            assert_ne!(why.as_deref(), Some(""), "refused without a word");
+    for verdict in verdicts(systems::ALL, bytes) {
+        let why = verdict.denied.map(|denial| denial.message);
+        assert_ne!(why.as_deref(), Some(""), "refused without a word");
+    }
+}
+
+/// What each system says of its kinds.
+pub fn verdicts(systems: &[&dyn System], bytes: &[u8]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (asks, system) in systems.iter().filter_map(|one| Some((one.asks()?, one))) {
+        let judge = system.fuzz().unwrap();
+        for kind in asks.kinds {
+            if let Ok(question) = Question::read(bytes, kind) {
+                verdicts.push(judge(kind, &question));
+            }
         }
     }
+    verdicts
 }
 
 fn cni(bytes: &[u8]) {

@@ -36,6 +36,12 @@ pub trait System: Sync {
         None
     }
 
+    /// Judges questions of [`Self::asks`] in a made-up cluster.
+    #[cfg(any(test, feature = "fuzz"))]
+    fn fuzz(&self) -> Option<crate::admission::FuzzJudge> {
+        None
+    }
+
     /// What there is to take over from its original, for the help; [`RunningSystem::takeover`] does it.
     fn adopts(&self) -> Option<&'static str> {
         None

@@ -79,6 +79,10 @@ pub trait Judge: Send + Sync {
     ) -> BoxFuture<'a, Judged>;
 }
 
+/// What is answered to any question, for fuzzing.
+#[cfg(any(test, feature = "fuzz"))]
+pub type FuzzJudge = fn(&ReviewedKind, &Question) -> Verdict;
+
 /// An answer, and whether anything was checked.
 pub struct Judged {
     pub verdict: Verdict,

@@ -71,7 +71,7 @@ impl Judge for RuleJudge {
 }
 
 /// Whether it may be stored.
-pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
+pub(super) fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
     match *kind == AGENT {
         true => agent(question),
         false => rule(question),

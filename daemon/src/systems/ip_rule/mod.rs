@@ -96,6 +96,11 @@ impl system::System for IpRule {
         Some(&admission::ASKS)
     }
 
+    #[cfg(any(test, feature = "fuzz"))]
+    fn fuzz(&self) -> Option<crate::admission::FuzzJudge> {
+        Some(admission::judge)
+    }
+
     fn adopts(&self) -> Option<&'static str> {
         Some("Rules of the daemon's host that ip-rule-operator made")
     }

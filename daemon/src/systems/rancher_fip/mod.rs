@@ -96,6 +96,11 @@ impl system::System for RancherFip {
         Some(&admission::ASKS)
     }
 
+    #[cfg(any(test, feature = "fuzz"))]
+    fn fuzz(&self) -> Option<crate::admission::FuzzJudge> {
+        Some(admission::fuzz)
+    }
+
     fn adopts(&self) -> Option<&'static str> {
         Some("Pools, quotas and addresses of rancher-fip, and what its original programs left")
     }
