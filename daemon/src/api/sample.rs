@@ -29,7 +29,7 @@ use crate::{
     },
     backups::{Backups, Schedule},
     clock,
-    clusters::{self, ClusterSession, Clusters, SystemRunner},
+    clusters::{self, Clusters},
     config::Systems,
     ipam::Ipam,
     metrics::Metrics,
@@ -46,32 +46,22 @@ pub fn origin() -> sessions::Origin {
     sessions::Origin::new([127, 0, 0, 1].into(), &HeaderMap::new())
 }
 
-struct NoRunner;
-
-impl SystemRunner for NoRunner {
-    fn run(
-        &self,
-        _: ClusterSession,
-        _: fipd_core::System,
-    ) -> futures::future::BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
-}
-
 /// An address book with the pool `dmz`, and no clusters.
 async fn book(
-    known: Systems,
+    (known, systems): (Systems, &'static [&'static dyn System]),
     dir: &Path,
     clock: clock::Clock,
     stop: &CancellationToken,
-) -> (Ipam, Clusters) {
+) -> (Ipam, Clusters, Runner) {
     let (ipam, _writer) = Ipam::start(dir, clock).unwrap();
     let options = clusters::ClustersOptions {
         config: crate::config::Config::without_file(known),
         data_dir: Some(dir.to_owned()),
         ..clusters::ClustersOptions::default()
     };
-    let started = Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone());
+    let runner = Runner::of(systems, &means(&ipam));
+    let running = Arc::new(runner.clone());
+    let started = Clusters::start(options, ipam.clone(), running, stop.clone());
     let (clusters, _registry) = started.await.unwrap();
     let spec = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
     let create = fipd_core::Request::CreatePool {
@@ -79,7 +69,7 @@ async fn book(
         actor: "test".into(),
     };
     ipam.submit(create).await.unwrap();
-    (ipam, clusters)
+    (ipam, clusters, runner)
 }
 
 pub struct Site {
@@ -114,12 +104,11 @@ impl Site {
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let stop = CancellationToken::new();
-        let (ipam, clusters) = book(known, dir.path(), clock, &stop).await;
+        let (ipam, clusters, runner) = book((known, systems), dir.path(), clock, &stop).await;
         let accounts = Accounts::start(ipam.clone(), dir.path()).await.unwrap();
         let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
         let rules = RuleBoard::default();
-        let runner = Runner::of(systems, &means(&ipam));
         let detacher = Detacher::new(clusters.clone(), Default::default(), systems, "fipd".into());
         let api = Api::from(ApiParts {
             detacher,
@@ -128,7 +117,7 @@ impl Site {
                 clusters.clone(),
                 (backups.clone(), Default::default()),
                 Default::default(),
-                &[],
+                &runner.originals(),
                 None,
                 rules.clone(),
             ),
@@ -218,15 +207,27 @@ impl Site {
         (parts.status, media.to_owned())
     }
 
+    /// The same of a listener that serves this.
+    #[cfg(test)]
+    pub(crate) async fn open(
+        &self,
+        serve: crate::config::Serve,
+        path: &str,
+    ) -> (StatusCode, String) {
+        let router = super::open_router(self.api.clone(), &[serve].into());
+        let request = Request::get(path).body(Body::empty());
+        Self::answer(router, request.unwrap()).await
+    }
+
     /// The status and the body of the answer.
     #[cfg(test)]
     pub(crate) async fn body(&self, request: Request<Body>) -> (StatusCode, String) {
-        let answer = self
-            .router
-            .clone()
-            .call(self.signed(request))
-            .await
-            .unwrap();
+        Self::answer(self.router.clone(), self.signed(request)).await
+    }
+
+    #[cfg(test)]
+    async fn answer(mut router: Router, request: Request<Body>) -> (StatusCode, String) {
+        let answer = router.call(request).await.unwrap();
         let (status, body) = (answer.status(), answer.into_body());
         let body = body.collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())

@@ -1,14 +1,13 @@
 //! `fipd adopt`.
 
-use clap::{Args, builder::PossibleValue};
+use clap::{Args, Command, builder::PossibleValue};
 
 use super::{CliSession, client::segment, exit::Failure, output::Table};
-use crate::{api::wire::AdoptReport, system::System, systems};
+use crate::{api::wire::AdoptReport, system::System};
 
 #[derive(Debug, Args)]
 pub struct Adopt {
     /// What is taken over
-    #[arg(value_parser = adopting())]
     system: String,
     /// Name of the cluster in the configuration
     #[arg(long, value_name = "NAME")]
@@ -18,14 +17,14 @@ pub struct Adopt {
     dry_run: bool,
 }
 
-/// The systems whose originals leave something to take over.
-fn adopting() -> Vec<PossibleValue> {
-    let systems = systems::ALL.iter();
+/// The command for those of these systems whose originals leave something to take over.
+pub(super) fn with_systems(command: Command, all: &[&dyn System]) -> Command {
     let value = |system: &&dyn System| {
         let what = system.adopts()?;
         Some(PossibleValue::new(system.config().name).help(what))
     };
-    systems.filter_map(value).collect()
+    let values: Vec<_> = all.iter().filter_map(value).collect();
+    command.mut_arg("system", |argument| argument.value_parser(values))
 }
 
 impl Adopt {

@@ -53,7 +53,12 @@ use exit::Failure;
 use output::Format;
 use session::CliSession;
 
-use crate::{config::operation::SystemOperation, settings, systems::SYSTEMS};
+use crate::{
+    config::{Systems, operation::SystemOperation},
+    settings,
+    system::System,
+    systems::{self, SYSTEMS},
+};
 
 const ABOUT: &str = "One address book for a Rancher, Harvester or Cluster API site";
 
@@ -194,8 +199,15 @@ enum ClientCommand {
 
 /// The command line with what systems add.
 fn command() -> clap::Command {
-    let command = Cli::command().mut_subcommand("serve", compat::with_flags);
-    system::with_commands(command, *SYSTEMS)
+    command_of(*SYSTEMS, systems::ALL)
+}
+
+/// The same with what these add.
+pub(crate) fn command_of(known: Systems, all: &[&dyn System]) -> clap::Command {
+    let command = Cli::command()
+        .mut_subcommand("serve", compat::with_flags)
+        .mut_subcommand("adopt", |adopt| adopt::with_systems(adopt, all));
+    system::with_commands(command, known)
 }
 
 /// What the command line asks for.

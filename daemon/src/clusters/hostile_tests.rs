@@ -1,89 +1,31 @@
-//! Clusters that answer without end, over real connections with TLS.
+//! Clusters that answer without end.
 
-use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_core::{System, Text};
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
-use hyper::{
-    body::{Bytes, Frame, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, api::ListParams};
 use parking_lot::Mutex;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     ClusterSession, ClusterState, ClusterView, Clusters, ClustersOptions, SystemRunner, adoption,
+    tls_server_tests::{Body, forbidden, kube_system, serve, whole},
 };
 use crate::{config::Config, ipam::Ipam};
-
-type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Longer than a busy machine takes for 32 MiB over TLS in a debug build.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An API server of one cluster; `hostile`: its lists never end. The text of a kubeconfig for it.
-async fn serve(uid: &'static str, hostile: bool) -> String {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let ca = STANDARD.encode(made.cert.pem());
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let tls = TlsAcceptor::from(Arc::new(tls));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let tls = tls.clone();
-            tokio::spawn(async move {
-                let Ok(stream) = tls.accept(stream).await else {
-                    return;
-                };
-                let answer = service_fn(move |request| async move {
-                    Ok::<_, Infallible>(answer(&request, uid, hostile))
-                });
-                let connection = http1::Builder::new();
-                let _ = connection
-                    .serve_connection(TokioIo::new(stream), answer)
-                    .await;
-            });
-        }
-    });
-    format!(
-        "current-context: a\n\
-         clusters: [{{ name: a, cluster: {{ server: 'https://127.0.0.1:{port}', certificate-authority-data: {ca} }} }}]\n\
-         users: [{{ name: a, user: {{ token: t }} }}]\n\
-         contexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]\n"
-    )
-}
-
+/// An API server of one cluster; `hostile`: its lists never end.
 fn answer(request: &Request<Incoming>, uid: &str, hostile: bool) -> Response<Body> {
-    let whole = |code: u16, value: serde_json::Value| {
-        let frame = Ok(Frame::data(Bytes::from(value.to_string())));
-        let body = StreamBody::new(stream::iter([frame])).boxed_unsync();
-        Response::builder().status(code).body(body).unwrap()
-    };
     match request.uri().path() {
-        "/api/v1/namespaces/kube-system" => whole(
-            200,
-            json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": "kube-system", "uid": uid } }),
-        ),
+        "/api/v1/namespaces/kube-system" => whole(200, &kube_system(uid)),
         "/api/v1/services" if hostile => {
             let chunk = Bytes::from(vec![b' '; 64 << 10]);
             let endless = stream::repeat(chunk).map(|chunk| Ok(Frame::data(chunk)));
@@ -91,12 +33,9 @@ fn answer(request: &Request<Incoming>, uid: &str, hostile: bool) -> Response<Bod
         }
         "/api/v1/services" => whole(
             200,
-            json!({ "kind": "ServiceList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": [] }),
+            &json!({ "kind": "ServiceList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": [] }),
         ),
-        _ => whole(
-            403,
-            json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no" }),
-        ),
+        _ => forbidden(),
     }
 }
 
@@ -162,7 +101,8 @@ fn configuration(dir: &Path) -> Config {
 async fn an_endless_answer_degrades_its_cluster_alone() {
     let dir = tempfile::tempdir().unwrap();
     for (name, uid, hostile) in [("hostile", "H", true), ("good", "G", false)] {
-        std::fs::write(dir.path().join(name), serve(uid, hostile).await).unwrap();
+        let server = serve(move |request| answer(request, uid, hostile));
+        std::fs::write(dir.path().join(name), server.await).unwrap();
     }
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
     let options = ClustersOptions {

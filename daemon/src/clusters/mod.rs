@@ -70,3 +70,5 @@ pub use view::{
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+pub(crate) mod tls_server_tests;

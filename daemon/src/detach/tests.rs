@@ -55,24 +55,16 @@ pub fn leftover(plural: &str) -> &'static Leftover {
     all.find(|one| one.kind.plural == plural).unwrap()
 }
 
-async fn all(remote: &Remote, past: &Past) -> (Vec<String>, Vec<String>) {
-    looked_at(remote, &leaving(), past).await
-}
-
 /// What would be done, in words, and what could not be seen.
-pub async fn looked_at(
-    remote: &Remote,
-    systems: &[&dyn Leaving],
-    past: &Past,
-) -> (Vec<String>, Vec<String>) {
-    let mut found = Vec::new();
-    for system in systems {
+async fn all(remote: &Remote, past: &Past) -> (Vec<String>, Vec<String>) {
+    let (mut found, systems) = (Vec::new(), leaving());
+    for system in &systems {
         found.push(system.first(remote, past).await);
     }
     for kind in systems.iter().flat_map(|one| one.leftovers()) {
-        found.push(steps_of(remote, past, kind, &Marks::of(systems)).await);
+        found.push(steps_of(remote, past, kind, &Marks::of(&systems)).await);
     }
-    found.push(leases::steps(remote, systems, past, "me").await);
+    found.push(leases::steps(remote, &systems, past, "me").await);
     let (mut steps, mut unseen) = (Vec::new(), Vec::new());
     for found in found {
         steps.extend(found.steps);

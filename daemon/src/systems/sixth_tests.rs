@@ -2,18 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     path::Path,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use axum::body::Body;
 use fipd_core::{System as SystemId, Text};
 use futures::future::BoxFuture;
-use prometheus_client::{encoding::text::encode, metrics::counter::Counter, registry::Registry};
+use prometheus_client::{metrics::counter::Counter, registry::Registry};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,22 +21,26 @@ use serde_json::{Value, json};
 use super::Runner;
 use crate::{
     admission::{
-        Asks, Judge, Judged, ReviewedKind, Sample,
+        Asks, FuzzJudge, Judge, Judged, ReviewedKind, Sample,
         review::{Question, Verdict},
     },
     adopt::{AdoptLog, Takeover, TakeoverError, TakeoverReport},
     api::{rights, sample::Site},
-    cli::system::{asked, with_commands},
+    cli::{command_of, system::asked},
     clock,
-    clusters::{ClusterSession, SystemRunner as _, testing},
+    clusters::{
+        ClusterSession, SystemRunner as _,
+        tls_server_tests::{self, forbidden, kube_system, serve, whole},
+    },
     config::{
-        ClusterSettings, Config, Draws, SettingsTable, SystemConfig, SystemSettings, Systems,
-        TypedSettings,
+        ClusterSettings, Config, Draws, Serve, SettingsTable, SystemConfig, SystemSettings,
+        Systems, TypedSettings,
         operation::{Column, Does, Operations, Served, SystemOperation},
         reference,
     },
-    controller::{client::testing::serving, kind::Kind, store::Key},
-    detach::{Leaving, Leftover, Marks, Past, tests::looked_at},
+    controller::{kind::Kind, store::Key},
+    detach::{Leaving, Leftover, Marks, Past},
+    fuzz,
     ipam::Ipam,
     oidc::Oidc,
     system::{Means, OperationCall, OperationError, RunningSystem, System, testing::means},
@@ -74,6 +78,9 @@ static CONFIG: SystemConfig = SystemConfig {
     operations: Some(&OPERATIONS),
 };
 
+/// What a listener serves of it.
+const METRICS: Serve = Serve::SystemMetrics(SixthSettings::NAME);
+const WITHIN: Duration = Duration::from_secs(60);
 const KNOWN: Systems = Systems(&[&CONFIG]);
 static OPERATIONS: Operations = Operations {
     about: "Brushes",
@@ -152,6 +159,10 @@ impl System for Sixth {
         Some(&ASKS)
     }
 
+    fn fuzz(&self) -> Option<FuzzJudge> {
+        Some(|kind, _| refused(kind))
+    }
+
     fn adopts(&self) -> Option<&'static str> {
         Some("Brushes of the original")
     }
@@ -171,6 +182,7 @@ impl RunningSystem for RunningSixth {
         Box::pin(async move {
             assert_eq!(&*session.name, "x");
             ran.inc();
+            session.cancel.cancelled().await;
         })
     }
 
@@ -210,6 +222,10 @@ impl RunningSystem for RunningSixth {
     }
 }
 
+fn refused(kind: &ReviewedKind) -> Verdict {
+    Verdict::forbidden(format!("no {} today", kind.plural))
+}
+
 impl Judge for RunningSixth {
     fn judge<'a>(
         &'a self,
@@ -217,8 +233,7 @@ impl Judge for RunningSixth {
         kind: &'static ReviewedKind,
         _question: &'a Question,
     ) -> BoxFuture<'a, Judged> {
-        let refused = Verdict::forbidden(format!("no {} today", kind.plural));
-        Box::pin(std::future::ready(Judged::checked(refused)))
+        Box::pin(std::future::ready(Judged::checked(refused(kind))))
     }
 }
 
@@ -303,7 +318,7 @@ fn it_has_settings_that_are_typed_described_and_refused_with_their_place() {
 }
 
 #[tokio::test]
-async fn it_is_run_told_of_its_clusters_counted_and_asked() {
+async fn it_is_told_of_its_clusters_and_asked() {
     let dir = tempfile::tempdir().unwrap();
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
     let means = means(&ipam);
@@ -317,24 +332,6 @@ async fn it_is_run_told_of_its_clusters_counted_and_asked() {
         (&"b".into(), &none, settings),
     ]);
     assert_eq!(running.clusters.load(Ordering::Relaxed), 1);
-    let silent = |_: http::Request<kube::client::Body>| {
-        std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
-    };
-    let client = kube::Client::new(tower::service_fn(silent), "default");
-    let session = testing::session(client, &ipam).await;
-    runner.run(session.clone(), "sixth".parse().unwrap()).await;
-    let takeovers = runner.takeovers();
-    let takeover = takeovers.of("sixth").unwrap();
-    let planned = takeover.look(&session).await.unwrap();
-    assert_eq!(planned.summary(true), "1 things would be done");
-    assert!(takeover.adopt(&session, &"me".into()).await.is_ok());
-    let originals = runner.originals();
-    let mut registry = Registry::default();
-    (originals[0].register)(&mut registry);
-    let mut text = String::new();
-    encode(&mut text, &registry).unwrap();
-    assert_eq!(originals[0].system, "sixth");
-    assert!(text.contains("sixth_ran_total 1"), "{text}");
     let admission = runner.admission();
     let kind = admission.kind("validate-brush").unwrap();
     let review = json!({
@@ -345,9 +342,87 @@ async fn it_is_run_told_of_its_clusters_counted_and_asked() {
             "object": { "metadata": {} },
         },
     });
-    let question = Question::read(review.to_string().as_bytes(), kind).unwrap();
-    let judged = admission.judge("a", kind, &question).await;
-    assert_eq!(judged.verdict.denied.unwrap().message, "no brushes today");
+    let review = review.to_string();
+    let question = Question::read(review.as_bytes(), kind).unwrap();
+    let judged = admission.judge("a", kind, &question).await.verdict;
+    let fuzzed = fuzz::verdicts(&[&Sixth], review.as_bytes());
+    for verdict in [judged].into_iter().chain(fuzzed) {
+        assert_eq!(verdict.denied.unwrap().message, "no brushes today");
+    }
+    let agent = Means {
+        only_host: true,
+        ..means
+    };
+    let here = Runner::of(&[&Sixth], &agent);
+    assert!(here.originals().is_empty(), "it has no part there");
+}
+
+/// An API server of the cluster `x`, in which fipd leads and has left its mark.
+fn studio(path: &str) -> http::Response<tls_server_tests::Body> {
+    let brush = json!({ "metadata": {
+        "namespace": "studio", "name": "fine", "uid": "u", "finalizers": ["sixth.example/wet"],
+    } });
+    let lease = json!({ "metadata": { "uid": "l" }, "spec": { "holderIdentity": "fipd" } });
+    match path {
+        "/api/v1/namespaces/kube-system" => whole(200, &kube_system("X")),
+        "/apis/sixth.example/v1/brushes" => whole(200, &json!({ "items": [brush] })),
+        "/apis/coordination.k8s.io/v1/namespaces/studio/leases/painter" => whole(200, &lease),
+        _ => forbidden(),
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_with_it_is_served_counted_taken_over_and_left() {
+    let site = Site::of((KNOWN, &[&Sixth]), Oidc::default(), Arc::new(clock::now)).await;
+    let ask = async |method: &str, path: &str, body: Value| {
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(body.to_string().into()).unwrap();
+        let (status, body) = site.body(request).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        (status.as_u16(), body)
+    };
+    let kubeconfig = serve(|request| studio(request.uri().path())).await;
+    let add = json!({ "kubeconfig": kubeconfig, "systems": ["sixth"] });
+    let (status, added) = ask("PUT", "/api/v1/clusters/x", add).await;
+    assert_eq!(status, 200, "{added}");
+    let served = async {
+        while !site
+            .open(METRICS, "/metrics")
+            .await
+            .1
+            .contains("sixth_ran_total 1")
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(WITHIN, served)
+        .await
+        .expect("it runs there");
+    let adopt = "/api/v1/clusters/x/adopt/sixth";
+    let (_, planned) = ask("GET", adopt, Value::Null).await;
+    assert_eq!(planned["message"], "1 things would be done");
+    let (status, done) = ask("POST", adopt, Value::Null).await;
+    assert_eq!(
+        (status, &done["changes"][0]["name"]),
+        (200, &json!("Brush studio/fine"))
+    );
+    let (_, left) = ask("GET", "/api/v1/clusters/x/detach", Value::Null).await;
+    let steps = left["steps"].as_array().unwrap().iter();
+    let steps: Vec<_> = steps
+        .map(|step| format!("{}: {}", step["object"], step["does"]))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            r#""Brush studio/fine": "take the finalizer sixth.example/wet off""#,
+            r#""Lease studio/painter": "let go""#,
+        ]
+    );
+    let command = command_of(KNOWN, &[&Sixth]);
+    let adopted = command.try_get_matches_from(["fipd", "adopt", "sixth", "--cluster", "x"]);
+    let (_, arguments) = adopted.unwrap().remove_subcommand().unwrap();
+    assert_eq!(arguments.get_one::<String>("system").unwrap(), "sixth");
 }
 
 #[tokio::test]
@@ -386,36 +461,8 @@ async fn its_operations_are_routes_pages_and_commands() {
     assert_eq!(status, 200);
     assert!(page.contains("broad") && !page.contains(">fine<"), "{page}");
     assert!(!page.contains("<broad red>"), "markup is escaped: {page}");
-    let command = with_commands(clap::Command::new("fipd"), KNOWN);
+    let command = command_of(KNOWN, &[&Sixth]);
     let matches = command.try_get_matches_from(["fipd", "sixth", "clean", "fine"]);
     let (_, path) = asked(&matches.unwrap(), KNOWN).unwrap();
     assert_eq!(path, "/api/v1/brushes/fine/clean");
-}
-
-#[tokio::test]
-async fn what_it_leaves_goes() {
-    let brush = json!({ "metadata": {
-        "namespace": "studio", "name": "fine", "uid": "u", "finalizers": ["sixth.example/wet"],
-    } });
-    let lease = json!({ "metadata": { "uid": "l" }, "spec": { "holderIdentity": "me" } });
-    let (remote, _) = serving(move |path| match path {
-        "/apis/sixth.example/v1/brushes" => (200, json!({ "items": [brush] })),
-        "/apis/coordination.k8s.io/v1/namespaces/studio/leases/painter" => (200, lease.clone()),
-        _ => (404, json!("nothing")),
-    });
-    let past = Past {
-        systems: BTreeSet::from(["sixth".parse().unwrap()]),
-        settings: ClusterSettings::default(),
-        guest: false,
-        unheard: BTreeSet::new(),
-    };
-    let (steps, unseen) = looked_at(&remote, &[&SixthLeaving], &past).await;
-    assert_eq!(
-        steps,
-        [
-            "Brush studio/fine: take the finalizer sixth.example/wet off",
-            "Lease studio/painter: let go",
-        ]
-    );
-    assert_eq!(unseen, Vec::<String>::new());
 }
