@@ -1,11 +1,12 @@
 //! What the stock LB controller may ask, as values: [`crate::api::fip_v1`] decodes and answers it, the controllers of
 //! floating IPs decide it. Neither knows the other.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::Text;
 use futures::future::BoxFuture;
 use http::StatusCode;
+use secrecy::SecretString;
 use serde::Serialize;
 
 /// Who asks, as token and body say. Nothing of it is believed yet.
@@ -15,14 +16,10 @@ pub struct Claim {
     pub client: String,
     pub project: String,
     /// What the project's clusters share.
-    pub secret: Secret,
+    pub secret: SecretString,
     /// `None` where the body has none: then the token says it.
     pub cluster: Option<String>,
 }
-
-/// A text that no log may show.
-#[derive(Clone, Default)]
-pub struct Secret(String);
 
 /// Who asks, as it was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,22 +122,13 @@ pub trait FloatingIps: Send + Sync {
     /// Verifies who asks.
     fn authorize<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Asker, Denied>>;
     /// Gives the Service its address. Asking again is free.
-    fn request<'a>(
-        &'a self,
-        asker: &'a Asker,
-        wish: &'a Wish,
-    ) -> BoxFuture<'a, Result<Given, Denied>>;
+    fn request(&self, asker: Asker, wish: Wish) -> BoxFuture<'_, Result<Given, Denied>>;
     /// Takes the Service off its address, which stays the project's.
-    fn release<'a>(
-        &'a self,
-        asker: &'a Asker,
-        farewell: &'a Farewell,
-    ) -> BoxFuture<'a, Result<(), Denied>>;
+    fn release(&self, asker: Asker, farewell: Farewell) -> BoxFuture<'_, Result<(), Denied>>;
     /// Gives an address of the project back that nobody uses.
-    fn delete<'a>(&'a self, asker: &'a Asker, address: IpAddr)
-    -> BoxFuture<'a, Result<(), Denied>>;
+    fn delete(&self, asker: Asker, address: IpAddr) -> BoxFuture<'_, Result<(), Denied>>;
     /// What the asker's cluster has of the project's addresses, and what nobody uses.
-    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>>;
+    fn list(&self, asker: Asker) -> BoxFuture<'_, Result<Vec<Row>, Denied>>;
     /// The pools of all management clusters where fipd leads, by name.
     fn figures(&self) -> Result<BTreeMap<String, PoolFigures>, Denied>;
     /// In how many of the management clusters fipd does not lead at this moment.
@@ -174,21 +162,5 @@ impl Denied {
             StatusCode::SERVICE_UNAVAILABLE,
             "fipd does not lead in the management cluster, or has not read it yet; ask again",
         )
-    }
-}
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
     }
 }

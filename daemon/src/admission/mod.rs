@@ -152,8 +152,10 @@ pub fn spec<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, Verdict
 }
 
 /// A field that is not as it must be.
-pub fn invalid(wrong: &Wrong) -> Verdict {
-    Verdict::invalid(wrong.to_string())
+impl From<Wrong> for Verdict {
+    fn from(wrong: Wrong) -> Self {
+        Self::invalid(wrong.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ use axum::{
     extract::{ConnectInfo, Path, Request, State},
     response::{IntoResponse as _, Response},
 };
+use fipd_core::words;
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -54,17 +56,19 @@ pub struct Desk {
     places: Semaphore,
 }
 
-/// What became of a call, for the figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallOutcome {
-    Allowed,
-    Warned,
-    Denied,
-    /// Let through, because not enough is known.
-    Unchecked,
-    Malformed,
-    Limited,
-    Late,
+words! {
+    /// What became of a call, for the figures.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    enum CallOutcome {
+        Allowed = "allowed",
+        Warned = "warned",
+        Denied = "denied",
+        /// Let through, because not enough is known.
+        Unchecked = "unchecked",
+        Malformed = "malformed",
+        Limited = "limited",
+        Late = "late",
+    }
 }
 
 /// Why there is no answer.
@@ -105,7 +109,7 @@ async fn validate(
             (CallOutcome::Late, problem.into_response())
         }
     };
-    metrics.admission(kind.plural, result.name(), began.elapsed());
+    metrics.admission(kind.plural, result.as_str(), began.elapsed());
     answer
 }
 
@@ -187,18 +191,6 @@ impl CallOutcome {
             Self::Allowed
         } else {
             Self::Warned
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Warned => "warned",
-            Self::Denied => "denied",
-            Self::Unchecked => "unchecked",
-            Self::Malformed => "malformed",
-            Self::Limited => "limited",
-            Self::Late => "late",
         }
     }
 }

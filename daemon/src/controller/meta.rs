@@ -52,6 +52,14 @@ pub trait View: PartialEq + Debug + Send + Sync + 'static {
     fn meta(&self) -> Meta;
 }
 
+/// Leaves out what no controller looks at and what may be large.
+pub fn trim(meta: &mut ObjectMeta) {
+    meta.managed_fields = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}
+
 /// The time an object was made.
 pub fn created(time: Option<&Time>) -> Timestamp {
     Timestamp(

@@ -59,7 +59,7 @@ impl Ipam {
     }
 
     /// Reads step by step; `step` gets the key that it answered last, and `None` from it is the end.
-    fn in_steps<K>(&self, mut step: impl FnMut(&Ledger, Option<K>) -> Option<K>) {
+    pub fn in_steps<K>(&self, mut step: impl FnMut(&Ledger, Option<K>) -> Option<K>) {
         let mut after = None;
         loop {
             after = self.read(|ledger| step(ledger, after.take()));

@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        systems::rancher_fip::pool::mirror::desired,
+        systems::rancher_fip::pool::desired,
         validation::{
             mirror::MirrorOf,
             pool::{validate, written},

@@ -16,7 +16,6 @@ const EXCLUDE: &str = "spec.ipConfig.pool.exclude";
 /// The addresses of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
-    pub family: Family,
     pub subnet: IpNet,
     pub addresses: AddressSpec,
     pub exclusions: Vec<AddressSpec>,
@@ -30,8 +29,7 @@ pub fn validate(config: Option<&IpConfig>) -> Result<Ranges, Wrong> {
         return Err(Wrong::new("spec.ipConfig", "", allowed));
     };
     let subnet = subnet(&config.subnet)?;
-    let family = family_of(subnet.addr());
-    check_family(&config.family, family, &subnet)?;
+    check_family(&config.family, &subnet)?;
     let range = &config.pool;
     let start = inside(START, &range.start, &subnet)?;
     let end = inside(END, &range.end, &subnet)?;
@@ -56,7 +54,6 @@ pub fn validate(config: Option<&IpConfig>) -> Result<Ranges, Wrong> {
         exclusions.insert(address);
     }
     Ok(Ranges {
-        family,
         subnet,
         addresses: AddressSpec::Range(start, end),
         exclusions: exclusions.into_iter().map(AddressSpec::Single).collect(),
@@ -113,7 +110,8 @@ fn canonical(subnet: IpNet) -> IpNet {
     four.map_or(subnet, IpNet::V4)
 }
 
-fn check_family(said: &str, family: Family, subnet: &IpNet) -> Result<(), Wrong> {
+fn check_family(said: &str, subnet: &IpNet) -> Result<(), Wrong> {
+    let family = Family::of(subnet.addr());
     if said.is_empty() || said.eq_ignore_ascii_case(&family.to_string()) {
         return Ok(());
     }
@@ -127,8 +125,8 @@ fn inside(field: &str, text: &str, subnet: &IpNet) -> Result<IpAddr, Wrong> {
         return wrong(format!("it must be an address in {SUBNET} ({subnet})"));
     };
     let address = address.to_canonical();
-    let family = family_of(subnet.addr());
-    if family_of(address) != family {
+    let family = Family::of(subnet.addr());
+    if Family::of(address) != family {
         return wrong(format!(
             "it must be an {family} address: {SUBNET} ({subnet}) is {family}"
         ));
@@ -138,10 +136,6 @@ fn inside(field: &str, text: &str, subnet: &IpNet) -> Result<IpAddr, Wrong> {
     } else {
         wrong(format!("it must lie in {SUBNET} ({subnet})"))
     }
-}
-
-pub fn family_of(address: IpAddr) -> Family {
-    Family::of(address)
 }
 
 /// What a pool says, for tests.
@@ -174,7 +168,7 @@ mod tests {
             &["10.0.0.15", "10.0.0.12", "10.0.0.15"],
         );
         let ranges = validate(Some(&good)).expect("valid");
-        assert_eq!(ranges.family, Family::V4);
+        assert!(ranges.subnet.addr().is_ipv4());
         assert_eq!(
             ranges.addresses,
             AddressSpec::Range(
@@ -205,7 +199,7 @@ mod tests {
             &["2001:0db8::5"],
         );
         let ranges = validate(Some(&good)).expect("valid");
-        assert_eq!(ranges.family, Family::V6);
+        assert!(ranges.subnet.addr().is_ipv6());
         assert_eq!(
             ranges.exclusions,
             [AddressSpec::Single("2001:db8::5".parse().expect("v6"))]

@@ -33,44 +33,35 @@ impl fmt::Display for Wrong {
 
 /// The most addresses of each pool, by the names that the object has for them; all of them or what is wrong.
 pub fn limits(raw: &BTreeMap<String, i64>) -> Result<BTreeMap<String, u64>, Vec<Wrong>> {
-    let (mut limits, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (pool, &value) in raw {
-        match u32::try_from(value) {
-            Ok(limit) => {
-                limits.insert(pool.clone(), u64::from(limit));
-            }
-            Err(_) => wrong.push(Wrong {
-                pool: pool.clone(),
-                value: value.to_string(),
-            }),
-        }
-    }
-    if wrong.is_empty() {
-        Ok(limits)
-    } else {
-        Err(wrong)
-    }
+    let values = raw
+        .iter()
+        .map(|(pool, value)| (pool.clone(), Value::from(*value)));
+    limits_of(&values.collect())
 }
 
-/// The same of values as they are written, which need not be whole numbers.
+/// The same of values as they are written, which need not be whole numbers: those that are none come first in what is wrong.
 pub fn limits_of(raw: &BTreeMap<String, Value>) -> Result<BTreeMap<String, u64>, Vec<Wrong>> {
-    let whole = |value: &Value| value.as_i64();
-    let wrong = raw.iter().filter(|(_, value)| whole(value).is_none());
-    let mut wrong: Vec<Wrong> = wrong
-        .map(|(pool, value)| Wrong {
+    let (mut limits, mut fractions, mut wrong) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for (pool, value) in raw {
+        let whole = value.as_i64();
+        if let Some(limit) = whole.and_then(|whole| u32::try_from(whole).ok()) {
+            limits.insert(pool.clone(), u64::from(limit));
+            continue;
+        }
+        let list = if whole.is_some() {
+            &mut wrong
+        } else {
+            &mut fractions
+        };
+        list.push(Wrong {
             pool: pool.clone(),
             value: value.to_string(),
-        })
-        .collect();
-    let numbers = raw.iter();
-    let numbers = numbers.filter_map(|(pool, value)| Some((pool.clone(), whole(value)?)));
-    match limits(&numbers.collect()) {
-        Ok(limits) if wrong.is_empty() => Ok(limits),
-        Ok(_) => Err(wrong),
-        Err(more) => {
-            wrong.extend(more);
-            Err(wrong)
-        }
+        });
+    }
+    fractions.append(&mut wrong);
+    match fractions.is_empty() {
+        true => Ok(limits),
+        false => Err(fractions),
     }
 }
 

@@ -4,13 +4,14 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use http::StatusCode;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
 use serde_json::Value;
 
-use crate::fip_v1::{Claim, Denied, Farewell, Secret, Service, Wish};
+use crate::fip_v1::{Claim, Denied, Farewell, Service, Wish};
 
 /// The longest text of a field.
 const LONGEST: usize = 1_024;
@@ -34,7 +35,7 @@ const SECRET: &str = "clientsecret";
 #[derive(Debug)]
 pub struct Fields {
     texts: BTreeMap<&'static str, String>,
-    secret: Secret,
+    secret: SecretString,
 }
 
 impl Fields {
@@ -46,7 +47,7 @@ impl Fields {
         let Members(members) = serde_json::from_slice(body).map_err(|_| invalid(""))?;
         let mut fields = Self {
             texts: BTreeMap::new(),
-            secret: Secret::default(),
+            secret: SecretString::default(),
         };
         for (key, value) in members {
             let small = key.to_ascii_lowercase();
@@ -57,7 +58,7 @@ impl Fields {
             match value {
                 Value::String(text) if text.len() <= LONGEST => match known {
                     Some(known) => drop(fields.texts.insert(known, text)),
-                    None => fields.secret = Secret::new(text),
+                    None => fields.secret = text.into(),
                 },
                 Value::Null => {}
                 Value::String(_) => {
@@ -77,8 +78,8 @@ impl Fields {
         self.texts.get(key).map_or("", String::as_str)
     }
 
-    pub fn secret(&self) -> &Secret {
-        &self.secret
+    pub fn secret(&self) -> &str {
+        self.secret.expose_secret()
     }
 
     /// A field that is not empty.
@@ -230,7 +231,10 @@ mod tests {
         });
         let fields = fields(sent);
         let claim = fields.claim("client-c-m-a".to_owned(), true);
-        assert_eq!((claim.secret.reveal(), &*claim.project), ("s", "p-a"));
+        assert_eq!(
+            (claim.secret.expose_secret(), &*claim.project),
+            ("s", "p-a")
+        );
         assert_eq!(claim.cluster.as_deref(), Some("c-m-a"));
         let wish = fields.wish().unwrap();
         assert_eq!((&*wish.pool, wish.address), ("net", None));

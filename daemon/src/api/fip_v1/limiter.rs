@@ -1,4 +1,7 @@
 //! How often somebody may ask: a bucket of tokens for each.
+//!
+//! Wrong secrets count as well: whoever shows many is told to wait. Whoever shows the right one is not, so that nobody without
+//! it can lock a project out.
 
 use std::{
     collections::BTreeMap,
@@ -6,9 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::StatusCode;
 use parking_lot::Mutex;
 
-use crate::api::listen::network;
+use super::too_many;
+use crate::{
+    api::listen::network,
+    fip_v1::{Asker, Claim, Denied},
+};
 
 /// More buckets than these, and those that are full again are forgotten.
 const MOST: usize = 10_000;
@@ -19,6 +27,12 @@ pub struct Rate {
     pub per_second: f64,
     pub burst: f64,
 }
+
+/// Of wrong secrets: ten at once, then one in ten seconds, from one network for one project.
+const GUESSES: Rate = Rate {
+    per_second: 0.1,
+    burst: 10.0,
+};
 
 /// Who is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +48,6 @@ pub enum Whom {
 impl Whom {
     pub fn peer(address: IpAddr) -> Self {
         Self::Peer(network(address))
-    }
-
-    pub fn stranger(address: Option<IpAddr>, project: &str) -> Self {
-        let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        Self::Stranger(network(address), project.to_owned())
     }
 }
 
@@ -86,6 +95,23 @@ impl Limiter {
                 at: now,
             };
         }
+    }
+
+    /// Who asks, as `authorized` says, unless too many wrong secrets came from there.
+    pub async fn watch(
+        &self,
+        peer: Option<IpAddr>,
+        claim: &Claim,
+        authorized: impl Future<Output = Result<Asker, Denied>>,
+    ) -> Result<Asker, Denied> {
+        let said = authorized.await;
+        let wrong = matches!(&said, Err(denied) if denied.code == StatusCode::FORBIDDEN);
+        let network = network(peer.unwrap_or(Ipv4Addr::UNSPECIFIED.into()));
+        let whom = Whom::Stranger(network, claim.project.clone());
+        if wrong && !self.take(whom, GUESSES, Instant::now()) {
+            return Err(too_many());
+        }
+        said
     }
 }
 
@@ -144,5 +170,43 @@ mod tests {
         assert!(!limiter.take(peer("192.0.2.1"), RATE, start));
         assert!(limiter.take(peer("192.0.2.1"), RATE, start + Duration::from_secs(3)));
         assert_eq!(limiter.0.lock().len(), 1);
+    }
+
+    async fn shown(guesses: &Limiter, peer: &str, secret: &str) -> u16 {
+        let claim = Claim {
+            client: "client-c-m-a".to_owned(),
+            project: "p-a".to_owned(),
+            secret: secret.into(),
+            cluster: None,
+        };
+        let authorized = async {
+            if secret != "right" {
+                return Err(Denied::unauthorized());
+            }
+            Ok(Asker {
+                management: "rancher".into(),
+                project: "p-a".to_owned(),
+                namespace: "c-m-a".to_owned(),
+                cluster: "c-m-a".to_owned(),
+            })
+        };
+        let said = guesses.watch(peer.parse().ok(), &claim, authorized).await;
+        said.map_or_else(|denied| denied.code.as_u16(), |_| 200)
+    }
+
+    #[tokio::test]
+    async fn guessing_is_slow_and_locks_nobody_out() {
+        let guesses = Limiter::default();
+        for guess in 0..10 {
+            let code = shown(&guesses, "192.0.2.1", &guess.to_string()).await;
+            assert_eq!(code, 403, "{guess}");
+        }
+        assert_eq!(shown(&guesses, "192.0.2.1", "another").await, 429);
+        assert_eq!(shown(&guesses, "192.0.2.2", "another").await, 403);
+        for peer in ["192.0.2.1", "192.0.2.2"] {
+            let code = shown(&guesses, peer, "right").await;
+            assert_eq!(code, 200, "nobody is locked out: {peer}");
+        }
+        assert_eq!(shown(&guesses, "192.0.2.1", "another").await, 429);
     }
 }

@@ -10,7 +10,6 @@
 //! and grants nothing.
 
 pub(crate) mod body;
-mod guesses;
 pub(crate) mod jwt;
 pub(super) mod limiter;
 #[cfg(test)]
@@ -29,8 +28,9 @@ use axum::{
     extract::{ConnectInfo, Request, State},
     response::{IntoResponse as _, Response},
 };
-use fipd_core::Actor;
+use fipd_core::{Actor, words};
 use http::{HeaderMap, StatusCode, header};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -44,7 +44,6 @@ use crate::{
     metrics::Metrics,
 };
 use body::{Fields, invalid};
-use guesses::Guesses;
 use limiter::{Limiter, Rate, Whom};
 pub use tokens::TokenError;
 use tokens::Tokens;
@@ -63,17 +62,19 @@ pub struct FipV1 {
     limiter: Limiter,
     rate: Rate,
     peer_rate: Rate,
-    guesses: Guesses,
+    guesses: Limiter,
 }
 
-/// What is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    Token,
-    Request,
-    Release,
-    Delete,
-    List,
+words! {
+    /// What is called.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    enum Call {
+        Token = "auth/token",
+        Request = "fip/request",
+        Release = "fip/release",
+        Delete = "fip/delete",
+        List = "fip/list",
+    }
 }
 
 /// Who asked for what, for the log.
@@ -99,7 +100,7 @@ impl FipV1 {
                 per_second: limits.peer_rate_limit_per_second.into(),
                 burst: limits.peer_rate_limit_burst.into(),
             },
-            guesses: Guesses::default(),
+            guesses: Limiter::default(),
         }
     }
 
@@ -128,18 +129,18 @@ impl FipV1 {
 /// The calls, for any listener.
 pub fn routes(mut routes: Routes) -> Routes {
     for prefix in ["", "/v1"] {
-        let path = |name: &str| format!("{prefix}/{name}");
+        let path = |call: Call| format!("{prefix}/{call}");
         let answer = |call: Call| {
             move |State(fip_v1): State<Arc<FipV1>>,
                   State(metrics): State<Metrics>,
                   request: Request| answer(fip_v1, metrics, call, request)
         };
         routes = routes
-            .post(&path("auth/token"), Access::Own, answer(Call::Token))
-            .post(&path("fip/request"), Access::Own, answer(Call::Request))
-            .post(&path("fip/release"), Access::Own, answer(Call::Release))
-            .delete(&path("fip/delete"), Access::Own, answer(Call::Delete))
-            .post(&path("fip/list"), Access::Own, answer(Call::List));
+            .post(&path(Call::Token), Access::Own, answer(Call::Token))
+            .post(&path(Call::Request), Access::Own, answer(Call::Request))
+            .post(&path(Call::Release), Access::Own, answer(Call::Release))
+            .delete(&path(Call::Delete), Access::Own, answer(Call::Delete))
+            .post(&path(Call::List), Access::Own, answer(Call::List));
     }
     routes
 }
@@ -160,7 +161,7 @@ async fn figures(State(fip_v1): State<Arc<FipV1>>) -> Response {
 async fn answer(fip_v1: Arc<FipV1>, metrics: Metrics, call: Call, request: Request) -> Response {
     let answered = tokio::spawn(async move { traced(&fip_v1, &metrics, call, request).await });
     answered.await.unwrap_or_else(|error| {
-        tracing::error!(%error, call = call.name(), "a call of an LB controller was not answered");
+        tracing::error!(%error, call = call.as_str(), "a call of an LB controller was not answered");
         refused(Denied::late())
     })
 }
@@ -175,10 +176,10 @@ async fn traced(fip_v1: &FipV1, metrics: &Metrics, call: Call, request: Request)
         Ok(_) => StatusCode::OK,
         Err(denied) => denied.code,
     };
-    metrics.fip_v1(call.name(), code, began.elapsed());
+    metrics.fip_v1(call.as_str(), code, began.elapsed());
     let why = said.as_ref().err().map(|denied| &*denied.message);
     tracing::info!(
-        call = call.name(),
+        call = call.as_str(),
         code = code.as_u16(),
         why,
         peer = peer.map(tracing::field::display),
@@ -197,18 +198,6 @@ async fn traced(fip_v1: &FipV1, metrics: &Metrics, call: Call, request: Request)
 fn refused(Denied { code, message }: Denied) -> Response {
     let body = json!({ "code": code.as_u16(), "message": message });
     (code, Json(body)).into_response()
-}
-
-impl Call {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Token => "auth/token",
-            Self::Request => "fip/request",
-            Self::Release => "fip/release",
-            Self::Delete => "fip/delete",
-            Self::List => "fip/list",
-        }
-    }
 }
 
 impl FipV1 {
@@ -257,7 +246,7 @@ impl FipV1 {
             self.limiter.give_back(whom, self.peer_rate, Instant::now());
         }
         self.within(Whom::Project(asker.project.clone()), self.rate)?;
-        self.decide(call, &asker, &fields, trail).await
+        self.decide(call, asker, &fields, trail).await
     }
 
     async fn token(&self, fields: &Fields, trail: &mut Trail) -> Result<Value, Denied> {
@@ -299,17 +288,18 @@ impl FipV1 {
     async fn decide(
         &self,
         call: Call,
-        asker: &Asker,
+        asker: Asker,
         fields: &Fields,
         trail: &mut Trail,
     ) -> Result<Value, Denied> {
+        let decides = self.decides()?;
         match call {
             Call::Request => {
-                let given = self.decides()?.request(asker, &fields.wish()?).await?;
+                let given = decides.request(asker, fields.wish()?).await?;
                 trail.address = given.address.to_string();
                 let mut answer = json!({
                     "status": "approved", "ipaddr": trail.address, "subnet": given.subnet,
-                    "clientsecret": fields.secret().reveal(),
+                    "clientsecret": fields.secret(),
                 });
                 for key in [
                     "cluster",
@@ -329,21 +319,22 @@ impl FipV1 {
                 Ok(answer)
             }
             Call::Release => {
-                self.decides()?.release(asker, &fields.farewell()?).await?;
+                decides.release(asker, fields.farewell()?).await?;
                 Ok(done("released", "Floating IP released successfully"))
             }
             Call::Delete => {
-                self.decides()?.delete(asker, fields.deleted()?).await?;
+                decides.delete(asker, fields.deleted()?).await?;
                 Ok(done("deleted", "Floating IP deleted successfully"))
             }
             Call::List => {
-                let rows = self.decides()?.list(asker).await?;
+                let mut answer = json!({
+                    "clientsecret": fields.secret(), "cluster": asker.cluster,
+                    "project": asker.project,
+                });
                 // An empty list of Go is `null`.
-                let rows = Some(rows).filter(|rows| !rows.is_empty());
-                Ok(json!({
-                    "clientsecret": fields.secret().reveal(), "cluster": asker.cluster,
-                    "project": asker.project, "floatingips": rows,
-                }))
+                let rows = decides.list(asker).await?;
+                answer["floatingips"] = json!(Some(rows).filter(|rows| !rows.is_empty()));
+                Ok(answer)
             }
             Call::Token => self.token(fields, trail).await,
         }

@@ -28,7 +28,7 @@ impl FloatingIps for Slow {
         })
     }
 
-    fn request<'a>(&'a self, _: &'a Asker, _: &'a Wish) -> BoxFuture<'a, Result<Given, Denied>> {
+    fn request(&self, _: Asker, _: Wish) -> BoxFuture<'_, Result<Given, Denied>> {
         Box::pin(async {
             self.asked.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(self.step).await;
@@ -36,15 +36,15 @@ impl FloatingIps for Slow {
         })
     }
 
-    fn release<'a>(&'a self, _: &'a Asker, _: &'a Farewell) -> BoxFuture<'a, Result<(), Denied>> {
+    fn release(&self, _: Asker, _: Farewell) -> BoxFuture<'_, Result<(), Denied>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn delete<'a>(&'a self, _: &'a Asker, _: IpAddr) -> BoxFuture<'a, Result<(), Denied>> {
+    fn delete(&self, _: Asker, _: IpAddr) -> BoxFuture<'_, Result<(), Denied>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
+    fn list(&self, _: Asker) -> BoxFuture<'_, Result<Vec<Row>, Denied>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

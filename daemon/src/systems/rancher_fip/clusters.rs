@@ -1,14 +1,14 @@
 //! What is kept of a cluster that Rancher manages.
 
-use std::fmt;
-
+use fipd_core::words;
 use fipd_crds::{
     labels::{
-        CHART_ENGINE, DISABLED, ENABLED, HARVESTER, LOAD_BALANCER_TYPE, LOCAL_CLUSTER, METALLB,
-        PROVIDER, PURELB, RANCHER_FIP,
+        CHART_ENGINE, DISABLED, ENABLED, HARVESTER, LOAD_BALANCER_TYPE, LOCAL_CLUSTER, PROVIDER,
+        RANCHER_FIP,
     },
     management::Cluster,
 };
+use serde::Serialize;
 
 use crate::config::ChartEngine;
 
@@ -57,12 +57,14 @@ pub enum GuestMode<'a> {
     Unclear(&'a str),
 }
 
-/// Which load balancer a cluster is to have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LoadBalancer {
-    #[default]
-    PureLb,
-    MetalLb,
+words! {
+    /// Which load balancer a cluster is to have.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub enum LoadBalancer {
+        #[default]
+        PureLb = "purelb",
+        MetalLb = "metallb",
+    }
 }
 
 impl RancherCluster {
@@ -124,26 +126,11 @@ impl<T> ClusterMark<T> {
 }
 
 impl LoadBalancer {
-    pub const ALL: [Self; 2] = [Self::PureLb, Self::MetalLb];
-
     pub fn other(self) -> Self {
         match self {
             Self::PureLb => Self::MetalLb,
             Self::MetalLb => Self::PureLb,
         }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PureLb => PURELB,
-            Self::MetalLb => METALLB,
-        }
-    }
-}
-
-impl fmt::Display for LoadBalancer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

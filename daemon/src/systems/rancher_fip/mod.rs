@@ -52,7 +52,7 @@ use self::{
     quota::Quotas,
     rancher::{Data, Rancher, Ranchers},
     requests::Requests,
-    service::{FollowUps, Services, validate},
+    service::{Services, follow_up, validate},
 };
 pub use crate::controller::site::Site;
 use crate::{
@@ -331,7 +331,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     }
     // Before they are found using what is kept for them.
     services.claim_reported().await;
-    let inventory = service::adopt::ServiceInventory::new(Arc::clone(&services));
+    let inventory = service::adopt::ServiceInventory(Arc::clone(&services));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
         .is_none()
@@ -366,7 +366,7 @@ async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
 fn work(services: &Arc<Services>, tasks: &mut JoinSet<()>) {
     services.context().queue_all();
     reconcile::follow_and_work(services, tasks);
-    reconcile::work(&FollowUps::new(Arc::clone(services)), tasks);
+    follow_up::work(services, tasks);
     tasks.spawn(Arc::clone(&services.announcer).keep_swept());
     tasks.spawn(Arc::clone(services).keep_track());
 }

@@ -23,10 +23,10 @@ use super::{
     clusters::RancherCluster,
     floating_ip::observe::Fip,
     names::ServiceRef,
-    stock::{Stock, User},
+    stock::{FipIndex, Stock, User},
 };
 use crate::controller::{
-    ReconcileError,
+    Reconciled,
     attachments::Attachments,
     client::Remote,
     context::Context,
@@ -76,7 +76,7 @@ pub struct Data {
     /// What each pool said when it was last looked at: generation and annotations.
     said: Mutex<BTreeMap<Key, Said>>,
     /// The FloatingIPs that show the leases of a Service.
-    by_service: Mutex<BTreeMap<(ClusterId, Key), BTreeSet<Key>>>,
+    pub shown: FipIndex<(ClusterId, Key)>,
     pub stock: Stock,
     /// The links of pools that are for networks of Harvester clusters.
     pub attachments: OnceLock<Arc<Attachments>>,
@@ -111,7 +111,7 @@ pub trait Guest: Send + Sync {
         &'a self,
         services: &'a [Key],
         address: IpAddr,
-    ) -> BoxFuture<'a, Result<Option<ServiceRef>, ReconcileError>>;
+    ) -> BoxFuture<'a, Reconciled<Option<ServiceRef>>>;
 }
 
 impl Rancher {
@@ -223,9 +223,9 @@ impl Rancher {
         }
     }
 
-    pub fn fip_changed(&self, service: &ServiceRef) {
-        if let Some(guest) = self.guests.lock().get(&service.cluster) {
-            guest.fip_changed(&service.key);
+    pub fn fip_changed(&self, (cluster, service): &(ClusterId, Key)) {
+        if let Some(guest) = self.guests.lock().get(cluster) {
+            guest.fip_changed(service);
         }
     }
 }
@@ -244,7 +244,7 @@ impl Data {
             homes: GuestHomes::default(),
             projects: Objects::new(),
             said: Mutex::new(BTreeMap::new()),
-            by_service: Mutex::new(BTreeMap::new()),
+            shown: FipIndex::default(),
             stock: Stock::default(),
             attachments: OnceLock::new(),
             over,
@@ -289,28 +289,9 @@ impl Data {
         before != now
     }
 
-    /// Keeps the index: the object shows the lease of `now` instead of that of `before`.
-    pub fn index(&self, key: &Key, before: Option<&ServiceRef>, now: Option<&ServiceRef>) {
-        let place = |service: &ServiceRef| (service.cluster.clone(), service.key.clone());
-        let mut index = self.by_service.lock();
-        if let Some(place) = before.map(place)
-            && let Some(keys) = index.get_mut(&place)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                index.remove(&place);
-            }
-        }
-        if let Some(place) = now.map(place) {
-            index.entry(place).or_default().insert(key.clone());
-        }
-    }
-
     /// The FloatingIPs that show the leases of a Service.
     pub fn fips_of(&self, cluster: &ClusterId, service: &Key) -> Vec<(Key, Arc<Fip>)> {
-        let place = (cluster.clone(), service.clone());
-        let keys = self.by_service.lock().get(&place).cloned();
-        self.fips_at(keys.unwrap_or_default())
+        self.fips_at(self.shown.of(&(cluster.clone(), service.clone())))
     }
 
     /// The FloatingIPs that another program made for a Service of the cluster that Rancher calls so.

@@ -11,7 +11,7 @@ use super::{
     names::ServiceRef,
     rancher::{Guest, Rancher},
 };
-use crate::controller::{ReconcileError, client::CallError, store::Key};
+use crate::controller::{Reconciled, client::CallError, store::Key};
 
 /// A cluster with one Service at most that shows every address.
 #[derive(Clone, Default)]
@@ -46,11 +46,7 @@ impl Guest for Shows {
         self.project.clone()
     }
 
-    fn ask<'a>(
-        &'a self,
-        _: &'a [Key],
-        _: IpAddr,
-    ) -> BoxFuture<'a, Result<Option<ServiceRef>, ReconcileError>> {
+    fn ask<'a>(&'a self, _: &'a [Key], _: IpAddr) -> BoxFuture<'a, Reconciled<Option<ServiceRef>>> {
         let why = || CallError::Unavailable("services web".into(), "no answer".into());
         let answer = if self.silent {
             Err(why().into())

@@ -10,23 +10,27 @@ use crate::controller::store::Key;
 /// A Service as such a FloatingIP names it: Rancher's id of the cluster, the Service's namespace and name.
 pub type User = (String, Key);
 
-/// The index from Services to the FloatingIPs made for them. Those that we wrote are not in it.
-#[derive(Default)]
-pub struct Stock {
-    state: Mutex<StockState>,
+/// FloatingIPs by the Services that they are for.
+pub struct FipIndex<U>(Mutex<IndexState<U>>);
+
+struct IndexState<U> {
+    users: BTreeMap<Key, BTreeSet<U>>,
+    fips: BTreeMap<U, BTreeSet<Key>>,
 }
 
-#[derive(Default)]
-struct StockState {
-    users: BTreeMap<Key, BTreeSet<User>>,
-    made: BTreeMap<User, BTreeSet<Key>>,
+impl<U> Default for FipIndex<U> {
+    fn default() -> Self {
+        Self(Mutex::new(IndexState {
+            users: BTreeMap::new(),
+            fips: BTreeMap::new(),
+        }))
+    }
 }
 
-impl Stock {
-    /// Notes whom an object is for (`None`: it is gone); for whom it is or was, if that is a change.
-    pub fn note(&self, key: &Key, fip: Option<&Fip>) -> BTreeSet<User> {
-        let now = fip.map(users).unwrap_or_default();
-        let mut state = self.state.lock();
+impl<U: Ord + Clone> FipIndex<U> {
+    /// Notes whom an object is for (nobody: it is gone); for whom it is or was, if that is a change.
+    pub fn note(&self, key: &Key, now: BTreeSet<U>) -> BTreeSet<U> {
+        let mut state = self.0.lock();
         let before = if now.is_empty() {
             state.users.remove(key)
         } else {
@@ -36,35 +40,50 @@ impl Stock {
         if before == now {
             return BTreeSet::new();
         }
-        for user in &before {
-            if let Some(keys) = state.made.get_mut(user) {
+        for user in before.difference(&now) {
+            if let Some(keys) = state.fips.get_mut(user) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    state.made.remove(user);
+                    state.fips.remove(user);
                 }
             }
         }
         for user in &now {
-            let keys = state.made.entry(user.clone()).or_default();
+            let keys = state.fips.entry(user.clone()).or_default();
             keys.insert(key.clone());
         }
         before.union(&now).cloned().collect()
     }
 
+    /// The objects that are for this one.
+    pub fn of(&self, user: &U) -> BTreeSet<Key> {
+        self.0.lock().fips.get(user).cloned().unwrap_or_default()
+    }
+}
+
+/// The index from Services to the FloatingIPs made for them. Those that we wrote are not in it.
+#[derive(Default)]
+pub struct Stock(FipIndex<User>);
+
+impl Stock {
+    /// Notes whom an object is for (`None`: it is gone); for whom it is or was, if that is a change.
+    pub fn note(&self, key: &Key, fip: Option<&Fip>) -> BTreeSet<User> {
+        self.0.note(key, fip.map(users).unwrap_or_default())
+    }
+
     /// The objects made for a Service of the cluster that Rancher calls so; of this name in any cluster where that is not known.
     pub fn made_for(&self, cluster: Option<&str>, service: &Key) -> BTreeSet<Key> {
-        let state = self.state.lock();
         if let Some(cluster) = cluster {
-            let made = state.made.get(&(cluster.to_owned(), service.clone()));
-            return made.cloned().unwrap_or_default();
+            return self.0.of(&(cluster.to_owned(), service.clone()));
         }
-        let made = state.made.iter().filter(|((_, one), _)| one == service);
+        let state = self.0.0.lock();
+        let made = state.fips.iter().filter(|((_, one), _)| one == service);
         made.flat_map(|(_, keys)| keys.iter().cloned()).collect()
     }
 
     /// All objects made for Services.
     pub fn all(&self) -> Vec<Key> {
-        self.state.lock().users.keys().cloned().collect()
+        self.0.0.lock().users.keys().cloned().collect()
     }
 }
 
@@ -120,5 +139,19 @@ mod tests {
         stock.note(&key, Some(&fip(&["web"])));
         stock.note(&key, None);
         assert_eq!(made("web"), 0);
+    }
+
+    #[test]
+    fn an_object_stays_where_it_is_for_the_same_as_before() {
+        let (index, key) = (FipIndex::default(), Key::new("c-m-a", "fip-1"));
+        let note = |users: &[&'static str]| index.note(&key, users.iter().copied().collect());
+        assert_eq!(note(&["web"]).len(), 1);
+        // Another instance of the Service has the same place.
+        assert!(note(&["web"]).is_empty());
+        assert!(index.of(&"web").contains(&key));
+        assert_eq!(note(&["web", "api"]).len(), 2);
+        assert!(index.of(&"web").contains(&key) && index.of(&"api").contains(&key));
+        note(&["api"]);
+        assert!(index.of(&"web").is_empty() && index.of(&"api").contains(&key));
     }
 }

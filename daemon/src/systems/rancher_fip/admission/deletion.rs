@@ -3,7 +3,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{ClusterId, Identity, Lease, LeaseState, Ledger};
+use fipd_core::{Lease, LeaseState, Ledger};
 use fipd_crds::labels::{CLUSTER_NAME, FORCE_DELETE, HOLDER, services};
 use serde_json::Value;
 
@@ -12,10 +12,7 @@ use super::{
     review::{Object, Question, Verdict},
     some,
 };
-use crate::{
-    controller::store::Key,
-    systems::rancher_fip::names::{self, KIND_SERVICE},
-};
+use crate::systems::rancher_fip::names::ServiceRef;
 
 /// The controllers of a cluster that delete what has lost its namespace or owner. One without accounts of its own for each
 /// controller deletes under its own name.
@@ -56,7 +53,9 @@ fn fip_in_use(question: &Question, object: &Object, book: Book<'_>) -> Option<St
 
 /// The lease of the Service that the object shows, as long as that Service has it.
 fn shown_lease(object: &Object, ledger: &Ledger) -> Option<(IpAddr, String)> {
-    let identity = shown_service(object.annotation(HOLDER)?)?;
+    let identity = ServiceRef::parse(object.annotation(HOLDER)?)?
+        .holder()
+        .identity;
     let shown = |lease: &&Arc<Lease>| {
         let texts = [object.spec.get("ipAddr"), object.status.get("ipAddr")];
         let mut texts = texts.into_iter().flatten().filter_map(Value::as_str);
@@ -70,17 +69,6 @@ fn shown_lease(object: &Object, ledger: &Ledger) -> Option<(IpAddr, String)> {
     let cluster = name.or_else(id).unwrap_or_default();
     let user = service(&identity.namespace, &identity.name, &cluster);
     Some((lease.key.address, user))
-}
-
-/// `Service/CLUSTER-ID/NAMESPACE/NAME/UID` as an identity.
-fn shown_service(text: &str) -> Option<Identity> {
-    let parts: Vec<&str> = text.split('/').collect();
-    let [KIND_SERVICE, cluster, namespace, name, _] = parts.as_slice() else {
-        return None;
-    };
-    let cluster = ClusterId((*cluster).into());
-    let key = Key::new(namespace, name);
-    Some(names::identity(&cluster, KIND_SERVICE, &key))
 }
 
 /// The object's own lease, where its labels name a Service and the Service's cluster does not say otherwise.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Holder, Identity, Lease, LeaseKey, LeaseState, NetworkId, Pool, Tenant};
+use fipd_core::{Identity, Lease, LeaseKey, LeaseState, NetworkId, Pool, Tenant};
 use fipd_crds::{
     floating_ip::FloatingIPSpec,
     labels::{HOLDER, PROJECT_NAME},
@@ -10,13 +10,13 @@ use fipd_crds::{
 use serde_json::Value;
 
 use super::{
-    Book, invalid,
+    Book,
     review::{Object, Question, Verdict},
     spec,
 };
 use crate::{
     controller::store::Key,
-    systems::rancher_fip::names::{self, KIND_FLOATING_IP},
+    systems::rancher_fip::names::{self, KIND_FLOATING_IP, ServiceRef},
     validation::{
         Wrong,
         floating_ip::{ADDRESS, POOL, POOL_KIND, address, place, pool, project},
@@ -44,7 +44,7 @@ pub fn judge(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict
         .as_ref()
         .is_none_or(|old| old.floating_ip_pool != now.floating_ip_pool);
     let other_address = old.as_ref().is_none_or(|old| old.ip_addr != now.ip_addr);
-    let project = project(label).map_err(|wrong| invalid(&wrong));
+    let project = project(label).map_err(Verdict::from);
     let stays = |project: Result<Tenant, Verdict>| match moved {
         true => Ok(moving(&project?, question, &now, book)),
         false => Ok(Vec::new()),
@@ -55,8 +55,8 @@ pub fn judge(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict
     let ask = AskedAddress {
         object,
         identity: identity(question, book),
-        pool: pool(&now.floating_ip_pool).map_err(|wrong| invalid(&wrong))?,
-        address: address(&now.ip_addr).map_err(|wrong| invalid(&wrong))?,
+        pool: pool(&now.floating_ip_pool)?,
+        address: address(&now.ip_addr)?,
         book,
     };
     let Some((held, network)) = held(before, &ask.identity, book) else {
@@ -64,7 +64,7 @@ pub fn judge(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict
         ask.gets(mirror, &project?)?;
         return Ok(Vec::new());
     };
-    keeps(ADDRESS, ask.address, held).map_err(|wrong| invalid(&wrong))?;
+    keeps(ADDRESS, ask.address, held)?;
     if !other_pool {
         return stays(project);
     }
@@ -94,18 +94,19 @@ impl<'a> AskedAddress<'a> {
                 "there is no FloatingIPPool of this name; create it first or name another"
             }
         };
-        Err(invalid(&Wrong::new(POOL, name, why)).for_now())
+        Err(Verdict::from(Wrong::new(POOL, name, why)).for_now())
     }
 
     fn elsewhere(&self, held: IpAddr) -> Verdict {
-        invalid(&held_address::elsewhere(POOL, self.pool, POOL_KIND, held))
+        held_address::elsewhere(POOL, self.pool, POOL_KIND, held).into()
     }
 
     /// It is to get an address.
     fn gets(&self, pool: &Pool, project: &Tenant) -> Result<(), Verdict> {
         match self.address {
             Some(address) => {
-                place(&pool.spec, self.pool, address).map_err(|wrong| invalid(&wrong).for_now())?;
+                let placed = place(&pool.spec, self.pool, address);
+                placed.map_err(|wrong| Verdict::from(wrong).for_now())?;
                 if self.is_free(address, pool, project)? {
                     quota(project, self.pool, pool, self.book)?;
                 }
@@ -137,18 +138,15 @@ impl<'a> AskedAddress<'a> {
             "the address is in use or kept for somebody; name a free address of FloatingIPPool {:?}, or none and get one",
             self.pool
         );
-        Err(invalid(&Wrong::new(ADDRESS, &address.to_string(), allowed)).for_now())
+        Err(Verdict::from(Wrong::new(ADDRESS, &address.to_string(), allowed)).for_now())
     }
 
     fn is_own(&self, lease: &Lease) -> bool {
         let shown = self.object.annotation(HOLDER);
         let shows = |text: &str| {
-            let mut holders = lease.members.iter().map(|member| &member.holder);
-            holders.any(|Holder { identity, instance }| {
-                let (kind, namespace, name) = (&identity.kind, &identity.namespace, &identity.name);
-                let cluster = identity.cluster.as_ref().map_or("", |cluster| &cluster.0);
-                format!("{kind}/{cluster}/{namespace}/{name}/{instance}") == text
-            })
+            let holders = lease.members.iter().map(|member| &member.holder);
+            let mut services = holders.filter_map(ServiceRef::of);
+            services.any(|service| service.to_string() == text)
         };
         lease.held_by(&self.identity) || shown.is_some_and(shows)
     }

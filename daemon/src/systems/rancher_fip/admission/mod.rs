@@ -18,7 +18,7 @@ use tokio::{sync::Semaphore, time::Instant};
 pub use self::cluster::Admits;
 use crate::{
     admission::{
-        Asks, Judge, Judged, OriginalWebhook, ReviewedKind, Sample, invalid,
+        Asks, Judge, Judged, OriginalWebhook, ReviewedKind, Sample,
         review::{self, Operation, Question, Verdict},
         spec,
     },
@@ -137,12 +137,12 @@ impl FamilyJudge {
                 return Judged::checked(Verdict::allowed());
             }
             // Nobody else can read or write the address book while it is looked at, so not before all else is done.
-            let verdict = match Asked::read(kind, question, &*management) {
+            let cluster = &*management;
+            let verdict = match rule(kind, question, cluster) {
                 Err(verdict) => verdict,
-                Ok(asked) => self.ipam.read(|ledger| {
-                    let cluster = &*management;
-                    asked.judge(question, Book { ledger, cluster })
-                }),
+                Ok(rule) => self
+                    .ipam
+                    .read(|ledger| judged(&rule, Book { ledger, cluster })),
             };
             let may_pass = verdict.denied.as_ref().is_some_and(|one| one.may_pass);
             if waits.is_none() {
@@ -220,43 +220,34 @@ impl<'a> Book<'a> {
     }
 }
 
-/// What is asked, with all that the address book does not say.
-enum Asked {
-    FloatingIp,
-    Pool(Box<pool::PoolAsked>),
-    Quota(quota::QuotaAsked),
+/// What the address book has to say of a question, with all else looked at: what is warned of.
+type Rule<'a> = Box<dyn Fn(Book<'_>) -> Result<Vec<String>, Verdict> + 'a>;
+
+/// The answer, where it needs no address book.
+fn rule<'a>(
+    kind: &ReviewedKind,
+    question: &'a Question,
+    cluster: &dyn Management,
+) -> Result<Rule<'a>, Verdict> {
+    if *kind == POOL {
+        return pool::rule(question);
+    }
+    if *kind == QUOTA {
+        return quota::rule(question, cluster);
+    }
+    Ok(Box::new(move |book: Book<'_>| {
+        floating_ip::judge(question, book)
+    }))
 }
 
-impl Asked {
-    /// The answer, where it needs no address book.
-    fn read(
-        kind: &ReviewedKind,
-        question: &Question,
-        cluster: &dyn Management,
-    ) -> Result<Self, Verdict> {
-        if *kind == POOL {
-            return pool::PoolAsked::read(question).map(|asked| Self::Pool(Box::new(asked)));
-        }
-        if *kind == QUOTA {
-            return quota::QuotaAsked::read(question, cluster).map(Self::Quota);
-        }
-        Ok(Self::FloatingIp)
+fn judged(rule: &Rule<'_>, book: Book<'_>) -> Verdict {
+    let mut verdict = rule(book).map_or_else(|verdict| verdict, Verdict::warned);
+    let more = verdict.warnings.len().saturating_sub(WARNINGS);
+    verdict.warnings.truncate(WARNINGS);
+    if more > 0 {
+        verdict.warnings.push(format!("and {more} more"));
     }
-
-    fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
-        let warnings = match self {
-            Self::FloatingIp => floating_ip::judge(question, book),
-            Self::Pool(asked) => asked.judge(question, book),
-            Self::Quota(asked) => asked.judge(question, book),
-        };
-        let mut verdict = warnings.map_or_else(|verdict| verdict, Verdict::warned);
-        let more = verdict.warnings.len().saturating_sub(WARNINGS);
-        verdict.warnings.truncate(WARNINGS);
-        if more > 0 {
-            verdict.warnings.push(format!("and {more} more"));
-        }
-        verdict
-    }
+    verdict
 }
 
 /// What is said of a question where there is a pool `net`, of which the FloatingIP `c-m-a/a` of project `p-1` has 10.0.0.11.

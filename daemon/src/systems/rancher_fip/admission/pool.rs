@@ -6,12 +6,12 @@ use fipd_core::{Lease, Origin, PoolPreview, PoolSpec};
 use fipd_crds::{floating_ip::FloatingIPPoolSpec, labels::NETWORK};
 
 use super::{
-    Book, invalid,
+    Book, Rule,
     review::{Question, Verdict},
     some, spec,
 };
 use crate::{
-    systems::rancher_fip::pool::{facts, mirror::desired},
+    systems::rancher_fip::pool::{desired, facts},
     validation::{
         mirror::MirrorOf,
         pool::{Ranges, doubles, validate},
@@ -23,58 +23,53 @@ const NAMED: usize = 5;
 /// With more exclusions than this nothing is compared: the address book would be kept from all others for too long.
 const EXCLUDED: usize = 10_000;
 
-/// A pool whose fields are as they must be.
-pub struct PoolAsked {
-    spec: FloatingIPPoolSpec,
-    ranges: Ranges,
-    warnings: Vec<String>,
+/// How a pool is judged whose fields are as they must be; the answer, where it needs no address book.
+pub fn rule(question: &Question) -> Result<Rule<'_>, Verdict> {
+    let now: FloatingIPPoolSpec = spec(&question.object.spec)?;
+    let before = question.before().map(|old| old.spec.get("ipConfig"));
+    if before.is_some_and(|before| before == question.object.spec.get("ipConfig")) {
+        return Err(Verdict::allowed());
+    }
+    let config = now.ip_config.as_ref();
+    let ranges = validate(config)?;
+    let excluded = ranges.exclusions.len();
+    if excluded > EXCLUDED {
+        return Err(Verdict::warned(vec![format!(
+            "spec.ipConfig.pool.exclude: {excluded} addresses are more than are compared here with what is in use ({EXCLUDED}); \
+             the controllers do that"
+        )]));
+    }
+    let doubles = config.map(doubles).unwrap_or_default();
+    Ok(Box::new(move |book: Book<'_>| {
+        let mut warnings = doubles.clone();
+        warnings.extend(judge(question, &now, &ranges, book)?);
+        Ok(warnings)
+    }))
 }
 
-impl PoolAsked {
-    /// The answer, where it needs no address book.
-    pub fn read(question: &Question) -> Result<Self, Verdict> {
-        let spec: FloatingIPPoolSpec = spec(&question.object.spec)?;
-        let before = question.before().map(|old| old.spec.get("ipConfig"));
-        if before.is_some_and(|before| before == question.object.spec.get("ipConfig")) {
-            return Err(Verdict::allowed());
+fn judge(
+    question: &Question,
+    now: &FloatingIPPoolSpec,
+    ranges: &Ranges,
+    book: Book<'_>,
+) -> Result<Vec<String>, Verdict> {
+    let mut warnings = Vec::new();
+    let Some((wanted, preview)) = preview(question, now, ranges, book)? else {
+        return Ok(warnings);
+    };
+    let leaving = &preview.leaving;
+    if !leaving.is_empty() {
+        let text = shrinking(leaving, preview.next.is_some());
+        if question.before().is_some() {
+            return Err(Verdict::invalid(text));
         }
-        let config = spec.ip_config.as_ref();
-        let ranges = validate(config).map_err(|wrong| invalid(&wrong))?;
-        let excluded = ranges.exclusions.len();
-        if excluded > EXCLUDED {
-            return Err(Verdict::warned(vec![format!(
-                "spec.ipConfig.pool.exclude: {excluded} addresses are more than are compared here with what is in use ({EXCLUDED}); \
-                 the controllers do that"
-            )]));
-        }
-        let warnings = config.map(doubles).unwrap_or_default();
-        Ok(Self {
-            ranges,
-            warnings,
-            spec,
-        })
+        warnings.push(text);
     }
-
-    pub fn judge(&self, question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
-        let mut warnings = self.warnings.clone();
-        let Some((wanted, preview)) = preview(question, &self.spec, &self.ranges, book)? else {
-            return Ok(warnings);
-        };
-        let leaving = &preview.leaving;
-        let updated = question.before().is_some();
-        if !leaving.is_empty() {
-            let text = shrinking(leaving, preview.next.is_some());
-            if updated {
-                return Err(Verdict::invalid(text));
-            }
-            warnings.push(text);
-        }
-        if preview.after.assignable == 0 {
-            warnings.push("spec.ipConfig.pool: the pool has no address to give".to_owned());
-        }
-        warnings.extend(overlapping(&wanted, &preview, book));
-        Ok(warnings)
+    if preview.after.assignable == 0 {
+        warnings.push("spec.ipConfig.pool: the pool has no address to give".to_owned());
     }
+    warnings.extend(overlapping(&wanted, &preview, book));
+    Ok(warnings)
 }
 
 /// What the pool would come to; `None`: its network does not exist yet, and nothing is in it.

@@ -6,7 +6,7 @@ use fipd_core::Tenant;
 use serde_json::Value;
 
 use super::{
-    Book, Management,
+    Book, Management, Rule,
     review::{Question, Verdict},
     some, spec,
 };
@@ -18,50 +18,41 @@ const NAMED: usize = 5;
 /// The most pools that are looked for.
 const POOLS: usize = 1000;
 
-/// The most addresses by name, and which pools the names may mean.
-pub struct QuotaAsked {
-    limits: BTreeMap<String, u64>,
-    others: BTreeMap<String, Vec<String>>,
-}
-
-impl QuotaAsked {
-    /// The answer, where it needs no address book.
-    pub fn read(question: &Question, cluster: &dyn Management) -> Result<Self, Verdict> {
-        let now = question.object.spec.get(FIELD);
-        let before = question.before().map(|old| old.spec.get(FIELD));
-        if before.is_some_and(|before| before == now) {
-            return Err(Verdict::allowed());
-        }
-        let raw: Option<BTreeMap<String, Value>> = spec(now.unwrap_or(&Value::Null))?;
-        let limits = limits_of(&raw.unwrap_or_default())
-            .map_err(|wrong| Verdict::invalid(some(wrong.iter(), NAMED).join("; ")))?;
-        if limits.len() > POOLS {
-            return Err(Verdict::warned(vec![format!(
-                "spec.{FIELD}: {} pools are more than are looked for here ({POOLS}); the controllers do that",
-                limits.len()
-            )]));
-        }
-        let others = cluster.other_names();
-        Ok(Self { limits, others })
+/// How a quota is judged; the answer, where it needs no address book.
+pub fn rule<'a>(question: &'a Question, cluster: &dyn Management) -> Result<Rule<'a>, Verdict> {
+    let now = question.object.spec.get(FIELD);
+    let before = question.before().map(|old| old.spec.get(FIELD));
+    if before.is_some_and(|before| before == now) {
+        return Err(Verdict::allowed());
     }
-
-    pub fn judge(&self, question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
+    let raw: Option<BTreeMap<String, Value>> = spec(now.unwrap_or(&Value::Null))?;
+    let limits = limits_of(&raw.unwrap_or_default())
+        .map_err(|wrong| Verdict::invalid(some(wrong.iter(), NAMED).join("; ")))?;
+    if limits.len() > POOLS {
+        return Err(Verdict::warned(vec![format!(
+            "spec.{FIELD}: {} pools are more than are looked for here ({POOLS}); the controllers do that",
+            limits.len()
+        )]));
+    }
+    // Which pools the names may mean beside those that are called so.
+    let others = cluster.other_names();
+    Ok(Box::new(move |book: Book<'_>| {
         let find = |name: &str| match book.mirror(name) {
             Some(own) => vec![own.id],
             None => {
-                let names = self.others.get(name).into_iter().flatten();
+                let names = others.get(name).into_iter().flatten();
                 let pools = names.filter_map(|name| book.mirror(name));
                 pools.map(|pool| pool.id).collect()
             }
         };
-        let wanted = wanted(self.limits.clone(), find);
+        let wanted = wanted(limits.clone(), find);
         if let Some(message) = wanted.ambiguous() {
             return Err(Verdict::invalid(message));
         }
         let mut warnings: Vec<String> = wanted.unnamed().into_iter().collect();
         warnings.extend(over(&question.name, &wanted, book));
         Ok(warnings)
-    }
+    }))
 }
 
 /// Where the project has more than it would be allowed.

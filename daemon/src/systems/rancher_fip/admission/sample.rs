@@ -16,10 +16,10 @@ use fipd_crds::floating_ip::GROUP;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Asked, Book, Management, Operation, Question, ReviewedKind, Verdict, deletion};
+use super::{Book, Management, Operation, Question, ReviewedKind, Verdict, deletion, judged, rule};
 use crate::{
     controller::pool_source::SourceFacts,
-    systems::rancher_fip::pool::mirror::desired,
+    systems::rancher_fip::pool::desired,
     validation::{
         mirror::MirrorOf,
         pool::{validate, written},
@@ -248,8 +248,8 @@ impl Rancher {
                 deletion::judge(kind, question, object, book)
             });
         }
-        match Asked::read(kind, question, self) {
-            Ok(asked) => asked.judge(question, book),
+        match rule(kind, question, self) {
+            Ok(rule) => judged(&rule, book),
             Err(verdict) => verdict,
         }
     }

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use fipd_crds::floating_ip::STATE_ERROR;
 
 use super::pool_ranges::PoolRanges;
-use super::{
-    inventory::SiteInventory,
-    report::{SiteReport, some},
-};
+use super::{SiteReport, inventory::SiteInventory, some};
 use crate::adopt::{ChangeBy, FindingKind};
 use crate::{
     controller::store::Key,

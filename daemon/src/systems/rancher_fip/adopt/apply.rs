@@ -6,7 +6,7 @@ use fipd_core::{Actor, Request};
 use fipd_crds::{floating_ip::FloatingIP, labels::WEBHOOK_CONFIGURATION};
 use futures::{StreamExt as _, stream};
 
-use super::report::{AdoptAction, some};
+use super::{AdoptAction, some};
 use crate::{
     adopt::{AdoptLog, ChangeState},
     controller::{

@@ -7,12 +7,8 @@ use fipd_crds::{
     labels::QUOTA_CLEANUP,
 };
 
-use super::pool_ranges::PoolRanges;
-use super::{
-    inventory::SiteInventory,
-    report::{SiteReport, parts},
-    uses::Uses,
-};
+use super::pool_ranges::{PoolRanges, Uses};
+use super::{SiteReport, inventory::SiteInventory, parts};
 use crate::adopt::{ChangeBy, FindingKind};
 use crate::validation::quota::{ProjectLimits, limits, wanted};
 

@@ -8,12 +8,17 @@ use std::{
 use fipd_core::{KeyBytes, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 
-use super::{api_service::ApiService, guest_url::GuestUrl, key::WrongKey};
+use super::{
+    api_service::{ApiService, GuestUrl},
+    key::WrongKey,
+};
 use crate::{
     adopt::{Looked, OriginalWorkload, leases::LeaseHolder},
     config::DEFAULT_NETWORK,
     controller::store::Key,
-    systems::rancher_fip::{clusters::RancherCluster, floating_ip::observe::Fip},
+    systems::rancher_fip::{
+        clusters::RancherCluster, floating_ip::observe::Fip, settings::RancherFipSettings,
+    },
 };
 
 const QUOTA: &str = "FloatingIPProjectQuota";
@@ -143,13 +148,8 @@ impl SiteInventory {
 /// What this daemon is to do in the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Duties {
-    /// Whether the originals' Leases are held.
-    pub leader_elect: bool,
-    /// Whether it is the cluster manager, too.
-    pub cluster_manager: bool,
-    /// Whether projects need a quota.
-    pub quotas_required: bool,
-    pub app_namespace: Text,
+    /// What the configuration says of the cluster.
+    pub settings: RancherFipSettings,
     /// Where others reach the API for addresses; `None`: nobody said.
     pub api_url: Option<String>,
     /// Where the API listens, if nobody but this host reaches it there.

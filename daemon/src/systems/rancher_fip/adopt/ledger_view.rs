@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Ledger, Pool, PoolId, Tenant, Text};
+use fipd_core::{Lease, LeaseKey, LeaseState, Ledger, Pool, System, Text};
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::inventory::{LedgerView, Placed, ProjectCharge};
 use crate::{
-    controller::{attachments::Attachments, pool_source::entries},
+    controller::{attachments::Attachments, pool_source::entries, store::Key},
     systems::rancher_fip::{
         Site,
+        floating_ip::{names_service, observe::Fip},
+        names::{self, KIND_FLOATING_IP, KIND_SERVICE},
         pool::{network_choice, status::MOST_ENTRIES, validate::validate},
     },
 };
@@ -93,47 +95,74 @@ fn overlap(site: &Site, ledger: &Ledger, mirror: &Pool) -> Option<String> {
 
 /// What each project has, as the statuses of quotas are made of it.
 fn charge(site: &Site, book: &mut LedgerView) {
-    let mut after: Option<(PoolId, Tenant)> = None;
-    loop {
-        let page = site.ipam.read(|ledger| {
-            let page = ledger.tenancies(None, after.clone(), PAGE).into_iter();
-            page.map(|one| {
-                let pool = ledger.pool(one.pool);
-                let network = pool.and_then(|pool| network_of(ledger, pool));
-                let name = pool.and_then(|pool| site.object_of(pool));
-                (name, network.unwrap_or_default(), one)
-            })
-            .collect::<Vec<_>>()
-        });
-        let whole = page.len() == PAGE;
-        for (name, network, one) in page {
-            if let Some(name) = name {
-                // Its object is gone or cannot be read, and it stays where it is.
-                let gone = || Placed {
-                    network,
-                    mirrored: true,
-                    ..Placed::default()
-                };
-                let placed = book.pools.entry(name).or_insert_with(gone);
-                let (used, limit) = (one.used, one.limit);
-                let project = one.tenant.0.to_string();
-                placed
-                    .charged
-                    .insert(project, ProjectCharge { used, limit });
-            }
-            after = Some((one.pool, one.tenant));
+    site.ipam.in_steps(|ledger, after| {
+        let page = ledger.tenancies(None, after, PAGE);
+        for one in &page {
+            let pool = ledger.pool(one.pool);
+            let Some(name) = pool.and_then(|pool| site.object_of(pool)) else {
+                continue;
+            };
+            // Its object is gone or cannot be read, and it stays where it is.
+            let gone = || Placed {
+                network: (pool.and_then(|pool| network_of(ledger, pool))).unwrap_or_default(),
+                mirrored: true,
+                ..Placed::default()
+            };
+            let placed = book.pools.entry(name).or_insert_with(gone);
+            let (used, limit) = (one.used, one.limit);
+            let project = one.tenant.0.to_string();
+            placed
+                .charged
+                .insert(project, ProjectCharge { used, limit });
         }
-        if !whole {
-            return;
+        let last = page.last().filter(|_| page.len() == PAGE)?;
+        Some((last.pool, last.tenant.clone()))
+    });
+}
+
+/// Rows read from the ledger at once.
+const ROWS: usize = 500;
+
+/// Notes which addresses are in the address book, and which of them somebody else has.
+pub fn note_holders(site: &Site, fips: &BTreeMap<Key, Fip>, book: &mut LedgerView) {
+    let all: Vec<(&Key, &Fip)> = fips.iter().collect();
+    // A reader holds the ledger for at most 1,000 rows.
+    for some in all.chunks(ROWS) {
+        let leases = site.ipam.read(|ledger| {
+            let lease = |(key, fip): &(&Key, &Fip)| {
+                let address = fip.shown().filter(|_| fip.meta.deleted.is_none())?;
+                let network = ledger.network_by_name(book.network(&fip.pool))?.id;
+                let lease = ledger.lease(LeaseKey { network, address })?;
+                let used = lease.state != LeaseState::Quarantined;
+                Some(((*key).clone(), used, stranger(site, lease, key, fip)))
+            };
+            some.iter().filter_map(lease).collect::<Vec<_>>()
+        });
+        for (key, used, stranger) in leases {
+            if let Some(stranger) = stranger {
+                book.held_by_others.insert(key.clone(), stranger);
+            }
+            if used {
+                book.taken.insert(key);
+            }
         }
     }
+}
+
+/// Who has the object's address, if it is neither itself nor a Service that it is for.
+fn stranger(site: &Site, lease: &Lease, key: &Key, fip: &Fip) -> Option<String> {
+    let owner = &lease.owner()?.identity;
+    let own = names::identity(&site.id, KIND_FLOATING_IP, key);
+    let of_service = owner.system == System::rancher_fip()
+        && (names_service(fip, owner) || (fip.holder.is_some() && &*owner.kind == KIND_SERVICE));
+    (*owner != own && !of_service).then(|| owner.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-    use fipd_core::{Adopt, Holder, LeaseKey, Request, System, Timestamp};
+    use fipd_core::{Adopt, Holder, LeaseKey, Request, System, Tenant, Timestamp};
     use kube::Client;
     use serde_json::json;
 
@@ -146,8 +175,9 @@ mod tests {
         ipam::Ipam,
         systems::rancher_fip::{
             adopt::{
-                holders, inventory::SiteInventory, pool_ranges::PoolRanges, report::SiteReport,
-                uses::Uses,
+                SiteReport, holders,
+                inventory::SiteInventory,
+                pool_ranges::{PoolRanges, Uses},
             },
             names::{self, KIND_SERVICE},
             pool::{FloatingIpPoolSource, FloatingIpPools},

@@ -3,9 +3,8 @@
 use fipd_crds::labels::{API_SERVICE, APP_NAMESPACE, JWT_SECRET, WEBHOOK_CONFIGURATION};
 
 use super::{
-    api_service, guest_url,
+    AdoptAction, SiteReport, api_service,
     inventory::{LeaseSeen, SiteInventory},
-    report::{AdoptAction, SiteReport},
 };
 use crate::adopt::{ChangeBy, FindingKind, leases::LeaseHolder};
 
@@ -29,7 +28,7 @@ pub fn judge(found: &SiteInventory, report: &mut SiteReport) {
     deployments(found, report);
     webhook(found, report);
     api_service::judge(found, report);
-    guest_url::judge(found, report);
+    api_service::judge_url(found, report);
     key(found, report);
     for one in &found.remains {
         match one {
@@ -87,7 +86,7 @@ fn lease(found: &SiteInventory, lease: &LeaseSeen, report: &mut SiteReport) {
         }
     }
     let ours = matches!(lease.holder, LeaseHolder::Ours { .. });
-    if lease.rival && found.duties.leader_elect && !ours {
+    if lease.rival && found.duties.settings.leader_elect && !ours {
         report.blockers.push(format!(
             "fipd does not hold Lease {} yet: `fipd clusters list` says what it waits for",
             lease.name
@@ -102,7 +101,7 @@ fn deployments(found: &SiteInventory, report: &mut SiteReport) {
     };
     for one in all {
         let shown = one.to_string();
-        let rival = one.name != CLUSTER_MANAGER || found.duties.cluster_manager;
+        let rival = one.name != CLUSTER_MANAGER || found.duties.settings.cluster_manager.enabled;
         let says = format!("is to have {} replicas", one.replicas);
         if one.replicas == 0 {
             report.fine(FindingKind::Leftover, shown, "scaled to 0");

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    inventory::SiteInventory,
-    report::{AdoptAction, SiteReport, some},
-};
+use super::{AdoptAction, SiteReport, inventory::SiteInventory, some};
 use crate::adopt::{ChangeBy, FindingKind};
 use crate::{
     controller::store::Key,
-    systems::rancher_fip::{floating_ip::observe::Fip, guests::orphan::left_by},
+    systems::rancher_fip::{
+        floating_ip::observe::Fip, guests::sweep::left_by, settings::RancherFipQuotas,
+    },
 };
 
 /// Where each project is.
@@ -100,9 +99,9 @@ fn project(
         let says = format!("its project {} is in namespace {}", project.0, some(&homes));
         report.wrong(FindingKind::Orphan, key.to_string(), says);
     } else if !found.has_quota(&project.0) {
-        let more = match found.duties.quotas_required {
-            true => "the project gets no more addresses",
-            false => "the project gets any number of addresses",
+        let more = match found.duties.settings.quotas {
+            RancherFipQuotas::Required => "the project gets no more addresses",
+            RancherFipQuotas::Optional => "the project gets any number of addresses",
         };
         let says = format!(
             "its project {} has no quota: it keeps its address, {more}",
@@ -147,7 +146,7 @@ fn secrets(found: &SiteInventory, homes: &Homes<'_>, report: &mut SiteReport) {
         }
         report.wrong(FindingKind::Secret, key.to_string(), says);
         // No quota at all says that the list is wrong rather than that all are gone.
-        if ours && found.duties.cluster_manager && found.has_quotas() {
+        if ours && found.duties.settings.cluster_manager.enabled && found.has_quotas() {
             let name = format!("Secret {key}");
             report.change(
                 ChangeBy::Itself,

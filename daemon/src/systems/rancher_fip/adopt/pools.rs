@@ -7,11 +7,11 @@ use std::{
 
 use fipd_crds::floating_ip::{EXCLUDED, FloatingIPPool};
 
-use super::pool_ranges::{Overlap, PoolRanges};
+use super::pool_ranges::{Overlap, PoolRanges, Uses};
 use super::{
+    SiteReport,
     inventory::{Placed, SiteInventory},
-    report::{SiteReport, more, some},
-    uses::Uses,
+    more, some,
 };
 use crate::adopt::{ChangeBy, FindingKind};
 use crate::{config::DEFAULT_NETWORK, validation::pool::validate};

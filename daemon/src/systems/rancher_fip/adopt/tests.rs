@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    api_service::ApiService,
-    guest_url,
+    AdoptAction, SiteReport,
+    api_service::{ApiService, given},
     inventory::{Duties, LeaseSeen, Placed, ProjectCharge, SiteInventory, Webhook},
     key::WrongKey,
     leftovers::{CLUSTER_MANAGER, WEBHOOK},
-    report::{AdoptAction, SiteReport, obstacle, report},
+    obstacle, report,
 };
 use crate::{
     adopt::{
@@ -27,6 +27,7 @@ use crate::{
         api_service::plan::{ServiceTarget, want},
         clusters::RancherCluster,
         floating_ip::observe::slim,
+        settings::RancherFipSettings,
     },
 };
 
@@ -50,10 +51,7 @@ fn site() -> SiteInventory {
         projects: [Key::new("c-1", "p-1")].into(),
         deployments: Some(Ok(Vec::new())),
         duties: Duties {
-            leader_elect: true,
-            quotas_required: true,
-            app_namespace: "rancher-fip-manager".into(),
-            cluster_manager: false,
+            settings: RancherFipSettings::default(),
             api_url: Some("https://fipd.example.net/v1".into()),
             closed: None,
         },
@@ -448,7 +446,7 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
     found.secrets = Some(Ok(["p-1", "p-9"]
         .map(|id| Key::new("c-1", &format!("rancher-fip-config-{id}")))
         .into()));
-    found.duties.cluster_manager = true;
+    found.duties.settings.cluster_manager.enabled = true;
     quota(&mut found, "p-1", json!({ "net": 9 }));
     let report = report(&found);
     let mut said = wrongs(&report, FindingKind::Orphan);
@@ -472,7 +470,7 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
     );
     // As the sweep of Secrets sees it: a quota that does not fit its schema is one, and other namespaces are left alone.
     let deleted = |found: &SiteInventory| {
-        let changes = super::report::report(found).changes.into_iter();
+        let changes = super::report(found).changes.into_iter();
         let secrets = changes.filter(|one| one.name.starts_with("Secret "));
         secrets.map(|one| one.name).collect::<Vec<_>>()
     };
@@ -485,7 +483,7 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
     found.malformed.insert(malformed, "no".into());
     assert_eq!(deleted(&found), Vec::<String>::new());
     found.clusters.clear();
-    let said = wrongs(&super::report::report(&found), FindingKind::Orphan);
+    let said = wrongs(&super::report(&found), FindingKind::Orphan);
     assert!(
         !said.iter().any(|one| one.starts_with("c-9")),
         "an empty list says nothing: {said:?}"
@@ -534,7 +532,7 @@ fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease()
         Vec::<String>::new(),
         "it does what fipd does not"
     );
-    found.duties.leader_elect = false;
+    found.duties.settings.leader_elect = false;
     found.leases = vec![lease(API_SERVER_LEASE, true, LeaseHolder::Nobody)];
     assert_eq!(report(&found).blockers, Vec::<String>::new());
     let unknown = LeaseHolder::Unknown("forbidden".into());
@@ -649,7 +647,7 @@ fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
     let mut found = site();
     let mut seen = |over: Option<&str>, url: &str, want: Option<ServiceTarget>| {
         let map = BTreeMap::from([("RancherFipApiServerURL".to_owned(), url.to_owned())]);
-        found.guest_url = guest_url::given(over, &map).map(Ok);
+        found.guest_url = given(over, &map).map(Ok);
         let want = want.map(Ok);
         found.service = Some(Ok(ApiService { found: None, want }));
         report(&found)

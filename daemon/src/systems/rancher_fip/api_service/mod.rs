@@ -21,15 +21,15 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
     networking::v1::Ingress,
 };
+use kube::ResourceExt as _;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 
 use self::plan::{KEEPER, STOCK_KEEPER, ServiceTarget, Unreachable};
 use super::{RunningRancherFip, Site};
 use crate::{
     controller::{
-        ReconcileError,
-        client::{CallError, Patch, Remote, Target},
+        client::{CallError, Patch, Remote},
         endpoint::OwnEndpoint,
         events::Events,
         kind::{ENDPOINT_SLICE, ENDPOINTS, INGRESS, SERVICE},
@@ -82,9 +82,8 @@ impl Keeper {
         }
         loop {
             self.look().await;
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                () = tokio::time::sleep(AGAIN) => {}
+            if cancel.run_until_cancelled(sleep(AGAIN)).await.is_none() {
+                break;
             }
         }
         self.site.session.troubled(PART, None);
@@ -92,7 +91,12 @@ impl Keeper {
 
     async fn look(&self) {
         let namespace = &*self.site.settings::<RancherFipSettings>().app_namespace;
-        let (found, kept) = pass(&self.remote, namespace, &self.endpoint).await;
+        let service = ServiceInCluster {
+            remote: &self.remote,
+            namespace,
+            endpoint: &self.endpoint,
+        };
+        let (found, kept) = service.pass().await;
         let wrong = match kept {
             Ok(strangers) if strangers.is_empty() => None,
             Ok(strangers) => {
@@ -137,17 +141,11 @@ enum ServiceFault {
     #[error(transparent)]
     Wrong(#[from] Unreachable),
     #[error(transparent)]
-    Reconcile(#[from] ReconcileError),
+    Call(#[from] CallError),
     #[error(
         "which Ingresses lead to it cannot be seen, and with them whether fipd's URL leads back to it: {0}"
     )]
     Unseen(String),
-}
-
-impl From<CallError> for ServiceFault {
-    fn from(error: CallError) -> Self {
-        Self::Reconcile(error.into())
-    }
 }
 
 /// What there is of the Service, and what is to become of it.
@@ -158,91 +156,147 @@ pub struct Look {
     pub unseen: Option<String>,
 }
 
-/// Looks at the Service and at what leads there. Changes nothing.
-pub async fn look(
-    remote: &Remote,
-    namespace: &str,
-    endpoint: &OwnEndpoint,
-) -> Result<Look, CallError> {
-    let found: Option<Service> = remote.get(&SERVICE.named(namespace, API_SERVICE)).await?;
-    let mut want = match found.as_ref().and_then(plan::external_name) {
-        Some(name) => Err(Unreachable::ExternalName(name.to_owned())),
-        None => want(endpoint).await,
-    };
-    let mut unseen = None;
-    if let (Ok((host, port)), Ok(wanted)) = (plan::advertised(endpoint), &want) {
-        let read = |one: Value| serde_json::from_value(one).ok();
-        let listed = remote.list_kept(&INGRESS.all_in(namespace), "", read).await;
-        let ingresses: Vec<Ingress> = listed.unwrap_or_else(|error| {
-            unseen = Some(error.to_string());
-            Vec::new()
-        });
-        let there = (found.as_ref(), &*ingresses);
-        if let Some(how) = circle::circle(there, namespace, ((&host, port), &wanted.addresses)) {
-            want = Err(Unreachable::Circle { host, how });
-        }
-    }
-    Ok(Look {
-        found,
-        want,
-        unseen,
-    })
+/// The Service of a cluster, and what says where it is to lead.
+pub struct ServiceInCluster<'a> {
+    pub remote: &'a Remote,
+    pub namespace: &'a str,
+    pub endpoint: &'a OwnEndpoint,
 }
 
-/// The Service as it was found, and what others keep that leads the name somewhere else.
-async fn pass(
-    remote: &Remote,
-    namespace: &str,
-    endpoint: &OwnEndpoint,
-) -> (Option<Service>, Result<Vec<String>, ServiceFault>) {
-    let Look {
-        found,
-        want,
-        unseen,
-    } = match look(remote, namespace, endpoint).await {
-        Err(error) => return (None, Err(error.into())),
-        Ok(look) => look,
-    };
-    // What leads to an original goes on to do so until it is sure that there is no circle.
-    let original = |found: &Service| plan::selector(found).is_ok();
-    let original = found.as_ref().is_none_or(original);
-    let kept = match (want, &unseen) {
-        (Err(wrong), _) => Err(wrong.into()),
-        (Ok(_), Some(_)) if original => Ok(Vec::new()),
-        (Ok(want), _) => keep(remote, namespace, found.as_ref(), &want).await,
-    };
-    let kept = match unseen {
-        Some(why) => kept.and(Err(ServiceFault::Unseen(why))),
-        None => kept,
-    };
-    (found, kept)
-}
-
-async fn keep(
-    remote: &Remote,
-    namespace: &str,
-    found: Option<&Service>,
-    want: &ServiceTarget,
-) -> Result<Vec<String>, ServiceFault> {
-    let target = SERVICE.named(namespace, API_SERVICE);
-    match found {
-        None => remote.create(&target, &plan::service(want)).await?,
-        Some(found) => {
-            if let Some(change) = plan::mend(found, want) {
-                remote.patch(&target, Patch::Merge, &change).await?;
+impl ServiceInCluster<'_> {
+    /// Looks at the Service and at what leads there. Changes nothing.
+    pub async fn look(&self) -> Result<Look, CallError> {
+        let Self {
+            remote,
+            namespace,
+            endpoint,
+        } = *self;
+        let found: Option<Service> = remote.get(&SERVICE.named(namespace, API_SERVICE)).await?;
+        let mut want = match found.as_ref().and_then(plan::external_name) {
+            Some(name) => Err(Unreachable::ExternalName(name.to_owned())),
+            None => want(endpoint).await,
+        };
+        let mut unseen = None;
+        if let (Ok((host, port)), Ok(wanted)) = (plan::advertised(endpoint), &want) {
+            let read = |one: Value| serde_json::from_value(one).ok();
+            let listed = remote.list_kept(&INGRESS.all_in(namespace), "", read).await;
+            let ingresses: Vec<Ingress> = listed.unwrap_or_else(|error| {
+                unseen = Some(error.to_string());
+                Vec::new()
+            });
+            let there = (found.as_ref(), &*ingresses);
+            if let Some(how) = circle::circle(there, namespace, ((&host, port), &wanted.addresses))
+            {
+                want = Err(Unreachable::Circle { host, how });
             }
         }
+        Ok(Look {
+            found,
+            want,
+            unseen,
+        })
     }
-    let names = plan::port_names(found, want);
-    // First ours, so that the name leads somewhere all the time.
-    for (name, slice) in plan::slices(want, &names) {
-        let target = ENDPOINT_SLICE.named(namespace, &name);
-        match slice {
-            Some(slice) => remote.patch(&target, Patch::Apply, &slice).await?,
-            None => drop_slice(remote, &target, "fipd").await?,
+
+    /// The Service as it was found, and what others keep that leads the name somewhere else.
+    async fn pass(&self) -> (Option<Service>, Result<Vec<String>, ServiceFault>) {
+        let Look {
+            found,
+            want,
+            unseen,
+        } = match self.look().await {
+            Err(error) => return (None, Err(error.into())),
+            Ok(look) => look,
+        };
+        // What leads to an original goes on to do so until it is sure that there is no circle.
+        let original = |found: &Service| plan::selector(found).is_ok();
+        let original = found.as_ref().is_none_or(original);
+        let kept = match (want, &unseen) {
+            (Err(wrong), _) => Err(wrong.into()),
+            (Ok(_), Some(_)) if original => Ok(Vec::new()),
+            (Ok(want), _) => self.keep(found.as_ref(), &want).await.map_err(Into::into),
+        };
+        let kept = match unseen {
+            Some(why) => kept.and(Err(ServiceFault::Unseen(why))),
+            None => kept,
+        };
+        (found, kept)
+    }
+
+    async fn keep(
+        &self,
+        found: Option<&Service>,
+        want: &ServiceTarget,
+    ) -> Result<Vec<String>, CallError> {
+        let Self {
+            remote, namespace, ..
+        } = *self;
+        let target = SERVICE.named(namespace, API_SERVICE);
+        match found {
+            None => remote.create(&target, &plan::service(want)).await?,
+            Some(found) => {
+                if let Some(change) = plan::mend(found, want) {
+                    remote.patch(&target, Patch::Merge, &change).await?;
+                }
+            }
         }
+        let names = plan::port_names(found, want);
+        // First ours, so that the name leads somewhere all the time.
+        for (name, slice) in plan::slices(want, &names) {
+            let target = ENDPOINT_SLICE.named(namespace, &name);
+            match slice {
+                Some(slice) => remote.patch(&target, Patch::Apply, &slice).await?,
+                None => self.drop_slice(&name, "fipd").await?,
+            }
+        }
+        self.sweep().await
     }
-    Ok(sweep(remote, namespace).await?)
+
+    /// What there is beside what fipd keeps.
+    async fn others(&self) -> Result<(Vec<EndpointSlice>, Option<Endpoints>), CallError> {
+        let all = ENDPOINT_SLICE.all_in(self.namespace);
+        let label = format!("kubernetes.io/service-name={API_SERVICE}");
+        let read = |slice: Value| serde_json::from_value(slice).ok();
+        let slices = self.remote.list_kept(&all, &label, read).await?;
+        let target = ENDPOINTS.named(self.namespace, API_SERVICE);
+        Ok((slices, self.remote.get(&target).await?))
+    }
+
+    /// What others keep that leads the name somewhere.
+    pub async fn strangers(&self) -> Result<Vec<String>, CallError> {
+        let (slices, endpoints) = self.others().await?;
+        Ok(plan::strangers(&slices, endpoints.as_ref()))
+    }
+
+    /// Removes what the controllers of Kubernetes made for the Service while it had a selector: they let go of it as it was.
+    /// What others made stays; it is named.
+    async fn sweep(&self) -> Result<Vec<String>, CallError> {
+        let (slices, endpoints) = self.others().await?;
+        for slice in &slices {
+            let keeper = slice.labels().get(KEEPER);
+            if let Some(name) = &slice.metadata.name
+                && keeper.is_some_and(|by| by == STOCK_KEEPER)
+            {
+                self.drop_slice(name, STOCK_KEEPER).await?;
+            }
+        }
+        let stock = endpoints.as_ref().filter(|found| plan::is_stock(found));
+        if let Some(uid) = stock.and_then(|found| found.metadata.uid.as_deref()) {
+            let target = ENDPOINTS.named(self.namespace, API_SERVICE);
+            self.remote.delete(&target, uid).await?;
+        }
+        Ok(plan::strangers(&slices, endpoints.as_ref()))
+    }
+
+    /// Deletes a slice that `keeper` keeps.
+    async fn drop_slice(&self, name: &str, keeper: &str) -> Result<(), CallError> {
+        let goes = |slice: &Value| slice["metadata"]["labels"][KEEPER] == keeper;
+        delete_if(
+            self.remote,
+            &ENDPOINT_SLICE.named(self.namespace, name),
+            goes,
+        )
+        .await
+    }
 }
 
 /// Where this host is, as `endpoint` says it.
@@ -260,51 +314,4 @@ async fn want(endpoint: &OwnEndpoint) -> Result<ServiceTarget, Unreachable> {
         }
     };
     plan::want(&host, addresses, port, endpoint.plain)
-}
-
-/// What there is beside what fipd keeps.
-async fn others(
-    remote: &Remote,
-    namespace: &str,
-) -> Result<(Vec<EndpointSlice>, Option<Endpoints>), CallError> {
-    let all = ENDPOINT_SLICE.named(namespace, "");
-    let label = format!("kubernetes.io/service-name={API_SERVICE}");
-    let read = |slice: Value| serde_json::from_value(slice).ok();
-    let slices = remote.list_kept(&all, &label, read).await?;
-    let target = ENDPOINTS.named(namespace, API_SERVICE);
-    Ok((slices, remote.get(&target).await?))
-}
-
-/// What others keep that leads the name somewhere.
-pub async fn strangers(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
-    let (slices, endpoints) = others(remote, namespace).await?;
-    Ok(plan::strangers(&slices, endpoints.as_ref()))
-}
-
-/// Removes what the controllers of Kubernetes made for the Service while it had a selector: they let go of it as it was.
-/// What others made stays; it is named.
-async fn sweep(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
-    let (slices, endpoints) = others(remote, namespace).await?;
-    for slice in &slices {
-        let labels = slice.metadata.labels.as_ref();
-        let stock = labels
-            .and_then(|all| all.get(KEEPER))
-            .is_some_and(|by| by == STOCK_KEEPER);
-        if let (true, Some(name)) = (stock, &slice.metadata.name) {
-            drop_slice(remote, &ENDPOINT_SLICE.named(namespace, name), STOCK_KEEPER).await?;
-        }
-    }
-    let stock = endpoints.as_ref().filter(|found| plan::is_stock(found));
-    if let Some(uid) = stock.and_then(|found| found.metadata.uid.as_deref()) {
-        remote
-            .delete(&ENDPOINTS.named(namespace, API_SERVICE), uid)
-            .await?;
-    }
-    Ok(plan::strangers(&slices, endpoints.as_ref()))
-}
-
-/// Deletes a slice that `keeper` keeps.
-async fn drop_slice(remote: &Remote, target: &Target, keeper: &str) -> Result<(), CallError> {
-    let goes = |slice: &Value| slice["metadata"]["labels"][KEEPER] == keeper;
-    delete_if(remote, target, goes).await
 }

@@ -14,6 +14,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 /// The port of the original with TLS, and the plain one.
@@ -225,17 +226,14 @@ pub fn selector(found: &Service) -> Result<String, Option<String>> {
     let selector = found.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     match selector.filter(|selector| !selector.is_empty()) {
         Some(selector) => Ok(json!(selector).to_string()),
-        None => {
-            let notes = found.metadata.annotations.as_ref();
-            Err(notes.and_then(|notes| notes.get(TAKEN_OFF)).cloned())
-        }
+        None => Err(found.annotations().get(TAKEN_OFF).cloned()),
     }
 }
 
 /// The merge patch by which the Service leads to the original again, for a shell between single quotes; `None`: what was
 /// noted is not what fipd notes.
 pub fn back(found: &Service) -> Option<String> {
-    let notes = found.metadata.annotations.as_ref()?;
+    let notes = found.annotations();
     let selector: BTreeMap<String, String> = serde_json::from_str(notes.get(TAKEN_OFF)?).ok()?;
     let mut spec = json!({ "selector": selector });
     if let Some(ports) = notes.get(PORTS_BEFORE) {
@@ -316,22 +314,15 @@ const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// Whether Kubernetes made them while the Service had a selector; nobody needs them any more.
 pub fn is_stock(endpoints: &Endpoints) -> bool {
-    let metadata = &endpoints.metadata;
-    let labels = metadata.labels.iter().flatten();
-    let notes = metadata.annotations.iter().flatten();
-    labels
-        .chain(notes)
-        .any(|(key, _)| key == MADE_BY || key == TRIGGERED)
+    let labels = endpoints.labels().keys();
+    let mut keys = labels.chain(endpoints.annotations().keys());
+    keys.any(|key| key == MADE_BY || key == TRIGGERED)
 }
 
 /// What others keep that leads the name somewhere.
 pub fn strangers(slices: &[EndpointSlice], endpoints: Option<&Endpoints>) -> Vec<String> {
     let strange = |slice: &&EndpointSlice| {
-        let keeper = slice
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|all| all.get(KEEPER));
+        let keeper = slice.labels().get(KEEPER);
         // Mirrored ones go with the Endpoints.
         let known = keeper.is_some_and(|by| [FIELD_MANAGER, STOCK_KEEPER, MIRROR].contains(&&**by));
         let ready = |one: &k8s_openapi::api::discovery::v1::Endpoint| {

@@ -6,28 +6,19 @@
 
 #[cfg(test)]
 mod conformance_tests;
-mod hand_back;
-mod in_use;
 pub mod observe;
 pub mod plan;
 mod release;
 pub mod status;
 mod unassigned;
-pub mod validate;
 
-pub use hand_back::unassigned as without_users;
-pub use unassigned::return_after;
+pub use unassigned::{return_after, without_users};
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use fipd_core::{ClusterId, Holder, Identity, LeaseKey, Ledger, NetworkId, System, Tenant};
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPStatus, ServiceRef as Assignee};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -63,8 +54,6 @@ use unassigned::Whereabouts;
 pub struct ManagedFloatingIps {
     rancher: Arc<Rancher>,
     data: Arc<Data>,
-    /// The Service that each object was last seen to show.
-    shows: Mutex<BTreeMap<Key, ServiceRef>>,
     /// Objects with a cluster that Rancher never had.
     clusterless: AbsenceCheck<(Key, String)>,
     /// Told when everything may be different.
@@ -82,7 +71,6 @@ pub fn controller(
     let user = ManagedFloatingIps {
         rancher,
         data,
-        shows: Mutex::default(),
         clusterless: AbsenceCheck::default(),
         lost_track: Notify::new(),
     };
@@ -256,25 +244,20 @@ impl AddressHooks for ManagedFloatingIps {
 impl FloatingIpController {
     /// An object appeared, changed or went.
     pub fn changed(&self, key: &Key) {
-        let ManagedFloatingIps {
-            rancher,
-            data,
-            shows,
-            ..
-        } = &self.user;
+        let ManagedFloatingIps { rancher, data, .. } = &self.user;
         let fip = data.fips.get(key);
-        let now = fip.as_ref().and_then(|fip| fip.holder.clone());
-        let before = match &now {
-            Some(service) => shows.lock().insert(key.clone(), service.clone()),
-            None => shows.lock().remove(key),
+        let service = fip.as_ref().and_then(|fip| fip.holder.as_ref());
+        let service = service.map(|service| (service.cluster.clone(), service.key.clone()));
+        let now: BTreeSet<_> = service.into_iter().collect();
+        // An object that is taken over or handed back must not be in neither index for a moment.
+        let (told, users) = if now.is_empty() {
+            let users = data.stock.note(key, fip.as_deref());
+            (data.shown.note(key, BTreeSet::new()), users)
+        } else {
+            let told = data.shown.note(key, now.clone());
+            (told, data.stock.note(key, fip.as_deref()))
         };
-        // An object that is taken over must not be in neither index for a moment.
-        data.index(key, None, now.as_ref());
-        let users = data.stock.note(key, fip.as_deref());
-        if before != now {
-            data.index(key, before.as_ref(), None);
-        }
-        for service in before.iter().chain(now.iter()).collect::<BTreeSet<_>>() {
+        for service in told.union(&now) {
             rancher.fip_changed(service);
         }
         rancher.stock_changed(&users);
@@ -335,7 +318,7 @@ pub fn is_for(fip: &Fip, user: &Identity, others: &BTreeSet<ClusterId>) -> bool 
 }
 
 /// Whether the labels of the object name the Service with this identity.
-fn names_service(fip: &Fip, user: &Identity) -> bool {
+pub fn names_service(fip: &Fip, user: &Identity) -> bool {
     let names = |service: &Assignee| {
         *service.service_namespace == *user.namespace && *service.service_name == *user.name
     };

@@ -7,6 +7,7 @@ use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPStatus, STATE_ERROR, ServiceRef as Assignee},
     labels::services,
 };
+use kube::ResourceExt as _;
 
 use crate::{
     controller::{
@@ -37,19 +38,13 @@ pub struct Fip {
 
 /// Keeps what matters of the object.
 pub fn slim(object: FloatingIP) -> Fip {
-    let (own, meta) = (Meta::of(&object.metadata), object.metadata);
-    let labels = meta.labels.unwrap_or_default();
-    let label = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
-    let holder = meta
-        .annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(HOLDER));
+    let holder = object.annotations().get(HOLDER);
     Fip {
-        meta: own,
-        project: label(PROJECT).map(|project| Tenant(project.into())),
-        cluster: label(CLUSTER),
-        group: label(GROUP),
-        services: assignees(&labels),
+        meta: Meta::of(&object.metadata),
+        project: label(&object, PROJECT).map(|project| Tenant(project.into())),
+        cluster: cluster(&object),
+        group: label(&object, GROUP),
+        services: assignees(object.labels()),
         holder: holder.and_then(|text| ServiceRef::parse(text)),
         pool: object.spec.floating_ip_pool,
         wanted: object.spec.ip_addr,
@@ -59,7 +54,11 @@ pub fn slim(object: FloatingIP) -> Fip {
 
 /// The Rancher cluster that uses the object, by its label.
 pub fn cluster(object: &FloatingIP) -> Option<String> {
-    let label = object.metadata.labels.as_ref()?.get(CLUSTER);
+    label(object, CLUSTER)
+}
+
+fn label(object: &FloatingIP, key: &str) -> Option<String> {
+    let label = object.labels().get(key);
     label.filter(|value| !value.is_empty()).cloned()
 }
 

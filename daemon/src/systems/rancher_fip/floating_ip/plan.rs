@@ -4,16 +4,18 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, Pool, System, Tenant};
 
-use super::{observe::Fip, validate};
+use super::observe::Fip;
 use crate::{
     controller::{
         address_user::{
             outcome::{AddressOutcome, ShownLease},
             settle::{AddressWish, KeptLease, Wished, holds},
         },
-        unserved::contended,
+        unserved::{Unserved, contended},
+        waiters::Cause,
     },
     systems::rancher_fip::names::{self, ServiceRef},
+    validation::{Wrong, floating_ip as rules},
 };
 
 /// What is to be done about a FloatingIP that shows the lease of a Service.
@@ -30,9 +32,9 @@ pub enum ServiceView {
 
 /// What a FloatingIP of this management cluster asks for.
 pub fn wish(ledger: &Ledger, management: &ClusterId, fip: &Fip) -> Wished {
-    let (project, address) = validate::wish(fip)?;
+    let (project, address) = asks_for(fip)?;
     let pool = mirror(ledger, management, fip)
-        .ok_or_else(|| validate::unknown_pool("spec.floatingIPPool", &fip.pool))?;
+        .ok_or_else(|| unknown_pool("spec.floatingIPPool", &fip.pool))?;
     let recorded = fip.recorded();
     let wanted = recorded.or(address);
     let kept = kept(ledger, management, fip, (&project, wanted), pool);
@@ -130,6 +132,29 @@ pub fn view(ledger: &Ledger, own: &Identity, service: &ServiceRef, fip: &Fip) ->
         leases.iter().any(|lease| has(&lease))
     };
     if goes_on { ServiceView::Leave } else { end }
+}
+
+/// Whom it charges and which address it names. The address that the status shows goes before the one of the spec.
+pub fn asks_for(fip: &Fip) -> Result<(Tenant, Option<IpAddr>), Unserved> {
+    let project = fip.project.as_ref().map(|project| &*project.0);
+    let project = rules::project(project).map_err(|wrong| invalid("MissingProject", &wrong))?;
+    rules::pool(&fip.pool).map_err(|wrong| invalid("Invalid", &wrong))?;
+    let address = match fip.shown() {
+        Some(address) => Some(address),
+        None => rules::address(&fip.wanted).map_err(|wrong| invalid("Invalid", &wrong))?,
+    };
+    Ok((project, address))
+}
+
+fn invalid(reason: &'static str, wrong: &Wrong) -> Unserved {
+    Unserved::new(reason, wrong.to_string(), None)
+}
+
+/// The pool does not exist (yet).
+pub fn unknown_pool(field: &str, pool: &str) -> Unserved {
+    let message =
+        format!("{field}: no usable FloatingIPPool {pool:?}; it is tried again when one appears");
+    Unserved::new("PoolNotFound", message, Some(Cause::Pools))
 }
 
 #[cfg(test)]
@@ -321,5 +346,41 @@ mod tests {
         ));
         ledger.apply(&lease("10.0.0.5", holder(KIND_FLOATING_IP, "fip-abc12")));
         assert_eq!(plan(&ledger, "fip-abc12"), ServiceView::HandBack);
+    }
+
+    #[test]
+    fn a_wish_needs_project_and_pool_and_a_readable_address() {
+        assert_eq!(asks_for(&fip("p-1")), Ok((Tenant("p-1".into()), None)));
+        let reason = |fip: &Fip| asks_for(fip).expect_err("a problem").reason;
+        assert_eq!(
+            reason(&Fip {
+                project: None,
+                ..fip("p-1")
+            }),
+            "MissingProject"
+        );
+        assert_eq!(
+            reason(&Fip {
+                pool: String::new(),
+                ..fip("p-1")
+            }),
+            "Invalid"
+        );
+        assert_eq!(
+            reason(&Fip {
+                wanted: "10.0.0.300".into(),
+                ..fip("p-1")
+            }),
+            "Invalid"
+        );
+        let v6 = asks_for(&Fip {
+            wanted: "2001:DB8:0::5".into(),
+            ..fip("p-1")
+        })
+        .expect("a wish");
+        assert_eq!(
+            v6.1.map(|address| address.to_string()),
+            Some("2001:db8::5".into())
+        );
     }
 }

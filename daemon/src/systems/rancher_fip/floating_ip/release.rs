@@ -3,20 +3,18 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Holder, Lease, Text};
+use fipd_core::{ClusterId, Holder, Lease, Text};
 use k8s_openapi::jiff;
 
-use super::{
-    FloatingIpController,
-    in_use::{self, Word},
-    observe::Fip,
-    unassigned::Whereabouts,
-};
-use crate::controller::{
-    ReconcileError, Reconciled,
-    client::CallError,
-    conditions::{ConditionUpdate, set},
-    store::Key,
+use super::{FloatingIpController, observe::Fip, unassigned::Whereabouts};
+use crate::{
+    controller::{
+        ReconcileError, Reconciled,
+        client::CallError,
+        conditions::{ConditionUpdate, set},
+        store::Key,
+    },
+    systems::rancher_fip::names::{self, KIND_SERVICE, ServiceRef},
 };
 
 impl FloatingIpController {
@@ -44,7 +42,7 @@ impl FloatingIpController {
         fip: &Fip,
         address: IpAddr,
     ) -> Reconciled<Option<Holder>> {
-        let Some(called) = in_use::cluster(key, fip) else {
+        let Some(called) = user_cluster(key, fip) else {
             return Ok(None);
         };
         let word = match self.user.rancher.guest_called(called) {
@@ -63,7 +61,7 @@ impl FloatingIpController {
             None if self.whereabouts(key, fip).await? == Whereabouts::Gone => Word::ShowsNowhere,
             None => Word::Unconnected,
         };
-        Ok(in_use::keeper(&self.context.site.id, key, fip, word))
+        Ok(keeper(&self.context.site.id, key, fip, word))
     }
 
     async fn leave_to(
@@ -74,21 +72,21 @@ impl FloatingIpController {
         from: Holder,
         to: Holder,
     ) -> Reconciled<()> {
-        let note = in_use::note(lease.key.address, fip, &to);
+        let note = kept_note(lease.key.address, fip, &to);
         let (site, reason) = (
             &self.context.site,
             "its FloatingIP is deleted while a Service uses the address",
         );
         site.hand_over(from, to, lease.key, reason).await?;
         self.say_kept(key, fip, &note).await?;
-        self.context.warn(key, &fip.meta.uid, in_use::REASON, note);
+        self.context.warn(key, &fip.meta.uid, KEPT, note);
         Ok(())
     }
 
     /// For who follows the object to its end, or finds it kept by a finalizer of others.
     async fn say_kept(&self, key: &Key, fip: &Fip, note: &str) -> Reconciled<()> {
         let mut after = fip.status.clone();
-        let says = ConditionUpdate::ready(false, in_use::REASON, note);
+        let says = ConditionUpdate::ready(false, KEPT, note);
         let now = jiff::Timestamp::now();
         set(&mut after.conditions, &says, fip.meta.generation, now);
         let change = (&fip.status, &after);
@@ -99,6 +97,66 @@ impl FloatingIpController {
             written => written,
         }
     }
+}
+
+/// Reason of the condition and the Event.
+const KEPT: &str = "AddressKept";
+
+/// What is known of the use of an address in the cluster that the object names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    Shows(ServiceRef),
+    /// It answers, or Rancher has no such cluster any more.
+    ShowsNowhere,
+    /// It is connected and does not answer.
+    Silent(ClusterId),
+    /// fipd is not connected to it: only the object tells who uses the address.
+    Unconnected,
+}
+
+/// Rancher's id of the cluster whose Services may use the address of the object; `None`: nobody does. One that fipd wrote for
+/// a Service has a lease of its own only once that Service gave it up.
+fn user_cluster<'a>(key: &Key, fip: &'a Fip) -> Option<&'a str> {
+    let ours = fip
+        .holder
+        .as_ref()
+        .is_some_and(|service| service.made(&key.name));
+    fip.cluster.as_deref().filter(|_| !ours)
+}
+
+/// Who keeps the address; `None`: it is free.
+fn keeper(management: &ClusterId, key: &Key, fip: &Fip, word: Word) -> Option<Holder> {
+    let called = user_cluster(key, fip)?;
+    let services = fip.users();
+    match word {
+        Word::Shows(service) => Some(service.holder()),
+        Word::ShowsNowhere => None,
+        Word::Silent(cluster) => {
+            let service = services.first()?;
+            Some(names::holder(&cluster, KIND_SERVICE, service, "".into()))
+        }
+        Word::Unconnected => match services.as_slice() {
+            [] => None,
+            [service] => Some(names::reported_service(management, called, service)),
+            // No Service of this name gives it up for the others.
+            [_, _, ..] => Some(names::reported_service(management, called, key)),
+        },
+    }
+}
+
+/// What is said of an address that outlives its object.
+fn kept_note(address: IpAddr, fip: &Fip, to: &Holder) -> String {
+    let identity = &to.identity;
+    let cluster = fip.cluster.as_deref().unwrap_or_default();
+    let end = if identity.interface.is_empty() {
+        "until that cluster shows it no more"
+    } else {
+        "fipd is not connected to that cluster; where nobody uses the address, `fipd lease release` frees it"
+    };
+    format!(
+        "{address} stays with Service {}/{} of cluster {cluster}, which uses it: {end}",
+        identity.namespace, identity.name
+    )
 }
 
 #[cfg(test)]

@@ -8,15 +8,16 @@ use fipd_crds::labels::{
     SECRET_PROJECT, project_secret,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
     plan::{GuestContents, Project, ProjectAccess},
-    rotate,
+    quotas,
 };
 use crate::{
     controller::{
-        ReconcileError,
+        ReconcileError, Reconciled,
         client::{CallError, Patch, Remote},
         kind::{CONFIG_MAP, DEPLOYMENT, NAMESPACE, SECRET},
         owned::{create, put, put_unchanged},
@@ -69,7 +70,7 @@ pub async fn contents(
 }
 
 /// The project's secret in Rancher: the one that is there, else a new one.
-pub async fn local(remote: &Remote, project: &Project) -> Result<String, ReconcileError> {
+pub async fn local(remote: &Remote, project: &Project) -> Reconciled<String> {
     let name = project_secret(&project.id);
     let target = SECRET.named(&project.namespace, &name);
     let found: Option<Secret> = remote.get(&target).await?;
@@ -79,7 +80,7 @@ pub async fn local(remote: &Remote, project: &Project) -> Result<String, Reconci
         .filter(|text| !text.is_empty());
     if let Some(kept) = kept {
         if let Some(found) = &found {
-            rotate::expire(remote, project, found).await?;
+            quotas::expire(remote, project, found).await?;
         }
         return Ok(kept.clone());
     }
@@ -105,7 +106,7 @@ pub async fn local(remote: &Remote, project: &Project) -> Result<String, Reconci
 }
 
 /// 16 random bytes as hex.
-pub fn client_secret() -> Result<String, ReconcileError> {
+pub fn client_secret() -> Reconciled<String> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| ReconcileError::internal(error.to_string()))?;
     Ok(HEXLOWER.encode(&bytes))
@@ -144,12 +145,8 @@ async fn namespace(
         return create(remote, NAMESPACE, &target, namespace).await;
     };
     let meta = &found.metadata;
-    let set = meta
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(PROJECT_NAME));
-    let notes = meta.annotations.as_ref();
-    let mut due = notes.is_some_and(|notes| notes.contains_key(RESTART_DUE));
+    let set = found.labels().get(PROJECT_NAME);
+    let mut due = found.annotations().contains_key(RESTART_DUE);
     if let Some(label) = label.filter(|label| set.map(String::as_str) != Some(*label)) {
         let change = json!({ "metadata": {
             "labels": { PROJECT_NAME: label }, "annotations": { RESTART_DUE: "true" },

@@ -2,26 +2,26 @@
 //!
 //! They have a queue of their own: what helm takes minutes for keeps no Secret waiting.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fipd_crds::labels::{CHART_ENGINE, FLOATINGIP_CLEANUP};
 use serde_json::{Value, json};
 
-use super::{Guests, chart_error::ChartsHeld, settings::Settings};
+use super::{Guests, plan::GuestWait, settings::Settings};
 use crate::{
     config::ChartEngine,
     controller::{
-        client::Remote,
+        client::{CallError, Remote},
         kind::SERVICE,
         queue::Next,
         store::{Key, Observed},
     },
     guests::charts::{
-        ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner,
+        BUSY, ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner,
         owner::{ChartOwner, ChartRemover},
         steps::ReleaseStep,
     },
-    systems::rancher_fip::clusters::{ClusterMark, RancherCluster},
+    systems::rancher_fip::clusters::{ClusterMark, LoadBalancer, RancherCluster},
 };
 
 /// One look at what the charts of a guest are to be.
@@ -80,11 +80,18 @@ impl Guests {
     /// what the next one needs is where it will be.
     pub(super) fn may_remove(&self, id: &str, settings: &Settings) -> Result<(), ChartError> {
         if self.settings_of(id) != *settings {
-            return Err(ChartsHeld::SettingsChanged.into());
+            return Err(settings_changed());
         }
         match self.charts.is_prepared(id, &settings.namespace) {
             true => Ok(()),
-            false => Err(ChartsHeld::Unprepared(settings.namespace.clone()).into()),
+            // Secrets and mappings come before the controller that reads them.
+            false => Err(ChartError::new(
+                BUSY,
+                format!(
+                    "no release is removed before the namespace {:?} has what its controller needs",
+                    settings.namespace
+                ),
+            )),
         }
     }
 }
@@ -97,7 +104,7 @@ impl ChartOwner for ChartLook<'_> {
         let typed = self
             .guests
             .typed(self.id, &self.cluster, &self.settings, &installed.marks);
-        let (cluster, _) = typed.await.map_err(ChartsHeld::Unconfirmed)?;
+        let (cluster, _) = typed.await.map_err(unconfirmed)?;
         self.cluster = cluster;
         Ok(self.settings.releases(self.cluster.load_balancer))
     }
@@ -133,10 +140,7 @@ impl ChartOwner for ChartLook<'_> {
         if let Some(mark) = step.kept_out_by.first() {
             return Err(match settings.serves(&mark.name) == balancer {
                 true => ChartError::elsewhere(mark, &release.name),
-                false => {
-                    let (namespace, name) = (mark.namespace.clone(), mark.name.clone());
-                    ChartsHeld::OtherLoadBalancer { namespace, name }.into()
-                }
+                false => other_load_balancer(&mark.namespace, &mark.name),
             });
         }
         let Some(balancer) = balancer else {
@@ -150,7 +154,7 @@ impl ChartOwner for ChartLook<'_> {
             let owner = installed.owner(guest.remote, &namespace, &name).await;
             match owner.map_err(ChartError::unreadable)? {
                 Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
-                    return Err(ChartsHeld::OtherLoadBalancer { namespace, name }.into());
+                    return Err(other_load_balancer(&namespace, &name));
                 }
                 Some(ReleaseOwner::Fipd) | None => {}
             }
@@ -161,12 +165,12 @@ impl ChartOwner for ChartLook<'_> {
     async fn confirm_removal(&self) -> Result<(), ChartError> {
         self.guests.may_remove(self.id, &self.settings)?;
         let still = self.guests.still_typed(self.id, &self.cluster).await;
-        if !still.map_err(ChartsHeld::Unconfirmed)? {
-            return Err(ChartsHeld::LabelChanged.into());
+        if !still.map_err(unconfirmed)? {
+            return Err(label_changed());
         }
         let still = self.guests.still_said().await;
-        if !still.map_err(ChartsHeld::Unconfirmed)? {
-            return Err(ChartsHeld::SettingsChanged.into());
+        if !still.map_err(unconfirmed)? {
+            return Err(settings_changed());
         }
         Ok(())
     }
@@ -198,9 +202,9 @@ impl ChartRemover for ChartLeave<'_> {
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
         let off = self.guests.is_off(self.id).await;
-        match off.map_err(ChartsHeld::Unconfirmed)? {
+        match off.map_err(unconfirmed)? {
             true => Ok(()),
-            false => Err(ChartsHeld::LabelChanged.into()),
+            false => Err(label_changed()),
         }
     }
 }
@@ -210,10 +214,12 @@ const TOLD: usize = 3;
 
 /// Whether no Service waits for the controller to let go of its address.
 async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
-    let services = remote
-        .list_meta(&SERVICE.named("", ""), "")
-        .await
-        .map_err(ChartsHeld::ServicesUnreadable)?;
+    let unreadable = |error: CallError| {
+        let why = "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed";
+        ChartError::new("ServicesUnreadable", format!("{why}: {error}"))
+    };
+    let services = remote.list_meta(&SERVICE.all(), "").await;
+    let services = services.map_err(unreadable)?;
     let holding: Vec<String> = services.iter().filter_map(holding).collect();
     if holding.is_empty() {
         return Ok(());
@@ -222,7 +228,12 @@ async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
     if holding.len() > TOLD {
         first.push_str(", ...");
     }
-    Err(ChartsHeld::Services(holding.len(), first).into())
+    let count = holding.len();
+    // The controller that fipd installed is not removed before they have let go.
+    let why = format!(
+        "{count} Services there have addresses ({first}), which the LB controller lets go of: delete them, or give them another load balancer and take the finalizer {FLOATINGIP_CLEANUP} off; charts are uninstalled once none has it"
+    );
+    Err(ChartError::new("ServicesHoldAddresses", why))
 }
 
 /// Namespace and name of a Service with the controller's finalizer.
@@ -238,6 +249,114 @@ fn holding(service: &Value) -> Option<String> {
             text("name").unwrap_or("")
         )
     })
+}
+
+/// Nothing is removed on what was read some time ago.
+fn unconfirmed(error: CallError) -> ChartError {
+    let why = "no release is removed before the cluster's labels in Rancher are read again";
+    ChartError::new("LabelUnreadable", format!("{why}: {error}"))
+}
+
+fn label_changed() -> ChartError {
+    let why = "the cluster's labels in Rancher changed meanwhile; no release is removed";
+    ChartError::new("LabelChanged", why)
+}
+
+fn settings_changed() -> ChartError {
+    let why = "the settings changed meanwhile; no release is removed";
+    ChartError::new("SettingsChanged", why)
+}
+
+fn other_load_balancer(namespace: &str, name: &str) -> ChartError {
+    let why = format!(
+        "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
+    );
+    ChartError::new("OtherLoadBalancer", why)
+}
+
+impl Guests {
+    /// The cluster with the load balancer that holds for it, and why that is not the one its label means. `marks` are
+    /// needed where it [`may_replace`] one.
+    pub(super) async fn typed(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        settings: &Settings,
+        marks: &[ReleaseMark],
+    ) -> Result<(RancherCluster, Option<GuestWait>), CallError> {
+        let key = id.to_owned();
+        let label = &cluster.load_balancer_label;
+        let wanted = cluster.load_balancer;
+        let installed = wanted.other();
+        let serves = |name: &str| settings.serves(name);
+        let has_other = has_load_balancer(marks, installed, serves);
+        if !may_replace(cluster, settings) || !has_other {
+            self.untyped.forget(&key);
+            return Ok((cluster.clone(), None));
+        }
+        let left = match label {
+            ClusterMark::Silent => self.untyped.missing(&key),
+            ClusterMark::Known(_) | ClusterMark::Unclear(_) => {
+                self.untyped.forget(&key);
+                None
+            }
+        };
+        let held = match held(label, installed, left) {
+            None if !self.still_typed(id, cluster).await? => Some(GuestWait::LabelChanged),
+            held => held,
+        };
+        let mut cluster = cluster.clone();
+        if held.is_some() {
+            cluster.load_balancer = installed;
+        }
+        Ok((cluster, held))
+    }
+
+    /// Whether a fresh read of the cluster says the same of its load balancer.
+    pub(super) async fn still_typed(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+    ) -> Result<bool, CallError> {
+        let found = self.fresh_cluster(id).await?;
+        Ok(found.is_some_and(|found| {
+            found.is_guest() && found.load_balancer_label == cluster.load_balancer_label
+        }))
+    }
+}
+
+/// Whether fipd installed a load balancer of this type.
+fn has_load_balancer(
+    marks: &[ReleaseMark],
+    of: LoadBalancer,
+    serves: impl Fn(&str) -> Option<LoadBalancer>,
+) -> bool {
+    let installed =
+        |mark: &ReleaseMark| mark.owner == ReleaseOwner::Fipd && serves(&mark.name) == Some(of);
+    marks.iter().any(installed)
+}
+
+/// Why the load balancer that is `installed`, and that the label does not mean, stays. `left` is the time until a
+/// missing label counts.
+fn held(
+    label: &ClusterMark<LoadBalancer>,
+    installed: LoadBalancer,
+    left: Option<Duration>,
+) -> Option<GuestWait> {
+    match label {
+        ClusterMark::Known(_) => None,
+        ClusterMark::Silent => left.map(|_| GuestWait::LbTypeGone { installed }),
+        ClusterMark::Unclear(said) => Some(GuestWait::LbTypeInvalid {
+            said: said.clone(),
+            installed,
+        }),
+    }
+}
+
+/// Whether the cluster may get another load balancer than it has, without anybody having said so.
+pub(super) fn may_replace(cluster: &RancherCluster, settings: &Settings) -> bool {
+    let silent = !matches!(cluster.load_balancer_label, ClusterMark::Known(_));
+    silent && !settings.releases(cluster.load_balancer).is_empty()
 }
 
 #[cfg(test)]
@@ -326,5 +445,35 @@ mod tests {
         _: http::Request<kube::client::Body>,
     ) -> Result<http::Response<kube::client::Body>, std::convert::Infallible> {
         std::future::pending().await
+    }
+
+    const METALLB: LoadBalancer = LoadBalancer::MetalLb;
+
+    #[test]
+    fn only_a_label_that_says_so_replaces_a_load_balancer_at_once() {
+        let known = ClusterMark::Known(LoadBalancer::PureLb);
+        assert_eq!(held(&known, METALLB, None), None);
+        let gone = GuestWait::LbTypeGone { installed: METALLB };
+        let left = Some(Duration::from_secs(60));
+        assert_eq!(
+            held(&ClusterMark::Silent, METALLB, left),
+            Some(gone.clone())
+        );
+        assert_eq!(held(&ClusterMark::Silent, METALLB, None), None);
+        let typo = held(&ClusterMark::Unclear("metalb".into()), METALLB, None).unwrap();
+        assert_eq!(typo.reason(), "LbTypeInvalid");
+        for part in [
+            "rancher-fip-lbtype",
+            "\"metalb\"",
+            "\"metallb\"",
+            "\"purelb\"",
+        ] {
+            assert!(typo.to_string().contains(part), "{typo}");
+        }
+        let gone = gone.to_string();
+        assert!(
+            gone.contains("\"metallb\" keeps it, \"purelb\" replaces it"),
+            "{gone}"
+        );
     }
 }

@@ -2,19 +2,29 @@
 
 use std::sync::Arc;
 
-use fipd_crds::labels::CONFIG_NAME;
+use fipd_crds::labels::{CA_SECRET, CONFIG_NAME};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::{
     Guests, Stop,
-    plan::{GuestWait, Project},
+    plan::{GuestPlan, GuestWait, Project},
     settings::Settings,
 };
 use crate::{
-    controller::{client::CallError, kind::CONFIG_MAP, owned, store::Key},
-    guests::{objects, objects::Texts},
-    systems::rancher_fip::settings::{ClusterManager, RancherFipSettings},
+    config::host_of,
+    controller::{
+        Reconciled, client::CallError, endpoint::OwnEndpoint, kind::CONFIG_MAP, owned, store::Key,
+    },
+    guests::{
+        homes,
+        hosting::RunsOn,
+        objects::{self, Texts},
+    },
+    systems::rancher_fip::{
+        clusters::RancherCluster,
+        settings::{ClusterManager, RancherFipSettings},
+    },
 };
 
 /// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
@@ -121,5 +131,116 @@ impl Guests {
             namespace: key.namespace.to_string(),
         };
         keys.map(project).collect()
+    }
+
+    /// Notes whose the guest is, once it has what it needs to ask as that. Until then it is as it was, so that it can give
+    /// back what it has.
+    pub(super) fn note_home(&self, id: &str, home: &Result<RunsOn, GuestWait>, plan: &GuestPlan) {
+        match home {
+            Ok(RunsOn::BareMetal) => self.data.homes.forget(id),
+            Ok(RunsOn::Harvester {
+                id: harvester,
+                project: Ok(project),
+                ..
+            }) => {
+                let mut given = plan.desired.access.iter();
+                if given.any(|access| access.project.id == *project) {
+                    let (harvester, project) = (harvester.clone(), project.clone());
+                    self.data
+                        .homes
+                        .set(id, homes::GuestHome { harvester, project });
+                }
+            }
+            Ok(RunsOn::Harvester {
+                project: Err(_), ..
+            })
+            | Err(_) => {}
+        }
+    }
+
+    /// Where the guest runs.
+    pub(super) async fn home(&self, id: &str, cluster: &RancherCluster) -> Result<RunsOn, Stop> {
+        let display_name = |harvester: &str| {
+            let found = self.data.clusters.get(&Key::new("", harvester))?;
+            Some(found.display_name.clone())
+        };
+        let place = (id, &*cluster.display_name);
+        Ok(self
+            .access
+            .runs_on(&self.sources, place, display_name)
+            .await?)
+    }
+
+    /// What guests with these settings trust, PEM.
+    pub(super) async fn ca(&self, settings: &Settings) -> Reconciled<String> {
+        let site = self.seen.ca.get(&Key::new(self.app_namespace(), CA_SECRET));
+        let own = self.own.ca().await?;
+        let asked = settings.api_url.as_deref();
+        let serves = asked.is_some_and(|asked| serves(&self.own, asked));
+        let site = site.as_ref().map_or("", |site| site.as_str());
+        Ok(chain(site, &own, serves))
+    }
+}
+
+/// Whether TLS with who asks this URL ends at fipd.
+fn serves(own: &OwnEndpoint, asked: &str) -> bool {
+    let url = own.url.as_deref().unwrap_or_default();
+    let below = !url.is_empty() && asked.starts_with(url.trim_end_matches('/'));
+    below || host_of(asked).is_some_and(|host| own.names.contains(&host))
+}
+
+/// The certificates that a guest trusts: those of the site, and fipd's own. A guest that is given any trusts no
+/// others, so without those of the site fipd's is given only where it `serves` the guest.
+fn chain(site: &str, own: &str, serves: bool) -> String {
+    let (site, own) = (site.trim(), own.trim());
+    if own.is_empty() || site.contains(own) || (site.is_empty() && !serves) {
+        return if site.is_empty() {
+            String::new()
+        } else {
+            format!("{site}\n")
+        };
+    }
+    let parts = [site, own].into_iter().filter(|part| !part.is_empty());
+    parts.map(|part| format!("{part}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_served_under_every_name_that_the_certificate_is_of() {
+        let own = OwnEndpoint {
+            url: Some("https://fipd.example.net:8443/".into()),
+            names: ["rancher-fip-api.example.net".to_owned()].into(),
+            ..OwnEndpoint::default()
+        };
+        for asked in [
+            "https://fipd.example.net:8443/v1",
+            "https://rancher-fip-api.example.net:30001/v1",
+        ] {
+            assert!(serves(&own, asked), "{asked}");
+        }
+        for asked in [
+            "https://elsewhere.example.net/v1",
+            "http://rancher-fip-api.example.net/v1",
+            "",
+        ] {
+            assert!(!serves(&own, asked), "{asked}");
+        }
+        assert!(!serves(
+            &OwnEndpoint::default(),
+            "https://fipd.example.net:8443/v1"
+        ));
+    }
+
+    #[test]
+    fn a_guest_trusts_the_site_and_fipd_and_nobody_new_where_it_is_served_by_another() {
+        assert_eq!(chain("A\n", "B\n", false), "A\nB\n");
+        assert_eq!(chain("A\nB", "B\n", true), "A\nB\n");
+        assert_eq!(chain("", "B", true), "B\n");
+        assert_eq!(chain("", "B", false), "");
+        assert_eq!(chain("A", "", true), "A\n");
+        assert_eq!(chain("", "", true), "");
     }
 }

@@ -12,26 +12,18 @@
 //! again after a while, whether or not a watch told of a change.
 
 pub(super) mod apply;
-mod changes;
-mod chart_error;
 mod charts;
-mod home;
 mod known;
-mod lb_type;
 mod leave;
 mod notes;
 mod observe;
-pub(super) mod orphan;
 mod plan;
 pub(super) mod quotas;
-mod rotate;
 mod serve;
 mod settings;
-mod status;
-mod sweep;
+pub(super) mod sweep;
 #[cfg(test)]
 mod tests;
-mod trust;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -43,10 +35,7 @@ pub use self::{
     known::COPY,
     notes::{NOTES, Note},
 };
-use self::{
-    observe::{ManagerObjects, QuotaMeta},
-    plan::GuestWait,
-};
+use self::{observe::ManagerObjects, plan::GuestWait};
 use super::{Site, kinds::QUOTA, rancher::Data};
 use crate::{
     controller::{
@@ -54,6 +43,7 @@ use crate::{
         context::Context,
         endpoint::OwnEndpoint,
         events::Events,
+        meta::Meta,
         queue::{self, Next, Queue},
         reconcile_counts::counted,
         store::Key,
@@ -83,7 +73,7 @@ pub struct Guests {
     sources: GuestSources,
     access: Arc<GuestAccess>,
     queue: Arc<Queue<Key>>,
-    quotas: Context<QuotaMeta>,
+    quotas: Context<Meta>,
     chart_queue: Arc<Queue<Key>>,
     charts: GuestCharts,
     /// What the ConfigMap said when it was last there.

@@ -2,44 +2,34 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::Timestamp;
+use fipd_core::Text;
 use fipd_crds::{
     floating_ip::FloatingIPProjectQuota,
-    labels::{CA_KEY, CA_SECRET},
+    labels::{CA_KEY, CA_SECRET, CONFIG_NAME},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, core::PartialObjectMeta as Named};
 use tokio::task::JoinSet;
 
-use super::Guests;
+use super::{Guests, notes};
 use crate::{
     controller::{
-        meta::created,
+        meta::Meta,
         store::{Key, Objects},
         tasks::{spawn, spawn_from},
     },
-    guests::objects,
+    guests::{objects, sources::GuestListener},
     systems::rancher_fip::settings::RancherFipSettings,
 };
 
 /// The objects of one connection to Rancher.
 #[derive(Default)]
 pub struct ManagerObjects {
-    pub quotas: Arc<Objects<QuotaMeta>>,
+    pub quotas: Arc<Objects<Meta>>,
     /// The ConfigMaps of the app namespace.
     pub maps: Arc<Objects<BTreeMap<String, String>>>,
     /// The CA in the app namespace, PEM.
     pub ca: Arc<Objects<String>>,
-}
-
-/// A project's quota, as far as it matters to its Secrets. Its status, which changes with every address, does not, and
-/// neither does what else it says: one that does not fit its schema has its Secrets removed as any other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaMeta {
-    pub uid: String,
-    pub finalizers: Vec<String>,
-    /// Since when it is being deleted.
-    pub deleted: Option<Timestamp>,
 }
 
 impl ManagerObjects {
@@ -50,16 +40,14 @@ impl ManagerObjects {
     }
 }
 
-impl QuotaMeta {
-    fn slim(object: Named<FloatingIPProjectQuota>) -> Self {
-        let meta = object.metadata;
-        let deleted = meta.deletion_timestamp.as_ref();
-        Self {
-            uid: meta.uid.unwrap_or_default(),
-            finalizers: meta.finalizers.unwrap_or_default(),
-            deleted: deleted.map(|time| created(Some(time))),
-        }
-    }
+/// A project's quota, as far as it matters to its Secrets. Its status, which changes with every address, does not, and
+/// neither does what else it says: one that does not fit its schema has its Secrets removed as any other.
+fn quota(object: Named<FloatingIPProjectQuota>) -> Option<Meta> {
+    Some(Meta {
+        version: String::new(),
+        generation: None,
+        ..Meta::of(&object.metadata)
+    })
 }
 
 /// Follows all of them, and says which guests each change is about.
@@ -69,8 +57,7 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
     let client = &site.session.client;
     let app = &*site.settings::<RancherFipSettings>().app_namespace;
     let all = Arc::clone(guests);
-    let keep = |object: Named<FloatingIPProjectQuota>| Some(QuotaMeta::slim(object));
-    spawn(tasks, site, Arc::clone(&seen.quotas), keep, move |key| {
+    spawn(tasks, site, Arc::clone(&seen.quotas), quota, move |key| {
         all.quota_changed(key)
     });
     let all = Arc::clone(guests);
@@ -92,6 +79,85 @@ fn ca(secret: Secret) -> Option<String> {
     named.then_some(text)
 }
 
+impl Guests {
+    pub fn cluster_changed(&self, key: &Key) {
+        self.queue.add(key.clone());
+        // A Harvester cluster is known to its guests by its display name.
+        if self
+            .data
+            .clusters
+            .get(key)
+            .is_none_or(|cluster| cluster.harvester)
+        {
+            self.everything_changed();
+        }
+    }
+
+    /// Something that several guests may depend on.
+    pub fn everything_changed(&self) {
+        for (key, cluster) in self.data.clusters.all() {
+            if cluster.is_guest() {
+                self.queue.add(key);
+            }
+        }
+        self.notes_changed();
+    }
+
+    /// Those that are noted and are no guests are to be left.
+    pub(super) fn notes_changed(&self) {
+        for id in self.noted_ids() {
+            let key = Key::new("", &id);
+            let cluster = self.data.clusters.get(&key);
+            if cluster.is_none_or(|cluster| !cluster.is_guest()) {
+                self.queue.add(key);
+            }
+        }
+    }
+
+    /// A project came or went.
+    pub fn project_changed(&self, key: &Key) {
+        self.quotas.queue.add(Key::new("", &key.name));
+        self.everything_changed();
+    }
+
+    pub(super) fn quota_changed(&self, key: &Key) {
+        self.quotas.queue.add(key.clone());
+        // Guests on Harvester may use any project.
+        self.everything_changed();
+    }
+
+    pub(super) fn map_changed(&self, key: &Key) {
+        if &*key.name == CONFIG_NAME {
+            self.everything_changed();
+        }
+        if &*key.name == notes::NOTES {
+            self.data.homes.note(self.noted_projects());
+            self.notes_changed();
+        }
+    }
+}
+
+impl GuestListener for Guests {
+    fn provisioned_changed(&self, key: &Key) {
+        let provisioned = self.sources.provisioned.get(key);
+        let id = provisioned.and_then(|one| one.id.clone());
+        let names = [Text::clone(&key.name)];
+        for id in id.into_iter().chain(self.data.names.called(&names)) {
+            self.queue.add(Key::new("", &id));
+        }
+    }
+
+    fn machines_changed(&self) {
+        self.everything_changed();
+    }
+
+    fn kubeconfig_changed(&self, name: &str) {
+        if let Some(id) = self.data.names.called(&[name.into()]) {
+            self.cluster_changed(&Key::new("", &id));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -100,15 +166,15 @@ mod tests {
 
     #[test]
     fn a_quota_with_another_status_is_the_same() {
-        let quota = |version: &str, used: u8| {
+        let kept = |version: &str, used: u8| {
             let object = json!({
                 "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPProjectQuota",
                 "metadata": { "name": "p-1", "uid": "u", "resourceVersion": version },
                 "spec": { "floatingIPQuota": { "net": 5 } },
                 "status": { "fips": { "net": { "used": used } } },
             });
-            QuotaMeta::slim(serde_json::from_value(object).unwrap())
+            quota(serde_json::from_value(object).unwrap())
         };
-        assert_eq!(quota("7", 1), quota("8", 2));
+        assert_eq!(kept("7", 1), kept("8", 2));
     }
 }

@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Guests, orphan::left_by};
+use super::Guests;
 use crate::{
     clusters::{CallError, adoption::complete_list},
     controller::{
@@ -221,6 +221,12 @@ fn orphans(
     let has_quota = |project: &str| quotas.contains(project);
     let is_orphan = |one: &ProjectSecret| left_by(&one.name, has_quota).is_some();
     Ok(found.into_iter().filter(is_orphan).collect())
+}
+
+/// The project that a Secret of this name is of, where that has no quota.
+pub fn left_by(secret: &str, has_quota: impl Fn(&str) -> bool) -> Option<&str> {
+    let project = secret.strip_prefix(PROJECT_SECRET_PREFIX)?;
+    (!project.is_empty() && !has_quota(project)).then_some(project)
 }
 
 #[cfg(test)]

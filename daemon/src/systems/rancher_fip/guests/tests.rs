@@ -380,7 +380,7 @@ async fn of_a_broken_kubeconfig_only_the_place_is_told() {
         panic!("it cannot be used")
     };
     // What the log, Events and pages have of it.
-    let says = status::waiting(&unready.into());
+    let says = serve::waiting(&unready.into());
     assert!(says.message.contains("line 4"), "{says:?}");
     assert!(!says.message.contains("hunter2"), "{says:?}");
 }

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod conformance_tests;
 mod harvesters;
-pub mod mirror;
 pub mod status;
 
 pub use harvesters::Harvesters;
@@ -12,7 +11,7 @@ pub use crate::validation::pool as validate;
 
 use std::sync::Arc;
 
-use fipd_core::{Lease, NetworkId, Pool, PoolSpec};
+use fipd_core::{Lease, NetworkId, Order, Pool, PoolSpec, Sticky, System};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPPoolSpec, PoolStatus};
 use k8s_openapi::jiff;
 
@@ -26,7 +25,7 @@ use crate::{
     config::{NetworkChoice, PoolLink},
     controller::{
         attachments::{Attachments, HarvesterNetwork},
-        meta::{Meta, View},
+        meta::{Meta, View, trim},
         pool_source::{
             Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, link_of,
             pool_facts,
@@ -83,7 +82,7 @@ impl PoolSource for FloatingIpPoolSource {
         let ranges = validate::validate(config).map_err(|wrong| wrong.to_string())?;
         let network = (NetworkId::DEFAULT, false);
         let required = self.quota_required;
-        Ok(mirror::desired(mirror, required, &ranges, network))
+        Ok(desired(mirror, required, &ranges, network))
     }
 
     fn written(&self, pool: &FloatingIPPool) -> PoolStatus {
@@ -162,11 +161,38 @@ pub fn network_choice(
 
 /// What is kept of a pool object.
 pub fn slim(mut pool: FloatingIPPool) -> FloatingIPPool {
-    pool.metadata.managed_fields = None;
-    if let Some(annotations) = &mut pool.metadata.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    }
+    trim(&mut pool.metadata);
     // The version changes with every write of the status and says nothing.
     pool.metadata.resource_version = None;
     pool
+}
+
+/// The specification of the mirror of a FloatingIPPool. `quota_required`: a project without a quota gets nothing.
+pub fn desired(
+    mirror: &MirrorOf<'_>,
+    quota_required: bool,
+    ranges: &validate::Ranges,
+    (network, network_by_default): (NetworkId, bool),
+) -> PoolSpec {
+    let system = System::rancher_fip();
+    PoolSpec {
+        name: mirror.pool_name(&system),
+        network,
+        network_by_default,
+        addresses: vec![ranges.addresses],
+        exclusions: ranges.exclusions.clone(),
+        gateway: None,
+        prefix_len: Some(ranges.subnet.prefix_len()),
+        subnet: Some(ranges.subnet),
+        ends: ranges.ends,
+        order: Order::Lowest,
+        sticky: Sticky::OFF,
+        share_across_clusters: false,
+        quota_required,
+        origin: mirror.origin(system),
+        closed: false,
+        quarantine: 0,
+        priority: 0,
+        scopes: Vec::new(),
+    }
 }

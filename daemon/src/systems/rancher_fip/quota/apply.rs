@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Lease, Ledger, Pool, PoolId};
+use fipd_core::{Lease, Ledger, Pool, PoolId, Quota, Request, Tenant, Text};
 use fipd_crds::{
     floating_ip::{FloatingIPProjectQuota, UNASSIGNED},
     labels::QUOTA_CLEANUP,
 };
 use k8s_openapi::jiff;
+use serde::de::IgnoredAny;
 
 use super::{
-    Quotas, observe, plan,
+    Quotas, observe,
     status::{self, MOST_ENTRIES, PoolShown},
     tenant, validate,
 };
@@ -26,9 +27,7 @@ use crate::{
         floating_ip::observe::Fip,
         names::{self, KIND_FLOATING_IP, KIND_SERVICE},
     },
-    validation::quota::ProjectLimits,
 };
-use serde::de::IgnoredAny;
 
 /// What became of an object: its limits by pool with the names it has for them, and the verdict on it.
 struct QuotaVerdict {
@@ -90,7 +89,14 @@ impl Quotas {
             return Ok(self.refused(key, quota, &message));
         }
         self.set_limits(key, &wanted.rows(&self.rows(key))).await?;
-        let says = self.says(key, quota, &wanted);
+        let says = match wanted.unnamed() {
+            None => ConditionUpdate::ready(true, "Applied", "the limits count for the project"),
+            Some(message) => {
+                let says = ConditionUpdate::ready(false, "PoolNotFound", message);
+                self.warn(key, quota, &says);
+                says
+            }
+        };
         Ok(QuotaVerdict {
             limits: wanted.limits,
             says,
@@ -106,7 +112,7 @@ impl Quotas {
         let tenant = tenant(key);
         let rows = self.rows(key);
         let actor = self.context.site.actor();
-        for request in plan::changes(&tenant, limits, &rows, &actor) {
+        for request in changes(&tenant, limits, &rows, &actor) {
             self.context.site.ipam.submit(request).await?;
         }
         Ok(())
@@ -128,36 +134,24 @@ impl Quotas {
     }
 
     /// Nothing of the object is taken; what it said last goes on.
-    fn refused(&self, key: &Key, quota: &FloatingIPProjectQuota, message: &str) -> QuotaVerdict {
+    fn refused(&self, key: &Key, quota: &FloatingIPProjectQuota, why: &str) -> QuotaVerdict {
         let rows = self.rows(key);
         let reason = if rows.is_empty() { INVALID } else { REFUSED };
-        let message = format!("{message}. Nothing of this object is applied; its last limits stay");
-        self.warn(key, quota, reason, &message);
+        let message = format!("{why}. Nothing of this object is applied; its last limits stay");
+        let says = ConditionUpdate::ready(false, reason, message);
+        self.warn(key, quota, &says);
         let named = quota.spec.floating_ip_quota.keys();
         let known = named.filter_map(|name| Some((self.mirror(name)?, name.clone())));
         let limits = known.filter_map(|(pool, name)| Some((pool, (name, *rows.get(&pool)?))));
         QuotaVerdict {
             limits: limits.collect(),
-            says: ConditionUpdate::ready(false, reason, message),
+            says,
         }
     }
 
-    fn says(
-        &self,
-        key: &Key,
-        quota: &FloatingIPProjectQuota,
-        wanted: &ProjectLimits,
-    ) -> ConditionUpdate {
-        let Some(message) = wanted.unnamed() else {
-            return ConditionUpdate::ready(true, "Applied", "the limits count for the project");
-        };
-        self.warn(key, quota, "PoolNotFound", &message);
-        ConditionUpdate::ready(false, "PoolNotFound", message)
-    }
-
-    fn warn(&self, key: &Key, quota: &FloatingIPProjectQuota, reason: &'static str, note: &str) {
-        let uid = quota.metadata.uid.as_deref().unwrap_or_default();
-        self.context.warn(key, uid, reason, note);
+    fn warn(&self, key: &Key, quota: &FloatingIPProjectQuota, says: &ConditionUpdate) {
+        self.context
+            .warn(key, &quota.meta().uid, says.reason, &*says.message);
     }
 
     async fn write_status(
@@ -248,5 +242,67 @@ impl Quotas {
             _ => None,
         };
         user.unwrap_or_else(|| UNASSIGNED.into())
+    }
+}
+
+/// The requests that turn `rows`, the project's quotas in pools of the cluster, into the limits.
+fn changes(
+    tenant: &Tenant,
+    limits: &BTreeMap<PoolId, u64>,
+    rows: &BTreeMap<PoolId, u64>,
+    actor: &Text,
+) -> Vec<Request> {
+    let set = limits
+        .iter()
+        .filter(|(pool, limit)| rows.get(pool) != Some(limit))
+        .map(|(pool, limit)| Request::SetQuota {
+            quota: Quota {
+                pool: *pool,
+                tenant: tenant.clone(),
+                limit: *limit,
+            },
+            actor: Text::clone(actor),
+        });
+    let left = rows.keys().filter(|pool| !limits.contains_key(pool));
+    let delete = left.map(|pool| Request::DeleteQuota {
+        pool: *pool,
+        tenant: tenant.clone(),
+        actor: Text::clone(actor),
+    });
+    set.chain(delete).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(pairs: &[(u32, u64)]) -> BTreeMap<PoolId, u64> {
+        pairs
+            .iter()
+            .map(|(pool, limit)| (PoolId(*pool), *limit))
+            .collect()
+    }
+
+    #[test]
+    fn only_what_differs_is_asked_for() {
+        let tenant = Tenant("p-1".into());
+        let plan = |wanted: &[(u32, u64)], rows: &[(u32, u64)]| {
+            let requests = changes(&tenant, &limits(wanted), &limits(rows), &"a".into());
+            let said = requests.into_iter().map(|request| {
+                if let Request::SetQuota { quota, .. } = request {
+                    (quota.pool.0, Some(quota.limit))
+                } else if let Request::DeleteQuota { pool, .. } = request {
+                    (pool.0, None)
+                } else {
+                    panic!("{request:?}")
+                }
+            });
+            said.collect::<Vec<_>>()
+        };
+        assert_eq!(plan(&[(1, 5)], &[(1, 5)]), []);
+        assert_eq!(
+            plan(&[(1, 5), (2, 0), (3, 7)], &[(1, 4), (3, 7), (4, 1)]),
+            [(1, Some(5)), (2, Some(0)), (4, None)]
+        );
     }
 }

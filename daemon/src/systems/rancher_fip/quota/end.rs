@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use fipd_core::{Action, Timestamp};
 use fipd_crds::{
     floating_ip::FloatingIPProjectQuota,
-    labels::{PROJECT_NAME, QUOTA_CLEANUP},
+    labels::{PROJECT_NAME, QUOTA_CLEANUP, SECRET_CLEANUP},
 };
 use k8s_openapi::jiff;
 
@@ -15,14 +15,16 @@ use crate::{
     clock,
     controller::{
         Reconciled,
-        client::CallError,
+        client::{CallError, Remote},
         conditions::{ConditionUpdate, set},
         meta::Meta,
         queue::Next,
         store::Key,
     },
     systems::rancher_fip::{
-        floating_ip::observe::Fip, kinds::FLOATING_IP, settings::RancherFipSettings,
+        floating_ip::observe::Fip,
+        kinds::{FLOATING_IP, QUOTA},
+        settings::RancherFipSettings,
     },
 };
 
@@ -213,6 +215,38 @@ fn waiting(left: &[(Key, Arc<Fip>)]) -> String {
         "the quota goes when the project has no FloatingIP left",
         parts,
     )
+}
+
+impl Quotas {
+    /// Where the cluster manager is off, its finalizer goes after the time that it would have had.
+    pub(super) async fn let_secrets_be(&self, key: &Key, meta: &Meta) -> Reconciled {
+        let settings = self.context.site.settings::<RancherFipSettings>();
+        if settings.cluster_manager.enabled || !meta.has_finalizer(SECRET_CLEANUP) {
+            return Ok(Next::Done);
+        }
+        let rest = settings
+            .release_wait
+            .left(meta.deleted.unwrap_or_default(), clock::now());
+        let next = drop_late(&self.context.remote, key, meta, rest).await?;
+        if next == Next::Done {
+            let note = format!(
+                "the cluster manager is switched off: Secrets rancher-fip-config-{} that are left in clusters stay",
+                key.name
+            );
+            self.context.warn(key, &meta.uid, "SecretsLeftBehind", note);
+        }
+        Ok(next)
+    }
+}
+
+async fn drop_late(remote: &Remote, key: &Key, meta: &Meta, rest: Option<Duration>) -> Reconciled {
+    if let Some(rest) = rest {
+        return Ok(Next::After(rest));
+    }
+    let (target, finalizers) = (QUOTA.target(key), &meta.finalizers);
+    let drop = remote.drop_finalizer(&target, &meta.uid, finalizers, SECRET_CLEANUP);
+    drop.await?;
+    Ok(Next::Done)
 }
 
 #[cfg(test)]

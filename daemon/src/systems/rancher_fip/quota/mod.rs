@@ -6,11 +6,8 @@
 
 mod apply;
 mod end;
-mod left;
 pub mod observe;
-mod plan;
 mod status;
-mod track;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,6 +17,7 @@ use std::{
 use fipd_core::{Ledger, PoolId, Tenant, Text};
 use fipd_crds::floating_ip::FloatingIPProjectQuota;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::rancher::{Data, Rancher};
@@ -33,6 +31,10 @@ use crate::{
         reconcile::Controller,
         store::{Key, Malformed},
         waiters::LedgerEvent,
+    },
+    systems::rancher_fip::{
+        kinds::QUOTA,
+        settings::{RancherFipQuotas, RancherFipSettings},
     },
     validation::quota as validate,
 };
@@ -171,4 +173,63 @@ impl Quotas {
 /// The project that a quota object is about.
 fn tenant(key: &Key) -> Tenant {
     Tenant(Text::clone(&key.name))
+}
+
+/// Rows read from the ledger at once; a reader must not hold it for longer.
+const PAGE: usize = 1_000;
+
+impl Quotas {
+    /// Queues all objects, and all that only the ledger knows, whenever it is not known what changed.
+    pub async fn keep_track(self: Arc<Self>) {
+        let cancel = self.context.site.cancel();
+        while (cancel.run_until_cancelled(self.lost_track.notified()).await).is_some() {
+            self.context.queue_all();
+            // Where no quota is required an admin may have set some by hand.
+            let settings = self.context.site.settings::<RancherFipSettings>();
+            if settings.quotas == RancherFipQuotas::Required {
+                self.queue_known().await;
+            }
+        }
+    }
+
+    /// Queues the projects that have quotas in pools of the cluster.
+    async fn queue_known(&self) {
+        let mut pools: Vec<PoolId> = Vec::new();
+        let site = &self.context.site;
+        site.ipam
+            .for_each_pool(|_, pool| pools.extend(site.is_mirror(pool).then_some(pool.id)));
+        for pool in pools {
+            let mut after: Option<(PoolId, Tenant)> = None;
+            loop {
+                let ipam = &self.context.site.ipam;
+                let page = ipam.read(|ledger| ledger.quotas(None, Some(pool), after.clone(), PAGE));
+                for usage in &page {
+                    self.context.queue.add(Key::new("", &usage.quota.tenant.0));
+                }
+                after = page
+                    .last()
+                    .map(|last| (last.quota.pool, last.quota.tenant.clone()));
+                if page.len() < PAGE {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// There is no such object.
+    pub(super) async fn gone(&self, key: &Key) -> Reconciled {
+        self.note_unlimited(key, &[]);
+        if self.rows(key).is_empty() {
+            self.missing.forget(key);
+            return Ok(Next::Done);
+        }
+        let target = QUOTA.target(key);
+        let look = self.data.remote.get::<Value>(&target);
+        if let Some(wait) = self.missing.confirm(key, look).await? {
+            return Ok(Next::After(wait));
+        }
+        self.set_limits(key, &BTreeMap::new()).await?;
+        Ok(Next::Done)
+    }
 }

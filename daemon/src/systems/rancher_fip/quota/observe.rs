@@ -5,14 +5,11 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{Lease, LeaseFilter, LeaseKey, LeaseState, Ledger, Pool, PoolId, Tenant};
 use fipd_crds::floating_ip::FloatingIPProjectQuota;
 
-use crate::ipam::Ipam;
+use crate::{controller::meta::trim, ipam::Ipam};
 
 /// What is kept of a quota object.
 pub fn slim(mut quota: FloatingIPProjectQuota) -> FloatingIPProjectQuota {
-    quota.metadata.managed_fields = None;
-    if let Some(annotations) = &mut quota.metadata.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    }
+    trim(&mut quota.metadata);
     quota
 }
 
@@ -23,23 +20,18 @@ pub fn tenancies(
     tenant: &Tenant,
     ours: impl Fn(&Pool) -> bool,
 ) -> Vec<(Arc<Pool>, u64, Option<u64>)> {
-    let (mut all, mut after) = (Vec::new(), None);
-    loop {
-        let more = ipam.read(|ledger| {
-            let page = ledger.tenancies(Some(tenant), after.take(), Ledger::SCAN);
-            let last = page.last().filter(|_| page.len() == Ledger::SCAN);
-            after = last.map(|last| (last.pool, tenant.clone()));
-            all.extend(page.iter().filter_map(|one| {
-                let pool = ledger.pool(one.pool).filter(|pool| ours(pool))?;
-                let row = ledger.quota(one.pool, tenant).map(|row| row.quota.limit);
-                Some((Arc::clone(pool), one.used, row))
-            }));
-            after.is_some()
-        });
-        if !more {
-            return all;
-        }
-    }
+    let mut all = Vec::new();
+    ipam.in_steps(|ledger, after| {
+        let page = ledger.tenancies(Some(tenant), after, Ledger::SCAN);
+        all.extend(page.iter().filter_map(|one| {
+            let pool = ledger.pool(one.pool).filter(|pool| ours(pool))?;
+            let row = ledger.quota(one.pool, tenant).map(|row| row.quota.limit);
+            Some((Arc::clone(pool), one.used, row))
+        }));
+        let last = page.last().filter(|_| page.len() == Ledger::SCAN);
+        last.map(|last| (last.pool, tenant.clone()))
+    });
+    all
 }
 
 /// What the tenant holds of a pool: the exact number, and its addresses up to `most`, a page of the ledger at a time.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fipd_core::Text;
 use fipd_crds::floating_ip::{FloatingIPPool, pool_name};
+use kube::ResourceExt as _;
 
 use super::{
     super::names::{DEFAULT_NETWORK, PARTNER_POOL},
@@ -94,9 +95,5 @@ pub fn is_default(pool: &FloatingIPPool) -> bool {
 
 /// An annotation of a pool.
 pub fn annotation<'a>(pool: &'a FloatingIPPool, key: &str) -> Option<&'a str> {
-    pool.metadata
-        .annotations
-        .as_ref()?
-        .get(key)
-        .map(String::as_str)
+    pool.annotations().get(key).map(String::as_str)
 }

@@ -1,21 +1,32 @@
 //! Who asks. The token alone says nothing: everybody gets one.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fipd_core::{Text, Timestamp};
-use fipd_crds::labels::{
-    PREVIOUS_SECRET_UNTIL, SECRET_CLIENT_SECRET, SECRET_PREVIOUS, SECRET_PROJECT, project_secret,
+use fipd_crds::{
+    labels::{
+        FLEET_NAMESPACE, HARVESTER_CLUSTER_ID_KEY, PREVIOUS_SECRET_UNTIL, SECRET_CLIENT_SECRET,
+        SECRET_PREVIOUS, SECRET_PROJECT, project_secret,
+    },
+    provisioning::Cluster,
 };
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use secrecy::ExposeSecret as _;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Requests, failed, turn::Reading};
 use crate::{
     clock::parse_rfc3339,
-    controller::{kind::SECRET, store::Key},
+    controller::{client::CallError, kind::SECRET, store::Key},
     fip_v1::{Asker, Claim, Denied},
-    systems::rancher_fip::rancher::Data,
+    systems::rancher_fip::{kinds::PROVISIONED_CLUSTER, rancher::Data},
 };
 
 /// How the client id of a cluster's controller begins.
@@ -35,11 +46,11 @@ pub fn opens(secret: &Secret, claim: &Claim, now: Timestamp) -> bool {
         let bytes = secret.data.as_ref()?.get(key)?;
         Some(bytes.0.as_slice()).filter(|bytes| !bytes.is_empty())
     };
-    let annotations = secret.metadata.annotations.as_ref();
-    let until = annotations.and_then(|all| parse_rfc3339(all.get(PREVIOUS_SECRET_UNTIL)?));
+    let until = secret.annotations().get(PREVIOUS_SECRET_UNTIL);
+    let until = until.and_then(|until| parse_rfc3339(until));
     let before = until.filter(|until| *until > now);
     let before = before.and_then(|_| value(SECRET_PREVIOUS));
-    let given = Sha256::digest(claim.secret.reveal().as_bytes());
+    let given = Sha256::digest(claim.secret.expose_secret().as_bytes());
     // Of the digests, which have one length.
     let same = |expected: &[u8]| bool::from(given.ct_eq(&Sha256::digest(expected)));
     let accepted = [value(SECRET_CLIENT_SECRET), before];
@@ -99,7 +110,7 @@ impl Requests {
         if !data.homes.may_be_of(cluster, &claim.project) {
             return Ok(false);
         }
-        let host = self.guests.host_of(data, cluster).await;
+        let host = self.hosts.host_of(data, cluster).await;
         let host = host.map_err(|error| failed(&error))?;
         Ok(host.as_deref() == Some(namespace))
     }
@@ -133,12 +144,82 @@ impl Requests {
     }
 }
 
+/// What was found counts so long: a guest does not move.
+const FRESH: Duration = Duration::from_secs(300);
+
+/// Remembers for a while.
+#[derive(Default)]
+pub struct HostsOfGuests(Mutex<BTreeMap<(Text, String), Seen>>);
+
+struct Seen {
+    host: String,
+    at: Instant,
+}
+
+impl HostsOfGuests {
+    /// Rancher's id of the Harvester cluster; `None`: it is on none, as far as is known.
+    pub async fn host_of(&self, data: &Data, cluster: &str) -> Result<Option<String>, CallError> {
+        let key = (Text::clone(&data.cluster.0), cluster.to_owned());
+        if let Some(seen) = self.0.lock().get(&key)
+            && seen.at.elapsed() < FRESH
+        {
+            return Ok(Some(seen.host.clone()));
+        }
+        let host = read(data, cluster).await?;
+        let at = Instant::now();
+        let mut known = self.0.lock();
+        match host.clone() {
+            Some(host) => known.insert(key, Seen { host, at }),
+            None => known.remove(&key),
+        };
+        Ok(host)
+    }
+}
+
+async fn read(data: &Data, cluster: &str) -> Result<Option<String>, CallError> {
+    let known = data.clusters.get(&Key::new("", cluster));
+    let display = known.map_or_else(String::new, |one| one.display_name.clone());
+    let only = data.names.called(&[display.as_str().into()]).as_deref() == Some(cluster);
+    let names = [cluster, &display].into_iter();
+    for name in names.filter(|name| !name.is_empty()) {
+        let target = PROVISIONED_CLUSTER.named(FLEET_NAMESPACE, name);
+        let Some(found) = data.remote.get::<Cluster>(&target).await? else {
+            continue;
+        };
+        if !is_same(&found, cluster, name == cluster || only) {
+            continue;
+        }
+        let Some((namespace, name)) = found.cloud_credential() else {
+            return Ok(None);
+        };
+        let target = SECRET.named(namespace, name);
+        let secret = data.remote.get::<Secret>(&target).await?;
+        return Ok(secret.as_ref().and_then(host));
+    }
+    Ok(None)
+}
+
+/// Whether the provisioning cluster is this one: by the id it shows, else by its name, where that is nobody else's.
+fn is_same(found: &Cluster, cluster: &str, by_name: bool) -> bool {
+    match found.management_id() {
+        Some(id) => id == cluster,
+        None => by_name,
+    }
+}
+
+/// The Harvester cluster of a cloud credential.
+fn host(credential: &Secret) -> Option<String> {
+    let value = credential.data.as_ref()?.get(HARVESTER_CLUSTER_ID_KEY)?;
+    let id = std::str::from_utf8(&value.0).ok()?.trim();
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use serde_json::json;
 
     use super::*;
-    use crate::fip_v1;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -146,7 +227,7 @@ mod tests {
         Claim {
             client: client.to_owned(),
             project: "p-a".to_owned(),
-            secret: fip_v1::Secret::new(SECRET),
+            secret: SECRET.into(),
             cluster: cluster.map(str::to_owned),
         }
     }
@@ -184,7 +265,7 @@ mod tests {
         assert!(!opens(&secret("p-a", "0123456789abcdef"), &asked));
         assert!(!opens(&Secret::default(), &asked));
         let mut empty = asked;
-        empty.secret = fip_v1::Secret::default();
+        empty.secret = String::new().into();
         assert!(!opens(&secret("p-a", ""), &empty));
     }
 
@@ -201,5 +282,34 @@ mod tests {
         rotated.metadata.annotations = Some(annotations.into());
         assert!(opens(&rotated, &asked, Timestamp(9_999)));
         assert!(!opens(&rotated, &asked, Timestamp(10_000)));
+    }
+
+    #[test]
+    fn a_guest_is_known_by_its_id_before_its_name() {
+        let found = |status| -> Cluster {
+            serde_json::from_value(json!({
+                "metadata": { "name": "prod" }, "spec": {}, "status": status,
+            }))
+            .unwrap()
+        };
+        let shown = found(json!({ "clusterName": "c-m-a" }));
+        assert!(is_same(&shown, "c-m-a", false));
+        assert!(!is_same(&shown, "c-m-b", true), "another of that name");
+        assert!(is_same(&found(json!({})), "c-m-a", true));
+        assert!(!is_same(&found(json!({})), "c-m-a", false));
+    }
+
+    #[test]
+    fn a_credential_names_its_host() {
+        let credential = |id: &str| Secret {
+            data: Some(BTreeMap::from([(
+                HARVESTER_CLUSTER_ID_KEY.to_owned(),
+                ByteString(id.as_bytes().to_vec()),
+            )])),
+            ..Secret::default()
+        };
+        assert_eq!(host(&credential("c-m-h\n")).as_deref(), Some("c-m-h"));
+        assert_eq!(host(&credential("")), None);
+        assert_eq!(host(&Secret::default()), None);
     }
 }

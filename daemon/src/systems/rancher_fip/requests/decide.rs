@@ -8,13 +8,14 @@ use std::{
     net::IpAddr,
 };
 
-use fipd_core::{NetworkId, Text};
+use fipd_core::{NetworkId, Refusal, RefusalClass, Text};
 use fipd_crds::labels::{add_service, remove_all_services, services};
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
 use crate::{
     fip_v1::{Asker, Denied, Service},
+    ipam::IpamError,
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         names::{CLUSTER, GROUP, PROJECT, hex},
@@ -260,6 +261,59 @@ pub fn denied(why: impl std::fmt::Display) -> Denied {
 
 fn living(known: &[Known]) -> impl Iterator<Item = &Known> {
     known.iter().filter(|one| one.fip.meta.deleted.is_none())
+}
+
+/// Why an object has no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct No {
+    pub said: Denied,
+    /// It will get none by what was asked so far; else that may be under way.
+    pub certain: bool,
+}
+
+impl From<Denied> for No {
+    fn from(said: Denied) -> Self {
+        let open = [Denied::late(), Denied::elsewhere()];
+        let certain = !open.contains(&said);
+        Self { said, certain }
+    }
+}
+
+impl From<&IpamError> for No {
+    fn from(why: &IpamError) -> Self {
+        Self {
+            said: error(why),
+            certain: matches!(why, IpamError::Refused(_)),
+        }
+    }
+}
+
+/// The address book said no, or nothing.
+pub fn error(error: &IpamError) -> Denied {
+    match error {
+        IpamError::Refused(refusal) => refused(refusal),
+        IpamError::Store(_)
+        | IpamError::Forbidden(_)
+        | IpamError::Stale(_)
+        | IpamError::Stopping => {
+            tracing::warn!(%error, "a request of an LB controller was not decided");
+            Denied::late()
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> Denied {
+    let class = refusal.class();
+    if let RefusalClass::AddressTaken(_) = class {
+        Denied::new(StatusCode::CONFLICT, TAKEN)
+    } else if matches!(class, RefusalClass::Held | RefusalClass::RestoreHeld) {
+        tracing::info!(why = %refusal, "an LB controller is told to ask later");
+        Denied::late()
+    } else if class == RefusalClass::Exhausted {
+        Denied::new(StatusCode::INTERNAL_SERVER_ERROR, refusal.to_string())
+    } else {
+        denied(refusal)
+    }
 }
 
 #[cfg(test)]

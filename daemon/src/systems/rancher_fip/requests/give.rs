@@ -11,10 +11,9 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{
-    ProjectTurn, Requests, actor,
-    decide::{AddressRequest, Decision, Known, TAKEN, Undo, decide, denied},
-    deny::No,
-    failed, holder, release,
+    ProjectCall, ProjectTurn,
+    decide::{AddressRequest, Decision, Known, No, TAKEN, Undo, decide, denied},
+    failed, release,
 };
 use crate::{
     controller::{
@@ -26,38 +25,31 @@ use crate::{
         client::{CallError, MANAGER},
         store::Key,
     },
-    fip_v1::{Asker, Denied, Given, Wish},
+    fip_v1::{Denied, Given, Service, Wish},
     ipam::IpamError,
     systems::rancher_fip::{
-        floating_ip::{self, ManagedFloatingIps, plan, status, validate},
+        floating_ip::{self, ManagedFloatingIps, plan, status},
         kinds::FLOATING_IP,
         names::{FINALIZER, MANAGED_BY},
-        rancher::Data,
     },
 };
 
-impl Requests {
-    pub(super) async fn give(
-        &self,
-        data: &Data,
-        asker: &Asker,
-        wish: &Wish,
-        turn: &mut ProjectTurn,
-    ) -> Result<Given, Denied> {
+impl ProjectCall {
+    pub(super) async fn give(&self, wish: &Wish, turn: &mut ProjectTurn) -> Result<Given, Denied> {
         let none = || format!("floatingippool: there is no FloatingIPPool {:?}", wish.pool);
-        let pool = data.pool_called(&wish.pool);
+        let pool = self.data.pool_called(&wish.pool);
         let pool = pool.ok_or_else(|| denied(none()))?;
         let ask = AddressRequest {
-            asker,
+            asker: &self.asker,
             service: &wish.service,
             pool: &pool,
-            network: self.network(data, &pool),
+            network: self.network(&pool),
             address: wish.address,
             group: wish.group.as_deref(),
         };
         let mut taken = BTreeSet::new();
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker, turn).await?;
+            let known = self.known(turn).await?;
             let called = |name: &str| known.what.iter().find(|one| *one.name == *name);
             let (one, before) = match decide(&ask, &known.what, &taken) {
                 Decision::Refuse(denied) => {
@@ -68,13 +60,13 @@ impl Requests {
                 Decision::Attach(name) => match called(&name) {
                     Some(one) => {
                         let after = ask.labels(one.labels.clone());
-                        let now = self.relabel(data, asker, one, &after, &one.left).await?;
+                        let now = self.relabel(one, &after, &one.left).await?;
                         (now, Some(one))
                     }
                     None => (None, None),
                 },
                 Decision::Create(name) => {
-                    let made = self.create(data, &ask, &name).await?;
+                    let made = self.create(&ask, &name).await?;
                     if made.is_none() {
                         // Of ours it would be found when looking again.
                         taken.insert(name);
@@ -83,7 +75,7 @@ impl Requests {
                 }
             };
             if let Some(one) = one {
-                let given = self.answer(data, &ask, &one, before).await?;
+                let given = self.answer(&ask, &one, before).await?;
                 turn.pass_on(known.with([one]));
                 return Ok(given);
             }
@@ -92,12 +84,7 @@ impl Requests {
     }
 
     /// Makes the object; `None`: there is one of its name.
-    async fn create(
-        &self,
-        data: &Data,
-        ask: &AddressRequest<'_>,
-        name: &str,
-    ) -> Result<Option<Known>, Denied> {
+    async fn create(&self, ask: &AddressRequest<'_>, name: &str) -> Result<Option<Known>, Denied> {
         let mut labels = ask.labels(BTreeMap::new());
         labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
         let mut spec = json!({ "floatingIPPool": ask.pool });
@@ -107,17 +94,15 @@ impl Requests {
             // With both, the object would say that it has the address.
             finalizers.clear();
         }
-        let key = Key::new(&ask.asker.namespace, name);
         let object = json!({
             "apiVersion": FLOATING_IP.api_version(), "kind": FLOATING_IP.kind,
             "metadata": {
-                "name": name, "namespace": ask.asker.namespace, "labels": labels, "finalizers": finalizers,
+                "name": name, "namespace": self.asker.namespace, "labels": labels, "finalizers": finalizers,
             },
             "spec": spec,
         });
-        let target = FLOATING_IP.target(&key);
-        match data.remote.create_seen(&target, &object).await {
-            Ok(object) => Ok(Some(self.look(data, ask.asker, object))),
+        match (self.data.remote.create_seen(&self.target(name), &object)).await {
+            Ok(object) => Ok(Some(self.look(object))),
             Err(CallError::Conflict(..)) => Ok(None),
             Err(error) => Err(failed(&error)),
         }
@@ -126,21 +111,19 @@ impl Requests {
     /// Asks the address book for what the object has. `before`: what it was until it was given to the Service.
     async fn answer(
         &self,
-        data: &Data,
         ask: &AddressRequest<'_>,
         one: &Known,
         before: Option<&Known>,
     ) -> Result<Given, Denied> {
-        let held = holder(data, ask.asker, one);
-        let address = match self.address(data, ask, one, &held).await {
+        let address = match self.address(ask, one).await {
             Ok(address) => address,
             Err(No { said, certain }) => {
                 let undo = ask.undo(one, before.is_some(), certain);
-                self.undo(data, ask, one, before, undo).await;
+                self.undo(ask, one, before, undo).await;
                 return Err(said);
             }
         };
-        let pool = data.pools.get(&Key::new("", &one.fip.pool));
+        let pool = self.data.pools.get(&Key::new("", &one.fip.pool));
         let subnet = pool.and_then(|pool| Some(pool.spec.ip_config.as_ref()?.subnet.clone()));
         let subnet = subnet.ok_or_else(no_subnet)?;
         let assigned = status::assigned(&one.fip).unwrap_or_default();
@@ -156,7 +139,6 @@ impl Requests {
     /// Takes an object back that was made in vain, or from the Service to which it was given in vain.
     pub(super) async fn undo(
         &self,
-        data: &Data,
         ask: &AddressRequest<'_>,
         one: &Known,
         before: Option<&Known>,
@@ -164,11 +146,11 @@ impl Requests {
     ) {
         let done = match (undo, before) {
             (Undo::Delete, _) => {
-                let target = FLOATING_IP.target(&ask.asker.key(&one.name));
-                let deleted = data.remote.delete(&target, &one.fip.meta.uid).await;
+                let (remote, target) = (&self.data.remote, self.target(&one.name));
+                let deleted = remote.delete(&target, &one.fip.meta.uid).await;
                 deleted.map_err(|error| failed(&error))
             }
-            (Undo::Restore, Some(before)) => self.restore(data, ask, one, before).await,
+            (Undo::Restore, Some(before)) => self.restore(ask.service, one, before).await,
             (Undo::Nothing, _) | (Undo::Restore, None) => Ok(()),
         };
         if let Err(error) = done {
@@ -177,30 +159,23 @@ impl Requests {
     }
 
     /// Makes the object what it was `before`; where somebody changed it since, takes this Service off alone.
-    async fn restore(
-        &self,
-        data: &Data,
-        ask: &AddressRequest<'_>,
-        one: &Known,
-        before: &Known,
-    ) -> Result<(), Denied> {
-        let (asker, left) = (ask.asker, &before.left);
-        let restored = self.relabel(data, asker, one, &before.labels, left);
+    async fn restore(&self, service: &Service, one: &Known, before: &Known) -> Result<(), Denied> {
+        let restored = self.relabel(one, &before.labels, &before.left);
         if restored.await?.is_some() {
             return Ok(());
         }
         for _ in 0..super::TRIES {
-            let known = self.read(data, asker).await?;
+            let known = self.read().await?;
             let still = known.iter().find(|known| {
                 known.fip.meta.uid == one.fip.meta.uid
-                    && known.is_of(&asker.cluster)
-                    && known.names(ask.service)
+                    && known.is_of(&self.asker.cluster)
+                    && known.names(service)
             });
             let Some(still) = still else {
                 return Ok(());
             };
-            let after = release::without(still.labels.clone(), ask.service);
-            let now = self.relabel(data, asker, still, &after, &still.left);
+            let after = release::without(still.labels.clone(), service);
+            let now = self.relabel(still, &after, &still.left);
             if now.await?.is_some() {
                 return Ok(());
             }
@@ -208,13 +183,8 @@ impl Requests {
         Err(Denied::late())
     }
 
-    async fn address(
-        &self,
-        data: &Data,
-        ask: &AddressRequest<'_>,
-        one: &Known,
-        holder: &Holder,
-    ) -> Result<IpAddr, No> {
+    async fn address(&self, ask: &AddressRequest<'_>, one: &Known) -> Result<IpAddr, No> {
+        let Self { all, data, asker } = self;
         if !data.leads() {
             return Err(Denied::elsewhere().into());
         }
@@ -222,14 +192,12 @@ impl Requests {
             // It shows the lease of a Service that fipd itself serves.
             return Ok(one.address.ok_or_else(Denied::late)?);
         }
-        validate::wish(&one.fip).map_err(|problem| denied(problem.message))?;
-        let others = self
-            .ranchers
-            .get(&ask.asker.management)
-            .others(one.fip.cluster.as_deref());
-        let (created, actor) = (one.fip.meta.created, actor(ask.asker));
-        let asker = AddressAsker::new::<ManagedFloatingIps>(holder.clone(), created, actor);
-        let planned = self.ipam.read(|ledger| {
+        plan::asks_for(&one.fip).map_err(|problem| denied(problem.message))?;
+        let rancher = all.ranchers.get(&asker.management);
+        let others = rancher.others(one.fip.cluster.as_deref());
+        let (holder, created) = (&self.holder(one), one.fip.meta.created);
+        let asker = AddressAsker::new::<ManagedFloatingIps>(holder.clone(), created, self.actor());
+        let planned = all.ipam.read(|ledger| {
             let wish = plan::wish(ledger, &data.cluster, &one.fip);
             let pool = Arc::clone(&wish.as_ref().ok()?.pool);
             let is_for = |user: &_| floating_ip::is_for(&one.fip, user, &others);
@@ -252,7 +220,7 @@ impl Requests {
     }
 
     async fn submit(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<IpAddr, No> {
-        match ask(&self.ipam, request, holder, pool.spec.network).await {
+        match ask(&self.all.ipam, request, holder, pool.spec.network).await {
             Ok(Ok(lease)) => Ok(lease.key.address),
             Ok(Err(NotGranted::Contended(_))) => {
                 Err(Denied::new(StatusCode::CONFLICT, TAKEN).into())

@@ -1,7 +1,16 @@
-//! What a project has.
+//! What is shown: the addresses of a project, and the pools as `GET /ipam` of the original manager has them.
+
+use fipd_core::{Lease, System};
+use fipd_crds::floating_ip::{FloatingIPPool, IpConfig};
+use ipnet::IpNet;
 
 use super::decide::Known;
-use crate::fip_v1::{Asker, Row};
+use crate::{
+    controller::pool_source::entries,
+    fip_v1::{Asker, PoolFigures, Row},
+    ipam::Ipam,
+    systems::rancher_fip::{pool::status::MOST_ENTRIES, rancher::Data},
+};
 
 /// A row for each Service of the asker's cluster that uses an address, and one for each address that nobody uses.
 pub fn rows(asker: &Asker, known: &[Known]) -> Vec<Row> {
@@ -33,6 +42,58 @@ fn rows_of(asker: &Asker, one: &Known) -> Vec<Row> {
         vec![row("", "")]
     } else {
         rows
+    }
+}
+
+/// The pools of a management cluster by name. One that is not understood is left out.
+pub fn pools(ipam: &Ipam, data: &Data) -> Vec<(String, PoolFigures)> {
+    let pools = data.pools.all().into_iter();
+    pools
+        .filter_map(|(key, pool)| {
+            Some((key.name.to_string(), figures(ipam, data, &key.name, &pool)?))
+        })
+        .collect()
+}
+
+fn figures(ipam: &Ipam, data: &Data, name: &str, pool: &FloatingIPPool) -> Option<PoolFigures> {
+    let config = pool.spec.ip_config.as_ref()?;
+    let (mirror, usage) = ipam.read(|ledger| {
+        let mirror = ledger.mirror(&System::rancher_fip(), &data.cluster, name)?;
+        Some((mirror.id, ledger.usage(mirror.id)?))
+    })?;
+    let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    // The original counts what is excluded as used.
+    let used = usage.used + usage.excluded;
+    let text = |lease: &Lease| lease.key.address.to_string();
+    let in_use = entries(ipam, mirror, MOST_ENTRIES, text).into_iter();
+    let (used_ips, truncated) = used_ips(in_use.map(|(_, text)| text).collect(), config);
+    Some(PoolFigures {
+        cidr: config.subnet.clone(),
+        start: config.pool.start.clone(),
+        end: config.pool.end.clone(),
+        broadcast: broadcast(&config.subnet),
+        total: whole(usage.free + used),
+        used: whole(used),
+        available: whole(usage.free),
+        used_ips,
+        truncated,
+    })
+}
+
+/// What is shown, and whether that is not all.
+fn used_ips(mut leased: Vec<String>, config: &IpConfig) -> (Option<Vec<String>>, bool) {
+    leased.extend(config.pool.exclude.iter().cloned());
+    let truncated = leased.len() > MOST_ENTRIES;
+    leased.truncate(MOST_ENTRIES);
+    leased.sort();
+    leased.dedup();
+    (Some(leased).filter(|all| !all.is_empty()), truncated)
+}
+
+fn broadcast(subnet: &str) -> String {
+    match subnet.parse() {
+        Ok(IpNet::V4(net)) => net.broadcast().to_string(),
+        Ok(IpNet::V6(_)) | Err(_) => String::new(),
     }
 }
 
@@ -91,5 +152,32 @@ mod tests {
                 ("", "", "", "10.0.0.5"),
             ]
         );
+    }
+
+    #[test]
+    fn used_addresses_are_sorted_as_texts() {
+        let mut config = IpConfig::default();
+        assert_eq!(used_ips(Vec::new(), &config), (None, false));
+        config.pool.exclude = vec!["10.0.0.9".to_owned()];
+        let leased = vec!["10.0.0.2".to_owned(), "10.0.0.10".to_owned()];
+        let sorted = ["10.0.0.10", "10.0.0.2", "10.0.0.9"].map(str::to_owned);
+        assert_eq!(used_ips(leased, &config), (Some(sorted.to_vec()), false));
+    }
+
+    #[test]
+    fn a_huge_pool_lists_as_many_as_its_status_does() {
+        let config = IpConfig::default();
+        let leased = (0..=MOST_ENTRIES).map(|number| number.to_string());
+        let (shown, truncated) = used_ips(leased.collect(), &config);
+        assert_eq!(
+            (shown.map(|all| all.len()), truncated),
+            (Some(MOST_ENTRIES), true)
+        );
+    }
+
+    #[test]
+    fn only_ipv4_has_a_broadcast() {
+        assert_eq!(broadcast("10.0.0.7/24"), "10.0.0.255");
+        assert_eq!(broadcast("2001:db8::/64"), "");
     }
 }

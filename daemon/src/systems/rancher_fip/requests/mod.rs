@@ -10,10 +10,7 @@
 
 mod authorize;
 mod decide;
-mod deny;
-mod figures;
 mod give;
-mod guests;
 mod list;
 mod release;
 mod turn;
@@ -39,7 +36,7 @@ use super::{
 };
 use crate::{
     controller::{
-        client::{CallError, Patch},
+        client::{CallError, Patch, Target},
         merge_patch::diff,
         store::Key,
     },
@@ -47,8 +44,8 @@ use crate::{
     ipam::Ipam,
     systems::rancher_fip::kinds::FLOATING_IP,
 };
+use authorize::HostsOfGuests;
 use decide::Known;
-use guests::Guests;
 use turn::{Reading, Turn, TurnKey, Turns};
 
 /// How often a change that somebody else made meanwhile is answered by looking again.
@@ -66,7 +63,14 @@ pub struct Requests {
     turns: Turns<Vec<Known>>,
     /// Reads of a project's Secret.
     secrets: Turns<Result<Option<Secret>, Denied>>,
-    guests: Arc<Guests>,
+    hosts: Arc<HostsOfGuests>,
+}
+
+/// One call of an LB controller, and the management cluster that it is about.
+struct ProjectCall {
+    all: Requests,
+    data: Arc<Data>,
+    asker: Asker,
 }
 
 impl Requests {
@@ -76,34 +80,39 @@ impl Requests {
             ipam,
             turns: Turns::default(),
             secrets: Turns::default(),
-            guests: Arc::default(),
+            hosts: Arc::default(),
         }
     }
 
-    fn data(&self, asker: &Asker) -> Result<Arc<Data>, Denied> {
+    /// A call in the cluster where fipd decides it.
+    fn call(&self, asker: Asker) -> Result<ProjectCall, Denied> {
         let data = self.ranchers.get(&asker.management).data();
-        data.filter(|data| data.leads())
-            .ok_or_else(Denied::elsewhere)
+        let data = data.filter(|data| data.leads());
+        Ok(ProjectCall {
+            data: data.ok_or_else(Denied::elsewhere)?,
+            all: self.clone(),
+            asker,
+        })
     }
 
     /// Decides in the project's turn, to the end though nobody may wait for it: what was written in vain is taken back
     /// before the next has its turn.
     async fn decided<T, F>(
         &self,
-        asker: &Asker,
-        call: impl FnOnce(Arc<Data>, ProjectTurn) -> F + Send,
+        asker: Asker,
+        decide: impl FnOnce(ProjectCall, ProjectTurn) -> F + Send,
     ) -> Result<T, Denied>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Denied>> + Send + 'static,
     {
-        let data = self.data(asker)?;
-        let turn = while_leading(&data, async { Ok(self.turns.next(asker.turn()).await) }).await?;
-        let (call, whose) = (call(Arc::clone(&data), turn), asker.clone());
+        let call = self.call(asker)?;
+        let (data, whose) = (Arc::clone(&call.data), call.asker.clone());
+        let turn = while_leading(&data, async { Ok(self.turns.next(whose.turn()).await) }).await?;
+        let decided = decide(call, turn);
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
-            let said = call.await;
-            if let Err(said) = tell.send(said) {
+            if let Err(said) = tell.send(decided.await) {
                 let why = said.err().map(|denied| denied.message);
                 tracing::warn!(
                     project = whose.project,
@@ -116,41 +125,35 @@ impl Requests {
         let told = async { told.await.unwrap_or_else(|_| Err(Denied::late())) };
         while_leading(&data, told).await
     }
+}
 
+impl ProjectCall {
     /// The project's FloatingIPs, as they are or as they were when the call that has its turn was made.
-    async fn known(
-        &self,
-        data: &Data,
-        asker: &Asker,
-        turn: &mut ProjectTurn,
-    ) -> Result<Reading<Vec<Known>>, Denied> {
+    async fn known(&self, turn: &mut ProjectTurn) -> Result<Reading<Vec<Known>>, Denied> {
         if let Some(mut reading) = turn.take() {
             for one in &mut reading.what {
-                self.consult(data, asker, one);
+                self.consult(one);
             }
             return Ok(reading);
         }
         let at = Instant::now();
-        let what = self.read(data, asker).await?;
+        let what = self.read().await?;
         Ok(Reading { at, what })
     }
 
     /// The project's FloatingIPs as they are.
-    async fn read(&self, data: &Data, asker: &Asker) -> Result<Vec<Known>, Denied> {
-        if !data.leads() {
+    async fn read(&self) -> Result<Vec<Known>, Denied> {
+        if !self.data.leads() {
             return Err(Denied::elsewhere());
         }
-        let all = FLOATING_IP.target(&asker.key(""));
-        let label = format!("{PROJECT}%3D{}", asker.project);
-        let keep = |object| {
-            let object = serde_json::from_value::<FloatingIP>(object).ok()?;
-            Some(self.look(data, asker, object))
-        };
-        let objects = data.remote.list_kept(&all, &label, keep).await;
+        let label = format!("{PROJECT}%3D{}", self.asker.project);
+        let keep = |object| Some(self.look(serde_json::from_value(object).ok()?));
+        let (remote, all) = (&self.data.remote, self.target(""));
+        let objects = remote.list_kept(&all, &label, keep).await;
         objects.map_err(|error| failed(&error))
     }
 
-    fn look(&self, data: &Data, asker: &Asker, object: FloatingIP) -> Known {
+    fn look(&self, object: FloatingIP) -> Known {
         let name: Text = object.metadata.name.clone().unwrap_or_default().into();
         let labels = object.metadata.labels.clone().unwrap_or_default();
         let left = object.annotations().get(RELEASED_BY).cloned();
@@ -164,26 +167,26 @@ impl Requests {
             contended: false,
             left: left.unwrap_or_default(),
         };
-        self.consult(data, asker, &mut known);
+        self.consult(&mut known);
         known
     }
 
     /// What the address book says of the object.
-    fn consult(&self, data: &Data, asker: &Asker, known: &mut Known) {
-        let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&known.name));
-        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+    fn consult(&self, known: &mut Known) {
+        let identity = self.holder(known).identity;
+        let leases = self.all.ipam.read(|ledger| ledger.leases_of(&identity));
         let lease = leases.first();
         let held = lease.map(|lease| lease.key.address);
         known.address = held.or_else(|| known.fip.shown());
         known.held = held.is_some();
         known.contended = lease.is_some_and(|lease| !lease.contenders.is_empty());
-        known.network = self.network(data, &known.fip.pool);
+        known.network = self.network(&known.fip.pool);
     }
 
     /// The network of a pool, once it is mirrored.
-    fn network(&self, data: &Data, pool: &str) -> Option<NetworkId> {
-        self.ipam.read(|ledger| {
-            let pool = ledger.mirror(&System::rancher_fip(), &data.cluster, pool)?;
+    fn network(&self, pool: &str) -> Option<NetworkId> {
+        self.all.ipam.read(|ledger| {
+            let pool = ledger.mirror(&System::rancher_fip(), &self.data.cluster, pool)?;
             Some(pool.spec.network)
         })
     }
@@ -191,8 +194,6 @@ impl Requests {
     /// Gives an object these labels, and the note who left it; `None`: somebody changed it since it was read.
     async fn relabel(
         &self,
-        data: &Data,
-        asker: &Asker,
         one: &Known,
         after: &BTreeMap<String, String>,
         left: &str,
@@ -204,12 +205,11 @@ impl Requests {
         if left != one.left {
             patch["metadata"]["annotations"] = json!({ RELEASED_BY: left });
         }
-        let target = FLOATING_IP.target(&asker.key(&one.name));
-        let patched = data.remote.patch_seen(&target, Patch::Merge, &patch).await;
-        match patched {
+        let (remote, target) = (&self.data.remote, self.target(&one.name));
+        match remote.patch_seen(&target, Patch::Merge, &patch).await {
             Ok(object) => {
-                let now = self.look(data, asker, object);
-                self.note(data, asker, &now).await;
+                let now = self.look(object);
+                self.note(&now).await;
                 Ok(Some(now))
             }
             Err(CallError::Conflict(..) | CallError::NotFound(_)) => Ok(None),
@@ -218,7 +218,8 @@ impl Requests {
     }
 
     /// Has it in the audit log who uses an object now.
-    async fn note(&self, data: &Data, asker: &Asker, one: &Known) {
+    async fn note(&self, one: &Known) {
+        let Self { all, data, asker } = self;
         let users = services(&one.labels).into_iter();
         let users: Vec<String> = users
             .map(|user| format!("{}/{}", user.namespace, user.name))
@@ -235,10 +236,27 @@ impl Requests {
             one.name,
             address.unwrap_or_default()
         );
-        let noted = (self.ipam).note(Action::ServicesChanged, what, actor(asker));
+        let noted = (all.ipam).note(Action::ServicesChanged, what, self.actor());
         if let Err(error) = noted.await {
             tracing::warn!(%error, name = &*one.name, "who uses a FloatingIP is not in the audit log");
         }
+    }
+
+    /// The project's FloatingIP of this name; without one, all in its namespace.
+    fn target(&self, name: &str) -> Target {
+        FLOATING_IP.named(&self.asker.namespace, name)
+    }
+
+    /// The holder of what the object has.
+    fn holder(&self, one: &Known) -> Holder {
+        let key = Key::new(&self.asker.namespace, &one.name);
+        let uid = Text::clone(&one.fip.meta.uid);
+        names::holder(&self.data.cluster, KIND_FLOATING_IP, &key, uid)
+    }
+
+    /// Who asks, for the audit log.
+    fn actor(&self) -> Text {
+        format!("fip-v1:{}/{}", self.asker.project, self.asker.cluster).into()
     }
 }
 
@@ -258,44 +276,29 @@ impl FloatingIps for Requests {
         Box::pin(self.verified(claim))
     }
 
-    fn request<'a>(
-        &'a self,
-        asker: &'a Asker,
-        wish: &'a Wish,
-    ) -> BoxFuture<'a, Result<Given, Denied>> {
-        let (all, whose, wish) = (self.clone(), asker.clone(), wish.clone());
-        Box::pin(self.decided(asker, |data, mut turn| async move {
-            all.give(&data, &whose, &wish, &mut turn).await
+    fn request(&self, asker: Asker, wish: Wish) -> BoxFuture<'_, Result<Given, Denied>> {
+        Box::pin(self.decided(asker, |call, mut turn| async move {
+            call.give(&wish, &mut turn).await
         }))
     }
 
-    fn release<'a>(
-        &'a self,
-        asker: &'a Asker,
-        farewell: &'a Farewell,
-    ) -> BoxFuture<'a, Result<(), Denied>> {
-        let (all, whose, farewell) = (self.clone(), asker.clone(), farewell.clone());
-        Box::pin(self.decided(asker, |data, mut turn| async move {
-            all.let_go(&data, &whose, &farewell, &mut turn).await
+    fn release(&self, asker: Asker, farewell: Farewell) -> BoxFuture<'_, Result<(), Denied>> {
+        Box::pin(self.decided(asker, |call, mut turn| async move {
+            call.let_go(&farewell, &mut turn).await
         }))
     }
 
-    fn delete<'a>(
-        &'a self,
-        asker: &'a Asker,
-        address: IpAddr,
-    ) -> BoxFuture<'a, Result<(), Denied>> {
-        let (all, whose) = (self.clone(), asker.clone());
-        Box::pin(self.decided(asker, move |data, mut turn| async move {
-            all.give_back(&data, &whose, address, &mut turn).await
+    fn delete(&self, asker: Asker, address: IpAddr) -> BoxFuture<'_, Result<(), Denied>> {
+        Box::pin(self.decided(asker, move |call, mut turn| async move {
+            call.give_back(address, &mut turn).await
         }))
     }
 
-    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
+    fn list(&self, asker: Asker) -> BoxFuture<'_, Result<Vec<Row>, Denied>> {
         Box::pin(async move {
-            let data = self.data(asker)?;
-            let known = while_leading(&data, self.read(&data, asker)).await?;
-            Ok(list::rows(asker, &known))
+            let call = self.call(asker)?;
+            let known = while_leading(&call.data, call.read()).await?;
+            Ok(list::rows(&call.asker, &known))
         })
     }
 
@@ -306,7 +309,7 @@ impl FloatingIps for Requests {
         }
         let pools = all.iter();
         Ok(pools
-            .flat_map(|(_, data)| figures::of(&self.ipam, data))
+            .flat_map(|(_, data)| list::pools(&self.ipam, data))
             .collect())
     }
 
@@ -316,24 +319,9 @@ impl FloatingIps for Requests {
 }
 
 impl Asker {
-    fn key(&self, name: &str) -> Key {
-        Key::new(&self.namespace, name)
-    }
-
     fn turn(&self) -> TurnKey {
         (Text::clone(&self.management), self.project.clone())
     }
-}
-
-/// The holder of what the object has.
-fn holder(data: &Data, asker: &Asker, one: &Known) -> Holder {
-    let (key, uid) = (asker.key(&one.name), Text::clone(&one.fip.meta.uid));
-    names::holder(&data.cluster, KIND_FLOATING_IP, &key, uid)
-}
-
-/// Who asks, for the audit log.
-fn actor(asker: &Asker) -> Text {
-    format!("fip-v1:{}/{}", asker.project, asker.cluster).into()
 }
 
 /// An API server did not do what it was asked. What a webhook denied the client must hear; the rest is for the log.

@@ -11,18 +11,13 @@ use fipd_crds::labels::{remove_service, services};
 use http::StatusCode;
 
 use super::{
-    ProjectTurn, Requests,
-    decide::{Known, TAKEN},
-    deny,
+    ProjectCall, ProjectTurn,
+    decide::{self, Known, TAKEN},
 };
 use crate::{
     controller::{client::CallError, store::Key},
     fip_v1::{Asker, Denied, Farewell, Service},
-    systems::rancher_fip::{
-        kinds::FLOATING_IP,
-        names::{self, CLUSTER, GROUP},
-        rancher::Data,
-    },
+    systems::rancher_fip::names::{self, CLUSTER, GROUP},
 };
 
 /// What of a project is to be released.
@@ -123,21 +118,20 @@ pub fn without(
     labels
 }
 
-impl Requests {
+impl ProjectCall {
     pub(super) async fn let_go(
         &self,
-        data: &Data,
-        asker: &Asker,
         farewell: &Farewell,
         turn: &mut ProjectTurn,
     ) -> Result<(), Denied> {
+        let asker = &self.asker;
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker, turn).await?;
+            let known = self.known(turn).await?;
             let names = match goodbye(asker, farewell, &known.what) {
                 Goodbye::From(names) => names,
                 gone @ (Goodbye::Was | Goodbye::Nothing) => {
                     turn.pass_on(known);
-                    let freed = self.give_up_kept(data, asker, farewell).await?;
+                    let freed = self.give_up_kept(farewell).await?;
                     if freed || gone == Goodbye::Was {
                         return Ok(());
                     }
@@ -149,7 +143,7 @@ impl Requests {
             for one in known.what.iter().filter(|one| names.contains(&one.name)) {
                 let after = without(one.labels.clone(), &farewell.service);
                 let left = noted(&one.left, asker, &farewell.service);
-                let now = self.relabel(data, asker, one, &after, &left).await?;
+                let now = self.relabel(one, &after, &left).await?;
                 settled &= now.is_some();
                 changed.extend(now);
             }
@@ -162,16 +156,12 @@ impl Requests {
     }
 
     /// Frees what is kept for the Service since its FloatingIP was deleted; whether there was anything.
-    pub(super) async fn give_up_kept(
-        &self,
-        data: &Data,
-        asker: &Asker,
-        farewell: &Farewell,
-    ) -> Result<bool, Denied> {
+    pub(super) async fn give_up_kept(&self, farewell: &Farewell) -> Result<bool, Denied> {
+        let Self { all, data, asker } = self;
         let service = &farewell.service;
         let key = Key::new(&service.namespace, &service.name);
         let holder = names::reported_service(&data.cluster, &asker.cluster, &key);
-        let kept = self.ipam.read(|ledger| ledger.leases_of(&holder.identity));
+        let kept = all.ipam.read(|ledger| ledger.leases_of(&holder.identity));
         let meant = |lease: &&Arc<Lease>| {
             let project = lease.tenant.as_ref();
             project.is_some_and(|project| *project.0 == *asker.project)
@@ -184,28 +174,26 @@ impl Requests {
             return Ok(false);
         }
         let scope = ReleaseScope::HolderAddresses(holder, keys);
-        let freed = self.free(asker, scope, "given up by its Service");
+        let freed = self.free(scope, "given up by its Service");
         freed.await.map(|()| true)
     }
 
     /// Deletes the project's own FloatingIP with the address. Its lease is free before this answers.
     pub(super) async fn give_back(
         &self,
-        data: &Data,
-        asker: &Asker,
         address: IpAddr,
         turn: &mut ProjectTurn,
     ) -> Result<(), Denied> {
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker, turn).await?;
-            let one = unused(asker, &known.what, address)?;
-            let target = FLOATING_IP.target(&asker.key(&one.name));
+            let known = self.known(turn).await?;
+            let one = unused(&self.asker, &known.what, address)?;
+            let (remote, target) = (&self.data.remote, self.target(&one.name));
             // Somebody may have assigned it meanwhile.
             let (uid, version) = (&one.fip.meta.uid, &one.fip.meta.version);
-            match data.remote.delete_version(&target, uid, version).await {
+            match remote.delete_version(&target, uid, version).await {
                 Ok(()) => {
-                    let scope = ReleaseScope::Holder(super::holder(data, asker, one));
-                    return self.free(asker, scope, "deleted").await;
+                    let scope = ReleaseScope::Holder(self.holder(one));
+                    return self.free(scope, "deleted").await;
                 }
                 Err(CallError::Conflict(..)) => {}
                 Err(error) => return Err(super::failed(&error)),
@@ -214,14 +202,14 @@ impl Requests {
         Err(Denied::late())
     }
 
-    async fn free(&self, asker: &Asker, scope: ReleaseScope, reason: &str) -> Result<(), Denied> {
+    async fn free(&self, scope: ReleaseScope, reason: &str) -> Result<(), Denied> {
         let release = Release {
             scope,
-            actor: super::actor(asker),
+            actor: self.actor(),
             reason: reason.into(),
         };
-        let released = self.ipam.submit(Request::Release(release)).await;
-        released.map(drop).map_err(|error| deny::error(&error))
+        let released = self.all.ipam.submit(Request::Release(release)).await;
+        released.map(drop).map_err(|error| decide::error(&error))
     }
 }
 

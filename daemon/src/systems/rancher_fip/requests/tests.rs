@@ -65,6 +65,15 @@ impl Room {
             _dir: dir,
         }
     }
+
+    /// A call of [`asker`] in the cluster that is reached so.
+    fn call(&self, remote: Remote) -> ProjectCall {
+        ProjectCall {
+            all: self.requests.clone(),
+            data: data(remote),
+            asker: asker(),
+        }
+    }
 }
 
 fn data(remote: Remote) -> Arc<Data> {
@@ -100,28 +109,22 @@ async fn a_service_is_taken_off_though_somebody_changed_the_object_meanwhile() {
         ("GET", 200, first),
         ("PATCH", 200, second),
     ]);
-    let (data, whose) = (data(remote), asker());
-    let look = |object: Value| {
-        let object = serde_json::from_value(object).unwrap();
-        room.requests.look(&data, &whose, object)
-    };
+    let call = room.call(remote);
+    let look = |object: Value| call.look(serde_json::from_value(object).unwrap());
     let (before, one) = (look(used("1", &[])), look(used("2", &["web"])));
     let service = Service {
         namespace: "shop".to_owned(),
         name: "web".to_owned(),
     };
     let ask = AddressRequest {
-        asker: &whose,
+        asker: &call.asker,
         service: &service,
         pool: "net",
         network: None,
         address: None,
         group: None,
     };
-    let undone = room
-        .requests
-        .undo(&data, &ask, &one, Some(&before), Undo::Restore);
-    undone.await;
+    call.undo(&ask, &one, Some(&before), Undo::Restore).await;
     let asked = asked.lock();
     let last = asked.last().unwrap();
     assert_eq!(last.body["metadata"]["resourceVersion"], "3");
@@ -146,13 +149,10 @@ async fn an_address_is_deleted_though_the_object_changed_meanwhile() {
         ("GET", 200, unused("2")),
         ("DELETE", 200, "{}"),
     ]);
-    let (data, whose) = (data(remote), asker());
+    let call = room.call(remote);
     let address = "10.0.0.5".parse().unwrap();
-    let mut turn = room.requests.turns.next(whose.turn()).await;
-    let deleted = room
-        .requests
-        .give_back(&data, &whose, address, &mut turn)
-        .await;
+    let mut turn = room.requests.turns.next(call.asker.turn()).await;
+    let deleted = call.give_back(address, &mut turn).await;
     assert_eq!(deleted, Ok(()));
     let asked = asked.lock();
     let versions = asked
@@ -201,7 +201,7 @@ async fn what_nobody_waits_for_is_undone_before_the_project_has_its_next_turn() 
     };
     let whose = asker();
     let short = Duration::from_millis(200);
-    let gone = tokio::time::timeout(short, room.requests.request(&whose, &wish)).await;
+    let gone = tokio::time::timeout(short, room.requests.request(whose.clone(), wish)).await;
     assert!(gone.is_err(), "the client has gone");
     let next = tokio::time::timeout(short, room.requests.turns.next(whose.turn())).await;
     assert!(next.is_err(), "the object may be made yet");
@@ -245,8 +245,8 @@ async fn who_waits_uses_what_was_read_after_it_asked_and_who_comes_later_does_no
     let (one, other) = (farewell("one"), farewell("other"));
     let both = async {
         tokio::join!(
-            room.requests.release(&whose, &one),
-            room.requests.release(&whose, &other),
+            room.requests.release(whose.clone(), one.clone()),
+            room.requests.release(whose.clone(), other),
             async {
                 tokio::task::yield_now().await;
                 drop(turn);
@@ -256,7 +256,7 @@ async fn who_waits_uses_what_was_read_after_it_asked_and_who_comes_later_does_no
     let (first, second, ()) = both.await;
     assert_eq!((first, second), (Ok(()), Ok(())));
     assert_eq!(asked.lock().len(), 1, "one reading for both");
-    assert_eq!(room.requests.release(&whose, &one).await, Ok(()));
+    assert_eq!(room.requests.release(whose, one).await, Ok(()));
     assert_eq!(asked.lock().len(), 2, "nobody waited for what was read");
 }
 
@@ -312,7 +312,7 @@ fn claim() -> Claim {
     Claim {
         client: "client-c-m-a".to_owned(),
         project: "p-a".to_owned(),
-        secret: crate::fip_v1::Secret::new("s"),
+        secret: "s".into(),
         cluster: None,
     }
 }
@@ -375,14 +375,14 @@ async fn defect_34_what_a_former_leader_knows_is_not_served() {
     rancher.publish(Arc::clone(&data));
     assert_eq!(requests.not_leading(), 0);
     assert!(requests.figures().unwrap().is_empty());
-    assert!(requests.data(&asker()).is_ok());
+    assert!(requests.call(asker()).is_ok());
 
     // A call that is under way ends as well.
     let under_way = while_leading(&data, std::future::pending::<Result<(), Denied>>());
     // The lease could not be renewed: nobody else is known to hold it.
     over.cancel();
     assert_eq!(under_way.await, Err(Denied::elsewhere()));
-    let asked = requests.list(&asker()).await;
+    let asked = requests.list(asker()).await;
     assert_eq!(asked.unwrap_err(), Denied::elsewhere());
     assert_eq!(requests.figures().unwrap_err(), Denied::elsewhere());
     let heard = requests.authorize(&claim()).await.unwrap_err();
@@ -397,9 +397,9 @@ async fn defect_34_what_a_former_leader_knows_is_not_served() {
 async fn a_service_gives_up_the_address_that_outlived_its_floating_ip() {
     let room = Room::new();
     let (remote, _) = canned(&[]);
-    let data = data(remote);
+    let mut call = room.call(remote);
     let key = Key::new("shop", "web");
-    let holder = names::reported_service(&data.cluster, "c-m-a", &key);
+    let holder = names::reported_service(&call.data.cluster, "c-m-a", &key);
     let place = fipd_core::LeaseKey {
         network: NetworkId::DEFAULT,
         address: [10, 0, 0, 5].into(),
@@ -429,9 +429,9 @@ async fn a_service_gives_up_the_address_that_outlived_its_floating_ip() {
         cluster: "c-m-b".to_owned(),
         ..asker()
     };
-    let gone = |asker: Asker, farewell: Farewell| {
-        let (room, data) = (&room, &data);
-        async move { room.requests.give_up_kept(data, &asker, &farewell).await }
+    let mut gone = async |asker: Asker, farewell: Farewell| {
+        call.asker = asker;
+        call.give_up_kept(&farewell).await
     };
     for (asker, farewell) in [
         (other_project, farewell("web", None)),

@@ -10,16 +10,16 @@ use std::{
 use fipd_core::Text;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{
-    announce::{self, ADVERTISEMENT, Address, GROUP, KINDS, POOL, reader},
-    announced::AnnouncedObjects,
+    announce::{self, ADVERTISEMENT, Address, AnnouncedObjects, GROUP, KINDS, POOL, reader},
     observe::Svc,
     originals::{self, Place, Users, Whose},
 };
 use crate::{
     controller::{
-        ReconcileError,
+        Reconciled,
         client::{CallError, MANAGER, Patch, Target},
         context::Context,
         kind::{Kind, NAMESPACE},
@@ -45,12 +45,13 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    pub fn new(context: Arc<Context<Svc>>, settings: &RancherFipSettings) -> Arc<Self> {
+    pub fn new(context: Arc<Context<Svc>>) -> Arc<Self> {
+        let settings = context.site.settings::<RancherFipSettings>();
         Arc::new(Self {
-            context,
             mode: settings.announce,
             namespace: Text::clone(&settings.app_namespace),
             announced: Mutex::default(),
+            context,
         })
     }
 
@@ -66,11 +67,7 @@ impl Announcer {
     }
 
     /// Makes the objects for the addresses of a Service, and no others of it.
-    pub async fn announce(
-        &self,
-        service: &ServiceRef,
-        addresses: Vec<Address>,
-    ) -> Result<(), ReconcileError> {
+    pub async fn announce(&self, service: &ServiceRef, addresses: Vec<Address>) -> Reconciled<()> {
         if self.kinds().next().is_none() || self.announced.lock().has(service, &addresses) {
             return Ok(());
         }
@@ -88,8 +85,7 @@ impl Announcer {
             Ok(kept) => kept,
             Err(error) => {
                 let note = format!("the address is not announced yet: {error}; it is tried again");
-                let (key, uid) = (&service.key, &service.uid);
-                self.context.warn(key, uid, "AnnounceFailed", note);
+                self.warn(service, "AnnounceFailed", note);
                 return Err(error.into());
             }
         };
@@ -225,7 +221,7 @@ impl Announcer {
 
     /// Deletes the announcer's objects of a Service. Objects that fipd may not see or delete hold up nobody's
     /// address; the sweep takes them once it may.
-    pub async fn withdraw(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
+    pub async fn withdraw(&self, service: &ServiceRef, svc: &Svc) -> Reconciled<()> {
         let taken_over = self.announced.lock().forget(&service.key);
         let made = taken_over || announce::shows_objects(self.mode, svc);
         if self.kinds().next().is_none() {
@@ -260,8 +256,11 @@ impl Announcer {
             "{} objects with label {FOR_SERVICE}={} may be left: {why}; delete them, or give fipd the right to",
             kind.kind, service.uid
         );
-        let (key, uid) = (&service.key, &service.uid);
-        self.context.warn(key, uid, "AnnouncementLeft", note);
+        self.warn(service, "AnnouncementLeft", note);
+    }
+
+    fn warn(&self, service: &ServiceRef, reason: &'static str, note: String) {
+        self.context.warn(&service.key, &service.uid, reason, note);
     }
 
     /// Deletes what the original made for a Service that goes before its objects were taken over.
@@ -310,7 +309,7 @@ impl Announcer {
 
     /// Deletes announcer's objects of ours that no Service needs: left by a former setting, or by a Service
     /// that went while fipd was not there. Then what the original left beside ours.
-    async fn sweep(&self) -> Result<(), ReconcileError> {
+    async fn sweep(&self) -> Reconciled<()> {
         let services = self.context.objects.all();
         let live: BTreeSet<&str> = services.iter().map(|(_, svc)| &*svc.uid).collect();
         let label = format!("{MANAGED_BY}%3D{MANAGER},{FOR_SERVICE}");
@@ -321,11 +320,7 @@ impl Announcer {
     }
 
     /// Deletes the objects with a label that are not to be kept. A kind that is not installed has none.
-    async fn clean(
-        &self,
-        label: &str,
-        keep: impl Fn(Kind, &Key, &str) -> bool,
-    ) -> Result<(), ReconcileError> {
+    async fn clean(&self, label: &str, keep: impl Fn(Kind, &Key, &str) -> bool) -> Reconciled<()> {
         for kind in KINDS {
             let objects = match self.context.remote.list(&kind.all(), label).await {
                 Ok(objects) => objects,
@@ -350,9 +345,8 @@ impl Announcer {
             if let Err(trouble) = self.sweep().await {
                 trouble.next(KIND_SERVICE, &Key::new("", "announcer's objects"));
             }
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = tokio::time::sleep(SWEEP) => {}
+            if cancel.run_until_cancelled(sleep(SWEEP)).await.is_none() {
+                return;
             }
         }
     }

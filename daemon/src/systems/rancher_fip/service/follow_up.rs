@@ -2,89 +2,74 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use super::{Services, announce, observe::Svc, originals, placement, validate};
+use fipd_core::Lease;
+use tokio::task::JoinSet;
+
+use super::{ServiceTurn, Services, announce, observe::Svc, originals, placement, validate};
 use crate::{
     controller::{
         Reconciled,
-        context::Context,
-        queue::Next,
-        reconcile::Controller,
-        store::{Key, Malformed},
+        kind::SERVICE,
+        queue::{self, Next},
+        reconcile_counts::counted,
+        store::Key,
         tasks::quiet,
     },
     systems::rancher_fip::{names::ServiceRef, settings::Announce},
 };
 
-/// The controller of what follows, which gives way to Services that wait.
-pub struct FollowUps {
-    context: Context<Svc>,
-    services: Arc<Services>,
+/// So many at once.
+const AT_ONCE: usize = 8;
+
+/// Works on what follows, which gives way to Services that wait, until the session ends.
+pub fn work(services: &Arc<Services>, tasks: &mut JoinSet<()>) {
+    let (worker, site) = (Arc::clone(services), &services.context.site);
+    let step = move |key| Arc::clone(&worker).reconcile_follow_up(key);
+    let step = counted(&site.system, "service-follow-up", step);
+    let queue = Arc::clone(&services.follow_ups);
+    tasks.spawn(queue::run(queue, AT_ONCE, site.cancel(), step));
 }
 
-impl FollowUps {
-    pub fn new(services: Arc<Services>) -> Arc<Self> {
-        let of = &services.context;
-        let (site, events) = (Arc::clone(&of.site), Arc::clone(&of.events));
-        let (remote, objects) = (of.remote.clone(), Arc::clone(&of.objects));
-        let context = Context::new(of.kind(), site, remote, events, objects);
-        Arc::new(Self {
-            context: context.with_queue(Arc::clone(&services.follow_ups)),
-            services,
-        })
-    }
-}
-
-impl Controller for FollowUps {
-    type View = Svc;
-
-    const METRIC: &'static str = "service-follow-up";
-    const WORKERS: usize = 8;
-
-    fn context(&self) -> &Context<Svc> {
-        &self.context
-    }
-
-    async fn reconcile(&self, key: &Key, _: Option<Arc<Svc>>) -> Reconciled {
-        quiet(Arc::clone(&self.services.context.queue)).await;
+impl Services {
+    async fn reconcile_follow_up(self: Arc<Self>, key: Key) -> Next {
+        quiet(Arc::clone(&self.context.queue)).await;
         // As it is by now.
-        if let Some(svc) = self.context.objects.get(key) {
-            self.follow_up(key, &svc).await?;
+        let Some(svc) = self.context.objects.get(&key) else {
+            return Next::Done;
+        };
+        match self.follow_up(&key, &svc).await {
+            Ok(()) => Next::Done,
+            Err(trouble) => trouble.next(SERVICE.kind, &key),
         }
-        Ok(Next::Done)
     }
 
-    async fn malformed(&self, _: &Key, _: &Malformed) -> Reconciled {
-        Ok(Next::Done)
-    }
-}
-
-impl FollowUps {
     /// Brings announcer and Rancher up to date with one Service.
     async fn follow_up(&self, key: &Key, svc: &Svc) -> Reconciled<()> {
-        let services = &self.services;
-        let service = services.service(key, &svc.uid);
-        let held = services.held(&service);
-        if held.is_empty() || !validate::is_ours(svc, services.settings.class_less, true) {
+        let ServiceTurn { service, held, .. } = self.turn(key, svc);
+        if held.is_empty() || !validate::is_ours(svc, self.settings().class_less, true) {
             return Ok(());
         }
-        let addresses = self.addresses(&service, svc);
-        let announced = services.announcer.announce(&service, addresses).await;
+        let addresses = self.to_announce(&service, svc, held);
+        let announced = self.announcer.announce(&service, addresses).await;
         // Announcing takes its time.
-        let held = services.held(&service);
-        services.write_floating_ips(&service, &held).await?;
+        let held = self.held(&service);
+        self.write_floating_ips(&service, &held).await?;
         announced
     }
 
     /// What is to be announced of a Service.
-    fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
-        let services = &self.services;
-        let data = services.rancher.data();
-        let mut held = services.held(service);
+    fn to_announce(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        mut held: Vec<Arc<Lease>>,
+    ) -> Vec<announce::Address> {
+        let data = self.rancher.data();
         let place = |text: &IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
         held.sort_by_key(|lease| place(&lease.key.address).unwrap_or(usize::MAX));
         let first = held.first().map(|lease| lease.key.address);
         let group = first
-            .filter(|_| services.settings.announce == Announce::Purelb)
+            .filter(|_| self.settings().announce == Announce::Purelb)
             .map(|first| originals::group_name(svc, &service.key, first));
         held.iter()
             .map(|lease| {

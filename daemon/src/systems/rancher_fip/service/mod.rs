@@ -7,35 +7,23 @@
 
 pub mod adopt;
 pub mod announce;
-mod announced;
 mod announcer;
-pub mod apply;
-mod cluster_id;
 mod floating_ips;
-mod follow_up;
-mod fresh_read;
-mod guest;
+pub mod follow_up;
 mod leases;
-pub mod object;
 pub mod observe;
 mod originals;
 mod placement;
 pub mod plan;
-mod release;
 mod status;
 mod transfer;
 pub mod validate;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use fipd_core::{Family, Lease, Ledger, Request, Text};
+use fipd_core::{Lease, Ledger, Request, Text};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-pub use follow_up::FollowUps;
 
 use super::{
     Site,
@@ -44,7 +32,7 @@ use super::{
     settings::RancherFipSettings,
 };
 use crate::controller::{
-    ReconcileError, Reconciled,
+    Reconciled,
     client::Remote,
     context::Context,
     events::Events,
@@ -58,14 +46,13 @@ use crate::controller::{
 };
 use announcer::Announcer;
 use observe::{Projects, Svc};
-use plan::PoolsByFamily;
+use plan::{LeasesByFamily, PoolsByFamily};
 use status::LastShown;
 use validate::Wish;
 
 /// The controller of all Services of a downstream cluster. Its queue holds what users wait for.
 pub struct Services {
     context: Arc<Context<Svc>>,
-    settings: RancherFipSettings,
     rancher: Arc<Rancher>,
     pub namespaces: Arc<Objects<Projects>>,
     pub announcer: Arc<Announcer>,
@@ -77,6 +64,14 @@ pub struct Services {
     follow_ups: Arc<Queue<Key>>,
     /// Told when everything may be different.
     lost_track: Notify,
+}
+
+/// One instance of a Service that is brought up to date.
+struct ServiceTurn<'a> {
+    service: ServiceRef,
+    svc: &'a Svc,
+    /// Its leases, of whatever instance of its name.
+    held: Vec<Arc<Lease>>,
 }
 
 /// What a Service wishes, the pools that it names, and the requests by which it first takes over what FloatingIPs made for it
@@ -106,36 +101,34 @@ impl Controller for Services {
         let Some(svc) = svc else {
             return self.unseen(key).await;
         };
-        let service = self.service(key, &svc.uid);
-        let held = self.held(&service);
-        if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
-            self.serve(&service, &svc, held).await
-        } else if uses_unserved(&svc, &held) {
+        let turn = self.turn(key, &svc);
+        if validate::is_ours(&svc, self.settings().class_less, !turn.held.is_empty()) {
+            self.serve(&turn).await
+        } else if uses_unserved(&svc, &turn.held) {
             Ok(Next::Done)
-        } else if !held.is_empty() || svc.is_marked() {
+        } else if !turn.held.is_empty() || svc.is_marked() {
             self.waits_for(key, None);
-            self.disown_once_confirmed(&service, &svc, &held).await
+            self.disown_once_confirmed(&turn).await
         } else {
             self.forget(key);
             Ok(Next::Done)
         }
     }
 
-    async fn release(&self, key: &Key, meta: &Meta, svc: Option<Arc<Svc>>) -> Reconciled {
+    async fn release(&self, key: &Key, _: &Meta, svc: Option<Arc<Svc>>) -> Reconciled {
         let Some(svc) = svc else {
             if let Some(Observed::Malformed(object)) = self.context.objects.seen(key) {
                 self.context.warn_malformed(key, &object);
             }
             return Ok(Next::Done);
         };
-        let service = self.service(key, &meta.uid);
-        let held = self.held(&service);
-        if held.is_empty() && !self.is_left_over(&svc) {
+        let turn = self.turn(key, &svc);
+        if turn.held.is_empty() && !self.is_left_over(&svc) {
             self.forget(key);
             return Ok(Next::Done);
         }
         self.waits_for(key, None);
-        self.finalize(&service, &svc, &held).await
+        self.finalize(&turn).await
     }
 }
 
@@ -147,13 +140,11 @@ impl Services {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let settings = site.settings::<RancherFipSettings>().clone();
         let context = Context::new(SERVICE, site, remote, events, Objects::new());
         let context = Arc::new(context.with_queue(queue));
         Arc::new(Self {
-            announcer: Announcer::new(Arc::clone(&context), &settings),
+            announcer: Announcer::new(Arc::clone(&context)),
             context,
-            settings,
             rancher,
             namespaces: Objects::new(),
             shown: Mutex::default(),
@@ -166,11 +157,7 @@ impl Services {
     /// Queues all Services, also those that only the ledger knows, whenever it is not known what changed.
     pub async fn keep_track(self: Arc<Self>) {
         let cancel = self.context.site.cancel();
-        loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = self.lost_track.notified() => {}
-            }
+        while (cancel.run_until_cancelled(self.lost_track.notified()).await).is_some() {
             let known = self.context.site.owners(KIND_SERVICE, |_| true).await;
             known
                 .into_iter()
@@ -179,9 +166,13 @@ impl Services {
         }
     }
 
+    fn settings(&self) -> &RancherFipSettings {
+        self.context.site.settings()
+    }
+
     /// A namespace changed: its Services may have a project now, or all may where it is the app namespace.
     pub fn namespace_changed(&self, key: &Key) {
-        if *key.name == *self.settings.app_namespace {
+        if *key.name == *self.settings().app_namespace {
             return self.context.queue_all();
         }
         let keys = self.context.objects.keys_in(&key.name);
@@ -192,89 +183,85 @@ impl Services {
     fn is_left_over(&self, svc: &Svc) -> bool {
         let by_class = match svc.class.as_deref() {
             Some(class) => class == names::CLASS,
-            None => self.settings.class_less,
+            None => self.settings().class_less,
         };
         svc.is_marked() || (svc.has_finalizer() && by_class)
     }
 
-    async fn serve(&self, service: &ServiceRef, svc: &Svc, held: Vec<Arc<Lease>>) -> Reconciled {
-        let problem = match self.wished(service, svc, &held) {
-            Ok(wished) => self.fulfil(service, svc, wished, held).await?,
+    async fn serve(&self, turn: &ServiceTurn<'_>) -> Reconciled {
+        let problem = match self.wished(turn) {
+            Ok(wished) => self.fulfil(turn, wished).await?,
             Err(mut problem) => {
-                self.serve_on(service, svc).await?;
+                self.serve_on(turn).await?;
                 let cause = problem.cause;
-                problem.cause = cause.or_else(|| self.still_shown(service, svc));
+                problem.cause = cause.or_else(|| self.still_shown(turn));
                 Some(problem)
             }
         };
-        match problem {
-            Some(problem) => Ok(self.wait(service, problem)),
-            None => {
-                self.waits_for(&service.key, None);
-                Ok(Next::Done)
-            }
-        }
+        let service = &turn.service;
+        let Some(Unserved {
+            reason,
+            message,
+            cause,
+        }) = problem
+        else {
+            self.waits_for(&service.key, None);
+            return Ok(Next::Done);
+        };
+        self.waits_for(&service.key, cause.clone());
+        self.warn(service, reason, message);
+        Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
     }
 
     /// What the Service wishes, unless that is not understood or its pool is not there.
-    fn wished(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        held: &[Arc<Lease>],
-    ) -> Result<Wished, Unserved> {
-        let wish = validate::wish(svc)?;
+    fn wished(&self, turn: &ServiceTurn<'_>) -> Result<Wished, Unserved> {
+        let wish = validate::wish(turn.svc)?;
         let named = wish.pool.as_ref().map(|_| self.pools(&wish)).transpose()?;
-        let transfers = self.transfers(service, svc, &wish, named.as_ref(), held)?;
+        let transfers = self.transfers(turn, &wish, named.as_ref())?;
         Ok((wish, named, transfers))
     }
 
     /// Gives the Service what it wishes; what it still lacks.
     async fn fulfil(
         &self,
-        service: &ServiceRef,
-        svc: &Svc,
+        turn: &ServiceTurn<'_>,
         (wish, named, transfers): Wished,
-        mut held: Vec<Arc<Lease>>,
     ) -> Reconciled<Option<Unserved>> {
-        if !transfers.is_empty() {
-            for request in transfers {
-                self.context.submit(request).await?;
-            }
-            held = self.held(service);
+        let ServiceTurn { service, svc, .. } = turn;
+        for request in transfers {
+            self.context.submit(request).await?;
         }
-        let held = plan::shown_first(held, &svc.addresses());
+        let held = plan::shown_first(self.held(service), &svc.addresses());
         let mut found = plan::compare(&wish, &held, named.as_ref());
-        self.renew(service, svc, &found.kept).await?;
+        self.renew(turn, &found.kept).await?;
         let mut problem = self.contended(service);
         if !found.missing.is_empty() && problem.is_none() {
-            let (granted, trouble) = self.allocate(service, svc, &wish, &found, named).await?;
+            let (granted, trouble) = self.allocate(turn, &wish, &found, named).await?;
             found.kept.extend(granted);
             problem = trouble;
         }
         if plan::suffices(&wish, &found.kept) {
-            self.show(service, svc, &plan::ordered(&wish, &found.kept))
-                .await?;
+            self.show(turn, &plan::ordered(&wish, &found.kept)).await?;
             self.release_surplus(service, &wish, &found).await?;
             self.warn_of_contenders(service, &found.kept);
         } else {
-            self.serve_on(service, svc).await?;
+            self.serve_on(turn).await?;
         }
         Ok(problem)
     }
 
     /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
-    async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), ReconcileError> {
+    async fn serve_on(&self, turn: &ServiceTurn<'_>) -> Reconciled<()> {
+        let ServiceTurn { service, svc, .. } = turn;
         let held = plan::shown_first(self.held(service), &svc.addresses());
         if held.is_empty() {
             return self.hide_anothers(service, svc).await;
         }
         let wish = validate::any(svc);
         let kept = plan::compare(&wish, &held, None).kept;
-        self.renew(service, svc, &kept).await?;
+        self.renew(turn, &kept).await?;
         if plan::suffices(&wish, &kept) {
-            self.show(service, svc, &plan::ordered(&wish, &kept))
-                .await?;
+            self.show(turn, &plan::ordered(&wish, &kept)).await?;
             self.warn_of_contenders(service, &kept);
         }
         Ok(())
@@ -283,12 +270,12 @@ impl Services {
     /// Asks for what is missing. Where the second family is optional each is asked for alone.
     async fn allocate(
         &self,
-        service: &ServiceRef,
-        svc: &Svc,
+        turn: &ServiceTurn<'_>,
         wish: &Wish,
         found: &plan::Match,
         named: Option<PoolsByFamily>,
-    ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Unserved>), ReconcileError> {
+    ) -> Reconciled<(LeasesByFamily, Option<Unserved>)> {
+        let service = &turn.service;
         let ready = named
             .map_or_else(|| self.pools(wish), Ok)
             .and_then(|pools| {
@@ -298,16 +285,16 @@ impl Services {
             });
         let (pools, project, missing) = match ready {
             Ok(ready) => ready,
-            Err(problem) => return Ok((BTreeMap::new(), Some(problem))),
+            Err(problem) => return Ok((LeasesByFamily::new(), Some(problem))),
         };
         let at_once = match wish.second_optional {
             true => 1,
             false => missing.len().max(1),
         };
-        let (mut granted, mut trouble) = (BTreeMap::new(), None);
+        let (mut granted, mut trouble) = (LeasesByFamily::new(), None);
         for families in missing.chunks(at_once) {
             let (holder, actor) = (service.holder(), self.context.actor());
-            let (tenant, since) = (&project.tenant, svc.created);
+            let (tenant, since) = (&project.tenant, turn.svc.created);
             let ask = plan::allocate(&holder, tenant, wish, families, &pools, since, &actor);
             match self.request(ask, &pools).await? {
                 Ok(leases) => granted.extend(leases),
@@ -319,15 +306,6 @@ impl Services {
             self.unwritten.lock().insert(Text::clone(&service.uid));
         }
         Ok((granted, trouble))
-    }
-
-    fn wait(&self, service: &ServiceRef, problem: Unserved) -> Next {
-        self.waits_for(&service.key, problem.cause.clone());
-        let (key, uid) = (&service.key, &service.uid);
-        self.context.warn(key, uid, problem.reason, problem.message);
-        problem
-            .cause
-            .map_or(Next::Done, |cause| Next::After(cause.ask_again()))
     }
 
     fn waits_for(&self, key: &Key, cause: Option<Cause>) {
@@ -346,6 +324,16 @@ impl Services {
         self.context.site.ipam.forget_waiter(&identity);
     }
 
+    fn turn<'a>(&self, key: &Key, svc: &'a Svc) -> ServiceTurn<'a> {
+        let service = self.service(key, &svc.uid);
+        let held = self.held(&service);
+        ServiceTurn { service, svc, held }
+    }
+
+    fn warn(&self, service: &ServiceRef, reason: &'static str, note: impl Into<String>) {
+        self.context.warn(&service.key, &service.uid, reason, note);
+    }
+
     /// One instance of a Service of the cluster.
     fn service(&self, key: &Key, uid: &Text) -> ServiceRef {
         ServiceRef {
@@ -359,7 +347,7 @@ impl Services {
 /// Whether another program serves a Service and shows in it an address that is kept for it: the FloatingIP was deleted. Complete
 /// lists tell when that ends.
 fn uses_unserved(svc: &Svc, held: &[Arc<Lease>]) -> bool {
-    !svc.is_marked() && !svc.terminating && fresh_read::shows_one(svc, held)
+    !svc.is_marked() && !svc.terminating && leases::shows_one(svc, held)
 }
 
 #[cfg(test)]

@@ -11,11 +11,14 @@ use super::validate::Wish;
 /// The pools for each family of a Service.
 pub type PoolsByFamily = BTreeMap<Family, Arc<Pool>>;
 
+/// A lease for each family of a Service.
+pub type LeasesByFamily = BTreeMap<Family, Arc<Lease>>;
+
 /// The leases of a Service against its wish.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Match {
     /// One for each family that is served as wished.
-    pub kept: BTreeMap<Family, Arc<Lease>>,
+    pub kept: LeasesByFamily,
     /// Families that need an address.
     pub missing: Vec<Family>,
     /// Leases that are not wished any more.
@@ -62,7 +65,7 @@ pub fn fits(
 }
 
 /// Whether this is enough to be shown.
-pub fn suffices(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> bool {
+pub fn suffices(wish: &Wish, kept: &LeasesByFamily) -> bool {
     !kept.is_empty() && (kept.len() == wish.families.len() || wish.second_optional)
 }
 
@@ -110,7 +113,7 @@ pub fn allocate(
 }
 
 /// Addresses in the order of the families.
-pub fn ordered(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> Vec<IpAddr> {
+pub fn ordered(wish: &Wish, kept: &LeasesByFamily) -> Vec<IpAddr> {
     wish.families
         .iter()
         .filter_map(|family| kept.get(family))

@@ -1,17 +1,17 @@
-//! What a Service shows: its addresses, and Events for what it waits for.
+//! What is written on a Service: its addresses and marks, and Events for what it waits for.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, NetworkId, Text};
+use fipd_core::{Identity, Lease, LeaseKey, Ledger, NetworkId, Text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::{Services, announce, apply, observe::Svc};
+use super::{ServiceTurn, Services, announce, observe::Svc, originals, plan::LeasesByFamily};
 use crate::{
     controller::{
         Reconciled,
@@ -20,7 +20,13 @@ use crate::{
         kind::SERVICE,
         store::Key,
     },
-    systems::rancher_fip::names::{self, FLOATING_IP, ServiceRef},
+    systems::rancher_fip::{
+        names::{
+            FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP, SERVICE_LABEL,
+            SERVICE_NAMESPACE_LABEL, ServiceRef,
+        },
+        settings::Announce,
+    },
 };
 
 /// A watch may be behind our own write for so long before the write is repeated.
@@ -61,16 +67,16 @@ impl Services {
     /// tells of its end. What follows is left to do then, unless it was written just now and the watch is behind.
     pub(super) async fn show(
         &self,
-        service: &ServiceRef,
-        svc: &Svc,
+        turn: &ServiceTurn<'_>,
         addresses: &[IpAddr],
     ) -> Reconciled<()> {
-        let claim = apply::claim(svc, service, addresses, self.settings.announce);
+        let ServiceTurn { service, svc, .. } = turn;
+        let claim = claim(svc, service, addresses, self.settings().announce);
         if claim.is_some() {
             // The marks name the addresses and the announcer.
             self.warn_unannounced(service, svc, addresses);
         }
-        match (claim, apply::show(svc, addresses)) {
+        match (claim, show(svc, addresses)) {
             (claim, Some(_)) if self.shown.lock().has(service, addresses, Instant::now()) => {
                 if let Some(claim) = claim.filter(|_| svc.has_finalizer()) {
                     self.patch(service, &claim).await?;
@@ -80,7 +86,7 @@ impl Services {
             }
             (claim, Some(status)) => {
                 let patch = match &claim {
-                    Some(claim) => apply::both(claim, status),
+                    Some(claim) => both(claim, status),
                     None => status,
                 };
                 let finalized = self.show_status(service, addresses, &patch).await?;
@@ -117,11 +123,10 @@ impl Services {
 
     /// Says that nobody answers for the addresses, where that is certain.
     fn warn_unannounced(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
-        if let Some(why) = announce::unannounced(self.settings.announce, svc.class.as_deref()) {
+        if let Some(why) = announce::unannounced(self.settings().announce, svc.class.as_deref()) {
             let addresses = listed(addresses, " and ");
             let note = format!("nobody announces {addresses} on the network: {why}");
-            let (key, uid) = (&service.key, &service.uid);
-            self.context.warn(key, uid, "NotAnnounced", note);
+            self.warn(service, "NotAnnounced", note);
         }
     }
 
@@ -138,7 +143,7 @@ impl Services {
         let note = format!("{} assigned", listed(addresses, ", "));
         self.context.note(key, uid, "AddressAssigned", note);
         let finalizers = written.metadata.finalizers.unwrap_or_default();
-        Ok(finalizers.iter().any(|one| one == names::FINALIZER))
+        Ok(finalizers.iter().any(|one| one == FINALIZER))
     }
 
     /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
@@ -149,7 +154,7 @@ impl Services {
             is_anothers(ledger, network, &addresses, &identity).then_some(())
         });
         if anothers.is_some()
-            && let Some(patch) = apply::show(svc, &[])
+            && let Some(patch) = show(svc, &[])
         {
             let _: IgnoredAny = self.patch_status(service, &patch).await?;
         }
@@ -157,13 +162,9 @@ impl Services {
     }
 
     /// Takes addresses that were given by us off the status, before another may get them.
-    pub(super) async fn hide(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        held: &[Arc<Lease>],
-    ) -> Result<(), CallError> {
-        let Some(patch) = apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) else {
+    pub(super) async fn hide(&self, turn: &ServiceTurn<'_>) -> Result<(), CallError> {
+        let ServiceTurn { service, svc, held } = turn;
+        let Some(patch) = show(svc, &[]).filter(|_| shows_ours(svc, held)) else {
             return Ok(());
         };
         match self.patch_status::<IgnoredAny>(service, &patch).await {
@@ -174,17 +175,12 @@ impl Services {
         }
     }
 
-    pub(super) fn warn_of_contenders(
-        &self,
-        service: &ServiceRef,
-        kept: &BTreeMap<Family, Arc<Lease>>,
-    ) {
+    pub(super) fn warn_of_contenders(&self, service: &ServiceRef, kept: &LeasesByFamily) {
         for lease in kept.values() {
             let others = lease.contenders.iter();
             let others: Vec<String> = others.map(|one| one.holder.identity.to_string()).collect();
             if let Some(note) = also_used(lease.key.address, &others) {
-                let (key, uid) = (&service.key, &service.uid);
-                self.context.warn(key, uid, CONFLICT, note);
+                self.warn(service, CONFLICT, note);
             }
         }
     }
@@ -224,14 +220,154 @@ fn is_anothers(
     leases.any(|lease| !lease.held_by(identity))
 }
 
+/// All annotations and labels that fipd ever writes on a Service.
+const ANNOTATIONS: [&str; 4] = [FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP];
+const LABELS: [&str; 2] = [SERVICE_LABEL, SERVICE_NAMESPACE_LABEL];
+
+/// The patch (strategic) that marks the Service as holding `addresses`; `None` if it is marked.
+pub fn claim(
+    svc: &Svc,
+    service: &ServiceRef,
+    addresses: &[IpAddr],
+    announce: Announce,
+) -> Option<Value> {
+    let (annotations, labels) = marks(svc, service, addresses, announce);
+    let annotations = changes(svc, &ANNOTATIONS, &annotations, addresses);
+    let labels = changes(svc, &LABELS, &labels, addresses);
+    let mut metadata = filled(annotations, labels);
+    if !svc.has_finalizer() {
+        metadata.insert("finalizers".into(), json!([FINALIZER]));
+    }
+    wrap(metadata, svc)
+}
+
+/// The patch (strategic) that takes everything of ours off a Service that lives on.
+pub fn disclaim(svc: &Svc) -> Option<Value> {
+    let gone = |keys: &[&'static str]| -> Map<String, Value> {
+        let there = keys.iter().filter(|key| svc.marks.contains_key(*key));
+        there.map(|key| ((*key).to_owned(), Value::Null)).collect()
+    };
+    let mut metadata = filled(gone(&ANNOTATIONS), gone(&LABELS));
+    if svc.has_finalizer() {
+        let key = "$deleteFromPrimitiveList/finalizers";
+        metadata.insert(key.into(), json!([FINALIZER]));
+    }
+    wrap(metadata, svc)
+}
+
+/// The patch of the status that shows `addresses`; `None` if it does.
+pub fn show(svc: &Svc, addresses: &[IpAddr]) -> Option<Value> {
+    let shown = svc.ingress.iter().map(|text| text.parse().ok());
+    if shown.eq(addresses.iter().copied().map(Some)) {
+        return None;
+    }
+    let ingress = addresses
+        .iter()
+        .map(|address| json!({ "ip": address.to_string() }));
+    let ingress: Option<Vec<Value>> = (!addresses.is_empty()).then(|| ingress.collect());
+    Some(
+        json!({ "metadata": { "uid": &*svc.uid }, "status": { "loadBalancer": { "ingress": ingress } } }),
+    )
+}
+
+/// A patch of the status that also does what `claim` does.
+pub fn both(claim: &Value, mut status: Value) -> Value {
+    if let (Some(all), Some(metadata)) = (status.as_object_mut(), claim.get("metadata")) {
+        all.insert("metadata".to_owned(), metadata.clone());
+    }
+    status
+}
+
+type ServiceMarks = BTreeMap<&'static str, String>;
+
+/// Annotations and labels of a Service that has these addresses.
+fn marks(
+    svc: &Svc,
+    service: &ServiceRef,
+    addresses: &[IpAddr],
+    announce: Announce,
+) -> (ServiceMarks, ServiceMarks) {
+    let list = listed(addresses, ",");
+    let mut labels = ServiceMarks::new();
+    if matches!(announce, Announce::Metallb | Announce::Purelb) {
+        labels.insert(SERVICE_LABEL, service.key.name.to_string());
+        labels.insert(SERVICE_NAMESPACE_LABEL, service.key.namespace.to_string());
+    }
+    let mut annotations =
+        ServiceMarks::from([(FLOATING_IP, list.clone()), (HOLDER, service.to_string())]);
+    match (announce, addresses.first()) {
+        (Announce::KubeVip, _) => {
+            annotations.insert(KUBE_VIP_ADDRESSES, list);
+        }
+        (Announce::Purelb, Some(first)) => {
+            let group = originals::group_name(svc, &service.key, *first);
+            annotations.insert(PURELB_GROUP, group);
+        }
+        (Announce::None | Announce::Metallb | Announce::Purelb, _) => {}
+    }
+    (annotations, labels)
+}
+
+/// Metadata with those of both that are there.
+fn filled(annotations: Map<String, Value>, labels: Map<String, Value>) -> Map<String, Value> {
+    let parts = [("annotations", annotations), ("labels", labels)];
+    let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
+    parts
+        .map(|(name, part)| (name.to_owned(), Value::Object(part)))
+        .collect()
+}
+
+/// What to set and what to take off. A mark that is not wanted is taken off only where we set it: everything
+/// but an announcer's annotation on a Service that was not ours before.
+fn changes(
+    svc: &Svc,
+    keys: &[&'static str],
+    wanted: &ServiceMarks,
+    addresses: &[IpAddr],
+) -> Map<String, Value> {
+    let mut changes = Map::new();
+    for key in keys {
+        match (svc.mark(key), wanted.get(key)) {
+            (Some(before), Some(after)) if before == after => {}
+            (_, Some(after)) => {
+                changes.insert((*key).to_owned(), json!(after));
+            }
+            (Some(before), None) if svc.is_marked() || names_address(before, addresses) => {
+                changes.insert((*key).to_owned(), Value::Null);
+            }
+            (Some(_) | None, None) => {}
+        }
+    }
+    changes
+}
+
+fn names_address(text: &str, addresses: &[IpAddr]) -> bool {
+    text.split(',').any(|one| {
+        one.trim()
+            .parse()
+            .is_ok_and(|address: IpAddr| addresses.contains(&address))
+    })
+}
+
+fn wrap(mut metadata: Map<String, Value>, svc: &Svc) -> Option<Value> {
+    if metadata.is_empty() {
+        return None;
+    }
+    metadata.insert("uid".into(), json!(&*svc.uid));
+    Some(json!({ "metadata": metadata }))
+}
+
 #[cfg(test)]
 mod tests {
     use fipd_core::{ClusterId, Holder, Network, Op};
 
     use super::*;
-    use crate::systems::rancher_fip::{
-        names::{FINALIZER, HOLDER, KIND_SERVICE},
-        sample,
+    use crate::{
+        controller::store::Key,
+        systems::rancher_fip::{
+            names::{self, FINALIZER, HOLDER, KIND_SERVICE},
+            sample,
+        },
     };
 
     const OTHERS: NetworkId = NetworkId(7);
@@ -310,5 +446,157 @@ mod tests {
             !last.has(&service("2"), &addresses, now),
             "another instance"
         );
+    }
+
+    fn service() -> ServiceRef {
+        ServiceRef {
+            cluster: ClusterId("c".into()),
+            key: Key::new("ns", "web"),
+            uid: "u".into(),
+        }
+    }
+
+    fn v4() -> Vec<IpAddr> {
+        vec!["10.0.0.5".parse().expect("v4")]
+    }
+
+    fn svc() -> Svc {
+        Svc {
+            uid: "u".into(),
+            balanced: true,
+            ..Svc::default()
+        }
+    }
+
+    /// What the API server would make of our patch.
+    fn patched(mut svc: Svc, patch: &Value) -> Svc {
+        let keys = ANNOTATIONS
+            .iter()
+            .map(|key| ("annotations", *key))
+            .chain(LABELS.iter().map(|key| ("labels", *key)));
+        for (part, key) in keys {
+            match patch["metadata"][part].get(key) {
+                Some(Value::String(value)) => drop(svc.marks.insert(key, value.clone())),
+                Some(_) => drop(svc.marks.remove(key)),
+                None => {}
+            }
+        }
+        if patch["metadata"].get("finalizers").is_some() {
+            svc.finalizers.push(FINALIZER.into());
+        }
+        svc
+    }
+
+    #[test]
+    fn one_patch_marks_a_new_service_and_then_none() {
+        for announce in [
+            Announce::None,
+            Announce::KubeVip,
+            Announce::Metallb,
+            Announce::Purelb,
+        ] {
+            let patch = claim(&svc(), &service(), &v4(), announce).expect("a patch");
+            assert_eq!(patch["metadata"]["uid"], "u");
+            assert_eq!(patch["metadata"]["finalizers"], json!([FINALIZER]));
+            assert_eq!(patch["metadata"]["annotations"][FLOATING_IP], "10.0.0.5");
+            let marked = patched(svc(), &patch);
+            assert_eq!(
+                claim(&marked, &service(), &v4(), announce),
+                None,
+                "{announce:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_announcer_takes_the_former_ones_marks_away() {
+        let marked = patched(
+            svc(),
+            &claim(&svc(), &service(), &v4(), Announce::KubeVip).expect("a patch"),
+        );
+        let patch = claim(&marked, &service(), &v4(), Announce::Purelb).expect("a patch");
+        assert_eq!(
+            patch["metadata"]["annotations"][KUBE_VIP_ADDRESSES],
+            Value::Null
+        );
+        assert_eq!(
+            patch["metadata"]["annotations"][PURELB_GROUP],
+            "ip4-10.0.0.5"
+        );
+        let mut foreign = svc();
+        foreign.marks.insert(KUBE_VIP_ADDRESSES, "0.0.0.0".into());
+        let patch = claim(&foreign, &service(), &v4(), Announce::None).expect("a patch");
+        assert_eq!(
+            patch["metadata"]["annotations"].get(KUBE_VIP_ADDRESSES),
+            None,
+            "it is not ours"
+        );
+    }
+
+    #[test]
+    fn a_group_that_the_original_named_keeps_its_name() {
+        let mut stock = svc();
+        let name = "rancher-fip-ns-web";
+        stock.marks.insert(PURELB_GROUP, name.into());
+        let patch = claim(&stock, &service(), &v4(), Announce::Purelb).expect("a patch");
+        assert_eq!(patch["metadata"]["annotations"].get(PURELB_GROUP), None);
+        let marked = patched(stock.clone(), &patch);
+        assert_eq!(marked.mark(PURELB_GROUP), Some(name));
+        stock
+            .marks
+            .insert(PURELB_GROUP, "rancher-fip-ns-other".into());
+        let patch = claim(&stock, &service(), &v4(), Announce::Purelb).expect("a patch");
+        let group = &patch["metadata"]["annotations"][PURELB_GROUP];
+        assert_eq!(group, "ip4-10.0.0.5");
+    }
+
+    #[test]
+    fn everything_comes_off_again() {
+        let marked = patched(
+            svc(),
+            &claim(&svc(), &service(), &v4(), Announce::Metallb).expect("a patch"),
+        );
+        let patch = disclaim(&marked).expect("a patch");
+        assert_eq!(
+            patch["metadata"]["labels"],
+            json!({ SERVICE_LABEL: null, SERVICE_NAMESPACE_LABEL: null })
+        );
+        assert_eq!(
+            patch["metadata"]["$deleteFromPrimitiveList/finalizers"],
+            json!([FINALIZER])
+        );
+        assert_eq!(disclaim(&svc()), None);
+    }
+
+    #[test]
+    fn defect_17_one_patch_marks_and_shows() {
+        let claim = claim(&svc(), &service(), &v4(), Announce::None).expect("a patch");
+        let both = both(&claim, show(&svc(), &v4()).expect("a patch"));
+        assert_eq!(both["metadata"], claim["metadata"]);
+        assert_eq!(both["metadata"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(both["metadata"]["uid"], json!(&*svc().uid));
+        assert_eq!(
+            both["status"]["loadBalancer"]["ingress"],
+            json!([{ "ip": "10.0.0.5" }])
+        );
+    }
+
+    #[test]
+    fn the_status_is_written_once() {
+        let patch = show(&svc(), &v4()).expect("a patch");
+        assert_eq!(
+            patch["status"]["loadBalancer"]["ingress"],
+            json!([{ "ip": "10.0.0.5" }])
+        );
+        let shown = Svc {
+            ingress: vec!["10.0.0.5".into()],
+            ..svc()
+        };
+        assert_eq!(show(&shown, &v4()), None);
+        assert_eq!(
+            show(&shown, &[]).expect("a patch")["status"]["loadBalancer"]["ingress"],
+            Value::Null
+        );
+        assert_eq!(show(&svc(), &[]), None);
     }
 }

@@ -1,8 +1,8 @@
-use std::convert::Infallible;
+use std::{collections::BTreeMap, convert::Infallible};
 
 use fipd_core::{
-    AddressSpec, Adopt, ClusterId, Holder, LeaseKey, NetworkId, Origin, Release, ReleaseScope,
-    Request, Tenant, Timestamp,
+    AddressSpec, Adopt, ClusterId, Family, Holder, LeaseKey, NetworkId, Origin, Release,
+    ReleaseScope, Request, Tenant, Timestamp,
 };
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -159,7 +159,7 @@ impl Bench {
             Arc::new(events),
             Queue::new(),
         );
-        let inventory = ServiceInventory::new(Arc::clone(&services));
+        let inventory = ServiceInventory(Arc::clone(&services));
         Self {
             _dir: dir,
             ipam,
@@ -185,14 +185,10 @@ impl Bench {
     /// One look after the watch told this of the Service.
     async fn told(&self, told: Value) -> Next {
         let svc = observe::all(serde_json::from_value(told).expect("a Service"));
-        let service = self.services.service(&key(), &svc.uid);
-        let held = self.services.held(&service);
+        let turn = self.services.turn(&key(), &svc);
         let done = match svc.terminating {
-            true => self.services.finalize(&service, &svc, &held).await,
-            false => {
-                let disown = self.services.disown_once_confirmed(&service, &svc, &held);
-                disown.await
-            }
+            true => self.services.finalize(&turn).await,
+            false => self.services.disown_once_confirmed(&turn).await,
         };
         done.unwrap_or(Next::Retry)
     }
@@ -313,8 +309,7 @@ async fn an_address_goes_only_if_the_service_itself_wishes_another() {
     let svc = |value: &Value| observe::all(serde_json::from_value(value.clone()).expect("one"));
     let reference = bench.services.service(&key(), &"1".into());
     let wish = validate::wish(&svc(&service)).expect("a wish");
-    let really =
-        async || fresh_read::really_wishes(&bench.services.context, &reference, &wish).await;
+    let really = async || leases::really_wishes(&bench.services.context, &reference, &wish).await;
     assert!(matches!(really().await, Ok(true)));
     service["metadata"]["uid"] = json!("2");
     bench.answers.lock().1 = service;
@@ -355,10 +350,10 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
     let mut object = marked("1", json!({}));
     object["metadata"]["annotations"] = json!({ FLOATING_IP: "10.7.0.1" });
     let svc = observe::all(serde_json::from_value(object).expect("a Service"));
-    let service = bench.services.service(&key(), &svc.uid);
+    let turn = bench.services.turn(&key(), &svc);
     let wish: Wish = validate::wish(&svc).expect("a wish");
     let reason = || {
-        let taken = bench.services.transfers(&service, &svc, &wish, None, &[]);
+        let taken = bench.services.transfers(&turn, &wish, None);
         taken.err().map(|problem| problem.reason)
     };
     assert_eq!(reason(), Some("WaitingForRancher"));
@@ -384,16 +379,17 @@ async fn a_floating_ip_is_found_under_the_service_that_it_shows() {
     let fip = Key::new("c-abcde", "fip-1");
     let object = floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default());
     data.fips.set(&fip, object);
-    let service = |name: &str| ServiceRef::parse(&format!("Service/X/ns/{name}/1"));
-    let (web, api) = (service("web"), service("api"));
+    let shows = |name: &str| {
+        let service = (ClusterId("X".into()), Key::new("ns", name));
+        data.shown.note(&fip, [service].into());
+    };
     let found = |name: &str| {
         let found = data.fips_of(&ClusterId("X".into()), &Key::new("ns", name));
         found.len()
     };
-    data.index(&fip, None, web.as_ref());
+    shows("web");
     assert_eq!((found("web"), found("api")), (1, 0));
-    data.index(&fip, None, api.as_ref());
-    data.index(&fip, web.as_ref(), None);
+    shows("api");
     assert_eq!((found("web"), found("api")), (0, 1));
 }
 
@@ -424,7 +420,8 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
         ..floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default())
     };
     data.fips.set(&taken_over, object);
-    data.index(&taken_over, None, Some(&service));
+    let shown = (service.cluster.clone(), service.key.clone());
+    data.shown.note(&taken_over, [shown].into());
     assert_eq!(heir(), fip("fip-abc12", "f"));
     bench.services.unwritten.lock().insert("1".into());
     assert_eq!(heir(), None, "none was ever written");
@@ -463,13 +460,10 @@ async fn an_address_is_free_only_once_its_service_does_not_show_it() {
 async fn a_service_that_could_not_be_marked_is_written_again_at_the_next_try() {
     // The API server takes no metadata with a status.
     let bench = Bench::new(json!({})).await;
-    let service = bench.services.service(&key(), &"1".into());
     let svc = observe::all(serde_json::from_value(object("1", "LoadBalancer")).expect("one"));
+    let turn = bench.services.turn(&key(), &svc);
     let show = async || {
-        let shown = bench
-            .services
-            .show(&service, &svc, &[place().address])
-            .await;
+        let shown = bench.services.show(&turn, &[place().address]).await;
         (
             shown.is_ok(),
             std::mem::take(&mut bench.calls.lock().patched),

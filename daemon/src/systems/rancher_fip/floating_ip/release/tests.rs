@@ -243,3 +243,77 @@ async fn an_object_that_loses_its_finalizer_leaves_the_address_to_its_project_al
     connect(&bench.rancher, "G", "c-m-g", shows("p-1"));
     assert_eq!(bench.inventory.heir(&gone, place()), Some(web().holder()));
 }
+
+fn fip(cluster: Option<&str>, services: &[&str]) -> Fip {
+    let mut fip = observe::slim(FloatingIP::default());
+    fip.cluster = cluster.map(str::to_owned);
+    let assignee = |name: &&str| Assignee {
+        service_namespace: "shop".into(),
+        service_name: (*name).into(),
+    };
+    fip.services = services.iter().map(assignee).collect();
+    fip
+}
+
+fn shown() -> ServiceRef {
+    ServiceRef::parse("Service/g/shop/web/u").expect("a Service")
+}
+
+fn end(fip: &Fip, name: &str, word: Word) -> Option<String> {
+    let kept = keeper(&ClusterId("m".into()), &Key::new("c-m-a", name), fip, word);
+    kept.map(|holder| format!("{} {}", holder.identity, holder.instance))
+}
+
+#[test]
+fn an_address_that_a_service_shows_stays_with_it() {
+    let fip = fip(Some("c-m-a"), &["web"]);
+    let own = Some("rancher-fip/g/Service/shop/web u".to_owned());
+    assert_eq!(end(&fip, "a", Word::Shows(shown())), own);
+    assert_eq!(end(&fip, "a", Word::ShowsNowhere), None);
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_loses_nothing() {
+    let used = fip(Some("c-m-a"), &["web"]);
+    let silent = || Word::Silent(ClusterId("g".into()));
+    let kept = Some("rancher-fip/g/Service/shop/web ".to_owned());
+    assert_eq!(end(&used, "a", silent()), kept);
+    let reported = Some("rancher-fip/m/Service/shop/web@c-m-a ".to_owned());
+    assert_eq!(end(&used, "a", Word::Unconnected), reported);
+    let shared = fip(Some("c-m-a"), &["web", "api"]);
+    let by_name = Some("rancher-fip/m/Service/c-m-a/a@c-m-a ".to_owned());
+    assert_eq!(end(&shared, "a", Word::Unconnected), by_name);
+}
+
+#[test]
+fn an_address_that_no_service_has_is_free() {
+    for one in [fip(None, &["web"]), fip(Some("c-m-a"), &[])] {
+        assert_eq!(end(&one, "a", Word::Unconnected), None);
+        assert_eq!(end(&one, "a", Word::Silent(ClusterId("g".into()))), None);
+    }
+    let nameless = fip(Some("c-m-a"), &[""]);
+    assert_eq!(end(&nameless, "a", Word::Unconnected), None);
+    let service = shown();
+    let made = service.floating_ip_name(fipd_core::Family::V4);
+    let given_up = Fip {
+        holder: Some(service),
+        ..fip(Some("c-m-a"), &["web"])
+    };
+    assert_eq!(end(&given_up, &made, Word::Unconnected), None);
+    let kept = end(&given_up, "fip-abc12", Word::Unconnected);
+    assert!(kept.is_some(), "another program made it");
+}
+
+#[test]
+fn what_is_said_names_the_user_and_the_way_out() {
+    let fip = fip(Some("c-m-a"), &["web"]);
+    let address = IpAddr::from([10, 0, 0, 5]);
+    let text = kept_note(address, &fip, &shown().holder());
+    assert!(
+        text.starts_with("10.0.0.5 stays with Service shop/web of cluster c-m-a"),
+        "{text}"
+    );
+    let reported =
+        names::reported_service(&ClusterId("m".into()), "c-m-a", &Key::new("shop", "web"));
+    assert!(kept_note(address, &fip, &reported).contains("`fipd lease release`"));
+}

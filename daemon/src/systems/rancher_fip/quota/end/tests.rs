@@ -1,9 +1,11 @@
 use fipd_core::{ClusterId, Family, System};
 use fipd_crds::floating_ip::FloatingIP;
+use serde_json::json;
 
 use super::*;
 use crate::{
     clusters::testing,
+    config::ReleaseWait,
     controller::{client::testing::canned, events::Events},
     ipam::Ipam,
     systems::rancher_fip::{
@@ -154,4 +156,26 @@ fn what_is_waited_for_is_named() {
     let text = waiting(&left);
     assert!(text.contains("being deleted: c-1/fip-0,") && text.contains("c-1/fip-4 and 2 more"));
     assert!(text.ends_with("no load balancer: c-1/shown"), "{text}");
+}
+
+#[tokio::test]
+async fn a_quota_does_not_wait_for_ever_for_a_cluster_manager_that_is_off() {
+    let since = Timestamp(1_000_000);
+    let meta = Meta {
+        uid: "u".into(),
+        finalizers: vec!["other".to_owned(), SECRET_CLEANUP.to_owned()],
+        deleted: Some(since),
+        ..Meta::default()
+    };
+    let key = Key::new("", "p-1");
+    let rest = |now| ReleaseWait::default().left(since, Timestamp(now));
+    let (remote, _) = canned(&[]);
+    let early = drop_late(&remote, &key, &meta, rest(1_590_000)).await;
+    assert_eq!(early.unwrap(), Next::After(Duration::from_secs(10)));
+    let (remote, asked) = canned(&[("PATCH", 200, "{}")]);
+    let late = drop_late(&remote, &key, &meta, rest(1_600_000)).await;
+    assert_eq!(late.unwrap(), Next::Done);
+    let body = asked.lock().pop().unwrap().body;
+    let test = json!({ "op": "test", "path": "/metadata/finalizers/1", "value": SECRET_CLEANUP });
+    assert_eq!(body[1], test);
 }

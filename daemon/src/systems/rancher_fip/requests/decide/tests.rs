@@ -1,3 +1,4 @@
+use fipd_core::Tenant;
 use fipd_crds::floating_ip::FloatingIP;
 use serde_json::json;
 
@@ -353,4 +354,54 @@ fn defect_18_what_the_last_user_left_behind_is_not_shared_with_the_next() {
     assert!(!after.contains_key(GROUP), "{after:?}");
     let named = after.values().filter(|value| *value == "web").count();
     assert_eq!(named, 1, "{after:?}");
+}
+
+#[test]
+fn what_passes_by_itself_is_asked_again() {
+    let heard = |refusal| refused(&refusal);
+    let quota = heard(Refusal::QuotaExceeded {
+        tenant: Tenant("p-a".into()),
+        pool: "net".into(),
+        used: 2,
+        limit: 2,
+    });
+    assert_eq!(quota.code, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(
+        quota.message.contains("denied the request: quota exceeded"),
+        "{quota}"
+    );
+    let full = heard(Refusal::Exhausted {
+        pool: "net".into(),
+        used: 2,
+        size: 2,
+    });
+    assert!(!full.message.contains("denied the request"), "{full}");
+    let taken = heard(Refusal::AddressTaken {
+        address: [10, 0, 0, 5].into(),
+        owner: "FloatingIP of another project".into(),
+    });
+    assert_eq!(taken, Denied::new(StatusCode::CONFLICT, TAKEN));
+    let held = heard(Refusal::NetworkHeld {
+        network: "default".into(),
+        waiting: vec![],
+    });
+    assert_eq!(held, Denied::late());
+}
+
+#[test]
+fn a_refusal_is_certain_though_the_client_is_told_to_ask_later() {
+    let held = IpamError::Refused(Refusal::NetworkHeld {
+        network: "default".into(),
+        waiting: vec![],
+    });
+    let said = Denied::late();
+    let no = |certain| No {
+        said: said.clone(),
+        certain,
+    };
+    assert_eq!(No::from(&held), no(true));
+    assert_eq!(No::from(&IpamError::Stopping), no(false));
+    assert_eq!(No::from(Denied::late()), no(false));
+    assert!(!No::from(Denied::elsewhere()).certain);
+    assert!(No::from(denied("quota exceeded")).certain);
 }
