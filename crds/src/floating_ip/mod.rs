@@ -5,14 +5,13 @@
 //! writing the same objects. What the values mean is judged elsewhere.
 
 pub mod labels;
-mod parts;
 pub mod v1beta2;
 
-pub(crate) use parts::ADDRESS_OR_EMPTY;
-pub use parts::{AddressRange, IpConfig, PoolStatus, QuotaStatus, QuotaUsage, ServiceRef};
+pub(crate) use v1beta2::ADDRESS_OR_EMPTY;
 pub use v1beta2::{
-    Assigned, FloatingIP, FloatingIPPool, FloatingIPPoolSpec, FloatingIPProjectQuota,
-    FloatingIPProjectQuotaSpec, FloatingIPSpec, FloatingIPStatus,
+    AddressRange, Assigned, FloatingIP, FloatingIPPool, FloatingIPPoolSpec, FloatingIPProjectQuota,
+    FloatingIPProjectQuotaSpec, FloatingIPSpec, FloatingIPStatus, IpConfig, PoolStatus,
+    QuotaStatus, QuotaUsage, ServiceRef,
 };
 
 /// The API group of all three kinds.
