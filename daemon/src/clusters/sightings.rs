@@ -3,7 +3,7 @@
 //! A cluster that an earlier build has adopted holds nobody back: its sightings are only reported at first. Two markers say so
 //! in the store: one when sightings began, and a skipped adoption for each such network.
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::{Action, Actor, Adoption, ClusterId, LeaseKey, Ledger, NetworkId, System, Text};
 use tokio::sync::watch;
@@ -111,7 +111,7 @@ impl ClusterSession {
     /// Shows what a list had of Services that others serve.
     pub fn show_sightings(&self, view: SightingsView) {
         let told = &self.shared.sightings;
-        if told.send_if_modified(|shown| mem::replace(shown, Some(view)) != *shown) {
+        if told.send_if_modified(|shown| shown.replace(view) != *shown) {
             self.clusters.touch();
         }
     }

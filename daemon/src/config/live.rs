@@ -2,8 +2,11 @@
 
 use super::{Config, HostRule};
 
+/// Whether a part is another one now than before.
+type Differs = fn(&Config, &Config) -> bool;
+
 /// Parts that are taken over while the daemon runs, and whether they differ.
-pub const LIVE: [(&str, fn(&Config, &Config) -> bool); 11] = [
+pub const LIVE: [(&str, Differs); 11] = [
     ("cluster", |now, was| now.clusters != was.clusters),
     ("discovery", |now, was| now.discovery != was.discovery),
     ("network", |now, was| now.networks != was.networks),
