@@ -13,7 +13,7 @@ use super::{
     rows_read::CountedRows as _,
     space::{
         runs::Runs,
-        segments::{PoolPart, Space, Stab},
+        segments::{Gives, PoolPart, Space, Stab},
     },
 };
 use crate::{
@@ -69,8 +69,10 @@ impl Ambiguity {
             let family = layout.family;
             let space = self.spaces.entry(family);
             let space = space.or_insert_with(|| Space::new(Runs::new(family)));
+            let gives = Gives::Yes;
+            let part = PoolPart { pool, gives };
             for span in &layout.assignable {
-                space.add(span, PoolPart::assignable(pool), &mut Vec::new());
+                space.add(span, part, &mut Vec::new());
             }
             let layout = Arc::clone(layout);
             self.places.insert(pool, Placement { network, layout });
@@ -179,7 +181,7 @@ impl Ledger {
     /// Whether the pool could give the address, but for another that may mean the same.
     pub fn withholds(&self, key: LeaseKey, pool: PoolId) -> bool {
         let mut parts = self.free.stab(key).iter();
-        parts.any(|part| part.pool == pool && part.withheld)
+        parts.any(|part| part.pool == pool && part.gives == Gives::Withheld)
     }
 
     /// The names of the pool and of its network.

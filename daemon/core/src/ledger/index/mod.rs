@@ -121,14 +121,8 @@ impl LeaseIndex {
                 continue;
             };
             let under = (identity.system.clone(), ShelfPart::of(lease));
-            match self.clusters.get_mut(cluster) {
-                Some(sets) => file(sets, &under, key),
-                None => file(
-                    self.clusters.entry(cluster.clone()).or_default(),
-                    &under,
-                    key,
-                ),
-            }
+            let sets = self.clusters.entry(cluster.clone()).or_default();
+            file(sets, &under, key);
         }
         match lease.pool {
             Some(pool) => file(&mut self.pools, &pool, key),
@@ -272,10 +266,7 @@ fn prints(lease: &Lease) -> impl Iterator<Item = (u64, LeaseKey)> {
 }
 
 fn file<K: Clone + Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {
-    match sets.get_mut(under) {
-        Some(keys) => keys.insert(key),
-        None => sets.entry(under.clone()).or_default().insert(key),
-    };
+    sets.entry(under.clone()).or_default().insert(key);
 }
 
 fn unfile<K: Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {

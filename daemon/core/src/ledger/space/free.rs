@@ -18,7 +18,7 @@ use super::{
     choice::Choice,
     memory::PastLeases,
     runs::Runs,
-    segments::{Layer, PoolPart, Space, Stab},
+    segments::{Gives, Layer, PoolPart, Space, Stab},
 };
 use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
 
@@ -245,7 +245,7 @@ impl Free {
     /// The pool, if it withholds the address.
     fn withholding(&mut self, key: LeaseKey, pool: Option<PoolId>) -> Option<&mut PoolRoom> {
         let pool = pool?;
-        let here = |part: &PoolPart| part.pool == pool && part.withheld;
+        let here = |part: &PoolPart| part.pool == pool && part.gives == Gives::Withheld;
         let withheld = self.stab(key).iter().any(here);
         self.rooms.get_mut(&pool).filter(|_| withheld)
     }
@@ -270,13 +270,13 @@ impl Free {
             .entry((network, family))
             .or_insert_with(|| Space::new(Runs::new(family)));
         let mut changed = Vec::new();
-        for (spans, part) in [
-            (&layout.listed, PoolPart::listed(pool)),
-            (&layout.withheld, PoolPart::withheld(pool)),
-            (&layout.assignable, PoolPart::assignable(pool)),
+        for (spans, gives) in [
+            (&layout.listed, Gives::No),
+            (&layout.withheld, Gives::Withheld),
+            (&layout.assignable, Gives::Yes),
         ] {
             for span in spans {
-                space.add(span, part, &mut changed);
+                space.add(span, PoolPart { pool, gives }, &mut changed);
             }
         }
         let count = |spans: &[Span], found: &dyn Fn(Span) -> usize| -> u128 {
@@ -356,7 +356,7 @@ impl Free {
     fn assigning(&self, key: LeaseKey) -> SmallVec<[PoolId; 2]> {
         self.stab(key)
             .iter()
-            .filter(|part| part.assignable)
+            .filter(|part| part.is_assignable())
             .map(|part| part.pool)
             .collect()
     }

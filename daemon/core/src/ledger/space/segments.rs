@@ -15,39 +15,26 @@ pub(in crate::ledger) type Stab = SmallVec<[PoolPart; 2]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::ledger) struct PoolPart {
     pub pool: PoolId,
-    /// Whether the pool may give these addresses; otherwise it only lists them.
-    pub assignable: bool,
-    /// It could give them, but for a pool of another network that may mean the same.
-    pub withheld: bool,
+    pub gives: Gives,
+}
+
+/// Whether a pool gives addresses that it lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::ledger) enum Gives {
+    No,
+    /// It could, but for a pool of another network that may mean the same.
+    Withheld,
+    Yes,
 }
 
 impl PoolPart {
-    /// The pool lists the addresses and gives none.
-    pub fn listed(pool: PoolId) -> Self {
-        Self {
-            pool,
-            assignable: false,
-            withheld: false,
-        }
-    }
-
-    pub fn assignable(pool: PoolId) -> Self {
-        Self {
-            assignable: true,
-            ..Self::listed(pool)
-        }
-    }
-
-    pub fn withheld(pool: PoolId) -> Self {
-        Self {
-            withheld: true,
-            ..Self::listed(pool)
-        }
+    pub fn is_assignable(&self) -> bool {
+        self.gives == Gives::Yes
     }
 
     /// Whether the specification of the pool gives them.
     pub fn in_range(&self) -> bool {
-        self.assignable || self.withheld
+        self.gives != Gives::No
     }
 }
 
@@ -113,8 +100,7 @@ impl Space {
             match parts.binary_search_by_key(&part.pool, |part| part.pool) {
                 Ok(at) => {
                     if let Some(known) = parts.get_mut(at) {
-                        known.assignable |= part.assignable;
-                        known.withheld |= part.withheld;
+                        known.gives = known.gives.max(part.gives);
                     }
                 }
                 Err(at) => parts.insert(at, part),

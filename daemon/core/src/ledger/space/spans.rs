@@ -50,7 +50,7 @@ impl Ledger {
         self.free
             .stab(key)
             .iter()
-            .map(|part| (part.pool, part.assignable))
+            .map(|part| (part.pool, part.is_assignable()))
             .collect()
     }
 }

@@ -23,7 +23,7 @@ impl Free {
             let Some(filled) = space.filled(layer) else {
                 return room.unused.is_empty();
             };
-            let gives = |part: &PoolPart| part.pool == id && part.assignable;
+            let gives = |part: &PoolPart| part.pool == id && part.is_assignable();
             let open = space.segments.iter();
             let open = open.filter(|(run, parts)| parts.iter().any(gives) && !filled.covers(run));
             let starts = open.map(|(run, _)| *run.start());

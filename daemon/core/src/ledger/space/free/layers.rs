@@ -99,7 +99,7 @@ impl Free {
                     let Some(room) = self.rooms.get_mut(&part.pool) else {
                         continue;
                     };
-                    if part.assignable && !full {
+                    if part.is_assignable() && !full {
                         room.open_in_mut(layer).insert(*start);
                     } else {
                         room.open_in_mut(layer).remove(start);
@@ -133,7 +133,7 @@ impl Free {
         };
         let filled = space.filled(layer);
         let full = filled.is_some_and(|filled| filled.covers(run));
-        for part in parts.iter().filter(|part| part.assignable) {
+        for part in parts.iter().filter(|part| part.is_assignable()) {
             let Some(room) = self.rooms.get_mut(&part.pool) else {
                 continue;
             };
@@ -163,7 +163,7 @@ impl Free {
         let Some((run, parts)) = space.segments.get_key_value(&at) else {
             return;
         };
-        for part in parts.iter().filter(|part| part.assignable) {
+        for part in parts.iter().filter(|part| part.is_assignable()) {
             let Some(room) = self.rooms.get_mut(&part.pool) else {
                 continue;
             };
