@@ -1,6 +1,11 @@
 //! What programs that fipd starts have in common: a process group that ends with them, and none of fipd's privileges.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use nix::{
     sys::{
@@ -62,6 +67,17 @@ pub fn prepared(command: &mut Command) -> &mut Command {
     command.env_clear().process_group(0).kill_on_drop(true);
     // SAFETY: runs between fork and exec; it makes system calls only, and neither allocates nor takes a lock.
     unsafe { command.pre_exec(drop_privileges) }
+}
+
+/// The program that a shell would run.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).map(|directory| directory.join(name));
+    all.find(|file| is_executable(file))
+}
+
+pub fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
 }
 
 fn drop_privileges() -> io::Result<()> {

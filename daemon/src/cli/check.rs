@@ -1,9 +1,6 @@
 //! `fipd check`.
 
-use std::{
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -14,7 +11,7 @@ use crate::{
         listen::tls,
         wire::{CheckReport, Checked},
     },
-    clock,
+    child, clock,
     clusters::check_kubeconfig,
     config::{Config, Host, Source},
     ipam::DATABASE,
@@ -183,16 +180,10 @@ fn net_admin() -> Option<bool> {
 }
 
 fn nft(named: Option<&Path>) -> Option<PathBuf> {
-    let executable = |file: &Path| {
-        let found = std::fs::metadata(file);
-        found.is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
-    };
-    if let Some(named) = named {
-        return Some(named.to_owned()).filter(|file| executable(file));
+    match named {
+        Some(named) => Some(named.to_owned()).filter(|file| child::is_executable(file)),
+        None => child::on_path("nft"),
     }
-    let path = std::env::var_os("PATH")?;
-    let mut all = std::env::split_paths(&path).map(|directory| directory.join("nft"));
-    all.find(|file| executable(file))
 }
 
 fn table(report: &CheckReport) -> Table {

@@ -22,7 +22,7 @@ use super::{
     release::{Chart, ChartVersion, Reference, Release},
     state::{CliVersion, Observed, Unreadable, revision_to_restore},
 };
-use crate::config;
+use crate::{child, config};
 
 /// How long what changes nothing may take.
 const LOOK: Duration = Duration::from_secs(60);
@@ -287,9 +287,9 @@ impl Cli {
 
     fn find(&self) -> Result<PathBuf, HelmError> {
         let Some(path) = &self.config.path else {
-            return process::on_path("helm").ok_or(HelmError::NotOnPath);
+            return child::on_path("helm").ok_or(HelmError::NotOnPath);
         };
-        if process::is_executable(path) {
+        if child::is_executable(path) {
             return Ok(path.clone());
         }
         let what = if path.exists() {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -202,18 +202,6 @@ fn without_users(text: &str) -> String {
         clean.push_str(rest);
     }
     clean
-}
-
-/// The program that a shell would run.
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut all = std::env::split_paths(&path).map(|directory| directory.join(name));
-    all.find(|file| is_executable(file))
-}
-
-pub(super) fn is_executable(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
