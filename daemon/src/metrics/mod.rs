@@ -10,17 +10,20 @@ pub mod rules;
 pub mod series;
 mod state;
 
-use std::{collections::BTreeMap, fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
 
-use self::{page::Page, series::live, state::LiveState};
+use self::{
+    page::Page,
+    series::{Labels, live},
+    state::LiveState,
+};
 use crate::{
     backups::Backups, clusters::Clusters, controller::reconcile_counts, guests::GuestBoard,
     helm::Helm, ipam::Ipam, rules::RuleBoard, webhooks::Webhooks,
@@ -34,15 +37,17 @@ struct Registries {
     all: Arc<Page>,
     /// The series of each system's original alone, by its name.
     systems: BTreeMap<&'static str, Arc<Page>>,
-    requests: Calls<RequestLabels, RouteLabels>,
-    fip_v1: Calls<CallLabels, PathLabels>,
-    admission: Calls<ReviewLabels, ResourceLabels>,
+    requests: Calls,
+    /// Of LB controllers.
+    fip_v1: Calls,
+    /// Questions of API servers.
+    admission: Calls,
 }
 
 /// How many calls there were, and how long they took.
-struct Calls<C, S> {
-    count: Family<C, Counter>,
-    seconds: Family<S, Histogram>,
+struct Calls {
+    count: Family<Labels<'static>, Counter>,
+    seconds: Family<Labels<'static>, Histogram>,
 }
 
 /// The series of a system's original.
@@ -51,47 +56,7 @@ pub struct Original {
     pub register: Box<dyn Fn(&mut Registry) + Send + Sync>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    method: String,
-    route: String,
-    status: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabels {
-    route: String,
-}
-
-/// A call of an LB controller.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallLabels {
-    path: &'static str,
-    code: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PathLabels {
-    path: &'static str,
-}
-
-/// A question of an API server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReviewLabels {
-    resource: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResourceLabels {
-    resource: &'static str,
-}
-
-impl<C, S> Calls<C, S>
-where
-    C: Clone + fmt::Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
-    S: Clone + fmt::Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
-{
+impl Calls {
     /// Adds the series `{name}s` and `{name}_duration`.
     fn register(registry: &mut Registry, name: &str, count_help: &str, took_help: &str) -> Self {
         let calls = Self {
@@ -109,10 +74,12 @@ where
         calls
     }
 
-    fn note(&self, labels: &C, of: &S, took: Duration) {
-        self.count.get_or_create(labels).inc();
-        let took = took.as_secs_f64();
-        self.seconds.get_or_create(of).observe(took);
+    /// The time is that of all calls with the label `of`.
+    fn note(&self, labels: Labels<'static>, of: &str, took: Duration) {
+        self.count.get_or_create(&labels).inc();
+        let labels = labels.into_iter().filter(|(name, _)| *name == of);
+        let seconds = self.seconds.get_or_create(&labels.collect());
+        seconds.observe(took.as_secs_f64());
     }
 }
 
@@ -164,8 +131,7 @@ impl Metrics {
             "Questions of API servers answered, whether an object may be stored",
             "Time until a question of an API server is answered",
         );
-        process::register_certificate(own);
-        process::register_log(own);
+        process::register_server(own);
         reconcile_counts::register(own);
         process::register_config(own);
         rules::register(own, board);
@@ -195,31 +161,28 @@ impl Metrics {
             known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE") => known,
             _ => "other",
         };
-        let labels = RequestLabels {
-            method: method.to_owned(),
-            route: route.to_owned(),
-            status: status.as_u16(),
-        };
-        let route = RouteLabels {
-            route: route.to_owned(),
-        };
-        self.0.requests.note(&labels, &route, took);
+        let labels = vec![
+            ("method", method.to_owned()),
+            ("route", route.to_owned()),
+            ("status", status.as_u16().to_string()),
+        ];
+        self.0.requests.note(labels, "route", took);
     }
 
     /// Notes a call of an LB controller; `path` is without its prefix.
     pub fn fip_v1(&self, path: &'static str, code: StatusCode, took: Duration) {
-        let labels = CallLabels {
-            path,
-            code: code.as_u16(),
-        };
-        self.0.fip_v1.note(&labels, &PathLabels { path }, took);
+        let code = code.as_u16().to_string();
+        let labels = vec![("path", path.to_owned()), ("code", code)];
+        self.0.fip_v1.note(labels, "path", took);
     }
 
     /// Notes an answer to an API server.
     pub fn admission(&self, resource: &'static str, result: &'static str, took: Duration) {
-        let labels = ReviewLabels { resource, result };
-        let resource = ResourceLabels { resource };
-        self.0.admission.note(&labels, &resource, took);
+        let labels = vec![
+            ("resource", resource.to_owned()),
+            ("result", result.to_owned()),
+        ];
+        self.0.admission.note(labels, "resource", took);
     }
 
     /// The text of all series.

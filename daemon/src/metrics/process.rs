@@ -14,27 +14,23 @@ static ENDS: LazyLock<Gauge<f64, AtomicU64>> = LazyLock::new(|| {
     ends
 });
 
-/// Adds the series to what is read.
-pub(super) fn register_certificate(registry: &mut Registry) {
+/// Adds those of the certificate and of the log to what is read.
+pub(super) fn register_server(registry: &mut Registry) {
     registry.register(
         "certificate_end_timestamp_seconds",
         "When the certificate that is served ends, in seconds since 1970; +Inf where it does not say",
         ENDS.clone(),
     );
-}
-
-/// Notes the one that is served from now on.
-pub fn note_certificate(ends: Option<Timestamp>) {
-    ENDS.set(ends.map_or(f64::INFINITY, |ends| ends.0 as f64 / 1e3));
-}
-
-/// Adds the series to what is read.
-pub(super) fn register_log(registry: &mut Registry) {
     registry.register(
         "log_dropped",
         "Log records dropped because the log was not read as fast as it was written",
         DROPPED.clone(),
     );
+}
+
+/// Notes the certificate that is served from now on.
+pub fn note_certificate(ends: Option<Timestamp>) {
+    ENDS.set(ends.map_or(f64::INFINITY, |ends| ends.0 as f64 / 1e3));
 }
 
 /// Of the whole process, as its configuration is.

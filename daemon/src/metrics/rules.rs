@@ -22,7 +22,15 @@ use super::series::{Labels, Series, live};
 use crate::rules::{EngineState, RuleBoard, engine_state, rows::Rows};
 
 /// Of the whole process: there is one engine.
-static KEPT: LazyLock<EngineCounts> = LazyLock::new(EngineCounts::default);
+static KEPT: LazyLock<EngineCounts> = LazyLock::new(|| EngineCounts {
+    added: Counter::default(),
+    adding: Counter::default(),
+    deleted: Counter::default(),
+    errors: Counter::default(),
+    processed: Counter::default(),
+    // As the original has them.
+    seconds: Histogram::new(exponential_buckets(0.005, 2.0, 12)),
+});
 
 struct EngineCounts {
     added: Counter,
@@ -31,20 +39,6 @@ struct EngineCounts {
     errors: Counter,
     processed: Counter,
     seconds: Histogram,
-}
-
-impl Default for EngineCounts {
-    fn default() -> Self {
-        Self {
-            added: Counter::default(),
-            adding: Counter::default(),
-            deleted: Counter::default(),
-            errors: Counter::default(),
-            processed: Counter::default(),
-            // As the original has them.
-            seconds: Histogram::new(exponential_buckets(0.005, 2.0, 12)),
-        }
-    }
 }
 
 /// Notes a pass of the engine over this many sources.
