@@ -6,10 +6,8 @@
 
 mod error;
 mod verb;
-mod version;
 mod wire;
 
 pub use error::{CniError, Code};
-pub use verb::{NetConf, Verb, version};
-pub use version::{SUPPORTED, VersionInfo};
+pub use verb::{NetConf, SUPPORTED, Verb, VersionInfo, version};
 pub use wire::{Ask, MAX_MESSAGE, Reply, SOCKET, ask};

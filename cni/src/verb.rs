@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IntoDeserializer as _};
 
-use crate::{CniError, Code, SUPPORTED, VersionInfo};
+use crate::{CniError, Code};
 
+/// The released versions of the specification that fipd answers in.
+pub const SUPPORTED: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 /// Versions are answered in this form when the asker's is unknown.
 const NEWEST: &str = "1.1.0";
 
@@ -36,20 +38,16 @@ pub struct NetConf {
 impl Verb {
     /// Reads the value of `CNI_COMMAND`.
     pub fn parse(text: &str) -> Result<Self, CniError> {
-        match text {
-            "ADD" => Ok(Self::Add),
-            "DEL" => Ok(Self::Del),
-            "CHECK" => Ok(Self::Check),
-            "GC" => Ok(Self::Gc),
-            "STATUS" => Ok(Self::Status),
-            "VERSION" => Ok(Self::Version),
-            other => Err(CniError::new(
+        let verb: Result<Self, serde::de::value::Error> =
+            Self::deserialize(text.into_deserializer());
+        verb.map_err(|_| {
+            CniError::new(
                 NEWEST,
                 Code::InvalidEnvironment,
                 "CNI_COMMAND is not a verb",
-                format!("{other:?}; allowed: ADD, DEL, CHECK, GC, STATUS, VERSION"),
-            )),
-        }
+                format!("{text:?}; allowed: ADD, DEL, CHECK, GC, STATUS, VERSION"),
+            )
+        })
     }
 }
 
@@ -74,6 +72,14 @@ impl NetConf {
     }
 }
 
+/// The answer to `VERSION`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionInfo {
+    pub cni_version: String,
+    pub supported_versions: Vec<String>,
+}
+
 /// The answer to `VERSION`, which no daemon is needed for.
 pub fn version(stdin: &str) -> Result<String, CniError> {
     if stdin.trim().is_empty() {
@@ -96,7 +102,11 @@ fn read(text: &str) -> Result<NetConf, CniError> {
 }
 
 fn print(version: &str) -> Result<String, CniError> {
-    serde_json::to_string(&VersionInfo::new(version)).map_err(|error| {
+    let info = VersionInfo {
+        cni_version: version.to_owned(),
+        supported_versions: SUPPORTED.map(str::to_owned).to_vec(),
+    };
+    serde_json::to_string(&info).map_err(|error| {
         CniError::new(
             version,
             Code::IoFailure,
