@@ -86,7 +86,7 @@ fn claims(bytes: &[u8]) {
         }
     }
     if let Ok(object) = serde_json::from_slice::<fipd_io::AddressClaim>(bytes) {
-        let object = claim::observe::slim(object);
+        let object = claim::observe::ClaimView::of(object);
         let settings = systems::claims::settings::ClaimsSettings::default();
         let place = claim::pools::ClaimPlace {
             cluster: &cluster,

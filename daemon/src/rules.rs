@@ -38,6 +38,13 @@ pub struct Wanted {
     pub missing: Vec<Text>,
 }
 
+impl Wanted {
+    /// In the order in which sources are given.
+    pub fn sets(&self) -> impl Iterator<Item = &RuleSet> {
+        self.wishes.values().flat_map(|sets| sets.iter())
+    }
+}
+
 /// How the engine is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineState {
@@ -58,6 +65,13 @@ pub enum EngineState {
 pub struct Warning {
     pub code: &'static str,
     pub text: String,
+}
+
+impl Warning {
+    pub fn new(code: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
+    }
 }
 
 /// Why rules had to be mended since the start, by cause.

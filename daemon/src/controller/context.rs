@@ -18,7 +18,7 @@ use super::{
     client::{Patch, Remote},
     events::Events,
     kind::Kind,
-    meta::Meta,
+    meta::{Meta, View},
     queue::{Next, Queue},
     site::Site,
     store::{Key, MALFORMED, Malformed, Objects, follow},
@@ -282,5 +282,22 @@ impl<V: PartialEq + Debug> Context<V> {
         let now = write.await?;
         self.written.lock().insert(key.clone(), Instant::now());
         Ok(Some(now))
+    }
+}
+
+impl<V: View> Context<V> {
+    /// Writes what differs of the status, and keeps the object as it is then.
+    pub async fn show_status<S: Serialize, T: DeserializeOwned>(
+        &self,
+        key: &Key,
+        uid: &str,
+        change: (&S, &S),
+        view: fn(T) -> V,
+    ) -> Reconciled<()> {
+        let written = self.write_status_seen(key, uid, change).await?;
+        written
+            .into_iter()
+            .for_each(|after| self.objects.keep(key, view(after)));
+        Ok(())
     }
 }

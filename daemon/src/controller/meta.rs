@@ -4,6 +4,10 @@ use std::fmt::Debug;
 
 use fipd_core::{Text, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::{
+    Resource,
+    core::object::{HasSpec, HasStatus},
+};
 
 /// The metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +61,34 @@ pub fn trim(meta: &mut ObjectMeta) {
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}
+
+/// An object of which all is kept but other metadata.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectView<S, T> {
+    pub meta: Meta,
+    pub spec: S,
+    pub status: T,
+}
+
+impl<S: Default, T: Default> ObjectView<S, T> {
+    pub fn of<K: Resource + HasSpec<Spec = S> + HasStatus<Status = T>>(mut object: K) -> Self {
+        Self {
+            meta: Meta::of(object.meta()),
+            status: object.status_mut().take().unwrap_or_default(),
+            spec: std::mem::take(object.spec_mut()),
+        }
+    }
+}
+
+impl<S, T> View for ObjectView<S, T>
+where
+    S: PartialEq + Debug + Send + Sync + 'static,
+    T: PartialEq + Debug + Send + Sync + 'static,
+{
+    fn meta(&self) -> Meta {
+        self.meta.clone()
     }
 }
 

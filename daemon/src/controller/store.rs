@@ -24,7 +24,10 @@ use crate::{
         memory::{Charge, Memory, OverBudget, weight},
         watch::Watch,
     },
-    controller::{kind::Kind, meta::Meta},
+    controller::{
+        kind::Kind,
+        meta::{Meta, View},
+    },
 };
 
 /// Namespace (empty for cluster-scoped objects) and name.
@@ -138,6 +141,13 @@ impl<T> Default for Objects<T> {
     }
 }
 
+impl<T: View> Objects<T> {
+    /// Keeps the object as an answer to a write shows it, where nothing later is known.
+    pub fn keep(&self, key: &Key, after: T) {
+        self.update(key, after, |one, other| one.meta().is_after(&other.meta()));
+    }
+}
+
 impl<T: PartialEq + Debug> Objects<T> {
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -170,6 +180,12 @@ impl<T: PartialEq + Debug> Objects<T> {
             Observed::Parsed(object) => Some(Arc::clone(object)),
             Observed::Malformed(_) => None,
         })
+    }
+
+    /// The same without their keys.
+    pub fn values(&self) -> Vec<Arc<T>> {
+        let all = self.all().into_iter();
+        all.map(|(_, object)| object).collect()
     }
 
     /// Those that cannot be understood, by key.

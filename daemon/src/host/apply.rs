@@ -161,12 +161,12 @@ impl Session<'_> {
         let pause = self.filter_pause.pause();
         tracing::warn!(%error, ?pause, "sets of sources cannot be indexed; it is tried again");
         self.filter_again = Instant::now() + pause;
-        self.filter_problem = Some(Warning {
-            code: "packet-filter",
-            text: format!(
+        self.filter_problem = Some(Warning::new(
+            "packet-filter",
+            format!(
                 "{error}. It is tried again; meanwhile large sets stay indexed as they were, and small ones are flat rules"
             ),
-        });
+        ));
     }
 }
 

@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 
 use fipd_core::{
     Family,
-    host::{Here, KernelRule, Rule, RuleSet, Takeover, asked, diff, is_own, own_rules, take_over},
+    host::{
+        Here, KERNEL, KernelRule, Rule, Takeover, UNTAGGED, asked, diff, is_own, own_rules,
+        take_over,
+    },
 };
 use netlink_packet_route::rule::RuleMessage;
 
 use super::{engine::Problem, message, removal, session::Session};
 use crate::rules::{Command, CommandError, Ordered};
 
-/// `RTPROT_KERNEL`.
-const KERNEL: u8 = 2;
-/// `RTPROT_UNSPEC`: a request with it takes rules of any tag.
-const UNTAGGED: u8 = 0;
 /// Rules of others that go by one list.
 const PART: usize = 512;
 /// Tables that the kernel makes itself (`RT_TABLE_DEFAULT` to `RT_TABLE_LOCAL`): a rule for all packets that asks one of them
@@ -115,7 +114,7 @@ impl Session<'_> {
             victims.extend(rules.into_iter().filter(|(one, _)| {
                 let rule = &one.rule;
                 let foreign = rule.protocol != protocol && rule.protocol != KERNEL;
-                let asks = rule.action == fipd_core::host::RuleAction::Table(table);
+                let asks = rule.action.table() == Some(table);
                 let way = is_for_all(one) && BUILT_IN.contains(&table);
                 foreign && asks && !way && (first..=last).contains(&rule.priority)
             }));
@@ -227,14 +226,9 @@ impl Session<'_> {
 
     fn plan_takeover(&self, victims: &[KernelRule], list: &[KernelRule]) -> Takeover {
         let wanted = self.engine.board.wanted();
-        let sets: Vec<&RuleSet> = wanted
-            .wishes
-            .values()
-            .flat_map(|sets| sets.iter())
-            .collect();
         let here = Here {
             list,
-            asked: &asked(sets),
+            asked: &asked(wanted.sets()),
             places: &self.engine.places,
             protocol: self.engine.protocol(),
             band: *self.engine.options.settings.band.start(),
@@ -267,11 +261,5 @@ fn tagged(rule: &Rule, protocol: u8) -> Rule {
 
 /// Whether it is about every packet.
 fn is_for_all(one: &KernelRule) -> bool {
-    let rule = &one.rule;
-    one.more.is_none()
-        && rule.source.is_none()
-        && rule.destination.is_none()
-        && rule.input.is_none()
-        && rule.output.is_none()
-        && rule.mark.is_none()
+    one.more.is_none() && one.rule.source.is_none() && one.rule.is_by_source()
 }

@@ -64,10 +64,7 @@ impl Fights {
             tracing::warn!("{text}");
             self.fight = Some(Fight {
                 until: now + self.backoff.pause(),
-                warning: Warning {
-                    code: "fight",
-                    text,
-                },
+                warning: Warning::new("fight", text),
             });
             self.heals.clear();
         }

@@ -18,14 +18,6 @@ use crate::{
     rules::{Reached, Wanted},
 };
 
-/// What is wanted and not there.
-struct Missing {
-    desired: Desired,
-    /// Rules that were added, and what the kernel refused of them.
-    added: Vec<Rule>,
-    refused: Vec<String>,
-}
-
 impl Session<'_> {
     pub(super) async fn converge(&mut self) -> Result<PassOutcome, Problem> {
         self.refused.clear();
@@ -41,11 +33,8 @@ impl Session<'_> {
         self.leave_places(&wanted).await;
         self.count_drift(&listing);
         let held = !wanted.missing.is_empty() && !self.engine.paused;
-        let Missing {
-            desired,
-            added,
-            mut refused,
-        } = self.add_missing(&wanted.wishes, &listing, held).await?;
+        let (desired, added, mut refused) =
+            self.add_missing(&wanted.wishes, &listing, held).await?;
         if self.unclaimed.is_some() {
             // Whoever comes back later than that says anew what is wanted.
             let said = &wanted.wishes;
@@ -179,8 +168,7 @@ impl Session<'_> {
         if self.engine.places.is_empty() || !wanted.missing.is_empty() {
             return;
         }
-        let sets = wanted.wishes.values().flat_map(|sets| sets.iter());
-        let used = used(sets, &self.engine.places);
+        let used = used(wanted.sets(), &self.engine.places);
         if used != self.engine.places {
             self.engine.places = used;
             if let Err(why) = self.engine.notes.place(&self.engine.places).await {
@@ -189,13 +177,13 @@ impl Session<'_> {
         }
     }
 
-    /// Brings what is missing there.
+    /// Brings what is missing there. Answers what is wanted, the rules that were added, and what the kernel refused of them.
     async fn add_missing(
         &mut self,
         wishes: &Wishes,
         listing: &Listing,
         held: bool,
-    ) -> Result<Missing, Problem> {
+    ) -> Result<(Desired, Vec<Rule>, Vec<String>), Problem> {
         let desired = self.desired(wishes, listing);
         self.claim(&desired, listing);
         let mut added = self.steps(&desired, listing, held).adds;
@@ -207,11 +195,7 @@ impl Session<'_> {
             refused => refused?,
         };
         if self.index(&desired.index, held).await {
-            return Ok(Missing {
-                desired,
-                added,
-                refused,
-            });
+            return Ok((desired, added, refused));
         }
         // The rules of these sources are flat from here on.
         let desired = self.desired(wishes, listing);
@@ -220,11 +204,7 @@ impl Session<'_> {
         flat.retain(|rule| !before.contains(rule));
         refused.extend(self.add(&flat).await?);
         added.extend(flat);
-        Ok(Missing {
-            desired,
-            added,
-            refused,
-        })
+        Ok((desired, added, refused))
     }
 
     /// What can be done now: what was given up is not added.

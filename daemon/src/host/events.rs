@@ -2,6 +2,7 @@
 
 use std::io;
 
+use netlink_packet_core::NetlinkPayload;
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket, protocols};
 use nix::libc::{RTM_DELLINK, RTM_DELRULE, RTM_NEWLINK, RTM_NEWRULE};
 
@@ -9,7 +10,7 @@ use super::{
     message,
     socket::{BUFFER, Requests, widen},
 };
-use crate::host::netlink_reply::{Said, answers};
+use crate::host::netlink_reply::answers;
 
 /// Room for some ten thousand changes that are not read yet.
 const NEWS_ROOM: usize = 8 << 20;
@@ -73,7 +74,7 @@ impl RuleEvents {
     pub async fn next(&mut self) -> io::Result<News> {
         self.buffer.clear();
         let mut news = match self.socket.recv(&mut self.buffer).await {
-            Err(error) => self.lost(error)?,
+            Err(error) => lost(error)?,
             Ok(()) => self.read(),
         };
         news.add(self.drain()?);
@@ -88,24 +89,13 @@ impl RuleEvents {
             let inner = self.socket.socket_ref();
             match inner.recv(&mut self.buffer, nix::libc::MSG_DONTWAIT) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(news),
-                Err(error) => news.add(self.lost(error)?),
+                Err(error) => news.add(lost(error)?),
                 Ok(_) => news.add(self.read()),
             }
         }
         // There is more: what is read now may be old by then.
         news.foreign = true;
         Ok(news)
-    }
-
-    #[allow(clippy::unused_self, reason = "beside its sibling")]
-    fn lost(&self, error: io::Error) -> io::Result<News> {
-        match error.raw_os_error() == Some(nix::libc::ENOBUFS) {
-            true => Ok(News {
-                overrun: true,
-                ..News::default()
-            }),
-            false => Err(error),
-        }
     }
 
     fn read(&self) -> News {
@@ -116,21 +106,32 @@ impl RuleEvents {
                 news.foreign = true;
                 continue;
             };
-            let own = answer.port == self.own_port;
-            match answer.said {
-                Said::Message(RTM_NEWRULE | RTM_DELRULE, rule) if !own => {
-                    match message::read(rule) {
+            let own = answer.header.port_number == self.own_port;
+            match answer.payload {
+                NetlinkPayload::InnerMessage(raw) => match raw.kind {
+                    RTM_NEWRULE | RTM_DELRULE if !own => match message::read(&raw.body) {
                         Some(rule) if rule.rule.protocol == self.protocol => news.tagged = true,
                         Some(_) => news.foreign = true,
                         None => {}
-                    }
-                }
-                Said::Message(RTM_NEWLINK | RTM_DELLINK, _) => news.links = true,
-                Said::Overrun => news.overrun = true,
-                Said::Message(..) | Said::Done(_) | Said::Answered(_) | Said::Nothing => {}
+                    },
+                    RTM_NEWLINK | RTM_DELLINK => news.links = true,
+                    _ => {}
+                },
+                NetlinkPayload::Overrun(_) => news.overrun = true,
+                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) | NetlinkPayload::Noop | _ => {}
             }
         }
         news
+    }
+}
+
+fn lost(error: io::Error) -> io::Result<News> {
+    match error.raw_os_error() == Some(nix::libc::ENOBUFS) {
+        true => Ok(News {
+            overrun: true,
+            ..News::default()
+        }),
+        false => Err(error),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::nft::{self, Found, Index, TABLE, Table};
-use crate::host::nft_events;
+use crate::{child, host::nft_events};
 
 /// It takes a second for a hundred thousand sources.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -51,18 +51,13 @@ pub(super) struct Filter {
     mask: u32,
     /// Tags by which a table is ours: that of now and those of before the restart.
     tags: BTreeSet<u8>,
-    /// As it was left; `None`: it is to be looked at.
-    left: Option<Left>,
+    /// As it was left, absent or ours; `None`: it is to be looked at.
+    left: Option<Found>,
     /// What others made of it is to be looked at.
     doubted: bool,
     runs: VecDeque<u32>,
     events: Option<TokioSocket>,
     buffer: Vec<u8>,
-}
-
-enum Left {
-    Nothing,
-    Table(Table),
 }
 
 impl Filter {
@@ -107,7 +102,7 @@ impl Filter {
             .ok();
         match self.look().await? {
             Found::Absent => {
-                self.left = Some(Left::Nothing);
+                self.left = Some(Found::Absent);
                 self.doubted = false;
                 Ok(Index::new())
             }
@@ -119,14 +114,14 @@ impl Filter {
 
     /// Brings it there. Answers whether others had changed it.
     pub async fn apply(&mut self, index: &Index) -> Result<bool, FilterError> {
-        let nothing = matches!(self.left, Some(Left::Nothing)) || !self.is_there();
+        let nothing = self.left == Some(Found::Absent) || !self.is_there();
         if nothing && index.is_empty() {
             // Nothing of ours is there that others could have changed.
             self.doubted = false;
             return Ok(false);
         }
         let drifted = self.doubted && self.check().await?;
-        if index.len() > LARGE && matches!(self.left, Some(Left::Nothing)) {
+        if index.len() > LARGE && self.left == Some(Found::Absent) {
             // How `nft` shows a table is learned while there is little in it: it lists slower than it adds.
             let room = nft::room(index.len());
             self.bring(&nft::one_of_each(index), room).await?;
@@ -137,37 +132,37 @@ impl Filter {
 
     /// `room` is for a table that is made anew.
     async fn bring(&mut self, index: &Index, room: usize) -> Result<(), FilterError> {
-        match &self.left {
-            Some(Left::Nothing) if index.is_empty() => self.doubted = false,
-            Some(Left::Table(table)) if !index.is_empty() && table.index == *index => {
-                self.doubted = false;
-            }
-            Some(Left::Table(table)) if !index.is_empty() && table.has_room(index) => {
-                let table = table.clone();
-                let change = nft::change(&table.index, index, self.mask);
-                let same = nft::same_marks(&table.index, index);
-                self.left = None;
-                self.doubted = true;
+        let is_so = match &self.left {
+            Some(Found::Absent) => index.is_empty(),
+            Some(Found::Own(table)) => !index.is_empty() && table.index == *index,
+            Some(Found::Foreign) | None => false,
+        };
+        let before = self.left.take_if(|_| !is_so);
+        self.doubted = !is_so;
+        if is_so {
+            return Ok(());
+        }
+        if index.is_empty() {
+            self.run(&nft::remove()).await?;
+            self.left = Some(Found::Absent);
+            self.doubted = false;
+            return Ok(());
+        }
+        let (commands, many, before) = match before {
+            Some(Found::Own(table)) if table.has_room(index) => {
                 let many = table.index.len().abs_diff(index.len()) > LARGE;
-                let alone = self.run_unheard(&change, many).await?;
-                self.settle(index, same.then_some(table)).await?;
-                self.doubted |= !alone;
+                let same = nft::same_marks(&table.index, index);
+                let change = nft::change(&table.index, index, self.mask);
+                (change, many, same.then_some(table))
             }
             Some(_) | None => {
-                self.left = None;
-                self.doubted = true;
-                if index.is_empty() {
-                    self.run(&nft::remove()).await?;
-                    self.left = Some(Left::Nothing);
-                    self.doubted = false;
-                } else {
-                    let rebuild = nft::rebuild(self.protocol, self.mask, index, room);
-                    let alone = self.run_unheard(&rebuild, index.len() > LARGE).await?;
-                    self.settle(index, None).await?;
-                    self.doubted |= !alone;
-                }
+                let rebuild = nft::rebuild(self.protocol, self.mask, index, room);
+                (rebuild, index.len() > LARGE, None)
             }
-        }
+        };
+        let alone = self.run_unheard(&commands, many).await?;
+        self.settle(index, before).await?;
+        self.doubted |= !alone;
         Ok(())
     }
 
@@ -193,7 +188,7 @@ impl Filter {
                 Found::Absent | Found::Foreign => return Ok(()),
             },
         };
-        self.left = Some(Left::Table(table));
+        self.left = Some(Found::Own(table));
         self.doubted = false;
         Ok(())
     }
@@ -201,22 +196,16 @@ impl Filter {
     /// Whether it is another one than was left.
     async fn check(&mut self) -> Result<bool, FilterError> {
         let found = self.look().await?;
-        let same = match (&self.left, &found) {
-            (_, Found::Foreign) => return Err(FilterError::Foreign),
-            (Some(Left::Nothing), Found::Absent) => true,
-            (Some(Left::Table(left)), Found::Own(table)) => left == table,
-            (None, _) => {
-                self.left = matches!(found, Found::Absent).then_some(Left::Nothing);
-                return Ok(false);
-            }
-            (Some(_), Found::Absent | Found::Own(_)) => false,
-        };
-        if same {
-            self.doubted = false;
-        } else {
-            self.left = matches!(found, Found::Absent).then_some(Left::Nothing);
+        if found == Found::Foreign {
+            return Err(FilterError::Foreign);
         }
-        Ok(!same)
+        if self.left.as_ref() == Some(&found) {
+            self.doubted = false;
+            return Ok(false);
+        }
+        let before = self.left.take();
+        self.left = Some(found).filter(|found| *found == Found::Absent);
+        Ok(before.is_some())
     }
 
     /// To be looked at, whatever was heard.
@@ -334,9 +323,10 @@ fn find(said: Option<&Path>) -> Option<PathBuf> {
     if let Some(said) = said {
         return Some(said.to_owned()).filter(|nft| nft.is_file());
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path)
-        .map(|folder| folder.join("nft"))
-        .chain(USUAL.map(PathBuf::from));
-    places.find(|nft| nft.is_file())
+    child::on_path("nft").or_else(|| {
+        USUAL
+            .map(PathBuf::from)
+            .into_iter()
+            .find(|nft| nft.is_file())
+    })
 }

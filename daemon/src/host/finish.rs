@@ -1,6 +1,6 @@
 //! The stop: with `cleanup-on-stop` nothing of fipd's stays, whatever state the engine was in.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use fipd_core::host::{Desired, KernelRule, Plan, diff, is_own};
 use tokio::time::{Instant, timeout_at};
@@ -32,14 +32,12 @@ impl Engine {
         }
         let protocol = self.protocol();
         let deadline = Instant::now() + DEADLINE;
-        let left = match timeout_at(deadline, self.begin()).await {
-            Ok(Ok(mut session)) => return session.finish_by(deadline).await,
-            Ok(Err(problem)) => problem.to_string(),
-            Err(_) => late(),
-        };
-        tracing::error!(
-            "rules of protocol {protocol} and the table inet {TABLE} stay as they are although fipd stops: {left}"
-        );
+        match by(deadline, self.begin()).await {
+            Ok(mut session) => session.finish_by(deadline).await,
+            Err(left) => tracing::error!(
+                "rules of protocol {protocol} and the table inet {TABLE} stay as they are although fipd stops: {left}"
+            ),
+        }
     }
 
     async fn begin(&mut self) -> Result<Session<'_>, Problem> {
@@ -77,26 +75,16 @@ impl Session<'_> {
     async fn clean_up(&mut self, deadline: Instant) -> Vec<String> {
         let mut left = Vec::new();
         if self.engine.options.settings.can_index {
-            let removed = timeout_at(deadline - RULES, self.filter.remove()).await;
-            let why = match removed {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some(late()),
-            };
-            match why {
-                None => self.indexed.clear(),
-                Some(why) => left.push(format!(
+            match by(deadline - RULES, self.filter.remove()).await {
+                Ok(()) => self.indexed.clear(),
+                Err(why) => left.push(format!(
                     "the table inet {TABLE} of the packet filter: {why}"
                 )),
             }
         }
         let mut rules = Vec::new();
-        let why = match timeout_at(deadline, self.remove_all(&mut rules)).await {
-            Ok(Ok(())) => None,
-            Ok(Err(problem)) => Some(problem.to_string()),
-            Err(_) => Some(late()),
-        };
-        left.extend(told(&rules, why));
+        let done = by(deadline, self.remove_all(&mut rules)).await;
+        left.extend(told(&rules, done.err()));
         if let Some(warning) = self.engine.notes.warning() {
             let text = warning.text;
             left.push(format!(
@@ -152,8 +140,15 @@ impl Session<'_> {
     }
 }
 
-fn late() -> String {
-    format!("it takes longer than {} s", DEADLINE.as_secs())
+/// What comes of this by then, or why nothing.
+async fn by<T, E: fmt::Display>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    match timeout_at(deadline, work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("it takes longer than {} s", DEADLINE.as_secs())),
+    }
 }
 
 /// What is said of these rules, if there are any or it is not known.
@@ -191,10 +186,10 @@ mod tests {
             protocol: 200,
         });
         assert_eq!(told(&[], None), None);
-        let unknown = told(&[], Some(late())).unwrap();
+        let unknown = told(&[], Some("it takes longer than 7 s".to_owned())).unwrap();
         assert_eq!(unknown, "rules: it takes longer than 7 s");
         let two = [rule.clone(), rule];
-        let text = told(&two, Some(late())).unwrap();
+        let text = told(&two, Some("it takes longer than 7 s".to_owned())).unwrap();
         let expected = "2 rules, such as 10000: from all lookup 100 proto 200: it takes longer";
         assert!(text.starts_with(expected), "{text}");
         assert!(told(&two, None).unwrap().contains("others in their place"));

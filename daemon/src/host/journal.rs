@@ -57,7 +57,7 @@ impl<E: Into<redb::Error>> From<E> for JournalError {
 pub(super) type Wishes = BTreeMap<Text, Arc<Vec<RuleSet>>>;
 
 /// What was found.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Remembered {
     pub paused: bool,
     pub wishes: Wishes,
@@ -67,11 +67,8 @@ pub(super) struct Remembered {
 
 pub(super) struct Journal {
     database: Arc<Database>,
-    paused: bool,
-    /// As they are in the file.
-    wishes: Wishes,
-    rules: BTreeSet<Rule>,
-    places: Places,
+    /// As it is in the file.
+    known: Remembered,
 }
 
 impl Journal {
@@ -84,146 +81,142 @@ impl Journal {
         let txn = database.begin_write()?;
         open_tables(&txn)?;
         txn.commit()?;
-        let remembered = read(&database)?;
+        let known = read(&database)?;
         let journal = Self {
             database: Arc::new(database),
-            paused: remembered.paused,
-            wishes: remembered.wishes.clone(),
-            rules: remembered.rules.clone(),
-            places: remembered.places.clone(),
+            known: known.clone(),
         };
-        Ok((journal, remembered))
+        Ok((journal, known))
     }
 
     /// Replaces what everybody wants; those who are not among these are struck out.
     pub async fn wish(&mut self, wishes: &Wishes) -> Result<(), JournalError> {
-        let same = |who: &Text, sets: &Arc<Vec<RuleSet>>| {
-            let before = self.wishes.get(who);
-            before.is_some_and(|before| Arc::ptr_eq(before, sets) || before == sets)
-        };
-        let changed = wishes.iter().filter(|(who, sets)| !same(who, sets));
-        let changed = changed.map(|(who, sets)| Ok((Text::clone(who), encode(who, &**sets)?)));
-        let changed: Vec<_> = changed.collect::<Result<_, JournalError>>()?;
-        let gone = self.wishes.keys().filter(|who| !wishes.contains_key(*who));
-        let gone: Vec<Text> = gone.cloned().collect();
-        if !changed.is_empty() || !gone.is_empty() {
-            let write = move |txn: &WriteTransaction| {
-                let mut table = txn.open_table(WISHES)?;
-                for who in &gone {
-                    table.remove(&**who)?;
-                }
-                for (who, bytes) in &changed {
-                    table.insert(&**who, bytes.as_slice())?;
-                }
-                Ok(())
-            };
-            self.write(write).await?;
-        }
-        self.wishes.clone_from(wishes);
+        let rows = changed(&self.known.wishes, wishes).map(|(who, sets)| {
+            let sets = sets.map(|sets| encode(who, &**sets)).transpose()?;
+            Ok((Text::clone(who), sets))
+        });
+        let rows: Vec<_> = rows.collect::<Result<_, JournalError>>()?;
+        self.write(rows, |txn, rows| {
+            let rows = rows.iter();
+            put(
+                txn,
+                WISHES,
+                rows.map(|(who, sets)| (&**who, sets.as_deref())),
+            )
+        })
+        .await?;
+        self.known.wishes.clone_from(wishes);
         Ok(())
     }
 
     /// These are going to be added.
     pub async fn intend(&mut self, rules: &[Rule]) -> Result<(), JournalError> {
-        let new = rules.iter().filter(|rule| !self.rules.contains(*rule));
+        let new = rules
+            .iter()
+            .filter(|rule| !self.known.rules.contains(*rule));
         let new: Vec<Rule> = new.cloned().collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let keys = keys(&new)?;
-        let write = move |txn: &WriteTransaction| {
-            let mut table = txn.open_table(RULES)?;
-            for key in &keys {
-                table.insert(key.as_slice(), ())?;
-            }
-            Ok(())
-        };
-        self.write(write).await?;
-        self.rules.extend(new);
+        self.write_rules(&new, Some(())).await?;
+        self.known.rules.extend(new);
         Ok(())
     }
 
     /// Of all that were intended, only these are in the kernel.
     pub async fn keep(&mut self, rules: &BTreeSet<Rule>) -> Result<(), JournalError> {
-        let gone: Vec<Rule> = self.rules.difference(rules).cloned().collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let keys = keys(&gone)?;
-        let write = move |txn: &WriteTransaction| {
-            let mut table = txn.open_table(RULES)?;
-            for key in &keys {
-                table.remove(key.as_slice())?;
-            }
-            Ok(())
-        };
-        self.write(write).await?;
-        for rule in &gone {
-            self.rules.remove(rule);
-        }
+        let gone: Vec<Rule> = self.known.rules.difference(rules).cloned().collect();
+        self.write_rules(&gone, None).await?;
+        self.known.rules.retain(|rule| rules.contains(rule));
         Ok(())
     }
 
     /// Those that may be in the kernel.
     pub fn rules(&self) -> &BTreeSet<Rule> {
-        &self.rules
+        &self.known.rules
     }
 
     /// Replaces the places.
     pub async fn place(&mut self, places: &Places) -> Result<(), JournalError> {
-        if self.places == *places {
-            return Ok(());
-        }
-        let mut changes = Vec::new();
-        for source in self.places.keys().filter(|one| !places.contains_key(*one)) {
-            changes.push((encode("a place", source)?, None));
-        }
-        for (source, place) in places {
-            if self.places.get(source) != Some(place) {
-                let place = encode("a place", place)?;
-                changes.push((encode("a place", source)?, Some(place)));
-            }
-        }
-        let write = move |txn: &WriteTransaction| {
-            let mut table = txn.open_table(PLACES)?;
-            for (source, place) in &changes {
-                match place {
-                    Some(place) => drop(table.insert(source.as_slice(), place.as_slice())?),
-                    None => drop(table.remove(source.as_slice())?),
-                }
-            }
-            Ok(())
-        };
-        self.write(write).await?;
-        self.places.clone_from(places);
+        let rows = changed(&self.known.places, places).map(|(source, place)| {
+            let place = place.map(|place| encode("a place", place)).transpose()?;
+            Ok((encode("a place", source)?, place))
+        });
+        let rows: Vec<_> = rows.collect::<Result<_, JournalError>>()?;
+        self.write(rows, |txn, rows| {
+            let rows = rows.iter();
+            put(
+                txn,
+                PLACES,
+                rows.map(|(source, place)| (source.as_slice(), place.as_deref())),
+            )
+        })
+        .await?;
+        self.known.places.clone_from(places);
         Ok(())
     }
 
     pub async fn pause(&mut self, paused: bool) -> Result<(), JournalError> {
-        if self.paused != paused {
-            let write = move |txn: &WriteTransaction| {
-                txn.open_table(META)?.insert(PAUSED, u8::from(paused))?;
-                Ok(())
-            };
-            self.write(write).await?;
-            self.paused = paused;
-        }
+        let rows = (self.known.paused != paused).then_some((PAUSED, Some(u8::from(paused))));
+        let rows = rows.into_iter().collect();
+        self.write(rows, |txn, rows| put(txn, META, rows)).await?;
+        self.known.paused = paused;
         Ok(())
     }
 
-    async fn write(
+    async fn write_rules(&self, rules: &[Rule], value: Option<()>) -> Result<(), JournalError> {
+        let keys = rules.iter().map(|rule| encode("a rule", rule));
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        self.write(keys, move |txn, keys| {
+            put(txn, RULES, keys.iter().map(|key| (key.as_slice(), value)))
+        })
+        .await
+    }
+
+    /// Does it in a transaction, if there are rows to be changed.
+    async fn write<R: Send + 'static>(
         &self,
-        write: impl FnOnce(&WriteTransaction) -> Result<(), JournalError> + Send + 'static,
+        rows: Vec<R>,
+        write: impl FnOnce(&WriteTransaction, Vec<R>) -> Result<(), JournalError> + Send + 'static,
     ) -> Result<(), JournalError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         let database = Arc::clone(&self.database);
         let written = tokio::task::spawn_blocking(move || {
             let txn = database.begin_write()?;
-            write(&txn)?;
+            write(&txn, rows)?;
             txn.commit()?;
             Ok(())
         });
         written.await.map_err(|_| JournalError::Ended)?
     }
+}
+
+/// What is not as before; `None`: it is gone.
+fn changed<'m, K: Ord, V: PartialEq>(
+    before: &'m BTreeMap<K, V>,
+    now: &'m BTreeMap<K, V>,
+) -> impl Iterator<Item = (&'m K, Option<&'m V>)> {
+    let gone = before.keys().filter(|key| !now.contains_key(key));
+    let new = now
+        .iter()
+        .filter(|(key, value)| before.get(key) != Some(value));
+    gone.map(|key| (key, None))
+        .chain(new.map(|(key, value)| (key, Some(value))))
+}
+
+/// Inserts the rows that have a value, and removes the others.
+fn put<'r, K: redb::Key + 'static, V: redb::Value + 'static>(
+    txn: &WriteTransaction,
+    table: TableDefinition<'_, K, V>,
+    rows: impl IntoIterator<Item = (K::SelfType<'r>, Option<V::SelfType<'r>>)>,
+) -> Result<(), JournalError> {
+    let mut table = txn.open_table(table)?;
+    for (key, value) in rows {
+        match value {
+            Some(value) => drop(table.insert(key, value)?),
+            None => drop(table.remove(key)?),
+        }
+    }
+    Ok(())
 }
 
 fn open_tables(txn: &WriteTransaction) -> Result<(), JournalError> {
@@ -258,10 +251,6 @@ fn read(database: &Database) -> Result<Remembered, JournalError> {
             .insert(decode("a place", source.value())?, place);
     }
     Ok(found)
-}
-
-fn keys(rules: &[Rule]) -> Result<Vec<Vec<u8>>, JournalError> {
-    rules.iter().map(|rule| encode("a rule", rule)).collect()
 }
 
 fn encode<T: serde::Serialize + ?Sized>(of: &str, value: &T) -> Result<Vec<u8>, JournalError> {

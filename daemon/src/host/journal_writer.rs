@@ -82,10 +82,7 @@ impl Notes {
 
     pub fn warning(&self) -> Option<Warning> {
         let text = self.problem.clone()?;
-        Some(Warning {
-            code: "journal",
-            text,
-        })
+        Some(Warning::new("journal", text))
     }
 
     /// See [`Journal::wish`].

@@ -4,7 +4,7 @@
 //! and each message says whether the list changed. rtnetlink leaves out what it cannot read: a link whose name or alias is no
 //! UTF-8 is not seen.
 
-use std::{io, num::NonZeroI32, ops::ControlFlow, pin::pin};
+use std::{io, ops::ControlFlow, pin::pin};
 
 use futures::StreamExt as _;
 use netlink_packet_core::{
@@ -12,7 +12,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::RouteNetlinkMessage;
 
-use super::socket::{DEADLINE, Trouble, unexpected};
+use super::socket::{DEADLINE, Trouble, list_end};
 
 /// Messages of one listing. The kernel cannot have more VRFs than it has tables in use, which is far below.
 const MOST: usize = 1 << 16;
@@ -49,20 +49,13 @@ async fn within(
             return Err(Trouble::List(io::ErrorKind::UnexpectedEof.into()));
         };
         interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
-        let code = match answer.payload {
-            NetlinkPayload::InnerMessage(message) => {
-                if read(message).is_break() {
-                    return Ok(interrupted);
-                }
-                continue;
+        if let NetlinkPayload::InnerMessage(message) = answer.payload {
+            if read(message).is_break() {
+                return Ok(interrupted);
             }
-            NetlinkPayload::Done(done) if done.code == 0 => return Ok(interrupted),
-            NetlinkPayload::Done(done) => Some(done.code),
-            NetlinkPayload::Error(error) => error.code.map(NonZeroI32::get),
-            NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => None,
-        };
-        let refused = |code: i32| io::Error::from_raw_os_error(code.saturating_abs());
-        return Err(Trouble::List(code.map_or_else(unexpected, refused)));
+        } else {
+            return list_end(&answer.payload).map(|()| interrupted);
+        }
     }
     let text = format!("there are more than {MOST}");
     Err(Trouble::List(io::Error::other(text)))

@@ -44,17 +44,10 @@ pub(super) fn write(rule: &Rule) -> RuleMessage {
         ..RuleHeader::default()
     };
     let name = |name: &Text| name.to_string();
-    let table = match rule.action {
-        RuleAction::Table(table) => Some(RuleAttribute::Table(table)),
-        RuleAction::Blackhole
-        | RuleAction::Unreachable
-        | RuleAction::Prohibit
-        | RuleAction::Other(_) => None,
-    };
     message.attributes = [
         Some(RuleAttribute::Priority(rule.priority)),
         Some(RuleAttribute::Protocol(RouteProtocol::from(rule.protocol))),
-        table,
+        rule.action.table().map(RuleAttribute::Table),
         said(rule.source).map(RuleAttribute::Source),
         said(rule.destination).map(RuleAttribute::Destination),
         rule.input.as_ref().map(name).map(RuleAttribute::Iifname),
@@ -109,75 +102,72 @@ pub(super) fn read(bytes: &[u8]) -> Option<KernelRule> {
         RuleHeader::default()
     });
     let header = &header;
-    let mut seen = Seen::default();
+    let mut seen = Seen {
+        rule: Rule {
+            source: prefix(family.address(0), header.src_len),
+            destination: prefix(family.address(0), header.dst_len),
+            ..Rule::any(family, RuleAction::Other(0))
+        },
+        table: header.table.into(),
+        mark: None,
+        mask: None,
+    };
     let attributes = bytes.get(HEADER..).unwrap_or_default();
     for attribute in NlasIterator::new(attributes) {
         match attribute {
-            Ok(attribute) => seen.read(&attribute, &mut more),
+            Ok(attribute) => seen.read(header, &attribute, &mut more),
             Err(error) => more.push(format!("cannot be read: {error}")),
         }
     }
-    let any = match family {
-        Family::V4 => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-        Family::V6 => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
-    };
-    let prefix = |address: Option<IpAddr>, length: u8| {
-        // With the bits of the host that it was made with: the kernel deletes it by no others.
-        let prefix = IpNet::new(address.unwrap_or(any), length).ok()?;
-        (length > 0).then_some(prefix)
-    };
     let rule = Rule {
-        priority: seen.priority,
-        family,
-        source: prefix(seen.source, header.src_len),
-        destination: prefix(seen.destination, header.dst_len),
-        input: seen.input,
-        output: seen.output,
         mark: mark(seen.mark, seen.mask),
-        action: action(header.action, seen.table.unwrap_or(header.table.into())),
-        protocol: seen.protocol,
+        action: action(header.action, seen.table),
+        ..seen.rule
     };
     flags(header, &mut more);
     let more = (!more.is_empty()).then(|| more.join(" ").into());
     Some(KernelRule { rule, more })
 }
 
-#[derive(Default)]
+/// With the bits of the host that it was made with: the kernel deletes it by no others.
+fn prefix(address: IpAddr, length: u8) -> Option<IpNet> {
+    let prefix = IpNet::new(address, length).ok();
+    prefix.filter(|_| length > 0)
+}
+
 struct Seen {
-    priority: u32,
-    table: Option<u32>,
-    protocol: u8,
-    source: Option<IpAddr>,
-    destination: Option<IpAddr>,
-    input: Option<Text>,
-    output: Option<Text>,
+    rule: Rule,
+    table: u32,
     mark: Option<u32>,
     mask: Option<u32>,
 }
 
 impl Seen {
-    fn read(&mut self, attribute: &NlaBuffer<&[u8]>, more: &mut Vec<String>) {
+    fn read(&mut self, header: &RuleHeader, attribute: &NlaBuffer<&[u8]>, more: &mut Vec<String>) {
         match (RuleAttribute::parse(attribute), attribute.kind()) {
-            (Ok(attribute), _) => self.note(&attribute, more),
+            (Ok(attribute), _) => self.note(header, &attribute, more),
             // The kernel takes nearly any bytes for the name of a device.
             (Err(_), FRA_IIFNAME) => more.push(format!("iif {}", name(attribute.value()))),
             (Err(_), FRA_OIFNAME) => more.push(format!("oif {}", name(attribute.value()))),
-            (Err(_), kind) => more.push(format!(
-                "attribute {kind} {}",
-                HEXLOWER.encode(attribute.value())
-            )),
+            (Err(_), kind) => {
+                let value = HEXLOWER.encode(attribute.value());
+                more.push(format!("attribute {kind} {value}"));
+            }
         }
     }
 
-    fn note(&mut self, attribute: &RuleAttribute, more: &mut Vec<String>) {
+    fn note(&mut self, header: &RuleHeader, attribute: &RuleAttribute, more: &mut Vec<String>) {
+        let rule = &mut self.rule;
         match attribute {
-            RuleAttribute::Priority(priority) => self.priority = *priority,
-            RuleAttribute::Table(table) => self.table = Some(*table),
-            RuleAttribute::Protocol(protocol) => self.protocol = u8::from(*protocol),
-            RuleAttribute::Source(address) => self.source = Some(*address),
-            RuleAttribute::Destination(address) => self.destination = Some(*address),
-            RuleAttribute::Iifname(name) => self.input = Some(name.as_str().into()),
-            RuleAttribute::Oifname(name) => self.output = Some(name.as_str().into()),
+            RuleAttribute::Priority(priority) => rule.priority = *priority,
+            RuleAttribute::Table(table) => self.table = *table,
+            RuleAttribute::Protocol(protocol) => rule.protocol = u8::from(*protocol),
+            RuleAttribute::Source(address) => rule.source = prefix(*address, header.src_len),
+            RuleAttribute::Destination(address) => {
+                rule.destination = prefix(*address, header.dst_len);
+            }
+            RuleAttribute::Iifname(name) => rule.input = Some(name.as_str().into()),
+            RuleAttribute::Oifname(name) => rule.output = Some(name.as_str().into()),
             RuleAttribute::FwMark(mark) => self.mark = Some(*mark),
             RuleAttribute::FwMask(mask) => self.mask = Some(*mask),
             RuleAttribute::SuppressPrefixLen(SUPPRESS_NOTHING)

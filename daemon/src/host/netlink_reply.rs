@@ -3,93 +3,59 @@
 //! What is in a message is read by those whom it concerns: a name in one of them that is no text, or something of a newer
 //! kernel, keeps nobody from the others.
 
-use std::{io, num::NonZeroI32};
+use std::convert::Infallible;
 
 use netlink_packet_core::{
-    NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer,
+    DecodeError, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    Parseable as _,
 };
 
-/// The bytes are not messages, so that it is not known what they say.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Unreadable(String);
-
-pub(super) struct NetlinkReply<'a> {
-    /// Of the request.
-    pub sequence: u32,
-    /// Of the socket that asked.
-    pub port: u32,
-    /// The list changed while it was given.
-    pub interrupted: bool,
-    pub said: Said<'a>,
+/// What is in a message that is not netlink's own.
+#[derive(Debug)]
+pub(super) struct Raw {
+    /// `RTM_*` of `linux/rtnetlink.h`.
+    pub kind: u16,
+    /// What follows the common header.
+    pub body: Vec<u8>,
 }
 
-#[derive(Debug)]
-pub(super) enum Said<'a> {
-    /// Its kind, `RTM_*` of `linux/rtnetlink.h`, and what follows the common header.
-    Message(u16, &'a [u8]),
-    /// The end of a list, or why it is none.
-    Done(Option<io::Error>),
-    /// A request was done, or why not.
-    Answered(Option<io::Error>),
-    /// More was said than there was room for.
-    Overrun,
-    Nothing,
+impl NetlinkDeserializable for Raw {
+    type Error = Infallible;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Infallible> {
+        Ok(Self {
+            kind: header.message_type,
+            body: payload.to_vec(),
+        })
+    }
 }
 
 /// Ends with the first that is no message: where the next begins is not known then.
 pub(super) fn answers(
     mut bytes: &[u8],
-) -> impl Iterator<Item = Result<NetlinkReply<'_>, Unreadable>> {
+) -> impl Iterator<Item = Result<NetlinkMessage<Raw>, DecodeError>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
         }
-        let message = match NetlinkBuffer::new_checked(bytes) {
+        let rest = std::mem::take(&mut bytes);
+        let message = match NetlinkBuffer::new_checked(&rest) {
             Ok(message) => message,
-            Err(error) => {
-                bytes = &[];
-                return Some(Err(Unreadable(error.to_string())));
-            }
+            Err(error) => return Some(Err(error)),
         };
         let length = usize::try_from(message.length()).unwrap_or(usize::MAX);
         let next = length.checked_next_multiple_of(4).unwrap_or(usize::MAX);
-        bytes = bytes.get(next..).unwrap_or_default();
-        Some(read(&message))
+        bytes = rest.get(next..).unwrap_or_default();
+        Some(NetlinkMessage::parse(&message))
     })
-}
-
-fn read<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<NetlinkReply<'a>, Unreadable> {
-    let body = message.payload();
-    let said = match message.message_type() {
-        NLMSG_NOOP => Said::Nothing,
-        NLMSG_OVERRUN => Said::Overrun,
-        // Old kernels say nothing at the end of a list that is whole.
-        NLMSG_DONE if body.is_empty() => Said::Done(None),
-        NLMSG_DONE => Said::Done(refusal(body)?),
-        NLMSG_ERROR => Said::Answered(refusal(body)?),
-        kind => Said::Message(kind, body),
-    };
-    Ok(NetlinkReply {
-        sequence: message.sequence_number(),
-        port: message.port_number(),
-        interrupted: message.flags() & NLM_F_DUMP_INTR != 0,
-        said,
-    })
-}
-
-/// The kernel's codes are negative; 0 is none.
-fn refusal(body: &[u8]) -> Result<Option<io::Error>, Unreadable> {
-    let Some(code) = body.first_chunk() else {
-        return Err(Unreadable("an answer without a code".to_owned()));
-    };
-    let code = NonZeroI32::new(i32::from_ne_bytes(*code));
-    Ok(code.map(|code| io::Error::from_raw_os_error(code.get().saturating_abs())))
 }
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkPayload};
+
     use super::*;
+    use crate::host::socket::list_end;
 
     fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(16 + body.len()).unwrap();
@@ -105,7 +71,14 @@ mod tests {
 
     fn told(bytes: &[u8]) -> Vec<String> {
         let told = answers(bytes).map(|answer| match answer {
-            Ok(answer) => format!("{:?}", answer.said),
+            Ok(NetlinkMessage {
+                payload: NetlinkPayload::InnerMessage(raw),
+                ..
+            }) => format!("{} {:?}", raw.kind, raw.body),
+            Ok(answer) => match list_end(&answer.payload) {
+                Ok(()) => "the end".to_owned(),
+                Err(trouble) => trouble.to_string(),
+            },
             Err(error) => error.to_string(),
         });
         told.collect()
@@ -118,19 +91,21 @@ mod tests {
             message(16, NLM_F_DUMP_INTR, b"x"),
             message(NLMSG_DONE, 0, &[]),
             message(NLMSG_DONE, 0, &(-95_i32).to_ne_bytes()),
+            message(NLMSG_ERROR, 0, &(-1_i32).to_ne_bytes()),
             message(NLMSG_ERROR, 0, &[0; 4]),
         ]
         .concat();
         let expected = [
-            "Message(32, [255, 255, 255, 255, 255])",
-            "Message(16, [120])",
-            "Done(None)",
-            "Done(Some(Os { code: 95, kind: Unsupported, message: \"Operation not supported\" }))",
-            "Answered(None)",
+            "32 [255, 255, 255, 255, 255]",
+            "16 [120]",
+            "the end",
+            "the kernel refused to list: Operation not supported (os error 95)",
+            "the kernel refused to list: Operation not permitted (os error 1)",
+            "the kernel refused to list: an answer that is none to a listing",
         ];
         assert_eq!(told(&bytes), expected);
-        let flags = answers(&bytes).map(|one| one.unwrap().interrupted);
-        assert!(flags.eq([false, true, false, false, false]));
+        let flags = answers(&bytes).map(|one| one.unwrap().header.flags);
+        assert!(flags.eq([0, NLM_F_DUMP_INTR, 0, 0, 0, 0]));
     }
 
     #[test]

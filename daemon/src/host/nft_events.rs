@@ -2,9 +2,10 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkPayload, NlasIterator};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 
-use super::{nft::TABLE, socket::widen};
+use super::{netlink_reply::answers, nft::TABLE, socket::widen};
 
 /// `NETLINK_NETFILTER` and its group `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
 const NETFILTER: isize = 12;
@@ -13,9 +14,10 @@ const GROUP: u32 = 7;
 const ROOM: usize = 4 << 20;
 /// `nlmsghdr` and `nfgenmsg`.
 const HEADERS: usize = 20;
+/// `nfgenmsg`.
+const FAMILY: usize = 4;
 /// `NFT_MSG_GETGEN` of `NFNL_SUBSYS_NFTABLES`, `linux/netfilter/nf_tables.h`.
 const GET_GENERATION: u16 = (10 << 8) | 16;
-const NLM_F_REQUEST: u16 = 1;
 /// The kernel answers at once or not at all.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
@@ -59,41 +61,24 @@ pub(super) async fn generation() -> io::Result<u32> {
 }
 
 /// Whether any of these is about our table, and of a process that is none of these.
-pub(super) fn by_others(mut bytes: &[u8], runs: &VecDeque<u32>) -> bool {
-    let number = |bytes: &[u8], at: usize| {
-        let four = bytes.get(at..at + 4)?;
-        Some(u32::from_ne_bytes(four.try_into().ok()?))
-    };
-    while let (Some(length), Some(port)) = (number(bytes, 0), number(bytes, 12)) {
-        let length = usize::try_from(length).unwrap_or(usize::MAX).max(16);
-        let message = bytes.get(..length).unwrap_or(bytes);
-        let attributes = message.get(HEADERS..).unwrap_or_default();
-        if first_name(attributes) == Some(TABLE.as_bytes()) && !runs.contains(&port) {
-            return true;
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    false
-}
-
-fn first_name(attributes: &[u8]) -> Option<&[u8]> {
-    let value = first(attributes)?;
-    Some(value.strip_suffix(&[0]).unwrap_or(value))
+pub(super) fn by_others(bytes: &[u8], runs: &VecDeque<u32>) -> bool {
+    answers(bytes).flatten().any(|answer| {
+        let NetlinkPayload::InnerMessage(raw) = answer.payload else {
+            return false;
+        };
+        let name = raw.body.get(FAMILY..).and_then(first);
+        let name = name.unwrap_or_default();
+        name.strip_suffix(&[0]).unwrap_or(&name) == TABLE.as_bytes()
+            && !runs.contains(&answer.header.port_number)
+    })
 }
 
 /// The value of attribute 1, which is the name of the table in all messages of `linux/netfilter/nf_tables.h` that have one, and
 /// the number of a generation.
-fn first(mut attributes: &[u8]) -> Option<&[u8]> {
-    const KIND: u16 = 0x3fff;
-    loop {
-        let (head, _) = attributes.split_at_checked(4)?;
-        let length = usize::from(u16::from_ne_bytes([*head.first()?, *head.get(1)?]));
-        let kind = u16::from_ne_bytes([*head.get(2)?, *head.get(3)?]) & KIND;
-        if kind == 1 {
-            return attributes.get(4..length);
-        }
-        attributes = attributes.get(length.max(4).next_multiple_of(4)..)?;
-    }
+fn first(attributes: &[u8]) -> Option<Vec<u8>> {
+    let mut all = NlasIterator::new(attributes).flatten();
+    let first = all.find(|attribute| attribute.kind() == 1)?;
+    Some(first.value().to_vec())
 }
 
 #[cfg(test)]

@@ -62,31 +62,33 @@ impl Session<'_> {
     }
 
     fn warnings(&self, outcome: &PassOutcome) -> Vec<Warning> {
-        let stuck = outcome.plan.stuck.iter().map(|rule| Warning {
-            code: "stuck",
-            text: format!(
-                "{rule} cannot be deleted: another's rule of the same tag would go in its place"
-            ),
+        let stuck = outcome.plan.stuck.iter().map(|rule| {
+            Warning::new(
+                "stuck",
+                format!(
+                    "{rule} cannot be deleted: another's rule of the same tag would go in its place"
+                ),
+            )
         });
         let index = match outcome.desired.not_indexed {
             0 => None,
             // Without a packet filter that was asked for there is no warning.
-            count => Some(Warning {
-                code: "not-indexed",
-                text: format!(
+            count => Some(Warning::new(
+                "not-indexed",
+                format!(
                     "{count} sources should be indexed and are flat rules, which slows down every packet"
                 ),
-            }),
+            )),
         };
         let flood = match outcome.desired.refused.len() {
             0 => None,
-            count => Some(Warning {
-                code: "not-applied",
-                text: format!(
+            count => Some(Warning::new(
+                "not-applied",
+                format!(
                     "{count} sources have no rule: they should be indexed and cannot be, and so many flat rules would slow down \
                      every packet. Install nftables, or say mode \"flat\" to have them all the same"
                 ),
-            }),
+            )),
         };
         let fight = self.engine.fights.warning(Instant::now()).cloned();
         let some = [

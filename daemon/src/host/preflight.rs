@@ -48,33 +48,27 @@ fn of_rules(desired: &Desired, vrfs: bool) -> Vec<Warning> {
     let priorities: BTreeSet<u32> = desired.rules.iter().map(|rule| rule.priority).collect();
     let mut warnings = Vec::new();
     if vrfs && priorities.contains(&PRIORITY_OF_VRFS) {
-        warnings.push(Warning {
-            code: "priority-of-vrf",
-            text: format!(
+        warnings.push(Warning::new("priority-of-vrf", format!(
                 "there are rules of priority {PRIORITY_OF_VRFS}, which is that of the kernel's own rule for VRFs, and this \
                  host has one: which is looked at first depends on which came first. Choose another priority"
-            ),
-        });
+            )));
     }
     if let Some(late) = priorities.range(PRIORITY_OF_MAIN..).next() {
-        warnings.push(Warning {
-            code: "priority-behind-main",
-            text: format!(
+        warnings.push(Warning::new("priority-behind-main", format!(
                 "there are rules of priority {late}, behind the table main at {PRIORITY_OF_MAIN}: they count only where \
                  main has no route. Choose a lower priority"
-            ),
-        });
+            )));
     }
     let flat = desired.rules.iter().filter(|rule| rule.mark.is_none());
     let flat = flat.count();
     if flat > MANY {
-        warnings.push(Warning {
-            code: "many-flat-rules",
-            text: format!(
+        warnings.push(Warning::new(
+            "many-flat-rules",
+            format!(
                 "{flat} flat rules cost every packet of this host about {} us; indexed sets do not",
                 flat / 100
             ),
-        });
+        ));
     }
     warnings
 }
@@ -83,13 +77,10 @@ fn of_vrfs(desired: &Desired, gone: &BTreeMap<u32, Text>) -> Vec<Warning> {
     let gone = gone
         .iter()
         .filter(|(table, _)| asks(desired, **table))
-        .map(|(table, vrf)| Warning {
-            code: "vrf-gone",
-            text: format!(
+        .map(|(table, vrf)| Warning::new("vrf-gone", format!(
                 "the VRF {vrf} is gone, and rules still ask its table {table}: they stay, so that nothing changes where it \
                  comes back. Make it anew, or take it out of the IPRule"
-            ),
-        });
+            )));
     gone.collect()
 }
 
@@ -100,13 +91,8 @@ pub(super) fn asks(desired: &Desired, table: u32) -> bool {
 }
 
 async fn empty_tables(desired: &Desired) -> Vec<Warning> {
-    let tables = desired.rules.iter().filter_map(|rule| match rule.action {
-        RuleAction::Table(table) => Some((table, rule.family)),
-        RuleAction::Blackhole
-        | RuleAction::Unreachable
-        | RuleAction::Prohibit
-        | RuleAction::Other(_) => None,
-    });
+    let tables = desired.rules.iter();
+    let tables = tables.filter_map(|rule| Some((rule.action.table()?, rule.family)));
     let tables: BTreeSet<(u32, Family)> = tables.collect();
     let mut warnings = Vec::new();
     for (table, family) in tables.into_iter().take(TABLES) {
@@ -114,17 +100,10 @@ async fn empty_tables(desired: &Desired) -> Vec<Warning> {
         if has_routes(family, table).await.unwrap_or(true) {
             continue;
         }
-        let family = match family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        };
-        warnings.push(Warning {
-            code: "table-empty",
-            text: format!(
+        warnings.push(Warning::new("table-empty", format!(
                 "table {table} has no route of {family}: packets of its sources go on to the rules that follow, or nowhere \
                  where the set fails closed. Add the route"
-            ),
-        });
+            )));
     }
     warnings
 }
@@ -155,13 +134,12 @@ fn networkd(root: &Path) -> Option<Warning> {
     if !runs || spares_rules(root) {
         return None;
     }
-    Some(Warning {
-        code: "networkd-removes-rules",
-        text: "systemd-networkd runs here and removes the rules of others whenever it starts or reloads; fipd puts its own \
+    Some(Warning::new(
+        "networkd-removes-rules",
+        "systemd-networkd runs here and removes the rules of others whenever it starts or reloads; fipd puts its own \
                back at once, but packets go astray meanwhile. Set ManageForeignRoutingPolicyRules=no under [Network] in \
-               /etc/systemd/networkd.conf"
-            .to_owned(),
-    })
+               /etc/systemd/networkd.conf",
+    ))
 }
 
 fn spares_rules(root: &Path) -> bool {

@@ -78,13 +78,10 @@ impl Unkept {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        (!all.is_empty()).then(|| Warning {
-            code: "not-kept",
-            text: format!(
+        (!all.is_empty()).then(|| Warning::new("not-kept", format!(
                 "the kernel takes these rules and then does not have them as they were said: {told}{more}. They are not added \
                  for now, and tried again each time that everything is read anew, less and less often"
-            ),
-        })
+            )))
     }
 }
 

@@ -7,9 +7,6 @@ use fipd_core::{
     host::{KernelRule, Rule, is_own},
 };
 
-/// `RTPROT_UNSPEC`: a request with it takes rules of any tag.
-const UNTAGGED: u8 = 0;
-
 /// Own rules to add first, each behind those of its priority; then the victims to ask for, by their place in the list of
 /// victims, one request each.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,7 +35,7 @@ pub(super) fn plan(victims: &[KernelRule], list: &[KernelRule], protocol: u8) ->
         let is_hit = |one: &KernelRule| {
             // What a victim says beyond a rule of fipd's is in the request.
             let own = victim.more.is_some() && is_own(one, protocol);
-            !own && may_take(&victim.rule, one)
+            !own && victim.rule.may_take(&one.rule)
         };
         while let Some(hit) = place
             .iter_mut()
@@ -78,23 +75,6 @@ pub(super) fn gone(victims: &[KernelRule], list: &[KernelRule]) -> Vec<KernelRul
         }
     }
     gone
-}
-
-/// Whether a request that says all of `rule` may take this one: what it does not say may be anything.
-fn may_take(rule: &Rule, one: &KernelRule) -> bool {
-    fn said<T: PartialEq>(rule: &Option<T>, one: &Option<T>) -> bool {
-        rule.is_none() || rule == one
-    }
-    let other = &one.rule;
-    rule.family == other.family
-        && rule.priority == other.priority
-        && rule.action == other.action
-        && (rule.protocol == UNTAGGED || rule.protocol == other.protocol)
-        && said(&rule.source, &other.source)
-        && said(&rule.destination, &other.destination)
-        && said(&rule.input, &other.input)
-        && said(&rule.output, &other.output)
-        && said(&rule.mark, &other.mark)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     sync::Arc,
     time::Duration,
 };
@@ -16,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     engine::{Engine, Problem},
-    events::News,
     filter::Filter,
     kernel::Kernel,
     links,
@@ -86,15 +84,6 @@ pub(super) struct Session<'a> {
     _lock: Lock,
 }
 
-enum Woken {
-    Stop,
-    Order(Ordered),
-    Due,
-    News(io::Result<News>),
-    Wanted,
-    Filter,
-}
-
 impl<'a> Session<'a> {
     pub async fn start(engine: &'a mut Engine) -> Result<Self, Problem> {
         let lock = Lock::take(engine.protocol()).await?;
@@ -156,22 +145,14 @@ impl<'a> Session<'a> {
             backoff.reset();
             loop {
                 let due = self.due();
-                let woken = tokio::select! {
+                tokio::select! {
                     biased;
-                    () = stop.cancelled() => Woken::Stop,
-                    Some(order) = orders.recv() => Woken::Order(order),
-                    () = tokio::time::sleep_until(due) => Woken::Due,
-                    news = self.kernel.events.next() => Woken::News(news),
-                    Ok(()) = changes.changed() => Woken::Wanted,
-                    () = self.filter.changed() => Woken::Filter,
-                };
-                match woken {
-                    Woken::Stop => return Ok(()),
-                    Woken::Order(order) => self.obey(order).await?,
-                    Woken::Due => break,
-                    Woken::News(news) => self.kernel.news.add(news?),
-                    Woken::Wanted => self.wanted = true,
-                    Woken::Filter => self.filter.doubt(),
+                    () = stop.cancelled() => return Ok(()),
+                    Some(order) = orders.recv() => self.obey(order).await?,
+                    () = tokio::time::sleep_until(due) => break,
+                    news = self.kernel.events.next() => self.kernel.news.add(news?),
+                    Ok(()) = changes.changed() => self.wanted = true,
+                    () = self.filter.changed() => self.filter.doubt(),
                 }
             }
         }

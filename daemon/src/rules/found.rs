@@ -18,16 +18,15 @@ pub enum NodeFound {
 
 /// What is to be said of it. A host is a Node of one cluster: that others do not have it is as it should be.
 pub(super) fn warnings(found: &BTreeMap<Text, NodeFound>) -> Vec<Warning> {
-    let warning = |text: String| Warning { code: "node", text };
     let others = found.values().filter_map(|one| match one {
-        NodeFound::Other(why) => Some(warning(why.clone())),
+        NodeFound::Other(why) => Some(Warning::new("node", why.as_str())),
         NodeFound::Here | NodeFound::Nowhere => None,
     });
     let nowhere = !found.is_empty() && found.values().all(|one| *one == NodeFound::Nowhere);
     let missing = nowhere.then(|| {
-        warning(
-            "no cluster has a Node with the name of this host, so that no rule of theirs is wanted here: see node in [host]"
-                .to_owned(),
+        Warning::new(
+            "node",
+            "no cluster has a Node with the name of this host, so that no rule of theirs is wanted here: see node in [host]",
         )
     });
     others.chain(missing).collect()

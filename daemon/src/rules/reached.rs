@@ -9,7 +9,6 @@ use fipd_core::{
     Family, Text,
     host::{Desired, Plan, Rule, Step},
 };
-use ipnet::IpNet;
 
 use super::Revision;
 
@@ -47,7 +46,7 @@ impl Reached {
     ) -> Self {
         let mut missing = desired.refused.clone();
         for rule in &left.adds {
-            match (host(rule), rule.mark) {
+            match (rule.host(), rule.mark) {
                 (Some(source), _) => drop(missing.insert(source)),
                 (None, Some(mark)) => {
                     let marked = desired.index.iter();
@@ -68,7 +67,7 @@ impl Reached {
             Step::Delete(rule) => Some(rule),
             Step::Add(_) => None,
         });
-        let surplus = removed.chain(&left.stuck).filter_map(host);
+        let surplus = removed.chain(&left.stuck).filter_map(Rule::host);
         let all = surplus.chain(indexed.keys().copied());
         let lost = desired.clashes.iter();
         Self {
@@ -108,12 +107,6 @@ impl Reached {
             && self.lingering == other.lingering
             && self.lost == other.lost
     }
-}
-
-/// The source of a rule for one host.
-fn host(rule: &Rule) -> Option<IpAddr> {
-    let whole = |source: &IpNet| source.prefix_len() == source.max_prefix_len();
-    rule.source.filter(whole).map(|source| source.addr())
 }
 
 #[cfg(test)]

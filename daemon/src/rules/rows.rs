@@ -1,37 +1,31 @@
 //! What there is to show of rules, one row each: those that are to be, and those of others.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     net::IpAddr,
-    ops::Bound,
+    ops::Bound::{Excluded, Unbounded},
     sync::{Arc, OnceLock},
 };
 
 use fipd_core::{
     Family, Text,
-    host::{FwMark, KernelRule, Rule, RuleAction, SetKey, is_own},
+    host::{FwMark, HostOrNet, KERNEL, KernelRule, Rule, RuleAction, SetKey, is_own},
 };
 use serde::{Deserialize, Serialize};
 
 use super::View;
 
-/// `RTPROT_KERNEL`: rules that the kernel made.
-const KERNEL: u8 = 2;
-
 /// A rule, or a source of an indexed set. Its texts are made where somebody asks for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     pub standing: Standing,
-    what: What<'a>,
+    /// Of a source of an indexed set, the one that it would have if it were not indexed, with its mark.
+    pub rule: Cow<'a, Rule>,
+    /// What the rule says beyond, for people.
+    more: Option<&'a str>,
     owners: &'a BTreeMap<IpAddr, Text>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What<'a> {
-    /// With what it says beyond, for people.
-    Rule(&'a Rule, Option<&'a str>),
-    Source(IpAddr, SetKey, FwMark),
 }
 
 /// Where a row of fipd's own is in the list.
@@ -166,30 +160,20 @@ impl Rows {
     /// what is not to be.
     pub fn own(&self, after: Option<&RulePosition>) -> impl Iterator<Item = Row<'_>> {
         let (rule, source, stray) = match after {
-            None => (
-                Some(Bound::Unbounded),
-                Some(Bound::Unbounded),
-                Bound::Unbounded,
-            ),
-            Some(RulePosition::Rule(rule)) => (
-                Some(Bound::Excluded(rule)),
-                Some(Bound::Unbounded),
-                Bound::Unbounded,
-            ),
-            Some(RulePosition::Source(source)) => {
-                (None, Some(Bound::Excluded(source)), Bound::Unbounded)
-            }
-            Some(RulePosition::Stray(rule)) => (None, None, Bound::Excluded(rule)),
+            None => (Some(Unbounded), Some(Unbounded), Unbounded),
+            Some(RulePosition::Rule(rule)) => (Some(Excluded(rule)), Some(Unbounded), Unbounded),
+            Some(RulePosition::Source(source)) => (None, Some(Excluded(source)), Unbounded),
+            Some(RulePosition::Stray(rule)) => (None, None, Excluded(rule)),
         };
         let desired = &self.view.desired;
-        let rules = rule.map(|from| desired.rules.range((from, Bound::Unbounded)));
-        let sources = source.map(|from| desired.index.range((from, Bound::Unbounded)));
-        let strays = self.sets.strays.range((stray, Bound::Unbounded));
+        let rules = rule.map(|from| desired.rules.range((from, Unbounded)));
+        let sources = source.map(|from| desired.index.range((from, Unbounded)));
+        let strays = self.sets.strays.range((stray, Unbounded));
         let rules = rules.into_iter().flatten().map(|rule| self.wanted(rule));
         let sources = sources.into_iter().flatten();
         rules
             .chain(sources.filter_map(|(source, mark)| self.indexed(*source, *mark)))
-            .chain(strays.map(|rule| self.row(Standing::Surplus, What::Rule(rule, None))))
+            .chain(strays.map(|rule| self.row(Standing::Surplus, rule)))
     }
 
     /// Rules of others from a number on, in the kernel's order, each with its number.
@@ -203,8 +187,11 @@ impl Rows {
                 KERNEL => Standing::Kernel,
                 _ => Standing::Foreign,
             };
-            let what = What::Rule(&one.rule, one.more.as_deref());
-            (number, self.row(standing, what))
+            let row = Row {
+                more: one.more.as_deref(),
+                ..self.row(standing, &one.rule)
+            };
+            (number, row)
         })
     }
 
@@ -213,19 +200,31 @@ impl Rows {
             true => Standing::Missing,
             false => Standing::Applied,
         };
-        self.row(standing, What::Rule(rule, None))
+        self.row(standing, rule)
     }
 
     fn indexed(&self, source: IpAddr, value: u32) -> Option<Row<'_>> {
         let (key, mask) = *self.sets.marks.get(&value)?;
-        let what = What::Source(source, key, FwMark { value, mask });
-        Some(self.row(Standing::Indexed, what))
+        let rule = Rule {
+            priority: key.priority,
+            source: Some(source.into()),
+            mark: Some(FwMark { value, mask }),
+            protocol: self.view.protocol,
+            ..Rule::any(Family::of(source), RuleAction::Table(key.table))
+        };
+        Some(Row {
+            standing: Standing::Indexed,
+            rule: Cow::Owned(rule),
+            more: None,
+            owners: &self.view.desired.owners,
+        })
     }
 
-    fn row<'a>(&'a self, standing: Standing, what: What<'a>) -> Row<'a> {
+    fn row<'a>(&'a self, standing: Standing, rule: &'a Rule) -> Row<'a> {
         Row {
             standing,
-            what,
+            rule: Cow::Borrowed(rule),
+            more: None,
             owners: &self.view.desired.owners,
         }
     }
@@ -233,10 +232,10 @@ impl Rows {
 
 impl<'a> Row<'a> {
     pub fn place(&self) -> RulePosition {
-        match self.what {
-            What::Rule(rule, _) if self.is_wanted() => RulePosition::Rule(rule.clone()),
-            What::Rule(rule, _) => RulePosition::Stray(rule.clone()),
-            What::Source(source, ..) => RulePosition::Source(source),
+        match (self.standing, self.rule.host()) {
+            (Standing::Indexed, Some(source)) => RulePosition::Source(source),
+            _ if self.is_wanted() => RulePosition::Rule(self.rule.clone().into_owned()),
+            _ => RulePosition::Stray(self.rule.clone().into_owned()),
         }
     }
 
@@ -249,61 +248,14 @@ impl<'a> Row<'a> {
 
     /// Of one source that is wanted: the set that wants it.
     pub fn owner(&self) -> Option<&'a Text> {
-        let source = match self.what {
-            What::Rule(rule, _) => rule.source?.addr(),
-            What::Source(source, ..) => source,
-        };
+        let source = self.rule.source?.addr();
         self.owners.get(&source).filter(|_| self.is_wanted())
-    }
-
-    pub fn family(&self) -> Family {
-        match self.what {
-            What::Rule(rule, _) => rule.family,
-            What::Source(source, ..) => Family::of(source),
-        }
-    }
-
-    pub fn priority(&self) -> u32 {
-        match self.what {
-            What::Rule(rule, _) => rule.priority,
-            What::Source(_, key, _) => key.priority,
-        }
     }
 
     /// A host without the length of its prefix.
     pub fn source(&self) -> Option<String> {
-        match self.what {
-            What::Rule(rule, _) => {
-                rule.source.map(
-                    |source| match source.prefix_len() == source.max_prefix_len() {
-                        true => source.addr().to_string(),
-                        false => source.to_string(),
-                    },
-                )
-            }
-            What::Source(source, ..) => Some(source.to_string()),
-        }
-    }
-
-    /// `None`: its packets go nowhere.
-    pub fn table(&self) -> Option<u32> {
-        match self.what {
-            What::Rule(rule, _) => match rule.action {
-                RuleAction::Table(table) => Some(table),
-                RuleAction::Blackhole
-                | RuleAction::Unreachable
-                | RuleAction::Prohibit
-                | RuleAction::Other(_) => None,
-            },
-            What::Source(_, key, _) => Some(key.table),
-        }
-    }
-
-    pub fn mark(&self) -> Option<FwMark> {
-        match self.what {
-            What::Rule(rule, _) => rule.mark,
-            What::Source(_, _, mark) => Some(mark),
-        }
+        let source = self.rule.source.as_ref();
+        source.map(|source| HostOrNet(source).to_string())
     }
 
     /// Whether it shows this text.
@@ -317,15 +269,19 @@ impl<'a> Row<'a> {
 /// As `ip rule` shows it, or as if it did.
 impl fmt::Display for Row<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.what {
-            What::Rule(rule, None) => rule.fmt(f),
-            What::Rule(rule, Some(more)) => write!(f, "{rule} {more}"),
-            What::Source(source, key, FwMark { value, mask }) => {
-                let (priority, table) = (key.priority, key.table);
+        let rule = &self.rule;
+        match (self.standing, rule.mark, rule.action) {
+            (Standing::Indexed, Some(mark), RuleAction::Table(table)) => {
+                let source = self.source().unwrap_or_default();
+                let (priority, FwMark { value, mask }) = (rule.priority, mark);
                 write!(
                     f,
                     "{priority}: from {source} mark {value:#x}/{mask:#x} lookup {table}"
                 )
+            }
+            _ => {
+                rule.fmt(f)?;
+                self.more.map_or(Ok(()), |more| write!(f, " {more}"))
             }
         }
     }

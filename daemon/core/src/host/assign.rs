@@ -1,6 +1,7 @@
 //! Which sources a policy is about, and which policy wins where several are.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
 };
@@ -55,19 +56,9 @@ pub enum SourceMode {
 /// Something that has load balancer addresses: a Service, or the owner of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balanced {
-    pub name: Text,
     pub vips: Vec<IpAddr>,
     pub cluster_ips: Vec<IpAddr>,
     pub endpoints: Vec<IpAddr>,
-}
-
-/// Why a source has a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceReason {
-    /// Its index among those given.
-    pub policy: usize,
-    pub vip: IpAddr,
-    pub balanced: Text,
 }
 
 /// A source that two policies would send to different places.
@@ -83,140 +74,127 @@ pub struct Clash {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    pub sources: BTreeMap<IpAddr, SourceReason>,
+    /// With the policy of each, by its index among those given.
+    pub sources: BTreeMap<IpAddr, usize>,
     pub clashes: BTreeSet<Clash>,
 }
 
-/// A claim on a source: the longest prefix wins, then the lesser name, then the lesser address.
-#[derive(Clone)]
-struct SourceClaim {
+/// A claim on a source.
+#[derive(Clone, Copy)]
+struct SourceClaim<'p> {
     length: u8,
-    assigned: SourceReason,
+    number: usize,
+    policy: &'p Policy,
+    vip: IpAddr,
+}
+
+impl SourceClaim<'_> {
+    /// The longest prefix wins, then the lesser name, then the lesser address.
+    fn rank(&self) -> impl Ord {
+        (Reverse(self.length), &self.policy.name, self.vip)
+    }
 }
 
 /// The most specific policy of each address says where its sources go; a source of several addresses goes where the most
 /// specific one of them says.
 pub fn assign(policies: &[Policy], all: &[Balanced]) -> Assignment {
     let index = PolicyIndex::of(policies);
-    let mut won: BTreeMap<IpAddr, SourceClaim> = BTreeMap::new();
+    let mut won: BTreeMap<IpAddr, SourceClaim<'_>> = BTreeMap::new();
     let mut clashes = BTreeSet::new();
     for balanced in all {
-        for vip in &balanced.vips {
-            for claim in index.claims(*vip, &balanced.name) {
-                let Some(policy) = policies.get(claim.assigned.policy) else {
-                    continue;
-                };
-                for source in sources(policy.source, *vip, balanced) {
-                    contest(policies, &mut won, &mut clashes, source, &claim);
-                }
+        let claims = balanced.vips.iter().flat_map(|vip| index.claims(*vip));
+        for claim in claims {
+            for source in sources(&claim, balanced) {
+                contest(&mut won, &mut clashes, source, claim);
             }
         }
     }
     let sources = won.into_iter();
     Assignment {
         sources: sources
-            .map(|(source, claim)| (source, claim.assigned))
+            .map(|(source, claim)| (source, claim.number))
             .collect(),
         clashes,
     }
 }
 
 /// Those of the family of the address, since no packet has two.
-fn sources(mode: SourceMode, vip: IpAddr, balanced: &Balanced) -> Vec<IpAddr> {
-    let family = Family::of(vip);
+fn sources(claim: &SourceClaim<'_>, balanced: &Balanced) -> Vec<IpAddr> {
+    let family = Family::of(claim.vip);
     let alike = |all: &[IpAddr]| {
         let all = all.iter().copied();
         all.filter(|one| Family::of(*one) == family).collect()
     };
-    match mode {
+    match claim.policy.source {
         SourceMode::ClusterIp => alike(&balanced.cluster_ips),
-        SourceMode::Vip => vec![vip],
+        SourceMode::Vip => vec![claim.vip],
         SourceMode::Endpoints => alike(&balanced.endpoints),
     }
 }
 
-fn contest(
-    policies: &[Policy],
-    won: &mut BTreeMap<IpAddr, SourceClaim>,
+fn contest<'p>(
+    won: &mut BTreeMap<IpAddr, SourceClaim<'p>>,
     clashes: &mut BTreeSet<Clash>,
     source: IpAddr,
-    claim: &SourceClaim,
+    claim: SourceClaim<'p>,
 ) {
-    let Some(before) = won.get(&source) else {
-        won.insert(source, claim.clone());
-        return;
+    let before = *won.entry(source).or_insert(claim);
+    let (winner, loser) = match before.rank() <= claim.rank() {
+        true => (before, claim),
+        false => (claim, before),
     };
-    let policy = |claim: &SourceClaim| policies.get(claim.assigned.policy);
-    let (Some(one), Some(other)) = (policy(before), policy(claim)) else {
-        return;
-    };
-    let rank = |claim: &SourceClaim, policy: &Policy| {
-        (
-            std::cmp::Reverse(claim.length),
-            Text::clone(&policy.name),
-            claim.assigned.vip,
-        )
-    };
-    let stays = rank(before, one) <= rank(claim, other);
-    let (winner, loser) = if stays { (one, other) } else { (other, one) };
-    if one.way != other.way {
+    if winner.policy.way != loser.policy.way {
         clashes.insert(Clash {
             source,
-            winner: Text::clone(&winner.name),
-            loser: Text::clone(&loser.name),
-            by_length: before.length != claim.length,
+            winner: Text::clone(&winner.policy.name),
+            loser: Text::clone(&loser.policy.name),
+            by_length: winner.length != loser.length,
         });
     }
-    if !stays {
-        won.insert(source, claim.clone());
-    }
+    won.insert(source, winner);
 }
 
 /// Policies by prefix, so that an address looks at no more than one place a length.
-struct PolicyIndex {
-    by_prefix: BTreeMap<IpNet, Vec<usize>>,
+struct PolicyIndex<'p> {
+    policies: &'p [Policy],
+    by_prefix: BTreeMap<IpNet, BTreeSet<usize>>,
     lengths: BTreeSet<(Family, u8)>,
 }
 
-impl PolicyIndex {
-    fn of(policies: &[Policy]) -> Self {
-        let mut by_prefix: BTreeMap<IpNet, Vec<usize>> = BTreeMap::new();
+impl<'p> PolicyIndex<'p> {
+    fn of(policies: &'p [Policy]) -> Self {
+        let mut by_prefix: BTreeMap<IpNet, BTreeSet<usize>> = BTreeMap::new();
         let mut lengths = BTreeSet::new();
         for (number, policy) in policies.iter().enumerate() {
             for prefix in &policy.prefixes {
                 let prefix = prefix.trunc();
                 lengths.insert((Family::of(prefix.addr()), prefix.prefix_len()));
-                let there = by_prefix.entry(prefix).or_default();
-                if there.last() != Some(&number) {
-                    there.push(number);
-                }
+                by_prefix.entry(prefix).or_default().insert(number);
             }
         }
-        Self { by_prefix, lengths }
+        Self {
+            policies,
+            by_prefix,
+            lengths,
+        }
     }
 
     /// The policies that are about the address, the longest prefix of each.
-    fn claims(&self, vip: IpAddr, balanced: &Text) -> Vec<SourceClaim> {
+    fn claims(&self, vip: IpAddr) -> Vec<SourceClaim<'p>> {
         let family = Family::of(vip);
         let mut seen = BTreeSet::new();
         let mut claims = Vec::new();
         for (_, length) in self.lengths.range((family, 0)..=(family, 128)).rev() {
-            let Ok(prefix) = IpNet::new(vip, *length) else {
-                continue;
-            };
-            let policies = self.by_prefix.get(&prefix.trunc());
-            for policy in policies.into_iter().flatten() {
-                if seen.insert(*policy) {
-                    let balanced = Text::clone(balanced);
-                    claims.push(SourceClaim {
-                        length: *length,
-                        assigned: SourceReason {
-                            policy: *policy,
-                            vip,
-                            balanced,
-                        },
-                    });
-                }
+            let prefix = IpNet::new(vip, *length).ok();
+            let numbers = prefix.and_then(|prefix| self.by_prefix.get(&prefix.trunc()));
+            for number in numbers.into_iter().flatten().copied() {
+                let policy = self.policies.get(number).filter(|_| seen.insert(number));
+                claims.extend(policy.map(|policy| SourceClaim {
+                    length: *length,
+                    number,
+                    policy,
+                    vip,
+                }));
             }
         }
         claims
@@ -249,7 +227,6 @@ mod tests {
 
     fn service(vips: &[&str], cluster_ips: &[&str], endpoints: &[&str]) -> Balanced {
         Balanced {
-            name: "shop/web".into(),
             vips: ips(vips),
             cluster_ips: ips(cluster_ips),
             endpoints: ips(endpoints),
@@ -258,11 +235,10 @@ mod tests {
 
     fn told(policies: &[Policy], all: &[Balanced]) -> Vec<String> {
         let assigned = assign(policies, all);
-        let table =
-            |one: &SourceReason| match policies.get(one.policy).map(|policy| &policy.way.target) {
-                Some(Target::Table(table)) => *table,
-                Some(Target::Vrf(_)) | None => 0,
-            };
+        let table = |number: &usize| match policies.get(*number).map(|policy| &policy.way.target) {
+            Some(Target::Table(table)) => *table,
+            Some(Target::Vrf(_)) | None => 0,
+        };
         let sources = assigned.sources.iter();
         let sources = sources.map(|(source, one)| format!("{source} {}", table(one)));
         let clashes = assigned.clashes.iter().map(|clash| {

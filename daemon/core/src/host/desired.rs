@@ -19,7 +19,7 @@ use super::{
 use crate::{Family, Text};
 
 /// Sources that go by one table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RuleSet {
     /// Who wants it, for people. Of two that want a source, the one that is given first has it.
     pub name: Text,
@@ -34,7 +34,7 @@ pub struct RuleSet {
 }
 
 /// How a set is brought into the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Mode {
     /// Flat, and indexed where the flat ones become too many.
     #[default]
@@ -164,33 +164,23 @@ fn instead(
 /// The marks that the rules in the kernel tell of, after a restart.
 pub fn marks_of(rules: &[KernelRule], settings: &HostSettings) -> Marks {
     let own = super::owned(rules, settings.protocol);
-    let marked = own.filter_map(|one| Some((one, one.rule.mark?)));
-    let marked: Vec<_> = marked
+    let marked = own.filter_map(|one| Some((&one.rule, one.rule.mark?)));
+    let marked: Vec<(&Rule, FwMark)> = marked
         .filter(|(_, mark)| mark.mask == settings.rule_mask())
         .collect();
     let closed: BTreeSet<(u32, u32)> = marked
         .iter()
-        .filter(|(one, _)| one.rule.action == RuleAction::Unreachable)
-        .map(|(one, mark)| (one.rule.priority, mark.value))
+        .filter(|(rule, _)| rule.action == RuleAction::Unreachable)
+        .map(|(rule, mark)| (rule.priority, mark.value))
         .collect();
-    let key = |(one, mark): &(&KernelRule, FwMark)| match one.rule.action {
-        RuleAction::Table(table) => {
-            let priority = one.rule.priority;
-            let companion = (priority.saturating_add(1), mark.value);
-            let fail_closed = closed.contains(&companion);
-            Some((
-                SetKey {
-                    table,
-                    priority,
-                    fail_closed,
-                },
-                mark.value,
-            ))
-        }
-        RuleAction::Blackhole
-        | RuleAction::Unreachable
-        | RuleAction::Prohibit
-        | RuleAction::Other(_) => None,
+    let key = |(rule, mark): &(&Rule, FwMark)| {
+        let companion = (rule.priority.saturating_add(1), mark.value);
+        let key = SetKey {
+            table: rule.action.table()?,
+            priority: rule.priority,
+            fail_closed: closed.contains(&companion),
+        };
+        Some((key, mark.value))
     };
     marked.iter().filter_map(key).collect()
 }
@@ -317,14 +307,8 @@ fn flat(key: SetKey, source: IpAddr, protocol: u8) -> impl Iterator<Item = Rule>
 fn rule(key: SetKey, family: Family, protocol: u8) -> Rule {
     Rule {
         priority: key.priority,
-        family,
-        source: None,
-        destination: None,
-        input: None,
-        output: None,
-        mark: None,
-        action: RuleAction::Table(key.table),
         protocol,
+        ..Rule::any(family, RuleAction::Table(key.table))
     }
 }
 

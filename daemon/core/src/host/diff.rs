@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::rule::{KernelRule, Rule, RuleAction};
+use super::rule::{KernelRule, Rule};
 use crate::Family;
 
 /// One change of the kernel's rules.
@@ -78,7 +78,7 @@ pub fn diff(desired: &BTreeSet<Rule>, actual: &[KernelRule], protocol: u8) -> Pl
 }
 
 fn asks_a_table(rule: &Rule) -> bool {
-    matches!(rule.action, RuleAction::Table(_))
+    rule.action.table().is_some()
 }
 
 type RuleSlot = (u32, Family);
@@ -166,7 +166,7 @@ impl RuleList {
     fn hit(&self, wanted: &Rule) -> Option<usize> {
         let is_hit = |at: &usize| {
             let rule = self.rules.get(*at).and_then(Option::as_ref);
-            rule.is_some_and(|rule| hits(wanted, &rule.rule))
+            rule.is_some_and(|rule| wanted.may_take(&rule.rule))
         };
         match wanted.source {
             Some(_) => self.alike(wanted).find(is_hit),
@@ -194,19 +194,4 @@ impl RuleList {
 
 fn place(rule: &Rule) -> RuleSlot {
     (rule.priority, rule.family)
-}
-
-/// Whether the kernel takes `there` for what a request to delete `wanted` is about.
-fn hits(wanted: &Rule, there: &Rule) -> bool {
-    fn says<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
-        wanted.is_none() || wanted == there
-    }
-    place(wanted) == place(there)
-        && wanted.protocol == there.protocol
-        && wanted.action == there.action
-        && says(&wanted.source, &there.source)
-        && says(&wanted.destination, &there.destination)
-        && says(&wanted.input, &there.input)
-        && says(&wanted.output, &there.output)
-        && says(&wanted.mark, &there.mark)
 }

@@ -19,9 +19,7 @@ mod rule;
 mod takeover;
 mod unclaimed;
 
-pub use assign::{
-    Assignment, Balanced, Clash, Policy, SourceMode, SourceReason, Target, Way, assign,
-};
+pub use assign::{Assignment, Balanced, Clash, Policy, SourceMode, Target, Way, assign};
 pub use desired::{Desired, HostSettings, Marks, Mode, RuleSet, SetKey, desired, marks_of};
 pub use diff::{Plan, Step, diff, is_own};
 pub use limits::{
@@ -32,6 +30,6 @@ pub use own::{
     Interference, left_after, own_rules, owned, stay_beside_refused, stay_without_journal,
 };
 pub use places::{Place, Places, placed, used};
-pub use rule::{FwMark, KernelRule, Rule, RuleAction};
+pub use rule::{FwMark, HostOrNet, KERNEL, KernelRule, Rule, RuleAction, UNTAGGED};
 pub use takeover::{Asked, Here, Refusal, Takeover, asked, take_over};
 pub use unclaimed::Unclaimed;

@@ -1,11 +1,16 @@
 //! A policy-routing rule, as the kernel knows it.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{Family, Text};
+
+/// `RTPROT_UNSPEC` of `linux/rtnetlink.h`, of rules that say of nobody who made them; a request with it takes rules of any tag.
+pub const UNTAGGED: u8 = 0;
+/// `RTPROT_KERNEL`: rules that the kernel made.
+pub const KERNEL: u8 = 2;
 
 /// What a rule is, whole: two that differ in any of it are two rules. They sort by priority, as the kernel looks at them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +31,51 @@ pub struct Rule {
     pub protocol: u8,
 }
 
+impl Rule {
+    /// One for all packets of a family, of nobody, at the first priority.
+    pub fn any(family: Family, action: RuleAction) -> Self {
+        Self {
+            priority: 0,
+            family,
+            source: None,
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action,
+            protocol: UNTAGGED,
+        }
+    }
+
+    /// Its source, where that is one host.
+    pub fn host(&self) -> Option<IpAddr> {
+        self.source.filter(is_host).map(|source| source.addr())
+    }
+
+    /// Whether nothing but the source tells its packets.
+    pub fn is_by_source(&self) -> bool {
+        self.destination.is_none()
+            && self.input.is_none()
+            && self.output.is_none()
+            && self.mark.is_none()
+    }
+
+    /// Whether the kernel takes `there` for what a request to delete this one is about: what the request does not say may
+    /// be anything.
+    pub fn may_take(&self, there: &Self) -> bool {
+        fn says<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
+            wanted.is_none() || wanted == there
+        }
+        (self.priority, self.family, self.action) == (there.priority, there.family, there.action)
+            && (self.protocol == UNTAGGED || self.protocol == there.protocol)
+            && says(&self.source, &there.source)
+            && says(&self.destination, &there.destination)
+            && says(&self.input, &there.input)
+            && says(&self.output, &there.output)
+            && says(&self.mark, &there.mark)
+    }
+}
+
 /// Packets whose mark has this value under the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FwMark {
@@ -43,6 +93,16 @@ pub enum RuleAction {
     Prohibit,
     /// One that fipd never writes.
     Other(u8),
+}
+
+impl RuleAction {
+    /// The table that is asked, of one that asks one.
+    pub fn table(self) -> Option<u32> {
+        match self {
+            Self::Table(table) => Some(table),
+            Self::Blackhole | Self::Unreachable | Self::Prohibit | Self::Other(_) => None,
+        }
+    }
 }
 
 /// A rule that is in the kernel.
@@ -106,13 +166,17 @@ impl fmt::Display for KernelRule {
 }
 
 /// A host without the length of its prefix.
-struct HostOrNet<'a>(&'a IpNet);
+pub struct HostOrNet<'a>(pub &'a IpNet);
 
 impl fmt::Display for HostOrNet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.prefix_len() == self.0.max_prefix_len() {
+        match is_host(self.0) {
             true => self.0.addr().fmt(f),
             false => self.0.fmt(f),
         }
     }
+}
+
+fn is_host(prefix: &IpNet) -> bool {
+    prefix.prefix_len() == prefix.max_prefix_len()
 }

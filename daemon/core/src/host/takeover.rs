@@ -151,26 +151,22 @@ pub fn take_over(victims: &BTreeSet<Rule>, here: &Here<'_>) -> Takeover {
     let mut takeover = Takeover::default();
     let mut ways: BTreeMap<(IpAddr, u32), Vec<&Rule>> = BTreeMap::new();
     for victim in victims {
-        match (host(victim), victim.action) {
-            (Some(source), RuleAction::Table(table)) => {
-                ways.entry((source, table)).or_default().push(victim);
-            }
-            _ => {
-                takeover.taken.insert(victim.clone(), victim.priority);
-            }
+        match victim.host().zip(victim.action.table()) {
+            Some(way) => ways.entry(way).or_default().push(victim),
+            None => drop(takeover.taken.insert(victim.clone(), victim.priority)),
         }
     }
     let mut free = Vec::new();
     for ((source, table), rules) in ways {
         let way = SourceWay::of(here, &index, (source, table), rules);
         match way.decide(here) {
-            PriorityDecision::AsItIs => {
+            Ok(PriorityDecision::AsItIs) => {
                 let own = way.victims.iter().map(|one| ((*one).clone(), one.priority));
                 takeover.taken.extend(own);
             }
-            PriorityDecision::At(priority) => way.take(priority, here, &mut takeover),
-            PriorityDecision::Within(range) => free.push((range, way)),
-            PriorityDecision::Refused(why) => {
+            Ok(PriorityDecision::At(priority)) => way.take(priority, here, &mut takeover),
+            Ok(PriorityDecision::Within(range)) => free.push((range, way)),
+            Err(why) => {
                 let all = way.victims.iter();
                 takeover
                     .refused
@@ -204,7 +200,6 @@ enum PriorityDecision {
     At(u32),
     /// Not empty.
     Within(RangeInclusive<u32>),
-    Refused(Refusal),
 }
 
 /// The rules of one source and table.
@@ -235,7 +230,7 @@ impl<'a> SourceWay<'a> {
         let ends = |one: &KernelRule| is_own(one) && one.rule.action == RuleAction::Unreachable;
         let mut obstacles = index.obstacles(source, table);
         let (mut there, mut closed) = (Vec::new(), Vec::new());
-        let plain = |one: &KernelRule| one.more.is_none() && only_source(&one.rule);
+        let plain = |one: &KernelRule| one.more.is_none() && one.rule.is_by_source();
         for (at, one) in index.of_source(source).filter(|(_, one)| plain(one)) {
             if asks(one, table) && (is_own(one) || victims.contains(&&one.rule)) {
                 there.push((at, &one.rule));
@@ -258,58 +253,42 @@ impl<'a> SourceWay<'a> {
         }
     }
 
-    fn decide(&self, here: &Here<'_>) -> PriorityDecision {
+    fn decide(&self, here: &Here<'_>) -> Result<PriorityDecision, Refusal> {
         let Some(asked) = self.asked else {
-            return PriorityDecision::AsItIs;
+            return Ok(PriorityDecision::AsItIs);
         };
         if asked.table != self.table {
-            return PriorityDecision::Refused(Refusal::Table(asked.table));
+            return Err(Refusal::Table(asked.table));
         }
         if let Some(jump) = self.jump {
-            return PriorityDecision::Refused(Refusal::Jump(Box::new(jump.clone())));
+            return Err(Refusal::Jump(Box::new(jump.clone())));
         }
         let range = self.range(asked.fail_closed);
         if let Some(priority) = asked.priority {
-            return match self.misfit(priority, here) {
-                None => PriorityDecision::At(priority),
-                Some(Misfit::Order(other)) => PriorityDecision::Refused(Refusal::Stated {
-                    priority,
-                    other: Box::new(other.clone()),
-                    instead: range,
-                }),
-                Some(Misfit::Closed(other)) => {
-                    PriorityDecision::Refused(Refusal::Closed(Box::new(other.clone())))
-                }
-            };
+            self.check(priority, here, |other| Refusal::Stated {
+                priority,
+                other,
+                instead: range,
+            })?;
+            return Ok(PriorityDecision::At(priority));
         }
         let usual = self.place(here).into_iter().chain([here.band]);
         if let Some(priority) = usual.into_iter().find(|one| self.fits(*one, here)) {
-            return PriorityDecision::At(priority);
+            return Ok(PriorityDecision::At(priority));
         }
         let Some(range) = range else {
-            let before = self
-                .before
-                .checked_sub(1)
-                .and_then(|at| self.obstacles.get(at));
-            let after = self.obstacles.get(self.before);
-            let (one, other) = match (before, after) {
-                (Some(before), after) => (*before, after),
-                (None, Some(after)) => (*after, None),
+            let before = self.before.checked_sub(1);
+            let around = before.into_iter().chain([self.before]);
+            let around = around.filter_map(|at| self.obstacles.get(at));
+            let mut around = around.map(|(_, rule)| Box::new((*rule).clone()));
+            return match around.next() {
+                Some(one) => Err(Refusal::Between(one, around.next())),
                 // There is room everywhere where there is nothing.
-                (None, None) => return PriorityDecision::At(here.band),
+                None => Ok(PriorityDecision::At(here.band)),
             };
-            let other = other.map(|(_, rule)| Box::new((*rule).clone()));
-            return PriorityDecision::Refused(Refusal::Between(Box::new(one.1.clone()), other));
         };
-        match self.misfit(*range.end(), here) {
-            None => PriorityDecision::Within(range),
-            Some(Misfit::Order(other)) => {
-                PriorityDecision::Refused(Refusal::Between(Box::new(other.clone()), None))
-            }
-            Some(Misfit::Closed(other)) => {
-                PriorityDecision::Refused(Refusal::Closed(Box::new(other.clone())))
-            }
-        }
+        self.check(*range.end(), here, |other| Refusal::Between(other, None))?;
+        Ok(PriorityDecision::Within(range))
     }
 
     /// Priorities at which a rule is asked where the first of the way is. The last one is no rule of the kernel's own.
@@ -334,31 +313,40 @@ impl<'a> SourceWay<'a> {
     }
 
     fn fits(&self, priority: u32, here: &Here<'_>) -> bool {
-        self.misfit(priority, here).is_none()
+        let order = |other| Refusal::Between(other, None);
+        self.check(priority, here, order).is_ok()
     }
 
-    /// A rule that would be asked in another order if the way's rule were at this priority.
-    fn misfit(&self, priority: u32, here: &Here<'_>) -> Option<Misfit<'a>> {
+    /// Whether every other rule would be asked in the order of before if the way's rule were at this priority; `order` says
+    /// of one that would not.
+    fn check(
+        &self,
+        priority: u32,
+        here: &Here<'_>,
+        order: impl FnOnce(Box<KernelRule>) -> Refusal,
+    ) -> Result<(), Refusal> {
         let after = self.behind(priority, |rule| {
             rule.protocol == here.protocol && rule.priority == priority
         });
         if let Some(other) = self.between(self.before, after) {
-            return Some(Misfit::Order(other));
+            return Err(order(other));
         }
         if !self.asked.is_some_and(|asked| asked.fail_closed) {
-            return None;
+            return Ok(());
         }
         let stated = self.asked.and_then(|asked| asked.priority);
         let now = stated.or(self.place(here)).unwrap_or(here.band);
         if now == priority {
-            return None;
+            return Ok(());
         }
         let end = |priority: u32| priority.saturating_add(1);
         let there = self.ends.iter().find(|(_, one)| *one == end(now));
         let before = there.map(|(at, _)| count_before(&self.obstacles, *at));
         let before = before.unwrap_or_else(|| self.count_to(end(now)));
-        self.between(before, self.count_to(end(priority)))
-            .map(Misfit::Closed)
+        match self.between(before, self.count_to(end(priority))) {
+            Some(other) => Err(Refusal::Closed(other)),
+            None => Ok(()),
+        }
     }
 
     /// The priority that it has had since an earlier time.
@@ -387,10 +375,10 @@ impl<'a> SourceWay<'a> {
             .partition_point(|(_, one)| one.rule.priority <= priority)
     }
 
-    fn between(&self, one: usize, other: usize) -> Option<&'a KernelRule> {
+    fn between(&self, one: usize, other: usize) -> Option<Box<KernelRule>> {
         let (first, last) = (one.min(other), one.max(other));
         let crossed = self.obstacles.get(first..last)?;
-        crossed.first().map(|(_, rule)| *rule)
+        crossed.first().map(|(_, rule)| Box::new((*rule).clone()))
     }
 
     fn take(&self, priority: u32, here: &Here<'_>, takeover: &mut Takeover) {
@@ -407,11 +395,6 @@ impl<'a> SourceWay<'a> {
             takeover.places.insert(self.source, place);
         }
     }
-}
-
-enum Misfit<'a> {
-    Order(&'a KernelRule),
-    Closed(&'a KernelRule),
 }
 
 fn count_before(obstacles: &[(usize, &KernelRule)], at: usize) -> usize {
@@ -433,7 +416,7 @@ impl<'a> RuleIndex<'a> {
             wide: Vec::new(),
         };
         for (at, one) in list.iter().enumerate() {
-            match host(&one.rule).filter(|_| source_holds(one)) {
+            match one.rule.host().filter(|_| source_holds(one)) {
                 Some(source) => index.hosts.entry(source).or_default().push((at, one)),
                 None => index.wide.push((at, one)),
             }
@@ -480,18 +463,6 @@ fn source_holds(one: &KernelRule) -> bool {
     let more = one.more.as_deref().unwrap_or_default();
     more.split(' ')
         .all(|word| word != "not" && word != "cannot")
-}
-
-fn host(rule: &Rule) -> Option<IpAddr> {
-    let whole = |source: &IpNet| source.prefix_len() == source.max_prefix_len();
-    rule.source.filter(whole).map(|source| source.addr())
-}
-
-fn only_source(rule: &Rule) -> bool {
-    rule.destination.is_none()
-        && rule.input.is_none()
-        && rule.output.is_none()
-        && rule.mark.is_none()
 }
 
 #[cfg(test)]

@@ -51,11 +51,7 @@ pub async fn show(
         let fits = state.is_none_or(|state| row.standing == state) && row.has(part);
         fits.then(|| rule_view(row))
     };
-    let (rules, next) = ask.walk(|after, limit| {
-        let rest = rows.own(after.as_ref());
-        let page = Ask::<RulePosition> { limit, after: None };
-        page.of(rest, Row::place, wanted)
-    });
+    let (rules, next) = own_page(&rows, ask, wanted);
     Ok(Json(page(&rows, rules, next)))
 }
 
@@ -68,11 +64,7 @@ pub async fn foreign(
 ) -> Result<Json<ForeignRulePage>, Problem> {
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
     let rows = Rows::of(rules.view());
-    let (rules, next) = ask.walk(|after, limit| {
-        let page = Ask::<u64> { limit, after: None };
-        let rest = rows.foreign(behind(after));
-        page.of(rest, |(at, _)| *at as u64, |(_, row)| Some(rule_view(row)))
-    });
+    let (rules, next) = foreign_page(&rows, ask, |row| Some(rule_view(row)));
     Ok(Json(ForeignRulePage { rules, next }))
 }
 
@@ -288,6 +280,31 @@ fn first<T: ToString>(most: usize, all: &[T]) -> Vec<String> {
     all.iter().take(most).map(ToString::to_string).collect()
 }
 
+/// A page of fipd's own rows, of those that `view` shows.
+pub fn own_page<V>(
+    rows: &Rows,
+    ask: Ask<RulePosition>,
+    view: impl Fn(&Row<'_>) -> Option<V>,
+) -> (Vec<V>, Option<String>) {
+    ask.walk(|after, limit| {
+        let page = Ask { limit, after: None };
+        page.of(rows.own(after.as_ref()), Row::place, &view)
+    })
+}
+
+/// The same of rows of others.
+pub fn foreign_page<V>(
+    rows: &Rows,
+    ask: Ask<u64>,
+    view: impl Fn(&Row<'_>) -> Option<V>,
+) -> (Vec<V>, Option<String>) {
+    ask.walk(|after, limit| {
+        let page = Ask { limit, after: None };
+        let rest = rows.foreign(behind(after));
+        page.of(rest, |(at, _)| *at as u64, |(_, row)| view(row))
+    })
+}
+
 /// Where a list goes on that is numbered.
 fn behind(after: Option<u64>) -> usize {
     let after = after.map(|after| usize::try_from(after).unwrap_or(usize::MAX));
@@ -368,16 +385,17 @@ fn rule_view(row: &Row<'_>) -> RuleView {
         state: row.standing.as_str().to_owned(),
         owner: row.owner().map(Text::to_string),
         rule: row.to_string(),
-        family: match row.family() {
+        family: match row.rule.family {
             Family::V4 => "ipv4",
             Family::V6 => "ipv6",
         }
         .to_owned(),
-        priority: row.priority(),
+        priority: row.rule.priority,
         source: row.source(),
-        table: row.table(),
+        table: row.rule.action.table(),
         mark: row
-            .mark()
+            .rule
+            .mark
             .map(|mark| format!("{:#x}/{:#x}", mark.value, mark.mask)),
     }
 }

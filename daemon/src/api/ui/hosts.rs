@@ -125,12 +125,9 @@ fn this(view: &View) -> HostCard {
     let (state, reason) = engine_state(&view.state);
     let fine = "The kernel's rules are kept as they are to be.";
     let off = "fipd leaves the policy-routing rules of this host alone: there is no [host] in its configuration.";
-    let means = match view.state {
-        EngineState::Off => off.to_owned(),
-        EngineState::Starting(_)
-        | EngineState::Active
-        | EngineState::Paused
-        | EngineState::Degraded(_) => reason.unwrap_or_else(|| fine.to_owned()),
+    let means = match view.state == EngineState::Off {
+        true => off.to_owned(),
+        false => reason.unwrap_or_else(|| fine.to_owned()),
     };
     let read = |path: &str| {
         let text = std::fs::read_to_string(path).unwrap_or_default();

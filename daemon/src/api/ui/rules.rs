@@ -7,6 +7,7 @@ use fipd_web_ui::{
     count, links,
 };
 use http::StatusCode;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     fields::Fields,
@@ -18,13 +19,13 @@ use crate::{
     api::{
         extract::Body,
         page::{self as cursor, Ask},
-        rest::rules::{self as rest, steps},
+        rest::rules::{self as rest, foreign_page, own_page, steps},
         ui::session_extract::{Query, SubmittedForm, Visitor},
         wire::{FlushRules, RuleStep},
     },
     rules::{
         EngineState, RuleBoard, View, engine_state,
-        rows::{Row, Rows, RulePosition, Standing},
+        rows::{Row, Rows, Standing},
     },
 };
 
@@ -124,12 +125,18 @@ fn rules(rows: &Rows, query: &Fields) -> Listed {
     ];
     let list = Listing::new(links::RULES, inputs, ORDERS, query);
     let strange = list.filter("state") == Standing::Foreign.as_str();
+    let (part, state) = (list.filter("filter"), list.filter("state"));
+    let wanted = |one: &Row<'_>| {
+        (strange || state.is_empty() || one.standing.as_str() == state) && one.has(part)
+    };
+    let view = |one: &Row<'_>| wanted(one).then(|| row(one));
     let after = query.get("after");
     let onward = |(rules, next)| (rules, list.onward(after, next));
     let (rules, pager) = match (strange, list.order.key) {
-        (true, "priority") => onward(foreign(rows, list.filter("filter"), after)),
-        (false, "priority") => onward(own(rows, &list, after)),
-        _ => sorted(rows, &list, strange),
+        (true, "priority") => onward(foreign_page(rows, ask(after), view)),
+        (false, "priority") => onward(own_page(rows, ask(after), view)),
+        (true, _) => sorted(&list, rows.foreign(0).map(|(_, one)| one).filter(wanted)),
+        (false, _) => sorted(&list, rows.own(None).filter(wanted)),
     };
     let mut columns = vec![
         list.column("priority", "Rule"),
@@ -242,54 +249,22 @@ fn flushing(
     visitor.ask(Nav::Rules, status, page)
 }
 
-fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<String>) {
-    let (part, state) = (list.filter("filter"), list.filter("state"));
-    let wanted = |one: &Row<'_>| {
-        let fits = (state.is_empty() || one.standing.as_str() == state) && one.has(part);
-        fits.then(|| row(one))
-    };
-    let ask = Ask::<RulePosition> {
+fn ask<K: Serialize + DeserializeOwned>(after: &str) -> Ask<K> {
+    Ask {
         limit: PAGE,
         after: cursor::read(after).ok(),
-    };
-    ask.walk(|after, limit| {
-        let page = Ask::<RulePosition> { limit, after: None };
-        let rest = rows.own(after.as_ref());
-        page.of(rest, Row::place, wanted)
-    })
+    }
 }
 
-/// One page of all rules in an order that is not the kernel's, within which it stays.
-fn sorted(rows: &Rows, list: &Listing<'_>, strange: bool) -> (Vec<RuleRow>, Pager) {
-    let (part, state) = (list.filter("filter"), list.filter("state"));
-    let wanted = |one: &Row<'_>| {
-        (strange || state.is_empty() || one.standing.as_str() == state) && one.has(part)
-    };
-    let foreign = rows.foreign(0).map(|(_, one)| one);
-    let all: Vec<Row<'_>> = match strange {
-        true => foreign.filter(wanted).collect(),
-        false => rows.own(None).filter(wanted).collect(),
-    };
+/// One page of these in an order that is not the kernel's, within which it stays.
+fn sorted<'r>(list: &Listing<'_>, all: impl Iterator<Item = Row<'r>>) -> (Vec<RuleRow>, Pager) {
+    let all: Vec<Row<'r>> = all.collect();
     let (shown, pager) = match list.order.key {
         "state" => list.page_by(all, PAGE, |one| one.standing.as_str()),
         "owner" => list.page_by(all, PAGE, Row::owner),
-        _ => list.page_by(all, PAGE, |one| one.family() == Family::V6),
+        _ => list.page_by(all, PAGE, |one| one.rule.family == Family::V6),
     };
     (shown.iter().map(row).collect(), pager)
-}
-
-fn foreign(rows: &Rows, part: &str, after: &str) -> (Vec<RuleRow>, Option<String>) {
-    let ask = Ask::<u64> {
-        limit: PAGE,
-        after: cursor::read(after).ok(),
-    };
-    ask.walk(|after, limit| {
-        let page = Ask::<u64> { limit, after: None };
-        let from = after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
-        let from = from.saturating_add(usize::from(after.is_some()));
-        let wanted = |(_, one): &(usize, Row<'_>)| one.has(part).then(|| row(one));
-        page.of(rows.foreign(from), |(at, _)| *at as u64, wanted)
-    })
 }
 
 pub fn counts(rows: &Rows) -> Vec<(&'static str, String)> {
@@ -334,7 +309,7 @@ fn row(one: &Row<'_>) -> RuleRow {
         },
         state: one.standing.as_str().to_owned(),
         owner: views::text(one.owner()),
-        family: match one.family() {
+        family: match one.rule.family {
             Family::V4 => "IPv4",
             Family::V6 => "IPv6",
         },

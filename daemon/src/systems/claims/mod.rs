@@ -96,7 +96,7 @@ async fn serve(site: Arc<Site>) {
     let claims = ClaimController::new(context.with_queue(queue), ManagedClaims);
     let objects = &claims.context().objects;
     count(&site, "AddressClaims", objects);
-    let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
+    let slim = |claim: AddressClaim| Some(claim::observe::ClaimView::of(claim));
     reconcile::watch(&claims, slim, &mut tasks);
     tokio::select! {
         () = cancel.cancelled() => return,

@@ -206,10 +206,14 @@ fn owners(wanted: &WantedConfig) -> Value {
     json!([{ "apiVersion": RULE.api_version(), "kind": RULE.kind, "name": owner.name, "uid": owner.uid, "controller": true }])
 }
 
-/// What nobody may have changed meanwhile.
-fn guarded(found: &Config) -> Map<String, Value> {
-    let meta = json!({ "uid": found.meta.uid, "resourceVersion": found.meta.version });
-    meta.as_object().cloned().unwrap_or_default()
+/// With these annotations and with the finalizer, where nobody changed the object meanwhile.
+fn guarded(found: &Config, annotations: Map<String, Value>) -> Value {
+    let (uid, version) = (&found.meta.uid, &found.meta.version);
+    let mut meta = json!({ "uid": uid, "resourceVersion": version, "annotations": annotations });
+    if let Some(all) = finalizers(found) {
+        meta["finalizers"] = all;
+    }
+    meta
 }
 
 fn finalizers(found: &Config) -> Option<Value> {
@@ -224,11 +228,7 @@ fn tidy(found: &Config, scope: &Scope<'_>) -> ConfigChange {
     if !is_overgrown(found, scope.nodes.len()) {
         return ConfigChange::Nothing;
     }
-    let mut meta = guarded(found);
-    meta.insert(
-        "annotations".to_owned(),
-        Value::Object(strangers(found, scope)),
-    );
+    let meta = guarded(found, strangers(found, scope));
     ConfigChange::Repair(json!({ "metadata": meta }))
 }
 
@@ -258,17 +258,15 @@ fn without_acks(found: &Config) -> Map<String, Value> {
 }
 
 fn repair(found: &Config, wanted: &WantedConfig, scope: &Scope<'_>) -> Value {
-    let mut meta = guarded(found);
     let mut annotations = strangers(found, scope);
     annotations.extend(without_acks(found));
     annotations.insert(SPEC_HASH.to_owned(), json!(spec_hash(&wanted.spec)));
     if found.annotations.contains_key(ABSENT_SINCE) {
         annotations.insert(ABSENT_SINCE.to_owned(), Value::Null);
     }
-    meta.insert("annotations".to_owned(), Value::Object(annotations));
-    meta.insert("labels".to_owned(), json!({ MANAGED_BY: OPERATOR }));
-    meta.insert("ownerReferences".to_owned(), owners(wanted));
-    meta.extend(finalizers(found).map(|all| ("finalizers".to_owned(), all)));
+    let mut meta = guarded(found, annotations);
+    meta["labels"] = json!({ MANAGED_BY: OPERATOR });
+    meta["ownerReferences"] = owners(wanted);
     let spec = change(&found.spec, &wanted.spec).ok().flatten();
     json!({ "metadata": meta, "spec": spec.unwrap_or_else(|| json!({})) })
 }
@@ -276,12 +274,10 @@ fn repair(found: &Config, wanted: &WantedConfig, scope: &Scope<'_>) -> Value {
 /// `None`: it is absent in full.
 fn retire(found: &Config, scope: &Scope<'_>, now: Timestamp) -> Option<Value> {
     let absent = found.spec.state == ABSENT && found.annotations.contains_key(ABSENT_SINCE);
-    let finalizers = finalizers(found);
     let hashed = found.annotations.contains_key(SPEC_HASH);
-    if absent && !hashed && finalizers.is_none() {
+    if absent && !hashed && finalizers(found).is_none() {
         return None;
     }
-    let mut meta = guarded(found);
     let mut annotations = strangers(found, scope);
     if !absent {
         annotations.extend(without_acks(found));
@@ -290,8 +286,7 @@ fn retire(found: &Config, scope: &Scope<'_>, now: Timestamp) -> Option<Value> {
     if hashed {
         annotations.insert(SPEC_HASH.to_owned(), Value::Null);
     }
-    meta.insert("annotations".to_owned(), Value::Object(annotations));
-    meta.extend(finalizers.map(|all| ("finalizers".to_owned(), all)));
+    let meta = guarded(found, annotations);
     Some(json!({ "metadata": meta, "spec": { "state": ABSENT } }))
 }
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     controller::{
-        ReconcileError,
+        Reconciled,
         client::Remote,
         context::Context,
         events::Events,
@@ -109,15 +109,9 @@ impl Decider {
             let rules = self.rules.objects.all().into_iter();
             let ending = rules.filter(|(_, rule)| rule.meta.is_terminating());
             let ending = ending.map(|(key, _)| key);
-            let malformed = self
-                .rules
-                .objects
-                .malformed()
-                .into_iter()
-                .map(|(key, _)| key);
-            ending
-                .chain(malformed)
-                .for_each(|key| self.rules.queue.add(key));
+            let malformed = self.rules.objects.malformed().into_iter();
+            let waiting = ending.chain(malformed.map(|(key, _)| key));
+            waiting.for_each(|key| self.rules.queue.add(key));
         }
     }
 
@@ -148,14 +142,8 @@ impl Decider {
         }
     }
 
-    async fn try_look(&self) -> Result<Next, ReconcileError> {
-        let rules: Vec<Arc<Rule>> = self
-            .rules
-            .objects
-            .all()
-            .into_iter()
-            .map(|(_, rule)| rule)
-            .collect();
+    async fn try_look(&self) -> Reconciled {
+        let rules = self.rules.objects.values();
         let needs = wants_endpoints(&rules);
         self.needs_slices
             .send_if_modified(|now| std::mem::replace(now, needs) != needs);
@@ -164,10 +152,8 @@ impl Decider {
             return Ok(Next::After(LOOK_FOR_PODS));
         }
         let mut failed = None;
-        for rule in rules
-            .iter()
-            .filter(|rule| !rule.is_protected() && !rule.meta.is_terminating())
-        {
+        let bare = |rule: &&Arc<Rule>| !rule.is_protected() && !rule.meta.is_terminating();
+        for rule in rules.iter().filter(bare) {
             // Before there is anything to remove.
             if let Err(trouble) = self.protect(rule).await {
                 failed = Some(trouble);
@@ -197,9 +183,8 @@ impl Decider {
     }
 
     fn known(&self, rules: Vec<Arc<Rule>>) -> PlanInput {
-        let all = self.slices.all().into_iter().map(|(_, slice)| slice);
         let slices = match *self.needs_slices.borrow() {
-            true => self.slices.is_complete().then(|| all.collect()),
+            true => self.slices.is_complete().then(|| self.slices.values()),
             false => Some(Vec::new()),
         };
         // One that is being deleted holds nothing: what came of it goes first.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::node::LastRules;
-use crate::{controller::store::Key, rules::RuleBoard, system::HostMeans};
+use crate::{rules::RuleBoard, system::HostMeans};
 
 /// Which cluster that was, and what was understood of its objects.
 type SeenOf = (ClusterId, Arc<Mutex<LastRules>>);
@@ -16,30 +16,22 @@ type SeenOf = (ClusterId, Arc<Mutex<LastRules>>);
 #[derive(Clone)]
 pub struct RuleHost {
     pub board: RuleBoard,
-    /// The Node that it is in one of the clusters.
-    pub node: Text,
-    /// The Agent whose pod this is.
-    pub agent: Option<Key>,
-    /// Once it is cancelled, the rules of this host go.
-    pub leaving: Option<CancellationToken>,
+    pub means: HostMeans,
     /// By the name of the cluster.
     seen: Arc<Mutex<BTreeMap<Text, SeenOf>>>,
 }
 
 impl RuleHost {
     pub fn new(board: RuleBoard, means: HostMeans) -> Self {
-        let agent = means.agent;
         Self {
             board,
-            node: means.node,
-            agent: agent.map(|(namespace, name)| Key { namespace, name }),
-            leaving: means.leaving,
+            means,
             seen: Arc::default(),
         }
     }
 
     pub fn is_leaving(&self) -> bool {
-        let leaving = self.leaving.as_ref();
+        let leaving = self.means.leaving.as_ref();
         leaving.is_some_and(CancellationToken::is_cancelled)
     }
 

@@ -8,7 +8,7 @@ use fipd_crds::ip_rule::{
     RULE_FINALIZER,
 };
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     names::{AGENT, CONFIG, RULE},
@@ -84,16 +84,11 @@ async fn steps(remote: &Remote, past: &Past) -> Found {
             Vec::new()
         }
     };
-    let text = |agent: &Value, path: &str| {
-        let text = agent.pointer(path).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
+    let all = |key: &str| -> BTreeSet<String> {
+        let texts = agents.iter().map(|agent| text(&agent["metadata"][key]));
+        texts.collect()
     };
-    let owners: BTreeSet<String> = (agents.iter())
-        .map(|agent| text(agent, "/metadata/uid"))
-        .collect();
-    let places: BTreeSet<String> = (agents.iter())
-        .map(|agent| text(agent, "/metadata/namespace"))
-        .collect();
+    let (owners, places) = (all("uid"), all("namespace"));
     for namespace in places {
         for kind in NAMESPACED {
             let owned = |object: &Value| is_of(object, &owners);
@@ -136,34 +131,31 @@ fn delete(object: &Value, target: Target, one: &str) -> Step {
         "" => target.name.clone(),
         namespace => format!("{namespace}/{}", target.name),
     };
-    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
     Step {
         object: format!("{one} {place}"),
         does: Does::Delete,
-        uid: uid.unwrap_or_default().to_owned(),
+        uid: text(&object["metadata"]["uid"]),
         target,
     }
 }
 
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// Whether fipd applied it. The original's have the same names and labels.
 fn is_applied(object: &Value) -> bool {
-    let managers = object.pointer("/metadata/managedFields");
-    let mut managers = managers.and_then(Value::as_array).into_iter().flatten();
-    managers.any(|one| {
-        one.get("manager") == Some(&json!(MANAGER)) && one.get("operation") == Some(&json!("Apply"))
-    })
+    let managers = object["metadata"]["managedFields"].as_array();
+    let mut managers = managers.into_iter().flatten();
+    managers.any(|one| one["manager"] == MANAGER && one["operation"] == "Apply")
 }
 
 fn is_of(object: &Value, agents: &BTreeSet<String>) -> bool {
-    let owners = object.pointer("/metadata/ownerReferences");
-    let mut owners = owners.and_then(Value::as_array).into_iter().flatten();
-    owners.any(|owner| {
-        let uid = owner.get("uid").and_then(Value::as_str);
-        uid.is_some_and(|uid| agents.contains(uid))
-    })
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|owner| agents.contains(&text(&owner["uid"])))
 }
 
 fn is_labelled(object: &Value) -> bool {
-    let labels = object.pointer("/metadata/labels");
-    labels.and_then(|labels| labels.get(MANAGED_BY)) == Some(&json!(OPERATOR))
+    object["metadata"]["labels"][MANAGED_BY] == OPERATOR
 }

@@ -10,13 +10,13 @@ use prometheus_client::{
 };
 
 /// Of the whole process: controllers come and go with their clusters, counts do not.
-static KEPT: LazyLock<RuleObjectCounts> = LazyLock::new(RuleObjectCounts::default);
+pub static KEPT: LazyLock<RuleObjectCounts> = LazyLock::new(RuleObjectCounts::default);
 
 #[derive(Default)]
-struct RuleObjectCounts {
-    created: Counter,
-    updated: Counter,
-    marked_absent: Counter,
+pub struct RuleObjectCounts {
+    pub created: Counter,
+    pub updated: Counter,
+    pub marked_absent: Counter,
     desired: Gauge,
     absent: Gauge,
     /// Desired and absent ones of each cluster.
@@ -47,18 +47,6 @@ pub fn register(registry: &mut Registry) {
         "IPRuleConfigs that nodes are to remove",
         KEPT.absent.clone(),
     );
-}
-
-pub fn created() {
-    KEPT.created.inc();
-}
-
-pub fn updated() {
-    KEPT.updated.inc();
-}
-
-pub fn marked_absent() {
-    KEPT.marked_absent.inc();
 }
 
 /// How a cluster stands.
@@ -93,7 +81,7 @@ mod tests {
     fn the_series_have_the_originals_names() {
         let mut registry = Registry::default();
         register(&mut registry);
-        created();
+        KEPT.created.inc();
         stand(&"a".into(), 3, 1);
         stand(&"b".into(), 2, 0);
         let mut text = String::new();

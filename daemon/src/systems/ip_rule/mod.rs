@@ -163,9 +163,8 @@ impl RunningSystem for RunningIpRule {
             let node = async {
                 if let Some(host) = &system.host {
                     let seen = host.seen(&session.name, &session.id);
-                    let (board, node) = (host.board.clone(), Text::clone(&host.node));
                     let site = site_of(session.clone());
-                    let part = NodePart::new(site, board, (node, host.agent.clone()), seen);
+                    let part = NodePart::new(site, host.board.clone(), &host.means, seen);
                     Arc::clone(&part).run().await;
                     if host.is_leaving() {
                         part.take_leave().await;
@@ -234,7 +233,7 @@ async fn serve(site: Arc<Site>, own: &OwnEndpoint, nodes: &NodeBoard) {
 
 fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(decider);
-    let slim = |one: IPRule| Some(observe::rule(one));
+    let slim = |one: IPRule| Some(observe::Rule::of(one));
     decider.rules.follow(tasks, slim, move |key| {
         all.rules.queue.add(key.clone());
         all.changed();
@@ -243,18 +242,23 @@ fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: 
     let slim = |one: IPRuleConfig| Some(observe::config(one));
     let configs = &decider.configs;
     configs.follow(tasks, slim, move |key| all.config_changed(key));
-    let all = Arc::clone(decider);
+    let then = |act: fn(&Decider)| {
+        let all = Arc::clone(decider);
+        move |_: &Key| act(&all)
+    };
     let services = Arc::clone(&decider.services);
-    spawn::<Service, _>(tasks, site, services, observe::service, move |_| {
-        all.changed()
-    });
-    let all = Arc::clone(decider);
+    spawn::<Service, _>(
+        tasks,
+        site,
+        services,
+        observe::service,
+        then(Decider::changed),
+    );
     let slim = |one: Node| Some(observe::node(one));
-    spawn(tasks, site, Arc::clone(&decider.nodes), slim, move |_| {
-        all.nodes_changed()
-    });
+    let nodes = Arc::clone(&decider.nodes);
+    spawn(tasks, site, nodes, slim, then(Decider::nodes_changed));
     let all = Arc::clone(decider);
-    let slim = |one: Agent| Some(observe::agent(one));
+    let slim = |one: Agent| Some(observe::Agent::of(one));
     let agents = Arc::clone(agents);
     spawn(tasks, site, Arc::clone(&decider.agents), slim, move |_| {
         all.nodes_changed();

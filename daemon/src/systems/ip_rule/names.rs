@@ -65,11 +65,8 @@ pub fn of_node(prefix: &str, node: &str) -> String {
     if node.len() <= PART {
         return format!("{prefix}{node}");
     }
-    let digest: String = HEXLOWER
-        .encode(&Sha256::digest(node))
-        .chars()
-        .take(TOLD_APART)
-        .collect();
+    let mut digest = HEXLOWER.encode(&Sha256::digest(node));
+    digest.truncate(TOLD_APART);
     let start: String = node.chars().take(PART - TOLD_APART - 1).collect();
     format!("{prefix}{start}-{digest}")
 }

@@ -51,6 +51,7 @@ use crate::{
     },
     rules,
     rules::{NodeFound, Reached, Revision, RuleBoard},
+    system::HostMeans,
     systems::ip_rule::settings::WISHES,
 };
 
@@ -76,8 +77,8 @@ pub struct NodePart {
     board: RuleBoard,
     /// The Node that this host is.
     node: Text,
-    /// The Agent whose pod this is.
-    agent: Option<Key>,
+    /// Whether this is the pod of an Agent.
+    agent: bool,
     machine: Machine,
     configs: Arc<Objects<Config>>,
     rules: Arc<Objects<Rule>>,
@@ -95,15 +96,15 @@ impl NodePart {
     pub fn new(
         site: Arc<Site>,
         board: RuleBoard,
-        (node, agent): (Text, Option<Key>),
+        means: &HostMeans,
         seen: Arc<Mutex<LastRules>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             remote: Remote::new(site.session.client.clone()),
             site,
             board,
-            node,
-            agent,
+            node: Text::clone(&means.node),
+            agent: means.agent.is_some(),
             machine: Machine::this(),
             configs: Objects::new(),
             rules: Objects::new(),
@@ -168,14 +169,14 @@ impl NodePart {
             tasks,
             site,
             Arc::clone(&self.rules),
-            |one: IPRule| Some(observe::rule(one)),
+            |one: IPRule| Some(Rule::of(one)),
             wake(),
         );
         spawn(
             tasks,
             site,
             Arc::clone(&self.agents),
-            |one: RawAgent| Some(observe::agent(one)),
+            |one: RawAgent| Some(Agent::of(one)),
             wake(),
         );
         let api: Api<_> = Api::all(site.session.client.clone());
@@ -275,23 +276,18 @@ impl NodePart {
             name: &self.node,
             node: node.as_deref(),
             rules: rules.map(|(key, rule)| (key.name, rule)).collect(),
-            agent: match (&self.agent, counts) {
-                (None, _) => Belongs::Nobody,
+            agent: match (self.agent, counts) {
+                (false, _) => Belongs::Nobody,
                 // Also another than its own: that one's pods come in its place.
-                (Some(_), Some((_, agent))) => Belongs::To(&agent.spec.node_selector),
-                (Some(_), None) => Belongs::Left,
+                (true, Some((_, agent))) => Belongs::To(&agent.spec.node_selector),
+                (true, None) => Belongs::Left,
             },
             agents_fit: self.agents.malformed().is_empty(),
             vrfs: vrfs.as_deref(),
             malformed: malformed.map(|(key, _)| key.name).collect(),
             before: before.as_deref().map_or(&[], Vec::as_slice),
         };
-        let configs: Vec<Arc<Config>> = self
-            .configs
-            .all()
-            .into_iter()
-            .map(|(_, config)| config)
-            .collect();
+        let configs = self.configs.values();
         let mut seen = self.seen.lock();
         let (sets, present) = plan(&want, &configs, &mut seen, Instant::now(), GRACE)?;
         let wanted: BTreeSet<_> = sets.iter().flat_map(|set| &set.sources).copied().collect();
@@ -383,7 +379,7 @@ impl NodePart {
         {
             Ok(after) => {
                 let after = observe::config_on(after, &self.node);
-                self.configs.update(&key, after, Config::is_after);
+                self.configs.keep(&key, after);
                 Next::Done
             }
             // Gone, or changed since: the watch tells.

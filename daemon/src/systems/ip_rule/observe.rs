@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{Text, Timestamp};
 use fipd_crds::ip_rule::{
-    APPLIED_PREFIX, Agent as RawAgent, AgentSpec, AgentStatus, CLEANUP_PREFIX, CONFIG_FINALIZER,
-    IPRule, IPRuleConfig, IPRuleConfigSpec, IPRuleConfigStatus, IPRuleSpec, IPRuleStatus,
-    MANAGED_BY, OPERATOR, PRESENT, RULE_FINALIZER,
+    APPLIED_PREFIX, AgentSpec, AgentStatus, CLEANUP_PREFIX, CONFIG_FINALIZER, IPRuleConfig,
+    IPRuleConfigSpec, IPRuleConfigStatus, IPRuleSpec, IPRuleStatus, MANAGED_BY, OPERATOR, PRESENT,
+    RULE_FINALIZER,
 };
 use k8s_openapi::{
     api::{
@@ -17,18 +17,15 @@ use k8s_openapi::{
 };
 
 use super::names::of_node;
-use crate::controller::meta::{Meta, View, created};
+use crate::controller::meta::{Meta, ObjectView, View, created};
 
 /// Start of the annotations that are the operator's.
 const OPERATORS: &str = "iprule.operator.brtrm.dev/";
 
 /// An IPRule.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rule {
-    pub meta: Meta,
-    pub spec: IPRuleSpec,
-    pub status: IPRuleStatus,
-}
+pub type Rule = ObjectView<IPRuleSpec, IPRuleStatus>;
+/// An Agent.
+pub type Agent = ObjectView<AgentSpec, AgentStatus>;
 
 /// An IPRuleConfig.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -104,29 +101,13 @@ impl Machine {
     }
 }
 
-/// An Agent.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Agent {
-    pub meta: Meta,
-    pub spec: AgentSpec,
-    pub status: AgentStatus,
-}
-
 impl Rule {
-    pub fn is_after(&self, other: &Self) -> bool {
-        self.meta.is_after(&other.meta)
-    }
-
     pub fn is_protected(&self) -> bool {
         self.meta.has_finalizer(RULE_FINALIZER)
     }
 }
 
 impl Config {
-    pub fn is_after(&self, other: &Self) -> bool {
-        self.meta.is_after(&other.meta)
-    }
-
     /// Whether it is the operator's: that one of its two marks was taken off by hand changes nothing.
     pub fn is_ours(&self) -> bool {
         self.labelled || self.is_protected()
@@ -159,29 +140,9 @@ impl Config {
     }
 }
 
-impl View for Rule {
-    fn meta(&self) -> Meta {
-        self.meta.clone()
-    }
-}
-
 impl View for Config {
     fn meta(&self) -> Meta {
         self.meta.clone()
-    }
-}
-
-impl View for Agent {
-    fn meta(&self) -> Meta {
-        self.meta.clone()
-    }
-}
-
-pub fn rule(object: IPRule) -> Rule {
-    Rule {
-        meta: Meta::of(&object.metadata),
-        spec: object.spec,
-        status: object.status.unwrap_or_default(),
     }
 }
 
@@ -286,14 +247,6 @@ pub fn node(object: RawNode) -> Node {
             id: info.machine_id,
             boot: info.boot_id,
         },
-    }
-}
-
-pub fn agent(object: RawAgent) -> Agent {
-    Agent {
-        meta: Meta::of(&object.metadata),
-        spec: object.spec,
-        status: object.status.unwrap_or_default(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use fipd_core::{
     Text,
-    host::{Balanced, Clash, Policy, SourceMode, Target, Way, assign},
+    host::{Balanced, Clash, Policy, SourceMode, Target, assign},
 };
 use fipd_crds::ip_rule::{IPRuleConfigSpec, PRESENT};
 
@@ -96,35 +96,31 @@ pub fn plan(known: &PlanInput) -> ConfigPlan {
             plan.nodes.insert(Text::clone(&rule.meta.name), nodes);
         }
     }
-    for rule in known
-        .rules
-        .iter()
-        .filter(|rule| !rule.meta.is_terminating())
-    {
-        let name = Text::clone(&rule.meta.name);
-        match read(&rule.spec) {
+    let staying = known.rules.iter();
+    for rule in staying.filter(|rule| !rule.meta.is_terminating()) {
+        let why = match read(&rule.spec) {
             Ok(one) if one.source == SourceMode::Endpoints && known.slices.is_none() => {
-                plan.held.insert(Text::clone(&name));
-                plan.rules.insert(name, Told::PodsUnknown);
+                Told::PodsUnknown
             }
-            Ok(one) => valid.push((rule, one)),
-            Err(wrong) => {
-                plan.held.insert(Text::clone(&name));
-                plan.rules.insert(name, Told::Wrong(wrong));
+            Ok(one) => {
+                valid.push((rule, one));
+                continue;
             }
-        }
+            Err(wrong) => Told::Wrong(wrong),
+        };
+        plan.held.insert(Text::clone(&rule.meta.name));
+        plan.rules.insert(Text::clone(&rule.meta.name), why);
     }
     plan.interval = valid.iter().filter_map(|(_, valid)| valid.interval).min();
     let policies = policies(&valid);
     let assignment = assign(&policies, &balanced(known));
     let mut counts = vec![0_usize; valid.len()];
-    for (source, assigned) in &assignment.sources {
-        let Some((rule, valid)) = valid.get(assigned.policy) else {
+    for (source, number) in &assignment.sources {
+        let (Some((rule, valid)), Some(count)) = (valid.get(*number), counts.get_mut(*number))
+        else {
             continue;
         };
-        if let Some(count) = counts.get_mut(assigned.policy) {
-            *count += 1;
-        }
+        *count += 1;
         let wanted = WantedConfig {
             spec: config_spec(source.to_string(), rule, valid),
             owner: Owner {
@@ -155,12 +151,7 @@ fn policies(valid: &[(&Rule, Valid)]) -> Vec<Policy> {
         name: Text::clone(&rule.meta.name),
         prefixes: one.prefixes.clone(),
         source: one.source,
-        way: Way {
-            target: one.target.clone(),
-            priority: one.priority,
-            fail_closed: one.fail_closed,
-            mode: one.mode,
-        },
+        way: one.way.clone(),
     };
     valid.iter().map(policy).collect()
 }
@@ -175,7 +166,6 @@ fn balanced(known: &PlanInput) -> Vec<Balanced> {
     let service = |(key, service): &(Key, Arc<Svc>)| {
         let name = (Text::clone(&key.namespace), Text::clone(&key.name));
         Balanced {
-            name: format!("{}/{}", key.namespace, key.name).into(),
             vips: service.vips.clone(),
             cluster_ips: service.cluster_ips.clone(),
             endpoints: pods.get(&name).cloned().unwrap_or_default(),
@@ -185,16 +175,16 @@ fn balanced(known: &PlanInput) -> Vec<Balanced> {
 }
 
 fn config_spec(source: String, rule: &Rule, valid: &Valid) -> IPRuleConfigSpec {
-    let (table, vrf) = match &valid.target {
+    let (table, vrf) = match &valid.way.target {
         Target::Table(table) => (i64::from(*table), String::new()),
         Target::Vrf(vrf) => (0, vrf.to_string()),
     };
     IPRuleConfigSpec {
         service_ip: source,
         table,
-        priority: valid.priority.map_or(0, i64::from),
+        priority: valid.way.priority.map_or(0, i64::from),
         state: PRESENT.to_owned(),
-        fail_closed: valid.fail_closed,
+        fail_closed: valid.way.fail_closed,
         mode: rule.spec.mode.clone(),
         vrf,
     }
@@ -205,7 +195,6 @@ pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::systems::ip_rule::observe;
 
     pub fn rule(name: &str, spec: Value) -> Arc<Rule> {
         let object = json!({
@@ -213,7 +202,9 @@ pub(super) mod tests {
             "metadata": { "name": name, "uid": format!("u-{name}"), "finalizers": ["iprule.operator.brtrm.dev/rules"] },
             "spec": spec,
         });
-        Arc::new(observe::rule(serde_json::from_value(object).unwrap()))
+        Arc::new(Rule::of(
+            serde_json::from_value::<fipd_crds::ip_rule::IPRule>(object).unwrap(),
+        ))
     }
 
     fn service(name: &str, vips: &[&str], ips: &[&str]) -> (Key, Arc<Svc>) {

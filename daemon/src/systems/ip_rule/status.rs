@@ -39,22 +39,25 @@ pub fn of_rule(rule: &Rule, told: &Told, now: jiff::Timestamp) -> IPRuleStatus {
     let generation = rule.meta.generation;
     status.observed_generation = generation.unwrap_or_default();
     let (ready, clash) = match told {
-        Told::Wrong(all) => (says(false, rejected(rule), wrong(all)), None),
-        Told::PodsUnknown => (says(false, PODS_UNKNOWN, PODS.to_owned()), None),
+        Told::Wrong(all) => (
+            ConditionUpdate::ready(false, rejected(rule), wrong(all)),
+            None,
+        ),
+        Told::PodsUnknown => (ConditionUpdate::ready(false, PODS_UNKNOWN, PODS), None),
         Told::Counts {
             sources,
             lost: clashes,
         } => {
             status.rules = i64::try_from(*sources).unwrap_or(i64::MAX);
-            let ready = match sources {
-                0 => says(
-                    true,
+            let (reason, message) = match sources {
+                0 => (
                     "NoMatch",
                     "no Service has an address in its ranges".to_owned(),
                 ),
-                1 => says(true, "Active", "1 source has a rule".to_owned()),
-                many => says(true, "Active", format!("{many} sources have a rule")),
+                1 => ("Active", "1 source has a rule".to_owned()),
+                many => ("Active", format!("{many} sources have a rule")),
             };
+            let ready = ConditionUpdate::ready(true, reason, message);
             (ready, lost(clashes))
         }
     };
@@ -123,15 +126,6 @@ pub fn unheard(config: &str, nodes: &[Text], silent: Duration) -> String {
         named(nodes).join(", "),
         silent.as_secs()
     )
-}
-
-fn says(status: bool, reason: &'static str, message: String) -> ConditionUpdate {
-    ConditionUpdate {
-        kind: READY,
-        status,
-        reason,
-        message,
-    }
 }
 
 pub fn of_config(config: &Config, scope: &Scope<'_>, now: jiff::Timestamp) -> IPRuleConfigStatus {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fipd_core::host::{Mode, SourceMode, Target, check_priority, check_table};
+use fipd_core::host::{LimitError, Mode, SourceMode, Target, Way, check_priority, check_table};
 use fipd_crds::ip_rule::{AGENT_NAMES, IPRuleSpec};
 use ipnet::IpNet;
 
@@ -17,11 +17,8 @@ const MOST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Valid {
     pub prefixes: Vec<IpNet>,
-    pub target: Target,
-    pub priority: Option<u32>,
     pub source: SourceMode,
-    pub fail_closed: bool,
-    pub mode: Mode,
+    pub way: Way,
     pub interval: Option<Duration>,
     pub nodes: Selector,
 }
@@ -73,45 +70,41 @@ impl Selector {
 pub fn read(spec: &IPRuleSpec) -> Result<Valid, Vec<Wrong>> {
     let mut wrong = Vec::new();
     let prefixes = prefixes(spec, &mut wrong);
-    let target = target(spec).map_err(|one| wrong.push(one)).ok();
-    let priority = check_priority(spec.priority, spec.fail_closed).map_err(|error| {
-        wrong.push(Wrong::new(
-            "spec.priority",
-            &error.value,
-            format!("allowed is {}", error.allowed),
-        ));
-    });
-    let source = source_mode(&spec.source)
-        .map_err(|one| wrong.push(one))
-        .ok();
-    let mode = mode(&spec.mode).map_err(|one| wrong.push(one)).ok();
-    let interval = interval(&spec.reconcile_interval)
-        .map_err(|one| wrong.push(one))
-        .ok();
-    let nodes = Selector::read(&spec.node_selector_label)
-        .map_err(|one| wrong.push(one))
-        .ok();
-    let (true, Some(target), Ok(priority), Some(source), Some(mode), Some(interval), Some(nodes)) = (
-        wrong.is_empty(),
-        target,
-        priority,
-        source,
-        mode,
-        interval,
-        nodes,
-    ) else {
-        return Err(wrong);
+    let target = noted(target(spec), &mut wrong);
+    let priority = noted(priority(spec), &mut wrong);
+    let source = noted(source_mode(&spec.source), &mut wrong);
+    let mode = noted(mode(&spec.mode), &mut wrong);
+    let interval = noted(interval(&spec.reconcile_interval), &mut wrong);
+    let nodes = noted(Selector::read(&spec.node_selector_label), &mut wrong);
+    let valid = || {
+        Some(Valid {
+            prefixes,
+            source: source?,
+            way: Way {
+                target: target?,
+                priority: priority?,
+                fail_closed: spec.fail_closed,
+                mode: mode?,
+            },
+            interval: interval?,
+            nodes: nodes?,
+        })
     };
-    Ok(Valid {
-        prefixes,
-        target,
-        priority,
-        source,
-        fail_closed: spec.fail_closed,
-        mode,
-        interval,
-        nodes,
-    })
+    valid().filter(|_| wrong.is_empty()).ok_or(wrong)
+}
+
+fn noted<T>(read: Result<T, Wrong>, wrong: &mut Vec<Wrong>) -> Option<T> {
+    read.map_err(|one| wrong.push(one)).ok()
+}
+
+fn limit(field: &str, error: &LimitError, more: &str) -> Wrong {
+    let allowed = format!("allowed is {}{more}", error.allowed);
+    Wrong::new(field, &error.value, allowed)
+}
+
+fn priority(spec: &IPRuleSpec) -> Result<Option<u32>, Wrong> {
+    let priority = check_priority(spec.priority, spec.fail_closed);
+    priority.map_err(|error| limit("spec.priority", &error, ""))
 }
 
 /// What should be thought over although it is allowed.
@@ -158,14 +151,8 @@ fn prefixes(spec: &IPRuleSpec, wrong: &mut Vec<Wrong>) -> Vec<IpNet> {
 
 fn target(spec: &IPRuleSpec) -> Result<Target, Wrong> {
     if spec.vrf.is_empty() {
-        let table = check_table(spec.table);
-        return table.map(Target::Table).map_err(|error| {
-            Wrong::new(
-                "spec.table",
-                &error.value,
-                format!("allowed is {}, or 0 with vrf", error.allowed),
-            )
-        });
+        let table = check_table(spec.table).map(Target::Table);
+        return table.map_err(|error| limit("spec.table", &error, ", or 0 with vrf"));
     }
     if spec.table != 0 {
         let allowed = "with vrf it is that of the VRF: leave it out";
@@ -255,7 +242,7 @@ mod tests {
         assert_eq!(prefixes, ["203.0.113.0/24", "2001:db8::/64"]);
         assert!(warnings(&both)[0].contains("both count"));
         let one = spec(json!({ "cidr": "", "cidrs": ["203.0.113.0/24"], "priority": 0 }));
-        assert_eq!(read(&one).unwrap().priority, None);
+        assert_eq!(read(&one).unwrap().way.priority, None);
         assert!(warnings(&one).is_empty());
     }
 
@@ -286,7 +273,7 @@ mod tests {
             );
         }
         let last = read(&spec(json!({ "table": u32::MAX }))).unwrap();
-        assert_eq!(last.target, Target::Table(u32::MAX));
+        assert_eq!(last.way.target, Target::Table(u32::MAX));
         for priority in [-1_i64, 32_766, 32_767, 1 << 32] {
             assert!(refused(json!({ "priority": priority }))[0].starts_with("spec.priority"));
         }
@@ -316,7 +303,7 @@ mod tests {
     #[test]
     fn a_vrf_stands_for_its_table() {
         let valid = read(&spec(json!({ "table": 0, "vrf": "red" }))).unwrap();
-        assert_eq!(valid.target, Target::Vrf("red".into()));
+        assert_eq!(valid.way.target, Target::Vrf("red".into()));
         assert!(refused(json!({ "vrf": "red" }))[0].starts_with("spec.table"));
         for vrf in ["a/b", "sixteen-letters-", "a b"] {
             assert!(
@@ -331,7 +318,7 @@ mod tests {
         let all = json!({ "source": "vip", "mode": "indexed", "reconcileInterval": "30s", "failClosed": true });
         let valid = read(&spec(all)).unwrap();
         assert_eq!(
-            (valid.source, valid.mode, valid.fail_closed),
+            (valid.source, valid.way.mode, valid.way.fail_closed),
             (SourceMode::Vip, Mode::Indexed, true)
         );
         assert_eq!(valid.interval, Some(Duration::from_secs(30)));

@@ -49,11 +49,8 @@ impl Kept {
 
     /// Foreign holders and contenders of the cluster.
     pub fn owners(&self) -> BTreeSet<Holder> {
-        let mut owners = BTreeSet::new();
-        for lease in self.all() {
-            owners.extend(owners_of(lease, &self.cluster).cloned());
-        }
-        owners
+        let owners = self.all().flat_map(|lease| owners_of(lease, &self.cluster));
+        owners.cloned().collect()
     }
 
     /// Services that are there and do not show all that they have.

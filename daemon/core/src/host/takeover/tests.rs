@@ -191,7 +191,7 @@ fn ten_thousand_rules_among_as_many_are_planned_at_once() {
     let all: Vec<Rule> = many(0, 999).chain(many(TAG, BAND)).collect();
     let mut list = kernel(&all);
     list.insert(10_000, to(1_000, "192.0.2.0/24", 55).into());
-    let sources: BTreeSet<IpAddr> = all.iter().filter_map(host).collect();
+    let sources: BTreeSet<IpAddr> = all.iter().filter_map(Rule::host).collect();
     let sets = [RuleSet {
         sources,
         ..set(&[], None)
@@ -373,7 +373,7 @@ proptest! {
         converge(&mut after, &own(&sets, &plan.places));
         for source in SOURCES.iter().chain(&["10.0.1.7", "10.3.0.1"]) {
             // Nobody wants its rules any more: they go because of that.
-            if !all.contains_key(&ip(source)) && victims.iter().any(|one| host(one) == Some(ip(source))) {
+            if !all.contains_key(&ip(source)) && victims.iter().any(|one| one.host() == Some(ip(source))) {
                 continue;
             }
             for destination in DESTINATIONS {

@@ -53,7 +53,7 @@ impl AddressUser for ManagedClaims {
     const CHARGE_REASON: &'static str = "its cluster goes by another name";
 
     fn view(raw: AddressClaim) -> ClaimView {
-        observe::slim(raw)
+        ClaimView::of(raw)
     }
 
     fn tenant(site: &Site, key: &Key, _: &ClaimView) -> Option<Tenant> {

@@ -2,31 +2,11 @@
 
 use std::net::IpAddr;
 
-use crate::controller::meta::{Meta, View};
-use fipd_crds::fipd_io::{AddressClaim, AddressClaimSpec, AddressClaimStatus};
+use crate::controller::meta::ObjectView;
+use fipd_crds::fipd_io::{AddressClaimSpec, AddressClaimStatus};
 
 /// An AddressClaim, as far as it matters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClaimView {
-    pub meta: Meta,
-    pub spec: AddressClaimSpec,
-    pub status: AddressClaimStatus,
-}
-
-/// Keeps what matters of the object.
-pub fn slim(object: AddressClaim) -> ClaimView {
-    ClaimView {
-        meta: Meta::of(&object.metadata),
-        spec: object.spec,
-        status: object.status.unwrap_or_default(),
-    }
-}
-
-impl View for ClaimView {
-    fn meta(&self) -> Meta {
-        self.meta.clone()
-    }
-}
+pub type ClaimView = ObjectView<AddressClaimSpec, AddressClaimStatus>;
 
 impl ClaimView {
     /// The address in the status, which only a controller writes.

@@ -7,7 +7,7 @@ use super::observe::ClaimView;
 use crate::{
     clock,
     controller::{
-        address_user::outcome::{AddressOutcome, READY, refused_ready, set_conditions},
+        address_user::outcome::{AddressOutcome, refused_ready, set_conditions},
         conditions::{CONFLICT, ConditionUpdate},
         unserved::Unserved,
     },
@@ -53,18 +53,12 @@ fn stays(problem: &Unserved) -> bool {
 }
 
 fn ready(outcome: &AddressOutcome) -> ConditionUpdate {
-    let says = |status, reason, message| ConditionUpdate {
-        kind: READY,
-        status,
-        reason,
-        message,
-    };
     match outcome {
         Ok(shown) => refused_ready(shown).unwrap_or_else(|| {
             let message = format!("{} is the claim's", shown.address());
-            says(true, "Allocated", message)
+            ConditionUpdate::ready(true, "Allocated", message)
         }),
-        Err(problem) => says(false, problem.reason, problem.message.clone()),
+        Err(problem) => ConditionUpdate::ready(false, problem.reason, &*problem.message),
     }
 }
 
@@ -73,10 +67,7 @@ mod tests {
     use fipd_crds::fipd_io::AddressClaim;
 
     use super::*;
-    use crate::{
-        controller::address_user::outcome::{ShownLease, testing::shown},
-        systems::claims::claim::observe::slim,
-    };
+    use crate::controller::address_user::outcome::{ShownLease, testing::shown};
 
     fn now() -> jiff::Timestamp {
         jiff::Timestamp::from_second(1_000).expect("a time")
@@ -84,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_until_it_is_known_to_be_gone() {
-        let mut claim = slim(AddressClaim::default());
+        let mut claim = ClaimView::of(AddressClaim::default());
         claim.status = desired(&claim, &Ok(shown()), now());
         assert_eq!(claim.status.address, "10.0.0.5");
         assert_eq!(claim.status.since, "1970-01-01T00:00:01.000Z");

@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::{
     config::SystemSettings,
     controller::{
-        ReconcileError,
+        ReconcileError, Reconciled,
         client::Patch,
         context::Context,
         merge_patch::change,
@@ -93,11 +93,7 @@ impl Controller for PoolObjects {
         }
     }
 
-    async fn reconcile(
-        &self,
-        key: &Key,
-        object: Option<Arc<PoolObject>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn reconcile(&self, key: &Key, object: Option<Arc<PoolObject>>) -> Reconciled {
         let site = &self.context.site;
         let (wanted, since) = site.ipam.read(|ledger| {
             (
@@ -130,12 +126,7 @@ impl Controller for PoolObjects {
     }
 
     /// It goes with its pool alone: one that is deleted by others is made again.
-    async fn release(
-        &self,
-        key: &Key,
-        _: &Meta,
-        object: Option<Arc<PoolObject>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn release(&self, key: &Key, _: &Meta, object: Option<Arc<PoolObject>>) -> Reconciled {
         match object {
             Some(object) => self.reconcile(key, Some(object)).await,
             None => Ok(Next::Done),
@@ -143,7 +134,7 @@ impl Controller for PoolObjects {
     }
 
     /// Whose it is cannot be told.
-    async fn malformed(&self, _: &Key, _: &Malformed) -> Result<Next, ReconcileError> {
+    async fn malformed(&self, _: &Key, _: &Malformed) -> Reconciled {
         Ok(Next::Done)
     }
 }
@@ -169,14 +160,9 @@ impl PoolObjects {
             };
         };
         let network = ledger.network(pool.spec.network);
-        match network.filter(|_| {
-            self.context
-                .site
-                .session
-                .settings
-                .of::<ClaimsSettings>()
-                .offers(pool)
-        }) {
+        let settings = &self.context.site.session.settings;
+        let offered = settings.of::<ClaimsSettings>().offers(pool);
+        match network.filter(|_| offered) {
             Some(network) if is_object_name(name) => {
                 OwnPool::Offered(Arc::clone(pool), Text::clone(&network.name))
             }
@@ -195,18 +181,13 @@ impl PoolObjects {
         }
     }
 
-    async fn create(&self, key: &Key, spec: &PoolSpec) -> Result<Next, ReconcileError> {
+    async fn create(&self, key: &Key, spec: &PoolSpec) -> Reconciled {
         let (remote, target) = (&self.context.remote, POOL.target(key));
         owned::create(remote, POOL, &target, json!({ "spec": spec })).await?;
         Ok(Next::Done)
     }
 
-    async fn keep(
-        &self,
-        key: &Key,
-        object: &PoolObject,
-        spec: &PoolSpec,
-    ) -> Result<Next, ReconcileError> {
+    async fn keep(&self, key: &Key, object: &PoolObject, spec: &PoolSpec) -> Reconciled {
         if let Some(patch) = change(&object.spec, spec)? {
             let body = json!({ "metadata": { "uid": &*object.meta.uid }, "spec": patch });
             self.context
@@ -235,7 +216,7 @@ impl PoolObjects {
         key: &Key,
         object: &PoolObject,
         report: &PoolReport,
-    ) -> Result<Next, ReconcileError> {
+    ) -> Reconciled {
         let status = status::desired(object, report, jiff::Timestamp::now());
         let change = (&object.status, &status);
         let write = self.context.write_status(key, &object.meta.uid, change);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fipd_core::host::{
-    Asked, Here, KernelRule, Refusal, Rule, RuleAction, RuleSet, Takeover, asked, check_table,
+    Asked, Here, KernelRule, Refusal, Rule, RuleSet, Takeover, UNTAGGED, asked, check_table,
     take_over,
 };
 use fipd_crds::ip_rule::{ABSENT, IPRuleConfig, MANAGED_BY, OPERATOR, PRESENT};
@@ -18,9 +18,6 @@ use crate::{
     controller::leader_election::is_fipd,
     rules::{EngineState, View},
 };
-
-/// `RTPROT_UNSPEC`: what the original's rules say of who made them.
-const UNTAGGED: u8 = 0;
 
 /// What an IPRuleConfig wants of the kernel.
 struct ConfiguredRule<'a> {
@@ -251,19 +248,9 @@ fn does(one: &ConfiguredRule<'_>, rule: &Rule, plan: &Takeover, protocol: u8) ->
 /// A rule as the original made them: its source a host, a table, and nothing else.
 fn untagged(one: &KernelRule) -> Option<(&Rule, IpAddr, u32)> {
     let rule = &one.rule;
-    let plain = one.more.is_none()
-        && rule.protocol == UNTAGGED
-        && rule.destination.is_none()
-        && rule.input.is_none()
-        && rule.output.is_none()
-        && rule.mark.is_none();
-    let host = rule
-        .source
-        .filter(|one| one.prefix_len() == one.max_prefix_len());
-    match (host, rule.action) {
-        (Some(host), RuleAction::Table(table)) if plain => Some((rule, host.addr(), table)),
-        _ => None,
-    }
+    let plain = one.more.is_none() && rule.protocol == UNTAGGED && rule.is_by_source();
+    let (host, table) = rule.host().zip(rule.action.table())?;
+    plain.then_some((rule, host, table))
 }
 
 #[cfg(test)]
@@ -275,6 +262,8 @@ mod tests {
         host::{Desired, FwMark, Mode},
     };
     use serde_json::json;
+
+    use fipd_core::host::RuleAction;
 
     use super::*;
     use crate::adopt::OriginalWorkload;

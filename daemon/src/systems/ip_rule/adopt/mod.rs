@@ -126,9 +126,5 @@ impl Takeover for RuleTakeover {
 }
 
 fn sets_of(board: &RuleBoard) -> Vec<RuleSet> {
-    let wishes = board.wanted().wishes;
-    wishes
-        .values()
-        .flat_map(|sets| sets.iter().cloned())
-        .collect()
+    board.wanted().sets().cloned().collect()
 }

@@ -7,7 +7,7 @@ mod workload;
 use std::{sync::Arc, time::Duration};
 
 use fipd_core::Text;
-use fipd_crds::ip_rule::{AGENT_WORKLOAD, Agent as RawAgent, AgentStatus};
+use fipd_crds::ip_rule::{AGENT_WORKLOAD, Agent as RawAgent};
 use k8s_openapi::{api::apps::v1::DaemonSet, jiff};
 use kube::{Api, runtime::watcher};
 use parking_lot::Mutex;
@@ -20,11 +20,11 @@ use self::{
 };
 use super::{
     names::{AGENT, is_original},
-    observe::{self, Agent},
+    observe::Agent,
 };
 use crate::{
     controller::{
-        ReconcileError,
+        ReconcileError, Reconciled,
         client::{Patch, Remote},
         context::Context,
         events::Events,
@@ -102,11 +102,7 @@ impl Controller for Agents {
         self.context.objects.completed().await;
     }
 
-    async fn reconcile(
-        &self,
-        key: &Key,
-        agent: Option<Arc<Agent>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn reconcile(&self, key: &Key, agent: Option<Arc<Agent>>) -> Reconciled {
         match agent {
             Some(agent) => self.bring(key, &agent).await,
             None => Ok(Next::Done),
@@ -114,12 +110,7 @@ impl Controller for Agents {
     }
 
     /// What it runs goes with it by its owner reference.
-    async fn release(
-        &self,
-        _: &Key,
-        _: &Meta,
-        _: Option<Arc<Agent>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn release(&self, _: &Key, _: &Meta, _: Option<Arc<Agent>>) -> Reconciled {
         Ok(Next::Done)
     }
 }
@@ -168,12 +159,10 @@ impl Agents {
         self.context.queue_all();
     }
 
-    async fn bring(&self, key: &Key, agent: &Agent) -> Result<Next, ReconcileError> {
+    async fn bring(&self, key: &Key, agent: &Agent) -> Reconciled {
         let all = self.context.objects.all();
         let standing = standing(key, &all);
-        let mine = Key::new(&key.namespace, AGENT_WORKLOAD);
-        let running = self.running.get(&mine);
-        let running = running.filter(|running| running.owner.as_ref() == Some(&agent.meta.uid));
+        let running = self.running(key, &agent.meta.uid);
         let done = match standing {
             Standing::Active => self.run(key, agent).await,
             // Two would program one node: the DaemonSet of one that was active goes.
@@ -187,8 +176,8 @@ impl Agents {
             Err(trouble) => (Some(Obstacle::of(&trouble)), Some(trouble)),
         };
         if let Some(Obstacle { reason, text }) = &obstacle {
-            let object = AGENT.reference(key, &agent.meta.uid);
-            self.context.events.warning(&object, reason, text.clone());
+            self.context
+                .warn(key, &agent.meta.uid, reason, text.clone());
         }
         let after = status::desired(
             agent,
@@ -197,29 +186,13 @@ impl Agents {
             obstacle.as_ref(),
             jiff::Timestamp::now(),
         );
-        self.show(key, agent, &after).await?;
+        let (uid, change) = (&agent.meta.uid, (&agent.status, &after));
+        let view = Agent::of::<RawAgent>;
+        self.context.show_status(key, uid, change, view).await?;
         trouble.map_or(Ok(Next::After(AGAIN)), Err)
     }
 
-    async fn show(
-        &self,
-        key: &Key,
-        agent: &Agent,
-        after: &AgentStatus,
-    ) -> Result<(), ReconcileError> {
-        let (uid, change) = (&agent.meta.uid, (&agent.status, after));
-        let write = self
-            .context
-            .write_status_seen::<_, RawAgent>(key, uid, change);
-        if let Some(after) = write.await? {
-            let later = |one: &Agent, other: &Agent| one.meta.is_after(&other.meta);
-            let agents = &self.context.objects;
-            agents.update(key, observe::agent(after), later);
-        }
-        Ok(())
-    }
-
-    async fn stop(&self, key: &Key, running: Option<&Running>) -> Result<(), ReconcileError> {
+    async fn stop(&self, key: &Key, running: Option<&Running>) -> Reconciled<()> {
         if let Some(running) = running {
             let set = DAEMON_SET.named(&key.namespace, AGENT_WORKLOAD);
             self.context.remote.delete(&set, &running.uid).await?;
@@ -228,15 +201,9 @@ impl Agents {
     }
 
     /// Has the pods of an Agent run; answers why they do not.
-    async fn run(&self, key: &Key, agent: &Agent) -> Result<Option<Obstacle>, ReconcileError> {
-        let told = self
-            .context
-            .site
-            .session
-            .settings
-            .of::<IpRuleSettings>()
-            .agent_image();
-        let image = match image(&agent.spec.image, told) {
+    async fn run(&self, key: &Key, agent: &Agent) -> Reconciled<Option<Obstacle>> {
+        let settings = self.context.site.session.settings.of::<IpRuleSettings>();
+        let image = match image(&agent.spec.image, settings.agent_image()) {
             Ok(image) => image,
             Err(obstacle) => return Ok(Some(obstacle)),
         };
@@ -251,29 +218,25 @@ impl Agents {
         if self.is_so(key, &agent.meta.uid, &wanted) {
             return Ok(None);
         }
-        let namespace = &key.namespace;
-        for (target, object) in [
-            (
-                SERVICE_ACCOUNT.named(namespace, AGENT_WORKLOAD),
-                workload.account(),
-            ),
-            (
-                CLUSTER_ROLE_BINDING.named("", AGENT_WORKLOAD),
-                workload.binding(),
-            ),
-            (
-                CONFIG_MAP.named(namespace, AGENT_WORKLOAD),
-                workload.config(),
-            ),
-            (DAEMON_SET.named(namespace, AGENT_WORKLOAD), wanted),
+        let namespace = &*key.namespace;
+        for (kind, namespace, object) in [
+            (SERVICE_ACCOUNT, namespace, workload.account()),
+            (CLUSTER_ROLE_BINDING, "", workload.binding()),
+            (CONFIG_MAP, namespace, workload.config()),
+            (DAEMON_SET, namespace, wanted),
         ] {
-            self.context
-                .remote
-                .patch(&target, Patch::Apply, &object)
-                .await?;
+            let target = kind.named(namespace, AGENT_WORKLOAD);
+            let remote = &self.context.remote;
+            remote.patch(&target, Patch::Apply, &object).await?;
         }
         *self.written.lock() = Some((Text::clone(&agent.meta.uid), Instant::now()));
         Ok(None)
+    }
+
+    /// The DaemonSet of the Agent with this UID.
+    fn running(&self, key: &Key, agent: &Text) -> Option<Arc<Running>> {
+        let found = self.running.get(&Key::new(&key.namespace, AGENT_WORKLOAD));
+        found.filter(|found| found.owner.as_ref() == Some(agent))
     }
 
     /// Whether its DaemonSet is as wanted, and what belongs to that was written a while ago at most.
@@ -282,8 +245,7 @@ impl Agents {
         let lately = written
             .as_ref()
             .is_some_and(|(of, at)| of == agent && at.elapsed() < AGAIN);
-        let found = self.running.get(&Key::new(&key.namespace, AGENT_WORKLOAD));
-        let found = found.filter(|found| found.owner.as_ref() == Some(agent));
+        let found = self.running(key, agent);
         let has_part = |path: &str| {
             let found = found.as_ref().and_then(|found| found.object.pointer(path));
             found

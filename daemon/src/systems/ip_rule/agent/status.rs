@@ -42,23 +42,13 @@ pub fn desired(
             );
             (false, "InactiveInstance", text)
         }
-        (Standing::Active, None) if ready > 0 && ready == desired => (
-            true,
-            "AllReady",
-            format!("{ready} of {desired} pods are ready"),
-        ),
-        (Standing::Active, None) => (
-            false,
-            "Progressing",
-            format!("{ready} of {desired} pods are ready"),
-        ),
+        (Standing::Active, None) => {
+            let all = ready > 0 && ready == desired;
+            let reason = if all { "AllReady" } else { "Progressing" };
+            (all, reason, format!("{ready} of {desired} pods are ready"))
+        }
     };
-    let says = ConditionUpdate {
-        kind: "Ready",
-        status: is,
-        reason,
-        message,
-    };
+    let says = ConditionUpdate::ready(is, reason, message);
     set(&mut status.conditions, &says, generation, now);
     status
 }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fipd_core::Text;
 use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRule, IPRuleConfig};
 use k8s_openapi::jiff;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::metrics as figures;
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     clock,
     controller::{
-        ReconcileError, client::Patch, context::Context, meta::Meta, queue::Next,
+        ReconcileError, Reconciled, client::Patch, context::Context, meta::Meta, queue::Next,
         reconcile::Controller, store::Key,
     },
     systems::ip_rule::settings::IpRuleSettings,
@@ -45,21 +46,12 @@ impl Controller for Configs {
         &self.0.configs
     }
 
-    async fn reconcile(
-        &self,
-        key: &Key,
-        found: Option<Arc<Config>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn reconcile(&self, key: &Key, found: Option<Arc<Config>>) -> Reconciled {
         self.0.bring(key, found).await
     }
 
     /// The nodes keep the rule of one that does not fit its schema until it is gone.
-    async fn release(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        found: Option<Arc<Config>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn release(&self, key: &Key, meta: &Meta, found: Option<Arc<Config>>) -> Reconciled {
         match found {
             Some(found) => self.0.bring(key, Some(found)).await,
             None => {
@@ -72,7 +64,7 @@ impl Controller for Configs {
 
 impl Decider {
     /// Brings one IPRuleConfig to what is wanted.
-    async fn bring(&self, key: &Key, found: Option<Arc<Config>>) -> Result<Next, ReconcileError> {
+    async fn bring(&self, key: &Key, found: Option<Arc<Config>>) -> Reconciled {
         let Some(plan) = self.plan.lock().clone() else {
             return Ok(Next::Done);
         };
@@ -102,40 +94,31 @@ impl Decider {
         Ok(next)
     }
 
-    async fn apply(
-        &self,
-        key: &Key,
-        step: ConfigChange,
-        found: Option<&Config>,
-    ) -> Result<Next, ReconcileError> {
+    async fn apply(&self, key: &Key, step: ConfigChange, found: Option<&Config>) -> Reconciled {
         let target = CONFIG.target(key);
+        let remote = &self.configs.remote;
+        let merge = async |patch: Value| -> Reconciled<IPRuleConfig> {
+            Ok(remote.patch_seen(&target, Patch::Merge, &patch).await?)
+        };
         let written = match (step, found) {
             (ConfigChange::Create(object), _) => {
-                let made: IPRuleConfig = self.configs.remote.create_seen(&target, &object).await?;
-                figures::created();
+                let made: IPRuleConfig = remote.create_seen(&target, &object).await?;
+                figures::KEPT.created.inc();
                 if self.configs.objects.seen(key).is_none() {
                     self.configs.objects.set(key, observe::config(made.clone()));
                 }
                 made
             }
             (ConfigChange::Repair(patch), _) => {
-                let made = self
-                    .configs
-                    .remote
-                    .patch_seen(&target, Patch::Merge, &patch)
-                    .await?;
-                figures::updated();
+                let made = merge(patch).await?;
+                figures::KEPT.updated.inc();
                 made
             }
             (ConfigChange::Retire(patch), Some(found)) => {
                 self.trusted(found).await?;
-                let made = self
-                    .configs
-                    .remote
-                    .patch_seen(&target, Patch::Merge, &patch)
-                    .await?;
+                let made = merge(patch).await?;
                 if found.is_present() {
-                    figures::marked_absent();
+                    figures::KEPT.marked_absent.inc();
                 }
                 made
             }
@@ -153,10 +136,7 @@ impl Decider {
             (ConfigChange::Delete(unheard), Some(found)) => {
                 let (uid, version) = (&found.meta.uid, &found.meta.version);
                 if !found.meta.is_terminating() {
-                    self.configs
-                        .remote
-                        .delete_version(&target, uid, version)
-                        .await?;
+                    remote.delete_version(&target, uid, version).await?;
                 }
                 self.let_go(key, found).await?;
                 self.tell_unheard(found, &unheard);
@@ -171,9 +151,7 @@ impl Decider {
                 return Ok(Next::Done);
             }
         };
-        self.configs
-            .objects
-            .update(key, observe::config(written), Config::is_after);
+        self.configs.objects.keep(key, observe::config(written));
         self.configs.queue.add(key.clone());
         Ok(Next::Done)
     }
@@ -191,13 +169,13 @@ impl Decider {
         let (Some(owner), false) = (config.owner(), unheard.is_empty()) else {
             return;
         };
-        let reference = RULE.reference(&Key::new("", &owner.name), &owner.uid);
+        let key = Key::new("", &owner.name);
         let note = status::unheard(&config.meta.name, unheard, self.patience().silent);
         tracing::warn!(name = &*config.meta.name, nodes = ?named(unheard), "{note}");
-        self.configs.events.warning(&reference, "NodeSilent", note);
+        self.rules.warn(&key, &owner.uid, "NodeSilent", note);
     }
 
-    async fn let_go(&self, key: &Key, found: &Config) -> Result<(), ReconcileError> {
+    async fn let_go(&self, key: &Key, found: &Config) -> Reconciled<()> {
         let configs = &self.configs;
         configs
             .drop_finalizer(key, &found.meta, CONFIG_FINALIZER)
@@ -206,7 +184,7 @@ impl Decider {
 
     /// That no wrong list makes rules go: the cluster must be the one that it was, and an IPRule that is in no list must
     /// not be there.
-    async fn trusted(&self, config: &Config) -> Result<(), ReconcileError> {
+    async fn trusted(&self, config: &Config) -> Reconciled<()> {
         let verified = *self.verified.lock();
         if verified.is_none_or(|at| at.elapsed() > BELIEVED) {
             let verified = self.site.session.verify_identity().await;
@@ -247,7 +225,7 @@ impl Decider {
         }
     }
 
-    async fn try_show(&self, key: &Key) -> Result<(), ReconcileError> {
+    async fn try_show(&self, key: &Key) -> Reconciled<()> {
         let (Some(plan), Some(config)) = (self.plan.lock().clone(), self.configs.objects.get(key))
         else {
             return Ok(());
@@ -266,13 +244,7 @@ impl Decider {
         };
         let after = status::of_config(&config, &scope, jiff::Timestamp::now());
         let (uid, change) = (&config.meta.uid, (&config.status, &after));
-        let write = self
-            .configs
-            .write_status_seen::<_, IPRuleConfig>(key, uid, change);
-        if let Some(after) = write.await? {
-            let configs = &self.configs.objects;
-            configs.update(key, observe::config(after), Config::is_after);
-        }
-        Ok(())
+        let show = self.configs.show_status(key, uid, change, observe::config);
+        show.await
     }
 }

@@ -7,8 +7,7 @@ use k8s_openapi::jiff;
 
 use super::{
     super::{
-        names::RULE,
-        observe::{self, Config, Rule},
+        observe::{Config, Rule},
         plan::Told,
         status,
     },
@@ -16,8 +15,7 @@ use super::{
 };
 use crate::{
     controller::{
-        ReconcileError, context::Context, meta::Meta, queue::Next, reconcile::Controller,
-        store::Key,
+        Reconciled, context::Context, meta::Meta, queue::Next, reconcile::Controller, store::Key,
     },
     systems::ip_rule::validate::warnings,
 };
@@ -35,38 +33,32 @@ impl Controller for Rules {
         &self.0.rules
     }
 
-    async fn reconcile(&self, key: &Key, rule: Option<Arc<Rule>>) -> Result<Next, ReconcileError> {
+    async fn reconcile(&self, key: &Key, rule: Option<Arc<Rule>>) -> Reconciled {
         if let Some(rule) = rule {
             self.0.show_rule(key, &rule).await?;
         }
         Ok(Next::Done)
     }
 
-    async fn release(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        _: Option<Arc<Rule>>,
-    ) -> Result<Next, ReconcileError> {
+    async fn release(&self, key: &Key, meta: &Meta, _: Option<Arc<Rule>>) -> Reconciled {
         self.0.end_rule(key, meta).await.map(|()| Next::Done)
     }
 }
 
 impl Decider {
-    pub(super) async fn protect(&self, rule: &Rule) -> Result<(), ReconcileError> {
+    pub(super) async fn protect(&self, rule: &Rule) -> Reconciled<()> {
         let key = Key::new("", &rule.meta.name);
         let add = self
             .rules
             .add_finalizer::<IPRule>(&key, &rule.meta, RULE_FINALIZER);
         if let Some(after) = add.await? {
-            let rules = &self.rules.objects;
-            rules.update(&key, observe::rule(after), Rule::is_after);
+            self.rules.objects.keep(&key, Rule::of(after));
         }
         Ok(())
     }
 
     /// Brings the status of one IPRule up to date.
-    async fn show_rule(&self, key: &Key, rule: &Rule) -> Result<(), ReconcileError> {
+    async fn show_rule(&self, key: &Key, rule: &Rule) -> Reconciled<()> {
         let Some(plan) = self.plan.lock().clone() else {
             return Ok(());
         };
@@ -75,17 +67,14 @@ impl Decider {
         };
         let after = status::of_rule(rule, told, jiff::Timestamp::now());
         let (uid, change) = (&rule.meta.uid, (&rule.status, &after));
-        let write = self.rules.write_status_seen::<_, IPRule>(key, uid, change);
-        if let Some(after) = write.await? {
-            let rules = &self.rules.objects;
-            rules.update(key, observe::rule(after), Rule::is_after);
-        }
-        self.tell(rule, told);
+        let view = Rule::of::<IPRule>;
+        self.rules.show_status(key, uid, change, view).await?;
+        self.tell(key, rule, told);
         Ok(())
     }
 
     /// Its finalizer goes after its last IPRuleConfig, and that after its last rule on a node.
-    async fn end_rule(&self, key: &Key, meta: &Meta) -> Result<(), ReconcileError> {
+    async fn end_rule(&self, key: &Key, meta: &Meta) -> Reconciled<()> {
         let mine = |config: &Config| config.owners.iter().any(|owner| owner.uid == meta.uid);
         let configs = self.configs.objects.all();
         // Until the next look at all, IPRuleConfigs may still be made of it.
@@ -100,27 +89,17 @@ impl Decider {
         self.rules.drop_finalizer(key, meta, RULE_FINALIZER).await
     }
 
-    fn tell(&self, rule: &Rule, told: &Told) {
-        let reference = RULE.reference(&Key::new("", &rule.meta.name), &rule.meta.uid);
+    fn tell(&self, key: &Key, rule: &Rule, told: &Told) {
+        let warn = |reason, note: String| self.rules.warn(key, &rule.meta.uid, reason, note);
         match told {
-            Told::Wrong(wrong) => {
-                self.rules
-                    .events
-                    .warning(&reference, status::rejected(rule), status::wrong(wrong))
-            }
-            Told::PodsUnknown => {
-                self.rules
-                    .events
-                    .warning(&reference, status::PODS_UNKNOWN, status::PODS);
-            }
+            Told::Wrong(wrong) => warn(status::rejected(rule), status::wrong(wrong)),
+            Told::PodsUnknown => warn(status::PODS_UNKNOWN, status::PODS.to_owned()),
             Told::Counts { lost, .. } => {
                 if let Some((reason, message)) = status::lost(lost) {
-                    self.rules.events.warning(&reference, reason, message);
+                    warn(reason, message);
                 }
                 for warning in warnings(&rule.spec) {
-                    self.rules
-                        .events
-                        .warning(&reference, "Questionable", warning);
+                    warn("Questionable", warning);
                 }
             }
         }

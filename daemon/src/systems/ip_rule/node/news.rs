@@ -51,11 +51,11 @@ fn applied(config: &Config, node: &str, said: &Said, reached: &Reached) -> Optio
     let now = match said.present.get(&config.meta.name) {
         // It changed since; what is said comes.
         Some(present) if present.hash != spec_hash(&config.spec) => return None,
-        Some(present) if present.astray => None,
-        Some(present) if reached.has(present.source, &present.set) => Some(echo(&present.hash)),
-        Some(_) => None,
         None if !is_rid(config, reached) => return None,
-        None => None,
+        Some(present) if !present.astray && reached.has(present.source, &present.set) => {
+            Some(echo(&present.hash))
+        }
+        Some(_) | None => None,
     };
     if config.annotations.get(&key) == now.as_ref() {
         return None;

@@ -9,7 +9,7 @@ use std::{
 
 use fipd_core::{
     Text,
-    host::{Mode, RuleSet, check_priority, check_table},
+    host::{RuleSet, check_priority, check_table},
 };
 use fipd_crds::ip_rule::{ABSENT, APPLIED_PREFIX, SPEC_HASH};
 use tokio::time::Instant;
@@ -57,12 +57,9 @@ pub enum Belongs<'a> {
 /// The rule of an IPRuleConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeRule {
-    owner: Text,
     source: IpAddr,
-    table: u32,
-    priority: Option<u32>,
-    fail_closed: bool,
-    mode: Mode,
+    /// The set that it is in, without its sources.
+    set: RuleSet,
     hash: String,
 }
 
@@ -136,13 +133,15 @@ pub fn plan(
         .filter(|(name, _)| !seen.gone.contains_key(*name));
     let present = present.map(|(name, entry)| {
         let present = Present {
+            hash: entry.hash.clone(),
+            source: entry.source,
+            set: Text::clone(&entry.set.name),
             astray: astray.contains(name),
-            ..entry.present(want.cluster)
         };
         (Text::clone(name), present)
     });
     let present = present.collect();
-    Some((sets(want.cluster, &seen.entries), present))
+    Some((sets(&seen.entries), present))
 }
 
 /// Where the deciding part says that one is absent, its hash goes with that. This one is mended.
@@ -174,17 +173,6 @@ fn in_scope(want: &NodeInput<'_>, config: &Config, seen: bool) -> bool {
     agent && selector.is_none_or(|selector| selector.matches(&node.labels))
 }
 
-impl NodeRule {
-    fn present(&self, cluster: &str) -> Present {
-        Present {
-            hash: self.hash.clone(),
-            source: self.source,
-            set: set_name(cluster, &self.owner),
-            astray: false,
-        }
-    }
-}
-
 fn set_name(cluster: &str, owner: &str) -> Text {
     format!("{cluster}/{owner}").into()
 }
@@ -206,16 +194,20 @@ fn entry(want: &NodeInput<'_>, config: &Config, before: Option<&NodeRule>) -> Op
             .copied()
             .or_else(|| last(want, config))?,
     };
-    let owner = config.owner().map(|owner| &owner.name);
-    let owner = owner.or_else(|| before.map(|before| &before.owner));
-    let owner = owner.map(Text::clone);
+    let name = match (config.owner(), before) {
+        (None, Some(before)) => Text::clone(&before.set.name),
+        (owner, _) => set_name(want.cluster, owner.map_or("", |owner| &owner.name)),
+    };
     Some(NodeRule {
-        owner: owner.unwrap_or_default(),
         source: config.source()?,
-        table,
-        priority: check_priority(spec.priority, spec.fail_closed).ok()?,
-        fail_closed: spec.fail_closed,
-        mode: mode(&spec.mode).ok()?,
+        set: RuleSet {
+            name,
+            sources: BTreeSet::new(),
+            table,
+            priority: check_priority(spec.priority, spec.fail_closed).ok()?,
+            fail_closed: spec.fail_closed,
+            mode: mode(&spec.mode).ok()?,
+        },
         hash,
     })
 }
@@ -230,36 +222,21 @@ fn last(want: &NodeInput<'_>, config: &Config) -> Option<u32> {
 }
 
 /// One set for each IPRule, table and priority.
-fn sets(cluster: &str, entries: &BTreeMap<Text, NodeRule>) -> Vec<RuleSet> {
-    let mut sets: BTreeMap<_, RuleSet> = BTreeMap::new();
+fn sets(entries: &BTreeMap<Text, NodeRule>) -> Vec<RuleSet> {
+    let mut sets: BTreeMap<&RuleSet, BTreeSet<IpAddr>> = BTreeMap::new();
     for entry in entries.values() {
-        let mode = match entry.mode {
-            Mode::Auto => 0,
-            Mode::Flat => 1,
-            Mode::Indexed => 2,
-        };
-        let key = (
-            &entry.owner,
-            entry.table,
-            entry.priority,
-            entry.fail_closed,
-            mode,
-        );
-        let set = sets.entry(key).or_insert_with(|| RuleSet {
-            name: set_name(cluster, &entry.owner),
-            sources: BTreeSet::new(),
-            table: entry.table,
-            priority: entry.priority,
-            fail_closed: entry.fail_closed,
-            mode: entry.mode,
-        });
-        set.sources.insert(entry.source);
+        sets.entry(&entry.set).or_default().insert(entry.source);
     }
-    sets.into_values().collect()
+    let with = |(set, sources): (&RuleSet, _)| RuleSet {
+        sources,
+        ..set.clone()
+    };
+    sets.into_iter().map(with).collect()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use fipd_core::host::Mode;
     use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRuleConfigSpec, PRESENT};
     use serde_json::json;
 
