@@ -1,6 +1,6 @@
 //! Changes of the kernel, and of the packet filter.
 
-use std::{collections::BTreeSet, io};
+use std::collections::BTreeSet;
 
 use fipd_core::{
     Family,
@@ -8,7 +8,10 @@ use fipd_core::{
 };
 use tokio::time::Instant;
 
-use super::{engine::Problem, filter::FilterError, kernel::Listing, nft::Index, session::Session};
+use super::{
+    engine::Problem, filter::FilterError, kernel::Listing, nft::Index, session::Session,
+    socket::Refusals,
+};
 use crate::{metrics::rules as figures, rules::Warning};
 
 impl Session<'_> {
@@ -181,7 +184,7 @@ pub(super) fn undeleted(missed: &BTreeSet<Rule>, rules: &[KernelRule]) -> Vec<St
     still.collect()
 }
 
-fn told(rules: &[Rule], refused: Vec<(usize, io::Error)>) -> Result<Vec<String>, Problem> {
+fn told(rules: &[Rule], refused: Refusals) -> Result<Vec<String>, Problem> {
     let mut all = Vec::new();
     for (index, error) in refused {
         if matches!(
@@ -190,10 +193,8 @@ fn told(rules: &[Rule], refused: Vec<(usize, io::Error)>) -> Result<Vec<String>,
         ) {
             return Err(Problem::NotAllowed);
         }
-        let rule = rules
-            .get(index)
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let rule = rules.get(index).map(ToString::to_string);
+        let rule = rule.unwrap_or_default();
         all.push(format!("the kernel refuses {rule}: {error}"));
     }
     Ok(all)

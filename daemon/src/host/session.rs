@@ -159,34 +159,24 @@ impl<'a> Session<'a> {
     }
 
     /// When the next pass is.
-    fn due(&mut self) -> Instant {
-        let mut due = self.resynced + self.resync;
-        let news = self.kernel.news;
-        if self.wanted {
-            due = due.min(self.passed + SOON);
-        }
-        if self.indexes() && self.filter.is_doubted() {
-            let soon = self.passed + SOON;
-            due = due.min(self.mended.map_or(soon, |mended| soon.max(mended + MENDED)));
-        }
-        if news.tagged || news.overrun {
-            let soon = self.passed + SOON;
-            let fight = self.engine.fights.until();
-            due = due.min(fight.map_or(soon, |until| soon.max(until)));
-        }
-        if news.foreign || news.links {
-            due = due.min(self.passed + CALM);
-        }
-        if let Some(again) = self.engine.notes.due() {
-            due = due.min(again.max(self.passed + SOON));
-        }
-        if self.filter_problem.is_some() {
-            due = due.min(self.filter_again.max(self.passed + SOON));
-        }
-        if self.unfinished {
-            due = due.min(self.passed + self.unquiet.clone().pause());
-        }
-        due
+    fn due(&self) -> Instant {
+        let (news, soon) = (self.kernel.news, self.passed + SOON);
+        let filter = self.indexes() && self.filter.is_doubted();
+        let later = |than: Option<Instant>| than.map_or(soon, |than| soon.max(than));
+        let all = [
+            self.wanted.then_some(soon),
+            filter.then(|| later(self.mended.map(|mended| mended + MENDED))),
+            (news.tagged || news.overrun).then(|| later(self.engine.fights.until())),
+            (news.foreign || news.links).then_some(self.passed + CALM),
+            self.engine.notes.due().map(|again| again.max(soon)),
+            self.filter_problem
+                .is_some()
+                .then(|| self.filter_again.max(soon)),
+            self.unfinished
+                .then(|| self.passed + self.unquiet.clone().pause()),
+        ];
+        let all = all.into_iter().flatten();
+        all.fold(self.resynced + self.resync, Instant::min)
     }
 
     /// Brings the kernel to what is wanted, and shows how it is.

@@ -14,7 +14,7 @@ use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
     NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, rule::RuleMessage};
+use netlink_packet_route::{RouteNetlinkMessage, rule::RuleMessage};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols};
 use nix::libc::{EAFNOSUPPORT, RTM_NEWRULE};
 
@@ -49,6 +49,9 @@ pub(super) enum Trouble {
     Io(#[from] io::Error),
 }
 
+/// Requests that the kernel refused, by their places.
+pub(super) type Refusals = Vec<(usize, io::Error)>;
+
 /// The socket that asks. After trouble it may have answers to come, and a new one is to be opened.
 pub(super) struct Requests {
     socket: TokioSocket,
@@ -80,16 +83,34 @@ impl Requests {
         self.port
     }
 
-    /// Lists all that is like this and has each message read: its kind, `RTM_*`, and what follows the common header. Answers
-    /// whether the kernel itself says that the list changed meanwhile.
-    pub async fn list(
+    /// The rules of a family, in the kernel's order, and whether they changed meanwhile.
+    pub async fn rules(&mut self, family: Family) -> Result<(Vec<KernelRule>, bool), Trouble> {
+        self.rules_as(family, message::read).await
+    }
+
+    /// The rules of a family with what they are deleted by; without those that cannot be said whole.
+    pub async fn rules_whole(
         &mut self,
-        like: RouteNetlinkMessage,
-        mut read: impl FnMut(u16, &[u8]),
-    ) -> Result<bool, Trouble> {
+        family: Family,
+    ) -> Result<Vec<(KernelRule, RuleMessage)>, Trouble> {
+        let read = |body: &[u8]| message::read(body).zip(message::whole(body));
+        let (rules, _) = self.rules_as(family, read).await?;
+        Ok(rules)
+    }
+
+    /// Lists the rules of a family. Answers what `read` makes of each, which gets what follows the common header, and whether
+    /// the kernel itself says that the list changed meanwhile. A kernel without this family has none.
+    async fn rules_as<T>(
+        &mut self,
+        family: Family,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<(Vec<T>, bool), Trouble> {
+        let mut like = RuleMessage::default();
+        like.header.family = message::family_number(family);
+        let like = RouteNetlinkMessage::GetRule(like);
         let sequence = self.send(vec![like], NLM_F_DUMP).await?;
         let listing = async {
-            let mut interrupted = false;
+            let (mut rules, mut interrupted) = (Vec::new(), false);
             loop {
                 self.receive().await?;
                 for answer in answers(&self.buffer) {
@@ -99,57 +120,25 @@ impl Requests {
                     }
                     interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
                     if let NetlinkPayload::InnerMessage(raw) = answer.payload {
-                        read(raw.kind, &raw.body);
+                        let rule = (raw.kind == RTM_NEWRULE).then(|| read(&raw.body));
+                        rules.extend(rule.flatten());
                     } else {
-                        return list_end(&answer.payload).map(|()| interrupted);
+                        return list_end(&answer.payload).map(|()| (rules, interrupted));
                     }
                 }
             }
         };
         let listed = tokio::time::timeout(DEADLINE, listing).await;
-        listed.map_err(|_| Trouble::Late)?
-    }
-
-    /// The rules of a family, in the kernel's order, and whether they changed meanwhile.
-    pub async fn rules(&mut self, family: Family) -> Result<(Vec<KernelRule>, bool), Trouble> {
-        let mut rules = Vec::new();
-        let read = |body: &[u8]| rules.extend(message::read(body));
-        let interrupted = self.rules_of(message::family_number(family), read).await?;
-        Ok((rules, interrupted))
-    }
-
-    /// The rules of a family with what they are deleted by; without those that cannot be said whole.
-    pub async fn rules_whole(
-        &mut self,
-        family: Family,
-    ) -> Result<Vec<(KernelRule, RuleMessage)>, Trouble> {
-        let mut rules = Vec::new();
-        let read = |body: &[u8]| rules.extend(message::read(body).zip(message::whole(body)));
-        self.rules_of(message::family_number(family), read).await?;
-        Ok(rules)
-    }
-
-    /// A kernel without this family has none.
-    async fn rules_of(
-        &mut self,
-        family: AddressFamily,
-        mut read: impl FnMut(&[u8]),
-    ) -> Result<bool, Trouble> {
-        let mut like = RuleMessage::default();
-        like.header.family = family;
-        let read = |kind, body: &[u8]| {
-            if kind == RTM_NEWRULE {
-                read(body);
+        match listed.map_err(|_| Trouble::Late)? {
+            Err(Trouble::List(error)) if error.raw_os_error() == Some(EAFNOSUPPORT) => {
+                Ok((Vec::new(), false))
             }
-        };
-        match self.list(RouteNetlinkMessage::GetRule(like), read).await {
-            Err(Trouble::List(error)) if error.raw_os_error() == Some(EAFNOSUPPORT) => Ok(false),
             listed => listed,
         }
     }
 
     /// Adds all of these, in this order. Answers those that the kernel refused.
-    pub async fn add(&mut self, rules: &[Rule]) -> Result<Vec<(usize, io::Error)>, Trouble> {
+    pub async fn add(&mut self, rules: &[Rule]) -> Result<Refusals, Trouble> {
         let messages = rules.iter().map(message::write);
         let messages = messages.map(RouteNetlinkMessage::NewRule);
         // The kernel walks all rules to honour NLM_F_EXCL, and ignores NLM_F_REPLACE.
@@ -157,17 +146,13 @@ impl Requests {
     }
 
     /// Deletes the first rule that is like each of these, in this order.
-    pub async fn delete(&mut self, rules: &[Rule]) -> Result<Vec<(usize, io::Error)>, Trouble> {
-        let messages = rules.iter().map(message::write);
-        self.batch(messages.map(RouteNetlinkMessage::DelRule), 0)
+    pub async fn delete(&mut self, rules: &[Rule]) -> Result<Refusals, Trouble> {
+        self.delete_whole(rules.iter().map(message::write).collect())
             .await
     }
 
     /// Deletes the first rule that is like each of these, which may be others', in this order.
-    pub async fn delete_whole(
-        &mut self,
-        rules: Vec<RuleMessage>,
-    ) -> Result<Vec<(usize, io::Error)>, Trouble> {
+    pub async fn delete_whole(&mut self, rules: Vec<RuleMessage>) -> Result<Refusals, Trouble> {
         let messages = rules.into_iter().map(RouteNetlinkMessage::DelRule);
         self.batch(messages, 0).await
     }
@@ -176,7 +161,7 @@ impl Requests {
         &mut self,
         messages: impl Iterator<Item = RouteNetlinkMessage>,
         flags: u16,
-    ) -> Result<Vec<(usize, io::Error)>, Trouble> {
+    ) -> Result<Refusals, Trouble> {
         let mut messages = messages.peekable();
         let mut refused = Vec::new();
         let mut done = 0;
@@ -193,11 +178,7 @@ impl Requests {
     }
 
     /// The kernel has done all requests when it answers the last. The others it answers only to refuse them.
-    async fn refusals(
-        &mut self,
-        last: u32,
-        count: usize,
-    ) -> Result<Vec<(usize, io::Error)>, Trouble> {
+    async fn refusals(&mut self, last: u32, count: usize) -> Result<Refusals, Trouble> {
         let mut refused = Vec::new();
         loop {
             self.receive().await?;

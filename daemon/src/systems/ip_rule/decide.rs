@@ -202,12 +202,8 @@ impl Decider {
     fn enqueue(&self, before: Option<&ConfigPlan>, now: &ConfigPlan) {
         for (name, wanted) in &now.wanted {
             let key = Key::new("", name);
-            let so = self
-                .configs
-                .objects
-                .get(&key)
-                .is_some_and(|found| is_so(&found, wanted));
-            if !so {
+            let found = self.configs.objects.get(&key);
+            if found.is_none_or(|found| !is_so(&found, wanted)) {
                 self.configs.queue.add(key);
             }
         }

@@ -133,14 +133,11 @@ impl NodePart {
             () = complete => {}
         }
         let worker = Arc::clone(&self);
-        tasks.spawn(queue::run(
-            Arc::clone(&self.reports),
-            REPORTS,
-            cancel.clone(),
-            counted(&self.site.system, "ipruleconfig-node", move |key| {
-                Arc::clone(&worker).report(key)
-            }),
-        ));
+        let report = counted(&self.site.system, "ipruleconfig-node", move |key| {
+            Arc::clone(&worker).report(key)
+        });
+        let queue = Arc::clone(&self.reports);
+        tasks.spawn(queue::run(queue, REPORTS, cancel.clone(), report));
         tokio::select! {
             () = cancel.cancelled() => {}
             () = self.follow() => {}
@@ -155,30 +152,16 @@ impl NodePart {
             move |_: &Key| all.woken.notify_one()
         };
         let (all, node) = (Arc::clone(self), Text::clone(&self.node));
-        spawn(
-            tasks,
-            site,
-            Arc::clone(&self.configs),
-            move |one: IPRuleConfig| Some(observe::config_on(one, &node)),
-            move |key| {
-                all.reports.add(key.clone());
-                all.woken.notify_one();
-            },
-        );
-        spawn(
-            tasks,
-            site,
-            Arc::clone(&self.rules),
-            |one: IPRule| Some(Rule::of(one)),
-            wake(),
-        );
-        spawn(
-            tasks,
-            site,
-            Arc::clone(&self.agents),
-            |one: RawAgent| Some(Agent::of(one)),
-            wake(),
-        );
+        let slim = move |one: IPRuleConfig| Some(observe::config_on(one, &node));
+        let changed = move |key: &Key| {
+            all.reports.add(key.clone());
+            all.woken.notify_one();
+        };
+        spawn(tasks, site, Arc::clone(&self.configs), slim, changed);
+        let slim = |one: IPRule| Some(Rule::of(one));
+        spawn(tasks, site, Arc::clone(&self.rules), slim, wake());
+        let slim = |one: RawAgent| Some(Agent::of(one));
+        spawn(tasks, site, Arc::clone(&self.agents), slim, wake());
         let api: Api<_> = Api::all(site.session.client.clone());
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
         let slim = |one: RawNode| Some(observe::node(one));

@@ -12,7 +12,7 @@ use super::{
     plan::Told,
 };
 use crate::{
-    controller::conditions::{ConditionUpdate, INVALID, READY, REFUSED, remark, set},
+    controller::conditions::{ConditionUpdate, INVALID, REFUSED, remark, set},
     systems::ip_rule::validate::warnings,
     validation::Wrong,
 };

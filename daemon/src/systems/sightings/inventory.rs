@@ -177,12 +177,9 @@ impl ForeignInventory {
         confirmed: &ConfirmedSightings,
     ) -> Vec<Sighting> {
         let ipam = &self.session.ipam;
-        let shown: Shown = services
-            .iter()
-            .map(|(identity, service)| {
-                let addresses = service.as_ref().map(|service| service.addresses.clone());
-                (identity.clone(), addresses)
-            })
+        let shown = services.iter();
+        let shown: Shown<'_> = shown
+            .map(|(identity, service)| (identity, service.as_ref()))
             .collect();
         let users = list::users(ipam, services, stages).await;
         let kept = Kept::of(&self.session);

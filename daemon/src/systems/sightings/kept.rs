@@ -2,19 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     sync::Arc,
 };
 
 use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, System};
 
+use super::observe::ForeignService;
 use crate::clusters::{
     ClusterSession,
     adoption::{for_each_contended, for_each_held},
 };
 
 /// What each Service shows; `None` where that cannot be read.
-pub type Shown = BTreeMap<Identity, Option<BTreeSet<IpAddr>>>;
+pub type Shown<'s> = BTreeMap<&'s Identity, Option<&'s ForeignService>>;
 
 /// Leases that foreign Services of a cluster hold, and those that they contend for.
 pub struct Kept {
@@ -54,12 +54,12 @@ impl Kept {
     }
 
     /// Services that are there and do not show all that they have.
-    pub fn partial(&self, shown: &Shown) -> BTreeSet<Identity> {
+    pub fn partial(&self, shown: &Shown<'_>) -> BTreeSet<Identity> {
         let mut partial = BTreeSet::new();
         for lease in self.all() {
             for holder in owners_of(lease, &self.cluster) {
-                let known = shown.get(&holder.identity).and_then(Option::as_ref);
-                if known.is_some_and(|known| !known.contains(&lease.key.address)) {
+                let known = shown.get(&holder.identity).copied().flatten();
+                if known.is_some_and(|known| !known.addresses.contains(&lease.key.address)) {
                     partial.insert(holder.identity.clone());
                 }
             }

@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::{
     config::SystemSettings,
     controller::{
-        ReconcileError, Reconciled,
+        Reconciled,
         client::Patch,
         context::Context,
         merge_patch::change,

@@ -69,21 +69,20 @@ fn engine(view: &View) -> Option<String> {
 fn programs(found: &RuleInventory, report: &mut RuleReport) {
     match &found.programs {
         Err(why) => {
-            report
-                .unseen
-                .push(format!("the programs of the original: {why}"));
-            report
-                .blockers
-                .push("it is not known whether the original still runs".to_owned());
+            let unseen = format!("the programs of the original: {why}");
+            report.unseen.push(unseen);
+            let unknown = "it is not known whether the original still runs";
+            report.blockers.push(unknown.to_owned());
         }
         Ok(programs) => {
             for program in programs {
                 let runs = program.replicas > 0;
-                let says = match runs {
-                    true => {
-                        "it is to run and would bring its rules back; scale it to 0 or delete it"
-                    }
-                    false => "it is not to run any more",
+                let brings =
+                    "it is to run and would bring its rules back; scale it to 0 or delete it";
+                let says = if runs {
+                    brings
+                } else {
+                    "it is not to run any more"
                 };
                 report.finding(FindingKind::Program, program.to_string(), !runs, says);
                 if runs {

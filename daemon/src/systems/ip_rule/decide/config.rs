@@ -194,19 +194,11 @@ impl Decider {
         let Some(owner) = config.owner() else {
             return Ok(());
         };
-        if self
-            .rules
-            .objects
-            .seen(&Key::new("", &owner.name))
-            .is_some()
-        {
+        let key = Key::new("", &owner.name);
+        if self.rules.objects.seen(&key).is_some() {
             return Ok(());
         }
-        let there: Option<IPRule> = self
-            .configs
-            .remote
-            .get(&RULE.named("", &owner.name))
-            .await?;
+        let there: Option<IPRule> = self.rules.remote.get(&RULE.target(&key)).await?;
         let same = there.is_some_and(|rule| rule.metadata.uid.as_deref() == Some(&*owner.uid));
         match same {
             true => Err(ReconcileError::internal(format!(

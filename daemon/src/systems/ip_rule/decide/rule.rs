@@ -78,11 +78,8 @@ impl Decider {
         let mine = |config: &Config| config.owners.iter().any(|owner| owner.uid == meta.uid);
         let configs = self.configs.objects.all();
         // Until the next look at all, IPRuleConfigs may still be made of it.
-        let counts = self
-            .plan
-            .lock()
-            .as_ref()
-            .is_none_or(|plan| plan.rules.contains_key(&key.name));
+        let plan = self.plan.lock().clone();
+        let counts = plan.is_none_or(|plan| plan.rules.contains_key(&key.name));
         if counts || configs.iter().any(|(_, config)| mine(config)) {
             return Ok(());
         }
