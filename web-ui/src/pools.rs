@@ -22,8 +22,6 @@ pub struct PoolRow {
     pub mirrors: String,
     /// Owners waiting for a free address.
     pub waiting: usize,
-    /// Addresses that are not given because another network may mean the same ones.
-    pub withheld: u128,
 }
 
 /// All pools, by name.

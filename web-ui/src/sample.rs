@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use fipd_core::{Family, LeaseState, PoolSpans, Span};
+use fipd_core::{Family, LeaseState, PoolSpans, PoolUsage, Span};
 
 use crate::{
     AddressMap, AddressPage, AllocateForm, AuditRow, Bar, Chart, ClusterRow, Dashboard, Doubt,
@@ -55,14 +55,13 @@ pub fn lease(address: &str, state: LeaseState) -> LeaseRow {
 }
 
 pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
-    let usage = Usage {
+    let usage = Usage(PoolUsage {
         size,
         used,
         free: size - used,
         excluded: 2,
-        quarantined: 0,
-        out_of_range: 0,
-    };
+        ..PoolUsage::default()
+    });
     let (name, network) = (name.into(), "default".into());
     PoolRow {
         id,
@@ -73,7 +72,6 @@ pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
         closed: false,
         waiting: 0,
         mirrors: String::new(),
-        withheld: 0,
         full_in: Some(50),
         forecast: "full in about 2 days".into(),
     }
@@ -129,11 +127,11 @@ pub fn pool_page(may_write: bool) -> PoolPage {
     PoolPage {
         shell: shell(may_write),
         pool: PoolRow {
-            usage: Usage {
+            usage: Usage(PoolUsage {
                 excluded: 14,
-                ..pool_row(1, "dmz", 242, 3).usage
-            },
-            withheld: 12,
+                withheld: 12,
+                ..pool_row(1, "dmz", 242, 3).usage.0
+            }),
             ..pool_row(1, "dmz", 242, 3)
         },
         addresses: vec!["10.20.0.0/24".into()],

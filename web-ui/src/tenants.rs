@@ -1,6 +1,7 @@
 //! What tenants hold of pools, and what they may.
 
 use askama::Template;
+use fipd_core::PoolUsage;
 
 use crate::{Column, Form, Pager, Shell, Usage};
 
@@ -45,12 +46,12 @@ impl TenantRow {
     pub(crate) fn usage(&self) -> Option<Usage> {
         let limit = u128::from(self.limit?);
         let used = u128::from(self.used);
-        Some(Usage {
+        Some(Usage(PoolUsage {
             size: limit,
             used,
             free: limit.saturating_sub(used),
-            ..Usage::default()
-        })
+            ..PoolUsage::default()
+        }))
     }
 
     /// What is worth a word; empty while there is room.

@@ -3,48 +3,41 @@
 use std::fmt;
 
 use askama::filters::HtmlSafe;
+use fipd_core::PoolUsage;
 
 use crate::{count, percent};
 
 /// The figures of one pool. Displayed as the bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Addresses that may be given at all.
-    pub size: u128,
-    /// Of these: held or cooling.
-    pub used: u128,
-    /// Of these: neither held nor cooling.
-    pub free: u128,
-    /// Cooling after a release.
-    pub quarantined: u128,
-    /// Excluded, reserved ends and gateway.
-    pub excluded: u128,
-    /// Leases of the pool outside of its addresses.
-    pub out_of_range: u128,
-}
+pub struct Usage(pub PoolUsage);
 
 impl Usage {
     /// `12 of 254 used (4.7 %), 242 free`; `2 of them in quarantine` where some are.
     pub fn sentence(&self) -> String {
-        let (used, size, free) = (count(self.used), count(self.size), count(self.free));
-        let cooling = match self.quarantined {
+        let (used, size, free) = (count(self.0.used), count(self.0.size), count(self.0.free));
+        let cooling = match self.0.quarantined {
             0 => String::new(),
             some => format!(", {} of them in quarantine", count(some)),
         };
         format!(
             "{used} of {size} used ({}){cooling}, {free} free",
-            percent(self.used, self.size)
+            percent(self.0.used, self.0.size)
         )
+    }
+
+    /// Excluded, reserved ends and gateway.
+    pub fn excluded(&self) -> u128 {
+        self.0.excluded.saturating_add(self.0.reserved)
     }
 
     /// The share in use.
     pub fn percent(&self) -> String {
-        percent(self.used, self.size)
+        percent(self.0.used, self.0.size)
     }
 
     /// Class of the bar: it turns at 80 % and when nothing is left.
     pub fn level(&self) -> &'static str {
-        if self.free == 0 && self.size > 0 {
+        if self.0.free == 0 && self.0.size > 0 {
             "full"
         } else if self.permille() >= 800 {
             "high"
@@ -64,14 +57,14 @@ impl Usage {
 
     /// What lists by use are ordered by.
     pub fn permille(&self) -> u32 {
-        self.share(self.used)
+        self.share(self.0.used)
     }
 
     fn share(&self, part: u128) -> u32 {
-        if self.size == 0 {
+        if self.0.size == 0 {
             return 0;
         }
-        let share = (part as f64 / self.size as f64 * 1000.0) as u32;
+        let share = (part as f64 / self.0.size as f64 * 1000.0) as u32;
         share.clamp(u32::from(part > 0) * 15, 1000)
     }
 }
@@ -79,9 +72,9 @@ impl Usage {
 /// An inline drawing, since widths in style attributes are against the content security policy.
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.used.saturating_sub(self.quarantined);
+        let held = self.0.used.saturating_sub(self.0.quarantined);
         let used = self.share(held);
-        let other = self.size.saturating_sub(held).saturating_sub(self.free);
+        let other = self.0.size.saturating_sub(held).saturating_sub(self.0.free);
         let other = self.share(other).min(1000_u32.saturating_sub(used));
         write!(
             f,
@@ -102,12 +95,12 @@ mod tests {
     use super::*;
 
     fn usage(size: u128, used: u128, free: u128) -> Usage {
-        Usage {
+        Usage(PoolUsage {
             size,
             used,
             free,
-            ..Usage::default()
-        }
+            ..PoolUsage::default()
+        })
     }
 
     #[test]
@@ -123,10 +116,10 @@ mod tests {
     #[test]
     fn what_cools_has_its_own_part_of_the_bar() {
         let quarantined = 20;
-        let cooling = Usage {
+        let cooling = Usage(PoolUsage {
             quarantined,
-            ..usage(200, 70, 130)
-        };
+            ..usage(200, 70, 130).0
+        });
         let bar = cooling.to_string();
         assert!(
             bar.contains("width=\"250\"") && bar.contains("x=\"250\" width=\"100\""),

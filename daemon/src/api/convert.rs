@@ -202,8 +202,7 @@ pub fn with_addresses(head: PoolView, pool: &Pool) -> PoolView {
 /// A pool without its addresses and exclusions.
 pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
     let spec = &pool.spec;
-    let usage = ledger.usage(pool.id);
-    let count = |pick: fn(&fipd_core::PoolUsage) -> u128| Count(usage.as_ref().map_or(0, pick));
+    let usage = ledger.usage(pool.id).unwrap_or_default();
     PoolView {
         id: pool.id.0,
         name: spec.name.to_string(),
@@ -237,14 +236,14 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {
-            size: count(|usage| usage.size),
-            used: count(|usage| usage.used),
-            free: count(|usage| usage.free),
-            quarantined: count(|usage| usage.quarantined),
-            excluded: count(|usage| usage.excluded),
-            reserved: count(|usage| usage.reserved),
-            out_of_range: count(|usage| usage.out_of_range),
-            withheld: count(|usage| usage.withheld),
+            size: Count(usage.size),
+            used: Count(usage.used),
+            free: Count(usage.free),
+            quarantined: Count(usage.quarantined),
+            excluded: Count(usage.excluded),
+            reserved: Count(usage.reserved),
+            out_of_range: Count(usage.out_of_range),
+            withheld: Count(usage.withheld),
         },
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Assignable addresses.
     pub size: u128,

@@ -5,13 +5,13 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-use axum::{Json, body::Bytes, extract::State};
+use axum::{Json, body::Bytes};
 use fipd_core::{Actor, Answer, Import, ImportRow, Ledger, Request, RowFate, Trial};
 use serde_json::Value;
 
 use super::{admin, export::rows::Format};
 use crate::api::{
-    access::auth::Caller,
+    access::permit::Requester,
     convert,
     extract::Query,
     problem::{Code, Problem},
@@ -34,22 +34,11 @@ struct File {
 #[utoipa::path(post, path = "/api/v1/import", tag = "admin", params(ImportQuery),
     request_body(content = String, content_type = "text/plain"), responses((status = 200, body = ImportReport)))]
 pub async fn import(
-    State(ipam): State<Ipam>,
-    caller: Caller,
+    requester: Requester,
     Query(query): Query<ImportQuery>,
     body: Bytes,
 ) -> Result<Json<ImportReport>, Problem> {
-    let report = take(&ipam, caller.actor, body, &query);
-    report.await.map(Json)
-}
-
-/// Decides the rows of a text; with `dry_run`, or if one is refused, only says what would become of each.
-pub async fn take(
-    ipam: &Ipam,
-    actor: Actor,
-    body: Bytes,
-    query: &ImportQuery,
-) -> Result<ImportReport, Problem> {
+    let (ipam, actor) = (&requester.ipam, requester.actor());
     let csv = Format::parse(query.format.as_deref())? == Format::Csv;
     let force = query.force;
     let reading = ipam.clone();
@@ -57,7 +46,7 @@ pub async fn take(
     if query.dry_run || fine.len() < rows.len() {
         let trying = ipam.clone();
         let fates = admin::blocking(move || tried(&trying, &fine, &actor, force)).await?;
-        return Ok(report(rows, fates, false));
+        return Ok(Json(report(rows, fates, false)));
     }
     let request = Request::Import(Import {
         rows: fine,
@@ -72,7 +61,7 @@ pub async fn take(
     else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(report(rows, fates, written))
+    Ok(Json(report(rows, fates, written)))
 }
 
 /// What would become of the rows, 1,000 at once, so that others read and write in between.

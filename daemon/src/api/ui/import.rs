@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, net::IpAddr};
 
-use axum::{body::Bytes, response::Response};
+use axum::{Json, body::Bytes, response::Response};
 use data_encoding::HEXLOWER;
 use fipd_web_ui::{Fate, Form, ImportPage, Input, InputKind, Nav, Outlook, OutlookRow, links};
 use http::StatusCode;
@@ -13,7 +13,8 @@ use super::{
     page::{Answered, go_to, page_as},
 };
 use crate::api::{
-    rest::import::take,
+    extract::Query as RestQuery,
+    rest::import::import,
     ui::session_extract::{MAX_FORM, SubmittedForm, Visitor},
     wire::{ImportQuery, ImportReport, ImportedRow},
 };
@@ -53,16 +54,16 @@ pub async fn step(SubmittedForm { visitor, fields }: SubmittedForm<MOST_SENT>) -
         dry_run: true,
         ..deed.clone()
     };
-    let import = |query| take(&visitor.ipam, visitor.actor(), text.clone(), query);
-    let mut report = import(&look).await;
+    let import = |query| import(visitor.requester(), RestQuery(query), text.clone());
+    let mut report = import(look).await;
     let asked = fields.get("step") == "do";
-    let same = |report: &ImportReport| seen(report) == fields.get("seen");
+    let same = |Json(report): &Json<ImportReport>| seen(report) == fields.get("seen");
     let agreed = asked && report.as_ref().is_ok_and(same);
     if agreed {
-        report = import(&deed).await;
+        report = import(deed).await;
     }
     match report {
-        Ok(report) if report.written => Ok(done(&visitor, &report)),
+        Ok(Json(report)) if report.written => Ok(done(&visitor, &report)),
         Ok(report) => {
             // Also when only another page of it was asked for: what was seen before is not so any more.
             let moved = !fields.get("seen").is_empty() && !same(&report);
@@ -73,7 +74,7 @@ pub async fn step(SubmittedForm { visitor, fields }: SubmittedForm<MOST_SENT>) -
                 (_, false) => StatusCode::UNPROCESSABLE_ENTITY,
             };
             let asked = AskedRows::of(&fields);
-            Ok(answer(&visitor, status, form, Some((report, asked))))
+            Ok(answer(&visitor, status, form, Some((report.0, asked))))
         }
         Err(problem) => {
             form.wrong("rows", problem.detail.to_string());

@@ -113,13 +113,10 @@ fn changes(
     let inputs = will.inputs.into_iter();
     let change = |input: Input| {
         let before = was.as_ref().map_or("", |was| was.value(input.name));
-        (input.label, short(before), short(&input.field.value))
+        let after = input.field.value.as_str();
+        (before != after).then(|| (input.label, short(before), short(after)))
     };
-    let differs = |input: &Input| {
-        let before = was.as_ref().map_or("", |was| was.value(input.name));
-        before != input.field.value
-    };
-    inputs.filter(differs).map(change).collect()
+    inputs.filter_map(change).collect()
 }
 
 /// A long list by its first entries.

@@ -3,7 +3,9 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use fipd_core::{AddressSpec, Ledger, Pool, PoolStanding, Text, Timestamp};
-use fipd_web_ui::{Column, Direction, Input, InputKind, Nav, Pager, PoolRow, PoolsPage, links};
+use fipd_web_ui::{
+    Column, Direction, Input, InputKind, Nav, Pager, PoolRow, PoolsPage, Usage, links,
+};
 
 use super::{
     fields::Fields,
@@ -159,17 +161,16 @@ pub fn columns(list: &Listing<'_>) -> Vec<Column> {
 impl Figures {
     fn new(ledger: &Ledger, standing: &PoolStanding<'_>, now: Option<Timestamp>) -> Self {
         let pool = standing.pool;
-        let known = standing.usage();
-        let usage = known.map(views::usage).unwrap_or_default();
+        let usage = standing.usage().unwrap_or_default();
         let network = ledger.network(pool.spec.network);
         Self {
             pool: Arc::clone(pool),
             network: network.map_or_else(Text::default, |network| Text::clone(&network.name)),
             open: !pool.spec.closed && usage.size > 0,
-            permille: usage.permille(),
+            permille: Usage(usage).permille(),
             free: usage.free,
             waiting: ledger.waiter_count(pool.id),
-            doubtful: known.is_some_and(|usage| usage.withheld > 0),
+            doubtful: usage.withheld > 0,
             full_in: now.and_then(|now| standing.forecast(now).hours()),
         }
     }

@@ -1,8 +1,6 @@
 //! From the ledger's values to what pages show.
 
-use fipd_core::{
-    AuditEntry, ClusterId, Family, Lease, Ledger, Mark, Origin, Pool, PoolUsage, Timestamp,
-};
+use fipd_core::{AuditEntry, ClusterId, Family, Lease, Ledger, Mark, Origin, Pool, Timestamp};
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, Usage, links};
 
 use crate::api::{
@@ -17,17 +15,6 @@ pub fn text(value: Option<impl ToString>) -> String {
 
 pub fn moment(at: Timestamp) -> Moment {
     Moment(at.0)
-}
-
-pub fn usage(usage: PoolUsage) -> Usage {
-    Usage {
-        size: usage.size,
-        used: usage.used,
-        free: usage.free,
-        quarantined: usage.quarantined,
-        excluded: usage.excluded.saturating_add(usage.reserved),
-        out_of_range: usage.out_of_range,
-    }
 }
 
 /// The name people know the cluster by; its id where it has none.
@@ -69,14 +56,12 @@ pub fn owner(ledger: &Ledger, lease: &Lease) -> String {
 
 pub fn pool_row(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolRow {
     let forecast = ledger.forecast(pool.id, now);
-    let known = ledger.usage(pool.id);
     PoolRow {
         id: pool.id.0,
         name: pool.spec.name.to_string(),
         network: network_name(ledger, pool.spec.network),
         family: family(pool),
-        withheld: known.map_or(0, |usage| usage.withheld),
-        usage: known.map(usage).unwrap_or_default(),
+        usage: Usage(ledger.usage(pool.id).unwrap_or_default()),
         closed: pool.spec.closed,
         full_in: forecast.hours(),
         forecast: ForecastView::from(forecast).to_string(),

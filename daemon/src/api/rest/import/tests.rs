@@ -1,5 +1,6 @@
 //! What is exported is imported, and what is wrong is named.
 
+use axum::extract::State;
 use fipd_core::{
     Adopt, Allocate, Label, LeaseKey, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp, Want,
     testing,
@@ -7,7 +8,11 @@ use fipd_core::{
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::api::{rest::export, ui::tests::Site, wire::ExportQuery};
+use crate::api::{
+    rest::export::{self, tests::root},
+    ui::tests::Site,
+    wire::ExportQuery,
+};
 
 /// A site without any pool.
 async fn empty() -> Site {
@@ -124,11 +129,7 @@ async fn exported(site: &Site, what: &str, format: &str) -> String {
         what: Some(what.into()),
         format: Some(format.into()),
     };
-    let answer = export::export(
-        State(site.api.stop.clone()),
-        export::tests::root(site),
-        Query(query),
-    );
+    let answer = export::export(State(site.api.stop.clone()), root(site), Query(query));
     let body = answer.await.unwrap().into_body();
     let bytes = body.collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -148,8 +149,8 @@ async fn give(site: &Site, text: String, csv: bool, dry_run: bool) -> ImportRepo
         force: false,
         format: Some(if csv { "csv" } else { "jsonl" }.into()),
     };
-    let report = take(&site.api.ipam, "test".into(), text.into(), &query);
-    report.await.unwrap()
+    let report = import(root(site), Query(query), text.into());
+    report.await.unwrap().0
 }
 
 #[tokio::test]
@@ -308,8 +309,8 @@ async fn a_preview_that_takes_several_steps_says_what_the_import_does() {
         force: true,
         ..ImportQuery::default()
     };
-    let forced = take(&site.api.ipam, "test".into(), beyond.into(), &query);
-    let forced = forced.await.unwrap();
+    let forced = import(root(&site), Query(query), beyond.into());
+    let forced = forced.await.unwrap().0;
     assert_eq!((forced.written, forced.same), (true, 2_402));
 }
 

@@ -98,7 +98,7 @@ pub(super) fn doubtful(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> 
         Warning {
             what: format!(
                 "{} addresses of pool {} are not given: another network may mean the same ones",
-                count(pool.withheld),
+                count(pool.usage.0.withheld),
                 pool.name
             ),
             next: "Say whether they are two networks or one.".into(),

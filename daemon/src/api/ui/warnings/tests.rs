@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use fipd_core::{Pool, PoolId, PoolSpec, Timestamp};
+use fipd_core::{Pool, PoolId, PoolSpec, PoolUsage, Timestamp};
 use fipd_web_ui::{Health, PoolRow, Usage};
 
 use super::{
@@ -44,13 +44,15 @@ fn row(one: &Figures) -> PoolRow {
         name: one.pool.spec.name.to_string(),
         network: one.network.to_string(),
         family: "IPv4",
-        usage: Usage::default(),
+        usage: Usage(PoolUsage {
+            withheld: u128::from(one.doubtful) * 1_200,
+            ..PoolUsage::default()
+        }),
         closed: !one.open,
         full_in: one.full_in,
         forecast: "full in about 2 days".to_owned(),
         mirrors: String::new(),
         waiting: one.waiting,
-        withheld: u128::from(one.doubtful) * 1_200,
     }
 }
 
