@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, ClusterRecord, Ledger, NetworkId, Pool};
+use fipd_core::{ClusterId, ClusterRecord, Identity, Lease, Ledger, Network, NetworkId, Pool};
 
 use super::Ipam;
 
@@ -26,6 +26,18 @@ impl Ipam {
         pools
     }
 
+    /// As [`Self::for_each_pool`], for networks.
+    pub fn for_each_network(&self, mut each: impl FnMut(&Ledger, &Network)) {
+        self.in_steps(|ledger, after| {
+            let mut last = None;
+            for network in ledger.networks_after(after).take(Ledger::SCAN) {
+                each(ledger, network);
+                last = Some(network.id);
+            }
+            last
+        });
+    }
+
     /// As [`Self::for_each_pool`], for clusters.
     pub fn for_each_cluster(&self, mut each: impl FnMut(&Ledger, &ClusterRecord)) {
         self.in_steps(|ledger, after: Option<ClusterId>| {
@@ -35,6 +47,16 @@ impl Ipam {
                 last = Some(&record.id);
             }
             last.cloned()
+        });
+    }
+
+    /// Calls `each` for the leases in which the identity is a member or contender, in key order. One that comes meanwhile may be
+    /// missed.
+    pub fn for_each_lease_with(&self, identity: &Identity, mut each: impl FnMut(&Arc<Lease>)) {
+        self.in_steps(|ledger, after| {
+            let page = ledger.leases_with(identity, after, Ledger::SCAN);
+            page.iter().for_each(&mut each);
+            page.last().map(|lease| lease.key)
         });
     }
 
@@ -56,6 +78,15 @@ impl Ipam {
             last
         });
         found
+    }
+
+    /// What `view` makes of each of these.
+    pub fn map_in_steps<T, V>(&self, all: &[T], view: impl Fn(&Ledger, &T) -> V) -> Vec<V> {
+        let mut views = Vec::with_capacity(all.len());
+        for some in all.chunks(Ledger::SCAN) {
+            self.read(|ledger| views.extend(some.iter().map(|one| view(ledger, one))));
+        }
+        views
     }
 
     /// Reads step by step; `step` gets the key that it answered last, and `None` from it is the end.

@@ -215,17 +215,34 @@ impl Ledger {
             .collect()
     }
 
-    /// Leases of which the identity is a member, in key order.
+    /// Leases of which the identity is a member, in key order: all at once, so for one that has few.
     pub fn leases_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
-        let known = self.known_leases(identity).cloned();
-        known.filter(|lease| lease.held_by(identity)).collect()
+        let mut leases = self.leases_with(identity, None, usize::MAX);
+        leases.retain(|lease| lease.held_by(identity));
+        leases
     }
 
-    /// Leases of which the identity is a contender, in key order.
+    /// Leases of which the identity is a contender, in key order: all at once, so for one that has few.
     pub fn contentions_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
-        let known = self.known_leases(identity).cloned();
-        let known = known.filter(|lease| lease.contender(identity).is_some());
-        known.collect()
+        let mut leases = self.leases_with(identity, None, usize::MAX);
+        leases.retain(|lease| lease.contender(identity).is_some());
+        leases
+    }
+
+    /// Leases in which the identity is a member or contender, in key order, after `after`.
+    pub fn leases_with(
+        &self,
+        identity: &Identity,
+        after: Option<LeaseKey>,
+        limit: usize,
+    ) -> Vec<Arc<Lease>> {
+        let keys = self.index.identities.of(fingerprint(identity), after);
+        keys.filter_map(|key| self.rows.leases.get(&key))
+            .filter(|lease| super::identities(lease).any(|known| known == identity))
+            .take(limit)
+            .counted()
+            .cloned()
+            .collect()
     }
 
     /// Leases with a member of the cluster (and system), in key order, after `after`.
@@ -407,12 +424,7 @@ impl Ledger {
         self.rows.tokens.get(&id)
     }
 
-    /// Leases in which the identity is a member or contender, in key order.
-    pub(super) fn known_leases(&self, identity: &Identity) -> impl Iterator<Item = &Arc<Lease>> {
-        self.printed_leases(fingerprint(identity), identity)
-    }
-
-    /// [`Ledger::known_leases`] of an identity whose fingerprint is known.
+    /// Leases in which the identity, whose fingerprint is known, is a member or contender, in key order.
     pub(super) fn printed_leases(
         &self,
         fingerprint: u64,

@@ -523,10 +523,15 @@ impl Model {
             ReleaseScope::Holder(holder) => (holder, None),
             ReleaseScope::HolderAddresses(holder, keys) => (holder, Some(keys)),
         };
-        for lease in self.leases_with(&holder.identity)? {
-            if only.is_some_and(|keys| !keys.contains(&lease.key)) {
-                continue;
+        let leases = match only {
+            None => self.leases_with(&holder.identity)?,
+            Some(keys) if keys.iter().any(|key| self.locked(*key)) => return Err(Stop::Busy),
+            Some(keys) => {
+                let named = self.leases.iter().filter(|lease| keys.contains(&lease.key));
+                named.cloned().collect()
             }
+        };
+        for lease in leases {
             let identity = Some(holder.identity.clone());
             if lease.members.iter().any(|member| member.holder == *holder) {
                 freed.push(lease.key);

@@ -1,18 +1,22 @@
 //! `/api/v1/leases`.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use axum::{Json, response::Response};
 use fipd_core::{
-    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, Release,
-    ReleaseScope, Request, Role, Tenant, Text,
+    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId,
+    Release, ReleaseScope, Request, Role, Scope, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
 
 use super::{lease_changes, wants::allocation};
 use crate::api::{
-    access::{Access, auth::Caller, permit::Requester, reach::Reach},
+    access::{Access, permit::Requester, reach::Reach},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, LabelledQuery, Path, Query},
@@ -23,12 +27,12 @@ use crate::api::{
         ReleasedAddress, ReserveRequest,
     },
 };
-use crate::ipam::{Guard, IpamError};
+use crate::ipam::{Guard, Ipam, IpamError};
 
 /// Who may free an address that cools before its time; the table of rights has it.
 pub const END_QUARANTINE: Access = Access::Scoped(Role::Admin);
-/// How often a release is tried while what it is about goes from network to network.
-const MOVES: usize = 9;
+/// How often a release reads anew what it is about, because that goes from network to network.
+const MOVES: usize = 8;
 
 /// Leases in order of network and address.
 #[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
@@ -86,11 +90,10 @@ async fn granted(
     let Answer::Granted { leases, fresh } = answer else {
         return Err(convert::unexpected(&answer));
     };
-    let granted = requester.ipam.read(|ledger| {
-        let summary = |lease: &Arc<Lease>| convert::lease_summary(ledger, lease);
-        let leases = leases.iter().map(summary).collect();
-        Granted { leases }
-    });
+    let summary = |ledger: &Ledger, lease: &Arc<Lease>| convert::lease_summary(ledger, lease);
+    let granted = Granted {
+        leases: requester.ipam.map_in_steps(&leases, summary),
+    };
     let status = match fresh {
         true => StatusCode::CREATED,
         false => StatusCode::OK,
@@ -169,58 +172,36 @@ pub async fn release(
     requester: Requester,
     Body(body): Body<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
-    let (requester, body) = (&requester, &body);
+    let ipam = &requester.ipam;
     let reason = convert::text("reason", &body.reason)?;
-    let by_holder = requester.read(|reach| to_release(reach, body))?;
-    let mut released = Vec::new();
-    for (holder, mut keys) in by_holder {
-        // A pool may go to another network between reading and deciding, and its addresses have other keys there.
-        for last in (0..MOVES).rev() {
-            let request = Request::Release(Release {
-                scope: ReleaseScope::HolderAddresses(holder.clone(), keys.clone()),
-                actor: requester.actor(),
-                reason: Text::clone(&reason),
-            });
-            let guard = still_held(&requester.caller, body, (&holder, &keys));
-            match requester.submit_if(request, guard).await {
-                Ok(Answer::Released { leases }) => {
-                    released.extend(leases);
-                    break;
-                }
-                Ok(other) => return Err(convert::unexpected(&other)),
-                Err(problem) if problem.code == Code::Stale && last > 0 => {
-                    let now = requester.read(|reach| to_release(reach, body))?;
-                    keys = now.get(&holder).cloned().unwrap_or_default();
-                }
-                Err(problem) => return Err(problem),
+    let wanted = Arc::new(requester.read(|reach| ReleaseFilter::of(reach, &body))?);
+    let (mut released, mut moves) = (Vec::new(), 0);
+    let mut left = wanted.to_release(ipam);
+    while let Some((holder, keys)) = left.pop_front() {
+        let guard = wanted.still_held(&holder, &keys);
+        let request = Request::Release(Release {
+            scope: ReleaseScope::HolderAddresses(holder, keys),
+            actor: requester.actor(),
+            reason: Text::clone(&reason),
+        });
+        match requester.submit_if(request, guard).await {
+            Ok(Answer::Released { leases }) => released.extend(leases),
+            Ok(other) => return Err(convert::unexpected(&other)),
+            // A pool may go to another network between reading and deciding, and its addresses have other keys there.
+            Err(problem) if problem.code == Code::Stale && moves < MOVES => {
+                moves += 1;
+                left = wanted.to_release(ipam);
             }
+            Err(problem) => return Err(problem),
         }
     }
-    let released = requester.ipam.read(|ledger| {
-        let view = |key: LeaseKey| ReleasedAddress {
-            network: convert::network_name(ledger, key.network),
-            address: key.address,
-        };
-        released.into_iter().map(view).collect()
-    });
-    Ok(Json(Released { released }))
-}
-
-/// The holder has what was read.
-fn still_held(
-    caller: &Caller,
-    body: &ReleaseRequest,
-    (holder, keys): (&Holder, &[LeaseKey]),
-) -> Guard {
-    let (caller, body) = (caller.clone(), body.clone());
-    let (holder, keys) = (holder.clone(), keys.to_vec());
-    Box::new(move |ledger, _| {
-        let now = to_release(caller.within(ledger), &body).unwrap_or_default();
-        if now.get(&holder).map_or(&[][..], Vec::as_slice) == keys {
-            return Ok(());
-        }
-        Err(IpamError::Stale(format!("what {} has", holder.identity)))
-    })
+    let view = |ledger: &Ledger, key: &LeaseKey| ReleasedAddress {
+        network: convert::network_name(ledger, key.network),
+        address: key.address,
+    };
+    Ok(Json(Released {
+        released: ipam.map_in_steps(&released, view),
+    }))
 }
 
 /// What `If-Match` compares.
@@ -258,36 +239,74 @@ fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Proble
     })
 }
 
-/// What of the owner's leases goes, by holder: each instance must be named as the lease has it.
-fn to_release(
-    reach: Reach<'_>,
-    body: &ReleaseRequest,
-) -> Result<BTreeMap<Holder, Vec<LeaseKey>>, Problem> {
-    let identity: Identity = convert::owner(reach.ledger, &body.owner)?;
-    let network = given(&body.network, |name| reach.network(name))?;
-    let pool = given(&body.pool, |name| reach.pool_id(name))?;
-    let address = |text: &String| convert::address("addresses", text);
-    let addresses: Vec<IpAddr> = body
-        .addresses
-        .iter()
-        .map(address)
-        .collect::<Result<_, _>>()?;
-    let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
-    for lease in reach.ledger.leases_of(&identity) {
-        let wanted = reach.scope.has_lease(&lease)
-            && network.is_none_or(|network| lease.key.network == network.id)
-            && pool.is_none_or(|pool| lease.pool == Some(pool))
-            && (addresses.is_empty() || addresses.contains(&lease.key.address));
-        let mut holders = lease.members.iter().map(|member| &member.holder);
-        let holder = holders.find(|holder| holder.identity == identity);
-        let Some(holder) = holder.filter(|_| wanted) else {
-            continue;
-        };
-        let asked = body.instance.as_deref();
-        if asked.is_none_or(|asked| asked == &*holder.instance) {
-            let keys = by_holder.entry(holder.clone()).or_default();
-            keys.push(lease.key);
-        }
+/// Which leases of an owner go.
+struct ReleaseFilter {
+    owner: Identity,
+    /// As the leases have it; `None`: any.
+    instance: Option<String>,
+    network: Option<NetworkId>,
+    pool: Option<PoolId>,
+    /// Any where there are none.
+    addresses: Vec<IpAddr>,
+    scope: Scope,
+}
+
+impl ReleaseFilter {
+    fn of(reach: Reach<'_>, body: &ReleaseRequest) -> Result<Self, Problem> {
+        let address = |text: &String| convert::address("addresses", text);
+        Ok(Self {
+            owner: convert::owner(reach.ledger, &body.owner)?,
+            instance: body.instance.clone(),
+            network: given(&body.network, |name| Ok(reach.network(name)?.id))?,
+            pool: given(&body.pool, |name| reach.pool_id(name))?,
+            addresses: body
+                .addresses
+                .iter()
+                .map(address)
+                .collect::<Result<_, _>>()?,
+            scope: reach.scope.clone(),
+        })
     }
-    Ok(by_holder)
+
+    /// Who is to leave the lease; `None`: it stays.
+    fn leaver<'a>(&self, lease: &'a Lease) -> Option<&'a Holder> {
+        let goes = self.scope.has_lease(lease)
+            && self
+                .network
+                .is_none_or(|network| lease.key.network == network)
+            && self.pool.is_none_or(|pool| lease.pool == Some(pool))
+            && (self.addresses.is_empty() || self.addresses.contains(&lease.key.address));
+        let asked = |one: &str| self.instance.as_deref().is_none_or(|asked| asked == one);
+        let mut holders = lease.members.iter().map(|member| &member.holder);
+        let holder = holders.find(|holder| holder.identity == self.owner);
+        holder.filter(|holder| goes && asked(&holder.instance))
+    }
+
+    /// What goes, by holder: as much at once as a decision may look at.
+    fn to_release(&self, ipam: &Ipam) -> VecDeque<(Holder, Vec<LeaseKey>)> {
+        let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
+        ipam.for_each_lease_with(&self.owner, |lease| {
+            if let Some(holder) = self.leaver(lease) {
+                let keys = by_holder.entry(holder.clone()).or_default();
+                keys.push(lease.key);
+            }
+        });
+        let parts = by_holder.iter().flat_map(|(holder, keys)| {
+            let parts = keys.chunks(Ledger::SCAN);
+            parts.map(|keys| (holder.clone(), keys.to_vec()))
+        });
+        parts.collect()
+    }
+
+    /// The holder has what was read.
+    fn still_held(self: &Arc<Self>, holder: &Holder, keys: &[LeaseKey]) -> Guard {
+        let (wanted, holder, keys) = (Arc::clone(self), holder.clone(), keys.to_vec());
+        Box::new(move |ledger, _| {
+            let leaver = |key: &LeaseKey| wanted.leaver(ledger.lease(*key)?);
+            if keys.iter().all(|key| leaver(key) == Some(&holder)) {
+                return Ok(());
+            }
+            Err(IpamError::Stale(format!("what {} has", holder.identity)))
+        })
+    }
 }

@@ -11,7 +11,7 @@ use super::{
     fields::with_query,
     leases::by_address,
     page::{Answered, go_to, page},
-    pools, tenants, views,
+    pools, tenants,
 };
 use crate::api::{
     convert::{network_name, owner},
@@ -187,13 +187,15 @@ fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
 
 /// Leases with the text in address or owner, step by step, so that nobody waits for a long search.
 async fn leases(ipam: &Ipam, text: &str) -> (Vec<LeaseRow>, bool) {
-    if let Some(identity) = ipam.read(|ledger| owner(ledger, text).ok()) {
-        let leases = |ledger: &Ledger| {
-            views::lease_rows(ledger, ledger.leases_of(&identity).iter().take(SHOWN))
+    let owner = ipam.read(|ledger| owner(ledger, text).ok());
+    if owner.is_some() {
+        let filter = LeaseFilter {
+            owner,
+            ..LeaseFilter::default()
         };
-        let rows = ipam.read(leases);
-        if !rows.is_empty() {
-            return (rows, false);
+        let found = by_address(ipam, &filter, "", SHOWN).await;
+        if !found.rows.is_empty() {
+            return (found.rows, found.next.is_some());
         }
     }
     let filter = LeaseFilter {

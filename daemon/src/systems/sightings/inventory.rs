@@ -7,7 +7,7 @@ use std::{
 };
 
 use fipd_core::{
-    Holder, Identity, LeaseKey, Ledger, Lookout, NetworkId, Release, Request, System, Text,
+    Holder, Identity, Lease, LeaseKey, Ledger, Lookout, NetworkId, Release, Request, System, Text,
     sighting::{Moot, SightingRules},
 };
 use futures::future::BoxFuture;
@@ -262,14 +262,15 @@ impl ForeignInventory {
             Some(Lenient(Err(_))) => return Presence::Unknown,
             None => None,
         };
-        let held = self.session.ipam.read(|ledger| {
-            let mut leases = ledger.leases_of(identity);
-            leases.extend(ledger.contentions_of(identity));
-            leases
-        });
-        let mut held = held.iter().map(|lease| lease.key.address);
+        let mut held = Vec::new();
+        let each = |lease: &Arc<Lease>| held.push(lease.key.address);
+        self.session.ipam.for_each_lease_with(identity, each);
         match found {
-            Some(service) if held.all(|address| service.addresses.contains(&address)) => {
+            Some(service)
+                if held
+                    .iter()
+                    .all(|address| service.addresses.contains(address)) =>
+            {
                 Presence::Present
             }
             Some(_) | None => Presence::Gone,

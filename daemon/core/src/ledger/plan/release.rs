@@ -2,7 +2,7 @@
 //!
 //! In a pool with quarantine an address that was in use cools before it is free.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -28,10 +28,11 @@ impl Ledger {
                 draft.flight.leaves = Some(Box::new(leaves));
             }
             ReleaseScope::HolderAddresses(holder, keys) => {
-                for lease in self.settled_leases(&holder.identity)? {
-                    if keys.iter().any(|key| key.canonical() == lease.key) {
-                        released.extend(self.leave(&mut draft, &lease, holder, &ask.reason)?);
-                    }
+                // Its other leases are not looked at: they may be very many.
+                let keys: BTreeSet<LeaseKey> = keys.iter().map(|key| key.canonical()).collect();
+                self.settled(keys.iter().copied())?;
+                for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
+                    released.extend(self.leave(&mut draft, lease, holder, &ask.reason)?);
                 }
             }
             ReleaseScope::Contention {

@@ -3,8 +3,9 @@
 use axum::{body::Body, extract::ConnectInfo};
 use fipd_core::{Adopt, Answer, Ledger, PoolId, PoolSpec, Quota, Tenant, Timestamp, testing};
 use futures::future::join_all;
-use http::{Request, StatusCode};
+use http::{Request, header};
 use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
 use tower::Service as _;
 
 use super::Site;
@@ -44,6 +45,24 @@ const VIEWS: [&str; 13] = [
     "/api/v1/check",
     "/metrics",
 ];
+
+/// What the command line is answered.
+async fn ask(site: &Site, request: http::request::Builder, body: &Value) -> Value {
+    let json = (header::CONTENT_TYPE, "application/json");
+    let request = request.header(json.0, json.1);
+    let mut request = request.body(Body::from(body.to_string())).unwrap();
+    let peer = SocketPeer {
+        uid: Some(0),
+        gid: Some(0),
+    };
+    let path = request.uri().clone();
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let answer = site.router.clone().call(request).await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {}", answer.status());
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    // Not all is JSON.
+    serde_json::from_slice(&body).unwrap_or_default()
+}
 
 async fn submit(site: &Site, requests: impl Iterator<Item = fipd_core::Request>) -> Vec<Answer> {
     let answers = requests.map(|request| site.api.ipam.submit(request));
@@ -112,14 +131,32 @@ async fn no_page_and_no_view_reads_more_than_a_step_at_once() {
         );
     }
     for path in VIEWS {
-        let mut request = Request::get(path).body(Body::empty()).unwrap();
-        let peer = SocketPeer {
-            uid: Some(0),
-            gid: Some(0),
-        };
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let answer = site.router.clone().call(request).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK, "{path}");
-        answer.into_body().collect().await.unwrap();
+        ask(&site, Request::get(path), &json!(null)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_owner_may_have_more_than_is_read_at_once() {
+    let site = Site::new().await;
+    site.sign_in().await;
+    let spec = PoolSpec::own("wide", vec!["10.9.0.0/20".parse().unwrap()]);
+    submit(&site, [testing::create_pool(spec)].into_iter()).await;
+    let since = site.api.ipam.read(Ledger::revision);
+    let want = json!({ "pool": "wide", "count": 1024 });
+    let all = json!({ "owner": "fipd/vm/lab/a", "wants": [want, want] });
+    ask(&site, Request::post("/api/v1/leases"), &all).await;
+    let path = format!("/api/v1/changes?since={since}");
+    let changes = ask(&site, Request::get(path), &json!(null)).await["changes"].take();
+    assert_eq!(changes.as_array().map(Vec::len), Some(1));
+    assert_eq!(changes[0]["kinds"], json!(["pools", "leases"]));
+    assert_eq!(changes[0]["leases"].as_array().map(Vec::len), Some(2_048));
+    let root = site.visitor("root").await;
+    let found = root.get("/ui/search?q=fipd/vm/lab/a").await;
+    assert!(found.html.contains("10.9.0.1"), "{}", found.html);
+    let owner = json!({ "owner": "fipd/vm/lab/a" });
+    for left in [2_048, 0] {
+        let path = Request::post("/api/v1/leases/release");
+        let released = ask(&site, path, &owner).await["released"].take();
+        assert_eq!(released.as_array().map(Vec::len), Some(left));
     }
 }
