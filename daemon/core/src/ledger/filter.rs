@@ -51,28 +51,32 @@ pub struct LeasePage {
 impl Ledger {
     /// Leases in key order after `after`, at most `limit`; looks at no more than [`Ledger::SCAN`] rows, and at none
     /// outside of what the filter's owner is known for, of what is contended, of its pool, or of its addresses and network.
+    /// A network whose leases on the addresses were all looked at is a row as well.
     pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
+        let row = |key| Some((key, Some(self.rows.leases.get(&key)?)));
         if let Some(owner) = &filter.owner {
             let keys = self.index.identities.of(fingerprint(owner), after);
-            let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            return self.page(&mut rows, filter, limit);
+            return self.page(&mut keys.filter_map(row), filter, limit);
         }
         if filter.contended {
             let keys = self.index.contended.after(after);
-            let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            return self.page(&mut rows, filter, limit);
+            return self.page(&mut keys.filter_map(row), filter, limit);
         }
         if let Some(pool) = filter.pool {
             let keys = self.index.of_pool(pool).into_iter();
             let keys = keys.flat_map(|keys| keys.after(self.before(filter, after)));
-            let rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            let mut rows = rows.take_while(|lease| !filter.is_past(lease));
+            let mut rows = keys
+                .filter_map(row)
+                .take_while(|(key, _)| !filter.is_past(*key));
             return self.page(&mut rows, filter, limit);
         }
         if let Some(span) = filter.span() {
-            let networks = self.rows.networks.keys().copied();
-            let networks = networks.filter(|id| filter.network.is_none_or(|wanted| wanted == *id));
-            let mut rows = networks.flat_map(|network| self.rows_within(network, span, after));
+            let networks = match (filter.network, after) {
+                (Some(id), _) => self.rows.networks.range(id..=id),
+                (None, Some(after)) => self.rows.networks.range(after.network..),
+                (None, None) => self.rows.networks.range(..),
+            };
+            let mut rows = networks.flat_map(|(id, _)| self.rows_within(*id, span, after));
             return self.page(&mut rows, filter, limit);
         }
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -84,43 +88,44 @@ impl Ledger {
             (from, None) => from,
         };
         let rows = self.rows.leases.range((from, Bound::Unbounded));
-        let rows = rows.map(|(_, lease)| lease);
-        let mut rows = rows.take_while(|lease| is(filter.network, lease.key.network));
+        let rows = rows.map(|(key, lease)| (*key, Some(lease)));
+        let mut rows = rows.take_while(|(key, _)| is(filter.network, key.network));
         self.page(&mut rows, filter, limit)
     }
 
     /// The first of `rows` that match.
-    fn page(
-        &self,
-        rows: &mut dyn Iterator<Item = &Arc<Lease>>,
+    fn page<'a>(
+        &'a self,
+        rows: &mut dyn Iterator<Item = (LeaseKey, Option<&'a Arc<Lease>>)>,
         filter: &LeaseFilter,
         limit: usize,
     ) -> LeasePage {
         let mut page = LeasePage::default();
-        let mut rows = rows.peekable();
-        let (mut scanned, mut text) = (0, String::new());
+        let (mut last, mut scanned, mut text) = (None, 0, String::new());
         let out_of_range = |lease: &Lease| self.marks(lease).contains(&Mark::OutOfRange);
-        while let Some(lease) = rows.next() {
-            scanned += 1;
-            count(1);
-            if filter.matches(lease, &mut text) && (!filter.out_of_range || out_of_range(lease)) {
-                page.leases.push(Arc::clone(lease));
-            }
-            if page.leases.len() >= limit || scanned >= Self::SCAN {
-                page.next = rows.peek().map(|_| lease.key);
+        for (key, lease) in rows {
+            if scanned >= Self::SCAN || (page.leases.len() >= limit && lease.is_some()) {
+                page.next = last;
                 break;
             }
+            scanned += 1;
+            count(1);
+            last = Some(key);
+            let matches = |lease: &&Arc<Lease>| {
+                filter.matches(lease, &mut text) && (!filter.out_of_range || out_of_range(lease))
+            };
+            page.leases.extend(lease.filter(matches).cloned());
         }
         page
     }
 
-    /// Leases of the network on the span's addresses, after `after`.
+    /// Leases of the network on the span's addresses, after `after`, and then the network itself.
     fn rows_within(
         &self,
         network: NetworkId,
         span: Span,
         after: Option<LeaseKey>,
-    ) -> impl Iterator<Item = &Arc<Lease>> {
+    ) -> impl Iterator<Item = (LeaseKey, Option<&Arc<Lease>>)> {
         let (first, last) = keys(network, span).into_inner();
         let from = match after {
             Some(after) if after >= first => Bound::Excluded(after),
@@ -128,7 +133,9 @@ impl Ledger {
         };
         let some = after.is_none_or(|after| after < last);
         let rows = some.then(|| self.rows.leases.range((from, Bound::Included(last))));
-        rows.into_iter().flatten().map(|(_, lease)| lease)
+        let rows = rows.into_iter().flatten();
+        rows.map(|(key, lease)| (*key, Some(lease)))
+            .chain([(last, None)])
     }
 
     /// The key after which leases of the filter's pool on its addresses begin.
@@ -152,12 +159,12 @@ impl LeaseFilter {
     }
 
     /// Whether all leases of one network from this one on are beyond the addresses.
-    fn is_past(&self, lease: &Lease) -> bool {
+    fn is_past(&self, key: LeaseKey) -> bool {
         let last = self.span().map(|span| LeaseKey {
-            network: lease.key.network,
+            network: key.network,
             address: span.last_address(),
         });
-        last.is_some_and(|last| lease.key > last)
+        last.is_some_and(|last| key > last)
     }
 
     /// Whether the lease is to be shown. What is looked for in its address and owners is written to `text`.
