@@ -32,9 +32,13 @@ impl Ledger {
         limit: usize,
     ) -> Vec<QuotaUsage> {
         let usage = |(key, limit): (&Charge, &u64)| self.quota_usage(key, *limit);
+        if let (Some(tenant), Some(pool)) = (tenant, pool) {
+            let is_next = after.is_none_or(|after| after < (pool, tenant.clone()));
+            let found = self.quota(pool, tenant).filter(|_| is_next);
+            return found.into_iter().take(limit).collect();
+        }
         if let Some(tenant) = tenant {
             let pools = self.rows.quota_tenants.of(tenant, after.as_ref());
-            let pools = pools.filter(|one| pool.is_none_or(|pool| pool == *one));
             let found = pools.counted().filter_map(|pool| self.quota(pool, tenant));
             return found.take(limit).collect();
         }
