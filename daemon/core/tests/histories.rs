@@ -960,7 +960,7 @@ impl History {
     fn compare(&self) {
         assert_eq!(self.ledger.check(), []);
         assert_eq!(self.ledger.check_page(None).violations, []);
-        assert_eq!(self.ledger.check_pools_page(None).0, []);
+        assert_eq!(self.ledger.check_queues_page(None).0, []);
         let page = self
             .ledger
             .leases(&LeaseFilter::default(), None, usize::MAX);

@@ -13,7 +13,9 @@ use super::{
     rows_read::CountedRows as _,
     violation::Violation,
 };
-use crate::{Family, Lease, LeaseKey, LeaseState, Pool, PoolId, layout::Layout};
+use crate::{
+    ClusterRecord, Family, Lease, LeaseKey, LeaseState, Network, Pool, PoolId, layout::Layout,
+};
 
 /// Some rows of a ledger in use, and what is wrong with them.
 #[derive(Clone, Debug, Default)]
@@ -39,12 +41,17 @@ impl Ledger {
         for (key, lease) in &self.rows.leases {
             self.check_lease(*key, lease, found);
         }
-        for (id, pool) in &self.rows.pools {
-            self.check_pool(*id, pool, found);
+        for pool in self.rows.pools.values() {
+            self.check_pool_row(pool, found);
         }
         self.check_quotas(found);
         self.check_memory(found);
-        self.check_names(found);
+        for network in self.rows.networks.values() {
+            self.check_network_row(network, found);
+        }
+        for record in self.rows.clusters.values() {
+            self.check_cluster_row(record, found);
+        }
     }
 
     fn check_lease(&self, key: LeaseKey, lease: &Arc<Lease>, found: &mut Vec<Violation>) {
@@ -79,7 +86,9 @@ impl Ledger {
         check_holders(lease, found);
     }
 
-    fn check_pool(&self, id: PoolId, pool: &Pool, found: &mut Vec<Violation>) {
+    /// Checks a pool.
+    pub fn check_pool_row(&self, pool: &Pool, found: &mut Vec<Violation>) {
+        let id = pool.id;
         if let Err(error) = Layout::new(&pool.spec) {
             found.push(Violation::InvalidPool {
                 pool: id,
@@ -110,38 +119,28 @@ impl Ledger {
         }
     }
 
-    /// Checks the pools above `after`, at most [`Ledger::SCAN`] of them; the key to go on from, `None` at the end.
-    pub fn check_pools_page(&self, after: Option<PoolId>) -> (Vec<Violation>, Option<PoolId>) {
-        let mut found = Vec::new();
-        let mut last = None;
-        for pool in self.pools_after(after).take(Self::SCAN) {
-            self.check_pool(pool.id, pool, &mut found);
-            last = Some(pool.id);
+    /// Checks a network.
+    pub fn check_network_row(&self, network: &Network, found: &mut Vec<Violation>) {
+        if self.rows.network_by_name(&network.name) != Some(network) {
+            found.push(Violation::SameNetworkName {
+                name: Arc::clone(&network.name),
+            });
         }
-        (found, last)
+        if network.hold.is_some() != self.rows.held_networks.contains(&network.id) {
+            found.push(Violation::index("held networks", &network.name));
+        }
     }
 
-    fn check_names(&self, found: &mut Vec<Violation>) {
-        for network in self.rows.networks.values() {
-            if self.rows.network_by_name(&network.name) != Some(network) {
-                found.push(Violation::SameNetworkName {
-                    name: Arc::clone(&network.name),
+    /// Checks the names of a cluster.
+    pub fn check_cluster_row(&self, record: &ClusterRecord, found: &mut Vec<Violation>) {
+        for name in &record.names {
+            let known = self.rows.cluster_by_name(name).map(|known| &known.id);
+            if known != Some(&record.id) {
+                let clusters = known.into_iter().chain([&record.id]).cloned().collect();
+                found.push(Violation::SameClusterName {
+                    name: Arc::clone(name),
+                    clusters,
                 });
-            }
-            if network.hold.is_some() != self.rows.held_networks.contains(&network.id) {
-                found.push(Violation::index("held networks", &network.name));
-            }
-        }
-        for record in self.rows.clusters.values() {
-            for name in &record.names {
-                let known = self.rows.cluster_by_name(name).map(|known| &known.id);
-                if known != Some(&record.id) {
-                    let clusters = known.into_iter().chain([&record.id]).cloned().collect();
-                    found.push(Violation::SameClusterName {
-                        name: Arc::clone(name),
-                        clusters,
-                    });
-                }
             }
         }
     }
@@ -163,12 +162,21 @@ impl Ledger {
         page
     }
 
-    /// Checks what is kept neither per lease nor per pool: names of networks and clusters, queues.
-    pub fn check_rest(&self) -> Vec<Violation> {
-        let mut found = Vec::new();
-        self.check_names(&mut found);
-        self.check_waiters(&mut found);
-        found
+    /// Checks the queues of pools above `after`, as many as at most [`Ledger::SCAN`] wait in; the pool to go on from, `None` at
+    /// the end. Of a longer queue only so many are looked at.
+    pub fn check_queues_page(&self, after: Option<PoolId>) -> (Vec<Violation>, Option<PoolId>) {
+        let (mut found, mut last, mut looked) = (Vec::new(), None, 0);
+        for (pool, waiting) in self.waiters.lengths_after(after) {
+            looked += waiting.min(Self::SCAN);
+            if looked > Self::SCAN {
+                return (found, last);
+            }
+            if !self.waiters.consistent_in(pool, Self::SCAN) {
+                found.push(Violation::index("waiters", format!("pool {}", pool.0)));
+            }
+            last = Some(pool);
+        }
+        (found, None)
     }
 
     fn check_candidates(&self, found: &mut Vec<Violation>) {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use super::{Change, Ledger, intern::fingerprint, maps::above};
+use super::{Change, Ledger, intern::fingerprint, maps::above, rows_read::CountedRows as _};
 use crate::{ClusterId, Identity, PoolId, System, Text, Timestamp};
 
 /// Orders waiters: the oldest object first, then by identity.
@@ -172,33 +172,42 @@ impl Waiters {
         queue.map_or(0, |queue| queue.waiting.len())
     }
 
+    /// How many are in each queue, by pool, after `after`.
+    pub fn lengths_after(&self, after: Option<PoolId>) -> impl Iterator<Item = (PoolId, usize)> {
+        let queues = above(&self.queues, after.as_ref());
+        queues.map(|(pool, queue)| (*pool, queue.waiting.len()))
+    }
+
     /// Whether queues and places tell the same.
     pub fn consistent(&self) -> bool {
-        let queued: BTreeSet<(PoolId, &QueuePlace)> = self
-            .queues
-            .iter()
-            .flat_map(|(pool, queue)| queue.waiting.keys().map(|place| (*pool, place)))
-            .collect();
+        let queued: usize = self.lengths_after(None).map(|(_, waiting)| waiting).sum();
         let places: usize = self.places.values().map(BTreeMap::len).sum();
-        let sums = self.queues.values().all(|queue| {
-            let sum = |ready: bool| -> u128 {
-                let up_to =
-                    |place: &QueuePlace| queue.ready.as_ref().is_some_and(|ready| place <= ready);
-                let counted = queue
-                    .waiting
-                    .iter()
-                    .filter(|(place, _)| !ready || up_to(place));
-                counted.map(|(_, waiter)| waiter.need).sum()
-            };
-            queue.need == sum(false) && queue.ready_need == sum(true) && !queue.waiting.is_empty()
-        });
-        sums && queued.len() == places
-            && queued.iter().all(|(pool, (since, identity))| {
-                self.places
-                    .get(identity)
-                    .and_then(|places| places.get(pool))
-                    == Some(since)
-            })
+        queued == places
+            && self
+                .queues
+                .keys()
+                .all(|pool| self.consistent_in(*pool, queued))
+    }
+
+    /// The same of the first `most` in the queue of the pool; whether the sums fit where these are all.
+    pub fn consistent_in(&self, pool: PoolId, most: usize) -> bool {
+        let Some(queue) = self.queues.get(&pool) else {
+            return true;
+        };
+        let (mut need, mut ready_need) = (0, 0);
+        for (place, waiter) in queue.waiting.iter().take(most).counted() {
+            let (since, identity) = place;
+            let places = self.places.get(identity);
+            if places.and_then(|places| places.get(&pool)) != Some(since) {
+                return false;
+            }
+            need += waiter.need;
+            if queue.ready.as_ref().is_some_and(|ready| place <= ready) {
+                ready_need += waiter.need;
+            }
+        }
+        let all = queue.waiting.len() <= most;
+        !queue.waiting.is_empty() && (!all || (need, ready_need) == (queue.need, queue.ready_need))
     }
 }
 
@@ -299,5 +308,45 @@ impl Ledger {
                 ..Change::default()
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{count_rows, testing};
+
+    #[test]
+    fn queues_are_checked_in_parts() {
+        let mut ledger = Ledger::new();
+        for (pool, many) in [(1, 600), (2, 400), (3, 1), (4, 1_200), (5, 1)] {
+            for at in 0..many {
+                let holder = testing::holder(format!("fipd/vm/lab/{at}"), "1");
+                let instance = holder.instance;
+                let waiter = Waiter { need: 1, instance };
+                let place = (Timestamp(at), holder.identity);
+                ledger.waiters.keep(PoolId(pool), place, waiter);
+            }
+        }
+        let check = |ledger: &Ledger, after| {
+            let ((found, next), rows) = count_rows(|| ledger.check_queues_page(after));
+            (found.len(), next.map(|pool: PoolId| pool.0), rows)
+        };
+        for (after, next, rows) in [
+            (None, Some(2), 1_000),
+            (Some(PoolId(2)), Some(3), 1),
+            (Some(PoolId(3)), Some(4), 1_000),
+            (Some(PoolId(4)), None, 1),
+        ] {
+            assert_eq!(check(&ledger, after), (0, next, rows), "{after:?}");
+        }
+        assert!(ledger.waiters.consistent());
+        let queue = ledger.waiters.queues.get_mut(&PoolId(2)).unwrap();
+        queue.need += 1;
+        assert_eq!(check(&ledger, None), (1, Some(2), 1_000));
+        let gone = testing::holder("fipd/vm/lab/0", "1").identity;
+        ledger.waiters.places.remove(&gone);
+        assert_eq!(check(&ledger, Some(PoolId(4))), (1, None, 1));
+        assert!(!ledger.waiters.consistent());
     }
 }

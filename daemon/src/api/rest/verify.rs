@@ -41,17 +41,16 @@ pub fn live(ipam: &Ipam, file: Option<&Ledger>) -> Result<Live, ReadError> {
             break;
         }
     }
-    let mut after = None;
-    loop {
-        let (wrong, next) = ipam.read(|ledger| ledger.check_pools_page(after));
-        live.wrong.extend(wrong.iter().map(ToString::to_string));
-        after = next;
-        if after.is_none() {
-            break;
-        }
-    }
-    let rest = ipam.read(|ledger| ledger.check_rest());
-    live.wrong.extend(rest.iter().map(ToString::to_string));
+    let mut found = Vec::new();
+    ipam.for_each_pool(|ledger, pool| ledger.check_pool_row(pool, &mut found));
+    ipam.for_each_network(|ledger, network| ledger.check_network_row(network, &mut found));
+    ipam.for_each_cluster(|ledger, record| ledger.check_cluster_row(record, &mut found));
+    ipam.in_steps(|ledger, after| {
+        let (wrong, next) = ledger.check_queues_page(after);
+        found.extend(wrong);
+        next
+    });
+    live.wrong.extend(found.iter().map(ToString::to_string));
     let wrong = settle(suspects, PAUSE, |keys| look(ipam, keys))?;
     let said = |key: LeaseKey| {
         format!(
