@@ -54,17 +54,12 @@ impl Offers {
     /// Whether the ledger still knows what changed since the last time.
     fn catch_up(&mut self, ipam: &Ipam) -> bool {
         while let Some(since) = self.revision {
-            let changed = ipam.read(|ledger| {
-                let changes = ledger.changes_page(since, CHANGES).ok()?;
-                let last = changes.last().map_or(since, |change| change.revision);
-                let pools: BTreeSet<PoolId> =
-                    changes.iter().flat_map(|one| one.pools.clone()).collect();
-                Some((last, pools))
-            });
-            let Some((last, pools)) = changed else {
+            let Ok(changes) = ipam.read(|ledger| ledger.changes_page(since, CHANGES)) else {
                 return false;
             };
-            let pools: Vec<PoolId> = pools.into_iter().collect();
+            let last = changes.last().map_or(since, |change| change.revision);
+            let pools = changes.iter().flat_map(|one| one.pools.iter().copied());
+            let pools: Vec<PoolId> = pools.collect::<BTreeSet<_>>().into_iter().collect();
             for some in pools.chunks(Ledger::SCAN) {
                 ipam.read(|ledger| some.iter().for_each(|id| self.put(*id, ledger.pool(*id))));
             }

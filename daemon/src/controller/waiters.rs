@@ -251,13 +251,12 @@ pub async fn listen(
             tell_pools(&ipam, &mut on_change).await;
             continue;
         };
-        last = ipam.read(|ledger| {
-            let changes = ledger.changes_page(since, STEP.into()).ok()?;
-            let latest = changes.last().map_or(since, |change| change.revision);
-            if latest > since {
-                on_change(ledger, &LedgerEvent::Changes(&changes));
+        let changes = ipam.read(|ledger| ledger.changes_page(since, STEP.into()));
+        last = changes.ok().map(|changes| {
+            for step in steps(&changes) {
+                ipam.read(|ledger| on_change(ledger, &LedgerEvent::Changes(&step)));
             }
-            Some(latest)
+            changes.last().map_or(since, |change| change.revision)
         });
         if last != Some(since) {
             if cancel.is_cancelled() {
@@ -271,6 +270,22 @@ pub async fn listen(
             changed = revisions.changed() => if changed.is_err() { return },
         }
     }
+}
+
+/// The changes, as many at once as may be looked at in one step; a large one comes in parts.
+fn steps(changes: &[Arc<Change>]) -> Vec<Vec<Arc<Change>>> {
+    let (mut steps, mut rows) = (Vec::<Vec<_>>::new(), 0);
+    for part in changes.iter().flat_map(|change| change.parts(STEP.into())) {
+        rows += part.rows();
+        match steps.last_mut() {
+            Some(step) if rows <= Ledger::SCAN => step.push(part),
+            Some(_) | None => {
+                rows = part.rows();
+                steps.push(vec![part]);
+            }
+        }
+    }
+    steps
 }
 
 async fn tell_pools(ipam: &Ipam, on_change: &mut impl FnMut(&Ledger, &LedgerEvent<'_>)) {

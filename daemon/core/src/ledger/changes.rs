@@ -24,6 +24,43 @@ pub struct Change {
     pub other: bool,
 }
 
+impl Change {
+    /// How many rows of the ledger it names.
+    pub fn rows(&self) -> usize {
+        self.pools.len() + self.leases.len() + self.identities.len()
+    }
+
+    /// The change, or several of its revision that name the same, at most `most` rows each.
+    pub fn parts(self: &Arc<Self>, most: usize) -> Vec<Arc<Self>> {
+        if self.rows() <= most {
+            return vec![Arc::clone(self)];
+        }
+        let part = || Self {
+            revision: self.revision,
+            ..Self::default()
+        };
+        let pools = self.pools.chunks(most).map(|pools| Self {
+            pools: pools.into(),
+            ..part()
+        });
+        let leases = self.leases.chunks(most).map(|leases| Self {
+            leases: leases.into(),
+            ..part()
+        });
+        let identities = self.identities.chunks(most).map(|identities| Self {
+            identities: identities.into(),
+            ..part()
+        });
+        let rest = Self {
+            tenants: self.tenants.clone(),
+            other: self.other,
+            ..part()
+        };
+        let parts = pools.chain(leases).chain(identities).chain([rest]);
+        parts.map(Arc::new).collect()
+    }
+}
+
 /// The change log does not reach back that far: look at everything once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the changes since that revision are no longer known; the oldest known one is {oldest}")]
@@ -178,7 +215,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NetworkId;
+    use crate::{NetworkId, testing};
 
     fn change(leases: u32) -> Change {
         let key = |number: u32| LeaseKey {
@@ -208,5 +245,36 @@ mod tests {
             changes.push(change(1));
         }
         assert_eq!((changes.log.len(), changes.names), (16_384, 16_384));
+    }
+
+    #[test]
+    fn a_large_change_comes_in_parts() {
+        let named = |name: u32| testing::holder(format!("fipd/vm/lab/{name}"), "").identity;
+        let change = Arc::new(Change {
+            revision: 7,
+            pools: (1..=3).map(PoolId).collect(),
+            leases: (0..12_u32)
+                .map(|at| testing::key(at.to_be_bytes()))
+                .collect(),
+            identities: (0..6).map(named).collect(),
+            tenants: vec![Tenant("t".into())],
+            other: true,
+        });
+        assert_eq!(change.parts(21), [Arc::clone(&change)]);
+        let parts = change.parts(5);
+        assert_eq!(
+            parts.iter().map(|part| part.rows()).collect::<Vec<_>>(),
+            [3, 5, 5, 2, 5, 1, 0]
+        );
+        let mut whole = Change::default();
+        for part in parts {
+            whole.revision = part.revision;
+            whole.pools.extend(part.pools.iter().copied());
+            whole.leases.extend(part.leases.iter().copied());
+            whole.identities.extend(part.identities.iter().cloned());
+            whole.tenants.extend(part.tenants.iter().cloned());
+            whole.other |= part.other;
+        }
+        assert_eq!(whole, *change);
     }
 }

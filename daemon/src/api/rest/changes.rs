@@ -105,23 +105,20 @@ pub async fn changes(
     if header_text(&headers, header::ACCEPT).contains("text/event-stream") {
         return events(followed, &streams, caller, headers, since);
     }
-    let page = followed.ipam.read(|ledger| {
-        let reach = caller.within(ledger);
-        match batch(reach, since, ask.limit) {
-            Ok((changes, revision, more)) => ChangesPage {
-                changes,
-                revision,
-                reset: false,
-                next: more.then(|| page::text(&revision)),
-            },
-            Err(TooOld { .. }) => ChangesPage {
-                changes: Vec::new(),
-                revision: ledger.revision(),
-                reset: true,
-                next: None,
-            },
-        }
-    });
+    let page = match batch(&followed.ipam, &caller, since, ask.limit) {
+        Ok((changes, revision, more)) => ChangesPage {
+            changes,
+            revision,
+            reset: false,
+            next: more.then(|| page::text(&revision)),
+        },
+        Err(revision) => ChangesPage {
+            changes: Vec::new(),
+            revision,
+            reset: true,
+            next: None,
+        },
+    };
     Ok(Json(page).into_response())
 }
 
@@ -134,26 +131,46 @@ fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     number.map_err(|_| Problem::invalid("Last-Event-ID", text, "the id of an earlier event"))
 }
 
-/// What the caller sees of the changes after `since`. Looks at `limit` changes and about as many leases as may be looked at
-/// at once.
-fn batch(reach: Reach<'_>, since: u64, limit: usize) -> Result<Batch, TooOld> {
-    let ledger = reach.ledger;
-    // A revision of an earlier run of the daemon may be one that this run has not reached.
-    if since > ledger.revision() {
-        let oldest = ledger.revision();
-        return Err(TooOld { oldest });
+/// What the caller sees of the changes after `since`; the latest revision where they are not known. Looks at `limit` changes
+/// and about as many leases as may be looked at at once. A first change of more comes alone, read in parts.
+fn batch(ipam: &Ipam, caller: &Caller, since: u64, limit: usize) -> Result<Batch, u64> {
+    let changes =
+        ipam.read(
+            |ledger| match ledger.changes_page(since, limit.saturating_add(1)) {
+                // A revision of an earlier run of the daemon may be one that this run has not reached.
+                Ok(changes) if since <= ledger.revision() => Ok(changes),
+                Ok(_) | Err(TooOld { .. }) => Err(ledger.revision()),
+            },
+        )?;
+    let large = |one: &&Arc<Change>| one.leases.len().max(one.pools.len()) > Ledger::SCAN;
+    if let Some(first) = changes.first().filter(large) {
+        let parts = first.parts(Ledger::SCAN).into_iter();
+        let views = parts.filter_map(|part| ipam.read(|ledger| view(caller.within(ledger), &part)));
+        let shown = views.reduce(joined).into_iter().collect();
+        return Ok((shown, first.revision, changes.len() > 1));
     }
-    let changes = ledger.changes_page(since, limit.saturating_add(1))?;
-    let (mut shown, mut revision, mut rows) = (Vec::new(), since, 0);
-    for change in changes.iter().take(limit) {
-        rows += change.leases.len();
-        if rows > Ledger::SCAN && revision > since {
-            return Ok((shown, revision, true));
+    ipam.read(|ledger| {
+        let (mut shown, mut revision, mut rows) = (Vec::new(), since, 0);
+        for change in changes.iter().take(limit) {
+            rows += change.leases.len();
+            if rows > Ledger::SCAN {
+                return Ok((shown, revision, true));
+            }
+            revision = change.revision;
+            shown.extend(view(caller.within(ledger), change));
         }
-        revision = change.revision;
-        shown.extend(view(reach, change));
-    }
-    Ok((shown, revision, changes.len() > limit))
+        Ok((shown, revision, changes.len() > limit))
+    })
+}
+
+/// Two parts of one change.
+fn joined(mut first: ChangeView, second: ChangeView) -> ChangeView {
+    first.kinds.extend(second.kinds);
+    first.kinds.dedup();
+    first.pools.extend(second.pools);
+    first.leases.extend(second.leases);
+    first.tenants.extend(second.tenants);
+    first
 }
 
 fn view(reach: Reach<'_>, change: &Change) -> Option<ChangeView> {
@@ -322,16 +339,12 @@ impl Teller {
                 return "the token or session has ended";
             }
             revisions.borrow_and_update();
-            let found = self.followed.ipam.read(|ledger| {
-                let found = batch(self.caller.within(ledger), self.since, MOST);
-                (found, ledger.revision())
-            });
-            let (events, more) = match found {
-                (Ok((changes, revision, more)), _) => {
+            let (events, more) = match batch(&self.followed.ipam, &self.caller, self.since, MOST) {
+                Ok((changes, revision, more)) => {
                     self.since = revision;
                     (changes.iter().filter_map(event).collect(), more)
                 }
-                (Err(TooOld { .. }), revision) => {
+                Err(revision) => {
                     self.since = revision;
                     (vec![reset(revision)], false)
                 }

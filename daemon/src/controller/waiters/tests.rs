@@ -105,3 +105,24 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     };
     tokio::join!(listener, script);
 }
+
+#[test]
+fn what_a_large_change_names_is_looked_at_in_steps() {
+    let change = |revision: u64, leases: u32| {
+        let keys = (0..leases).map(|at| testing::key((0x0a00_0000 + at).to_be_bytes()));
+        Arc::new(Change {
+            revision,
+            pools: [PoolId(1)].into_iter().collect(),
+            leases: keys.collect(),
+            ..Change::default()
+        })
+    };
+    let changes = [change(1, 1), change(2, 2_500), change(3, 1), change(4, 1)];
+    let steps = steps(&changes);
+    let rows = |step: &Vec<Arc<Change>>| step.iter().map(|part| part.rows()).sum();
+    let rows: Vec<usize> = steps.iter().map(rows).collect();
+    assert!(rows.iter().all(|rows| *rows <= Ledger::SCAN), "{rows:?}");
+    assert_eq!(rows.iter().sum::<usize>(), 2_507);
+    let revisions = steps.iter().flatten().map(|part| part.revision);
+    assert!(revisions.is_sorted());
+}
