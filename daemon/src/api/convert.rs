@@ -163,15 +163,11 @@ pub fn system(text: &str) -> Result<System, Problem> {
 
 /// A network as clients see it.
 pub fn network_view(reach: Reach<'_>, network: &Network) -> NetworkView {
-    let holds = reach
-        .ledger
-        .holds(network.id)
-        .into_iter()
-        .map(|hold| HoldView {
-            cluster: hold.cluster.to_string(),
-            id: hold.id.map(|id| id.0.to_string()),
-            system: hold.system.to_string(),
-        });
+    let holds = reach.ledger.holds(network.id).iter().map(|hold| HoldView {
+        cluster: hold.cluster.to_string(),
+        id: hold.id.as_ref().map(|id| id.0.to_string()),
+        system: hold.system.to_string(),
+    });
     NetworkView {
         id: network.id.0,
         name: network.name.to_string(),

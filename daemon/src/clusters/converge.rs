@@ -304,13 +304,10 @@ impl Registry {
         let mut offered = Vec::new();
         for (cluster, system, patterns) in self.claimants() {
             let networks: Vec<NetworkId> = self.offers.networks(patterns).collect();
-            for some in networks.chunks(Ledger::SCAN) {
-                self.ipam.read(|ledger| {
-                    let known = some.iter().filter_map(|id| ledger.network(*id));
-                    let row = |name: &Text| (cluster.clone(), system.clone(), name.clone());
-                    offered.extend(known.map(|network| row(&network.name)));
-                });
-            }
+            let name = |ledger: &Ledger, id: &NetworkId| Some(ledger.network(*id)?.name.clone());
+            let names = self.ipam.map_in_steps(&networks, name).into_iter();
+            let row = |name| (cluster.clone(), system.clone(), name);
+            offered.extend(names.flatten().map(row));
         }
         offered
     }
@@ -344,22 +341,18 @@ impl Registry {
             return Ok(());
         };
         let networks: BTreeSet<NetworkId> = awaited.iter().map(|(network, _)| *network).collect();
-        let ready: Vec<(NetworkId, ClusterId)> = self.ipam.read(|ledger| {
-            let Some(record) = ledger.cluster_by_name(&discovery.cluster) else {
-                return Vec::new();
-            };
-            let open = |network: &&NetworkId| {
-                !ledger.adopted(**network, &record.id, &System::discovery())
-                    && ledger.holds(**network).is_empty()
-            };
-            networks
-                .iter()
-                .filter(open)
-                .map(|network| (*network, record.id.clone()))
-                .collect()
+        let source = |ledger: &Ledger| Some(ledger.cluster_by_name(&discovery.cluster)?.id.clone());
+        let Some(id) = self.ipam.read(source) else {
+            return Ok(());
+        };
+        let networks: Vec<NetworkId> = networks.into_iter().collect();
+        let open = self.ipam.map_in_steps(&networks, |ledger, network| {
+            let is_open = !ledger.adopted(*network, &id, &System::discovery())
+                && ledger.holds(*network).is_empty();
+            is_open.then_some(*network)
         });
-        for (network, id) in ready {
-            let place = (network, id.0, System::discovery());
+        for network in open.into_iter().flatten() {
+            let place = (network, id.0.clone(), System::discovery());
             note_adopted(&self.ipam, place, false, "fipd".into()).await?;
         }
         Ok(())

@@ -182,7 +182,9 @@ impl Clusters {
     /// All clusters, by name: configured, discovered, and those that only have leases left.
     pub fn views(&self) -> Vec<ClusterView> {
         let mut views = self.0.published.read().views.clone();
-        (self.0.ipam).read(|ledger| views.iter_mut().for_each(|view| count(ledger, view)));
+        for some in views.chunks_mut(Ledger::SCAN) {
+            (self.0.ipam).read(|ledger| some.iter_mut().for_each(|view| count(ledger, view)));
+        }
         views
     }
 

@@ -322,8 +322,8 @@ impl Ledger {
     }
 
     /// Why the network gives nothing new yet; empty when it does.
-    pub fn holds(&self, network: NetworkId) -> Vec<Hold> {
-        self.gate.holds(network).to_vec()
+    pub fn holds(&self, network: NetworkId) -> &[Hold] {
+        self.gate.holds(network)
     }
 
     /// How many networks give nothing new yet.

@@ -163,7 +163,9 @@ impl Bench {
 
     /// Systems that the network waits for.
     pub fn holds(&self) -> Vec<String> {
-        let holds = self.ipam.read(|ledger| ledger.holds(NetworkId::DEFAULT));
+        let holds = self
+            .ipam
+            .read(|ledger| ledger.holds(NetworkId::DEFAULT).to_vec());
         holds.iter().map(|hold| hold.system.to_string()).collect()
     }
 
