@@ -210,7 +210,7 @@ fn values_of_core_import_from_no_folder_of_it() {
             let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
             words.map(str::to_owned).collect()
         };
-        let mut exported: BTreeSet<String> = exported.flat_map(|text| words(text)).collect();
+        let mut exported: BTreeSet<String> = exported.flat_map(&words).collect();
         exported.retain(|word| word.starts_with(char::is_uppercase));
         for (path, code) in &sources {
             let beside = path.components().count() == 1 && path != Path::new("lib.rs");
@@ -220,7 +220,7 @@ fn values_of_core_import_from_no_folder_of_it() {
             let lines = code
                 .lines()
                 .filter(|line| !line.trim_start().starts_with("//"));
-            let used: BTreeSet<String> = lines.flat_map(|line| words(line)).collect();
+            let used: BTreeSet<String> = lines.flat_map(&words).collect();
             let wrong: Vec<_> = used.intersection(&exported).collect();
             assert!(
                 wrong.is_empty(),

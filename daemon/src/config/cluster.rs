@@ -318,13 +318,16 @@ pub fn checked_name(name: &str) -> Result<Text, String> {
     }
 }
 
+/// Clusters and discovery, and where they are in the file.
+type PlacedClusters = (Vec<Spanned<ClusterConfig>>, Option<Spanned<Discovery>>);
+
 /// Clusters and discovery with the settings of their systems, and where they are.
 pub(super) fn read_clusters(
     known: Systems,
     text: &str,
     (clusters, discovery): (Vec<Spanned<RawCluster>>, Option<Spanned<RawDiscovery>>),
     tables: SystemTables<'_>,
-) -> Result<(Vec<Spanned<ClusterConfig>>, Option<Spanned<Discovery>>), String> {
+) -> Result<PlacedClusters, String> {
     let wrong = |error: WrongTable, span: Range<usize>| match error {
         WrongTable::Key(error) => of_toml(text, &error),
         WrongTable::Whole(what) => error::at(text, span.start, &what),

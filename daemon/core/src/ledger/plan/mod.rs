@@ -71,7 +71,6 @@ impl Ledger {
 
     /// The draft of a request, with the answer that its commit gives.
     fn draft(&mut self, request: &Request, now: Timestamp) -> Draw {
-        let fipd = "fipd".into();
         let by = |actor: &Actor| Draft::new(now, actor);
         match request {
             Request::Allocate(ask) => self.plan_allocate(ask, None, by(&ask.actor)),
@@ -102,7 +101,9 @@ impl Ledger {
                 tenant,
                 actor,
             } => self.plan_delete_quota(*pool, tenant, by(actor)),
-            Request::RecordCluster { record } => self.plan_record_cluster(record, by(&fipd)),
+            Request::RecordCluster { record } => {
+                self.plan_record_cluster(record, by(&"fipd".into()))
+            }
             Request::SetApart {
                 record,
                 name,

@@ -34,8 +34,9 @@ impl Choice<'_> {
     /// drawn, so that it never takes longer.
     pub fn random(self, dice: &mut Rng) -> Option<u128> {
         let mut at = *self.open.first()?;
+        let last = self.layout.size.assignable.checked_sub(1)?;
         for _ in 0..Self::DRAWS {
-            at = self.layout.nth(dice.u128(..self.layout.size.assignable))?;
+            at = self.layout.nth(dice.u128(..=last))?;
             if !self.filled.contains(at) {
                 return Some(at);
             }
