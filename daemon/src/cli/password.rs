@@ -1,6 +1,11 @@
 //! Passwords from a terminal without echo, or from stdin. Never from an argument, which every process can see.
 
-use std::io::{BufRead, IsTerminal as _, Read as _};
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, IsTerminal as _, Read as _, Write as _},
+};
+
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 
 use super::exit::Failure;
 
@@ -13,19 +18,14 @@ pub fn ask(name: &str) -> Result<String, Failure> {
     if !stdin.is_terminal() {
         return line_of(stdin.lock().take(MOST));
     }
-    let first = typed(&format!("Password for {name}: "))?;
-    let second = typed("Again: ")?;
+    let mut terminal = Terminal::open()?;
+    let first = terminal.ask(&format!("Password for {name}: "))?;
+    let second = terminal.ask("Again: ")?;
     if first == second {
         Ok(first)
     } else {
         Err(Failure::Input("the two passwords differ".to_owned()))
     }
-}
-
-fn typed(prompt: &str) -> Result<String, Failure> {
-    let typed = rpassword::prompt_password(prompt);
-    let typed = typed.map_err(|error| Failure::Failed(format!("/dev/tty: {error}")))?;
-    line_of(typed.as_bytes())
 }
 
 /// The first line without its end.
@@ -39,6 +39,42 @@ fn line_of(mut from: impl BufRead) -> Result<String, Failure> {
         return Err(Failure::Input(what.to_owned()));
     }
     Ok(text.to_owned())
+}
+
+/// The terminal with its echo off; dropped, it is as it was.
+struct Terminal {
+    file: BufReader<File>,
+    before: Termios,
+}
+
+impl Terminal {
+    fn open() -> Result<Self, Failure> {
+        let cannot = |what: &dyn std::fmt::Display| Failure::Failed(format!("/dev/tty: {what}"));
+        let file = OpenOptions::new().read(true).write(true).open("/dev/tty");
+        let file = file.map_err(|error| cannot(&error))?;
+        let before = tcgetattr(&file).map_err(|error| cannot(&error))?;
+        let mut silent = before.clone();
+        silent
+            .local_flags
+            .remove(LocalFlags::ECHO | LocalFlags::ECHOE | LocalFlags::ECHOK);
+        silent.local_flags.insert(LocalFlags::ECHONL);
+        tcsetattr(&file, SetArg::TCSAFLUSH, &silent).map_err(|error| cannot(&error))?;
+        let file = BufReader::new(file);
+        Ok(Self { file, before })
+    }
+
+    fn ask(&mut self, prompt: &str) -> Result<String, Failure> {
+        let out = self.file.get_mut();
+        out.write_all(prompt.as_bytes()).map_err(Failure::failed)?;
+        line_of(&mut self.file)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // There is nothing left to do about a terminal that went away.
+        let _ = tcsetattr(self.file.get_ref(), SetArg::TCSAFLUSH, &self.before);
+    }
 }
 
 #[cfg(test)]

@@ -63,8 +63,32 @@ pub async fn show(
     Ok(known.answer(&State::of(&view), &view))
 }
 
-/// All clusters, the admin who does something with one, and its name: the cluster is as the admin has read it.
-pub struct NamedCluster(pub Clusters, pub Actor, pub String);
+/// A cluster of which an admin asks something.
+pub struct NamedCluster {
+    pub clusters: Clusters,
+    pub actor: Actor,
+    pub name: String,
+    /// How the admin has read it.
+    pub if_match: IfMatch,
+}
+
+impl NamedCluster {
+    /// Its parts, unless the cluster is another than the admin has read. Asked directly before the work begins: a cluster
+    /// changes by itself at any time. What does not exist is told by who looks for it.
+    fn unchanged(self) -> Result<(Clusters, Actor, String), Problem> {
+        let Self {
+            clusters,
+            actor,
+            name,
+            if_match,
+        } = self;
+        if let Some(found) = clusters.view(&name) {
+            let state = State::of(&view(&found));
+            if_match.check(&format!("cluster {name}"), Some(&state))?;
+        }
+        Ok((clusters, actor, name))
+    }
+}
 
 impl FromRequestParts<Api> for NamedCluster {
     type Rejection = Problem;
@@ -72,14 +96,12 @@ impl FromRequestParts<Api> for NamedCluster {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let caller = Caller::from_request_parts(parts, api).await?;
         let Path(name) = Path::<String>::from_request_parts(parts, api).await?;
-        let if_match = IfMatch::from_request_parts(parts, api).await?;
-        let clusters = api.clusters.clone();
-        // Compared before the work begins: a cluster changes by itself at any time. What does not exist is told by who looks for it.
-        if let Some(found) = clusters.view(&name) {
-            let state = State::of(&view(&found));
-            if_match.check(&format!("cluster {name}"), Some(&state))?;
-        }
-        Ok(Self(clusters, caller.actor, name))
+        Ok(Self {
+            clusters: api.clusters.clone(),
+            actor: caller.actor,
+            name,
+            if_match: IfMatch::from_request_parts(parts, api).await?,
+        })
     }
 }
 
@@ -87,9 +109,8 @@ impl FromRequestParts<Api> for NamedCluster {
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/forget", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
-pub async fn forget(
-    NamedCluster(clusters, actor, name): NamedCluster,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn forget(named: NamedCluster) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     let leases = clusters.forget(&name, actor).await?;
     Ok(done(format!(
         "cluster {name} is forgotten, {leases} leases were freed"
@@ -101,9 +122,10 @@ pub async fn forget(
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = SkipAdoption,
     responses((status = 200, body = Outcome)))]
 pub async fn skip_adoption(
-    NamedCluster(clusters, actor, name): NamedCluster,
+    named: NamedCluster,
     Body(body): Body<SkipAdoption>,
 ) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     clusters.skip_adoption(&name, &body.network, actor).await?;
     Ok(done(format!(
         "network {} no longer waits for cluster {name}",
@@ -116,10 +138,8 @@ pub async fn skip_adoption(
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/join", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = Join,
     responses((status = 200, body = Outcome)))]
-pub async fn join(
-    NamedCluster(clusters, actor, name): NamedCluster,
-    Body(body): Body<Join>,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn join(named: NamedCluster, Body(body): Body<Join>) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     let other = body.other;
     clusters.join(&name, &other, actor).await?;
     Ok(done(format!(
@@ -131,9 +151,8 @@ pub async fn join(
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/new-identity", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
-pub async fn new_identity(
-    NamedCluster(clusters, actor, name): NamedCluster,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn new_identity(named: NamedCluster) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     clusters.new_identity(&name, actor).await?;
     Ok(done(format!(
         "{name} is a cluster of its own from now on; it is adopted as a new one"
@@ -145,9 +164,8 @@ pub async fn new_identity(
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-release", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
-pub async fn confirm_release(
-    NamedCluster(clusters, actor, name): NamedCluster,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn confirm_release(named: NamedCluster) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     let leases = clusters.confirm_release(&name, &actor)?;
     Ok(done(format!(
         "{leases} leases of cluster {name} are released once a fresh list shows their owners absent as well; if fipd \
@@ -161,9 +179,8 @@ pub async fn confirm_release(
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-sightings", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = Outcome), (status = 409, body = Problem)))]
-pub async fn confirm_sightings(
-    NamedCluster(clusters, actor, name): NamedCluster,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn confirm_sightings(named: NamedCluster) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     let addresses = clusters.confirm_sightings(&name, actor).await?;
     Ok(done(format!(
         "{addresses} addresses that foreign Services of cluster {name} show are kept for them once the next list, which \
@@ -175,9 +192,8 @@ pub async fn confirm_sightings(
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = Outcome), (status = 502, body = Problem)))]
-pub async fn install_crds(
-    NamedCluster(clusters, actor, name): NamedCluster,
-) -> Result<Json<Outcome>, Problem> {
+pub async fn install_crds(named: NamedCluster) -> Result<Json<Outcome>, Problem> {
+    let (clusters, actor, name) = named.unchanged()?;
     let session = reached(&clusters, &name)?;
     let target: kube::Api<CustomResourceDefinition> = kube::Api::all(session.client.clone());
     // Forced: a definition that another tool installed becomes ours, as the admin asks.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     api::{
+        etag::IfMatch,
         extract::Path,
         problem::Problem,
         rest::{
@@ -286,7 +287,12 @@ pub async fn confirm_sightings(
     PathParam(name): PathParam<String>,
     SubmittedForm { visitor, .. }: SubmittedForm,
 ) -> Answered {
-    let named = NamedCluster(clusters, visitor.actor(), name.clone());
+    let named = NamedCluster {
+        clusters,
+        actor: visitor.actor(),
+        name: name.clone(),
+        if_match: IfMatch::default(),
+    };
     let done = clusters::confirm_sightings(named).await;
     let Json(outcome) = done.map_err(|problem| failed(&visitor, &problem))?;
     Ok(visitor.done(&links::cluster(&name), outcome.message))
