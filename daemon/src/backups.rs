@@ -27,7 +27,7 @@ mod drill;
 mod temporary;
 
 pub use drill::Drill;
-pub use temporary::Lent;
+pub use temporary::TemporaryBackup;
 
 /// After the start: it has other things to do first.
 const FIRST: Duration = Duration::from_secs(300);

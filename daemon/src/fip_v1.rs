@@ -54,7 +54,7 @@ pub struct Wish {
 
 /// What a Service no longer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Farewell {
+pub struct FipRelease {
     pub service: Service,
     pub address: Option<IpAddr>,
     pub group: Option<String>,
@@ -124,7 +124,7 @@ pub trait FloatingIps: Send + Sync {
     /// Gives the Service its address. Asking again is free.
     fn request(&self, asker: Asker, wish: Wish) -> BoxFuture<'_, Result<Given, Denied>>;
     /// Takes the Service off its address, which stays the project's.
-    fn release(&self, asker: Asker, farewell: Farewell) -> BoxFuture<'_, Result<(), Denied>>;
+    fn release(&self, asker: Asker, fip_release: FipRelease) -> BoxFuture<'_, Result<(), Denied>>;
     /// Gives an address of the project back that nobody uses.
     fn delete(&self, asker: Asker, address: IpAddr) -> BoxFuture<'_, Result<(), Denied>>;
     /// What the asker's cluster has of the project's addresses, and what nobody uses.

@@ -74,7 +74,7 @@ fn certificate(bytes: &[u8]) {
 fn claims(bytes: &[u8]) {
     let (cluster, ledger) = (ClusterId("c".into()), Ledger::new());
     if let Ok(object) = serde_json::from_slice::<fipd_io::Pool>(bytes) {
-        let object = pool::observe::slim(object);
+        let object = pool::observe::view(object);
         let mirror = MirrorOf {
             cluster: &cluster,
             cluster_name: "east",
@@ -126,7 +126,7 @@ fn rows(bytes: &[u8], csv: bool) {
 
 fn fip_v1_body(bytes: &[u8]) {
     if let Ok(fields) = fip_v1::body::Fields::read(bytes) {
-        let _ = (fields.wish(), fields.farewell(), fields.deleted());
+        let _ = (fields.wish(), fields.fip_release(), fields.deleted());
     }
     let text = String::from_utf8_lossy(bytes);
     let none: [std::sync::Arc<ring::signature::RsaKeyPair>; 0] = [];

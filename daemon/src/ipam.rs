@@ -387,8 +387,8 @@ impl Ipam {
     }
 
     /// Replaces what the configuration maps to networks; in memory only.
-    pub fn expect(&self, expectations: Vec<Expectation>) {
-        self.shared.ledger.write().expect(expectations);
+    pub fn set_expectations(&self, expectations: Vec<Expectation>) {
+        self.shared.ledger.write().set_expectations(expectations);
         self.shared.publish();
     }
 

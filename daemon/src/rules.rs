@@ -74,7 +74,7 @@ impl Warning {
     }
 }
 
-/// Why rules had to be mended since the start, by cause.
+/// Why rules had to be repaired since the start, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
     /// Own rules that another removed.
@@ -236,7 +236,7 @@ impl RuleBoard {
 
     /// Those who are going to say what they want. Until each of them has, an engine removes nothing: what it finds in the
     /// kernel may be theirs. Whoever wanted something under `prefix` and is not among them any more is forgotten.
-    pub fn expect(&self, prefix: &str, all: BTreeSet<Text>) -> Revision {
+    pub fn set_expectations(&self, prefix: &str, all: BTreeSet<Text>) -> Revision {
         let mut wanted = self.0.wanted.lock();
         let before = wanted.len();
         wanted.retain(|who, _| !who.starts_with(prefix) || all.contains(who));
@@ -410,16 +410,16 @@ mod tests {
         let board = RuleBoard::default();
         let [one, two, other]: [Text; 3] = ["x/1".into(), "x/2".into(), "y/1".into()];
         board.want(&other, Vec::new());
-        board.expect("x/", BTreeSet::from([one.clone(), two.clone()]));
+        board.set_expectations("x/", BTreeSet::from([one.clone(), two.clone()]));
         board.want(&one, Vec::new());
         assert_eq!(board.wanted().missing, std::slice::from_ref(&two));
         let before = *board.changes().borrow();
-        assert!(board.expect("x/", BTreeSet::from([one.clone()])) > before);
+        assert!(board.set_expectations("x/", BTreeSet::from([one.clone()])) > before);
         assert!(board.wanted().missing.is_empty());
         let now = *board.changes().borrow();
-        let again = board.expect("x/", BTreeSet::from([one.clone()]));
+        let again = board.set_expectations("x/", BTreeSet::from([one.clone()]));
         assert_eq!(again, now, "nothing else is expected");
-        board.expect("x/", BTreeSet::new());
+        board.set_expectations("x/", BTreeSet::new());
         let wanted = board.wanted().wishes;
         assert!(wanted.keys().eq([&other]));
     }

@@ -24,7 +24,7 @@
   let held = kept() === "yes";
   const tell = () => {
     how.textContent = held ? "This page is held and may be out of date." : "This page follows changes.";
-    hold.textContent = held ? "Follow changes" : "Hold it";
+    hold.textContent = held ? "Follow changes" : "Pause";
     pace.hidden = false;
   };
   const say = (id, on) => {

@@ -37,8 +37,8 @@ pub struct StoreCard {
 pub struct RulesCard {
     pub health: Health,
     pub state: String,
-    /// What had to be mended since the start, in all.
-    pub mended: u64,
+    /// What had to be repaired since the start, in all.
+    pub repaired: u64,
     /// Name and value.
     pub facts: Vec<(&'static str, String)>,
     /// When the kernel was last compared with what is to be.

@@ -48,7 +48,7 @@ pub struct RulesPage {
     pub paused: bool,
     /// How many there are of each.
     pub counts: Vec<(&'static str, String)>,
-    /// What had to be mended since the start, by cause.
+    /// What had to be repaired since the start, by cause.
     pub drift: Vec<(&'static str, String)>,
     pub warnings: Vec<String>,
     /// How many steps of the plan are still to be done; `None`: none.

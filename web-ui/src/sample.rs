@@ -308,7 +308,7 @@ pub fn dashboard() -> Dashboard {
         rules: Some(RulesCard {
             health: Health::Good,
             state: "active".into(),
-            mended: 2,
+            repaired: 2,
             facts: vec![("To be", "12".into())],
             at: Some(NOW),
         }),

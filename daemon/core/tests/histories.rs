@@ -823,7 +823,7 @@ impl History {
             }
             Step::RollUp => self.roll_up(),
             Step::Expect(expectations) => {
-                self.ledger.expect(expectations.clone());
+                self.ledger.set_expectations(expectations.clone());
                 self.model.expectations.clone_from(expectations);
             }
             Step::ForgetWaiter(identity) => {

@@ -264,7 +264,7 @@ fn no_hold_ends_by_a_move() {
     let mut book = Book::new(|_| {});
     book.gets("a");
     for held in [NetworkId::DEFAULT, BLUE] {
-        book.0.expect(vec![Expectation {
+        book.0.set_expectations(vec![Expectation {
             network: held,
             cluster: "east".into(),
             system: System::rancher_fip(),
@@ -274,7 +274,7 @@ fn no_hold_ends_by_a_move() {
         let preview = book.0.preview_move(POOL, BLUE, None);
         assert_eq!(preview, Err(refusal));
     }
-    book.0.expect(Vec::new());
+    book.0.set_expectations(Vec::new());
     let until = Timestamp(900_000);
     book.0.apply(&Op::PutEpoch(Epoch {
         number: 1,

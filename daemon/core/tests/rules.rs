@@ -527,7 +527,8 @@ fn a_network_gives_nothing_new_until_all_it_expects_is_adopted() {
         cluster: cluster.into(),
         system: System::rancher_fip(),
     };
-    book.0.expect(vec![expectation("one"), expectation("two")]);
+    book.0
+        .set_expectations(vec![expectation("one"), expectation("two")]);
     assert!(matches!(
         book.answered(&Request::Allocate(allocate(WEB, pool))),
         Answer::Granted { .. }
@@ -1687,7 +1688,7 @@ fn what_was_kept_waits_for_the_clusters_that_may_use_it() {
     let pool = book.pool(spec("p", &["10.0.0.8/30"]));
     let ask = allocate(WEB, pool);
     book.gets(&Request::Reserve(Reserve { ask, until: None }));
-    book.0.expect(vec![Expectation {
+    book.0.set_expectations(vec![Expectation {
         network: NetworkId::DEFAULT,
         cluster: "one".into(),
         system: System::rancher_fip(),

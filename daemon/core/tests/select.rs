@@ -250,7 +250,7 @@ fn a_pool_that_is_full_closed_over_quota_or_held_is_passed_over() {
         limit: 0,
     };
     book.done(&Request::SetQuota { quota, actor });
-    book.0.expect(vec![Expectation {
+    book.0.set_expectations(vec![Expectation {
         network: NetworkId(1),
         cluster: "west".into(),
         system: System::rancher_fip(),

@@ -54,7 +54,7 @@ pub async fn look<const N: usize>(
         let all = seen.iter_mut().zip(targets);
         for (holder, target) in all.filter(|(holder, _)| silent(holder)) {
             let next = first_look(remote.get(target).await, me);
-            *holder = second_look(holder, next);
+            *holder = confirmed(holder, next);
         }
     }
     seen
@@ -80,7 +80,7 @@ fn first_look(lease: Result<Option<Lease>, CallError>, me: &Text) -> LeaseHolder
 }
 
 /// A holder that has written in between is alive.
-fn second_look(first: &LeaseHolder, mut second: LeaseHolder) -> LeaseHolder {
+fn confirmed(first: &LeaseHolder, mut second: LeaseHolder) -> LeaseHolder {
     let changed = second != *first;
     if let LeaseHolder::Other { alive, .. } = &mut second {
         *alive = changed;
@@ -108,20 +108,20 @@ mod tests {
         let (early, late) = ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.000000Z");
         let alive = |state: LeaseHolder| matches!(state, LeaseHolder::Other { alive: true, .. });
         assert!(!alive(lease("other", early)));
-        assert!(!alive(second_look(
+        assert!(!alive(confirmed(
             &lease("other", early),
             lease("other", early)
         )));
-        assert!(alive(second_look(
+        assert!(alive(confirmed(
             &lease("other", early),
             lease("other", late)
         )));
-        assert!(alive(second_look(
+        assert!(alive(confirmed(
             &lease("other", early),
             lease("third", early)
         )));
         assert_eq!(
-            second_look(&lease("other", early), lease("", late)),
+            confirmed(&lease("other", early), lease("", late)),
             LeaseHolder::Nobody
         );
         assert!(matches!(lease("me", early), LeaseHolder::Ours { .. }));

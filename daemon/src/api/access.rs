@@ -1,12 +1,12 @@
 //! The table of who may call what.
 //!
 //! A route can only be registered together with its [`Access`]; a request whose route is not in the table is refused. What
-//! a token with a scope sees of the ledger is in [`reach`], what it may ask of it in [`permit`].
+//! a token with a scope sees of the ledger is in [`visible`], what it may ask of it in [`permit`].
 
 pub mod accounts;
 pub mod auth;
 pub mod permit;
-pub mod reach;
+pub mod visible;
 
 use std::collections::BTreeMap;
 

@@ -48,7 +48,7 @@ pub async fn limited(request: Request, next: Next) -> Response {
     let request = request.map(|body| {
         let body = Some(Body::new(Limited::new(body, most)));
         let left = Arc::clone(&left);
-        Body::new(Lent { body, left })
+        Body::new(CountedBody { body, left })
     });
     let answer = next.run(request).await;
     let rest = left.lock().take();
@@ -85,12 +85,12 @@ async fn is_read(rest: Body) -> bool {
 }
 
 /// A body that is left where it can be found when nobody reads it to its end.
-struct Lent {
+struct CountedBody {
     body: Option<Body>,
     left: Arc<Mutex<Option<Body>>>,
 }
 
-impl HttpBody for Lent {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -114,7 +114,7 @@ impl HttpBody for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for CountedBody {
     fn drop(&mut self) {
         let body = self.body.take().filter(|body| !body.is_end_stream());
         *self.left.lock() = body;

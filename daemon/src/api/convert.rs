@@ -10,7 +10,7 @@ use fipd_core::{
 };
 
 use super::{
-    access::reach::Reach,
+    access::visible::VisibleLedger,
     problem::{Code, Problem},
     wire::{
         ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView,
@@ -162,18 +162,22 @@ pub fn system(text: &str) -> Result<System, Problem> {
 }
 
 /// A network as clients see it.
-pub fn network_view(reach: Reach<'_>, network: &Network) -> NetworkView {
-    let holds = reach.ledger.holds(network.id).iter().map(|hold| HoldView {
-        cluster: hold.cluster.to_string(),
-        id: hold.id.as_ref().map(|id| id.0.to_string()),
-        system: hold.system.to_string(),
-    });
+pub fn network_view(visible: VisibleLedger<'_>, network: &Network) -> NetworkView {
+    let holds = visible
+        .ledger
+        .holds(network.id)
+        .iter()
+        .map(|hold| HoldView {
+            cluster: hold.cluster.to_string(),
+            id: hold.id.as_ref().map(|id| id.0.to_string()),
+            system: hold.system.to_string(),
+        });
     NetworkView {
         id: network.id.0,
         name: network.name.to_string(),
-        pools: reach.pools_of(network),
+        pools: visible.pools_of(network),
         waiting_for: holds.collect(),
-        held_until: reach
+        held_until: visible
             .ledger
             .network_hold(network.id)
             .map(|hold| clock::rfc3339(hold.until)),

@@ -62,9 +62,9 @@ impl StorageBackend for Backend {
         self.1.set_len(len)
     }
     fn sync_data(&self) -> io::Result<()> {
-        let (hangs, woken) = &*self.0.hangs;
+        let (hangs, affected) = &*self.0.hangs;
         self.0.waiting.store(*hangs.lock(), Ordering::SeqCst);
-        woken.wait_while(&mut hangs.lock(), |hangs| *hangs);
+        affected.wait_while(&mut hangs.lock(), |hangs| *hangs);
         self.1.sync_data()
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

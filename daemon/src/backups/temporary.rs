@@ -17,19 +17,19 @@ const PARTIAL: &str = ".tmp.partial";
 
 /// A copy for one reader; its file goes when this is dropped, also where the reader goes away in the middle.
 #[derive(Debug)]
-pub struct Lent {
+pub struct TemporaryBackup {
     path: PathBuf,
     /// Given back after the file is gone.
     _turn: OwnedSemaphorePermit,
 }
 
-impl Lent {
+impl TemporaryBackup {
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for Lent {
+impl Drop for TemporaryBackup {
     fn drop(&mut self) {
         remove(&self.path);
     }
@@ -41,7 +41,7 @@ impl Backups {
     ///
     /// # Errors
     /// While another one is read, when there is no room, and when something cannot be written.
-    pub fn lend(&self, directory: &Path) -> Result<Lent, CopyError> {
+    pub fn make_temporary(&self, directory: &Path) -> Result<TemporaryBackup, CopyError> {
         let turn = Arc::clone(&self.0.lending).try_acquire_owned();
         let turn = turn.map_err(|_| CopyError::Busy)?;
         self.room(directory)?;
@@ -49,15 +49,15 @@ impl Backups {
             path: directory.to_owned(),
             source: io::Error::other(error.to_string()),
         })?;
-        let lent = Lent {
+        let temporary = TemporaryBackup {
             path: directory.join(format!("{PREFIX}{number:016x}{SUFFIX}")),
             _turn: turn,
         };
-        self.0.ipam.reader().backup(&lent.path)?;
-        Ok(lent)
+        self.0.ipam.reader().backup(&temporary.path)?;
+        Ok(temporary)
     }
 
-    /// Removes what an end in the middle of a lent copy has left in this directory. Only before the first is lent.
+    /// Removes what an end in the middle of a temporary copy has left in this directory. Only before the first one is made.
     pub fn sweep_lent(directory: &Path) {
         called(directory, PREFIX, &[SUFFIX, PARTIAL]).for_each(|path| remove(&path));
     }

@@ -164,13 +164,16 @@ async fn a_drill_says_whether_a_copy_can_be_restored_and_goes_with_it() {
 async fn one_copy_is_lent_at_a_time_and_goes_when_it_was_read() {
     let (dir, _ipam, backups) = site();
     let data = dir.path().join("data");
-    let lent = backups.lend(&data).unwrap();
-    let path = lent.path().to_owned();
+    let temporary = backups.make_temporary(&data).unwrap();
+    let path = temporary.path().to_owned();
     assert!(path.is_file());
-    assert!(matches!(backups.lend(&data), Err(CopyError::Busy)));
-    drop(lent);
+    assert!(matches!(
+        backups.make_temporary(&data),
+        Err(CopyError::Busy)
+    ));
+    drop(temporary);
     assert!(!path.exists());
-    drop(backups.lend(&data).unwrap());
+    drop(backups.make_temporary(&data).unwrap());
 }
 
 #[test]
@@ -194,6 +197,6 @@ fn what_an_end_in_the_middle_left_is_swept() {
 async fn nothing_is_lent_where_there_is_no_room() {
     let (_dir, _ipam, backups) = site();
     // It has no blocks at all.
-    let problem = backups.lend(Path::new("/proc")).unwrap_err();
+    let problem = backups.make_temporary(Path::new("/proc")).unwrap_err();
     assert!(matches!(problem, CopyError::Full { .. }), "{problem}");
 }

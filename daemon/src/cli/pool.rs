@@ -24,7 +24,7 @@ use show::{History, facts, table};
 
 #[derive(Debug, Subcommand)]
 pub enum Pool {
-    /// Make a pool
+    /// Create a pool
     Create(Create),
     /// Pools with their use
     List(List),

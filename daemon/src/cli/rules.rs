@@ -127,7 +127,7 @@ fn table(shown: &Shown) -> Table {
     );
     let drift = &own.drift;
     fact(
-        "mended",
+        "repaired",
         format!(
             "{} removed, {} added, {} times the packet filter, {} times all was read anew",
             drift.removed, drift.added, drift.index, drift.overruns

@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub enum Token {
-    /// Make a token; its text is shown once and kept nowhere
+    /// Create a token; its text is shown once and kept nowhere
     Create {
         /// What it is for, as the audit log shall name it
         name: String,

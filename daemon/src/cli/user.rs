@@ -9,7 +9,7 @@ use crate::api::wire::{Password, UserCreate, UserList, UserPatch, UserView};
 
 #[derive(Debug, Subcommand)]
 pub enum User {
-    /// Make a user; the password is asked for, or the first line of stdin
+    /// Create a user; the password is asked for, or the first line of stdin
     Create {
         name: String,
         /// What the user may do

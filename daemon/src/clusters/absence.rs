@@ -5,12 +5,17 @@
 //! list can be wrong as a whole: more than `max(5, 5 %)` of the leases that a list could release, within an hour
 //! ([`super::release_budget`]), are released only once an admin said so, and then only what the admin's word was about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fipd_core::{Actor, Identity, Timestamp};
 
-/// The least time between the two lists.
-pub const APART: u64 = 60_000;
+/// The least time between two looks that find something missing.
+pub const RECHECK_AFTER: Duration = Duration::from_secs(60);
+/// The same in milliseconds.
+pub(super) const RECHECK_MS: u64 = RECHECK_AFTER.as_secs() * 1_000;
 /// This many may always go.
 pub const AT_LEAST: usize = 5;
 /// One in this many may go.
@@ -184,7 +189,7 @@ impl Absences {
         self.missing
             .values()
             .filter(|missing| !missing.is_gone())
-            .map(|missing| Timestamp(missing.first.saturating_add(APART)))
+            .map(|missing| Timestamp(missing.first.saturating_add(RECHECK_MS)))
             .min()
     }
 
@@ -206,7 +211,7 @@ impl Missing {
         let between = self
             .read
             .is_some_and(|read| self.first <= read && read <= self.latest);
-        between && self.latest.saturating_sub(self.first) >= APART
+        between && self.latest.saturating_sub(self.first) >= RECHECK_MS
     }
 }
 

@@ -51,7 +51,7 @@ impl Registry {
     pub async fn expect_first(&mut self) -> Result<(), IpamError> {
         self.arrange_sites();
         let (standings, _) = self.standings();
-        self.expect(&standings).await?;
+        self.set_expectations(&standings).await?;
         self.show(&standings);
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Registry {
 
     async fn settle_in(&mut self, standings: &Standings, leads: &Leads) -> Result<(), IpamError> {
         self.record_names(standings, leads).await?;
-        let awaited = self.expect(standings).await?;
+        let awaited = self.set_expectations(standings).await?;
         self.end_sessions(leads);
         self.start_sessions(leads, &awaited);
         self.tell_networks(&awaited);
@@ -209,7 +209,7 @@ impl Registry {
     }
 
     /// Tells the ledger what each network waits for.
-    async fn expect(
+    async fn set_expectations(
         &mut self,
         standings: &Standings,
     ) -> Result<Vec<(NetworkId, Awaited)>, IpamError> {
@@ -231,7 +231,7 @@ impl Registry {
             .collect();
         self.open_previews(&awaited).await?;
         if self.expected != expected {
-            self.ipam.expect(expected.clone());
+            self.ipam.set_expectations(expected.clone());
             self.expected = expected;
         }
         Ok(awaited)
@@ -368,7 +368,7 @@ impl Registry {
         let network = self.network(&name).await?;
         if self.seen.insert((cluster, system, name)) {
             let (standings, _) = self.standings();
-            let awaited = self.expect(&standings).await?;
+            let awaited = self.set_expectations(&standings).await?;
             self.tell_networks(&awaited);
         }
         Ok(network)

@@ -161,7 +161,7 @@ impl Registry {
             .expected
             .iter()
             .filter(|expected| !record.names.contains(&expected.cluster));
-        self.ipam.expect(others.cloned().collect());
+        self.ipam.set_expectations(others.cloned().collect());
         self.expected.clear();
         loop {
             let request = Request::Forget {

@@ -265,7 +265,7 @@ mod tests {
                 Step::Delete(_) | Step::Move { .. } | Step::Ask(_) => {}
                 Step::Forgotten => {
                     for _ in 0..17_000 {
-                        self.ipam.expect(Vec::new());
+                        self.ipam.set_expectations(Vec::new());
                     }
                 }
             }

@@ -70,7 +70,7 @@ pub fn unset(conditions: &mut Vec<Condition>, kind: &str) {
 }
 
 /// A condition of its own that is there for as long as there is something to say.
-pub fn remark(
+pub fn note_condition(
     conditions: &mut Vec<Condition>,
     (kind, reason): (&'static str, &'static str),
     message: Option<String>,

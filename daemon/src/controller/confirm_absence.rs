@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The least time between two looks.
-pub const RECHECK_AFTER: Duration = Duration::from_secs(60);
+pub use crate::clusters::absence::RECHECK_AFTER;
 
 /// Since when each is missing.
 pub struct AbsenceCheck<K>(Mutex<BTreeMap<K, Instant>>);

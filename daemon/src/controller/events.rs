@@ -21,11 +21,11 @@ const WAITING: usize = 8192;
 /// Says things of the objects of one cluster.
 pub struct Events {
     sender: mpsc::Sender<(Event, ObjectReference)>,
-    said: Mutex<BTreeMap<Saying, Instant>>,
+    said: Mutex<BTreeMap<EventKey, Instant>>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Saying {
+struct EventKey {
     uid: String,
     reason: &'static str,
     note: String,
@@ -84,12 +84,12 @@ impl Events {
     ) {
         // The API refuses longer notes.
         note.truncate(note.floor_char_boundary(1024));
-        let saying = Saying {
+        let key_of_event = EventKey {
             uid: object.uid.clone().unwrap_or_default(),
             reason,
             note: note.clone(),
         };
-        if !self.is_due(saying) {
+        if !self.is_due(key_of_event) {
             return;
         }
         let event = Event {
@@ -113,11 +113,11 @@ impl Events {
             .collect()
     }
 
-    fn is_due(&self, saying: Saying) -> bool {
+    fn is_due(&self, key_of_event: EventKey) -> bool {
         let now = Instant::now();
         let mut said = self.said.lock();
         if said
-            .get(&saying)
+            .get(&key_of_event)
             .is_some_and(|last| now.duration_since(*last) < AGAIN)
         {
             return false;
@@ -128,7 +128,7 @@ impl Events {
         if said.len() >= REMEMBERED {
             said.clear();
         }
-        said.insert(saying, now);
+        said.insert(key_of_event, now);
         true
     }
 }

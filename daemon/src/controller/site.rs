@@ -50,7 +50,7 @@ impl Site {
     }
 
     /// Gives a lease to another holder.
-    pub async fn hand_over(
+    pub async fn transfer(
         &self,
         from: Holder,
         to: Holder,

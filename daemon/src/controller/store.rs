@@ -313,14 +313,14 @@ fn weight_of<T: Debug>(key: &Key, seen: &Observed<T>) -> usize {
     2 * weight(key) + weight(seen)
 }
 
-/// Follows the objects of a kind that `config` selects until cancelled. `slim` makes what is stored of an object (`None`:
+/// Follows the objects of a kind that `config` selects until cancelled. `view` makes what is stored of an object (`None`:
 /// nothing, as if it were not there); `changed` is told the key of everything that appeared, changed or went. Where there is no
 /// memory for them, the store stays as it is, and all is listed again later.
 pub async fn follow<K, T>(
     api: Api<Lenient<K>>,
     config: watcher::Config,
     objects: Arc<Objects<T>>,
-    slim: impl Fn(K) -> Option<T>,
+    view: impl Fn(K) -> Option<T>,
     changed: impl Fn(&Key),
     memory: Memory,
     cancel: CancellationToken,
@@ -331,7 +331,7 @@ pub async fn follow<K, T>(
     let kind = K::kind(&()).into_owned();
     let mut follower = Follower {
         objects,
-        slim,
+        view,
         changed,
         listed: BTreeSet::new(),
         listing: memory.charge(),
@@ -381,7 +381,7 @@ pub async fn follow<K, T>(
 /// Takes the events of a watch into a store.
 struct Follower<K, T, S, C> {
     objects: Arc<Objects<T>>,
-    slim: S,
+    view: S,
     changed: C,
     /// The keys of a list that is not complete yet.
     listed: BTreeSet<Key>,
@@ -402,7 +402,7 @@ where
             watcher::Event::InitApply(object) => {
                 let key = Key::of(object.meta());
                 self.listing.add(weight(&key))?;
-                self.put(&key, understand(object, &self.slim))?;
+                self.put(&key, understand(object, &self.view))?;
                 self.listed.insert(key);
             }
             watcher::Event::InitDone => {
@@ -414,7 +414,7 @@ where
             }
             watcher::Event::Apply(object) => {
                 let key = Key::of(object.meta());
-                self.put(&key, understand(object, &self.slim))?;
+                self.put(&key, understand(object, &self.view))?;
             }
             watcher::Event::Delete(object) => self.put(&Key::of(object.meta()), None)?,
         }
@@ -435,9 +435,9 @@ where
     }
 }
 
-fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option<Observed<T>> {
+fn understand<K, T>(object: Lenient<K>, view: impl Fn(K) -> Option<T>) -> Option<Observed<T>> {
     match object.0 {
-        Ok(object) => slim(object).map(|object| Observed::Parsed(Arc::new(object))),
+        Ok(object) => view(object).map(|object| Observed::Parsed(Arc::new(object))),
         Err(invalid) => Some(Observed::Malformed(Arc::new(Malformed {
             meta: Meta::of(&invalid.metadata),
             error: invalid.error,

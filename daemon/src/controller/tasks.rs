@@ -28,14 +28,14 @@ pub fn spawn<K, T>(
     tasks: &mut JoinSet<()>,
     site: &Site,
     objects: Arc<Objects<T>>,
-    slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+    view: impl Fn(K) -> Option<T> + Send + Sync + 'static,
     changed: impl Fn(&Key) + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     T: PartialEq + Debug + Send + Sync + 'static,
 {
     let api = Api::all(site.session.client.clone());
-    spawn_from(api, tasks, site, objects, slim, changed);
+    spawn_from(api, tasks, site, objects, view, changed);
 }
 
 /// Follows a kind of the cluster, or what is in one namespace of it.
@@ -44,7 +44,7 @@ pub fn spawn_from<K, T>(
     tasks: &mut JoinSet<()>,
     site: &Site,
     objects: Arc<Objects<T>>,
-    slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+    view: impl Fn(K) -> Option<T> + Send + Sync + 'static,
     changed: impl Fn(&Key) + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -54,7 +54,7 @@ pub fn spawn_from<K, T>(
         api,
         watcher::Config::default(),
         objects,
-        slim,
+        view,
         changed,
         site.memory(),
         site.cancel(),

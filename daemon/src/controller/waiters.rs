@@ -1,4 +1,4 @@
-//! Who waits for what in the address book, and who is to be woken by a change of it.
+//! Who waits for what in the address book, and who is to be affected by a change of it.
 //!
 //! A controller notes why an object could not be served; the change log of the ledger tells when that may be
 //! different. Nothing is asked again without such a reason.
@@ -111,7 +111,7 @@ impl Waiters {
     }
 
     /// The objects to look at again.
-    pub fn woken(&self, ledger: &Ledger, event: &LedgerEvent<'_>) -> BTreeSet<Key> {
+    pub fn affected_keys(&self, ledger: &Ledger, event: &LedgerEvent<'_>) -> BTreeSet<Key> {
         self.affected(ledger, event).0
     }
 
@@ -226,7 +226,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     }
 }
 
-/// Those in queues who are woken in one step at most; the others ask again by themselves.
+/// Those in queues who are affected in one step at most; the others ask again by themselves.
 const WOKEN: usize = 500;
 /// Changes that are looked at in one step, and pools where everything may have changed.
 const STEP: u16 = 250;

@@ -19,14 +19,16 @@ pub(super) async fn steps(
     for (lock, held) in systems.iter().flat_map(|one| one.locks(past)) {
         let target = LEASE.target(&lock);
         match remote.get::<Value>(&target).await {
-            Ok(lease) => (found.steps).extend(lease.and_then(|lease| let_go(&lease, target, me))),
+            Ok(lease) => {
+                (found.steps).extend(lease.and_then(|lease| release_step(&lease, target, me)))
+            }
             Err(error) => found.missed("Lease", &error, held),
         }
     }
     found
 }
 
-fn let_go(lease: &Value, target: Target, me: &str) -> Option<Step> {
+fn release_step(lease: &Value, target: Target, me: &str) -> Option<Step> {
     let text = |path: &str| {
         let text = lease.pointer(path).and_then(Value::as_str);
         text.unwrap_or_default()

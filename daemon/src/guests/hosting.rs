@@ -51,7 +51,7 @@ impl Provisioned {
         }
     }
 
-    pub fn slim(object: Cluster) -> Self {
+    pub fn view(object: Cluster) -> Self {
         let hosting = match object.cloud_credential() {
             Some((namespace, name)) => Hosting::Harvester {
                 credential: (namespace.to_owned(), name.to_owned()),
@@ -74,7 +74,7 @@ fn harvester_config(pool: &MachinePool) -> Option<String> {
 }
 
 impl Machine {
-    pub fn slim(object: HarvesterConfig) -> Self {
+    pub fn view(object: HarvesterConfig) -> Self {
         let interfaces = object.spec.interfaces().into_iter();
         Self {
             namespace: object.spec.vm_namespace,

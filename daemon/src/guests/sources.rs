@@ -46,13 +46,13 @@ impl GuestSources {
     /// Follows them until the session ends.
     pub fn watch<L: GuestListener>(&self, site: &Site, listener: &Arc<L>, tasks: &mut JoinSet<()>) {
         let all = Arc::clone(listener);
-        let view = |object: Cluster| Some(Provisioned::slim(object));
+        let view = |object: Cluster| Some(Provisioned::view(object));
         let provisioned = Arc::clone(&self.provisioned);
         spawn(tasks, site, provisioned, view, move |key| {
             all.provisioned_changed(key);
         });
         let all = Arc::clone(listener);
-        let view = |object: HarvesterConfig| Some(Machine::slim(object));
+        let view = |object: HarvesterConfig| Some(Machine::view(object));
         spawn(tasks, site, Arc::clone(&self.machines), view, move |_| {
             all.machines_changed();
         });

@@ -9,14 +9,14 @@ use fipd_core::{
 use tokio::time::Instant;
 
 use super::{
-    engine::Problem, filter::FilterError, kernel::Listing, nft::Index, session::Session,
+    engine::EngineError, filter::FilterError, kernel::Listing, nft::Index, session::Session,
     socket::Refusals,
 };
 use crate::{metrics::rules as figures, rules::Warning};
 
 impl Session<'_> {
     /// Answers what the kernel refused.
-    pub async fn add(&mut self, rules: &[Rule]) -> Result<Vec<String>, Problem> {
+    pub async fn add(&mut self, rules: &[Rule]) -> Result<Vec<String>, EngineError> {
         self.engine.notes.intend(rules).await;
         let began = Instant::now();
         let refused = self.kernel.requests.add(rules).await?;
@@ -29,7 +29,7 @@ impl Session<'_> {
         told(rules, refused)
     }
 
-    pub async fn remove(&mut self, steps: &[Step]) -> Result<Vec<String>, Problem> {
+    pub async fn remove(&mut self, steps: &[Step]) -> Result<Vec<String>, EngineError> {
         let mut all = Vec::new();
         let kind = |step: &Step| matches!(step, Step::Add(_));
         for steps in steps.chunk_by(|one, next| kind(one) == kind(next)) {
@@ -66,7 +66,7 @@ impl Session<'_> {
     }
 
     /// Deletes what an earlier run wrote with another tag: exactly that, whatever else has this tag. `true`: there was some.
-    pub async fn remove_old_tags(&mut self, listing: &Listing) -> Result<bool, Problem> {
+    pub async fn remove_old_tags(&mut self, listing: &Listing) -> Result<bool, EngineError> {
         let protocol = self.engine.protocol();
         let old = self.engine.notes.rules_but(protocol);
         let tags: BTreeSet<u8> = old.iter().map(|rule| rule.protocol).collect();
@@ -106,7 +106,7 @@ impl Session<'_> {
                 self.filter_pause.reset();
                 if drifted {
                     self.engine.drift.index += 1;
-                    self.mended = Some(Instant::now());
+                    self.repaired = Some(Instant::now());
                 }
                 true
             }
@@ -184,14 +184,14 @@ pub(super) fn undeleted(missed: &BTreeSet<Rule>, rules: &[KernelRule]) -> Vec<St
     still.collect()
 }
 
-fn told(rules: &[Rule], refused: Refusals) -> Result<Vec<String>, Problem> {
+fn told(rules: &[Rule], refused: Refusals) -> Result<Vec<String>, EngineError> {
     let mut all = Vec::new();
     for (index, error) in refused {
         if matches!(
             error.raw_os_error(),
             Some(nix::libc::EPERM | nix::libc::EACCES)
         ) {
-            return Err(Problem::NotAllowed);
+            return Err(EngineError::NotAllowed);
         }
         let rule = rules.get(index).map(ToString::to_string);
         let rule = rule.unwrap_or_default();

@@ -11,7 +11,7 @@ use fipd_core::{
 };
 use netlink_packet_route::rule::RuleMessage;
 
-use super::{engine::Problem, message, removal, session::Session};
+use super::{engine::EngineError, message, removal, session::Session};
 use crate::rules::{Command, CommandError, Ordered};
 
 /// Rules of others that go by one list.
@@ -23,10 +23,10 @@ const BUILT_IN: std::ops::RangeInclusive<u32> = 253..=255;
 /// Why a command was not done, and whether the session goes on.
 enum FailedCommand {
     Refused(CommandError),
-    Ended(Problem),
+    Ended(EngineError),
 }
 
-impl<P: Into<Problem>> From<P> for FailedCommand {
+impl<P: Into<EngineError>> From<P> for FailedCommand {
     fn from(problem: P) -> Self {
         Self::Ended(problem.into())
     }
@@ -40,7 +40,7 @@ type Answer = Result<Vec<KernelRule>, FailedCommand>;
 
 impl Session<'_> {
     /// Does it and answers; then looks at the kernel anew.
-    pub async fn obey(&mut self, order: Ordered) -> Result<(), Problem> {
+    pub async fn obey(&mut self, order: Ordered) -> Result<(), EngineError> {
         tracing::info!(command = ?order.command, "a command about the rules of this host");
         let answer = match order.command {
             Command::Flush { dry_run } => self.flush(dry_run).await,
@@ -165,7 +165,7 @@ impl Session<'_> {
             errors.any(|one| one == Some(number))
         };
         if error(nix::libc::EPERM) {
-            return Err(Problem::NotAllowed.into());
+            return Err(EngineError::NotAllowed.into());
         }
         let after = self.kernel.list().await?;
         let gone = removal::gone(&rules, &after.rules);

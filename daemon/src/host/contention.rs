@@ -18,7 +18,7 @@ const OVER: Duration = Duration::from_secs(60);
 /// Rules that are watched at a time; a fight over more is one over these.
 const WATCHED: usize = 1_000;
 
-pub(super) struct Fights {
+pub(super) struct Contention {
     /// Since when, and how often since.
     heals: BTreeMap<Rule, (Instant, u32)>,
     backoff: Backoff,
@@ -30,7 +30,7 @@ struct Fight {
     warning: Warning,
 }
 
-impl Fights {
+impl Contention {
     pub fn new() -> Self {
         Self {
             heals: BTreeMap::new(),
@@ -39,8 +39,8 @@ impl Fights {
         }
     }
 
-    /// Another program removes or adds these, which is mended.
-    pub fn mended(&mut self, rules: &[&Rule], does: &str, now: Instant) {
+    /// Another program removes or adds these, which is repaired.
+    pub fn repaired(&mut self, rules: &[&Rule], does: &str, now: Instant) {
         self.heals.retain(|_, (since, _)| now - *since < WINDOW);
         let mut fought = None;
         for rule in rules.iter().take(WATCHED).copied() {
@@ -57,7 +57,7 @@ impl Fights {
         }
         if let Some(rule) = fought {
             let text = format!(
-                "another program {does} rules of protocol {} as soon as that is mended, such as {rule}; it is mended less \
+                "another program {does} rules of protocol {} as soon as that is repaired, such as {rule}; it is repaired less \
                  often until that program is told to leave that protocol to fipd",
                 rule.protocol
             );
@@ -103,26 +103,26 @@ mod tests {
 
     #[test]
     fn a_rule_that_is_removed_again_and_again_is_left_alone_for_longer_and_longer() {
-        let mut fights = Fights::new();
+        let mut contention = Contention::new();
         let mut now = Instant::now();
         let tick = Duration::from_millis(20);
         for _ in 1..MOST {
             now += tick;
-            fights.mended(&[&rule(1)], "removes", now);
+            contention.repaired(&[&rule(1)], "removes", now);
         }
-        assert_eq!(fights.until(), None, "often, but not too often");
-        fights.mended(&[&rule(2)], "removes", now);
-        assert_eq!(fights.until(), None, "another rule");
-        fights.mended(&[&rule(1)], "removes", now);
-        let until = fights.until().unwrap();
+        assert_eq!(contention.until(), None, "often, but not too often");
+        contention.repaired(&[&rule(2)], "removes", now);
+        assert_eq!(contention.until(), None, "another rule");
+        contention.repaired(&[&rule(1)], "removes", now);
+        let until = contention.until().unwrap();
         assert!(until > now && until <= now + FIRST_PAUSE);
-        assert!(fights.warning(now).unwrap().text.contains("proto 200"));
+        assert!(contention.warning(now).unwrap().text.contains("proto 200"));
         now += OVER * 3;
-        assert_eq!(fights.warning(now), None);
+        assert_eq!(contention.warning(now), None);
         for _ in 0..MOST {
             now += WINDOW;
-            fights.mended(&[&rule(1)], "removes", now);
+            contention.repaired(&[&rule(1)], "removes", now);
         }
-        assert_eq!(fights.until(), None, "once a second is no fight");
+        assert_eq!(contention.until(), None, "once a second is no fight");
     }
 }

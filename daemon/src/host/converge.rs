@@ -10,7 +10,7 @@ use fipd_core::host::{
 use tokio::time::Instant;
 
 use super::{
-    apply::undeleted, engine::Problem, journal::Wishes, kernel::Listing, outcome::PassOutcome,
+    apply::undeleted, engine::EngineError, journal::Wishes, kernel::Listing, outcome::PassOutcome,
     session::Session,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Session<'_> {
-    pub(super) async fn converge(&mut self) -> Result<PassOutcome, Problem> {
+    pub(super) async fn converge(&mut self) -> Result<PassOutcome, EngineError> {
         self.refused.clear();
         self.missed.clear();
         let wanted = self.recall();
@@ -60,12 +60,12 @@ impl Session<'_> {
             true => self.kernel.list().await?,
             false => listing,
         };
-        self.engine.unkept.forget_but(&desired.rules);
+        self.engine.rejected_echoes.forget_but(&desired.rules);
         if listing.quiet && !listing.touched {
             refused.extend(undeleted(&self.missed, &listing.rules));
             let taken = added.iter().filter(|rule| self.engine.added.contains(rule));
             let taken: Vec<&Rule> = taken.collect();
-            self.engine.unkept.note(&taken, &listing.rules);
+            self.engine.rejected_echoes.note(&taken, &listing.rules);
         }
         let plan = diff(&desired.rules, &listing.rules, self.engine.protocol());
         let more = || !self.steps(&desired, &listing, held).is_empty();
@@ -183,7 +183,7 @@ impl Session<'_> {
         wishes: &Wishes,
         listing: &Listing,
         held: bool,
-    ) -> Result<(Desired, Vec<Rule>, Vec<String>), Problem> {
+    ) -> Result<(Desired, Vec<Rule>, Vec<String>), EngineError> {
         let desired = self.desired(wishes, listing);
         self.claim(&desired, listing);
         let mut added = self.steps(&desired, listing, held).adds;
@@ -211,7 +211,7 @@ impl Session<'_> {
     fn steps(&self, desired: &Desired, listing: &Listing, held: bool) -> Plan {
         let stay = self.staying(desired, listing, held);
         let mut steps = diff(&stay, &listing.rules, self.engine.protocol());
-        self.engine.unkept.spare(&mut steps.adds);
+        self.engine.rejected_echoes.spare(&mut steps.adds);
         steps
     }
 
@@ -335,11 +335,13 @@ impl Session<'_> {
                 removed,
                 added,
                 example,
-                "others changed rules of fipd; they are mended"
+                "others changed rules of fipd; they are repaired"
             );
             let now = Instant::now();
-            self.engine.fights.mended(&found.removed, "removes", now);
-            self.engine.fights.mended(&found.added, "adds", now);
+            self.engine
+                .contention
+                .repaired(&found.removed, "removes", now);
+            self.engine.contention.repaired(&found.added, "adds", now);
         }
     }
 }

@@ -9,11 +9,11 @@ use fipd_core::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Options, journal::Wishes, lock::LockError, session::Session, socket::Trouble};
+use super::{Options, journal::Wishes, lock::LockError, session::Session, socket::NetlinkError};
 use crate::rules::{CommandError, Drift, EngineState, Ordered, RuleBoard, View};
 use crate::{
     backoff::Backoff,
-    host::{contention::Fights, journal_writer::Notes, rejected_echo::Unkept},
+    host::{contention::Contention, journal_writer::Notes, rejected_echo::RejectedEchoes},
 };
 
 /// Between two sessions.
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What ends a session; it is tried again.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum EngineError {
     #[error(
         "CAP_NET_ADMIN is missing, so the kernel refuses to change rules: give it to fipd (AmbientCapabilities= in its \
          unit, capabilities.add in its DaemonSet)"
@@ -31,7 +31,7 @@ pub(super) enum Problem {
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error(transparent)]
-    Kernel(#[from] Trouble),
+    Kernel(#[from] NetlinkError),
     #[error("the socket to the kernel's routing tables: {0}")]
     Socket(#[from] io::Error),
 }
@@ -41,12 +41,12 @@ pub(super) struct Engine {
     pub options: Options,
     pub board: RuleBoard,
     pub drift: Drift,
-    pub fights: Fights,
+    pub contention: Contention,
     /// Own rules that were in the kernel after the last pass.
     pub left: Option<Arc<BTreeSet<Rule>>>,
     /// Own rules that were surely added in this life, and not deleted since.
     pub added: BTreeSet<Rule>,
-    pub unkept: Unkept,
+    pub rejected_echoes: RejectedEchoes,
     pub notes: Notes,
     /// An admin flushed the rules.
     pub paused: bool,
@@ -63,10 +63,10 @@ impl Engine {
             options,
             board,
             drift: Drift::default(),
-            fights: Fights::new(),
+            contention: Contention::new(),
             left: None,
             added: BTreeSet::new(),
-            unkept: Unkept::default(),
+            rejected_echoes: RejectedEchoes::default(),
             paused: false,
             remembered: Wishes::new(),
             places: Places::new(),

@@ -6,7 +6,7 @@ use fipd_core::host::{Desired, KernelRule, Plan, diff, is_own};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    engine::{Engine, Problem},
+    engine::{Engine, EngineError},
     kernel::Listing,
     lock::Lock,
     nft::TABLE,
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    async fn begin(&mut self) -> Result<Session<'_>, Problem> {
+    async fn begin(&mut self) -> Result<Session<'_>, EngineError> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut tries = 1;
         let lock = loop {
@@ -95,7 +95,7 @@ impl Session<'_> {
     }
 
     /// Until there is none, or they do not go; `left` are those that the last look found.
-    async fn remove_all(&mut self, left: &mut Vec<KernelRule>) -> Result<(), Problem> {
+    async fn remove_all(&mut self, left: &mut Vec<KernelRule>) -> Result<(), EngineError> {
         let protocol = self.engine.protocol();
         let nothing = BTreeSet::new();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);

@@ -172,7 +172,7 @@ impl Notes {
     fn fail(&mut self, error: &JournalError) {
         self.again = Instant::now() + self.backoff.pause();
         let text = format!(
-            "the journal of rules {} cannot be used: {error}. Rules are added and mended meanwhile, but of those that are not \
+            "the journal of rules {} cannot be used: {error}. Rules are added and repaired meanwhile, but of those that are not \
              wanted only such as were added since fipd was started are removed. It is tried again: make room, or remove a file \
              that is damaged",
             self.path.display()

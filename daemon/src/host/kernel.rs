@@ -6,7 +6,7 @@ use fipd_core::{Family, host::KernelRule};
 
 use super::{
     events::{News, RuleEvents},
-    socket::{Requests, Trouble},
+    socket::{NetlinkError, Requests},
 };
 use crate::backoff::Backoff;
 
@@ -44,7 +44,7 @@ impl Kernel {
         })
     }
 
-    pub async fn list(&mut self) -> Result<Listing, Trouble> {
+    pub async fn list(&mut self) -> Result<Listing, NetlinkError> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut tried = 0;
         let mut touched = false;

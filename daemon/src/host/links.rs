@@ -8,13 +8,13 @@ use netlink_packet_route::{
     link::{InfoData, InfoKind, InfoVrf, LinkAttribute, LinkInfo, LinkMessage},
 };
 
-use super::{listing, socket::Trouble};
+use super::{listing, socket::NetlinkError};
 
 /// Times that a list which changed meanwhile is read.
 const AGAIN: usize = 4;
 
 /// Their tables by their names.
-pub(super) async fn vrfs() -> Result<BTreeMap<Text, u32>, Trouble> {
+pub(super) async fn vrfs() -> Result<BTreeMap<Text, u32>, NetlinkError> {
     let mut tried = 0;
     loop {
         let mut vrfs = BTreeMap::new();

@@ -12,7 +12,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::RouteNetlinkMessage;
 
-use super::socket::{DEADLINE, Trouble, list_end};
+use super::socket::{DEADLINE, NetlinkError, list_end};
 
 /// Messages of one listing. The kernel cannot have more VRFs than it has tables in use, which is far below.
 const MOST: usize = 1 << 16;
@@ -24,15 +24,15 @@ pub(super) type Interrupted = bool;
 pub(super) async fn list(
     like: RouteNetlinkMessage,
     read: impl FnMut(RouteNetlinkMessage) -> ControlFlow<()>,
-) -> Result<Interrupted, Trouble> {
+) -> Result<Interrupted, NetlinkError> {
     let listed = tokio::time::timeout(DEADLINE, within(like, read)).await;
-    listed.map_err(|_| Trouble::Late)?
+    listed.map_err(|_| NetlinkError::Late)?
 }
 
 async fn within(
     like: RouteNetlinkMessage,
     mut read: impl FnMut(RouteNetlinkMessage) -> ControlFlow<()>,
-) -> Result<Interrupted, Trouble> {
+) -> Result<Interrupted, NetlinkError> {
     let (mut connection, mut handle, _) = rtnetlink::new_connection_with_strict_check()?;
     connection.set_forward_done(true);
     let mut request = NetlinkMessage::from(like);
@@ -46,7 +46,7 @@ async fn within(
             () = &mut connection => None,
         };
         let Some(answer) = answer else {
-            return Err(Trouble::List(io::ErrorKind::UnexpectedEof.into()));
+            return Err(NetlinkError::List(io::ErrorKind::UnexpectedEof.into()));
         };
         interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
         if let NetlinkPayload::InnerMessage(message) = answer.payload {
@@ -58,7 +58,7 @@ async fn within(
         }
     }
     let text = format!("there are more than {MOST}");
-    Err(Trouble::List(io::Error::other(text)))
+    Err(NetlinkError::List(io::Error::other(text)))
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
         like.attributes.push(RouteAttribute::Priority(1));
         let like = RouteNetlinkMessage::GetRoute(like);
         let listed = list(like, |_| ControlFlow::Continue(())).await;
-        let Err(Trouble::List(error)) = listed else {
+        let Err(NetlinkError::List(error)) = listed else {
             panic!("a strict kernel refuses a filter: {listed:?}")
         };
         assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));

@@ -90,10 +90,10 @@ impl Session<'_> {
                 ),
             )),
         };
-        let fight = self.engine.fights.warning(Instant::now()).cloned();
+        let fight = self.engine.contention.warning(Instant::now()).cloned();
         let some = [
             self.engine.notes.warning(),
-            self.engine.unkept.warning(),
+            self.engine.rejected_echoes.warning(),
             fight,
             self.filter_problem.clone(),
             index,

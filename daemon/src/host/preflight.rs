@@ -17,7 +17,7 @@ use netlink_packet_route::{
     route::{RouteAttribute, RouteMessage},
 };
 
-use super::{listing, message, socket::Trouble};
+use super::{listing, message, socket::NetlinkError};
 use crate::rules::Warning;
 
 /// `l3mdev` rules are there as soon as there is a VRF.
@@ -109,7 +109,7 @@ async fn empty_tables(desired: &Desired) -> Vec<Warning> {
 }
 
 /// Ends with the first route: the rest of a table of a million is not read.
-async fn has_routes(family: Family, table: u32) -> Result<bool, Trouble> {
+async fn has_routes(family: Family, table: u32) -> Result<bool, NetlinkError> {
     let mut like = RouteMessage::default();
     like.header.address_family = message::family_number(family);
     like.attributes.push(RouteAttribute::Table(table));
@@ -123,7 +123,9 @@ async fn has_routes(family: Family, table: u32) -> Result<bool, Trouble> {
     };
     match listing::list(RouteNetlinkMessage::GetRoute(like), read).await {
         // No such table.
-        Err(Trouble::List(error)) if error.raw_os_error() == Some(nix::libc::ENOENT) => Ok(false),
+        Err(NetlinkError::List(error)) if error.raw_os_error() == Some(nix::libc::ENOENT) => {
+            Ok(false)
+        }
         listed => listed.map(|_| found),
     }
 }

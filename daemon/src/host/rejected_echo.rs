@@ -15,7 +15,7 @@ const DOUBLINGS: u32 = 16;
 const TOLD: usize = 5;
 
 #[derive(Default)]
-pub(super) struct Unkept(BTreeMap<Rule, Tries>);
+pub(super) struct RejectedEchoes(BTreeMap<Rule, Tries>);
 
 #[derive(Default)]
 struct Tries {
@@ -24,7 +24,7 @@ struct Tries {
     left: u32,
 }
 
-impl Unkept {
+impl RejectedEchoes {
     /// Takes out what is not worth another try.
     pub fn spare(&self, adds: &mut Vec<Rule>) {
         if !self.0.is_empty() {
@@ -104,52 +104,52 @@ mod tests {
         }
     }
 
-    fn adds(unkept: &Unkept) -> Vec<Rule> {
+    fn adds(rejected_echoes: &RejectedEchoes) -> Vec<Rule> {
         let mut adds = vec![rule(1), rule(2)];
-        unkept.spare(&mut adds);
+        rejected_echoes.spare(&mut adds);
         adds
     }
 
     #[test]
     fn a_rule_that_does_not_come_is_given_up_and_tried_less_and_less_often() {
-        let mut unkept = Unkept::default();
+        let mut rejected_echoes = RejectedEchoes::default();
         let there = [KernelRule::from(rule(2))];
         for _ in 0..MOST {
-            assert_eq!(adds(&unkept).len(), 2);
-            assert_eq!(unkept.warning(), None);
-            unkept.note(&[&rule(1), &rule(2)], &there);
+            assert_eq!(adds(&rejected_echoes).len(), 2);
+            assert_eq!(rejected_echoes.warning(), None);
+            rejected_echoes.note(&[&rule(1), &rule(2)], &there);
         }
-        assert_eq!(adds(&unkept), [rule(2)]);
-        let text = unkept.warning().unwrap().text;
+        assert_eq!(adds(&rejected_echoes), [rule(2)]);
+        let text = rejected_echoes.warning().unwrap().text;
         assert!(text.contains("1: from all lookup 100 proto 200") && !text.contains("2: from"));
         for pause in [1, 2, 4] {
             for look in 1..=pause {
-                assert_eq!(adds(&unkept), [rule(2)], "look {look} of {pause}");
-                unkept.resynced();
+                assert_eq!(adds(&rejected_echoes), [rule(2)], "look {look} of {pause}");
+                rejected_echoes.resynced();
             }
-            assert_eq!(adds(&unkept).len(), 2);
-            unkept.note(&[&rule(1)], &there);
+            assert_eq!(adds(&rejected_echoes).len(), 2);
+            rejected_echoes.note(&[&rule(1)], &there);
         }
         let both = [KernelRule::from(rule(1)), KernelRule::from(rule(2))];
-        unkept.note(&[&rule(1)], &both);
-        assert_eq!(adds(&unkept).len(), 2, "it is there");
-        unkept.note(&[&rule(1)], &there);
-        unkept.forget_but(&[rule(1)].into());
-        assert_eq!(unkept.0.len(), 1);
-        unkept.forget_but(&BTreeSet::new());
-        assert!(unkept.0.is_empty(), "nobody wants it any more");
+        rejected_echoes.note(&[&rule(1)], &both);
+        assert_eq!(adds(&rejected_echoes).len(), 2, "it is there");
+        rejected_echoes.note(&[&rule(1)], &there);
+        rejected_echoes.forget_but(&[rule(1)].into());
+        assert_eq!(rejected_echoes.0.len(), 1);
+        rejected_echoes.forget_but(&BTreeSet::new());
+        assert!(rejected_echoes.0.is_empty(), "nobody wants it any more");
     }
 
     #[test]
     fn one_that_is_read_as_anothers_is_none() {
-        let mut unkept = Unkept::default();
+        let mut rejected_echoes = RejectedEchoes::default();
         let other = KernelRule {
             rule: rule(1),
             more: Some("attribute 99 01".into()),
         };
         for _ in 0..MOST {
-            unkept.note(&[&rule(1)], std::slice::from_ref(&other));
+            rejected_echoes.note(&[&rule(1)], std::slice::from_ref(&other));
         }
-        assert_eq!(adds(&unkept), [rule(2)]);
+        assert_eq!(adds(&rejected_echoes), [rule(2)]);
     }
 }

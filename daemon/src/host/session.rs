@@ -14,7 +14,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    engine::{Engine, Problem},
+    engine::{Engine, EngineError},
     filter::Filter,
     kernel::Kernel,
     links,
@@ -80,17 +80,17 @@ pub(super) struct Session<'a> {
     resynced: Instant,
     resync: Duration,
     /// When the table of the packet filter was last found changed by others.
-    pub mended: Option<Instant>,
+    pub repaired: Option<Instant>,
     _lock: Lock,
 }
 
 impl<'a> Session<'a> {
-    pub async fn start(engine: &'a mut Engine) -> Result<Self, Problem> {
+    pub async fn start(engine: &'a mut Engine) -> Result<Self, EngineError> {
         let lock = Lock::take(engine.protocol()).await?;
         Self::with(engine, lock).await
     }
 
-    pub async fn with(engine: &'a mut Engine, lock: Lock) -> Result<Self, Problem> {
+    pub async fn with(engine: &'a mut Engine, lock: Lock) -> Result<Self, EngineError> {
         engine.open_notes().await;
         let kernel = Kernel::open(engine.protocol())?;
         let settings = &engine.options.settings;
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
             passed: Instant::now(),
             resynced: Instant::now(),
             resync,
-            mended: None,
+            repaired: None,
             _lock: lock,
         };
         session.begin_index().await;
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
         orders: &mut mpsc::Receiver<Ordered>,
         stop: &CancellationToken,
         backoff: &mut Backoff,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), EngineError> {
         let mut changes = self.engine.board.changes();
         loop {
             changes.borrow_and_update();
@@ -165,8 +165,8 @@ impl<'a> Session<'a> {
         let later = |than: Option<Instant>| than.map_or(soon, |than| soon.max(than));
         let all = [
             self.wanted.then_some(soon),
-            filter.then(|| later(self.mended.map(|mended| mended + MENDED))),
-            (news.tagged || news.overrun).then(|| later(self.engine.fights.until())),
+            filter.then(|| later(self.repaired.map(|repaired| repaired + MENDED))),
+            (news.tagged || news.overrun).then(|| later(self.engine.contention.until())),
             (news.foreign || news.links).then_some(self.passed + CALM),
             self.engine.notes.due().map(|again| again.max(soon)),
             self.filter_problem
@@ -180,7 +180,7 @@ impl<'a> Session<'a> {
     }
 
     /// Brings the kernel to what is wanted, and shows how it is.
-    pub async fn pass(&mut self) -> Result<(), Problem> {
+    pub async fn pass(&mut self) -> Result<(), EngineError> {
         let began = Instant::now();
         let resync = self.resynced.elapsed() >= self.resync;
         let news = std::mem::take(&mut self.kernel.news);
@@ -190,7 +190,7 @@ impl<'a> Session<'a> {
             self.settled = None;
             self.filter.seek();
             self.filter.doubt();
-            self.engine.unkept.resynced();
+            self.engine.rejected_echoes.resynced();
             self.resynced = Instant::now();
             self.resync = jittered(self.engine.options.resync);
         }
@@ -228,7 +228,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn read_links(&mut self) -> Result<(), Problem> {
+    async fn read_links(&mut self) -> Result<(), EngineError> {
         let vrfs = links::vrfs().await?;
         let before = self.engine.board.view().vrfs.clone();
         if before.as_deref() != Some(&vrfs) {

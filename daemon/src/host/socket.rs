@@ -37,7 +37,7 @@ const BATCH: usize = 256;
 
 /// What the kernel did not do.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum NetlinkError {
     #[error("the kernel did not answer within {} s", DEADLINE.as_secs())]
     Late,
     /// Never an empty list.
@@ -84,7 +84,7 @@ impl Requests {
     }
 
     /// The rules of a family, in the kernel's order, and whether they changed meanwhile.
-    pub async fn rules(&mut self, family: Family) -> Result<(Vec<KernelRule>, bool), Trouble> {
+    pub async fn rules(&mut self, family: Family) -> Result<(Vec<KernelRule>, bool), NetlinkError> {
         self.rules_as(family, message::read).await
     }
 
@@ -92,7 +92,7 @@ impl Requests {
     pub async fn rules_whole(
         &mut self,
         family: Family,
-    ) -> Result<Vec<(KernelRule, RuleMessage)>, Trouble> {
+    ) -> Result<Vec<(KernelRule, RuleMessage)>, NetlinkError> {
         let read = |body: &[u8]| message::read(body).zip(message::whole(body));
         let (rules, _) = self.rules_as(family, read).await?;
         Ok(rules)
@@ -104,7 +104,7 @@ impl Requests {
         &mut self,
         family: Family,
         read: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<(Vec<T>, bool), Trouble> {
+    ) -> Result<(Vec<T>, bool), NetlinkError> {
         let mut like = RuleMessage::default();
         like.header.family = message::family_number(family);
         let like = RouteNetlinkMessage::GetRule(like);
@@ -129,8 +129,8 @@ impl Requests {
             }
         };
         let listed = tokio::time::timeout(DEADLINE, listing).await;
-        match listed.map_err(|_| Trouble::Late)? {
-            Err(Trouble::List(error)) if error.raw_os_error() == Some(EAFNOSUPPORT) => {
+        match listed.map_err(|_| NetlinkError::Late)? {
+            Err(NetlinkError::List(error)) if error.raw_os_error() == Some(EAFNOSUPPORT) => {
                 Ok((Vec::new(), false))
             }
             listed => listed,
@@ -138,7 +138,7 @@ impl Requests {
     }
 
     /// Adds all of these, in this order. Answers those that the kernel refused.
-    pub async fn add(&mut self, rules: &[Rule]) -> Result<Refusals, Trouble> {
+    pub async fn add(&mut self, rules: &[Rule]) -> Result<Refusals, NetlinkError> {
         let messages = rules.iter().map(message::write);
         let messages = messages.map(RouteNetlinkMessage::NewRule);
         // The kernel walks all rules to honour NLM_F_EXCL, and ignores NLM_F_REPLACE.
@@ -146,13 +146,16 @@ impl Requests {
     }
 
     /// Deletes the first rule that is like each of these, in this order.
-    pub async fn delete(&mut self, rules: &[Rule]) -> Result<Refusals, Trouble> {
+    pub async fn delete(&mut self, rules: &[Rule]) -> Result<Refusals, NetlinkError> {
         self.delete_whole(rules.iter().map(message::write).collect())
             .await
     }
 
     /// Deletes the first rule that is like each of these, which may be others', in this order.
-    pub async fn delete_whole(&mut self, rules: Vec<RuleMessage>) -> Result<Refusals, Trouble> {
+    pub async fn delete_whole(
+        &mut self,
+        rules: Vec<RuleMessage>,
+    ) -> Result<Refusals, NetlinkError> {
         let messages = rules.into_iter().map(RouteNetlinkMessage::DelRule);
         self.batch(messages, 0).await
     }
@@ -161,7 +164,7 @@ impl Requests {
         &mut self,
         messages: impl Iterator<Item = RouteNetlinkMessage>,
         flags: u16,
-    ) -> Result<Refusals, Trouble> {
+    ) -> Result<Refusals, NetlinkError> {
         let mut messages = messages.peekable();
         let mut refused = Vec::new();
         let mut done = 0;
@@ -170,7 +173,7 @@ impl Requests {
             let count = part.len();
             let last = self.send(part, flags).await?;
             let answered = tokio::time::timeout(DEADLINE, self.refusals(last, count));
-            let some = answered.await.map_err(|_| Trouble::Late)??;
+            let some = answered.await.map_err(|_| NetlinkError::Late)??;
             refused.extend(some.into_iter().map(|(index, error)| (done + index, error)));
             done += count;
         }
@@ -178,7 +181,7 @@ impl Requests {
     }
 
     /// The kernel has done all requests when it answers the last. The others it answers only to refuse them.
-    async fn refusals(&mut self, last: u32, count: usize) -> Result<Refusals, Trouble> {
+    async fn refusals(&mut self, last: u32, count: usize) -> Result<Refusals, NetlinkError> {
         let mut refused = Vec::new();
         loop {
             self.receive().await?;
@@ -204,7 +207,7 @@ impl Requests {
         &mut self,
         messages: Vec<RouteNetlinkMessage>,
         flags: u16,
-    ) -> Result<u32, Trouble> {
+    ) -> Result<u32, NetlinkError> {
         let mut bytes = Vec::with_capacity(messages.len() * 96);
         let count = messages.len();
         for (index, message) in messages.into_iter().enumerate() {
@@ -224,7 +227,7 @@ impl Requests {
             }
         }
         let sent = tokio::time::timeout(DEADLINE, self.socket.send(&bytes)).await;
-        sent.map_err(|_| Trouble::Late)??;
+        sent.map_err(|_| NetlinkError::Late)??;
         Ok(self.sequence)
     }
 
@@ -246,7 +249,7 @@ pub(super) fn widen(socket: &TokioSocket, bytes: usize) {
 }
 
 /// Whether this is how a list ends that is whole.
-pub(super) fn list_end<T>(payload: &NetlinkPayload<T>) -> Result<(), Trouble> {
+pub(super) fn list_end<T>(payload: &NetlinkPayload<T>) -> Result<(), NetlinkError> {
     let code = match payload {
         NetlinkPayload::Done(done) if done.code == 0 => return Ok(()),
         NetlinkPayload::Done(done) => Some(done.code),
@@ -255,5 +258,5 @@ pub(super) fn list_end<T>(payload: &NetlinkPayload<T>) -> Result<(), Trouble> {
     };
     let unexpected = || io::Error::other("an answer that is none to a listing");
     let refused = |code: i32| io::Error::from_raw_os_error(code.saturating_abs());
-    Err(Trouble::List(code.map_or_else(unexpected, refused)))
+    Err(NetlinkError::List(code.map_or_else(unexpected, refused)))
 }

@@ -159,7 +159,7 @@ impl Mailbox {
     }
 
     /// Gives the committer more to do.
-    pub fn hand_over(&self, decisions: Vec<Decision>) {
+    pub fn deliver(&self, decisions: Vec<Decision>) {
         self.inner.lock().decisions.extend(decisions);
         self.committer.notify_one();
     }

@@ -80,7 +80,7 @@ impl Planner<'_> {
             if self.flight.is_empty() && self.decisions.len() < HANDFUL {
                 self.commit_here();
             } else {
-                self.hand_over();
+                self.deliver();
             }
         }
         if self.flight.is_empty() {
@@ -132,11 +132,11 @@ impl Planner<'_> {
         }
     }
 
-    fn hand_over(&mut self) {
+    fn deliver(&mut self) {
         self.flight.extend(self.ready.drain(..));
         self.shared
             .mailbox
-            .hand_over(std::mem::take(&mut self.decisions));
+            .deliver(std::mem::take(&mut self.decisions));
     }
 
     fn commit_here(&mut self) {

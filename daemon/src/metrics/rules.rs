@@ -187,7 +187,7 @@ fn engine(board: &RuleBoard, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result
     }
     let mut metric = encoder.encode_descriptor(
         "rules_drift",
-        "What had to be mended, by cause",
+        "What had to be repaired, by cause",
         None,
         MetricType::Counter,
     )?;

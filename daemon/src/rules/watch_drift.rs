@@ -11,7 +11,7 @@ use crate::ipam::Ipam;
 /// One entry for each cause in this time.
 pub const PACE: Duration = Duration::from_secs(60);
 
-/// Notes what had to be mended, until it is told to stop. The first is noted at once, what follows within `pace` is counted.
+/// Notes what had to be repaired, until it is told to stop. The first is noted at once, what follows within `pace` is counted.
 pub async fn run(ipam: Ipam, board: RuleBoard, pace: Duration, stop: CancellationToken) {
     let mut views = board.views();
     let mut told = board.view().drift;

@@ -63,7 +63,7 @@ struct One {
 
 /// Why an event is not with its receiver.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum DeliveryError {
     #[error("the audit log cannot be read: {0}")]
     Log(#[from] ReadError),
     #[error("how far it came cannot be read or written: {0}")]
@@ -135,7 +135,7 @@ fn epoch(ipam: &Ipam) -> u64 {
 }
 
 /// The entry that says that a backup took the store's place.
-async fn restored(ipam: &Ipam) -> Result<Option<u64>, Trouble> {
+async fn restored(ipam: &Ipam) -> Result<Option<u64>, DeliveryError> {
     let restored = AuditFilter {
         action: Some(Action::Restored),
         ..AuditFilter::default()
@@ -146,7 +146,7 @@ async fn restored(ipam: &Ipam) -> Result<Option<u64>, Trouble> {
 }
 
 /// When the entry of that number was written; `None` where it is not there.
-async fn written(ipam: &Ipam, number: u64) -> Result<Option<Timestamp>, Trouble> {
+async fn written(ipam: &Ipam, number: u64) -> Result<Option<Timestamp>, DeliveryError> {
     let all = AuditFilter::default();
     let search = move |log: &StoreReader| log.audit_search(&all, number.checked_add(1), 1, 1);
     let found = searched(ipam, search).await?;
@@ -158,10 +158,10 @@ async fn written(ipam: &Ipam, number: u64) -> Result<Option<Timestamp>, Trouble>
 async fn searched(
     ipam: &Ipam,
     search: impl FnOnce(&StoreReader) -> Result<AuditFound, ReadError> + Send + 'static,
-) -> Result<Vec<(u64, AuditEntry)>, Trouble> {
+) -> Result<Vec<(u64, AuditEntry)>, DeliveryError> {
     let reader = ipam.reader().clone();
     let found = tokio::task::spawn_blocking(move || search(&reader)).await;
-    let found = found.map_err(|error| Trouble::Refused(error.to_string()))?;
+    let found = found.map_err(|error| DeliveryError::Refused(error.to_string()))?;
     Ok(found?.entries)
 }
 
@@ -198,10 +198,10 @@ impl One {
     }
 
     /// Sends a batch. Whether there may be more.
-    async fn step(&self, ipam: &Ipam) -> Result<bool, Trouble> {
+    async fn step(&self, ipam: &Ipam) -> Result<bool, DeliveryError> {
         let mut at = self.here(ipam).await?;
         // Not only once there is something to send.
-        self.sender.ready().await.map_err(Trouble::Refused)?;
+        self.sender.ready().await.map_err(DeliveryError::Refused)?;
         let (all, after) = (AuditFilter::default(), Some(at.after));
         let next = move |log: &StoreReader| log.audit_search_up(&all, after, BATCH, BATCH);
         let entries = searched(ipam, next).await?;
@@ -234,7 +234,7 @@ impl One {
     }
 
     /// How far it has come: as it was noted, from now on where it is new, or nowhere where the log is another one.
-    async fn here(&self, ipam: &Ipam) -> Result<Cursor, Trouble> {
+    async fn here(&self, ipam: &Ipam) -> Result<Cursor, DeliveryError> {
         let epoch = epoch(ipam);
         if let Some(at) = self.standing.cursor().filter(|at| at.epoch == epoch) {
             return Ok(at);
@@ -291,7 +291,7 @@ impl One {
         at: Cursor,
         number: u64,
         entry: &AuditEntry,
-    ) -> Result<Option<Message>, Trouble> {
+    ) -> Result<Option<Message>, DeliveryError> {
         let name = config::event_names::name(entry.action);
         if !self.hook.events.have(name) {
             return Ok(None);
@@ -314,7 +314,7 @@ impl One {
     }
 
     /// The name that a pool had when it was deleted; `None` for one that is there, and where the log has forgotten it.
-    async fn gone(&self, ipam: &Ipam, id: PoolId) -> Result<Option<Text>, Trouble> {
+    async fn gone(&self, ipam: &Ipam, id: PoolId) -> Result<Option<Text>, DeliveryError> {
         if ipam.read(|ledger| ledger.pool(id).is_some()) {
             return Ok(None);
         }
@@ -337,15 +337,15 @@ impl One {
         Ok(name)
     }
 
-    async fn send(&self, message: &Message) -> Result<(), Trouble> {
+    async fn send(&self, message: &Message) -> Result<(), DeliveryError> {
         let sent = self.sender.send(message).await;
-        sent.map_err(Trouble::Refused)?;
+        sent.map_err(DeliveryError::Refused)?;
         self.standing.succeeded();
         Ok(())
     }
 
     /// Writes down how far it came, at most once a [`NOTE`] unless it is the end.
-    async fn note(&self, now: bool) -> Result<(), Trouble> {
+    async fn note(&self, now: bool) -> Result<(), DeliveryError> {
         let Some(cursor) = self.standing.to_note(now, NOTE) else {
             return Ok(());
         };

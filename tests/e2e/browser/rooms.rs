@@ -110,16 +110,16 @@ async fn a_pool_is_made_changed_and_deleted() {
     let mut wrong = Vec::new();
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     follow_link(&browser, "Pools").await;
-    follow_link(&browser, "Make a pool").await;
+    follow_link(&browser, "New pool").await;
     browser.screenshot("pool-new").await.unwrap();
     browser.fill("#name", "lab").await.unwrap();
     browser.fill("#addresses", "10.20.2.0/33").await.unwrap();
-    follow_link(&browser, "Look at what changes").await;
+    follow_link(&browser, "Preview").await;
     let error = browser.text("#addresses-error").await.unwrap();
     assert!(error.contains("10.20.2.0/33"), "{error}");
     look(&browser, "pool-new-wrong", &mut wrong).await;
     browser.fill("#addresses", "10.20.2.0/24").await.unwrap();
-    follow_link(&browser, "Look at what changes").await;
+    follow_link(&browser, "Preview").await;
     let text = main_text(&browser).await;
     assert!(text.contains("Shares addresses with other pools"), "{text}");
     look(&browser, "pool-new-preview", &mut wrong).await;
@@ -136,7 +136,7 @@ async fn a_pool_is_made_changed_and_deleted() {
     fipd.cli(give.split(' ')).await.unwrap().success().unwrap();
     follow_link(&browser, "Change the pool").await;
     browser.fill("#addresses", "10.20.2.128/25").await.unwrap();
-    follow_link(&browser, "Look at what changes").await;
+    follow_link(&browser, "Preview").await;
     let text = main_text(&browser).await;
     assert!(text.contains("1 lease would be out of range"), "{text}");
     look(&browser, "pool-preview", &mut wrong).await;
@@ -145,7 +145,7 @@ async fn a_pool_is_made_changed_and_deleted() {
         browser.attribute("#name", "value").await.unwrap().unwrap(),
         "lab"
     );
-    follow_link(&browser, "Look at what changes").await;
+    follow_link(&browser, "Preview").await;
     browser
         .fill("#reason", "moved to the upper half")
         .await
@@ -158,7 +158,7 @@ async fn a_pool_is_made_changed_and_deleted() {
     let edit = "pool update lab --gateway 10.20.2.254";
     fipd.cli(edit.split(' ')).await.unwrap().success().unwrap();
     browser.fill("#quarantine", "2h").await.unwrap();
-    follow_link(&browser, "Look at what changes").await;
+    follow_link(&browser, "Preview").await;
     let alert = browser.text(ALERT).await.unwrap();
     assert!(alert.contains("Somebody else changed the pool"), "{alert}");
     look(&browser, "pool-stale", &mut wrong).await;
@@ -193,7 +193,7 @@ async fn users_tokens_and_passwords_have_their_rooms() {
     let browser = checked_browser().await;
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     follow_link(&browser, "Users").await;
-    follow_link(&browser, "Make a user").await;
+    follow_link(&browser, "New user").await;
     browser.fill("#name", "ann").await.unwrap();
     for field in ["#password", "#again"] {
         browser.fill(field, "a long password").await.unwrap();
@@ -202,7 +202,7 @@ async fn users_tokens_and_passwords_have_their_rooms() {
     assert!(main_text(&browser).await.contains("ann"));
     browser.screenshot("users-list").await.unwrap();
     follow_link(&browser, "tokens").await;
-    follow_link(&browser, "Make a token").await;
+    follow_link(&browser, "New token").await;
     browser.fill("#name", "ci").await.unwrap();
     follow_link(&browser, "Make the token").await;
     let token = browser.text("#token").await.unwrap();
@@ -305,12 +305,12 @@ async fn lists_sort_and_filter_and_the_audit_log_is_downloaded() {
     follow_link(&browser, "Since").await;
     assert_eq!(browser.text("main tbody th").await.unwrap(), "10.20.0.30");
     browser.fill("#q", "m-17").await.unwrap();
-    follow_link(&browser, "Show").await;
+    follow_link(&browser, "Apply").await;
     assert_eq!(browser.count("main tbody tr").await.unwrap(), 1);
     assert!(browser.url().await.unwrap().contains("q=m-17"));
     follow_link(&browser, "Audit").await;
     browser.fill("#address", "10.20.0.9").await.unwrap();
-    follow_link(&browser, "Show").await;
+    follow_link(&browser, "Apply").await;
     assert_eq!(browser.count("main tbody tr").await.unwrap(), 1);
     let csv =
         "return fetch(document.querySelector('a[download]').href).then(answer => answer.text())";
@@ -332,7 +332,7 @@ async fn rows_are_imported_after_a_look_at_each() {
     let text =
         "address,owner,pool\n10.20.0.20,fipd/host/lab/a,dmz\n10.20.0.300,fipd/host/lab/b,dmz";
     browser.fill("#rows", text).await.unwrap();
-    follow_link(&browser, "Look at what happens").await;
+    follow_link(&browser, "Preview").await;
     let alert = browser.text(ALERT).await.unwrap();
     assert!(alert.contains("Nothing is written while"), "{alert}");
     let first = browser.text("main tbody tr").await.unwrap();
@@ -343,7 +343,7 @@ async fn rows_are_imported_after_a_look_at_each() {
 
     let right = text.replace("300", "30");
     browser.fill("#rows", &right).await.unwrap();
-    follow_link(&browser, "Look at what happens").await;
+    follow_link(&browser, "Preview").await;
     assert_eq!(
         browser.title().await.unwrap(),
         "Import 2 rows? – fipd",
@@ -352,7 +352,7 @@ async fn rows_are_imported_after_a_look_at_each() {
     );
     browser.screenshot("import-preview").await.unwrap();
     follow_link(&browser, "Change something").await;
-    follow_link(&browser, "Look at what happens").await;
+    follow_link(&browser, "Preview").await;
     follow_link(&browser, "Import 2 rows").await;
     let notice = browser.text(NOTICE).await.unwrap();
     assert!(notice.contains("2 made, 0 changed"), "{notice}");

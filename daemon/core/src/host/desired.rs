@@ -335,7 +335,7 @@ fn index(
 }
 
 /// The rule, and what comes after it where the table has no route. It has a priority of its own: of equal ones the kernel
-/// looks first at the older, and that would be the other one once the rule was mended.
+/// looks first at the older, and that would be the other one once the rule was repaired.
 fn with_companion(key: SetKey, rule: Rule) -> impl Iterator<Item = Rule> {
     let next = key.priority.checked_add(1).filter(|_| key.fail_closed);
     let companion = next.map(|priority| Rule {

@@ -14,7 +14,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Replaces the expectations.
-    pub fn expect(&mut self, expectations: Vec<Expectation>, rows: &LedgerRows) {
+    pub fn set_expectations(&mut self, expectations: Vec<Expectation>, rows: &LedgerRows) {
         self.expectations.clear();
         for expected in expectations {
             let of_network = self.expectations.entry(expected.network).or_default();

@@ -236,8 +236,8 @@ impl Ledger {
     }
 
     /// Replaces what the configuration maps to networks. In memory only; counts as a change.
-    pub fn expect(&mut self, expectations: Vec<Expectation>) {
-        self.gate.expect(expectations, &self.rows);
+    pub fn set_expectations(&mut self, expectations: Vec<Expectation>) {
+        self.gate.set_expectations(expectations, &self.rows);
         self.note_other();
     }
 

@@ -9,7 +9,7 @@ use fipd_core::{
 };
 
 use crate::api::{
-    access::{auth::Caller, reach::Reach},
+    access::{auth::Caller, visible::VisibleLedger},
     problem::Problem,
 };
 use crate::ipam::{Guard, Ipam, IpamError};
@@ -29,7 +29,7 @@ impl Requester {
 
     /// Looks something up in the ledger.
     #[track_caller]
-    pub fn read<T>(&self, look: impl FnOnce(Reach<'_>) -> T) -> T {
+    pub fn read<T>(&self, look: impl FnOnce(VisibleLedger<'_>) -> T) -> T {
         self.ipam.read(|ledger| look(self.caller.within(ledger)))
     }
 
@@ -244,7 +244,7 @@ fn pool_in_reach(ledger: &Ledger, caller: &Caller, id: PoolId) -> Result<(), Ipa
     }
 }
 
-/// A lease out of reach is as if nobody held the address.
+/// A lease out of sight is as if nobody held the address.
 fn in_reach(ledger: &Ledger, caller: &Caller, key: LeaseKey) -> Result<(), IpamError> {
     let out = |lease: &&Arc<Lease>| !caller.scope.has_lease(lease);
     match ledger.lease(key).filter(out) {

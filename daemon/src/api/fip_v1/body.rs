@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use crate::fip_v1::{Claim, Denied, Farewell, Service, Wish};
+use crate::fip_v1::{Claim, Denied, FipRelease, Service, Wish};
 
 /// The longest text of a field.
 const LONGEST: usize = 1_024;
@@ -152,8 +152,8 @@ impl Fields {
 
     /// # Errors
     /// As [`Self::wish`].
-    pub fn farewell(&self) -> Result<Farewell, Denied> {
-        Ok(Farewell {
+    pub fn fip_release(&self) -> Result<FipRelease, Denied> {
+        Ok(FipRelease {
             service: self.service()?,
             address: self.address()?,
             group: self.group()?,

@@ -319,7 +319,7 @@ impl FipV1 {
                 Ok(answer)
             }
             Call::Release => {
-                decides.release(asker, fields.farewell()?).await?;
+                decides.release(asker, fields.fip_release()?).await?;
                 Ok(done("released", "Floating IP released successfully"))
             }
             Call::Delete => {

@@ -7,7 +7,7 @@ use fipd_core::Timestamp;
 use futures::future::BoxFuture;
 
 use super::*;
-use crate::fip_v1::{Claim, Farewell, Given, PoolFigures, Row, Wish};
+use crate::fip_v1::{Claim, FipRelease, Given, PoolFigures, Row, Wish};
 
 /// Takes its time for each step.
 struct Slow {
@@ -36,7 +36,7 @@ impl FloatingIps for Slow {
         })
     }
 
-    fn release(&self, _: Asker, _: Farewell) -> BoxFuture<'_, Result<(), Denied>> {
+    fn release(&self, _: Asker, _: FipRelease) -> BoxFuture<'_, Result<(), Denied>> {
         Box::pin(async { Ok(()) })
     }
 

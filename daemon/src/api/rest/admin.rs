@@ -84,8 +84,8 @@ pub async fn backup(
     State(backups): State<Backups>,
     State(data_dir): State<PathBuf>,
 ) -> Result<Response, Problem> {
-    let lent = blocking(move || backups.lend(&data_dir)).await??;
-    file_answer(lent.path().to_owned(), lent).await
+    let temporary = blocking(move || backups.make_temporary(&data_dir)).await??;
+    file_answer(temporary.path().to_owned(), temporary).await
 }
 
 /// A file as it is read; `guard` is dropped at its end, or when the client goes away.

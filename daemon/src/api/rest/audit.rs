@@ -8,7 +8,7 @@ use fipd_core::{Action, AuditEntry, Ledger, Timestamp};
 use super::admin::blocking;
 use crate::{
     api::{
-        access::{permit::Requester, reach::Reach},
+        access::{permit::Requester, visible::VisibleLedger},
         convert::{self, given},
         extract::{Query, in_document},
         page::{self, Ask},
@@ -36,7 +36,7 @@ pub async fn audit(
 ) -> Result<Json<AuditPage>, Problem> {
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
     in_document("before", query.before, "the number of an entry")?;
-    let filter = requester.read(|reach| filter(reach, &query))?;
+    let filter = requester.read(|visible| filter(visible, &query))?;
     let (mut before, limit) = (ask.after.or(query.before), ask.limit);
     let mut entries = Vec::new();
     for _ in 0..SCANS {
@@ -62,11 +62,11 @@ pub(in crate::api) async fn rows(
 ) -> Result<(Vec<AuditView>, Option<u64>), Problem> {
     let found = search(&requester.ipam, filter, before, limit).await;
     let found = found.map_err(|error| Problem::new(Code::Unavailable, error))?;
-    let entries = requester.read(|reach| {
+    let entries = requester.read(|visible| {
         let entries = found.entries.iter();
         entries
-            .filter(|(_, entry)| reach.has_entry(entry))
-            .map(|(number, entry)| view(reach.ledger, *number, entry))
+            .filter(|(_, entry)| visible.has_entry(entry))
+            .map(|(number, entry)| view(visible.ledger, *number, entry))
             .collect()
     });
     Ok((entries, found.next))
@@ -120,18 +120,18 @@ pub async fn search_along(
     }
 }
 
-fn filter(reach: Reach<'_>, query: &AuditQuery) -> Result<AuditFilter, Problem> {
+fn filter(visible: VisibleLedger<'_>, query: &AuditQuery) -> Result<AuditFilter, Problem> {
     let pool = |name: &str| {
-        let found = reach.pool_id(name);
+        let found = visible.pool_id(name);
         found.map_err(|problem| problem.about("pool", name))
     };
     let filter = AuditFilter {
         actor: given(&query.actor, |text| convert::text("actor", text))?,
         action: given(&query.action, known_action)?,
-        network: given(&query.network, |name| Ok(reach.network(name)?.id))?,
+        network: given(&query.network, |name| Ok(visible.network(name)?.id))?,
         pool: given(&query.pool, pool)?,
         address: given(&query.address, |text| convert::address("address", text))?,
-        owner: given(&query.owner, |text| convert::owner(reach.ledger, text))?,
+        owner: given(&query.owner, |text| convert::owner(visible.ledger, text))?,
         from: given(&query.from, |text| time("from", text))?,
         to: given(&query.to, |text| time("to", text))?,
     };
@@ -191,7 +191,7 @@ mod tests {
             let uri = format!("/?{query}").parse().unwrap();
             let axum::extract::Query(query) = axum::extract::Query::try_from_uri(&uri).unwrap();
             let (ledger, scope) = (&ledger, &scope);
-            filter(Reach { ledger, scope }, &query)
+            filter(VisibleLedger { ledger, scope }, &query)
         };
         assert_eq!(read("").unwrap(), AuditFilter::default());
         let query = "address=::ffff:10.0.0.7&owner=fipd/Host/lab/a&action=released&actor=ann&from=2026-03-01&to=2026-03-01T00:00:00Z";

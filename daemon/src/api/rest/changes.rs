@@ -28,7 +28,7 @@ use crate::{
         Api,
         access::{
             auth::{Caller, Via},
-            reach::Reach,
+            visible::VisibleLedger,
         },
         convert,
         extract::{Query, header_text, in_document},
@@ -173,12 +173,12 @@ fn joined(mut first: ChangeView, second: ChangeView) -> ChangeView {
     first
 }
 
-fn view(reach: Reach<'_>, change: &Change) -> Option<ChangeView> {
-    let all = reach.scope.is_all();
-    let pools = change.pools.iter().filter(|id| has_pool(reach, **id));
-    let pools: Vec<_> = pools.map(|id| pool_view(reach, *id)).collect();
-    let leases = change.leases.iter().filter(|key| has_key(reach, **key));
-    let leases: Vec<_> = leases.map(|key| lease_view(reach, *key)).collect();
+fn view(visible: VisibleLedger<'_>, change: &Change) -> Option<ChangeView> {
+    let all = visible.scope.is_all();
+    let pools = change.pools.iter().filter(|id| has_pool(visible, **id));
+    let pools: Vec<_> = pools.map(|id| pool_view(visible, *id)).collect();
+    let leases = change.leases.iter().filter(|key| has_key(visible, **key));
+    let leases: Vec<_> = leases.map(|key| lease_view(visible, *key)).collect();
     let tenants = change.tenants.iter().filter(|_| all);
     let tenants: Vec<_> = tenants.map(|tenant| tenant.0.to_string()).collect();
     let kinds = [
@@ -201,9 +201,9 @@ fn view(reach: Reach<'_>, change: &Change) -> Option<ChangeView> {
     })
 }
 
-fn has_pool(reach: Reach<'_>, id: PoolId) -> bool {
-    let scope = reach.scope;
-    match reach.ledger.pool(id) {
+fn has_pool(visible: VisibleLedger<'_>, id: PoolId) -> bool {
+    let scope = visible.scope;
+    match visible.ledger.pool(id) {
         Some(pool) => scope.has_pool(pool),
         // Of a pool that is gone only its number is known.
         None => scope.is_all() || scope.pools.contains(&id),
@@ -211,13 +211,13 @@ fn has_pool(reach: Reach<'_>, id: PoolId) -> bool {
 }
 
 /// An address that nobody holds, or that has come to another pool, is told of where one of the scope's pools may have it.
-fn has_key(reach: Reach<'_>, key: LeaseKey) -> bool {
-    let scope = reach.scope;
-    if reach.lease(key).is_some() || scope.is_all() {
+fn has_key(visible: VisibleLedger<'_>, key: LeaseKey) -> bool {
+    let scope = visible.scope;
+    if visible.lease(key).is_some() || scope.is_all() {
         return true;
     }
     let listed = |id: &PoolId| {
-        let spec = reach.ledger.pool(*id).map(|pool| &pool.spec);
+        let spec = visible.ledger.pool(*id).map(|pool| &pool.spec);
         let mut entries = spec.into_iter().flat_map(|spec| &spec.addresses);
         entries.any(|entry| entry.span().contains(key.address))
     };
@@ -225,17 +225,17 @@ fn has_key(reach: Reach<'_>, key: LeaseKey) -> bool {
         && (scope.pools.is_empty() || scope.pools.iter().any(listed))
 }
 
-fn pool_view(reach: Reach<'_>, id: PoolId) -> ChangedPool {
-    let name = reach.ledger.pool(id);
+fn pool_view(visible: VisibleLedger<'_>, id: PoolId) -> ChangedPool {
+    let name = visible.ledger.pool(id);
     ChangedPool {
         id: id.0,
         name: name.map(|pool| pool.spec.name.to_string()),
     }
 }
 
-fn lease_view(reach: Reach<'_>, key: LeaseKey) -> ChangedLease {
-    let ledger = reach.ledger;
-    let lease = reach.lease(key);
+fn lease_view(visible: VisibleLedger<'_>, key: LeaseKey) -> ChangedLease {
+    let ledger = visible.ledger;
+    let lease = visible.lease(key);
     let pool = lease.and_then(|lease| ledger.pool(lease.pool?));
     let owner = lease.and_then(|lease| lease.owner());
     ChangedLease {
@@ -257,7 +257,7 @@ fn events(
     let place = streams.take(&caller.actor)?;
     let (queue, events) = mpsc::channel(QUEUE);
     let (why, reason) = oneshot::channel();
-    let teller = Teller {
+    let stream = ChangeStream {
         followed,
         caller,
         headers,
@@ -266,7 +266,7 @@ fn events(
         _place: place,
     };
     tokio::spawn(async move {
-        let ended = teller.run().await;
+        let ended = stream.run().await;
         // Nobody listens where the client is gone.
         let _ = why.send(ended);
     });
@@ -319,7 +319,7 @@ fn told(
 }
 
 /// Tells one client.
-struct Teller {
+struct ChangeStream {
     followed: Followed,
     caller: Caller,
     headers: HeaderMap,
@@ -328,7 +328,7 @@ struct Teller {
     _place: OpenStream,
 }
 
-impl Teller {
+impl ChangeStream {
     /// Until it ends; why.
     async fn run(mut self) -> &'static str {
         const MOST: usize = 500;

@@ -21,7 +21,7 @@ use http::header;
 
 use super::{audit, quotas};
 use crate::api::{
-    access::{Access, permit::Requester, reach::Reach},
+    access::{Access, permit::Requester, visible::VisibleLedger},
     convert,
     extract::Query,
     problem::{Code, Problem},
@@ -134,17 +134,19 @@ impl Export {
         }
         let requester = &self.requester;
         let (rows, next) = match place {
-            ExportPosition::Leases(after) => requester.read(|reach| leases(reach, after)),
+            ExportPosition::Leases(after) => requester.read(|visible| leases(visible, after)),
             ExportPosition::Pools(after) => {
-                let (pools, next) = requester.read(|reach| pools(reach, after));
+                let (pools, next) = requester.read(|visible| pools(visible, after));
                 let rows = pools
                     .into_iter()
                     .map(|(head, pool)| convert::with_addresses(head, &pool));
                 (Rows::Pools(rows.collect()), next)
             }
-            ExportPosition::Quotas(after) => requester.read(|reach| quotas(reach, after)),
-            ExportPosition::Networks(after) => requester.read(|reach| networks(reach, after)),
-            ExportPosition::Separations(after) => requester.read(|reach| separations(reach, after)),
+            ExportPosition::Quotas(after) => requester.read(|visible| quotas(visible, after)),
+            ExportPosition::Networks(after) => requester.read(|visible| networks(visible, after)),
+            ExportPosition::Separations(after) => {
+                requester.read(|visible| separations(visible, after))
+            }
             ExportPosition::Audit(filter, before) => {
                 let page = audit::rows(requester, &filter, before, Ledger::SCAN);
                 let (entries, next) = page.await?;
@@ -157,13 +159,13 @@ impl Export {
     }
 }
 
-fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<ExportPosition>) {
+fn leases(visible: VisibleLedger<'_>, after: Option<LeaseKey>) -> (Rows, Option<ExportPosition>) {
     let filter = LeaseFilter {
-        scope: reach.scope.clone(),
+        scope: visible.scope.clone(),
         ..LeaseFilter::default()
     };
-    let page = reach.ledger.leases(&filter, after, Ledger::SCAN);
-    let view = |lease| convert::lease_view(reach.ledger, lease);
+    let page = visible.ledger.leases(&filter, after, Ledger::SCAN);
+    let view = |lease| convert::lease_view(visible.ledger, lease);
     let rows = page.leases.iter().map(|lease| view(lease)).collect();
     let next = page.next.map(|key| ExportPosition::Leases(Some(key)));
     (Rows::Leases(rows), next)
@@ -171,13 +173,13 @@ fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<ExportPosi
 
 /// The pools of a page without their addresses, which are made into text without the ledger.
 fn pools(
-    reach: Reach<'_>,
+    visible: VisibleLedger<'_>,
     after: Option<PoolId>,
 ) -> (Vec<(PoolView, Arc<Pool>)>, Option<ExportPosition>) {
     let (mut page, mut looked, mut entries) = (Vec::new(), 0, 0);
-    for pool in reach.ledger.pools_after(after) {
-        if reach.scope.has_pool(pool) {
-            page.push((convert::pool_head(reach.ledger, pool), Arc::clone(pool)));
+    for pool in visible.ledger.pools_after(after) {
+        if visible.scope.has_pool(pool) {
+            page.push((convert::pool_head(visible.ledger, pool), Arc::clone(pool)));
             entries += pool.spec.addresses.len() + pool.spec.exclusions.len();
         }
         looked += 1;
@@ -189,33 +191,44 @@ fn pools(
     (page, None)
 }
 
-fn quotas(reach: Reach<'_>, after: Option<(PoolId, Tenant)>) -> (Rows, Option<ExportPosition>) {
-    let found = reach.ledger.quotas(None, None, after, Ledger::SCAN);
+fn quotas(
+    visible: VisibleLedger<'_>,
+    after: Option<(PoolId, Tenant)>,
+) -> (Rows, Option<ExportPosition>) {
+    let found = visible.ledger.quotas(None, None, after, Ledger::SCAN);
     let last = found.last().filter(|_| found.len() == Ledger::SCAN);
     let key = |usage: &QuotaUsage| (usage.quota.pool, usage.quota.tenant.clone());
     let next = last.map(|usage| ExportPosition::Quotas(Some(key(usage))));
-    let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
-    let rows = mine.map(|usage| quotas::view(reach.ledger, usage));
+    let mine = found.iter().filter(|usage| visible.has_quota(&usage.quota));
+    let rows = mine.map(|usage| quotas::view(visible.ledger, usage));
     (Rows::Quotas(rows.collect()), next)
 }
 
-fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<ExportPosition>) {
-    let networks: Vec<_> = reach.ledger.networks_after(after).take(POOLS).collect();
+fn networks(
+    visible: VisibleLedger<'_>,
+    after: Option<NetworkId>,
+) -> (Rows, Option<ExportPosition>) {
+    let networks: Vec<_> = visible.ledger.networks_after(after).take(POOLS).collect();
     let last = networks.last().filter(|_| networks.len() == POOLS);
     let next = last.map(|network| ExportPosition::Networks(Some(network.id)));
-    let mine = networks.iter().filter(|network| reach.has_network(network));
-    let views = mine.map(|network| convert::network_view(reach, network));
+    let mine = networks
+        .iter()
+        .filter(|network| visible.has_network(network));
+    let views = mine.map(|network| convert::network_view(visible, network));
     (Rows::Networks(views.collect()), next)
 }
 
-fn separations(reach: Reach<'_>, after: Option<Separation>) -> (Rows, Option<ExportPosition>) {
-    let found = reach.ledger.separations_after(after);
+fn separations(
+    visible: VisibleLedger<'_>,
+    after: Option<Separation>,
+) -> (Rows, Option<ExportPosition>) {
+    let found = visible.ledger.separations_after(after);
     let pairs: Vec<Separation> = found.take(POOLS).collect();
     let last = pairs.last().filter(|_| pairs.len() == POOLS);
     let next = last.map(|pair| ExportPosition::Separations(Some(*pair)));
     let name = |id| {
-        let network = reach.ledger.network(id);
-        let mine = network.filter(|network| reach.has_network(network));
+        let network = visible.ledger.network(id);
+        let mine = network.filter(|network| visible.has_network(network));
         mine.map(|network| network.name.to_string())
     };
     let view = |(one, other): &Separation| {

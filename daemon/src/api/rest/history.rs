@@ -25,7 +25,7 @@ pub async fn history(
     Query(query): Query<HistoryQuery>,
 ) -> Result<Json<HistoryPage>, Problem> {
     let last = Hour::of(requester.ipam.now()).before(1);
-    let pool = requester.read(|reach| reach.pool_id(&name))?;
+    let pool = requester.read(|visible| visible.pool_id(&name))?;
     let span = Span::of(&query, last)?;
     let ask = Ask::<u32>::new(query.limit, query.cursor.as_deref())?;
     let ask = HistoryAsk {

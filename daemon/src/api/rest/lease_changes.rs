@@ -50,9 +50,9 @@ pub(in crate::api) async fn hand(
     if_match: IfMatch,
     body: &TransferRequest,
 ) -> Result<Arc<Lease>, Problem> {
-    let ask = requester.read(|reach| {
-        let key = reach.key(network, address)?;
-        to_transfer(reach.ledger, key, body, requester.actor())
+    let ask = requester.read(|visible| {
+        let key = visible.key(network, address)?;
+        to_transfer(visible.ledger, key, body, requester.actor())
     })?;
     let key = ask.key;
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
@@ -118,7 +118,7 @@ pub async fn label(
     if_match: IfMatch,
     Body(body): Body<LabelRequest>,
 ) -> Result<Response, Problem> {
-    let key = requester.read(|reach| reach.key(&network, &address))?;
+    let key = requester.read(|visible| visible.key(&network, &address))?;
     let set = body.set.into_iter();
     let ask = Label {
         key,
@@ -170,9 +170,9 @@ pub async fn probed(
     Path((network, address)): Path<(String, String)>,
     Body(body): Body<ProbedReport>,
 ) -> Result<Response, Problem> {
-    let report = requester.read(|reach| {
-        let key = reach.key(&network, &address)?;
-        report(reach.ledger, key, &body, requester.actor())
+    let report = requester.read(|visible| {
+        let key = visible.key(&network, &address)?;
+        report(visible.ledger, key, &body, requester.actor())
     })?;
     let (key, free) = (report.key.canonical(), report.verdict == ProbeVerdict::Free);
     let answer = requester.submit(Request::Probed(report)).await?;
@@ -181,9 +181,9 @@ pub async fn probed(
         let address = key.address;
         return Err(IpamError::from(Refusal::NotProbed { address, why }).into());
     }
-    let view = requester.read(|reach| {
-        let lease = reach.lease(key)?;
-        Some(convert::lease_view(reach.ledger, lease))
+    let view = requester.read(|visible| {
+        let lease = visible.lease(key)?;
+        Some(convert::lease_view(visible.ledger, lease))
     });
     Ok(match view {
         Some(view) => Json(view).into_response(),

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{lease_changes, wants::allocation};
 use crate::api::{
-    access::{Access, permit::Requester, reach::Reach},
+    access::{Access, permit::Requester, visible::VisibleLedger},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, LabelledQuery, Path, Query},
@@ -42,9 +42,9 @@ pub async fn list(
     LabelledQuery(query): LabelledQuery,
 ) -> Result<Json<LeasePage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let filter = requester.read(|reach| filter_of(reach, &query))?;
+    let filter = requester.read(|visible| filter_of(visible, &query))?;
     let (leases, next) = ask.walk(|after, limit| {
-        requester.read(|Reach { ledger, .. }| {
+        requester.read(|VisibleLedger { ledger, .. }| {
             let page = ledger.leases(&filter, after, limit);
             let view = |lease: &Arc<Lease>| convert::lease_view(ledger, lease);
             (page.leases.iter().map(view).collect(), page.next)
@@ -62,11 +62,11 @@ pub async fn show(
     Path((network, address)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    requester.read(|reach| {
-        let key = reach.key(&network, &address)?;
-        let lease = reach.lease(key);
+    requester.read(|visible| {
+        let key = visible.key(&network, &address)?;
+        let lease = visible.lease(key);
         let lease = lease.ok_or_else(|| Problem::not_found("lease of", key.address))?;
-        let view = convert::lease_view(reach.ledger, lease);
+        let view = convert::lease_view(visible.ledger, lease);
         Ok(known.answer(&State::of(&**lease), &view))
     })
 }
@@ -78,7 +78,7 @@ pub async fn allocate(
     requester: Requester,
     Body(body): Body<Allocate>,
 ) -> Result<(StatusCode, Json<Granted>), Problem> {
-    let request = requester.read(|reach| allocation(reach, body, &requester.caller))?;
+    let request = requester.read(|visible| allocation(visible, body, &requester.caller))?;
     granted(&requester, Request::Allocate(request)).await
 }
 
@@ -119,7 +119,7 @@ pub async fn reserve(
         share: None,
         probe: false,
     };
-    let ask = requester.read(|reach| allocation(reach, allocate, &requester.caller))?;
+    let ask = requester.read(|visible| allocation(visible, allocate, &requester.caller))?;
     let request = Request::Reserve(fipd_core::Reserve { ask, until });
     granted(&requester, request).await
 }
@@ -149,7 +149,7 @@ pub async fn release_address(
     if query.end_quarantine {
         requester.caller.may(END_QUARANTINE)?;
     }
-    let key = requester.read(|reach| reach.key(&network, &address))?;
+    let key = requester.read(|visible| visible.key(&network, &address))?;
     let scope = match query.end_quarantine {
         true => ReleaseScope::Quarantine(key),
         false => ReleaseScope::Address(key),
@@ -174,7 +174,7 @@ pub async fn release(
 ) -> Result<Json<Released>, Problem> {
     let ipam = &requester.ipam;
     let reason = convert::text("reason", &body.reason)?;
-    let wanted = Arc::new(requester.read(|reach| ReleaseFilter::of(reach, &body))?);
+    let wanted = Arc::new(requester.read(|visible| ReleaseFilter::of(visible, &body))?);
     let (mut released, mut moves) = (Vec::new(), 0);
     let mut left = wanted.to_release(ipam);
     while let Some((holder, keys)) = left.pop_front() {
@@ -215,26 +215,26 @@ pub(in crate::api) fn lease_text(key: LeaseKey) -> String {
     format!("the lease of {}", key.address)
 }
 
-fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
+fn filter_of(visible: VisibleLedger<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
     // Where there is one pool only, no other's leases are walked.
-    let only = match reach.scope.pools.as_slice() {
+    let only = match visible.scope.pools.as_slice() {
         [only] => Some(*only),
         _ => None,
     };
     let cluster = query.cluster.as_deref();
     let within = |text: &str| Ok(convert::parse::<AddressSpec>("within", text)?.span());
     Ok(LeaseFilter {
-        network: given(&query.network, |name| Ok(reach.network(name)?.id))?,
-        pool: given(&query.pool, |name| reach.pool_id(name))?.or(only),
+        network: given(&query.network, |name| Ok(visible.network(name)?.id))?,
+        pool: given(&query.pool, |name| visible.pool_id(name))?.or(only),
         state: given(&query.state, |state| convert::parse("state", state))?,
         system: given(&query.system, convert::system)?,
-        cluster: cluster.map(|text| convert::cluster_id(reach.ledger, text)),
-        owner: given(&query.owner, |text| convert::owner(reach.ledger, text))?,
+        cluster: cluster.map(|text| convert::cluster_id(visible.ledger, text)),
+        owner: given(&query.owner, |text| convert::owner(visible.ledger, text))?,
         address: given(&query.address, |text| convert::address("address", text))?,
         within: given(&query.within, within)?,
         tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
         labels: lease_changes::wanted_labels(&query.label)?,
-        scope: reach.scope.clone(),
+        scope: visible.scope.clone(),
         ..LeaseFilter::default()
     })
 }
@@ -252,19 +252,19 @@ struct ReleaseFilter {
 }
 
 impl ReleaseFilter {
-    fn of(reach: Reach<'_>, body: &ReleaseRequest) -> Result<Self, Problem> {
+    fn of(visible: VisibleLedger<'_>, body: &ReleaseRequest) -> Result<Self, Problem> {
         let address = |text: &String| convert::address("addresses", text);
         Ok(Self {
-            owner: convert::owner(reach.ledger, &body.owner)?,
+            owner: convert::owner(visible.ledger, &body.owner)?,
             instance: body.instance.clone(),
-            network: given(&body.network, |name| Ok(reach.network(name)?.id))?,
-            pool: given(&body.pool, |name| reach.pool_id(name))?,
+            network: given(&body.network, |name| Ok(visible.network(name)?.id))?,
+            pool: given(&body.pool, |name| visible.pool_id(name))?,
             addresses: body
                 .addresses
                 .iter()
                 .map(address)
                 .collect::<Result<_, _>>()?,
-            scope: reach.scope.clone(),
+            scope: visible.scope.clone(),
         })
     }
 

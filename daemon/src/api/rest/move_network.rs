@@ -78,5 +78,5 @@ pub async fn move_network(
 }
 
 fn network(requester: &Requester, name: &str) -> Result<NetworkId, Problem> {
-    requester.read(|reach| Ok(reach.network(name)?.id))
+    requester.read(|visible| Ok(visible.network(name)?.id))
 }

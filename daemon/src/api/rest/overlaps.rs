@@ -4,7 +4,7 @@ use fipd_core::{Overlap, Pool, PoolId, Scope};
 
 use crate::{
     api::{
-        access::reach::Reach,
+        access::visible::VisibleLedger,
         wire::{Checked, OverlapView, SharedRangeView},
     },
     clusters::{Clusters, ranges::SharedRange},
@@ -15,13 +15,13 @@ use crate::{
 pub const SHOWN: usize = 20;
 
 /// Where other pools that the caller sees may give what the pool may give.
-pub fn views(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
-    seen(reach, reach.ledger.overlaps(pool, most))
+pub fn views(visible: VisibleLedger<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
+    seen(visible, visible.ledger.overlaps(pool, most))
 }
 
 /// Where pools of other networks, which nobody chose, may mean the same addresses.
-pub fn doubts(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
-    seen(reach, reach.ledger.ambiguities(pool, most))
+pub fn doubts(visible: VisibleLedger<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
+    seen(visible, visible.ledger.ambiguities(pool, most))
 }
 
 /// What other load balancers may allocate of the pool.
@@ -40,10 +40,10 @@ pub fn shared(clusters: &Clusters, scope: &Scope, pool: &Pool) -> Vec<SharedRang
     ranges.map(view).collect()
 }
 
-fn seen(reach: Reach<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {
+fn seen(visible: VisibleLedger<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {
     let view = |overlap: Overlap| {
-        let other = reach.ledger.pool(overlap.pool)?;
-        reach.scope.has_pool(other).then(|| OverlapView {
+        let other = visible.ledger.pool(overlap.pool)?;
+        visible.scope.has_pool(other).then(|| OverlapView {
             pool: other.spec.name.to_string(),
             first: overlap.first,
             last: overlap.last,
@@ -61,7 +61,7 @@ pub fn checks(ipam: &Ipam) -> Vec<Checked> {
     for pool in pools {
         let overlaps = ipam.read(|ledger| {
             let scope = &scope;
-            views(Reach { ledger, scope }, pool.id, TOLD)
+            views(VisibleLedger { ledger, scope }, pool.id, TOLD)
         });
         let doubt = ipam.read(|ledger| ledger.ambiguity(pool.id));
         let what = format!("pool {}", pool.spec.name);

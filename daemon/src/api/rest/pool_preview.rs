@@ -7,7 +7,7 @@ use fipd_core::{LeaseKey, Ledger, Pool, PoolPreview, PoolSpec};
 
 use super::pools::{editable, new_spec, patched};
 use crate::api::{
-    access::{permit::Requester, reach::Reach},
+    access::{permit::Requester, visible::VisibleLedger},
     convert,
     etag::IfMatch,
     extract::{Body, Path, Query},
@@ -32,7 +32,7 @@ pub async fn preview(
     let (pool, (_, preview)) = of_edit(&requester, which, patch, ask)?;
     let name = pool.spec.name.to_string();
     Ok(Json(
-        requester.read(|reach| view(reach.ledger, name, &preview)),
+        requester.read(|visible| view(visible.ledger, name, &preview)),
     ))
 }
 
@@ -45,7 +45,7 @@ pub(in crate::api) fn of_edit(
 ) -> Result<(Arc<Pool>, (PoolSpec, PoolPreview)), Problem> {
     let pool = editable(requester, which)?;
     convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    let found = requester.read(|Reach { ledger, .. }| {
+    let found = requester.read(|VisibleLedger { ledger, .. }| {
         let spec = patched(ledger, pool.spec.clone(), patch)?;
         let preview = ledger.preview_pool_after(Some(pool.id), &spec, ask.after, ask.limit)?;
         Ok::<_, Problem>((spec, preview))

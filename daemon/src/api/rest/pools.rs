@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::{overlaps, wants};
 use crate::api::{
-    access::{permit::Requester, reach::Reach},
+    access::{permit::Requester, visible::VisibleLedger},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
@@ -37,12 +37,12 @@ pub async fn list_networks(
 ) -> Result<Json<NetworkList>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let (networks, next) = ask.walk(|after, limit| {
-        requester.read(|reach| {
+        requester.read(|visible| {
             let view = |network: &&Network| {
-                let mine = reach.has_network(network);
-                mine.then(|| convert::network_view(reach, network))
+                let mine = visible.has_network(network);
+                mine.then(|| convert::network_view(visible, network))
             };
-            let networks = reach.ledger.networks_after(after);
+            let networks = visible.ledger.networks_after(after);
             Ask { limit, after }.of(networks, |network| network.id, view)
         })
     });
@@ -57,9 +57,9 @@ pub async fn show_network(
     Path(name): Path<String>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    requester.read(|reach| {
-        let network = reach.network(&name)?;
-        let view = convert::network_view(reach, network);
+    requester.read(|visible| {
+        let network = visible.network(&name)?;
+        let view = convert::network_view(visible, network);
         Ok(known.answer(&State::of(network), &view))
     })
 }
@@ -80,7 +80,7 @@ pub async fn create_network(
         return Err(convert::unexpected(&answer));
     };
     Ok(Json(
-        requester.read(|reach| convert::network_view(reach, &network)),
+        requester.read(|visible| convert::network_view(visible, &network)),
     ))
 }
 
@@ -94,10 +94,10 @@ pub async fn list(
     // What is shown of a pool takes longer than a look at a row.
     const MOST: usize = 200;
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
-    let filter = requester.read(|reach| PoolFilter::new(reach, &query))?;
+    let filter = requester.read(|visible| PoolFilter::new(visible, &query))?;
     let now = requester.ipam.now();
     let (pools, next) = ask.walk(|after, limit| {
-        requester.read(|Reach { ledger, scope }| {
+        requester.read(|VisibleLedger { ledger, scope }| {
             let view = |pool: &&Arc<Pool>| {
                 let mine = scope.has_pool(pool) && filter.matches(pool);
                 mine.then(|| with_forecast(ledger, pool, now))
@@ -117,14 +117,14 @@ struct PoolFilter {
 }
 
 impl PoolFilter {
-    fn new(reach: Reach<'_>, query: &PoolQuery) -> Result<Self, Problem> {
+    fn new(visible: VisibleLedger<'_>, query: &PoolQuery) -> Result<Self, Problem> {
         let span = |field: &str, text: &Option<String>| {
             given(text, |text| {
                 Ok(convert::parse::<AddressSpec>(field, text)?.span())
             })
         };
         Ok(Self {
-            network: given(&query.network, |name| Ok(reach.network(name)?.id))?,
+            network: given(&query.network, |name| Ok(visible.network(name)?.id))?,
             containing: span("containing", &query.containing)?,
             within: span("within", &query.within)?,
         })
@@ -159,11 +159,11 @@ pub async fn show(
     let pool = find(&requester, &name)?;
     let now = requester.ipam.now();
     let shared = overlaps::shared(&clusters, &requester.caller.scope, &pool);
-    let view = requester.read(|reach| PoolView {
+    let view = requester.read(|visible| PoolView {
         shared,
-        overlaps: overlaps::views(reach, pool.id, overlaps::SHOWN),
-        ambiguous: overlaps::doubts(reach, pool.id, overlaps::SHOWN),
-        ..with_forecast(reach.ledger, &pool, now)
+        overlaps: overlaps::views(visible, pool.id, overlaps::SHOWN),
+        ambiguous: overlaps::doubts(visible, pool.id, overlaps::SHOWN),
+        ..with_forecast(visible.ledger, &pool, now)
     });
     Ok(known.answer(&State::number(pool.generation), &view))
 }
@@ -214,7 +214,7 @@ pub(in crate::api) async fn change(
     let pool = editable(requester, which)?;
     let force = patch.force;
     let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
-    let spec = requester.read(|reach| patched(reach.ledger, pool.spec.clone(), patch))?;
+    let spec = requester.read(|visible| patched(visible.ledger, pool.spec.clone(), patch))?;
     let edit = PoolEdit {
         pool: pool.id,
         spec,
@@ -267,7 +267,7 @@ pub(super) fn guard(if_match: IfMatch, name: &str, id: PoolId) -> Guard {
 }
 
 pub(super) fn find(requester: &Requester, name: &str) -> Result<Arc<Pool>, Problem> {
-    requester.read(|reach| reach.pool(name).cloned())
+    requester.read(|visible| visible.pool(name).cloned())
 }
 
 fn with_forecast(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolView {

@@ -5,7 +5,7 @@ use fipd_core::{Ledger, PoolId, Quota, QuotaUsage, Request, Tenant};
 use http::StatusCode;
 
 use crate::api::{
-    access::{permit::Requester, reach::Reach},
+    access::{permit::Requester, visible::VisibleLedger},
     convert::{self, given},
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
@@ -24,13 +24,13 @@ pub async fn list(
 ) -> Result<Json<QuotaPage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let tenant = given(&query.tenant, tenant)?;
-    let find = |name: &str| requester.read(|reach| reach.pool_id(name));
+    let find = |name: &str| requester.read(|visible| visible.pool_id(name));
     let pool = given(&query.pool, find)?;
     let (quotas, next) = ask.walk(|after, limit| {
-        requester.read(|reach| {
-            let found = reach.ledger.quotas(tenant.as_ref(), pool, after, limit);
-            let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
-            let views = mine.map(|usage| view(reach.ledger, usage)).collect();
+        requester.read(|visible| {
+            let found = visible.ledger.quotas(tenant.as_ref(), pool, after, limit);
+            let mine = found.iter().filter(|usage| visible.has_quota(&usage.quota));
+            let views = mine.map(|usage| view(visible.ledger, usage)).collect();
             let last = found.last().filter(|_| found.len() == limit);
             (views, last.map(|usage| key(&usage.quota)))
         })
@@ -48,10 +48,10 @@ pub async fn show(
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
     let (id, tenant) = named(&requester, (&pool, &name))?;
-    requester.read(|reach| {
-        let usage = find(reach, id, &tenant);
+    requester.read(|visible| {
+        let usage = find(visible, id, &tenant);
         let usage = usage.ok_or_else(|| unknown(&name, &pool))?;
-        let view = view(reach.ledger, &usage);
+        let view = view(visible.ledger, &usage);
         Ok(known.answer(&State::of(&usage.quota), &view))
     })
 }
@@ -106,7 +106,7 @@ pub async fn delete(
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let (id, tenant) = named(&requester, (&pool, &name))?;
-    let found = requester.read(|reach| find(reach, id, &tenant));
+    let found = requester.read(|visible| find(visible, id, &tenant));
     let quota = found.ok_or_else(|| unknown(&name, &pool))?.quota;
     let request = Request::DeleteQuota {
         pool: id,
@@ -118,9 +118,9 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn find(reach: Reach<'_>, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
-    let usage = reach.ledger.quota(pool, tenant);
-    usage.filter(|usage| reach.has_quota(&usage.quota))
+fn find(visible: VisibleLedger<'_>, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
+    let usage = visible.ledger.quota(pool, tenant);
+    usage.filter(|usage| visible.has_quota(&usage.quota))
 }
 
 fn unknown(tenant: &str, pool: &str) -> Problem {
@@ -146,7 +146,7 @@ pub(in crate::api) fn named(
     (pool, name): (&str, &str),
 ) -> Result<(PoolId, Tenant), Problem> {
     let tenant = tenant(name)?;
-    let id = requester.read(|reach| reach.pool_id(pool));
+    let id = requester.read(|visible| visible.pool_id(pool));
     let id = id.map_err(|problem| problem.about("pool", pool))?;
     Ok((id, tenant))
 }

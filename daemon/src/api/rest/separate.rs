@@ -30,8 +30,9 @@ async fn say(
     (name, other): (String, String),
     apart: bool,
 ) -> Result<StatusCode, Problem> {
-    let networks = requester
-        .read(|reach| Ok::<_, Problem>((reach.network(&name)?.id, reach.network(&other)?.id)))?;
+    let networks = requester.read(|visible| {
+        Ok::<_, Problem>((visible.network(&name)?.id, visible.network(&other)?.id))
+    })?;
     let request = Request::Separate {
         networks,
         apart,

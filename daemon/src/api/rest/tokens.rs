@@ -162,12 +162,12 @@ pub async fn create(
         name: name.to_owned(),
         role: body.role,
         expires,
-        scope: requester.read(|reach| scope_of(reach.ledger, &body))?,
+        scope: requester.read(|visible| scope_of(visible.ledger, &body))?,
         from: sources(&body)?,
     };
     let minted = mint(grant, now)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
-    let view = requester.read(|reach| token_view(reach.ledger, &minted.token, None));
+    let view = requester.read(|visible| token_view(visible.ledger, &minted.token, None));
     let request = Request::PutToken {
         token: minted.token,
         actor: requester.actor(),

@@ -7,7 +7,7 @@ use fipd_core::{
 };
 
 use crate::api::{
-    access::{auth::Caller, reach::Reach},
+    access::{auth::Caller, visible::VisibleLedger},
     convert::{self, given},
     problem::Problem,
     wire::{self, Select, Want},
@@ -18,7 +18,7 @@ const MAX_LABELS: usize = 256;
 
 /// The request that an allocation's body makes.
 pub fn allocation(
-    reach: Reach<'_>,
+    visible: VisibleLedger<'_>,
     body: wire::Allocate,
     caller: &Caller,
 ) -> Result<Allocate, Problem> {
@@ -28,10 +28,10 @@ pub fn allocation(
         let allowed = format!("1 to {most} entries");
         return Err(Problem::invalid("wants", count.to_string(), allowed));
     }
-    let identity = convert::owner(reach.ledger, &body.owner)?;
+    let identity = convert::owner(visible.ledger, &body.owner)?;
     let instance = convert::text("instance", &body.instance)?;
     let tenant = given(&body.tenant, |tenant| convert::text("tenant", tenant))?;
-    let wants = body.wants.iter().map(|want| want_of(reach, want));
+    let wants = body.wants.iter().map(|want| want_of(visible, want));
     let wants = wants.collect::<Result<_, _>>()?;
     Ok(Allocate {
         holder: Holder { identity, instance },
@@ -53,7 +53,7 @@ fn own_tenant(caller: &Caller) -> Option<Tenant> {
     }
 }
 
-fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
+fn want_of(visible: VisibleLedger<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
     let count = want.count.unwrap_or(1);
     if !(1..=fipd_core::Want::MAX_COUNT).contains(&count) {
         let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
@@ -66,10 +66,10 @@ fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
     }
     let pool = match (&want.pool, &want.select) {
         (Some(name), None) => {
-            let pool = reach.pool_id(name);
+            let pool = visible.pool_id(name);
             Choice::Pool(pool.map_err(|problem| problem.about("pool", name))?)
         }
-        (None, Some(select)) => selection(reach, select, address)?.into(),
+        (None, Some(select)) => selection(visible, select, address)?.into(),
         (Some(name), Some(_)) => {
             return Err(Problem::invalid("pool", name, "either `pool` or `select`"));
         }
@@ -83,11 +83,11 @@ fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
 }
 
 fn selection(
-    reach: Reach<'_>,
+    visible: VisibleLedger<'_>,
     select: &Select,
     address: Option<IpAddr>,
 ) -> Result<Selection, Problem> {
-    let network = given(&select.network, |name| Ok(reach.network(name)?.id))?;
+    let network = given(&select.network, |name| Ok(visible.network(name)?.id))?;
     let family = match (select.family.as_deref(), address) {
         (Some("ipv4"), _) => Family::V4,
         (Some("ipv6"), _) => Family::V6,
@@ -108,7 +108,7 @@ fn selection(
         network,
         family,
         asker: Asker {
-            cluster: cluster.map(|cluster| convert::cluster_id(reach.ledger, &cluster)),
+            cluster: cluster.map(|cluster| convert::cluster_id(visible.ledger, &cluster)),
             project: name("project", &select.project)?,
             namespace: name("namespace", &select.namespace)?,
             labels: labels?,
@@ -148,7 +148,7 @@ mod tests {
 
     fn parsed(want: &Want) -> Result<fipd_core::Want, Problem> {
         let (ledger, scope) = (&fipd_core::Ledger::new(), &fipd_core::Scope::default());
-        want_of(Reach { ledger, scope }, want)
+        want_of(VisibleLedger { ledger, scope }, want)
     }
 
     fn field(want: Want) -> String {

@@ -145,7 +145,7 @@ fn reserve_form() -> Form {
         Input::new("address", "Address")
             .note("optional")
             .hint("This one and no other, such as 10.0.0.7."),
-        Input::new("owner", "For whom")
+        Input::new("owner", "Owner")
             .required()
             .hint("SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, for example fipd/host/lab/printer-7. Whoever comes by this name gets it."),
         Input::new("tenant", "Tenant")

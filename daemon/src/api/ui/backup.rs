@@ -153,7 +153,7 @@ async fn room(
         columns: vec![
             Column::plain("File"),
             list.column("made", "Made"),
-            list.column("tried", "Restored on trial"),
+            list.column("tried", "Restore test"),
             list.numbers("size", "Size"),
         ],
         filters: list.filters,

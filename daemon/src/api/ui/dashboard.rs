@@ -89,7 +89,7 @@ fn rules_card(view: Arc<View>) -> Option<RulesCard> {
         return None;
     }
     let drift = view.drift;
-    let mended = drift.removed.saturating_add(drift.added);
+    let repaired = drift.removed.saturating_add(drift.added);
     let rows = Rows::of(view);
     let view = rows.view();
     let mut facts = rules::counts(&rows);
@@ -97,7 +97,7 @@ fn rules_card(view: Arc<View>) -> Option<RulesCard> {
     Some(RulesCard {
         health: rules::health(&view.state),
         state: engine_state(&view.state).0.to_owned(),
-        mended: mended.saturating_add(drift.index),
+        repaired: repaired.saturating_add(drift.index),
         facts,
         at: (view.at.0 > 0).then(|| views::moment(view.at)),
     })

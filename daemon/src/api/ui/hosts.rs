@@ -134,7 +134,7 @@ fn this(view: &View) -> HostCard {
         text.trim().to_owned()
     };
     let drift = view.drift;
-    let mended = drift.removed.saturating_add(drift.added);
+    let repaired = drift.removed.saturating_add(drift.added);
     let node = view.node.as_deref().unwrap_or("none");
     let mut facts = vec![
         (
@@ -162,7 +162,7 @@ fn this(view: &View) -> HostCard {
             ("VRFs", vrfs),
             (
                 "Mended since the start",
-                count(u128::from(mended.saturating_add(drift.index))),
+                count(u128::from(repaired.saturating_add(drift.index))),
             ),
         ]);
     }

@@ -1,6 +1,6 @@
 //! Making, changing and deleting a pool by hand: a form, what it would do, and then the deed.
 //!
-//! What the form says is carried from step to step unseen; nothing is kept in between. An edit is of the edition that
+//! What the form says is carried from step to step unseen; nothing is kept in between. An edit is of the revision that
 //! was shown: where somebody else was faster, what they set stands beside what was typed.
 
 use std::sync::Arc;
@@ -192,12 +192,12 @@ fn again(visitor: &Visitor, about: About<'_>, mut form: Form, problem: &Problem)
     ask(visitor, now.as_ref(), status, form)
 }
 
-/// What was typed, with what the pool has at present beside each field that differs; sent again, it is of this edition.
+/// What was typed, with what the pool has at present beside each field that differs; sent again, it is of this revision.
 fn changed(ledger: &Ledger, pool: &Pool, mut form: Form) -> Form {
     beside(&present(ledger, pool), &mut form);
     form.set("generation", pool.generation.to_string());
     form.error = Some(format!(
-        "Somebody else changed the pool meanwhile: it has edition {} now. What it has is said beside each field that \
+        "Somebody else changed the pool meanwhile: it has revision {} now. What it has is said beside each field that \
          differs; sending the form again replaces that by what stands in the fields.",
         pool.generation
     ));

@@ -65,11 +65,11 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     inputs.push(priority.hint(
         "Of the pools that are there for an asker who names none, the one with the highest is asked first. Empty: 0.",
     ));
-    inputs.push(lines("scopes", "For whom, without being named").note("optional").hint(
+    inputs.push(lines("scopes", "Automatic selection for").note("optional").hint(
         "One a line: any, or parts that must all fit of cluster=C, project=P, namespace=N (several: one of them) and \
          label=KEY=VALUE, with commas in between. Empty: it is given only by its name.",
     ));
-    let sticky = line("sticky_for", "Remembered for");
+    let sticky = line("sticky_for", "Sticky for");
     inputs.push(sticky.hint(
         "How long who had an address gets the same one again, such as 7d. Empty: not at all.",
     ));
@@ -82,7 +82,7 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         inputs.push(closed.kind(InputKind::Tick));
         inputs.push(Input::new("generation", "").kind(InputKind::Hidden));
     }
-    let mut form = Form::new("", "Look at what changes", inputs);
+    let mut form = Form::new("", "Preview", inputs);
     match spec {
         Some(spec) => fill(ledger, &mut form, spec),
         None => {

@@ -105,7 +105,7 @@ fn form(ledger: &Ledger, pool: &Pool) -> Form {
     let input = Input::new("network", "Network").required().kind(kind);
     let input = input.hint("Each lease goes along; each address must be free there.");
     let target = links::pool(pool.id.0) + "/move";
-    Form::new(target, "Look at what goes along", vec![input])
+    Form::new(target, "Preview", vec![input])
 }
 
 fn form_page(visitor: &Visitor, pool: &Arc<Pool>, status: StatusCode, form: Form) -> Response {

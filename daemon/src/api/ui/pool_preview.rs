@@ -21,7 +21,7 @@ pub fn titles(about: About<'_>) -> (String, String, String) {
     match about {
         None => {
             let target = links::POOL_NEW.to_owned();
-            ("Make a pool".to_owned(), target, links::POOLS.to_owned())
+            ("New pool".to_owned(), target, links::POOLS.to_owned())
         }
         Some(pool) => {
             let title = format!("Change pool {}", pool.spec.name);

@@ -188,7 +188,7 @@ fn form() -> Form {
 fn ask(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
     let page = FormPage {
         lead: vec!["For a program that talks to the REST API. Its text is shown once.".to_owned()],
-        ..FormPage::below(links::TOKENS, "Tokens", "Make a token", form)
+        ..FormPage::below(links::TOKENS, "Tokens", "New token", form)
     };
     visitor.ask(Nav::Users, status, page)
 }

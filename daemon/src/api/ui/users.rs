@@ -122,7 +122,7 @@ fn provided(list: &Listing<'_>, mut all: Vec<(Text, Role, usize)>) -> (Vec<Provi
 }
 
 pub async fn new(visitor: Visitor) -> Answered {
-    Ok(ask(&visitor, StatusCode::OK, "Make a user", new_form()))
+    Ok(ask(&visitor, StatusCode::OK, "New user", new_form()))
 }
 
 pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> Answered {
@@ -132,7 +132,7 @@ pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> 
     let name = form.value("name").to_owned();
     let Some(password) = new_password(&mut form, &fields) else {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Ok(ask(&visitor, status, "Make a user", form));
+        return Ok(ask(&visitor, status, "New user", form));
     };
     let made = match role(&form) {
         Ok(role) => {
@@ -147,7 +147,7 @@ pub async fn create(State(accounts): State<Accounts>, posted: SubmittedForm) -> 
     };
     if let Err(problem) = made {
         let status = blame(&mut form, &problem, AS_REST);
-        return Ok(ask(&visitor, status, "Make a user", form));
+        return Ok(ask(&visitor, status, "New user", form));
     }
     Ok(visitor.done(links::USERS, format!("User {name} was made.")))
 }
@@ -177,7 +177,7 @@ pub async fn update(
         true => new_password(&mut form, &fields),
         false => None,
     };
-    let is_new = form.value("edition") != etag::State::of(&account).as_str();
+    let is_new = form.value("revision") != etag::State::of(&account).as_str();
     if form.failed() && !is_new {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(ask(&visitor, status, &title, form));
@@ -190,7 +190,7 @@ pub async fn update(
                 password: password.map(Password),
                 disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
             };
-            let if_match = IfMatch::shown(form.value("edition"));
+            let if_match = IfMatch::shown(form.value("revision"));
             let (path, caller) = (Path(name.clone()), visitor.caller());
             let (accounts, sessions) = (State(accounts.clone()), State(sessions));
             rest::update(accounts, sessions, caller, path, if_match, Body(body)).await
@@ -295,21 +295,21 @@ fn edit_form(account: &Account) -> Form {
             "Ends the user's sessions. Tokens belong to nobody: revoke those that the user knows.",
         )
         .value(if account.disabled { "yes" } else { "" });
-    let edition = Input::new("edition", "").kind(InputKind::Hidden);
-    let edition = edition.value(etag::State::of(account).as_str());
+    let revision = Input::new("revision", "").kind(InputKind::Hidden);
+    let revision = revision.value(etag::State::of(account).as_str());
     let target = format!("/ui/users/{}/edit", account.name);
-    let inputs = vec![role, password, again, disabled, edition];
+    let inputs = vec![role, password, again, disabled, revision];
     Form {
         account: account.name.to_string(),
         ..Form::new(target, "Change the user", inputs)
     }
 }
 
-/// What was typed, with what the user has at present beside each field that differs; sent again, it is of this edition.
+/// What was typed, with what the user has at present beside each field that differs; sent again, it is of this revision.
 fn changed(form: &mut Form, account: &Account) {
     let at_present = edit_form(account);
     beside(&at_present, form);
-    form.set("edition", at_present.value("edition"));
+    form.set("revision", at_present.value("revision"));
     form.error = Some(
         "The user has changed since this form was opened. What differs is said beside each field; sending the form again \
          replaces that by what stands in the fields. A new password has to be typed again."

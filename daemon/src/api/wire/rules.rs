@@ -28,7 +28,7 @@ pub struct RuleWarning {
     pub text: String,
 }
 
-/// How often something had to be mended since the start.
+/// How often something had to be repaired since the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleDrift {
     /// Own rules that another removed.

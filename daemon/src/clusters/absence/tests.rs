@@ -1,6 +1,6 @@
 use super::*;
 
-const MINUTE: u64 = APART;
+const MINUTE: u64 = RECHECK_MS;
 
 fn owner(n: usize) -> Identity {
     format!("rancher-fip/X/FloatingIP/ns/f{n}").parse().unwrap()

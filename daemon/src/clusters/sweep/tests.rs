@@ -376,7 +376,7 @@ fn all_gone(sweep: &mut Sweep<'_>) {
     for identity in sweep.absences.listed(Timestamp(0), &held, &none) {
         sweep.absences.read(Timestamp(1), &identity, Presence::Gone);
     }
-    let later = Timestamp(super::super::absence::APART);
+    let later = Timestamp(super::super::absence::RECHECK_MS);
     sweep.absences.listed(later, &held, &none);
 }
 

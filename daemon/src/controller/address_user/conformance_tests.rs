@@ -437,7 +437,7 @@ async fn contended<S: Subject>(death: Death) {
 /// A network waits for a cluster, and an address for its release by an admin.
 async fn held<S: Subject>(death: Death) {
     let mut bench = Bench::<S>::new(death).await;
-    bench.ipam.expect(vec![Expectation {
+    bench.ipam.set_expectations(vec![Expectation {
         network: NetworkId::DEFAULT,
         cluster: "other".into(),
         system: System::ip_rule(),

@@ -56,8 +56,8 @@ impl<U: AddressHooks> Controller for AddressController<U> {
     }
 
     fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
-        let (woken, edited) = self.context.waiters.affected(ledger, event);
-        for key in woken {
+        let (affected, edited) = self.context.waiters.affected(ledger, event);
+        for key in affected {
             self.context.queue.add(key);
         }
         if edited && U::SHOWS_POOL {

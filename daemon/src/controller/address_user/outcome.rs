@@ -6,7 +6,7 @@ use fipd_core::{Lease, LeaseKey, Ledger, PoolId, Timestamp};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 
 use crate::controller::{
-    conditions::{CONFLICT, ConditionUpdate, also_used, remark, set, unset},
+    conditions::{CONFLICT, ConditionUpdate, also_used, note_condition, set, unset},
     unserved::Unserved,
     waiters::Cause,
 };
@@ -99,7 +99,7 @@ pub fn set_conditions(
         None => unset(conditions, charged),
     }
     let kind = (CONFLICT, "AlsoUsedBy");
-    remark(conditions, kind, conflict(outcome), generation, now);
+    note_condition(conditions, kind, conflict(outcome), generation, now);
 }
 
 fn no(kind: &'static str, problem: &Unserved) -> ConditionUpdate {

@@ -128,7 +128,7 @@ impl LeaseRenewer {
         self.look().await?;
         match self.observed.record.clone() {
             Some(record) if record.holder == self.me => {
-                self.write(record.let_go(jiff::Timestamp::now())).await
+                self.write(record.released(jiff::Timestamp::now())).await
             }
             Some(_) | None => Ok(()),
         }

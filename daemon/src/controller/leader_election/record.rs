@@ -77,7 +77,7 @@ impl Record {
     }
 
     /// What its holder writes to let go of it at `now`: anybody may take it at once.
-    pub fn let_go(&self, now: Timestamp) -> Self {
+    pub fn released(&self, now: Timestamp) -> Self {
         Self {
             holder: "".into(),
             duration: Duration::from_secs(1),
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(again.renewed, Some(time(12)));
         let over = Record::taken(Some(&held_by("b", 1)), &me, time(20));
         assert_eq!((over.transitions, over.acquired), (4, Some(time(20))));
-        let free = over.let_go(time(21));
+        let free = over.released(time(21));
         assert_eq!((&*free.holder, free.transitions), ("", 4));
         assert_eq!(free.duration, secs(1));
     }

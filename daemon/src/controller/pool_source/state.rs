@@ -7,7 +7,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 
 use crate::{
     clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
-    controller::conditions::{ConditionUpdate, remark, set},
+    controller::conditions::{ConditionUpdate, note_condition, set},
     ipam::Ipam,
 };
 
@@ -91,11 +91,11 @@ impl PoolReport {
         set(conditions, &self.ready, generation, now);
         let shared = self.state.as_ref().and_then(|state| state.shared.clone());
         let kind = (SHARED_RANGE, OTHER_LOAD_BALANCER);
-        remark(conditions, kind, shared, generation, now);
+        note_condition(conditions, kind, shared, generation, now);
         let unread = self.state.as_ref().and_then(|state| state.unread.clone());
         let (reason, unread) = unread.unzip();
         let kind = (VLAN_UNKNOWN, reason.unwrap_or_default());
-        remark(conditions, kind, unread, generation, now);
+        note_condition(conditions, kind, unread, generation, now);
     }
 }
 

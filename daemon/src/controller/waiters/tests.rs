@@ -69,13 +69,13 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     }
     wakes.wait(&key("done"), None);
     let cancel = CancellationToken::new();
-    let (sender, mut woken) = mpsc::unbounded_channel();
+    let (sender, mut affected) = mpsc::unbounded_channel();
     let listener = listen(ipam.clone(), cancel.clone(), move |ledger, news| {
         sender.send(wakes.affected(ledger, news)).expect("a reader");
     });
     let script = async {
         let mut next = async || {
-            let next = tokio::time::timeout(Duration::from_secs(5), woken.recv());
+            let next = tokio::time::timeout(Duration::from_secs(5), affected.recv());
             let (keys, edited) = next.await.expect("in time").expect("news");
             let names: BTreeSet<String> = keys.iter().map(|key| key.name.to_string()).collect();
             (names.into_iter().collect::<Vec<_>>(), edited)

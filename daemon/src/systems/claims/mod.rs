@@ -96,8 +96,8 @@ async fn serve(site: Arc<Site>) {
     let claims = ClaimController::new(context.with_queue(queue), ManagedClaims);
     let objects = &claims.context().objects;
     count(&site, "AddressClaims", objects);
-    let slim = |claim: AddressClaim| Some(claim::observe::ClaimView::of(claim));
-    reconcile::watch(&claims, slim, &mut tasks);
+    let view = |claim: AddressClaim| Some(claim::observe::ClaimView::of(claim));
+    reconcile::watch(&claims, view, &mut tasks);
     tokio::select! {
         () = cancel.cancelled() => return,
         () = objects.completed() => {}
@@ -129,8 +129,8 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     let cluster = ClaimPools::new(context(POOL, &objects), source());
     let namespaced = ClaimPools::new(context(NAMESPACED_POOL, &own), source());
     let (mirror, source) = (Arc::clone(&mirrors), Arc::clone(&cluster));
-    let slim = |pool: fipd_io::Pool| Some(observe::slim(pool));
-    mirrors.context().follow(tasks, slim, move |key| {
+    let view = |pool: fipd_io::Pool| Some(observe::view(pool));
+    mirrors.context().follow(tasks, view, move |key| {
         mirror.context().queue.add(key.clone());
         source.context().queue.add(key.clone());
     });
@@ -143,8 +143,8 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     if !settings.pool_objects && !made {
         return;
     }
-    let slim = |pool: fipd_io::NamespacedPool| Some(observe::slim_namespaced(pool));
-    reconcile::watch(&namespaced, slim, tasks);
+    let view = |pool: fipd_io::NamespacedPool| Some(observe::namespaced_view(pool));
+    reconcile::watch(&namespaced, view, tasks);
     follow_pools(&namespaced, tasks);
 }
 

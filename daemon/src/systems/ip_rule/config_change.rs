@@ -43,7 +43,7 @@ pub enum ConfigChange {
     /// No node has the rule that is waited for: it may go. These had it and were silent for too long.
     Delete(Vec<Text>),
     /// Somebody deleted it: it may go, and is made anew.
-    LetGo,
+    Disown,
 }
 
 /// Where the rule of an IPRuleConfig is to be.
@@ -167,7 +167,7 @@ pub fn plan_change(
     match (wanted, found) {
         (None, None) => ConfigChange::Nothing,
         (Some(wanted), None) => ConfigChange::Create(object(name, wanted)),
-        (Some(_), Some(found)) if found.meta.is_terminating() => ConfigChange::LetGo,
+        (Some(_), Some(found)) if found.meta.is_terminating() => ConfigChange::Disown,
         (Some(wanted), Some(found)) if is_so(found, wanted) => tidy(found, scope),
         (Some(wanted), Some(found)) => ConfigChange::Repair(repair(found, wanted, scope)),
         (None, Some(found)) if !found.is_ours() => ConfigChange::Nothing,

@@ -136,7 +136,7 @@ impl RunningSystem for RunningIpRule {
         // What other clusters wanted of this host is not wanted any more.
         if let Some(host) = &self.host {
             let all = clusters.keys().map(|name| wisher(name));
-            host.board.expect(WISHES, all.collect());
+            host.board.set_expectations(WISHES, all.collect());
             host.keep_seen(|name| clusters.contains_key(name));
         }
     }
@@ -233,15 +233,15 @@ async fn serve(site: Arc<Site>, own: &OwnEndpoint, nodes: &NodeBoard) {
 
 fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(decider);
-    let slim = |one: IPRule| Some(observe::Rule::of(one));
-    decider.rules.follow(tasks, slim, move |key| {
+    let view = |one: IPRule| Some(observe::Rule::of(one));
+    decider.rules.follow(tasks, view, move |key| {
         all.rules.queue.add(key.clone());
         all.changed();
     });
     let all = Arc::clone(decider);
-    let slim = |one: IPRuleConfig| Some(observe::config(one));
+    let view = |one: IPRuleConfig| Some(observe::config(one));
     let configs = &decider.configs;
-    configs.follow(tasks, slim, move |key| all.config_changed(key));
+    configs.follow(tasks, view, move |key| all.config_changed(key));
     let then = |act: fn(&Decider)| {
         let all = Arc::clone(decider);
         move |_: &Key| act(&all)
@@ -254,13 +254,13 @@ fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: 
         observe::service,
         then(Decider::changed),
     );
-    let slim = |one: Node| Some(observe::node(one));
+    let view = |one: Node| Some(observe::node(one));
     let nodes = Arc::clone(&decider.nodes);
-    spawn(tasks, site, nodes, slim, then(Decider::nodes_changed));
+    spawn(tasks, site, nodes, view, then(Decider::nodes_changed));
     let all = Arc::clone(decider);
-    let slim = |one: Agent| Some(observe::Agent::of(one));
+    let view = |one: Agent| Some(observe::Agent::of(one));
     let agents = Arc::clone(agents);
-    spawn(tasks, site, Arc::clone(&decider.agents), slim, move |_| {
+    spawn(tasks, site, Arc::clone(&decider.agents), view, move |_| {
         all.nodes_changed();
         agents.changed();
     });

@@ -84,7 +84,7 @@ pub struct NodePart {
     rules: Arc<Objects<Rule>>,
     agents: Arc<Objects<Agent>>,
     nodes: Arc<Objects<Node>>,
-    woken: Notify,
+    affected: Notify,
     seen: Arc<Mutex<LastRules>>,
     /// What was said last that counts, and how the kernel is since.
     told: Mutex<Option<(Arc<Said>, Arc<Reached>)>>,
@@ -110,7 +110,7 @@ impl NodePart {
             rules: Objects::new(),
             agents: Objects::new(),
             nodes: Objects::new(),
-            woken: Notify::new(),
+            affected: Notify::new(),
             seen,
             told: Mutex::default(),
             reports: Queue::new(),
@@ -149,27 +149,27 @@ impl NodePart {
         let site = &self.site;
         let wake = || {
             let all = Arc::clone(self);
-            move |_: &Key| all.woken.notify_one()
+            move |_: &Key| all.affected.notify_one()
         };
         let (all, node) = (Arc::clone(self), Text::clone(&self.node));
-        let slim = move |one: IPRuleConfig| Some(observe::config_on(one, &node));
+        let view = move |one: IPRuleConfig| Some(observe::config_on(one, &node));
         let changed = move |key: &Key| {
             all.reports.add(key.clone());
-            all.woken.notify_one();
+            all.affected.notify_one();
         };
-        spawn(tasks, site, Arc::clone(&self.configs), slim, changed);
-        let slim = |one: IPRule| Some(Rule::of(one));
-        spawn(tasks, site, Arc::clone(&self.rules), slim, wake());
-        let slim = |one: RawAgent| Some(Agent::of(one));
-        spawn(tasks, site, Arc::clone(&self.agents), slim, wake());
+        spawn(tasks, site, Arc::clone(&self.configs), view, changed);
+        let view = |one: IPRule| Some(Rule::of(one));
+        spawn(tasks, site, Arc::clone(&self.rules), view, wake());
+        let view = |one: RawAgent| Some(Agent::of(one));
+        spawn(tasks, site, Arc::clone(&self.agents), view, wake());
         let api: Api<_> = Api::all(site.session.client.clone());
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let slim = |one: RawNode| Some(observe::node(one));
+        let view = |one: RawNode| Some(observe::node(one));
         tasks.spawn(follow(
             api,
             only,
             Arc::clone(&self.nodes),
-            slim,
+            view,
             wake(),
             site.memory(),
             site.cancel(),
@@ -200,7 +200,7 @@ impl NodePart {
                     noted = Some(reached);
                 }
                 tokio::select! {
-                    () = self.woken.notified() => break,
+                    () = self.affected.notified() => break,
                     () = &mut again => break,
                     // The board lives in self: neither channel ends.
                     Ok(()) = progress.changed() => {}

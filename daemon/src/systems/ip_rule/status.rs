@@ -12,7 +12,7 @@ use super::{
     plan::Told,
 };
 use crate::{
-    controller::conditions::{ConditionUpdate, INVALID, REFUSED, remark, set},
+    controller::conditions::{ConditionUpdate, INVALID, REFUSED, note_condition, set},
     systems::ip_rule::validate::warnings,
     validation::Wrong,
 };
@@ -64,7 +64,7 @@ pub fn of_rule(rule: &Rule, told: &Told, now: jiff::Timestamp) -> IPRuleStatus {
     set(&mut status.conditions, &ready, generation, now);
     let reason = clash.as_ref().map_or("", |(reason, _)| *reason);
     let message = clash.map(|(_, message)| message);
-    remark(
+    note_condition(
         &mut status.conditions,
         (CONFLICT, reason),
         message,
@@ -73,7 +73,7 @@ pub fn of_rule(rule: &Rule, told: &Told, now: jiff::Timestamp) -> IPRuleStatus {
     );
     let warned = warnings(&rule.spec).join("; ");
     let warned = (!warned.is_empty()).then_some(warned);
-    remark(
+    note_condition(
         &mut status.conditions,
         ("Questionable", "Allowed"),
         warned,

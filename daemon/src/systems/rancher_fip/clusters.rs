@@ -68,7 +68,7 @@ words! {
 }
 
 impl RancherCluster {
-    pub fn slim(object: Cluster) -> Self {
+    pub fn view(object: Cluster) -> Self {
         let meta = object.metadata;
         let labels = meta.labels.unwrap_or_default();
         let annotations = meta.annotations.unwrap_or_default();
@@ -145,7 +145,7 @@ mod tests {
             "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
             "metadata": { "name": name, "labels": labels }, "spec": { "displayName": "prod" },
         });
-        RancherCluster::slim(serde_json::from_value(object).unwrap())
+        RancherCluster::view(serde_json::from_value(object).unwrap())
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
                 "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
                 "metadata": { "name": "c-1", "annotations": { "fipd.io/chart-engine": said } },
             });
-            RancherCluster::slim(serde_json::from_value(object).unwrap()).engine
+            RancherCluster::view(serde_json::from_value(object).unwrap()).engine
         };
         assert_eq!(engine("helm"), ClusterMark::Known(ChartEngine::Helm));
         assert_eq!(

@@ -238,7 +238,7 @@ mod tests {
             "spec": { "floatingIPPool": "net" }, "status": status,
         }))
         .expect("a FloatingIP");
-        observe::slim(object)
+        observe::view(object)
     }
 
     #[test]

@@ -318,11 +318,11 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     let objects = &services.context().objects;
     count(&site, "Services of type LoadBalancer", objects);
     let mut tasks = JoinSet::new();
-    reconcile::watch(&services, service::observe::slim, &mut tasks);
+    reconcile::watch(&services, service::observe::view, &mut tasks);
     let all = Arc::clone(&services);
     let objects = Arc::clone(&services.namespaces);
-    let slim = service::observe::slim_namespace;
-    spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| {
+    let view = service::observe::slim_namespace;
+    spawn::<Namespace, _>(&mut tasks, &site, objects, view, move |key| {
         all.namespace_changed(key)
     });
     tokio::select! {

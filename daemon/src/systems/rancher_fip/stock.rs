@@ -101,10 +101,10 @@ mod tests {
     use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 
     use super::*;
-    use crate::systems::rancher_fip::{floating_ip::observe::slim, names::ServiceRef};
+    use crate::systems::rancher_fip::{floating_ip::observe::view, names::ServiceRef};
 
     fn fip(services: &[&str]) -> Fip {
-        let mut fip = slim(FloatingIP::default());
+        let mut fip = view(FloatingIP::default());
         fip.cluster = Some("c-m-a".into());
         let assignee = |name: &&str| Assignee {
             service_namespace: "ns".into(),

@@ -102,11 +102,11 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     let stock = floating_ip::observe::Fip {
         cluster: Some("c-abcde".into()),
         services: vec![assignee],
-        ..floating_ip::observe::slim(FloatingIP::default())
+        ..floating_ip::observe::view(FloatingIP::default())
     };
     let fip = Key::new("c-abcde", "fip-abc12");
     data.stock.note(&fip, Some(&stock));
-    let (sender, mut woken) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut affected) = tokio::sync::mpsc::unbounded_channel();
     let queue = Arc::clone(&fips.context().queue);
     let mut tasks = JoinSet::new();
     tasks.spawn(queue::run(queue, 1, site.cancel(), move |key| {
@@ -118,10 +118,10 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     }));
     tasks.spawn(Arc::clone(&fips).keep_track());
     tokio::task::yield_now().await;
-    assert!(woken.is_empty());
+    assert!(affected.is_empty());
 
     sample::connect(&rancher, "D", "c-abcde", sample::Shows::default());
-    let key = tokio::time::timeout(WITHIN, woken.recv()).await;
+    let key = tokio::time::timeout(WITHIN, affected.recv()).await;
     assert_eq!(key, Ok(Some(fip)));
     site.cancel().cancel();
     finish(tasks).await;

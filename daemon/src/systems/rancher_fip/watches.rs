@@ -103,7 +103,7 @@ pub fn watch_management(
         tasks,
         site,
         Arc::clone(&data.pools),
-        |pool: FloatingIPPool| Some(pool::slim(pool)),
+        |pool: FloatingIPPool| Some(pool::view(pool)),
         move |key| {
             queue.add(key.clone());
             // Its status changes all the time, which is nothing to Services and guests.
@@ -115,9 +115,9 @@ pub fn watch_management(
         },
     );
     let (queue, all) = (Arc::clone(&pools.context().queue), Arc::clone(data));
-    let slim = |quota: FloatingIPProjectQuota| Some(quota::observe::slim(quota));
+    let view = |quota: FloatingIPProjectQuota| Some(quota::observe::view(quota));
     let (changed, named) = (Arc::clone(quotas), room.names_projects());
-    spawn(tasks, site, Arc::clone(&data.quotas), slim, move |key| {
+    spawn(tasks, site, Arc::clone(&data.quotas), view, move |key| {
         named(&key.name);
         if changed.changed(key) {
             all.pools.keys().into_iter().for_each(|key| queue.add(key));
@@ -125,8 +125,8 @@ pub fn watch_management(
     });
     watch_clusters(room, tasks);
     let (fips, quotas) = (Arc::clone(fips), Arc::clone(quotas));
-    let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
-    spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {
+    let view = |fip: FloatingIP| Some(floating_ip::observe::view(fip));
+    spawn(tasks, site, Arc::clone(&data.fips), view, move |key| {
         fips.changed(key);
         quotas.fip_changed(key);
     });
@@ -136,18 +136,18 @@ pub fn watch_management(
 fn watch_clusters(room: &Room<'_>, tasks: &mut JoinSet<()>) {
     let Room { site, data, .. } = room;
     let (link, all) = (Arc::clone(room.rancher), Arc::clone(data));
-    let slim = |cluster: Cluster| Some(RancherCluster::slim(cluster));
+    let view = |cluster: Cluster| Some(RancherCluster::view(cluster));
     let (guests, fips) = (room.guests.cloned(), Arc::clone(room.fips));
-    spawn(tasks, site, Arc::clone(&data.clusters), slim, move |key| {
+    spawn(tasks, site, Arc::clone(&data.clusters), view, move |key| {
         all.cluster_changed(key);
         fips.cluster_changed(key);
         link.pools_changed();
         guests.iter().for_each(|guests| guests.cluster_changed(key));
     });
     let guests = room.guests.cloned();
-    let slim = |project: Project| Some(project.spec.display_name);
+    let view = |project: Project| Some(project.spec.display_name);
     let named = room.names_projects();
-    spawn(tasks, site, Arc::clone(&data.projects), slim, move |key| {
+    spawn(tasks, site, Arc::clone(&data.projects), view, move |key| {
         named(&key.name);
         guests.iter().for_each(|guests| guests.project_changed(key));
     });

@@ -21,7 +21,7 @@ async fn change(site: &Site, number: usize) {
 }
 
 /// A stream from here on of a caller with the token, and what its client would take.
-async fn stream(site: &Site) -> (Teller, mpsc::Receiver<Event>) {
+async fn stream(site: &Site) -> (ChangeStream, mpsc::Receiver<Event>) {
     let token = Token {
         id: TOKEN,
         name: "watcher".into(),
@@ -36,7 +36,7 @@ async fn stream(site: &Site) -> (Teller, mpsc::Receiver<Event>) {
     ask(site, Request::PutToken { token, actor }).await;
     let api = site.api.clone();
     let (queue, events) = mpsc::channel(QUEUE);
-    let teller = Teller {
+    let stream = ChangeStream {
         caller: Caller {
             actor: "token:watcher".into(),
             role: Role::Viewer,
@@ -49,13 +49,13 @@ async fn stream(site: &Site) -> (Teller, mpsc::Receiver<Event>) {
         _place: api.streams.take(&"token:watcher".into()).unwrap(),
         followed: Followed::from_ref(&api),
     };
-    (teller, events)
+    (stream, events)
 }
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_loses_the_stream_and_its_place() {
     let site = Site::new().await;
-    let (teller, mut events) = stream(&site).await;
+    let (stream, mut events) = stream(&site).await;
     for number in 0..QUEUE + 2 {
         change(&site, number).await;
     }
@@ -63,7 +63,7 @@ async fn a_client_that_takes_nothing_loses_the_stream_and_its_place() {
     assert_eq!(open(), 1);
     tokio::time::pause();
     let before = tokio::time::Instant::now();
-    let why = teller.run().await;
+    let why = stream.run().await;
     assert_eq!(why, "the client is too slow; go on from the last event");
     assert!(before.elapsed() >= PATIENCE);
     assert_eq!(open(), 0);
@@ -77,8 +77,8 @@ async fn a_client_that_takes_nothing_loses_the_stream_and_its_place() {
 #[tokio::test]
 async fn a_stream_ends_with_its_token() {
     let site = Site::new().await;
-    let (teller, mut events) = stream(&site).await;
-    let told = tokio::spawn(teller.run());
+    let (stream, mut events) = stream(&site).await;
+    let told = tokio::spawn(stream.run());
     change(&site, 0).await;
     assert!(events.recv().await.is_some());
     let actor = "test".into();

@@ -204,8 +204,10 @@ mod tests {
         let ledger = Ledger::new();
         let network = ledger.network(NetworkId::DEFAULT).unwrap();
         let (ledger, scope) = (&ledger, &fipd_core::Scope::default());
-        let mut network =
-            convert::network_view(crate::api::access::reach::Reach { ledger, scope }, network);
+        let mut network = convert::network_view(
+            crate::api::access::visible::VisibleLedger { ledger, scope },
+            network,
+        );
         network.waiting_for.push(HoldView {
             cluster: "c".into(),
             id: None,

@@ -215,7 +215,7 @@ fn a_page_of_pools_ends_by_the_number_of_entries() {
     let mut after = None;
     loop {
         let (ledger, scope) = (&ledger, &fipd_core::Scope::default());
-        let (page, next) = pools(Reach { ledger, scope }, after);
+        let (page, next) = pools(VisibleLedger { ledger, scope }, after);
         assert!(page.iter().all(|(head, _)| head.addresses.is_empty()));
         pages.push(page.iter().map(|(head, _)| head.id).collect::<Vec<_>>());
         match next {

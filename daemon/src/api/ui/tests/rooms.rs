@@ -15,11 +15,11 @@ async fn admin(site: &Site) -> Visitor<'_> {
     site.visitor("root").await
 }
 
-/// Sends the form of a user, of the edition that there is.
+/// Sends the form of a user, of the revision that there is.
 async fn edit_user(admin: &Visitor<'_>, name: &str, form: &str) -> Page {
     let path = format!("/ui/users/{name}/edit");
-    let edition = field(&admin.get(&path).await.html, "edition");
-    let form = format!("{form}&edition={edition}");
+    let revision = field(&admin.get(&path).await.html, "revision");
+    let form = format!("{form}&revision={revision}");
     admin.post(&path, &form).await
 }
 
@@ -373,7 +373,7 @@ async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_change
     let site = Site::new().await;
     let admin = admin(&site).await;
     let edit = "/ui/users/operator/edit";
-    let edition = field(&admin.get(edit).await.html, "edition");
+    let revision = field(&admin.get(edit).await.html, "revision");
     let accounts = &site.api.accounts;
     let stopped = UserPatch {
         role: Some(Role::Viewer),
@@ -382,8 +382,8 @@ async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_change
     };
     let stopped = accounts.edit("operator", stopped, "test".into());
     stopped.await.unwrap();
-    let form = |edition: &str| {
-        format!("role=operator&password=quite+new+words&again=quite+new+words&edition={edition}")
+    let form = |revision: &str| {
+        format!("role=operator&password=quite+new+words&again=quite+new+words&revision={revision}")
     };
     let now = || {
         let account = site
@@ -393,7 +393,7 @@ async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_change
         let account = account.unwrap();
         (account.role, account.disabled)
     };
-    let stale = admin.post(edit, &form(&edition)).await;
+    let stale = admin.post(edit, &form(&revision)).await;
     assert_eq!(stale.status, StatusCode::CONFLICT, "{}", stale.html);
     for text in [
         "has changed since this form was opened",
@@ -404,13 +404,13 @@ async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_change
         assert!(stale.html.contains(text), "no {text} in {}", stale.html);
     }
     assert!(!stale.html.contains("quite new words"), "{}", stale.html);
-    for edition in ["", "*"] {
-        let page = admin.post(edit, &form(edition)).await;
-        assert_eq!(page.status, StatusCode::CONFLICT, "{edition}");
+    for revision in ["", "*"] {
+        let page = admin.post(edit, &form(revision)).await;
+        assert_eq!(page.status, StatusCode::CONFLICT, "{revision}");
     }
     assert_eq!(now(), (Role::Viewer, true));
     // Sent again it is of what was shown.
-    let again = form(&field(&stale.html, "edition"));
+    let again = form(&field(&stale.html, "revision"));
     let page = admin.post(edit, &again).await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert_eq!(now(), (Role::Operator, false));

@@ -40,11 +40,11 @@ pub(super) fn engine(view: &View) -> Vec<Warning> {
         link: open(),
         ..Warning::default()
     });
-    let mended = view.drift.removed + view.drift.added + view.drift.index;
-    let drift = (mended > 0).then(|| Warning {
+    let repaired = view.drift.removed + view.drift.added + view.drift.index;
+    let drift = (repaired > 0).then(|| Warning {
         what: format!(
-            "Something else changed the rules of this host: {} were mended since the start",
-            count(mended)
+            "Something else changed the rules of this host: {} were repaired since the start",
+            count(repaired)
         ),
         next: "Find the program that does, such as a network manager that flushes rules."
             .to_owned(),

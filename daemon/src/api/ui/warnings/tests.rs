@@ -214,7 +214,7 @@ fn rules_are_told_where_they_are_not_kept_or_had_to_be_mended() {
     assert_eq!(whats(told.clone()).len(), 3);
     assert!(told[0].urgent);
     steps(&told[0], "no CAP_NET_ADMIN", &["fipd check"]);
-    assert!(told[1].what.contains("2 were mended"));
+    assert!(told[1].what.contains("2 were repaired"));
     let of = |state| {
         let view = View {
             state,

@@ -5,7 +5,7 @@ use fipd_crds::fipd_io;
 use serde_json::{Value, json};
 
 use super::{
-    observe::{PoolObject, slim, slim_namespaced},
+    observe::{PoolObject, namespaced_view, view},
     source::ClaimPoolSource,
 };
 use crate::{
@@ -46,7 +46,7 @@ impl Subject for Pools {
 
     fn view(object: Value) -> Option<PoolObject> {
         let object: Result<fipd_io::Pool, _> = serde_json::from_value(object);
-        object.ok().map(slim)
+        object.ok().map(view)
     }
 }
 
@@ -69,7 +69,7 @@ impl Subject for NamespacedPools {
 
     fn view(object: Value) -> Option<PoolObject> {
         let object: Result<fipd_io::NamespacedPool, _> = serde_json::from_value(object);
-        object.ok().map(slim_namespaced)
+        object.ok().map(namespaced_view)
     }
 }
 

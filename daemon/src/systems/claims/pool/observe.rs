@@ -28,16 +28,16 @@ impl View for PoolObject {
 }
 
 /// Keeps what matters of the object.
-pub fn slim(object: fipd_io::Pool) -> PoolObject {
-    slim_parts(object.metadata, object.spec, object.status)
+pub fn view(object: fipd_io::Pool) -> PoolObject {
+    view_of_parts(object.metadata, object.spec, object.status)
 }
 
 /// The same of a NamespacedPool.
-pub fn slim_namespaced(object: fipd_io::NamespacedPool) -> PoolObject {
-    slim_parts(object.metadata, object.spec.pool, object.status)
+pub fn namespaced_view(object: fipd_io::NamespacedPool) -> PoolObject {
+    view_of_parts(object.metadata, object.spec.pool, object.status)
 }
 
-fn slim_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> PoolObject {
+fn view_of_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> PoolObject {
     let made_by_fipd = is_ours(&meta);
     let meta = Meta::of(&meta);
     PoolObject {

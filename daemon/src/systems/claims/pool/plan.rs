@@ -87,7 +87,7 @@ mod tests {
     use fipd_crds::fipd_io;
 
     use super::*;
-    use crate::systems::claims::pool::observe::slim;
+    use crate::systems::claims::pool::observe::view;
 
     fn pool() -> Arc<Pool> {
         let addresses = ["10.0.0.0/24", "10.0.1.5-10.0.1.9"];
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn only_what_is_ours_is_touched_and_only_what_was_known_is_deleted() {
         let offered = OwnPool::Offered(pool(), "default".into());
-        let mut object = slim(fipd_io::Pool::default());
+        let mut object = view(fipd_io::Pool::default());
         object.meta.created = Timestamp(9_000);
         let known = Timestamp(5_000);
         assert!(matches!(

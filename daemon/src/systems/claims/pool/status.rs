@@ -46,7 +46,7 @@ mod tests {
     use fipd_crds::fipd_io;
 
     use super::*;
-    use crate::{controller::pool_source::PoolState, systems::claims::pool::observe::slim};
+    use crate::{controller::pool_source::PoolState, systems::claims::pool::observe::view};
 
     fn state() -> PoolState {
         PoolState {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn counts_and_why_nothing_is_given() {
         let now = jiff::Timestamp::from_second(1_000).expect("a time");
-        let mut object = slim(fipd_io::Pool::default());
+        let mut object = view(fipd_io::Pool::default());
         let mut state = state();
         let shown = |object: &PoolObject, state: &PoolState| {
             let report = PoolReport {

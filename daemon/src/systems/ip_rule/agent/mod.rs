@@ -70,7 +70,7 @@ pub struct Agents {
     written: Mutex<Option<(Text, Instant)>>,
 }
 
-fn slim(set: DaemonSet) -> Option<Running> {
+fn view(set: DaemonSet) -> Option<Running> {
     let object = json!({ "metadata": { "labels": set.metadata.labels }, "spec": set.spec });
     let status = set.status.unwrap_or_default();
     let owners = set.metadata.owner_references.unwrap_or_default();
@@ -143,7 +143,7 @@ impl Agents {
                 api,
                 only,
                 Arc::clone(&followed.running),
-                slim,
+                view,
                 changed,
                 followed.context.site.memory(),
                 cancel,

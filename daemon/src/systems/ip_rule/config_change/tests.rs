@@ -63,7 +63,7 @@ fn after(found: &Value, step: &ConfigChange) -> Value {
         ConfigChange::Nothing
         | ConfigChange::Wait(_)
         | ConfigChange::Delete(_)
-        | ConfigChange::LetGo => {
+        | ConfigChange::Disown => {
             panic!("{step:?} changes nothing")
         }
     }
@@ -327,7 +327,7 @@ fn defect_12_what_was_edited_or_deleted_by_hand_is_put_right() {
     deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(
         case.change(Some(&wanted), Some(&deleted)),
-        ConfigChange::LetGo
+        ConfigChange::Disown
     );
     assert!(
         matches!(case.change(None, Some(&deleted)), ConfigChange::Retire(_)),

@@ -138,16 +138,16 @@ impl Decider {
                 if !found.meta.is_terminating() {
                     remote.delete_version(&target, uid, version).await?;
                 }
-                self.let_go(key, found).await?;
+                self.disown(key, found).await?;
                 self.tell_unheard(found, &unheard);
                 return Ok(Next::Done);
             }
-            (ConfigChange::LetGo, Some(found)) => {
-                self.let_go(key, found).await?;
+            (ConfigChange::Disown, Some(found)) => {
+                self.disown(key, found).await?;
                 return Ok(Next::Done);
             }
             (ConfigChange::Nothing, _)
-            | (ConfigChange::Retire(_) | ConfigChange::Delete(_) | ConfigChange::LetGo, None) => {
+            | (ConfigChange::Retire(_) | ConfigChange::Delete(_) | ConfigChange::Disown, None) => {
                 return Ok(Next::Done);
             }
         };
@@ -175,7 +175,7 @@ impl Decider {
         self.rules.warn(&key, &owner.uid, "NodeSilent", note);
     }
 
-    async fn let_go(&self, key: &Key, found: &Config) -> Reconciled<()> {
+    async fn disown(&self, key: &Key, found: &Config) -> Reconciled<()> {
         let configs = &self.configs;
         configs
             .drop_finalizer(key, &found.meta, CONFIG_FINALIZER)

@@ -144,7 +144,7 @@ pub fn plan(
     Some((sets(&seen.entries), present))
 }
 
-/// Where the deciding part says that one is absent, its hash goes with that. This one is mended.
+/// Where the deciding part says that one is absent, its hash goes with that. This one is repaired.
 pub fn is_absent_by_hand(config: &Config) -> bool {
     config.spec.state == ABSENT && config.annotations.contains_key(SPEC_HASH)
 }

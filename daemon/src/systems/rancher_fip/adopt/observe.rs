@@ -52,7 +52,7 @@ use crate::{
     systems::rancher_fip::{
         api_service::{ServiceInCluster, plan::loopback},
         clusters::RancherCluster,
-        floating_ip::observe::slim,
+        floating_ip::observe::view,
         settings::{ClusterManager, RancherFipSettings},
         site_of,
     },
@@ -205,9 +205,9 @@ impl Looks<'_> {
         found.pools = self.all("list pools", bad, named).await?;
         let named = |quota: FloatingIPProjectQuota| (quota.name_any(), quota);
         found.quotas = self.all("list quotas", bad, named).await?;
-        let keyed = |fip: FloatingIP| (Key::of(&fip.metadata), slim(fip));
+        let keyed = |fip: FloatingIP| (Key::of(&fip.metadata), view(fip));
         found.fips = self.all("list FloatingIPs", bad, keyed).await?;
-        let named = |one: Cluster| (one.name_any(), RancherCluster::slim(one));
+        let named = |one: Cluster| (one.name_any(), RancherCluster::view(one));
         found.clusters = self.all("list clusters", bad, named).await?;
         let api: Api<Project> = Api::all(self.session.client.clone());
         let keep = |project: PartialObjectMeta<Project>| Some(Key::of(&project.metadata));

@@ -26,7 +26,7 @@ use crate::{
     systems::rancher_fip::{
         api_service::plan::{ServiceTarget, want},
         clusters::RancherCluster,
-        floating_ip::observe::slim,
+        floating_ip::observe::view,
         settings::RancherFipSettings,
     },
 };
@@ -102,7 +102,7 @@ fn fip(found: &mut SiteInventory, name: &str, address: &str, labels: Value) {
         "metadata": { "name": name, "namespace": "c-1", "labels": all },
         "spec": { "floatingIPPool": "net" }, "status": { "ipAddr": address },
     }));
-    found.fips.insert(Key::new("c-1", name), slim(fip));
+    found.fips.insert(Key::new("c-1", name), view(fip));
 }
 
 /// What is said of one kind that is not fine.

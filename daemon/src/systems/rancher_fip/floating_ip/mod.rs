@@ -92,7 +92,7 @@ impl AddressUser for ManagedFloatingIps {
     const CHARGE_REASON: &'static str = "its project label names another project";
 
     fn view(raw: FloatingIP) -> Fip {
-        observe::slim(raw)
+        observe::view(raw)
     }
 
     fn tenant(_: &Site, _: &Key, fip: &Fip) -> Option<Tenant> {

@@ -37,7 +37,7 @@ pub struct Fip {
 }
 
 /// Keeps what matters of the object.
-pub fn slim(object: FloatingIP) -> Fip {
+pub fn view(object: FloatingIP) -> Fip {
     let holder = object.annotations().get(HOLDER);
     Fip {
         meta: Meta::of(&object.metadata),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_status_says_what_is_taken_and_the_spec_only_when_cut_short() {
-        let mut fip = slim(FloatingIP::default());
+        let mut fip = view(FloatingIP::default());
         assert_eq!(fip.shown(), None);
         fip.wanted = "10.0.0.5".into();
         assert_eq!(fip.shown(), None, "it may only be a wish");

@@ -169,7 +169,7 @@ mod tests {
             store::Key,
         },
         systems::rancher_fip::{
-            floating_ip::{ManagedFloatingIps, observe::slim},
+            floating_ip::{ManagedFloatingIps, observe},
             names::{KIND_FLOATING_IP, KIND_SERVICE},
             sample,
         },
@@ -209,7 +209,7 @@ mod tests {
 
     /// A FloatingIP of the pool and the project.
     fn fip(project: &str) -> Fip {
-        let mut fip = slim(FloatingIP::default());
+        let mut fip = observe::view(FloatingIP::default());
         fip.project = Some(Tenant(project.into()));
         fip.pool = "net".into();
         fip

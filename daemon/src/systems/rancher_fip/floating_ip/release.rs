@@ -77,7 +77,7 @@ impl FloatingIpController {
             &self.context.site,
             "its FloatingIP is deleted while a Service uses the address",
         );
-        site.hand_over(from, to, lease.key, reason).await?;
+        site.transfer(from, to, lease.key, reason).await?;
         self.say_kept(key, fip, &note).await?;
         self.context.warn(key, &fip.meta.uid, KEPT, note);
         Ok(())

@@ -97,7 +97,7 @@ mod tests {
             conditions::REFUSED,
             unserved::Unserved,
         },
-        systems::rancher_fip::floating_ip::observe::slim,
+        systems::rancher_fip::floating_ip::observe::view,
     };
 
     fn now() -> jiff::Timestamp {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn fip() -> Fip {
-        let mut fip = slim(FloatingIP::default());
+        let mut fip = view(FloatingIP::default());
         fip.project = Some(Tenant("p-1".into()));
         fip
     }

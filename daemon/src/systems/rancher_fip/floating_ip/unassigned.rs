@@ -271,7 +271,7 @@ mod tests {
         let fips = controller(context, rancher, data);
         let fip = Fip {
             cluster: Some("c-1".into()),
-            ..super::super::observe::slim(FloatingIP::default())
+            ..super::super::observe::view(FloatingIP::default())
         };
         let key = Key::new("c-2", "fip");
         let look = async || fips.whereabouts(&key, &fip).await.expect("an answer");

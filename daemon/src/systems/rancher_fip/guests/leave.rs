@@ -215,7 +215,7 @@ impl Guests {
     ) -> Result<Option<RancherCluster>, CallError> {
         let target = CLUSTER.named("", id);
         let found = self.data.remote.get::<Cluster>(&target).await?;
-        Ok(found.map(RancherCluster::slim))
+        Ok(found.map(RancherCluster::view))
     }
 }
 

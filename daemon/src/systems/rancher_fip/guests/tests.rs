@@ -63,7 +63,7 @@ fn cluster(labels: Value) -> RancherCluster {
         "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
         "metadata": { "name": "c-1", "labels": labels }, "spec": { "displayName": "prod" },
     });
-    RancherCluster::slim(serde_json::from_value(object).unwrap())
+    RancherCluster::view(serde_json::from_value(object).unwrap())
 }
 
 const METALLB: (&str, u16, &str) = (

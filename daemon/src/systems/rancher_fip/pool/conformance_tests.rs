@@ -4,7 +4,7 @@ use fipd_core::System;
 use fipd_crds::floating_ip::FloatingIPPool;
 use serde_json::{Value, json};
 
-use super::{FloatingIpPoolSource, slim};
+use super::{FloatingIpPoolSource, view};
 use crate::{
     controller::{
         client::Remote,
@@ -38,7 +38,7 @@ impl Subject for FloatingIpPools {
     }
 
     fn view(object: Value) -> Option<FloatingIPPool> {
-        serde_json::from_value(object).ok().map(slim)
+        serde_json::from_value(object).ok().map(view)
     }
 }
 

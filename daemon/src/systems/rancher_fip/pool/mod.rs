@@ -160,7 +160,7 @@ pub fn network_choice(
 }
 
 /// What is kept of a pool object.
-pub fn slim(mut pool: FloatingIPPool) -> FloatingIPPool {
+pub fn view(mut pool: FloatingIPPool) -> FloatingIPPool {
     trim(&mut pool.metadata);
     // The version changes with every write of the status and says nothing.
     pool.metadata.resource_version = None;

@@ -7,7 +7,7 @@ use fipd_crds::floating_ip::{EXCLUDED, PoolStatus, UNASSIGNED, allocated_text};
 use k8s_openapi::jiff;
 
 use crate::controller::{
-    conditions::{remark, unset},
+    conditions::{note_condition, unset},
     pool_source::PoolReport,
 };
 
@@ -82,7 +82,7 @@ pub fn desired(
         (TRUNCATED, "TooMany", truncated),
     ] {
         let kind = (kind, reason);
-        remark(&mut status.conditions, kind, message, generation, now);
+        note_condition(&mut status.conditions, kind, message, generation, now);
     }
     status
 }

@@ -8,7 +8,7 @@ use fipd_crds::floating_ip::FloatingIPProjectQuota;
 use crate::{controller::meta::trim, ipam::Ipam};
 
 /// What is kept of a quota object.
-pub fn slim(mut quota: FloatingIPProjectQuota) -> FloatingIPProjectQuota {
+pub fn view(mut quota: FloatingIPProjectQuota) -> FloatingIPProjectQuota {
     trim(&mut quota.metadata);
     quota
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use fipd_crds::floating_ip::{QuotaStatus, QuotaUsage};
 use k8s_openapi::jiff;
 
-use crate::controller::conditions::{ConditionUpdate, remark, set};
+use crate::controller::conditions::{ConditionUpdate, note_condition, set};
 
 /// The most addresses of one pool that are listed; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 5_000;
@@ -51,7 +51,7 @@ pub fn desired(
         (TRUNCATED, "TooMany", truncated(pools)),
     ] {
         let kind = (kind, reason);
-        remark(&mut status.conditions, kind, message, generation, now);
+        note_condition(&mut status.conditions, kind, message, generation, now);
     }
     status
 }

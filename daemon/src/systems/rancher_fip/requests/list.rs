@@ -104,10 +104,10 @@ mod tests {
     use fipd_crds::floating_ip::{FloatingIP, ServiceRef};
 
     use super::*;
-    use crate::systems::rancher_fip::floating_ip::observe::slim;
+    use crate::systems::rancher_fip::floating_ip::observe::view;
 
     fn known(cluster: Option<&str>, services: &[&str]) -> Known {
-        let mut fip = slim(FloatingIP::default());
+        let mut fip = view(FloatingIP::default());
         fip.cluster = cluster.map(str::to_owned);
         let assignee = |name: &&str| ServiceRef {
             service_namespace: "shop".to_owned(),

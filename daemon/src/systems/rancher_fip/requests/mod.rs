@@ -40,7 +40,7 @@ use crate::{
         merge_patch::diff,
         store::Key,
     },
-    fip_v1::{Asker, Claim, Denied, Farewell, FloatingIps, Given, PoolFigures, Row, Wish},
+    fip_v1::{Asker, Claim, Denied, FipRelease, FloatingIps, Given, PoolFigures, Row, Wish},
     ipam::Ipam,
     systems::rancher_fip::kinds::FLOATING_IP,
 };
@@ -160,7 +160,7 @@ impl ProjectCall {
         let mut known = Known {
             name,
             labels,
-            fip: observe::slim(object),
+            fip: observe::view(object),
             network: None,
             address: None,
             held: false,
@@ -282,9 +282,9 @@ impl FloatingIps for Requests {
         }))
     }
 
-    fn release(&self, asker: Asker, farewell: Farewell) -> BoxFuture<'_, Result<(), Denied>> {
+    fn release(&self, asker: Asker, fip_release: FipRelease) -> BoxFuture<'_, Result<(), Denied>> {
         Box::pin(self.decided(asker, |call, mut turn| async move {
-            call.let_go(&farewell, &mut turn).await
+            call.release_fip(&fip_release, &mut turn).await
         }))
     }
 

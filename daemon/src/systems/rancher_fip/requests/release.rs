@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{
     controller::{client::CallError, store::Key},
-    fip_v1::{Asker, Denied, Farewell, Service},
+    fip_v1::{Asker, Denied, FipRelease, Service},
     systems::rancher_fip::names::{self, CLUSTER, GROUP},
 };
 
 /// What of a project is to be released.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Goodbye {
+pub enum ReleasePlan {
     /// These are to lose the Service.
     From(Vec<Text>),
     /// It was released before, or has gone with its FloatingIP.
@@ -34,33 +34,35 @@ pub enum Goodbye {
 const REMEMBERED: usize = 16;
 
 /// Decides what the Service is taken off.
-pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
+pub fn plan_release(asker: &Asker, fip_release: &FipRelease, known: &[Known]) -> ReleasePlan {
     let meant = |one: &&Known| {
-        let group = farewell.group.as_deref();
-        farewell.address.is_none_or(|address| one.is_at(address))
+        let group = fip_release.group.as_deref();
+        fip_release.address.is_none_or(|address| one.is_at(address))
             && group.is_none_or(|group| one.fip.group.as_deref() == Some(group))
             && one.fip.holder.is_none()
             && one.is_of(&asker.cluster)
-            && one.names(&farewell.service)
+            && one.names(&fip_release.service)
     };
     let names = known.iter().filter(meant);
     let names: Vec<Text> = names.map(|one| Text::clone(&one.name)).collect();
     if !names.is_empty() {
-        return Goodbye::From(names);
+        return ReleasePlan::From(names);
     }
     // The client asks until it hears of a success, and may have missed the first.
-    let user = user(asker, &farewell.service);
+    let user = user(asker, &fip_release.service);
     let was = |one: &Known| {
         let left = one.left.split(' ').any(|one| one == user);
-        farewell.address.is_some_and(|address| one.is_at(address))
+        fip_release
+            .address
+            .is_some_and(|address| one.is_at(address))
             && (left || one.fip.cluster.is_none())
     };
     // Nothing is left to release: the Service must not be kept from its end.
     let gone = |address| !known.iter().any(|one| one.is_at(address));
-    if known.iter().any(was) || farewell.address.is_some_and(gone) {
-        Goodbye::Was
+    if known.iter().any(was) || fip_release.address.is_some_and(gone) {
+        ReleasePlan::Was
     } else {
-        Goodbye::Nothing
+        ReleasePlan::Nothing
     }
 }
 
@@ -119,20 +121,20 @@ pub fn without(
 }
 
 impl ProjectCall {
-    pub(super) async fn let_go(
+    pub(super) async fn release_fip(
         &self,
-        farewell: &Farewell,
+        fip_release: &FipRelease,
         turn: &mut ProjectTurn,
     ) -> Result<(), Denied> {
         let asker = &self.asker;
         for _ in 0..super::TRIES {
             let known = self.known(turn).await?;
-            let names = match goodbye(asker, farewell, &known.what) {
-                Goodbye::From(names) => names,
-                gone @ (Goodbye::Was | Goodbye::Nothing) => {
+            let names = match plan_release(asker, fip_release, &known.what) {
+                ReleasePlan::From(names) => names,
+                gone @ (ReleasePlan::Was | ReleasePlan::Nothing) => {
                     turn.pass_on(known);
-                    let freed = self.give_up_kept(farewell).await?;
-                    if freed || gone == Goodbye::Was {
+                    let freed = self.give_up_kept(fip_release).await?;
+                    if freed || gone == ReleasePlan::Was {
                         return Ok(());
                     }
                     let message = "no floatingip found to release";
@@ -141,8 +143,8 @@ impl ProjectCall {
             };
             let (mut settled, mut changed) = (true, Vec::new());
             for one in known.what.iter().filter(|one| names.contains(&one.name)) {
-                let after = without(one.labels.clone(), &farewell.service);
-                let left = noted(&one.left, asker, &farewell.service);
+                let after = without(one.labels.clone(), &fip_release.service);
+                let left = noted(&one.left, asker, &fip_release.service);
                 let now = self.relabel(one, &after, &left).await?;
                 settled &= now.is_some();
                 changed.extend(now);
@@ -156,16 +158,16 @@ impl ProjectCall {
     }
 
     /// Frees what is kept for the Service since its FloatingIP was deleted; whether there was anything.
-    pub(super) async fn give_up_kept(&self, farewell: &Farewell) -> Result<bool, Denied> {
+    pub(super) async fn give_up_kept(&self, fip_release: &FipRelease) -> Result<bool, Denied> {
         let Self { all, data, asker } = self;
-        let service = &farewell.service;
+        let service = &fip_release.service;
         let key = Key::new(&service.namespace, &service.name);
         let holder = names::reported_service(&data.cluster, &asker.cluster, &key);
         let kept = all.ipam.read(|ledger| ledger.leases_of(&holder.identity));
         let meant = |lease: &&Arc<Lease>| {
             let project = lease.tenant.as_ref();
             project.is_some_and(|project| *project.0 == *asker.project)
-                && farewell
+                && fip_release
                     .address
                     .is_none_or(|address| address == lease.key.address)
         };
@@ -219,7 +221,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::systems::rancher_fip::floating_ip::observe::slim;
+    use crate::systems::rancher_fip::floating_ip::observe::view;
 
     fn known(name: &str, cluster: Option<&str>, services: &[&str]) -> Known {
         let prefix = "rancher.k8s.binbash.org";
@@ -240,7 +242,7 @@ mod tests {
         Known {
             name: name.into(),
             labels,
-            fip: slim(object),
+            fip: view(object),
             address: "10.0.0.5".parse().ok(),
             held: true,
             contended: false,
@@ -258,8 +260,8 @@ mod tests {
         }
     }
 
-    fn farewell(address: Option<&str>) -> Farewell {
-        Farewell {
+    fn fip_release(address: Option<&str>) -> FipRelease {
+        FipRelease {
             service: Service {
                 namespace: "shop".to_owned(),
                 name: "web".to_owned(),
@@ -274,45 +276,48 @@ mod tests {
         let used = known("fip-1", Some("c-m-a"), &["web", "api"]);
         let theirs = known("fip-2", Some("c-m-b"), &["web"]);
         let unused = known("fip-3", None, &[]);
-        let said = |address, known: &[Known]| goodbye(&asker(), &farewell(address), known);
+        let said = |address, known: &[Known]| plan_release(&asker(), &fip_release(address), known);
         let all = [used.clone(), theirs.clone()];
-        assert_eq!(said(None, &all), Goodbye::From(vec!["fip-1".into()]));
-        assert_eq!(said(Some("10.0.0.5"), &[theirs]), Goodbye::Nothing);
+        assert_eq!(said(None, &all), ReleasePlan::From(vec!["fip-1".into()]));
+        assert_eq!(said(Some("10.0.0.5"), &[theirs]), ReleasePlan::Nothing);
         assert_eq!(
             said(Some("10.0.0.5"), std::slice::from_ref(&unused)),
-            Goodbye::Was
+            ReleasePlan::Was
         );
-        assert_eq!(said(None, &[unused]), Goodbye::Nothing);
-        let mut other_group = farewell(None);
+        assert_eq!(said(None, &[unused]), ReleasePlan::Nothing);
+        let mut other_group = fip_release(None);
         other_group.group = Some("h".to_owned());
-        assert_eq!(goodbye(&asker(), &other_group, &[used]), Goodbye::Nothing);
+        assert_eq!(
+            plan_release(&asker(), &other_group, &[used]),
+            ReleasePlan::Nothing
+        );
     }
 
     #[test]
     fn a_release_that_was_not_heard_is_none_too_when_another_has_the_address_meanwhile() {
         let mut used = known("fip-1", Some("c-m-a"), &["api"]);
         let said = |used: &Known| {
-            goodbye(
+            plan_release(
                 &asker(),
-                &farewell(Some("10.0.0.5")),
+                &fip_release(Some("10.0.0.5")),
                 std::slice::from_ref(used),
             )
         };
-        assert_eq!(said(&used), Goodbye::Nothing, "web never had it");
-        used.left = noted("c-m-a/shop/old", &asker(), &farewell(None).service);
+        assert_eq!(said(&used), ReleasePlan::Nothing, "web never had it");
+        used.left = noted("c-m-a/shop/old", &asker(), &fip_release(None).service);
         assert_eq!(used.left, "c-m-a/shop/web c-m-a/shop/old");
-        assert_eq!(said(&used), Goodbye::Was);
+        assert_eq!(said(&used), ReleasePlan::Was);
     }
 
     #[test]
     fn defect_14_an_address_that_the_project_has_no_more_is_released() {
         let used = known("fip-1", Some("c-m-a"), &["api"]);
-        let said = |address, known: &[Known]| goodbye(&asker(), &farewell(address), known);
-        assert_eq!(said(Some("10.0.0.6"), &[]), Goodbye::Was);
+        let said = |address, known: &[Known]| plan_release(&asker(), &fip_release(address), known);
+        assert_eq!(said(Some("10.0.0.6"), &[]), ReleasePlan::Was);
         let all = [used];
-        assert_eq!(said(Some("10.0.0.6"), &all), Goodbye::Was);
-        assert_eq!(said(Some("10.0.0.5"), &all), Goodbye::Nothing, "in use");
-        assert_eq!(said(None, &[]), Goodbye::Nothing, "none is named");
+        assert_eq!(said(Some("10.0.0.6"), &all), ReleasePlan::Was);
+        assert_eq!(said(Some("10.0.0.5"), &all), ReleasePlan::Nothing, "in use");
+        assert_eq!(said(None, &[]), ReleasePlan::Nothing, "none is named");
     }
 
     #[test]
@@ -355,7 +360,7 @@ mod tests {
 
     #[test]
     fn an_object_remembers_each_once_and_not_for_ever() {
-        let web = farewell(None).service;
+        let web = fip_release(None).service;
         let once = noted("c-m-a/shop/web", &asker(), &web);
         assert_eq!(once, "c-m-a/shop/web");
         let many = (0..40).fold(String::new(), |left, number| {

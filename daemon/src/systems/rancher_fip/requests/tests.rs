@@ -234,7 +234,7 @@ async fn who_waits_uses_what_was_read_after_it_asked_and_who_comes_later_does_no
     let whose = asker();
     let address = "10.0.0.5".parse().unwrap();
     let turn = room.requests.turns.next(whose.turn()).await;
-    let farewell = |name: &str| Farewell {
+    let fip_release = |name: &str| FipRelease {
         service: Service {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
@@ -242,7 +242,7 @@ async fn who_waits_uses_what_was_read_after_it_asked_and_who_comes_later_does_no
         address: Some(address),
         group: None,
     };
-    let (one, other) = (farewell("one"), farewell("other"));
+    let (one, other) = (fip_release("one"), fip_release("other"));
     let both = async {
         tokio::join!(
             room.requests.release(whose.clone(), one.clone()),
@@ -413,7 +413,7 @@ async fn a_service_gives_up_the_address_that_outlived_its_floating_ip() {
     };
     let adopted = room.requests.ipam.submit(fipd_core::Request::Adopt(adopt));
     adopted.await.unwrap();
-    let farewell = |name: &str, address: Option<[u8; 4]>| Farewell {
+    let fip_release = |name: &str, address: Option<[u8; 4]>| FipRelease {
         service: Service {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
@@ -429,20 +429,20 @@ async fn a_service_gives_up_the_address_that_outlived_its_floating_ip() {
         cluster: "c-m-b".to_owned(),
         ..asker()
     };
-    let mut gone = async |asker: Asker, farewell: Farewell| {
+    let mut gone = async |asker: Asker, fip_release: FipRelease| {
         call.asker = asker;
-        call.give_up_kept(&farewell).await
+        call.give_up_kept(&fip_release).await
     };
-    for (asker, farewell) in [
-        (other_project, farewell("web", None)),
-        (other_cluster, farewell("web", None)),
-        (asker(), farewell("api", None)),
-        (asker(), farewell("web", Some([10, 0, 0, 6]))),
+    for (asker, fip_release) in [
+        (other_project, fip_release("web", None)),
+        (other_cluster, fip_release("web", None)),
+        (asker(), fip_release("api", None)),
+        (asker(), fip_release("web", Some([10, 0, 0, 6]))),
     ] {
-        assert_eq!(gone(asker, farewell).await, Ok(false));
+        assert_eq!(gone(asker, fip_release).await, Ok(false));
     }
     assert_eq!(
-        gone(asker(), farewell("web", Some([10, 0, 0, 5]))).await,
+        gone(asker(), fip_release("web", Some([10, 0, 0, 5]))).await,
         Ok(true)
     );
     let held = room

@@ -271,7 +271,7 @@ impl Services {
             after = Some(last.key);
             for (from, lease) in leases.iter().filter_map(|lease| reported(lease, &called)) {
                 let (site, reason) = (&self.context.site, "its cluster is connected");
-                let handed = site.hand_over(from, self.user_of(lease), lease.key, reason);
+                let handed = site.transfer(from, self.user_of(lease), lease.key, reason);
                 if let Err(error) = handed.await {
                     let address = lease.key.address;
                     tracing::warn!(cluster = %self.context.site.name, %address, %error, "a kept address is not taken over yet");

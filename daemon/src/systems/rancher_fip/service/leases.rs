@@ -247,7 +247,7 @@ impl Services {
             return self.free(service, lease, reason).await;
         };
         let (site, from) = (&self.context.site, holder_of(lease, service));
-        Ok(site.hand_over(from, to, lease.key, reason).await?)
+        Ok(site.transfer(from, to, lease.key, reason).await?)
     }
 
     async fn free(&self, service: &ServiceRef, lease: &Lease, reason: &str) -> Reconciled<()> {

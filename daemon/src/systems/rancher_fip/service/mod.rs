@@ -89,7 +89,7 @@ impl Controller for Services {
     }
 
     fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
-        for key in self.context.waiters.woken(ledger, event) {
+        for key in self.context.waiters.affected_keys(ledger, event) {
             self.context.queue.add(key);
         }
         if matches!(event, LedgerEvent::Everything) {

@@ -113,7 +113,7 @@ impl View for Svc {
 }
 
 /// Keeps what matters of a Service; nothing of one that is no load balancer and carries nothing of ours.
-pub fn slim(service: Service) -> Option<Svc> {
+pub fn view(service: Service) -> Option<Svc> {
     Some(all(service)).filter(Svc::matters)
 }
 
@@ -209,17 +209,17 @@ mod tests {
     #[test]
     fn only_load_balancers_and_what_carries_our_marks_are_kept() {
         let plain = ObjectMeta::default;
-        assert!(slim(service("LoadBalancer", plain())).is_some());
-        assert!(slim(service("ClusterIP", plain())).is_none());
+        assert!(view(service("LoadBalancer", plain())).is_some());
+        assert!(view(service("ClusterIP", plain())).is_none());
         let finalizer = ObjectMeta {
             finalizers: Some(vec![FINALIZER.into()]),
             ..plain()
         };
-        assert!(slim(service("ClusterIP", finalizer)).is_some());
+        assert!(view(service("ClusterIP", finalizer)).is_some());
         let holder = ObjectMeta {
             annotations: Some(BTreeMap::from([(HOLDER.into(), "x".into())])),
             ..plain()
         };
-        assert!(slim(service("NodePort", holder)).is_some());
+        assert!(view(service("NodePort", holder)).is_some());
     }
 }

@@ -204,7 +204,7 @@ impl Bench {
         let fip = floating_ip::observe::Fip {
             cluster: Some(cluster.into()),
             services: vec![assignee],
-            ..floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default())
+            ..floating_ip::observe::view(fipd_crds::floating_ip::FloatingIP::default())
         };
         data.stock.note(&Key::new(cluster, "fip-abc12"), Some(&fip));
         self.rancher.publish(data);
@@ -377,7 +377,7 @@ async fn a_floating_ip_is_found_under_the_service_that_it_shows() {
         CancellationToken::new(),
     );
     let fip = Key::new("c-abcde", "fip-1");
-    let object = floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default());
+    let object = floating_ip::observe::view(fipd_crds::floating_ip::FloatingIP::default());
     data.fips.set(&fip, object);
     let shows = |name: &str| {
         let service = (ClusterId("X".into()), Key::new("ns", name));
@@ -417,7 +417,7 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
         },
         holder: Some(service.clone()),
         wanted: "10.7.0.1".into(),
-        ..floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default())
+        ..floating_ip::observe::view(fipd_crds::floating_ip::FloatingIP::default())
     };
     data.fips.set(&taken_over, object);
     let shown = (service.cluster.clone(), service.key.clone());

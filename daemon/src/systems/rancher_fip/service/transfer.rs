@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
     use crate::systems::rancher_fip::{
-        floating_ip::observe::slim,
+        floating_ip::observe::view,
         sample::{self, place},
     };
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn fip(name: &str, address: &str, services: &[&str]) -> (Key, Arc<Fip>) {
-        let mut fip = slim(FloatingIP::default());
+        let mut fip = view(FloatingIP::default());
         fip.meta.uid = "f".into();
         fip.pool = "net".into();
         fip.project = Some(Tenant("p".into()));

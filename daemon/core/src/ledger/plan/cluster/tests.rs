@@ -28,7 +28,7 @@ fn ledger(markers: &[Adoption]) -> Ledger {
 }
 
 fn wait_for_one(ledger: &mut Ledger) {
-    ledger.expect(vec![Expectation {
+    ledger.set_expectations(vec![Expectation {
         network: NetworkId::DEFAULT,
         cluster: "one".into(),
         system: System::rancher_fip(),

@@ -117,7 +117,7 @@ impl Bench {
                 service_namespace: "shop".into(),
                 service_name: "web".into(),
             }],
-            ..observe::slim(FloatingIP::default())
+            ..observe::view(FloatingIP::default())
         };
         let meta = fip.meta.clone();
         let next = self.fips.release(&key(), &meta, Some(Arc::new(fip))).await;
@@ -245,7 +245,7 @@ async fn an_object_that_loses_its_finalizer_leaves_the_address_to_its_project_al
 }
 
 fn fip(cluster: Option<&str>, services: &[&str]) -> Fip {
-    let mut fip = observe::slim(FloatingIP::default());
+    let mut fip = observe::view(FloatingIP::default());
     fip.cluster = cluster.map(str::to_owned);
     let assignee = |name: &&str| Assignee {
         service_namespace: "shop".into(),

@@ -11,7 +11,7 @@ use crate::{
     systems::rancher_fip::{
         Site,
         clusters::RancherCluster,
-        floating_ip::observe::slim,
+        floating_ip::observe::view,
         kinds::QUOTA,
         names::ServiceRef,
         rancher::{Data, Rancher, Ranchers},
@@ -77,7 +77,7 @@ fn used() -> (Key, Arc<Fip>) {
     let mut fip = Fip {
         cluster: Some("c-m-g".into()),
         holder: Some(service.clone()),
-        ..slim(FloatingIP::default())
+        ..view(FloatingIP::default())
     };
     fip.status.ip_addr = "10.0.0.5".into();
     let name = service.floating_ip_name(Family::V4);
@@ -86,7 +86,7 @@ fn used() -> (Key, Arc<Fip>) {
 
 /// One that only the project has.
 fn kept(name: &str) -> (Key, Arc<Fip>) {
-    let fip = slim(FloatingIP::default());
+    let fip = view(FloatingIP::default());
     (Key::new("c-1", name), Arc::new(fip))
 }
 

@@ -3,7 +3,7 @@ use fipd_crds::floating_ip::FloatingIP;
 use serde_json::json;
 
 use super::*;
-use crate::systems::rancher_fip::floating_ip::observe::slim;
+use crate::systems::rancher_fip::floating_ip::observe::view;
 
 fn asker(cluster: &str) -> Asker {
     Asker {
@@ -36,7 +36,7 @@ fn known(name: &str, address: &str, labels: &[(&str, &str)]) -> Known {
     Known {
         name: name.into(),
         labels,
-        fip: slim(object),
+        fip: view(object),
         address: address.parse().ok(),
         held: true,
         contended: false,

@@ -158,7 +158,7 @@ impl Bench {
             system,
         };
         self.ipam
-            .expect(vec![expect(system), expect(System::foreign())]);
+            .set_expectations(vec![expect(system), expect(System::foreign())]);
     }
 
     /// Systems that the network waits for.
@@ -202,7 +202,7 @@ impl Bench {
     pub fn floating_ip(&self, rancher: &Data, last: u8, cluster: Option<&str>) {
         let fip = Fip {
             cluster: cluster.map(ToOwned::to_owned),
-            ..observe::slim(FloatingIP::default())
+            ..observe::view(FloatingIP::default())
         };
         rancher
             .fips

@@ -8,22 +8,22 @@ use crate::api::{access::auth::Caller, convert, problem::Problem};
 
 /// The ledger within a scope.
 #[derive(Clone, Copy)]
-pub struct Reach<'a> {
+pub struct VisibleLedger<'a> {
     pub ledger: &'a Ledger,
     pub scope: &'a Scope,
 }
 
 impl Caller {
     /// What of the ledger this caller sees.
-    pub fn within<'a>(&'a self, ledger: &'a Ledger) -> Reach<'a> {
-        Reach {
+    pub fn within<'a>(&'a self, ledger: &'a Ledger) -> VisibleLedger<'a> {
+        VisibleLedger {
             ledger,
             scope: &self.scope,
         }
     }
 }
 
-impl<'a> Reach<'a> {
+impl<'a> VisibleLedger<'a> {
     /// The pool of a full name, or of a short name that no other pool in scope has.
     pub fn pool(&self, name: &str) -> Result<&'a Arc<Pool>, Problem> {
         Ok(self.ledger.find_pool_in(name, self.scope)?)
@@ -125,7 +125,7 @@ mod tests {
                 ..Scope::default()
             };
             let (ledger, scope) = (&ledger, &scope);
-            Reach { ledger, scope }.pools_of(&blue)
+            VisibleLedger { ledger, scope }.pools_of(&blue)
         };
         assert_eq!(count(&[], &[]), 2);
         assert_eq!(count(&[], &[1]), 2);
