@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Backups, CopyError};
 use crate::{
     clock,
-    private_file::{create_directory, if_there},
+    private_file::if_there,
     store::{self, Restore, Store, StoreOptions},
 };
 
@@ -110,7 +111,9 @@ impl DrillDirectory {
     fn new(directory: &Path) -> Result<Self, CopyError> {
         let path = directory.join(PLACE);
         let free = if_there(fs::remove_dir_all(&path));
-        match free.and_then(|_| create_directory(&path)) {
+        // Never one that somebody else put there meanwhile.
+        let mut private = fs::DirBuilder::new();
+        match free.and_then(|_| private.mode(0o700).create(&path)) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(CopyError::Io { path, source }),
         }

@@ -380,7 +380,9 @@ pub async fn first(
                 Ok(adopted) => return adopted,
                 Err(err) => err,
             };
-            tracing::warn!(cluster = %session.name, %system, "not adopted yet, tried again soon: {err}");
+            if !session.cancel.is_cancelled() {
+                tracing::warn!(cluster = %session.name, %system, "not adopted yet, tried again soon: {err}");
+            }
             tokio::time::sleep(backoff.pause()).await;
         }
     };

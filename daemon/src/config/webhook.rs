@@ -53,9 +53,9 @@ pub struct Address(pub Text);
 const MOST: u8 = 10;
 
 checked!(Patience(String) = 3, |text| {
-    let words = "1s to 10s, in whole seconds";
+    let words = format!("1s to {MOST}s, in whole seconds");
     let key = "[cluster.SYSTEM.webhook] timeout";
-    let given = time(key, &text, 1..=MOST.into(), words)?;
+    let given = time(key, &text, 1..=MOST.into(), &words)?;
     Ok(u8::try_from(given.as_secs()).unwrap_or(MOST))
 });
 

@@ -183,11 +183,14 @@ async fn run(
     actor: Option<&Actor>,
     report: &mut Report,
 ) -> Result<(), IpamError> {
-    // The notes are asked for twice, and systems may have kinds in common.
+    // The notes are asked for twice, and systems may have kinds in common. What was done is not found again but where
+    // it came back or failed.
     found.unseen.retain(|one| !report.unseen.contains(one));
-    let what = |step: &Step| (step.target.clone(), step.does.text());
-    let mut known: BTreeSet<_> = report.steps.iter().map(|one| what(&one.step)).collect();
-    found.steps.retain(|step| known.insert(what(step)));
+    if actor.is_none() {
+        let what = |step: &Step| (step.target.clone(), step.does.text());
+        let mut known: BTreeSet<_> = report.steps.iter().map(|one| what(&one.step)).collect();
+        found.steps.retain(|step| known.insert(what(step)));
+    }
     report.unseen.append(&mut found.unseen);
     for step in found.steps {
         let mut result = None;

@@ -18,6 +18,14 @@ use crate::{
     rules::{Reached, Wanted},
 };
 
+/// What was wanted and not there.
+struct Missing {
+    desired: Desired,
+    /// Rules that were added, and what the kernel refused of them.
+    added: Vec<Rule>,
+    refused: Vec<String>,
+}
+
 impl Session<'_> {
     pub(super) async fn converge(&mut self) -> Result<PassOutcome, EngineError> {
         self.refused.clear();
@@ -33,8 +41,12 @@ impl Session<'_> {
         self.leave_places(&wanted).await;
         self.count_drift(&listing);
         let held = !wanted.missing.is_empty() && !self.engine.paused;
-        let (desired, added, mut refused) =
-            self.add_missing(&wanted.wishes, &listing, held).await?;
+        let missing = self.add_missing(&wanted.wishes, &listing, held).await?;
+        let Missing {
+            desired,
+            added,
+            mut refused,
+        } = missing;
         if self.unclaimed.is_some() {
             // Whoever comes back later than that says anew what is wanted.
             let said = &wanted.wishes;
@@ -177,13 +189,13 @@ impl Session<'_> {
         }
     }
 
-    /// Brings what is missing there. Answers what is wanted, the rules that were added, and what the kernel refused of them.
+    /// Brings what is missing there.
     async fn add_missing(
         &mut self,
         wishes: &Wishes,
         listing: &Listing,
         held: bool,
-    ) -> Result<(Desired, Vec<Rule>, Vec<String>), EngineError> {
+    ) -> Result<Missing, EngineError> {
         let desired = self.desired(wishes, listing);
         self.claim(&desired, listing);
         let mut added = self.steps(&desired, listing, held).adds;
@@ -195,7 +207,11 @@ impl Session<'_> {
             refused => refused?,
         };
         if self.index(&desired.index, held).await {
-            return Ok((desired, added, refused));
+            return Ok(Missing {
+                desired,
+                added,
+                refused,
+            });
         }
         // The rules of these sources are flat from here on.
         let desired = self.desired(wishes, listing);
@@ -204,7 +220,11 @@ impl Session<'_> {
         flat.retain(|rule| !before.contains(rule));
         refused.extend(self.add(&flat).await?);
         added.extend(flat);
-        Ok((desired, added, refused))
+        Ok(Missing {
+            desired,
+            added,
+            refused,
+        })
     }
 
     /// What can be done now: what was given up is not added.

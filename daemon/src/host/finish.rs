@@ -140,6 +140,10 @@ impl Session<'_> {
     }
 }
 
+fn late() -> String {
+    format!("it takes longer than {} s", DEADLINE.as_secs())
+}
+
 /// What comes of this by then, or why nothing.
 async fn by<T, E: fmt::Display>(
     deadline: Instant,
@@ -147,7 +151,7 @@ async fn by<T, E: fmt::Display>(
 ) -> Result<T, String> {
     match timeout_at(deadline, work).await {
         Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("it takes longer than {} s", DEADLINE.as_secs())),
+        Err(_) => Err(late()),
     }
 }
 
@@ -186,10 +190,10 @@ mod tests {
             protocol: 200,
         });
         assert_eq!(told(&[], None), None);
-        let unknown = told(&[], Some("it takes longer than 7 s".to_owned())).unwrap();
+        let unknown = told(&[], Some(late())).unwrap();
         assert_eq!(unknown, "rules: it takes longer than 7 s");
         let two = [rule.clone(), rule];
-        let text = told(&two, Some("it takes longer than 7 s".to_owned())).unwrap();
+        let text = told(&two, Some(late())).unwrap();
         let expected = "2 rules, such as 10000: from all lookup 100 proto 200: it takes longer";
         assert!(text.starts_with(expected), "{text}");
         assert!(told(&two, None).unwrap().contains("others in their place"));

@@ -85,7 +85,7 @@ impl Requests {
 
     /// The rules of a family, in the kernel's order, and whether they changed meanwhile.
     pub async fn rules(&mut self, family: Family) -> Result<(Vec<KernelRule>, bool), NetlinkError> {
-        self.rules_as(family, message::read).await
+        self.rules_as(like(family), message::read).await
     }
 
     /// The rules of a family with what they are deleted by; without those that cannot be said whole.
@@ -94,19 +94,17 @@ impl Requests {
         family: Family,
     ) -> Result<Vec<(KernelRule, RuleMessage)>, NetlinkError> {
         let read = |body: &[u8]| message::read(body).zip(message::whole(body));
-        let (rules, _) = self.rules_as(family, read).await?;
+        let (rules, _) = self.rules_as(like(family), read).await?;
         Ok(rules)
     }
 
-    /// Lists the rules of a family. Answers what `read` makes of each, which gets what follows the common header, and whether
+    /// Lists rules as the request says. Answers what `read` makes of each, which gets what follows the common header, and whether
     /// the kernel itself says that the list changed meanwhile. A kernel without this family has none.
     async fn rules_as<T>(
         &mut self,
-        family: Family,
+        like: RuleMessage,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<(Vec<T>, bool), NetlinkError> {
-        let mut like = RuleMessage::default();
-        like.header.family = message::family_number(family);
         let like = RouteNetlinkMessage::GetRule(like);
         let sequence = self.send(vec![like], NLM_F_DUMP).await?;
         let listing = async {
@@ -147,8 +145,9 @@ impl Requests {
 
     /// Deletes the first rule that is like each of these, in this order.
     pub async fn delete(&mut self, rules: &[Rule]) -> Result<Refusals, NetlinkError> {
-        self.delete_whole(rules.iter().map(message::write).collect())
-            .await
+        let messages = rules.iter().map(message::write);
+        let messages = messages.map(RouteNetlinkMessage::DelRule);
+        self.batch(messages, 0).await
     }
 
     /// Deletes the first rule that is like each of these, which may be others', in this order.
@@ -237,6 +236,13 @@ impl Requests {
     }
 }
 
+/// What a list of all rules of a family asks for.
+fn like(family: Family) -> RuleMessage {
+    let mut like = RuleMessage::default();
+    like.header.family = message::family_number(family);
+    like
+}
+
 /// Beyond what the system allows everybody, where fipd may.
 pub(super) fn widen(socket: &TokioSocket, bytes: usize) {
     use nix::sys::socket::{setsockopt, sockopt};
@@ -259,4 +265,37 @@ pub(super) fn list_end<T>(payload: &NetlinkPayload<T>) -> Result<(), NetlinkErro
     let unexpected = || io::Error::other("an answer that is none to a listing");
     let refused = |code: i32| io::Error::from_raw_os_error(code.saturating_abs());
     Err(NetlinkError::List(code.map_or_else(unexpected, refused)))
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::{AddressFamily, rule::RuleAttribute};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn conformance_25_a_refused_listing_is_an_error_and_never_an_empty_list() {
+        let mut requests = Requests::open().unwrap();
+        let mut filtered = like(Family::V4);
+        filtered.attributes.push(RuleAttribute::Priority(1));
+        let listed = requests.rules_as(filtered, message::read).await;
+        let Err(NetlinkError::List(error)) = listed else {
+            panic!("a strict kernel refuses a filter")
+        };
+        assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));
+        let (rules, _) = requests.rules(Family::V4).await.unwrap();
+        assert!(rules.iter().any(|one| one.rule.protocol == 2), "{rules:?}");
+    }
+
+    #[tokio::test]
+    async fn a_kernel_without_a_family_has_no_rules_of_it() {
+        let mut requests = Requests::open().unwrap();
+        let mut none = RuleMessage::default();
+        // DECnet, which Linux has no more.
+        none.header.family = AddressFamily::from(12);
+        let (rules, interrupted) = requests.rules_as(none, message::read).await.unwrap();
+        assert_eq!((rules.len(), interrupted), (0, false));
+        let whole = requests.rules_whole(Family::V4).await.unwrap();
+        assert!(!whole.is_empty(), "the socket is as good as before");
+    }
 }

@@ -144,10 +144,10 @@ fn who_may_be_found_later_keeps_its_rules_until_it_is_said_who_there_is() {
         let engine = host.start();
         engine.is_active().await;
         assert_eq!(own(), rules, "nobody looked for it yet");
-        engine.board.expect("ip-rule/", [who].into());
+        engine.board.set_expectations("ip-rule/", [who].into());
         engine.has("ip-rule/other", Vec::new()).await;
         assert_eq!(own(), rules, "it is there and says nothing yet");
-        engine.board.expect("ip-rule/", [].into());
+        engine.board.set_expectations("ip-rule/", [].into());
         become_("it is gone", SOON, own, Vec::new()).await;
     });
 }

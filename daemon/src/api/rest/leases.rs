@@ -175,7 +175,7 @@ pub async fn release(
     let ipam = &requester.ipam;
     let reason = convert::text("reason", &body.reason)?;
     let wanted = Arc::new(requester.read(|visible| ReleaseFilter::of(visible, &body))?);
-    let (mut released, mut moves) = (Vec::new(), 0);
+    let (mut released, mut moves, mut again) = (Vec::new(), 0, 0);
     let mut left = wanted.to_release(ipam);
     while let Some((holder, keys)) = left.pop_front() {
         let guard = wanted.still_held(&holder, &keys);
@@ -185,7 +185,15 @@ pub async fn release(
             reason: Text::clone(&reason),
         });
         match requester.submit_if(request, guard).await {
-            Ok(Answer::Released { leases }) => released.extend(leases),
+            Ok(Answer::Released { leases }) => {
+                released.extend(leases);
+                moves = 0;
+                // What the owner got meanwhile goes as well, and what a pool took behind the place of the reader.
+                if left.is_empty() && again < MOVES {
+                    again += 1;
+                    left = wanted.to_release(ipam);
+                }
+            }
             Ok(other) => return Err(convert::unexpected(&other)),
             // A pool may go to another network between reading and deciding, and its addresses have other keys there.
             Err(problem) if problem.code == Code::Stale && moves < MOVES => {

@@ -153,7 +153,11 @@ fn is_applied(object: &Value) -> bool {
 fn is_of(object: &Value, agents: &BTreeSet<String>) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();
-    owners.any(|owner| agents.contains(&text(&owner["uid"])))
+    owners.any(|owner| {
+        owner["uid"]
+            .as_str()
+            .is_some_and(|uid| agents.contains(uid))
+    })
 }
 
 fn is_labelled(object: &Value) -> bool {

@@ -74,7 +74,11 @@ fn shown_lease(object: &Object, ledger: &Ledger) -> Option<(IpAddr, String)> {
 /// The object's own lease, where its labels name a Service and the Service's cluster does not say otherwise.
 fn assigned(question: &Question, object: &Object, book: Book<'_>) -> Option<(IpAddr, String)> {
     // One that showed a Service's lease has the lease itself once the Service gave it up.
-    if object.annotation(HOLDER).is_some() {
+    if object
+        .annotation(HOLDER)
+        .and_then(ServiceRef::parse)
+        .is_some()
+    {
         return None;
     }
     let cluster = object.label(CLUSTER_NAME)?;

@@ -90,13 +90,30 @@ impl<'a> PoolRanges<'a> {
         addresses: &BTreeSet<(&'b str, IpAddr)>,
     ) -> BTreeMap<(&'b str, IpAddr), &'a str> {
         let networks = self.by_network();
-        let around = addresses.iter().filter_map(|(network, address)| {
-            let rooms = networks.get(network)?.iter();
-            let listing = rooms.filter(|(_, room)| room.first <= *address && *address <= room.last);
-            let (pool, _) = listing.min_by_key(|(name, room)| (room.listed(), *name))?;
-            Some(((*network, *address), *pool))
-        });
-        around.collect()
+        let mut around = BTreeMap::new();
+        let mut begun: BTreeSet<(u128, &str, IpAddr)> = BTreeSet::new();
+        let (mut now, mut rooms) = ("", [].iter());
+        for (network, address) in addresses {
+            if now != *network {
+                begun.clear();
+                now = network;
+                rooms = networks.get(now).map_or([].iter(), |rooms| rooms.iter());
+            }
+            while let Some((name, room)) = rooms.as_slice().first() {
+                if room.first > *address {
+                    break;
+                }
+                begun.insert((room.listed(), name, room.last));
+                rooms.next();
+            }
+            while begun.first().is_some_and(|(.., last)| last < address) {
+                begun.pop_first();
+            }
+            if let Some((_, pool, _)) = begun.first() {
+                around.insert((*network, *address), *pool);
+            }
+        }
+        around
     }
 }
 

@@ -302,6 +302,8 @@ pub fn error(error: &IpamError) -> Denied {
     }
 }
 
+/// Only what does not pass by itself says `denied the request`, after which the client does not ask again; and it hears nothing of
+/// other projects.
 fn refused(refusal: &Refusal) -> Denied {
     let class = refusal.class();
     if let RefusalClass::AddressTaken(_) = class {

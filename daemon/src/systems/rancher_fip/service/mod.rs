@@ -228,10 +228,14 @@ impl Services {
         (wish, named, transfers): Wished,
     ) -> Reconciled<Option<Unserved>> {
         let ServiceTurn { service, svc, .. } = turn;
-        for request in transfers {
-            self.context.submit(request).await?;
+        let mut held = turn.held.clone();
+        if !transfers.is_empty() {
+            for request in transfers {
+                self.context.submit(request).await?;
+            }
+            held = self.held(service);
         }
-        let held = plan::shown_first(self.held(service), &svc.addresses());
+        let held = plan::shown_first(held, &svc.addresses());
         let mut found = plan::compare(&wish, &held, named.as_ref());
         self.renew(turn, &found.kept).await?;
         let mut problem = self.contended(service);

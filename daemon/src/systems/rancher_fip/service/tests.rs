@@ -350,7 +350,10 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
     let mut object = marked("1", json!({}));
     object["metadata"]["annotations"] = json!({ FLOATING_IP: "10.7.0.1" });
     let svc = observe::all(serde_json::from_value(object).expect("a Service"));
-    let turn = bench.services.turn(&key(), &svc);
+    let turn = ServiceTurn {
+        held: Vec::new(),
+        ..bench.services.turn(&key(), &svc)
+    };
     let wish: Wish = validate::wish(&svc).expect("a wish");
     let reason = || {
         let taken = bench.services.transfers(&turn, &wish, None);
