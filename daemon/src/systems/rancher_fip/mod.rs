@@ -236,18 +236,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
         () = cancel.cancelled() => return,
         () = async { data.pools.completed().await; data.fips.completed().await; } => {}
     }
-    let known = listed::<Cluster, _>(&site, &data.clusters, "list Rancher's clusters").await
-        && listed::<FloatingIPProjectQuota, _>(&site, &data.quotas, "list project quotas").await;
-    if !known {
-        return;
-    }
-    // What is shown of a project is in its namespace. Who may not list projects gets that of the Service's cluster.
-    let _ = tokio::time::timeout(PROJECTS_WITHIN, data.projects.completed()).await;
-    let mirrored = "the pools are not mirrored yet";
-    let limited = "the quotas are not taken over yet";
-    if !until(&cancel, mirrored, || pools.define_all()).await
-        || !until(&cancel, limited, || quotas.limit_all()).await
-    {
+    if !mirrored(&site, &data, &pools, &quotas).await {
         return;
     }
     rancher.publish(Arc::clone(&data));
@@ -275,6 +264,22 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     );
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
+}
+
+/// Takes pools and quotas over, before anything is adopted; false: the session is over.
+async fn mirrored(site: &Arc<Site>, data: &Data, pools: &FloatingIpPools, quotas: &Quotas) -> bool {
+    let known = listed::<Cluster, _>(site, &data.clusters, "list Rancher's clusters").await
+        && listed::<FloatingIPProjectQuota, _>(site, &data.quotas, "list project quotas").await;
+    if !known {
+        return false;
+    }
+    // What is shown of a project is in its namespace. Who may not list projects gets that of the Service's cluster.
+    let _ = tokio::time::timeout(PROJECTS_WITHIN, data.projects.completed()).await;
+    let cancel = site.cancel();
+    let mirrored = "the pools are not mirrored yet";
+    let limited = "the quotas are not taken over yet";
+    until(&cancel, mirrored, || pools.define_all()).await
+        && until(&cancel, limited, || quotas.limit_all()).await
 }
 
 fn manage(
