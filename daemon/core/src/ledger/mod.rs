@@ -36,8 +36,6 @@ mod waiters;
 
 use std::sync::Arc;
 
-use fastrand::Rng;
-
 pub use changes::{Change, TooOld};
 pub use check::CheckedPage;
 pub use filter::{LeaseFilter, LeasePage};
@@ -64,7 +62,7 @@ use intern::{Interner, Prints};
 use lookout::Lookouts;
 use rollups::Rollups;
 use rows::LedgerRows;
-use space::free::Free;
+use space::{dice::Dice, free::Free};
 use waiters::Waiters;
 
 /// The address book.
@@ -83,7 +81,7 @@ pub struct Ledger {
     waiters: Waiters,
     drafts: Drafts,
     changes: Changes,
-    dice: Rng,
+    dice: Dice,
     rollups: Rollups,
     ambiguity: Ambiguity,
 }
@@ -244,7 +242,7 @@ impl Ledger {
     /// Where the choices of pools with the order `random` start from. To be called once, with a number that nobody
     /// knows: by default it is always the same.
     pub fn seed(&mut self, seed: u64) {
-        self.dice = Rng::with_seed(seed);
+        self.dice = Dice::new(seed);
     }
 
     fn at(revision: u64) -> Self {
@@ -265,7 +263,7 @@ impl Ledger {
             waiters: Waiters::default(),
             drafts: Drafts::default(),
             changes: Changes::new(revision),
-            dice: Rng::with_seed(0),
+            dice: Dice::new(0),
             rollups: Rollups::default(),
             ambiguity: Ambiguity::default(),
         }

@@ -5,9 +5,7 @@ use std::{
     ops::{Bound, RangeInclusive},
 };
 
-use fastrand::Rng;
-
-use super::{runs::Runs, segments::Space};
+use super::{dice::Dice, runs::Runs, segments::Space};
 use crate::layout::Layout;
 
 /// What a pool can choose from: its assignable addresses that are not in `filled`.
@@ -32,16 +30,16 @@ impl Choice<'_> {
 
     /// Any of them, all alike while the pool is not nearly full. Else one of the next gap after an address that is
     /// drawn, so that it never takes longer.
-    pub fn random(self, dice: &mut Rng) -> Option<u128> {
+    pub fn random(self, dice: &mut Dice) -> Option<u128> {
         let mut at = *self.open.first()?;
-        let last = self.layout.size.assignable.checked_sub(1)?;
         for _ in 0..Self::DRAWS {
-            at = self.layout.nth(dice.u128(..=last))?;
+            at = self.layout.nth(dice.below(self.layout.size.assignable))?;
             if !self.filled.contains(at) {
                 return Some(at);
             }
         }
-        self.gap_after(at).map(|gap| dice.u128(gap))
+        let (first, last) = self.gap_after(at)?.into_inner();
+        first.checked_add(dice.below((last - first).saturating_add(1)))
     }
 
     /// The next gap of the pool from `at` on; behind the last one comes the first.

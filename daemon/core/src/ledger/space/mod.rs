@@ -2,6 +2,7 @@
 
 mod attribution;
 pub(super) mod choice;
+pub(super) mod dice;
 pub(super) mod free;
 pub(super) mod memory;
 mod overlap;

@@ -1,7 +1,5 @@
-use fastrand::Rng;
-
 use super::*;
-use crate::{PastLease, PoolSpec, Tenant, testing};
+use crate::{PastLease, PoolSpec, Tenant, ledger::space::dice::Dice, testing};
 
 const POOL: PoolId = PoolId(1);
 
@@ -77,7 +75,7 @@ fn pieces() -> Free {
 #[test]
 fn chance_takes_every_address_and_each_once() {
     let mut free = pieces();
-    let mut dice = Rng::with_seed(7);
+    let mut dice = Dice::new(7);
     let mut drawn = BTreeSet::new();
     while let Some(key) = free.choose(POOL, |choice| choice.random(&mut dice)) {
         assert!(free.is_free(key) && drawn.insert(key), "{key:?}");
@@ -102,7 +100,7 @@ fn chance_favours_none_of_a_few_that_are_left() {
     for key in left {
         free.give_back(key);
     }
-    let mut dice = Rng::with_seed(3);
+    let mut dice = Dice::new(3);
     let mut times = BTreeMap::new();
     for _ in 0..5_000 {
         let key = free
