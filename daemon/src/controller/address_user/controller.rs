@@ -15,7 +15,7 @@ use super::{
     outcome::{AddressOutcome, ShownLease, cause, conflict},
     refusal::{is_accepted, refusal},
     request::{NotGranted, ask},
-    settle::{AddressAsker, AddressPlan, settle},
+    settle::{AddressAsker, AddressPlan, AddressPolicy, settle},
 };
 use crate::{
     controller::{
@@ -146,8 +146,11 @@ impl<U: AddressHooks> AddressController<U> {
 
     /// Who the object is to the ledger.
     pub fn asker(&self, key: &Key, meta: &Meta) -> AddressAsker {
-        let actor = self.context.actor();
-        AddressAsker::new::<U>(self.context.holder(key, &meta.uid), meta.created, actor)
+        AddressAsker {
+            holder: self.context.holder(key, &meta.uid),
+            created: meta.created,
+            actor: self.context.actor(),
+        }
     }
 
     /// Serves an object that holds its address itself.
@@ -158,7 +161,10 @@ impl<U: AddressHooks> AddressController<U> {
             self.expected(&wish.pool).await?;
         }
         let asker = self.asker(key, &object.meta());
-        let plan = site.ipam.read(|ledger| settle(ledger, &asker, &wish));
+        let policy = AddressPolicy::of::<U>();
+        let plan = site
+            .ipam
+            .read(|ledger| settle(ledger, policy, &asker, &wish));
         if let AddressPlan::Unserved(problem) = plan {
             return self.show(key, object, Err(problem)).await;
         }

@@ -1,6 +1,6 @@
 //! What to ask the ledger for an object that uses an address, and what the ledger already says of it. Pure.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Adopt, Allocate, Handover, Holder, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Tenant,
@@ -16,7 +16,12 @@ pub struct AddressAsker {
     pub holder: Holder,
     pub created: Timestamp,
     pub actor: Text,
-    /// Gets what an object of its name left, or an admin reserved for it, whatever it asks for.
+}
+
+/// What differs between kinds.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressPolicy {
+    /// An object gets what an object of its name left, or an admin reserved for it, whatever it asks for.
     pub inherits: bool,
     /// What the audit log says where another tenant is charged.
     pub charge_reason: &'static str,
@@ -74,35 +79,72 @@ pub enum AddressPlan {
     Unserved(Unserved),
 }
 
+/// The leases of an owner against the parts of its wish.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaseMatch<P> {
+    /// One for each part that is served.
+    pub kept: BTreeMap<P, Arc<Lease>>,
+    /// Parts that need an address.
+    pub missing: Vec<P>,
+    /// Leases in use that answer no part.
+    pub surplus: Vec<Arc<Lease>>,
+}
+
+/// Compares what an owner holds, the leases it prefers first, with the parts of its wish. `part`: the one that a lease
+/// answers. What is reserved for the owner stays reserved unless it is kept.
+pub fn compare<P: Copy + Ord>(
+    parts: &[P],
+    held: &[Arc<Lease>],
+    part: impl Fn(&Lease) -> Option<P>,
+) -> LeaseMatch<P> {
+    let (mut kept, mut surplus) = (BTreeMap::new(), Vec::new());
+    for lease in held {
+        let part = part(lease).filter(|part| parts.contains(part));
+        match part.filter(|part| !kept.contains_key(part)) {
+            Some(part) => {
+                kept.insert(part, Arc::clone(lease));
+            }
+            None if lease.state != LeaseState::Reserved => surplus.push(Arc::clone(lease)),
+            None => {}
+        }
+    }
+    let missing = parts.iter().copied();
+    let missing = missing.filter(|part| !kept.contains_key(part)).collect();
+    LeaseMatch {
+        kept,
+        missing,
+        surplus,
+    }
+}
+
 /// What an object holds goes before what it asks for: neither its status nor an edit of it or of a pool takes an address
 /// away.
-pub fn settle(ledger: &Ledger, asker: &AddressAsker, wish: &Wished) -> AddressPlan {
+pub fn settle(
+    ledger: &Ledger,
+    policy: AddressPolicy,
+    asker: &AddressAsker,
+    wish: &Wished,
+) -> AddressPlan {
     let wish = wish.as_ref();
-    let identity = &asker.holder.identity;
+    let holder = &asker.holder;
     let network = wish.ok().map(|wish| wish.pool.spec.network);
-    let leases = ledger.leases_of(identity);
-    let held = leases.iter().filter(|lease| holds(lease, &asker.holder));
-    if let Some(lease) = held.min_by_key(|lease| Some(lease.key.network) != network) {
-        let shown = ShownLease::of(ledger, lease);
-        let charge = wish.ok().and_then(|wish| charge(asker, lease, wish));
-        return match charge {
-            Some(request) => AddressPlan::Charge(shown, Box::new(request)),
-            None => AddressPlan::Show(shown),
-        };
-    }
-    let left = leases
-        .iter()
-        .min_by_key(|lease| lease.state != LeaseState::Allocated);
-    if let Some(lease) = left.filter(|_| asker.inherits) {
-        let tenant = wish.ok().map(|wish| wish.tenant.clone());
-        return AddressPlan::Ask(Box::new(asker.adopt(lease.key, tenant)));
+    let mut leases = ledger.leases_of(&holder.identity);
+    leases.sort_by_key(|lease| match holds(lease, holder) {
+        true => (false, Some(lease.key.network) != network),
+        false => (true, lease.state != LeaseState::Allocated),
+    });
+    let found = compare(&[()], &leases, |lease| {
+        (policy.inherits || holds(lease, holder)).then_some(())
+    });
+    if let Some(lease) = found.kept.get(&()) {
+        return keep(ledger, policy, asker, lease, wish.ok());
     }
     if let Some(kept) = wish.ok().and_then(|wish| wish.kept.as_ref()) {
         return AddressPlan::Ask(Box::new(asker.take(kept)));
     }
     let recorded = wish.ok().and_then(AddressWish::recorded_key);
-    let contentions = ledger.contentions_of(identity);
-    let uses = |lease: &&Arc<Lease>| recorded.map_or(asker.inherits, |key| key == lease.key);
+    let contentions = ledger.contentions_of(&holder.identity);
+    let uses = |lease: &&Arc<Lease>| recorded.map_or(policy.inherits, |key| key == lease.key);
     if let Some(lease) = contentions.iter().find(uses) {
         return AddressPlan::Unserved(contended(lease));
     }
@@ -111,7 +153,33 @@ pub fn settle(ledger: &Ledger, asker: &AddressAsker, wish: &Wished) -> AddressPl
         (Ok(wish), Some(key)) => {
             AddressPlan::Ask(Box::new(asker.adopt(key, Some(wish.tenant.clone()))))
         }
-        (Ok(wish), None) => AddressPlan::Ask(Box::new(asker.allocate(wish))),
+        (Ok(wish), None) => {
+            let wants = vec![Want {
+                pool: wish.pool.id.into(),
+                address: wish.address,
+                count: 1,
+            }];
+            AddressPlan::Ask(Box::new(asker.allocate(wish.tenant.clone(), wants)))
+        }
+    }
+}
+
+/// Shows the lease once this instance of the object is its holder and the right tenant is charged.
+fn keep(
+    ledger: &Ledger,
+    policy: AddressPolicy,
+    asker: &AddressAsker,
+    lease: &Lease,
+    wish: Option<&AddressWish>,
+) -> AddressPlan {
+    if !holds(lease, &asker.holder) {
+        let tenant = wish.map(|wish| wish.tenant.clone());
+        return AddressPlan::Ask(Box::new(asker.adopt(lease.key, tenant)));
+    }
+    let shown = ShownLease::of(ledger, lease);
+    match wish.and_then(|wish| charge(policy, asker, lease, wish)) {
+        Some(request) => AddressPlan::Charge(shown, Box::new(request)),
+        None => AddressPlan::Show(shown),
     }
 }
 
@@ -122,7 +190,12 @@ pub fn holds(lease: &Lease, holder: &Holder) -> bool {
 }
 
 /// The request that charges the lease to another tenant; `None`: it is charged to the right one.
-fn charge(asker: &AddressAsker, lease: &Lease, wish: &AddressWish) -> Option<Request> {
+fn charge(
+    policy: AddressPolicy,
+    asker: &AddressAsker,
+    lease: &Lease,
+    wish: &AddressWish,
+) -> Option<Request> {
     let moved = lease.tenant.as_ref() != Some(&wish.tenant) && lease.members.len() == 1;
     moved.then(|| {
         Request::Transfer(Transfer {
@@ -132,22 +205,21 @@ fn charge(asker: &AddressAsker, lease: &Lease, wish: &AddressWish) -> Option<Req
             tenant: Some(wish.tenant.clone()),
             force: false,
             actor: Text::clone(&asker.actor),
-            reason: asker.charge_reason.into(),
+            reason: policy.charge_reason.into(),
         })
     })
 }
 
-impl AddressAsker {
-    pub fn new<U: AddressUser>(holder: Holder, created: Timestamp, actor: Text) -> Self {
+impl AddressPolicy {
+    pub const fn of<U: AddressUser>() -> Self {
         Self {
-            holder,
-            created,
-            actor,
             inherits: U::INHERITS,
             charge_reason: U::CHARGE_REASON,
         }
     }
+}
 
+impl AddressAsker {
     /// The request for an address that the object uses.
     pub fn adopt(&self, key: LeaseKey, tenant: Option<Tenant>) -> Request {
         Request::Adopt(Adopt {
@@ -169,15 +241,12 @@ impl AddressAsker {
         })
     }
 
-    fn allocate(&self, wish: &AddressWish) -> Request {
+    /// The request for new addresses, all or none.
+    pub fn allocate(&self, tenant: Tenant, wants: Vec<Want>) -> Request {
         Request::Allocate(Allocate {
             holder: self.holder.clone(),
-            tenant: Some(wish.tenant.clone()),
-            wants: vec![Want {
-                pool: wish.pool.id.into(),
-                address: wish.address,
-                count: 1,
-            }],
+            tenant: Some(tenant),
+            wants,
             waiting_since: Some(self.created),
             by_admin: false,
             share: None,

@@ -12,10 +12,13 @@ fn asker(name: &str, uid: &str) -> AddressAsker {
         },
         created: Timestamp(7),
         actor: "test".into(),
-        inherits: true,
-        charge_reason: "moved",
     }
 }
+
+const POLICY: AddressPolicy = AddressPolicy {
+    inherits: true,
+    charge_reason: "moved",
+};
 
 fn pool() -> Arc<Pool> {
     let addresses: AddressSpec = "10.0.0.0/24".parse().expect("addresses");
@@ -72,7 +75,7 @@ fn wish() -> AddressWish {
 
 /// What is planned in a word.
 fn plan(ledger: &Ledger, asker: &AddressAsker, wish: &AddressWish) -> String {
-    word(settle(ledger, asker, &Ok(wish.clone())))
+    word(settle(ledger, POLICY, asker, &Ok(wish.clone())))
 }
 
 fn word(plan: AddressPlan) -> String {
@@ -109,7 +112,7 @@ fn what_it_has_goes_before_what_it_asks_for() {
     let gone = || {
         let problem = Unserved::new("PoolNotFound", "", Some(Cause::Pools));
         move |ledger: &Ledger, asker: &AddressAsker| {
-            word(settle(ledger, asker, &Err(problem.clone())))
+            word(settle(ledger, POLICY, asker, &Err(problem.clone())))
         }
     };
     let empty = ledger([]);
@@ -118,7 +121,7 @@ fn what_it_has_goes_before_what_it_asks_for() {
 
     let held = lease(9, &one.holder, Some(&two.holder));
     let ledger = ledger([held.clone()]);
-    let AddressPlan::Show(shown) = settle(&ledger, &one, &Ok(wish())) else {
+    let AddressPlan::Show(shown) = settle(&ledger, POLICY, &one, &Ok(wish())) else {
         panic!("it has an address");
     };
     assert_eq!((shown.prefix_len, shown.contenders.len()), (24, 1));
@@ -132,7 +135,7 @@ fn what_it_has_goes_before_what_it_asks_for() {
 
 #[test]
 fn what_an_earlier_object_left_is_inherited_or_asked_for_anew() {
-    let (mut next, one) = (asker("one", "next"), asker("one", "u"));
+    let (next, one) = (asker("one", "next"), asker("one", "u"));
     let left = lease(9, &one.holder, None);
     let orphan = Lease {
         state: LeaseState::Orphaned,
@@ -142,9 +145,12 @@ fn what_an_earlier_object_left_is_inherited_or_asked_for_anew() {
         let adopts = r#"adopt 10.0.0.9 for Some(Tenant("t"))"#;
         assert_eq!(plan(&ledger, asker, &wish()), adopts);
     }
-    next.inherits = false;
-    let ledger = ledger([left]);
-    assert_eq!(plan(&ledger, &next, &wish()), "allocate None");
+    let anew = AddressPolicy {
+        inherits: false,
+        ..POLICY
+    };
+    let plan = settle(&ledger([left]), anew, &next, &Ok(wish()));
+    assert_eq!(word(plan), "allocate None");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::{
         ReconcileError,
         address_user::{
             request::{NotGranted, ask},
-            settle::{AddressAsker, AddressPlan, settle},
+            settle::{AddressAsker, AddressPlan, AddressPolicy, settle},
         },
         client::{CallError, MANAGER},
         store::Key,
@@ -196,13 +196,18 @@ impl ProjectCall {
         let rancher = all.ranchers.get(&asker.management);
         let others = rancher.others(one.fip.cluster.as_deref());
         let (holder, created) = (&self.holder(one), one.fip.meta.created);
-        let asker = AddressAsker::new::<ManagedFloatingIps>(holder.clone(), created, self.actor());
+        let policy = AddressPolicy::of::<ManagedFloatingIps>();
+        let asker = AddressAsker {
+            holder: holder.clone(),
+            created,
+            actor: self.actor(),
+        };
         let planned = all.ipam.read(|ledger| {
             let wish = plan::wish(ledger, &data.cluster, &one.fip);
             let pool = Arc::clone(&wish.as_ref().ok()?.pool);
             let is_for = |user: &_| floating_ip::is_for(&one.fip, user, &others);
             let yields = plan::yields(ledger, holder, &one.fip, &is_for);
-            let plan = (!yields).then(|| settle(ledger, &asker, &wish));
+            let plan = (!yields).then(|| settle(ledger, policy, &asker, &wish));
             Some((plan, pool))
         });
         let (plan, pool) = planned.ok_or_else(no_subnet)?;

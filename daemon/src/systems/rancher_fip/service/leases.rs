@@ -3,29 +3,27 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Family, Holder, Identity, Lease, LeaseKey, NetworkId, ReleaseScope,
-    Request,
+    Answer, Family, Holder, Identity, Lease, LeaseKey, NetworkId, ReleaseScope, Request,
 };
 use k8s_openapi::api::core::v1::Service;
 
 use super::{
     ServiceTurn, Services,
     observe::{self, Svc},
-    plan::{LeasesByFamily, Match, PoolsByFamily},
+    plan::{LeasesByFamily, PoolsByFamily, ServiceMatch},
     status::{self, BEHIND},
     validate::{self, Wish},
 };
 use crate::{
     controller::{
         ReconcileError, Reconciled,
-        address_user::settle::holds,
         client::{CallError, Remote, Target},
         context::Context,
         kind::SERVICE,
         meta::View as _,
         queue::Next,
         store::Key,
-        unserved::{Unserved, contended, refused},
+        unserved::{Unserved, refused},
         waiters::Cause,
     },
     ipam::IpamError,
@@ -37,14 +35,10 @@ type Granted = Result<LeasesByFamily, Unserved>;
 
 impl Services {
     /// Asks for addresses of pools, which are all of one network.
-    pub(super) async fn request(
-        &self,
-        ask: Allocate,
-        pools: &PoolsByFamily,
-    ) -> Reconciled<Granted> {
+    pub(super) async fn request(&self, ask: Request, pools: &PoolsByFamily) -> Reconciled<Granted> {
         let first = pools.values().next();
         let network = first.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-        match self.context.submit(Request::Allocate(ask)).await {
+        match self.context.submit(ask).await {
             Ok(Answer::Granted { leases, .. }) => {
                 let by_family = |lease: Arc<Lease>| (Family::of(lease.key.address), lease);
                 Ok(Ok(leases.into_iter().map(by_family).collect()))
@@ -55,38 +49,10 @@ impl Services {
         }
     }
 
-    /// Makes this instance of the Service the holder of leases that an earlier one of its name left or that were reserved
-    /// for it.
-    pub(super) async fn renew(
-        &self,
-        turn: &ServiceTurn<'_>,
-        kept: &LeasesByFamily,
-    ) -> Reconciled<()> {
-        let holder = turn.service.holder();
-        for lease in kept.values().filter(|lease| !holds(lease, &holder)) {
-            let adopt = Adopt {
-                key: lease.key,
-                holder: holder.clone(),
-                tenant: lease.tenant.clone(),
-                since: turn.svc.created,
-                actor: self.context.actor(),
-            };
-            self.context.submit(Request::Adopt(adopt)).await?;
-        }
-        Ok(())
-    }
-
     /// All leases of the Service, by whatever instance of its name.
     pub(super) fn held(&self, service: &ServiceRef) -> Vec<Arc<Lease>> {
         let identity = service.holder().identity;
         self.context.read(|ledger| ledger.leases_of(&identity))
-    }
-
-    /// The Service shows an address that another holds.
-    pub(super) fn contended(&self, service: &ServiceRef) -> Option<Unserved> {
-        let identity = service.holder().identity;
-        let contentions = self.context.read(|ledger| ledger.contentions_of(&identity));
-        contentions.first().map(|lease| contended(lease))
     }
 
     /// A Service that has no lease waits for the end of the address it still shows: when another gets it, it is
@@ -217,7 +183,7 @@ impl Services {
         &self,
         service: &ServiceRef,
         wish: &Wish,
-        found: &Match,
+        found: &ServiceMatch,
     ) -> Reconciled<()> {
         let goes = |lease: &&Arc<Lease>| {
             let family = Family::of(lease.key.address);

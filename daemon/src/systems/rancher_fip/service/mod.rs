@@ -33,6 +33,7 @@ use super::{
 };
 use crate::controller::{
     Reconciled,
+    address_user::settle::AddressAsker,
     client::Remote,
     context::Context,
     events::Events,
@@ -46,7 +47,7 @@ use crate::controller::{
 };
 use announcer::Announcer;
 use observe::{Projects, Svc};
-use plan::{LeasesByFamily, PoolsByFamily};
+use plan::{LeasesByFamily, PoolsByFamily, ServiceMatch, ServicePlan};
 use status::LastShown;
 use validate::Wish;
 
@@ -227,18 +228,12 @@ impl Services {
         turn: &ServiceTurn<'_>,
         (wish, named, transfers): Wished,
     ) -> Reconciled<Option<Unserved>> {
-        let ServiceTurn { service, svc, .. } = turn;
-        let mut held = turn.held.clone();
-        if !transfers.is_empty() {
-            for request in transfers {
-                self.context.submit(request).await?;
-            }
-            held = self.held(service);
+        let service = &turn.service;
+        for request in transfers {
+            self.context.submit(request).await?;
         }
-        let held = plan::shown_first(held, &svc.addresses());
-        let mut found = plan::compare(&wish, &held, named.as_ref());
-        self.renew(turn, &found.kept).await?;
-        let mut problem = self.contended(service);
+        let plan = self.settle(turn, &wish, named.as_ref()).await?;
+        let (mut found, mut problem) = (plan.found, plan.contended);
         if !found.missing.is_empty() && problem.is_none() {
             let (granted, trouble) = self.allocate(turn, &wish, &found, named).await?;
             found.kept.extend(granted);
@@ -257,13 +252,11 @@ impl Services {
     /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
     async fn serve_on(&self, turn: &ServiceTurn<'_>) -> Reconciled<()> {
         let ServiceTurn { service, svc, .. } = turn;
-        let held = plan::shown_first(self.held(service), &svc.addresses());
-        if held.is_empty() {
+        if self.held(service).is_empty() {
             return self.hide_anothers(service, svc).await;
         }
         let wish = validate::any(svc);
-        let kept = plan::compare(&wish, &held, None).kept;
-        self.renew(turn, &kept).await?;
+        let kept = self.settle(turn, &wish, None).await?.found.kept;
         if plan::suffices(&wish, &kept) {
             self.show(turn, &plan::ordered(&wish, &kept)).await?;
             self.warn_of_contenders(service, &kept);
@@ -271,15 +264,31 @@ impl Services {
         Ok(())
     }
 
+    /// Compares the Service with the ledger, and makes this instance of it the holder of what it keeps.
+    async fn settle(
+        &self,
+        turn: &ServiceTurn<'_>,
+        wish: &Wish,
+        named: Option<&PoolsByFamily>,
+    ) -> Reconciled<ServicePlan> {
+        let (asker, shown) = (self.asker(turn), turn.svc.addresses());
+        let plan = |ledger: &Ledger| plan::settle(ledger, &asker, wish, named, &shown);
+        let mut plan = self.context.read(plan);
+        for request in plan.renew.drain(..) {
+            self.context.submit(request).await?;
+        }
+        Ok(plan)
+    }
+
     /// Asks for what is missing. Where the second family is optional each is asked for alone.
     async fn allocate(
         &self,
         turn: &ServiceTurn<'_>,
         wish: &Wish,
-        found: &plan::Match,
+        found: &ServiceMatch,
         named: Option<PoolsByFamily>,
     ) -> Reconciled<(LeasesByFamily, Option<Unserved>)> {
-        let service = &turn.service;
+        let (service, asker) = (&turn.service, self.asker(turn));
         let ready = named
             .map_or_else(|| self.pools(wish), Ok)
             .and_then(|pools| {
@@ -297,9 +306,8 @@ impl Services {
         };
         let (mut granted, mut trouble) = (LeasesByFamily::new(), None);
         for families in missing.chunks(at_once) {
-            let (holder, actor) = (service.holder(), self.context.actor());
-            let (tenant, since) = (&project.tenant, turn.svc.created);
-            let ask = plan::allocate(&holder, tenant, wish, families, &pools, since, &actor);
+            let wants = plan::wants(wish, families, &pools);
+            let ask = asker.allocate(project.tenant.clone(), wants);
             match self.request(ask, &pools).await? {
                 Ok(leases) => granted.extend(leases),
                 Err(problem) => trouble = Some(problem),
@@ -332,6 +340,14 @@ impl Services {
         let service = self.service(key, &svc.uid);
         let held = self.held(&service);
         ServiceTurn { service, svc, held }
+    }
+
+    fn asker(&self, turn: &ServiceTurn<'_>) -> AddressAsker {
+        AddressAsker {
+            holder: turn.service.holder(),
+            created: turn.svc.created,
+            actor: self.context.actor(),
+        }
     }
 
     fn warn(&self, service: &ServiceRef, reason: &'static str, note: impl Into<String>) {

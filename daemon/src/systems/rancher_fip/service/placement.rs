@@ -6,7 +6,7 @@ use fipd_core::{ClusterId, Family, Ledger, Origin, Pool, System, Text};
 
 use super::{
     Services,
-    plan::{Match, PoolsByFamily},
+    plan::{PoolsByFamily, ServiceMatch},
     validate::{self, Wish},
 };
 use crate::{
@@ -140,7 +140,11 @@ fn is_gone(pool: &Pool, data: Option<&Data>) -> bool {
 }
 
 /// The missing families that have a pool; a problem if one that must be served has none.
-pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<Family>, Unserved> {
+pub fn served(
+    wish: &Wish,
+    found: &ServiceMatch,
+    pools: &PoolsByFamily,
+) -> Result<Vec<Family>, Unserved> {
     let (with, without): (Vec<Family>, Vec<Family>) = found
         .missing
         .iter()

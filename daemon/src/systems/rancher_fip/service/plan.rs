@@ -2,11 +2,16 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use fipd_core::{
-    Allocate, Family, Holder, Lease, LeaseState, Pool, PoolId, Tenant, Text, Timestamp, Want,
-};
+use fipd_core::{Family, Lease, LeaseState, Ledger, Pool, PoolId, Request, Want};
 
 use super::validate::Wish;
+use crate::controller::{
+    address_user::{
+        self,
+        settle::{AddressAsker, LeaseMatch, holds},
+    },
+    unserved::{Unserved, contended},
+};
 
 /// The pools for each family of a Service.
 pub type PoolsByFamily = BTreeMap<Family, Arc<Pool>>;
@@ -15,39 +20,47 @@ pub type PoolsByFamily = BTreeMap<Family, Arc<Pool>>;
 pub type LeasesByFamily = BTreeMap<Family, Arc<Lease>>;
 
 /// The leases of a Service against its wish.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Match {
-    /// One for each family that is served as wished.
-    pub kept: LeasesByFamily,
-    /// Families that need an address.
-    pub missing: Vec<Family>,
-    /// Leases that are not wished any more.
-    pub surplus: Vec<Arc<Lease>>,
+pub type ServiceMatch = LeaseMatch<Family>;
+
+/// What is to be done about a Service.
+pub struct ServicePlan {
+    /// Make this instance the holder of what is kept for the Service.
+    pub renew: Vec<Request>,
+    pub found: ServiceMatch,
+    /// Another holds the address that the Service shows: it gets no other meanwhile.
+    pub contended: Option<Unserved>,
+}
+
+/// What the ledger says of a Service, `shown` being its addresses. As for every object that uses an address, what it holds
+/// goes before what it asks for, and what an earlier one of its name left or an admin reserved is its own.
+pub fn settle(
+    ledger: &Ledger,
+    asker: &AddressAsker,
+    wish: &Wish,
+    named: Option<&PoolsByFamily>,
+    shown: &[IpAddr],
+) -> ServicePlan {
+    let identity = &asker.holder.identity;
+    let held = shown_first(ledger.leases_of(identity), shown);
+    let found = compare(wish, &held, named);
+    let renewed = found.kept.values();
+    let renewed = renewed.filter(|lease| !holds(lease, &asker.holder));
+    ServicePlan {
+        renew: renewed
+            .map(|lease| asker.adopt(lease.key, lease.tenant.clone()))
+            .collect(),
+        contended: (ledger.contentions_of(identity).first()).map(|lease| contended(lease)),
+        found,
+    }
 }
 
 /// Compares. A lease stays whatever becomes of its pool or of defaults; only what the owner of the Service
-/// names counts against it. `named` are the pools the owner named. What is reserved for the Service stays reserved
-/// unless it is kept.
-pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) -> Match {
-    let mut found = Match::default();
-    for lease in held {
-        let family = Family::of(lease.key.address);
-        if wish.families.contains(&family)
-            && !found.kept.contains_key(&family)
-            && fits(wish, named, lease.key.address, lease.pool)
-        {
-            found.kept.insert(family, Arc::clone(lease));
-        } else if lease.state != LeaseState::Reserved {
-            found.surplus.push(Arc::clone(lease));
-        }
-    }
-    found.missing = wish
-        .families
-        .iter()
-        .copied()
-        .filter(|family| !found.kept.contains_key(family))
-        .collect();
-    found
+/// names counts against it. `named` are the pools the owner named.
+pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) -> ServiceMatch {
+    address_user::settle::compare(&wish.families, held, |lease| {
+        let address = lease.key.address;
+        fits(wish, named, address, lease.pool).then(|| Family::of(address))
+    })
 }
 
 /// Whether the owner of the Service could mean this address of a pool.
@@ -70,7 +83,7 @@ pub fn suffices(wish: &Wish, kept: &LeasesByFamily) -> bool {
 }
 
 /// Leases in the order in which a Service shows them, then those that it does not show, last what is reserved for it.
-pub fn shown_first(mut held: Vec<Arc<Lease>>, shown: &[IpAddr]) -> Vec<Arc<Lease>> {
+fn shown_first(mut held: Vec<Arc<Lease>>, shown: &[IpAddr]) -> Vec<Arc<Lease>> {
     held.sort_by_key(|lease| {
         let place = shown.iter().position(|one| *one == lease.key.address);
         let reserved = lease.state == LeaseState::Reserved;
@@ -79,37 +92,17 @@ pub fn shown_first(mut held: Vec<Arc<Lease>>, shown: &[IpAddr]) -> Vec<Arc<Lease
     held
 }
 
-/// The request for what is missing, all or nothing.
-pub fn allocate(
-    holder: &Holder,
-    tenant: &Tenant,
-    wish: &Wish,
-    missing: &[Family],
-    pools: &PoolsByFamily,
-    since: Timestamp,
-    actor: &Text,
-) -> Allocate {
-    let wants = missing
-        .iter()
-        .filter_map(|family| {
-            let pool = pools.get(family)?;
-            Some(Want {
-                pool: pool.id.into(),
-                address: wish.addresses.get(family).copied(),
-                count: 1,
-            })
+/// What to ask of the pools for these families.
+pub fn wants(wish: &Wish, families: &[Family], pools: &PoolsByFamily) -> Vec<Want> {
+    let served = families.iter();
+    let served = served.filter_map(|family| Some((family, pools.get(family)?)));
+    served
+        .map(|(family, pool)| Want {
+            pool: pool.id.into(),
+            address: wish.addresses.get(family).copied(),
+            count: 1,
         })
-        .collect();
-    Allocate {
-        holder: holder.clone(),
-        tenant: Some(tenant.clone()),
-        wants,
-        waiting_since: Some(since),
-        by_admin: false,
-        share: None,
-        probe: false,
-        actor: Text::clone(actor),
-    }
+        .collect()
 }
 
 /// Addresses in the order of the families.
@@ -123,10 +116,10 @@ pub fn ordered(wish: &Wish, kept: &LeasesByFamily) -> Vec<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Identity, PoolId, System};
+    use fipd_core::{ClusterId, Holder, Op, PoolId, System, Timestamp};
 
     use super::*;
-    use crate::systems::rancher_fip::sample;
+    use crate::{controller::store::Key, systems::rancher_fip::sample};
 
     fn pool(id: u32) -> Arc<Pool> {
         Arc::new(sample::pool(id, &format!("p{id}")))
@@ -223,38 +216,38 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_asked_for() {
-        let identity = Identity {
-            system: System::rancher_fip(),
-            cluster: None,
-            kind: "Service".into(),
-            namespace: "ns".into(),
-            name: "web".into(),
-            interface: "".into(),
-        };
-        let holder = Holder {
-            identity,
-            instance: "u".into(),
-        };
         let pools = BTreeMap::from([(Family::V4, pool(1)), (Family::V6, pool(2))]);
         let wish = wish(&[Family::V4, Family::V6]);
-        let tenant = Tenant("p".into());
-        let ask = allocate(
-            &holder,
-            &tenant,
-            &wish,
-            &[Family::V6],
-            &pools,
-            Timestamp(5),
-            &"a".into(),
-        );
+        let asked = wants(&wish, &[Family::V6], &pools);
         assert_eq!(
-            ask.wants,
+            asked,
             [Want {
                 pool: PoolId(2).into(),
                 address: None,
                 count: 1
             }]
         );
-        assert_eq!(ask.waiting_since, Some(Timestamp(5)));
+    }
+
+    #[test]
+    fn what_is_kept_for_a_service_becomes_its_own_unless_it_is_already() {
+        let key = Key::new("ns", "web");
+        let identity = key.identity(System::rancher_fip(), &ClusterId("c".into()), "Service");
+        let asker = |instance: &str| AddressAsker {
+            holder: Holder {
+                identity: identity.clone(),
+                instance: instance.into(),
+            },
+            created: Timestamp(5),
+            actor: "a".into(),
+        };
+        let left = sample::lease(sample::place("10.0.0.1"), Some(asker("before").holder));
+        let mut ledger = Ledger::new();
+        ledger.apply(&Op::PutLease(Arc::new(left.clone())));
+        let settled = |instance| settle(&ledger, &asker(instance), &wish(&[Family::V4]), None, &[]);
+        let adopt = asker("now").adopt(left.key, left.tenant.clone());
+        assert_eq!(settled("now").renew, [adopt]);
+        assert_eq!(settled("before").renew, []);
+        assert!(settled("now").found.missing.is_empty() && settled("now").contended.is_none());
     }
 }

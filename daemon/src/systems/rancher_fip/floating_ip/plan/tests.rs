@@ -4,7 +4,7 @@ use fipd_crds::floating_ip::FloatingIP;
 use super::*;
 use crate::{
     controller::{
-        address_user::settle::{AddressAsker, AddressPlan, settle},
+        address_user::settle::{AddressAsker, AddressPlan, AddressPolicy, settle},
         store::Key,
     },
     systems::rancher_fip::{
@@ -56,9 +56,13 @@ fn fip(project: &str) -> Fip {
 
 fn plan(ledger: &Ledger, holder: &Holder, fip: &Fip) -> AddressPlan {
     let wish = wish(ledger, &management(), fip);
-    let (created, actor) = (fip.meta.created, "a".into());
-    let asker = AddressAsker::new::<ManagedFloatingIps>(holder.clone(), created, actor);
-    settle(ledger, &asker, &wish)
+    let policy = AddressPolicy::of::<ManagedFloatingIps>();
+    let asker = AddressAsker {
+        holder: holder.clone(),
+        created: fip.meta.created,
+        actor: "a".into(),
+    };
+    settle(ledger, policy, &asker, &wish)
 }
 
 fn asked(plan: AddressPlan) -> Request {
