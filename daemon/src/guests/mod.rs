@@ -7,6 +7,8 @@
 pub mod access;
 mod board;
 pub mod charts;
+pub mod clusters;
+pub mod harvesters;
 pub mod homes;
 pub mod hosting;
 pub mod names;

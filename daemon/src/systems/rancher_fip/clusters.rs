@@ -1,47 +1,27 @@
 //! What is kept of a cluster that Rancher manages.
 
+use std::ops::Deref;
+
 use fipd_core::words;
 use fipd_crds::{
-    labels::{
-        CHART_ENGINE, DISABLED, ENABLED, HARVESTER, LOAD_BALANCER_TYPE, LOCAL_CLUSTER, PROVIDER,
-        RANCHER_FIP,
-    },
+    labels::{DISABLED, ENABLED, LOAD_BALANCER_TYPE, RANCHER_FIP},
     management::Cluster,
 };
 use serde::Serialize;
 
-use crate::config::ChartEngine;
+use crate::guests::clusters::{ClusterMark, ManagedCluster};
 
 /// A `management.cattle.io` Cluster, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RancherCluster {
-    pub uid: String,
-    /// It is being deleted.
-    pub ending: bool,
-    pub display_name: String,
+    /// What matters to every system.
+    pub managed: ManagedCluster,
     /// What its label `rancher-fip` says.
     pub switch: ClusterMark<bool>,
-    /// A Harvester cluster: served through its guests.
-    pub harvester: bool,
-    /// Rancher's own cluster.
-    pub local: bool,
     /// Which load balancer its label means.
     pub load_balancer: LoadBalancer,
     /// `rancher-fip-lbtype`.
     pub load_balancer_label: ClusterMark<LoadBalancer>,
-    /// What its annotation says of what installs its charts; without it the configuration counts.
-    pub engine: ClusterMark<ChartEngine>,
-}
-
-/// What a label or annotation of a cluster says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ClusterMark<T> {
-    /// It is not there.
-    #[default]
-    Silent,
-    Known(T),
-    /// None of the values that mean something.
-    Unclear(String),
 }
 
 /// What is to be done about a cluster.
@@ -69,24 +49,16 @@ words! {
 
 impl RancherCluster {
     pub fn view(object: Cluster) -> Self {
-        let meta = object.metadata;
-        let labels = meta.labels.unwrap_or_default();
-        let annotations = meta.annotations.unwrap_or_default();
-        let is = |key: &str, value: &str| labels.get(key).is_some_and(|set| set == value);
+        let managed = ManagedCluster::view(&object);
+        let labels = object.metadata.labels.unwrap_or_default();
         let load_balancers = LoadBalancer::ALL.map(|one| (one.as_str(), one));
         let load_balancer_label = ClusterMark::read(labels.get(LOAD_BALANCER_TYPE), load_balancers);
-        let engines = [ChartEngine::Helm, ChartEngine::HelmChart].map(|one| (one.as_str(), one));
         Self {
-            uid: meta.uid.unwrap_or_default(),
-            ending: meta.deletion_timestamp.is_some(),
-            display_name: object.spec.display_name,
+            managed,
             switch: ClusterMark::read(
                 labels.get(RANCHER_FIP),
                 [(ENABLED, true), (DISABLED, false)],
             ),
-            engine: ClusterMark::read(annotations.get(CHART_ENGINE), engines),
-            harvester: is(PROVIDER, HARVESTER),
-            local: meta.name.as_deref() == Some(LOCAL_CLUSTER),
             load_balancer: match load_balancer_label {
                 ClusterMark::Known(load_balancer) => load_balancer,
                 // Anything but `metallb` means PureLB.
@@ -112,16 +84,17 @@ impl RancherCluster {
     }
 }
 
-impl<T> ClusterMark<T> {
-    fn read(said: Option<&String>, known: impl IntoIterator<Item = (&'static str, T)>) -> Self {
-        let Some(said) = said else {
-            return Self::Silent;
-        };
-        let mut known = known.into_iter();
-        match known.find(|(value, _)| value == said) {
-            Some((_, meaning)) => Self::Known(meaning),
-            None => Self::Unclear(said.clone()),
-        }
+impl Deref for RancherCluster {
+    type Target = ManagedCluster;
+
+    fn deref(&self) -> &ManagedCluster {
+        &self.managed
+    }
+}
+
+impl AsRef<ManagedCluster> for RancherCluster {
+    fn as_ref(&self) -> &ManagedCluster {
+        &self.managed
     }
 }
 
@@ -179,27 +152,6 @@ mod tests {
         assert_eq!(cluster("c-1", json!({})).mode(), GuestMode::Silent);
         let harvester = json!({ "rancher-fip": "x", "provider.cattle.io": "harvester" });
         assert_eq!(cluster("c-1", harvester).mode(), GuestMode::Silent);
-    }
-
-    #[test]
-    fn the_engine_is_read_strictly() {
-        let engine = |said: &str| {
-            let object = json!({
-                "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
-                "metadata": { "name": "c-1", "annotations": { "fipd.io/chart-engine": said } },
-            });
-            RancherCluster::view(serde_json::from_value(object).unwrap()).engine
-        };
-        assert_eq!(engine("helm"), ClusterMark::Known(ChartEngine::Helm));
-        assert_eq!(
-            engine("helm-chart"),
-            ClusterMark::Known(ChartEngine::HelmChart)
-        );
-        assert_eq!(
-            engine("HelmChart"),
-            ClusterMark::Unclear("HelmChart".into())
-        );
-        assert_eq!(cluster("c-1", json!({})).engine, ClusterMark::Silent);
     }
 
     #[test]

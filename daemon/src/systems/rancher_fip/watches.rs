@@ -14,13 +14,13 @@ use super::{
     clusters::RancherCluster,
     floating_ip::{self, FloatingIpController},
     guests::Guests,
-    pool::{self, FloatingIpPools, Harvesters},
+    pool::{self, FloatingIpPools},
     quota::{self, Quotas},
     rancher::{Data, Rancher},
 };
 use crate::{
     controller::{attachments::Attachments, events::Events, reconcile::Controller, tasks::spawn},
-    guests::{GuestBoard, access::GuestAccess},
+    guests::{GuestBoard, access::GuestAccess, harvesters::Harvesters},
     systems::rancher_fip::settings::RancherFipSettings,
 };
 

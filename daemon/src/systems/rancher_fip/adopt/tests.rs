@@ -42,10 +42,8 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
 
 /// Cluster c-1 ("prod") with project p-1, pool net of ten addresses, a quota of two of them.
 fn site() -> SiteInventory {
-    let cluster = RancherCluster {
-        display_name: "prod".into(),
-        ..RancherCluster::default()
-    };
+    let mut cluster = RancherCluster::default();
+    cluster.managed.display_name = "prod".into();
     let mut found = SiteInventory {
         clusters: BTreeMap::from([("c-1".into(), cluster)]),
         projects: [Key::new("c-1", "p-1")].into(),

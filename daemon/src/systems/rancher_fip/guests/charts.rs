@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_crds::labels::{CHART_ENGINE, FLOATINGIP_CLEANUP};
+use fipd_crds::labels::FLOATINGIP_CLEANUP;
 use serde_json::{Value, json};
 
 use super::{Guests, plan::GuestWait, settings::Settings};
@@ -16,12 +16,16 @@ use crate::{
         queue::Next,
         store::{Key, Observed},
     },
-    guests::charts::{
-        BUSY, ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner,
-        owner::{ChartOwner, ChartRemover},
-        steps::ReleaseStep,
+    guests::{
+        charts::{
+            BUSY, ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark,
+            ReleaseOwner,
+            owner::{ChartOwner, ChartRemover},
+            steps::ReleaseStep,
+        },
+        clusters::ClusterMark,
     },
-    systems::rancher_fip::clusters::{ClusterMark, LoadBalancer, RancherCluster},
+    systems::rancher_fip::clusters::{LoadBalancer, RancherCluster},
 };
 
 /// One look at what the charts of a guest are to be.
@@ -110,16 +114,7 @@ impl ChartOwner for ChartLook<'_> {
     }
 
     fn engine(&self) -> Result<ChartEngine, ChartError> {
-        match &self.cluster.engine {
-            ClusterMark::Silent => Ok(self.guests.given().engine),
-            ClusterMark::Known(engine) => Ok(*engine),
-            ClusterMark::Unclear(said) => Err(ChartError::new(
-                "EngineInvalid",
-                format!(
-                    "annotation {CHART_ENGINE}: {said:?} is not known; allowed are \"helm\" and \"helm-chart\", or none for what the configuration says; no chart is touched until it is one of these"
-                ),
-            )),
-        }
+        self.cluster.engine_or(self.guests.given().engine)
     }
 
     /// Two load balancers in one cluster would answer for the same addresses, and two controllers for the same Services.

@@ -2,10 +2,7 @@
 
 #[cfg(test)]
 mod conformance_tests;
-mod harvesters;
 pub mod status;
-
-pub use harvesters::Harvesters;
 
 pub use crate::validation::pool as validate;
 

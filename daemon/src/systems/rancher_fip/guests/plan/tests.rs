@@ -3,7 +3,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::systems::rancher_fip::{clusters::ClusterMark, settings::ClusterManager};
+use crate::{
+    guests::clusters::{ClusterMark, ManagedCluster},
+    systems::rancher_fip::settings::ClusterManager,
+};
 
 fn pool(name: &str, target: &str, network: &str, nic: &str) -> (Key, Arc<FloatingIPPool>) {
     marked(name, target, network, nic, json!({}))
@@ -60,7 +63,10 @@ impl Case {
             quotas: vec!["p-1", "p-2"],
             url: Some("https://fipd"),
             cluster: RancherCluster {
-                display_name: "guest".into(),
+                managed: ManagedCluster {
+                    display_name: "guest".into(),
+                    ..ManagedCluster::default()
+                },
                 switch: ClusterMark::Known(true),
                 ..RancherCluster::default()
             },

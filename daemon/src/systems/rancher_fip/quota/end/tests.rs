@@ -116,10 +116,8 @@ async fn a_quota_does_not_wait_for_a_cluster_that_is_down_or_gone() {
     assert_eq!(bench.waits(&left, 0).await, None, "it does not answer");
     connect(&bench.rancher, "G", "c-m-g", Shows::default());
     assert_eq!(bench.waits(&left, 0).await, Some(5));
-    let ending = RancherCluster {
-        ending: true,
-        ..RancherCluster::default()
-    };
+    let mut ending = RancherCluster::default();
+    ending.managed.ending = true;
     bench
         .quotas
         .data

@@ -1,32 +1,32 @@
 //! The ways to the Harvester clusters of a Rancher.
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 use fipd_core::Text;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::{Stop, access::GuestAccess, clusters::ManagedCluster};
 use crate::{
     clusters::ClusterSession,
     controller::{
         attachments::{HarvesterAccess, HarvesterWay},
         store::{Key, Objects},
     },
-    guests::{Stop, access::GuestAccess},
-    systems::rancher_fip::clusters::RancherCluster,
 };
 
 /// A cluster that fipd serves is reached by its own kubeconfig, any other by the Secret that Rancher keeps.
-pub struct Harvesters {
+pub struct Harvesters<C> {
     pub session: ClusterSession,
-    pub clusters: Arc<Objects<RancherCluster>>,
+    /// By Rancher's id of the cluster.
+    pub clusters: Arc<Objects<C>>,
     pub access: GuestAccess,
 }
 
-impl Harvesters {
+impl<C: AsRef<ManagedCluster> + PartialEq + Debug> Harvesters<C> {
     fn is_harvester(&self, id: &str) -> bool {
         let known = self.clusters.get(&Key::new("", id));
-        known.is_some_and(|one| one.harvester)
+        known.is_some_and(|one| (*one).as_ref().harvester)
     }
 
     fn served(&self, id: &str, display: &str) -> Option<HarvesterWay> {
@@ -40,7 +40,10 @@ impl Harvesters {
     }
 }
 
-impl HarvesterAccess for Harvesters {
+impl<C> HarvesterAccess for Harvesters<C>
+where
+    C: AsRef<ManagedCluster> + PartialEq + Debug + Send + Sync,
+{
     fn find(&self, cluster: &str) -> Result<Option<Text>, String> {
         let names = &self.access.names;
         if let Some(id) = names.called(&[cluster.into()]) {
@@ -59,7 +62,8 @@ impl HarvesterAccess for Harvesters {
     fn way<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<HarvesterWay, String>> {
         Box::pin(async move {
             let found = self.clusters.get(&Key::new("", id));
-            let display = found.map_or_else(String::new, |one| one.display_name.clone());
+            let display =
+                found.map_or_else(String::new, |one| (*one).as_ref().display_name.clone());
             if let Some(way) = self.served(id, &display) {
                 return Ok(way);
             }
@@ -118,10 +122,10 @@ mod tests {
             ("c-5", "guests", false),
             ("c-6", "guests", false),
         ] {
-            let cluster = RancherCluster {
+            let cluster = ManagedCluster {
                 display_name: display_name.to_owned(),
                 harvester,
-                ..RancherCluster::default()
+                ..ManagedCluster::default()
             };
             let names = &harvesters.access.names;
             names.note(&id.into(), Some(display_name));
