@@ -1,11 +1,14 @@
 //! Where a guest runs, from Rancher's objects and from the Harvester cluster that its machines are in.
 
+use std::collections::BTreeMap;
+
 use fipd_crds::{
     labels::{HARVESTER_CLUSTER_ID_KEY, HARVESTER_CONFIG_KIND, PROJECT_ID},
     machine_config::HarvesterConfig,
     provisioning::{Cluster, MachinePool},
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::ResourceExt as _;
 
 use super::{GuestUnready, Stop, access::GuestAccess, objects, sources::GuestSources};
 use crate::controller::kind::{NAMESPACE, SECRET};
@@ -16,6 +19,8 @@ pub struct Provisioned {
     /// Rancher's id of the cluster, once there is one.
     pub id: Option<String>,
     pub hosting: Hosting,
+    /// Its labels and annotations of the keys that the system reads.
+    pub marks: BTreeMap<&'static str, String>,
 }
 
 /// What a cluster's machines are.
@@ -51,7 +56,8 @@ impl Provisioned {
         }
     }
 
-    pub fn view(object: Cluster) -> Self {
+    /// `reads` are the keys of labels and annotations that the system reads; a label goes before an annotation.
+    pub fn view(object: Cluster, reads: &[&'static str]) -> Self {
         let hosting = match object.cloud_credential() {
             Some((namespace, name)) => Hosting::Harvester {
                 credential: (namespace.to_owned(), name.to_owned()),
@@ -63,8 +69,17 @@ impl Provisioned {
         Self {
             id: object.management_id().map(str::to_owned),
             hosting,
+            marks: reads
+                .iter()
+                .filter_map(|key| Some((*key, mark(&object, key)?)))
+                .collect(),
         }
     }
+}
+
+fn mark(object: &Cluster, key: &str) -> Option<String> {
+    let labels = object.labels().get(key);
+    labels.or_else(|| object.annotations().get(key)).cloned()
 }
 
 fn harvester_config(pool: &MachinePool) -> Option<String> {
@@ -200,17 +215,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_labels_and_annotations_only_those_are_kept_that_the_system_reads() {
+        let object = serde_json::json!({
+            "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
+            "metadata": {
+                "name": "prod", "labels": { "a": "1", "b": "2" },
+                "annotations": { "a": "3", "c": "4", "d": "5" },
+            },
+        });
+        let object: Cluster = serde_json::from_value(object).unwrap();
+        let marks = Provisioned::view(object.clone(), &["a", "c", "x"]).marks;
+        let expected = [("a", "1".to_owned()), ("c", "4".to_owned())];
+        assert_eq!(marks, BTreeMap::from(expected));
+        assert!(Provisioned::view(object, &[]).marks.is_empty());
+    }
+
+    #[test]
     fn where_a_guest_runs_is_read_from_its_machines() {
         let machine = Machine {
             namespace: "guests".into(),
             networks: vec!["vlan-1".into()],
         };
         let hosting = |name: Option<&str>| Provisioned {
-            id: None,
             hosting: Hosting::Harvester {
                 credential: ("ns".into(), "cc".into()),
                 machine: name.map(str::to_owned),
             },
+            ..Provisioned::default()
         };
         let bare = Machine {
             networks: vec![],

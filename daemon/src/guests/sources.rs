@@ -31,6 +31,8 @@ use crate::{
 pub struct GuestSources {
     pub provisioned: Arc<Objects<Provisioned>>,
     pub machines: Arc<Objects<Machine>>,
+    /// Labels and annotations of provisioning Clusters that the system reads.
+    pub reads: &'static [&'static str],
 }
 
 /// Who hears of a change.
@@ -46,7 +48,8 @@ impl GuestSources {
     /// Follows them until the session ends.
     pub fn watch<L: GuestListener>(&self, site: &Site, listener: &Arc<L>, tasks: &mut JoinSet<()>) {
         let all = Arc::clone(listener);
-        let view = |object: Cluster| Some(Provisioned::view(object));
+        let reads = self.reads;
+        let view = move |object: Cluster| Some(Provisioned::view(object, reads));
         let provisioned = Arc::clone(&self.provisioned);
         spawn(tasks, site, provisioned, view, move |key| {
             all.provisioned_changed(key);
