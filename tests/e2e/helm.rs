@@ -52,6 +52,7 @@ impl Bench {
         Access {
             cluster: "guest",
             kubeconfig: self.plane.kubeconfig_yaml(),
+            system: None,
         }
     }
 

@@ -15,10 +15,12 @@ pub mod names;
 pub mod objects;
 pub mod releases;
 pub mod sources;
+pub mod system;
 mod unready;
 
 pub use board::{
     GuestBoard, GuestGoal, GuestManager, GuestPhase, GuestStatus, GuestUpdate, GuestView,
     ReleaseView, RotateError, Rotated, helm_name,
 };
+pub use system::GuestSystem;
 pub use unready::{GuestUnready, Stop};

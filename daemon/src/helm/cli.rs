@@ -56,6 +56,7 @@ struct KnownVersion {
 pub(super) struct Call<'a> {
     pub target: &'a ReleaseTarget,
     pub kubeconfig: &'a str,
+    pub system: Option<&'static str>,
 }
 
 /// `helm show chart`
@@ -179,6 +180,7 @@ impl Cli {
         let deadline = self.config.timeout.0;
         let arguments = arguments(Setting {
             version,
+            system: call.system,
             wait: self.config.wait,
             timeout: deadline.saturating_sub(HEAD_START).max(deadline / 2),
             kubeconfig: &directory.kubeconfig(),

@@ -13,6 +13,8 @@ use super::{
 pub const OWNER_LABEL: &str = labels::MANAGED_BY;
 /// Its value.
 pub const OWNER: &str = labels::FIELD_MANAGER;
+/// Label on a release: which system of fipd wants it. Those of the first one have none.
+pub const SYSTEM_LABEL: &str = "fipd.io/system";
 /// Revisions that helm keeps of a release.
 const HISTORY: &str = "10";
 
@@ -21,7 +23,7 @@ const HISTORY: &str = "10";
 pub enum Operation {
     Status,
     Metadata,
-    /// Lists the release if it carries fipd's label.
+    /// Lists the release if it carries the labels of fipd and of the system that asks.
     Owned,
     History,
     /// Reads the chart itself.
@@ -72,6 +74,8 @@ impl Operation {
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub version: CliVersion,
+    /// The value of [`SYSTEM_LABEL`] on the releases of who asks.
+    pub system: Option<&'static str>,
     /// Wait until the workloads are ready. Hooks are waited for anyway.
     pub wait: bool,
     /// Shorter than the deadline, so that helm itself notes a failure in the release.
@@ -94,7 +98,11 @@ pub fn about(
         Operation::Metadata => line.add(["get", "metadata", name, "--output", "json"]),
         Operation::Owned => {
             line.add(["list", "--output", "json", "--filter", &format!("^{name}$")]);
-            line.add(["--selector", &format!("{OWNER_LABEL}={OWNER}")]);
+            let system = match setting.system {
+                Some(system) => format!("{SYSTEM_LABEL}={system}"),
+                None => format!("!{SYSTEM_LABEL}"),
+            };
+            line.add(["--selector", &format!("{OWNER_LABEL}={OWNER},{system}")]);
             // Version 4 lists releases in every state without being told.
             if setting.version.major < 4 {
                 line.add(["--all"]);
@@ -146,12 +154,14 @@ pub fn bring(operation: Operation, release: &Release, setting: Setting<'_>) -> V
     }
     line.chart(&release.chart);
     // Helm keeps the labels that are not named: what was taken over once stays marked so.
-    let adopted = if operation == (Operation::Upgrade { adopt: true }) {
-        format!(",{}=true", labels::ADOPTED)
-    } else {
-        String::new()
-    };
-    line.add(["--labels", &format!("{OWNER_LABEL}={OWNER}{adopted}")]);
+    let mut marks = format!("{OWNER_LABEL}={OWNER}");
+    if operation == (Operation::Upgrade { adopt: true }) {
+        marks.push_str(&format!(",{}=true", labels::ADOPTED));
+    }
+    if let Some(system) = setting.system {
+        marks.push_str(&format!(",{SYSTEM_LABEL}={system}"));
+    }
+    line.add(["--labels", &marks]);
     line.add(["--timeout", &seconds(setting.timeout)]);
     if setting.wait {
         line.add([if setting.version.major < 4 {
@@ -204,6 +214,7 @@ mod tests {
     fn setting(major: u32, wait: bool) -> Setting<'static> {
         Setting {
             version: CliVersion { major, minor: 20 },
+            system: None,
             wait,
             timeout: Duration::from_secs(285),
             kubeconfig: Path::new("/run/k"),
@@ -266,6 +277,23 @@ mod tests {
             setting(3, false),
         ));
         let labels = "--labels app.kubernetes.io/managed-by=fipd,fipd.io/adopted=true ";
+        assert!(said.contains(labels), "{said}");
+    }
+
+    #[test]
+    fn releases_of_two_systems_are_told_apart() {
+        let of = |system| Setting {
+            system,
+            ..setting(3, false)
+        };
+        let owned = |system| text(&about(Operation::Owned, "lb", "purelb", of(system)));
+        let first = "--selector app.kubernetes.io/managed-by=fipd,!fipd.io/system ";
+        assert!(owned(None).contains(first), "{}", owned(None));
+        let second = "--selector app.kubernetes.io/managed-by=fipd,fipd.io/system=second ";
+        assert!(owned(Some("second")).contains(second));
+        let install = Operation::Install { replace: false };
+        let said = text(&bring(install, &release("oci://r/x"), of(Some("second"))));
+        let labels = "--labels app.kubernetes.io/managed-by=fipd,fipd.io/system=second ";
         assert!(said.contains(labels), "{said}");
     }
 

@@ -45,6 +45,8 @@ pub struct Access<'a> {
     pub cluster: &'a str,
     /// Self-contained YAML.
     pub kubeconfig: &'a str,
+    /// The value of [`super::SYSTEM_LABEL`] on the releases of who asks.
+    pub system: Option<&'static str>,
 }
 
 /// Operations that changed something so that a release is as it should be, in order; none where it was so already.
@@ -99,10 +101,11 @@ impl Helm {
         self.0.attempt(access, &target, Some(release), work).await
     }
 
-    /// Uninstalls a release that carries fipd's label. One that is not there is fine; whether it was says the answer.
+    /// Uninstalls a release that carries the labels of fipd and of the system that asks. One that is not there is fine;
+    /// whether it was says the answer.
     ///
     /// # Errors
-    /// [`HelmError::Foreign`] where it does not carry the label, else why it is still there.
+    /// [`HelmError::Foreign`] where it does not carry them, else why it is still there.
     pub async fn uninstall(
         &self,
         access: Access<'_>,
@@ -217,8 +220,12 @@ impl HelmState {
         let _turn = turn.lock().await;
         let _slot = (self.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
         self.board.running(target, "look", clock::now());
-        let kubeconfig = access.kubeconfig;
-        work(cli, Call { target, kubeconfig }).await
+        let call = Call {
+            target,
+            kubeconfig: access.kubeconfig,
+            system: access.system,
+        };
+        work(cli, call).await
     }
 
     /// The same, which the board and the memory tell of; `None`: the release is to go.

@@ -18,7 +18,7 @@ pub struct Observed {
     pub chart: String,
     pub version: String,
     pub values: Digest,
-    /// It carries fipd's label.
+    /// It carries fipd's label, and that of the system that asks.
     pub ours: bool,
 }
 

@@ -124,6 +124,7 @@ async fn installs_until_killed() {
     let access = fipd::helm::Access {
         cluster: "guest",
         kubeconfig: &kubeconfig,
+        system: None,
     };
     let chart = Charts::local(CONTROLLER).display().to_string();
     let hanging = release(CONTROLLER, &chart, "0.4.0", HANGS);

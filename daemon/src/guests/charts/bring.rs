@@ -56,7 +56,7 @@ impl GuestCharts {
         guest: &ReachedGuest<'_>,
         mut owner: O,
     ) -> (Option<Vec<ChartRelease>>, Result<Settled, ChartError>) {
-        let installed = match InstalledReleases::read(guest.remote).await {
+        let installed = match InstalledReleases::read(guest.remote, self.system).await {
             Ok(installed) => installed,
             Err(error) => return (None, Err(ChartError::unreadable(error))),
         };
@@ -100,6 +100,7 @@ impl GuestCharts {
         let name = &step.brings.name;
         let release = step.brings.parse();
         let release = release.map_err(|error| ChartError::of(name, &error.into()))?;
+        installed.check_system(&release.namespace, name)?;
         owner.check_room(guest, installed, step).await?;
         if !step.removes.is_empty() {
             guest.check(engine, &installed.objects, &release).await?;

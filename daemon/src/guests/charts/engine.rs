@@ -61,7 +61,7 @@ impl ReachedGuest<'_> {
         if let Some(object) = objects.of(namespace, name) {
             return self.remove_object(object).await.map(Some);
         }
-        let owner = owner(self.remote, namespace, name)
+        let owner = owner(self.remote, namespace, name, self.system)
             .await
             .map_err(ChartError::unreadable)?;
         if owner != Some(ReleaseOwner::Fipd) {

@@ -35,6 +35,19 @@ impl ChartError {
         )
     }
 
+    /// Two systems of fipd want a release of one name.
+    pub fn other_system(mark: &ReleaseMark) -> Self {
+        let ReleaseMark {
+            namespace, name, ..
+        } = mark;
+        Self::new(
+            "ReleaseOfOtherSystem",
+            format!(
+                "another system of fipd keeps the release {name:?} in namespace {namespace:?}: let the settings of one of the two give it another name"
+            ),
+        )
+    }
+
     /// Something goes on that ends soon.
     pub fn is_busy(&self) -> bool {
         self.reason == BUSY

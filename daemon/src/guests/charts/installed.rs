@@ -1,5 +1,5 @@
 //! The releases in a guest that carry fipd's mark, whichever settings they were installed by: the Secrets in which helm
-//! keeps a release, and HelmCharts.
+//! keeps a release, and HelmCharts. Those of another system of fipd are as foreign as any that fipd did not install.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,19 @@ use crate::{
     controller::{
         client::{CallError, Remote},
         kind::SECRET,
+        owned::{is_marked, is_ours},
     },
-    helm::{OWNER, OWNER_LABEL},
+    guests::{GuestSystem, charts::ChartError},
+    helm::{OWNER, OWNER_LABEL, SYSTEM_LABEL},
 };
 
-/// Whose a release is, as the Secrets say in which helm keeps it.
+/// Whose a release is for the system that looks, as the Secrets say in which helm keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseOwner {
     Fipd,
     /// fipd keeps in step what another installed.
     Adopted,
+    /// Somebody else's, or another system's of fipd.
     Other,
 }
 
@@ -38,18 +41,37 @@ pub struct ReleaseMark {
 pub struct InstalledReleases {
     pub objects: HelmCharts,
     pub marks: Vec<ReleaseMark>,
+    /// What other systems of fipd keep here.
+    pub others: Vec<ReleaseMark>,
+    system: GuestSystem,
 }
 
+/// Namespace and name of a release.
+type Place = (String, String);
+
 impl InstalledReleases {
-    pub async fn read(remote: &Remote) -> Result<Self, CallError> {
-        let objects = HelmCharts::list(remote).await?;
+    /// As `system` sees them.
+    pub async fn read(remote: &Remote, system: GuestSystem) -> Result<Self, CallError> {
+        let objects = HelmCharts::list(remote, system).await?;
         let all = SECRET.named("", "");
         let marked = format!("owner=helm,{OWNER_LABEL}={OWNER}");
         let revisions = remote.list_meta(&all, &marked).await?;
+        let (marks, others) = marks(&revisions, objects.all(), system);
         Ok(Self {
-            marks: marks(&revisions, objects.all()),
             objects,
+            marks,
+            others,
+            system,
         })
+    }
+
+    /// Whether no other system of fipd keeps the release of this place.
+    pub fn check_system(&self, namespace: &str, name: &str) -> Result<(), ChartError> {
+        let mut others = self.others.iter();
+        match others.find(|mark| mark.namespace == namespace && mark.name == name) {
+            Some(mark) => Err(ChartError::other_system(mark)),
+            None => Ok(()),
+        }
     }
 
     /// Whose the release of this place is, with or without a mark; `None`: there is none.
@@ -65,14 +87,18 @@ impl InstalledReleases {
         }
         match self.objects.of(namespace, name) {
             Some(_) => Ok(Some(ReleaseOwner::Other)),
-            None => owner(remote, namespace, name).await,
+            None => owner(remote, namespace, name, self.system).await,
         }
     }
 }
 
-/// A HelmChart says whose its release is, before the Secrets do.
-fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<ReleaseMark> {
-    let mut releases: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
+/// Those of the system and those of others of fipd. A HelmChart says whose its release is, before the Secrets do.
+fn marks(
+    revisions: &[Value],
+    charts: &[HelmChart],
+    system: GuestSystem,
+) -> (Vec<ReleaseMark>, Vec<ReleaseMark>) {
+    let mut releases: BTreeMap<Place, Vec<&Value>> = BTreeMap::new();
     for revision in revisions {
         let namespace = revision.pointer("/metadata/namespace");
         let (Some(namespace), Some(name)) =
@@ -83,14 +109,28 @@ fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<ReleaseMark> {
         let place = (namespace.to_owned(), name.to_owned());
         releases.entry(place).or_default().push(revision);
     }
-    let owned = releases.into_iter();
-    let mut owners: BTreeMap<(String, String), ReleaseOwner> = owned
-        .filter_map(|(place, revisions)| Some((place, owner_of(newest(revisions))?)))
-        .collect();
+    let mut owners: BTreeMap<Place, ReleaseOwner> = BTreeMap::new();
+    let mut others = BTreeSet::new();
+    for (place, revisions) in releases {
+        let newest = newest(revisions);
+        match owner_of(newest, system) {
+            Some(ReleaseOwner::Other) if newest.is_some_and(is_marked) => {
+                others.insert(place);
+            }
+            Some(owner) => {
+                owners.insert(place, owner);
+            }
+            None => {}
+        }
+    }
     for chart in charts {
         let place = (chart.release_namespace().to_owned(), chart.name_any());
-        let owner = whose(chart);
-        if owner != ReleaseOwner::Other || owners.contains_key(&place) {
+        let owner = whose(chart, system);
+        if owner == ReleaseOwner::Other && is_ours(&chart.metadata) {
+            owners.remove(&place);
+            others.insert(place);
+        } else if owner != ReleaseOwner::Other || owners.contains_key(&place) {
+            others.remove(&place);
             owners.insert(place, owner);
         }
     }
@@ -99,7 +139,11 @@ fn marks(revisions: &[Value], charts: &[HelmChart]) -> Vec<ReleaseMark> {
         name,
         owner,
     };
-    owners.into_iter().map(mark).collect()
+    let others = others.into_iter().map(|place| (place, ReleaseOwner::Other));
+    (
+        owners.into_iter().map(mark).collect(),
+        others.map(mark).collect(),
+    )
 }
 
 /// Whose a release is; `None`: there is none.
@@ -107,9 +151,10 @@ pub async fn owner(
     remote: &Remote,
     namespace: &str,
     name: &str,
+    system: GuestSystem,
 ) -> Result<Option<ReleaseOwner>, CallError> {
     let revisions = revisions(remote, namespace, name).await?;
-    Ok(owner_of(newest(&revisions)))
+    Ok(owner_of(newest(&revisions), system))
 }
 
 /// The Secrets in which helm keeps a release.
@@ -148,12 +193,12 @@ pub fn newest<'a>(revisions: impl IntoIterator<Item = &'a Value>) -> Option<&'a 
 }
 
 /// Whose a release is, by its newest revision.
-fn owner_of(newest: Option<&Value>) -> Option<ReleaseOwner> {
+fn owner_of(newest: Option<&Value>, system: GuestSystem) -> Option<ReleaseOwner> {
     let newest = newest?;
     if label(newest, "status") == Some("uninstalled") {
         return None;
     }
-    let ours = label(newest, OWNER_LABEL) == Some(OWNER);
+    let ours = is_marked(newest) && label(newest, SYSTEM_LABEL) == system.mark();
     Some(match (ours, label(newest, ADOPTED)) {
         (true, None) => ReleaseOwner::Fipd,
         (true, Some(_)) => ReleaseOwner::Adopted,
@@ -166,10 +211,66 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::guests::system::testing::{FIRST, SECOND};
+
+    /// What two systems of fipd installed, by either engine, and what a third party did.
+    #[test]
+    fn no_system_takes_the_releases_of_another_for_its_own() {
+        let labels = |name: &str, system: Option<&str>| {
+            let mut labels = json!({
+                "name": name, "version": "1", "status": "deployed", OWNER_LABEL: OWNER,
+            });
+            if let Some(system) = system {
+                labels[SYSTEM_LABEL] = json!(system);
+            }
+            labels
+        };
+        let secret = |name: &str, system| json!({ "metadata": { "namespace": "lb", "labels": labels(name, system) } });
+        let chart = |name: &str, labels: Value| -> HelmChart {
+            serde_json::from_value(json!({
+                "apiVersion": "helm.cattle.io/v1", "kind": "HelmChart",
+                "metadata": { "name": name, "namespace": "kube-system", "labels": labels },
+                "spec": { "targetNamespace": "lb" },
+            }))
+            .unwrap()
+        };
+        let revisions = [
+            secret("a", None),
+            secret("b", Some("second")),
+            secret("moved", None),
+        ];
+        let charts = [
+            chart("c", labels("c", None)),
+            chart("d", labels("d", Some("second"))),
+            chart("foreign", json!({})),
+            // The object says it, whoever installed the release before.
+            chart("moved", labels("moved", Some("second"))),
+        ];
+        let named = |marks: Vec<ReleaseMark>, owner: ReleaseOwner| -> Vec<String> {
+            assert!(marks.iter().all(|mark| mark.owner == owner), "{marks:?}");
+            marks.into_iter().map(|mark| mark.name).collect()
+        };
+        let of = |system| {
+            let (own, others) = marks(&revisions, &charts, system);
+            let own = named(own, ReleaseOwner::Fipd);
+            (own, named(others, ReleaseOwner::Other))
+        };
+        let both = |one: &[&str], other: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            (owned(one), owned(other))
+        };
+        assert_eq!(of(FIRST), both(&["a", "c"], &["b", "d", "moved"]));
+        assert_eq!(of(SECOND), both(&["b", "d", "moved"], &["a", "c"]));
+        let unknown = GuestSystem {
+            name: "third",
+            unnamed: false,
+        };
+        assert!(of(unknown).0.is_empty());
+    }
 
     #[test]
     fn the_newest_revision_says_whose_a_release_is() {
-        let newest_owner = |revisions: &[Value]| owner_of(newest(revisions));
+        let newest_owner = |revisions: &[Value]| owner_of(newest(revisions), FIRST);
         let secret = |version: &str, status: &str, ours: bool| {
             let mut labels = json!({ "version": version, "status": status });
             if ours {
@@ -221,7 +322,9 @@ mod tests {
             chart("x", "theirs", json!({})),
             chart("foreign", "new", json!({})),
         ];
-        let found: Vec<_> = marks(&revisions, &charts)
+        let (found, others) = marks(&revisions, &charts, FIRST);
+        assert_eq!(others, []);
+        let found: Vec<_> = found
             .into_iter()
             .map(|mark| (format!("{}/{}", mark.namespace, mark.name), mark.owner))
             .collect();

@@ -14,6 +14,7 @@ mod states;
 pub mod steps;
 mod uninstall;
 
+use super::GuestSystem;
 use crate::{
     controller::client::Remote,
     helm::{Access, Helm},
@@ -27,6 +28,8 @@ pub use states::{ChartProgress, GuestCharts};
 /// A guest that answers, and what works on its releases.
 pub struct ReachedGuest<'a> {
     pub id: String,
+    /// That works on them.
+    pub system: GuestSystem,
     /// What helm calls it.
     pub name: String,
     pub kubeconfig: &'a str,
@@ -46,6 +49,7 @@ impl ReachedGuest<'_> {
         Access {
             cluster: &self.name,
             kubeconfig: self.kubeconfig,
+            system: self.system.mark(),
         }
     }
 }

@@ -8,13 +8,14 @@ use parking_lot::Mutex;
 use super::{ChartError, ChartRelease, ReachedGuest, Settled, uninstall::UninstallState};
 use crate::{
     controller::client::Remote,
-    guests::{access::GuestAccess, helm_name},
+    guests::{GuestSystem, access::GuestAccess, helm_name},
     helm::Helm,
 };
 
 /// The charts that one system wants in the guests of one Rancher.
 pub struct GuestCharts {
     rancher: Text,
+    pub(super) system: GuestSystem,
     pub(super) access: Arc<GuestAccess>,
     /// Without it nobody looks after charts.
     pub(super) helm: Option<Helm>,
@@ -55,9 +56,15 @@ impl From<Result<Settled, ChartError>> for ChartProgress {
 }
 
 impl GuestCharts {
-    pub fn new(rancher: Text, access: Arc<GuestAccess>, helm: Option<Helm>) -> Self {
+    pub fn new(
+        rancher: Text,
+        system: GuestSystem,
+        access: Arc<GuestAccess>,
+        helm: Option<Helm>,
+    ) -> Self {
         Self {
             rancher,
+            system,
             access,
             helm,
             states: Mutex::default(),
@@ -122,6 +129,7 @@ impl GuestCharts {
     ) -> ReachedGuest<'a> {
         ReachedGuest {
             id: id.to_owned(),
+            system: self.system,
             name: self.helm_name(id),
             kubeconfig,
             remote,
@@ -175,7 +183,11 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::{super::steps::testing::release, *};
-    use crate::{config, controller::client::testing::canned, guests::access::testing::access};
+    use crate::{
+        config,
+        controller::client::testing::canned,
+        guests::{access::testing::access, system::testing::FIRST},
+    };
 
     #[tokio::test]
     async fn charts_are_done_only_where_these_are_what_was_looked_at() {
@@ -183,7 +195,7 @@ mod tests {
         let stop = CancellationToken::new();
         let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
         let access = access(canned(&[]).0);
-        let charts = GuestCharts::new("rancher".into(), access, Some(helm));
+        let charts = GuestCharts::new("rancher".into(), FIRST, access, Some(helm));
         let wanted = vec![release("lb", "purelb")];
         let progress = |wanted: &[ChartRelease]| charts.progress("c-1", wanted);
         assert_eq!(progress(&wanted), ChartProgress::Unknown);

@@ -79,7 +79,7 @@ impl GuestCharts {
             return Ok(Vec::new());
         };
         let guest = self.reached(id, helm, &kubeconfig, &remote);
-        let installed = InstalledReleases::read(&remote)
+        let installed = InstalledReleases::read(&remote, self.system)
             .await
             .map_err(ChartError::unreadable)?;
         remover.check_unused(&guest, &installed).await?;

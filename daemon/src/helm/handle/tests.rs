@@ -74,6 +74,7 @@ impl Fake {
         let access = Access {
             cluster,
             kubeconfig: "token: geheim",
+            system: None,
         };
         self.helm.ensure(access, release, &|| {}).await
     }
@@ -116,6 +117,7 @@ async fn only_what_changes_something_is_told_to_begin() {
     let access = Access {
         cluster: "east",
         kubeconfig: "token: geheim",
+        system: None,
     };
     for _ in 0..2 {
         let done = fake.helm.ensure(access, &first, &begins).await;
@@ -176,6 +178,7 @@ async fn a_missing_cli_is_a_reason_and_found_once_it_is_there() {
     let access = Access {
         cluster: "east",
         kubeconfig: "",
+        system: None,
     };
     let wanted = release("purelb", "0.14.1", "");
     let error = helm.ensure(access, &wanted, &|| {}).await.unwrap_err();
@@ -206,6 +209,7 @@ async fn what_is_uninstalled_is_off_the_board() {
     let access = Access {
         cluster: "east",
         kubeconfig: "",
+        system: None,
     };
     assert!(fake.helm.uninstall(access, "lb", "purelb").await.unwrap());
     assert!(!fake.helm.uninstall(access, "lb", "purelb").await.unwrap());

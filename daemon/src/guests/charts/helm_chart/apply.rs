@@ -16,13 +16,13 @@ use crate::{
         helm_chart::engine_switch::{self, SwitchStep},
         installed::{ReleaseOwner, newest, revisions},
     },
-    helm::{OWNER, OWNER_LABEL},
+    helm::{OWNER, OWNER_LABEL, SYSTEM_LABEL},
 };
 
 impl ReachedGuest<'_> {
     /// Takes the release from helm-controller without uninstalling it; an error until that is done.
     pub async fn hand_to_helm(&self, chart: &HelmChart) -> Result<(), ChartError> {
-        if plan::whose(chart) == ReleaseOwner::Other {
+        if plan::whose(chart, self.system) == ReleaseOwner::Other {
             return Err(foreign(chart));
         }
         self.hand_back(chart, engine_switch::hand_back(chart)).await
@@ -78,7 +78,10 @@ impl ReachedGuest<'_> {
     async fn mark(&self, chart: &HelmChart) -> Result<(), CallError> {
         let (namespace, name) = (chart.release_namespace(), chart.name_any());
         let mut labels = json!({ OWNER_LABEL: OWNER });
-        match plan::whose(chart) {
+        if let Some(system) = self.system.mark() {
+            labels[SYSTEM_LABEL] = json!(system);
+        }
+        match plan::whose(chart, self.system) {
             ReleaseOwner::Fipd => {}
             ReleaseOwner::Adopted => labels[ADOPTED] = json!("true"),
             ReleaseOwner::Other => return Ok(()),
@@ -96,7 +99,7 @@ impl ReachedGuest<'_> {
     /// Removes the release of an object that fipd made, one step at a time and with an error as more follow; whose it is
     /// where it stays.
     pub async fn remove_object(&self, chart: &HelmChart) -> Result<ReleaseOwner, ChartError> {
-        let owner = plan::whose(chart);
+        let owner = plan::whose(chart, self.system);
         match owner {
             ReleaseOwner::Other => {}
             ReleaseOwner::Adopted => {

@@ -29,11 +29,14 @@ use crate::{
         owned,
         store::Key,
     },
-    guests::charts::{
-        BUSY, ChartError, ReachedGuest, Settled,
-        installed::{ReleaseOwner, newest, owner, revisions},
+    guests::{
+        GuestSystem,
+        charts::{
+            BUSY, ChartError, ReachedGuest, ReleaseMark, Settled,
+            installed::{ReleaseOwner, newest, owner, revisions},
+        },
     },
-    helm::{self, HelmError, Noted, Release, SECRET_TYPE, Stored, Why},
+    helm::{self, HelmError, Noted, Release, SECRET_TYPE, SYSTEM_LABEL, Stored, Why},
 };
 use engine_switch::SwitchStep;
 use progress::{HelmChartProgress, NewestRevision};
@@ -46,8 +49,12 @@ const HELM_CHART_CONFIG: Kind = Kind::namespaced(API, "helmchartconfigs", "HelmC
 /// Where helm-controllers look.
 const NAMESPACE: &str = "kube-system";
 
-/// The HelmCharts of a cluster; `None`: it has no such kind.
-pub struct HelmCharts(Option<Vec<HelmChart>>);
+/// The HelmCharts of a cluster, as a system sees them.
+pub struct HelmCharts {
+    /// `None`: the cluster has no such kind.
+    found: Option<Vec<HelmChart>>,
+    system: GuestSystem,
+}
 
 /// The newest revision of a release, and the Secret that it is in.
 struct StoredRevision {
@@ -57,17 +64,18 @@ struct StoredRevision {
 }
 
 impl HelmCharts {
-    pub async fn list(remote: &Remote) -> Result<Self, CallError> {
+    pub async fn list(remote: &Remote, system: GuestSystem) -> Result<Self, CallError> {
         let read = |object: Value| serde_json::from_value(object).ok();
-        match remote.list_kept(&HELM_CHART.all(), "", read).await {
-            Ok(all) => Ok(Self(Some(all))),
-            Err(CallError::NotFound(_)) => Ok(Self(None)),
-            Err(error) => Err(error),
-        }
+        let found = match remote.list_kept(&HELM_CHART.all(), "", read).await {
+            Ok(all) => Some(all),
+            Err(CallError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { found, system })
     }
 
     pub fn all(&self) -> &[HelmChart] {
-        self.0.as_deref().unwrap_or_default()
+        self.found.as_deref().unwrap_or_default()
     }
 
     /// The object of this name where helm-controllers look, whatever its release's namespace.
@@ -86,14 +94,16 @@ impl HelmCharts {
     pub fn check(&self, release: &Release) -> Result<(), ChartError> {
         // Whatever the policy will be.
         spec_of(release, "")?;
-        if self.0.is_none() {
+        if self.found.is_none() {
             return Err(ChartError::new(
                 "NoHelmCharts",
                 "the cluster has no HelmChart kind (helm.cattle.io/v1), as RKE2 and K3s have it; the engine \"helm\" does without",
             ));
         }
         match self.named(&release.name) {
-            Some(taken) if plan::whose(taken) == ReleaseOwner::Other => Err(foreign(taken)),
+            Some(taken) if plan::whose(taken, self.system) == ReleaseOwner::Other => {
+                Err(foreign(taken))
+            }
             Some(_) | None => self.check_foreign(release),
         }
     }
@@ -101,7 +111,9 @@ impl HelmCharts {
     /// Whether nobody else's object keeps the release.
     pub fn check_foreign(&self, release: &Release) -> Result<(), ChartError> {
         match self.of(&release.namespace, &release.name) {
-            Some(chart) if plan::whose(chart) == ReleaseOwner::Other => Err(foreign(chart)),
+            Some(chart) if plan::whose(chart, self.system) == ReleaseOwner::Other => {
+                Err(foreign(chart))
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -181,7 +193,7 @@ impl ReachedGuest<'_> {
         }
         let stored = revision.map(|revision| &revision.stored);
         // The revisions of what another installed are not fipd's to remove.
-        let ours = plan::whose(chart) == ReleaseOwner::Fipd;
+        let ours = plan::whose(chart, self.system) == ReleaseOwner::Fipd;
         let clears = ours && policy.is_some_and(|policy| plan::is_in_the_way(policy, stored));
         if clears {
             self.clear(release, revision).await.map_err(refused)?;
@@ -344,7 +356,7 @@ impl ReachedGuest<'_> {
 
     async fn make_object(&self, release: &Release) -> Result<Settled, ChartError> {
         let (namespace, name) = (&*release.namespace, &*release.name);
-        let before = owner(self.remote, namespace, name)
+        let before = owner(self.remote, namespace, name, self.system)
             .await
             .map_err(ChartError::unreadable)?;
         let policy = self.policy().await;
@@ -352,6 +364,9 @@ impl ReachedGuest<'_> {
         let mut labels = json!({ MANAGED_BY: FIELD_MANAGER });
         if matches!(before, Some(ReleaseOwner::Adopted | ReleaseOwner::Other)) {
             labels[ADOPTED] = json!("true");
+        }
+        if let Some(system) = self.system.mark() {
+            labels[SYSTEM_LABEL] = json!(system);
         }
         let object = json!({
             "apiVersion": "helm.cattle.io/v1", "kind": "HelmChart",
@@ -409,6 +424,13 @@ fn failed(chart: &HelmChart, why: &str) -> ChartError {
 
 fn foreign(chart: &HelmChart) -> ChartError {
     let (called, name) = (called(chart), chart.name_any());
+    if owned::is_ours(&chart.metadata) {
+        return ChartError::other_system(&ReleaseMark {
+            namespace: chart.release_namespace().to_owned(),
+            name,
+            owner: ReleaseOwner::Other,
+        });
+    }
     ChartError::new(
         "HelmChartForeign",
         format!(

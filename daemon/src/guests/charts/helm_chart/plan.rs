@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     controller::{client::MANAGER, owned::is_ours},
-    guests::charts::ReleaseOwner,
-    helm::{Reference, Release, Stored},
+    guests::{GuestSystem, charts::ReleaseOwner},
+    helm::{Reference, Release, SYSTEM_LABEL, Stored},
 };
 
 /// helm-controller tries again over what is there.
@@ -25,11 +25,13 @@ pub fn find<'a>(all: &'a [HelmChart], namespace: &str, name: &str) -> Option<&'a
     all.iter().find(keeps)
 }
 
-/// Whose the release of a HelmChart is.
-pub fn whose(chart: &HelmChart) -> ReleaseOwner {
+/// Whose the release of a HelmChart is for the system that looks.
+pub fn whose(chart: &HelmChart, system: GuestSystem) -> ReleaseOwner {
     let labels = chart.metadata.labels.as_ref();
+    let mark = labels.and_then(|labels| labels.get(SYSTEM_LABEL));
+    let own = is_ours(&chart.metadata) && mark.map(String::as_str) == system.mark();
     match labels.is_some_and(|labels| labels.contains_key(ADOPTED)) {
-        _ if !is_ours(&chart.metadata) => ReleaseOwner::Other,
+        _ if !own => ReleaseOwner::Other,
         true => ReleaseOwner::Adopted,
         false => ReleaseOwner::Fipd,
     }
@@ -117,7 +119,10 @@ pub fn change(have: &HelmChartSpec, want: &HelmChartSpec) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::{super::testing::chart, *};
-    use crate::helm::{Values, secret, testing::release};
+    use crate::{
+        guests::system::testing::{FIRST, SECOND},
+        helm::{Values, secret, testing::release},
+    };
 
     #[test]
     fn charts_of_repositories_and_registries_can_be_said_and_paths_cannot() {
@@ -203,9 +208,10 @@ mod tests {
         let all = [chart(&json!(null))];
         assert!(find(&all, "lb", "purelb").is_some());
         assert!(find(&all, "kube-system", "purelb").is_none());
-        assert_eq!(whose(&all[0]), ReleaseOwner::Fipd);
+        assert_eq!(whose(&all[0], FIRST), ReleaseOwner::Fipd);
+        assert_eq!(whose(&all[0], SECOND), ReleaseOwner::Other);
         let mut other = all[0].clone();
         other.metadata.labels = None;
-        assert_eq!(whose(&other), ReleaseOwner::Other);
+        assert_eq!(whose(&other, FIRST), ReleaseOwner::Other);
     }
 }

@@ -7,6 +7,7 @@ use super::{testing::switching, *};
 use crate::{
     config,
     controller::client::testing::{Asked, canned},
+    guests::system::testing::{FIRST, SECOND},
     helm::{Helm, OWNER, OWNER_LABEL, secret, testing::release},
 };
 
@@ -30,8 +31,23 @@ fn answer(body: &Value) -> Answer {
     ("GET", 200, body.to_string().leak())
 }
 
-/// What comes of it, and what was asked for it; every answer is used.
+fn charts(found: impl IntoIterator<Item = HelmChart>) -> HelmCharts {
+    HelmCharts {
+        found: Some(found.into_iter().collect()),
+        system: FIRST,
+    }
+}
+
 async fn with<T>(
+    answers: &[Answer],
+    work: impl AsyncFnOnce(ReachedGuest<'_>) -> T,
+) -> (T, Vec<Asked>) {
+    with_of(FIRST, answers, work).await
+}
+
+/// What comes of it for a system, and what was asked for it; every answer is used.
+async fn with_of<T>(
+    system: GuestSystem,
     answers: &[Answer],
     work: impl AsyncFnOnce(ReachedGuest<'_>) -> T,
 ) -> (T, Vec<Asked>) {
@@ -44,6 +60,7 @@ async fn with<T>(
     let (remote, asked) = canned(answers);
     let guest = ReachedGuest {
         id: "c-1".into(),
+        system,
         name: "rancher/c-1".into(),
         kubeconfig: "",
         remote: &remote,
@@ -101,7 +118,7 @@ async fn remove(
     chart: Option<HelmChart>,
     answers: &[Answer],
 ) -> Result<Option<ReleaseOwner>, &'static str> {
-    let charts = HelmCharts(Some(chart.into_iter().collect()));
+    let charts = charts(chart);
     let work = async |guest: ReachedGuest<'_>| guest.remove(&charts, "lb", "purelb").await;
     let (result, _) = with(answers, work).await;
     result.map_err(|error| error.reason)
@@ -133,11 +150,80 @@ async fn half_a_hand_back_of_what_was_taken_over_converges_when_its_cluster_is_l
     assert_eq!(remove(None, &[marked]).await, stays);
 }
 
+/// The object of a system that is not the first.
+fn seconds(mut chart: HelmChart) -> HelmChart {
+    let labels = chart.metadata.labels.get_or_insert_default();
+    labels.insert(SYSTEM_LABEL.to_owned(), "second".to_owned());
+    chart
+}
+
+/// The Secrets of a release that a system of fipd installed.
+fn marked(system: Option<&str>) -> Answer {
+    let mut secret = secret(2, "deployed", ("purelb", "0.14.1"), &json!({}));
+    let labels = &mut secret["metadata"]["labels"];
+    labels[OWNER_LABEL] = json!(OWNER);
+    if let Some(system) = system {
+        labels[SYSTEM_LABEL] = json!(system);
+    }
+    answer(&json!({ "items": [{ "metadata": secret["metadata"] }] }))
+}
+
+#[tokio::test]
+async fn no_system_removes_or_takes_back_the_release_of_another() {
+    let first = held(switching(false, false));
+    for (system, chart, mark) in [
+        (FIRST, seconds(first.clone()), Some("second")),
+        (SECOND, first.clone(), None),
+    ] {
+        let all = |found: Option<&HelmChart>| HelmCharts {
+            found: Some(found.cloned().into_iter().collect()),
+            system,
+        };
+        let (by_object, by_secret) = (all(Some(&chart)), all(None));
+        let remove = async |guest: ReachedGuest<'_>| {
+            let object = guest.remove(&by_object, "lb", "purelb").await;
+            let secret = guest.remove(&by_secret, "lb", "purelb").await;
+            (object, secret)
+        };
+        let (removed, _) = with_of(system, &[marked(mark)], remove).await;
+        let stays = Ok(Some(ReleaseOwner::Other));
+        assert_eq!(removed, (stays.clone(), stays));
+        let hand = async |guest: ReachedGuest<'_>| guest.hand_to_helm(&chart).await;
+        let (handed, _) = with_of(system, &[], hand).await;
+        assert_eq!(handed.unwrap_err().reason, "ReleaseOfOtherSystem");
+        let wanted = release("https://x/charts");
+        let bring = async |guest: ReachedGuest<'_>| guest.bring_object(&by_object, &wanted).await;
+        let (brought, _) = with_of(system, &[], bring).await;
+        assert_eq!(brought.unwrap_err().reason, "ReleaseOfOtherSystem");
+    }
+}
+
+#[tokio::test]
+async fn a_second_system_marks_what_it_makes_and_what_it_hands_over() {
+    let none = answer(&json!({ "items": [] }));
+    let answers = [none, none, knows_retry(), ("POST", 200, "{}")];
+    let wanted = release("https://x/charts");
+    let charts = HelmCharts {
+        found: Some(Vec::new()),
+        system: SECOND,
+    };
+    let bring = async |guest: ReachedGuest<'_>| guest.bring_object(&charts, &wanted).await;
+    let (result, asked) = with_of(SECOND, &answers, bring).await;
+    assert_eq!(result, Ok(Settled::NotYet));
+    let labels = json!({ OWNER_LABEL: OWNER, SYSTEM_LABEL: "second" });
+    assert_eq!(asked[3].body["metadata"]["labels"], labels);
+
+    let chart = seconds(held(switching(true, false)));
+    let hand = async |guest: ReachedGuest<'_>| guest.hand_to_helm(&chart).await;
+    let (_, asked) = with_of(SECOND, &[revisions(), TAKEN, DELETED], hand).await;
+    assert_eq!(asked[1].body["metadata"]["labels"], labels);
+}
+
 async fn bring(
     chart: Option<HelmChart>,
     answers: &[Answer],
 ) -> (Result<Settled, ChartError>, Vec<Asked>) {
-    let charts = HelmCharts(Some(chart.into_iter().collect()));
+    let charts = charts(chart);
     let wanted = release("https://x/charts");
     let answers = &[&[revisions()], answers].concat();
     with(answers, async |guest: ReachedGuest<'_>| {
@@ -226,7 +312,7 @@ async fn why_it_failed_is_told_while_it_is_tried_again_until_it_succeeds() {
     let second = [revisions(), before, unreadable, running, GONE];
     let third = [revisions(), deployed, unreadable, complete()];
     let answers = [&first[..], &second, &third, &second].concat();
-    let charts = HelmCharts(Some(vec![object("abort")]));
+    let charts = charts([object("abort")]);
     let wanted = release("https://x/charts");
     let (came, _) = with(&answers, async |guest: ReachedGuest<'_>| {
         let mut came = Vec::new();

@@ -12,7 +12,7 @@ use fipd_crds::{
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
-use super::{Guests, Stop, notes::Note, plan::GuestWait, settings::Settings};
+use super::{Guests, SYSTEM, Stop, notes::Note, plan::GuestWait, settings::Settings};
 use crate::{
     controller::{
         client::{CallError, Remote},
@@ -181,7 +181,7 @@ impl Guests {
         let Some(note) = self.noted(id).filter(|note| !note.before.is_empty()) else {
             return Ok(());
         };
-        let marks = InstalledReleases::read(remote).await?.marks;
+        let marks = InstalledReleases::read(remote, SYSTEM).await?.marks;
         let used = controllers(&marks, |name| settings.serves(name));
         let mut left = BTreeSet::new();
         for namespace in note.before.iter().filter(|one| !used.contains(&***one)) {

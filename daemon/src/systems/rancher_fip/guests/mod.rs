@@ -38,6 +38,7 @@ pub use self::{
 use self::{observe::ManagerObjects, plan::GuestWait};
 use super::{Site, kinds::QUOTA, rancher::Data};
 use crate::{
+    config::TypedSettings as _,
     controller::{
         confirm_absence::AbsenceCheck,
         context::Context,
@@ -49,8 +50,8 @@ use crate::{
         store::Key,
     },
     guests::{
-        self, GuestBoard, GuestManager, GuestUnready, access::GuestAccess, charts::GuestCharts,
-        sources::GuestSources,
+        self, GuestBoard, GuestManager, GuestSystem, GuestUnready, access::GuestAccess,
+        charts::GuestCharts, sources::GuestSources,
     },
     helm::Helm,
     systems::rancher_fip::settings::RancherFipSettings,
@@ -61,6 +62,12 @@ const AT_ONCE: usize = 64;
 const QUOTAS_AT_ONCE: usize = 16;
 /// After this time a guest is looked at again although nothing was seen to change.
 const AGAIN: Duration = Duration::from_secs(300);
+
+/// Guests and releases of earlier versions, which knew no other system, are its own.
+pub const SYSTEM: GuestSystem = GuestSystem {
+    name: RancherFipSettings::NAME,
+    unnamed: true,
+};
 
 /// The cluster manager on one connection to Rancher.
 pub struct Guests {
@@ -123,7 +130,7 @@ impl Guests {
         });
         let seen = ManagerObjects::default();
         let quotas = data.context(QUOTA, &site, &events, &seen.quotas);
-        let charts = GuestCharts::new(Text::clone(&site.name), Arc::clone(&access), helm);
+        let charts = GuestCharts::new(Text::clone(&site.name), SYSTEM, Arc::clone(&access), helm);
         Arc::new(Self {
             site,
             data,

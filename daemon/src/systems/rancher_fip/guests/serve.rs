@@ -6,7 +6,7 @@ use fipd_crds::labels::{DISABLED, ENABLED, RANCHER_FIP};
 use k8s_openapi::jiff;
 
 use super::{
-    AGAIN, Guests, Stop, apply, charts,
+    AGAIN, Guests, SYSTEM, Stop, apply, charts,
     plan::{self, GuestFacts, GuestPlan, GuestWait},
 };
 use crate::{
@@ -82,7 +82,7 @@ impl Guests {
         }
         let remote = self.access.client(id, &cluster.display_name).await?;
         let marks = match charts::may_replace(cluster, &settings) {
-            true => InstalledReleases::read(&remote).await?.marks,
+            true => InstalledReleases::read(&remote, SYSTEM).await?.marks,
             false => Vec::new(),
         };
         let (cluster, held) = &self.typed(id, cluster, &settings, &marks).await?;

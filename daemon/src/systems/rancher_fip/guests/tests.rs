@@ -85,7 +85,7 @@ async fn typed(bench: &Bench, labels: Value) -> (LoadBalancer, Option<&'static s
     let (guest, _) = canned(&[NO_HELM_CHARTS, METALLB]);
     let settings = bench.guests.settings();
     let cluster = cluster(labels);
-    let marks = InstalledReleases::read(&guest).await.unwrap().marks;
+    let marks = InstalledReleases::read(&guest, SYSTEM).await.unwrap().marks;
     let typed = bench.guests.typed("c-1", &cluster, &settings, &marks);
     let (cluster, held) = typed.await.unwrap();
     (cluster.load_balancer, held.map(|wait| wait.reason()))
