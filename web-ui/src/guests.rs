@@ -13,15 +13,29 @@ pub struct GuestRow {
     pub id: String,
     /// The configured name of its Rancher.
     pub rancher: String,
+    /// The system that says this; empty: the first.
+    pub system: String,
     pub health: Health,
     pub phase: String,
     pub message: String,
     pub since: Moment,
     /// Why it was not ready last; empty: it always was.
     pub last_error: String,
-    pub load_balancer: String,
-    pub projects: Vec<ProjectRow>,
+    pub details: Vec<DetailRow>,
     pub releases: Vec<ReleaseRow>,
+}
+
+/// What else a system says of a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailRow {
+    pub label: String,
+    pub says: DetailText,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DetailText {
+    Plain(String),
+    Projects(Vec<ProjectRow>),
 }
 
 /// A project that a guest may ask addresses for.
@@ -80,17 +94,26 @@ mod tests {
             name: "shop<1>".into(),
             id: "c-m-abc12".into(),
             rancher: "rancher".into(),
+            system: String::new(),
             health,
             phase: "Waiting".into(),
             message: "no project is marked on namespace vms".into(),
             since: sample::NOW,
             last_error: "NoProject: none".into(),
-            load_balancer: "purelb".into(),
-            projects: vec![ProjectRow {
-                id: "p-x7k2f".into(),
-                name: "Shop <2>".into(),
-                pool: "harv--vlan-20".into(),
-            }],
+            details: vec![
+                DetailRow {
+                    label: "Load balancer".into(),
+                    says: DetailText::Plain("purelb".into()),
+                },
+                DetailRow {
+                    label: "Projects and their pools".into(),
+                    says: DetailText::Projects(vec![ProjectRow {
+                        id: "p-x7k2f".into(),
+                        name: "Shop <2>".into(),
+                        pool: "harv--vlan-20".into(),
+                    }]),
+                },
+            ],
             releases: vec![ReleaseRow {
                 name: "purelb".into(),
                 namespace: "rancher-fip-manager".into(),
@@ -139,6 +162,24 @@ mod tests {
         assert!(!html.contains("NoProject: none"), "it is told already");
         let viewer = html_for(false, vec![guest(Health::Busy)]);
         assert!(viewer.contains("p-x7k2f (Shop &#60;2&#62;)") && !viewer.contains("/ui/tenants"));
+    }
+
+    #[test]
+    fn the_facts_stand_in_lines_of_their_own_and_a_second_system_is_named() {
+        let shown = html(vec![guest(Health::Busy)]);
+        let facts = "<div><dt>Load balancer</dt><dd>purelb</dd></div>\n<div><dt>Projects and their pools</dt><dd><a href=\"/ui/tenants?filter=p-x7k2f\">p-x7k2f (Shop &#60;2&#62;)</a>: harv--vlan-20</dd></div>\n<div><dt>Charts</dt>";
+        assert!(shown.contains(facts), "{shown}");
+        assert!(!shown.contains("second"));
+        let second = GuestRow {
+            system: "second".into(),
+            details: vec![],
+            ..guest(Health::Busy)
+        };
+        let shown = html(vec![second]);
+        assert!(
+            shown.contains("<span class=\"tag\">second</span>"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use confirm::{AskedLease, ReleasePage, TransferPage};
 pub use dashboard::{Dashboard, RulesCard, StoreCard, Warning};
 pub use error::ErrorPage;
 pub use flow::{Bar, Flow};
-pub use guests::{GuestRow, GuestsPage, ProjectRow, ReleaseRow};
+pub use guests::{DetailRow, DetailText, GuestRow, GuestsPage, ProjectRow, ReleaseRow};
 pub use hosts::{AgentRow, HostCard, HostRow, HostsPage};
 pub use import::{Fate, ImportPage, Outlook, OutlookRow};
 pub use input::{AllocateForm, AllocatePage, Field, Form, FormPage, Input, InputKind};

@@ -365,7 +365,8 @@ mod tests {
         let (rotate, output) = path("fipd rancher-fip rotate-secret p/1 -o json");
         assert_eq!(rotate, "/api/v1/projects/p%2F1/rotate-secret");
         assert_eq!(output, Format::Json);
-        assert_eq!(path("fipd rancher-fip guests").0, "/api/v1/guests");
+        let guests = "/api/v1/guests?system=rancher-fip";
+        assert_eq!(path("fipd rancher-fip guests").0, guests);
         let missing = parse("fipd rancher-fip rotate-secret").unwrap_err();
         assert!(exit::usage_line(&missing).contains("<project>"));
     }

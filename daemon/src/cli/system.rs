@@ -42,7 +42,10 @@ pub(crate) fn asked(
     let (_, operation) = found?;
     let variable = operation.variable_name();
     let value = variable.and_then(|name| arguments.get_one::<String>(name));
-    let path = operation.path_of(&segment(value.map_or("", String::as_str)));
+    let mut path = operation.path_of(&segment(value.map_or("", String::as_str)));
+    if operation.is_shared_list() {
+        path.push_str(&format!("?system={}", segment(system)));
+    }
     Some((operation, path))
 }
 

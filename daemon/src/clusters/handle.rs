@@ -106,7 +106,7 @@ struct Published {
     /// As [`Registrations::held`].
     held: BTreeMap<Text, BTreeSet<System>>,
     /// As [`Clusters::managers`].
-    managers: BTreeSet<Text>,
+    managers: BTreeSet<(Text, System)>,
 }
 
 impl Clusters {
@@ -248,8 +248,8 @@ impl Clusters {
         held.flatten().cloned().collect()
     }
 
-    /// Ranchers whose cluster manager may have put something into others since they were last left cleanly.
-    pub fn managers(&self) -> BTreeSet<Text> {
+    /// Ranchers whose cluster manager of a system may have put something into others since they were last left cleanly.
+    pub fn managers(&self) -> BTreeSet<(Text, System)> {
         self.0.published.read().managers.clone()
     }
 

@@ -2,19 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{ClusterId, ClusterRecord, Text};
+use fipd_core::{ClusterId, ClusterRecord, System, Text};
 
 use super::{
     ClusterOrigin, ClusterState, ClusterView, connect,
     identity::Verdict,
     registry::{LinkState, ManagedSite, Registry},
 };
-use crate::{
-    clusters::{
-        converge::{Standings, leads},
-        identity_conflicts::{SiteDoubt, SiteStanding},
-    },
-    config::SystemSettings,
+use crate::clusters::{
+    converge::{Standings, leads},
+    identity_conflicts::{SiteDoubt, SiteStanding},
 };
 
 impl Registry {
@@ -105,20 +102,22 @@ fn names(registry: &Registry, own: &[Text], id: Option<&ClusterId>) -> Vec<Text>
     own.iter().cloned().chain(more).collect()
 }
 
-/// Sites with a cluster manager that was on there since they were last left cleanly.
+/// Sites with the systems whose cluster manager was on there since they were last left cleanly.
 pub(super) fn managers(
     registry: &Registry,
     standings: &BTreeMap<Text, SiteStanding>,
-) -> BTreeSet<Text> {
-    let manages = |name: &Text, site: &ManagedSite| {
+) -> BTreeSet<(Text, System)> {
+    let managing = |(name, site): (&Text, &ManagedSite)| {
         let held = registry.kept.held.get(name).into_iter().flatten();
         let settings = &site.spec.settings;
-        let mut held = held.filter_map(|system| settings.any(system));
-        held.any(SystemSettings::manages_guests)
+        let manages = |system: &&System| settings.any(system).is_some_and(|of| of.manages_guests());
+        let managing = held.filter(manages);
+        let managing = managing.map(|system| (name.clone(), system.clone()));
+        managing.collect::<Vec<_>>()
     };
-    let managing = registry.sites.iter();
-    let managing = managing.filter(|(name, site)| leads(standings, name) && manages(name, site));
-    managing.map(|(name, _)| name.clone()).collect()
+    let sites = registry.sites.iter();
+    let leading = sites.filter(|(name, _)| leads(standings, name));
+    leading.flat_map(managing).collect()
 }
 
 /// All sites, and clusters that only have leases left.

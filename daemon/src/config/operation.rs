@@ -72,6 +72,11 @@ impl SystemOperation {
         }
     }
 
+    /// Whether other systems have rows in the list too.
+    pub fn is_shared_list(&self) -> bool {
+        matches!(self.does, Does::List { .. }) && self.served == Served::ByFipd
+    }
+
     /// Where the page of a list is; `None`: it has none of its own.
     pub fn page(&self, system: &str) -> Option<String> {
         let has = matches!(self.does, Does::List { .. }) && self.served == Served::BySystem;

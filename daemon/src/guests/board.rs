@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
-use super::access::GuestLinks;
+use super::{GuestSystem, access::GuestLinks};
 
 words! {
     /// What became of a guest.
@@ -38,29 +38,42 @@ pub struct GuestStatus {
     pub message: String,
 }
 
-/// One guest as it is shown.
+/// One guest as it is shown for one system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestView {
     /// The configured name of its Rancher.
     pub rancher: Text,
     /// Rancher's id of the guest.
     pub id: String,
+    /// That says this of it.
+    pub system: GuestSystem,
     pub display_name: String,
     pub says: GuestStatus,
     /// Since when it is in that phase for that reason.
     pub since: Timestamp,
     /// The last reason for not being ready, kept when it is.
     pub last_error: Option<String>,
-    pub load_balancer: &'static str,
-    pub has: GuestGoal,
+    /// In the order in which they are shown.
+    pub details: Vec<GuestDetail>,
+    /// That it is to have.
+    pub releases: Vec<ReleaseView>,
 }
 
-/// What a guest is to have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GuestGoal {
-    /// Projects it may ask addresses for, with the pool of Services that name none.
-    pub projects: BTreeMap<String, String>,
-    pub releases: Vec<ReleaseView>,
+/// What else a system says of a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestDetail {
+    /// Its name in JSON.
+    pub field: &'static str,
+    /// Its name on the page.
+    pub label: &'static str,
+    pub value: DetailValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DetailValue {
+    Text(String),
+    /// By Rancher's id of each, with what the guest has there.
+    Projects(BTreeMap<String, String>),
 }
 
 /// A helm release that a guest is to have.
@@ -76,12 +89,18 @@ pub struct ReleaseView {
 pub struct GuestUpdate<'a> {
     pub rancher: &'a Text,
     pub id: &'a str,
+    pub system: GuestSystem,
     pub display_name: &'a str,
-    pub load_balancer: &'static str,
     pub says: GuestStatus,
-    /// `None`: not known; it stays as it was.
-    pub has: Option<GuestGoal>,
+    pub details: Vec<GuestDetail>,
+    /// `None`: not known; they stay as they were.
+    pub releases: Option<Vec<ReleaseView>>,
 }
+
+/// By Rancher, its id of the guest and the system.
+type ViewKey = (Text, String, GuestSystem);
+/// By Rancher and the name of the system.
+type ManagerKey = (Text, &'static str);
 
 /// What a rotation did.
 #[derive(Debug)]
@@ -121,11 +140,23 @@ pub trait GuestManager: Send + Sync {
 /// All guests of all Ranchers, and the way to their cluster managers; cheap to clone.
 #[derive(Clone, Default)]
 pub struct GuestBoard {
-    views: Arc<RwLock<BTreeMap<(Text, String), GuestView>>>,
-    managers: Arc<RwLock<BTreeMap<Text, Weak<dyn GuestManager>>>>,
+    views: Arc<RwLock<BTreeMap<ViewKey, GuestView>>>,
+    managers: Arc<RwLock<BTreeMap<ManagerKey, Weak<dyn GuestManager>>>>,
     /// Display names of projects, by id and Rancher.
     projects: Arc<RwLock<BTreeMap<String, BTreeMap<Text, String>>>>,
     links: Arc<Mutex<BTreeMap<Text, Weak<GuestLinks>>>>,
+}
+
+impl GuestView {
+    /// Rancher's ids of the projects that the system names.
+    pub fn projects(&self) -> impl Iterator<Item = &String> {
+        let details = self.details.iter();
+        let named = details.filter_map(|detail| match &detail.value {
+            DetailValue::Text(_) => None,
+            DetailValue::Projects(projects) => Some(projects.keys()),
+        });
+        named.flatten()
+    }
 }
 
 impl GuestStatus {
@@ -142,37 +173,45 @@ impl GuestStatus {
     }
 }
 
-/// What helm's progress calls a guest.
-pub fn helm_name(rancher: &str, id: &str) -> String {
-    format!("{rancher}/{id}")
+/// What helm's progress calls a guest of a system: what one forgets another may still work on.
+pub fn helm_name(rancher: &str, id: &str, system: GuestSystem) -> String {
+    match system.mark() {
+        Some(system) => format!("{rancher}/{id}/{system}"),
+        None => format!("{rancher}/{id}"),
+    }
 }
 
 impl GuestBoard {
-    /// All guests, by Rancher and id.
+    /// All guests, by Rancher and id, once for each system.
     pub fn all(&self) -> Vec<GuestView> {
         self.views.read().values().cloned().collect()
     }
 
-    pub fn get(&self, rancher: &Text, id: &str) -> Option<GuestView> {
-        let key = (Text::clone(rancher), id.to_owned());
+    /// What a system says of a guest.
+    pub fn get(&self, rancher: &Text, id: &str, system: GuestSystem) -> Option<GuestView> {
+        let key = (Text::clone(rancher), id.to_owned(), system);
         self.views.read().get(&key).cloned()
     }
 
-    /// How many guests are in each phase.
-    pub fn phases(&self) -> BTreeMap<GuestPhase, usize> {
-        let mut phases: BTreeMap<GuestPhase, usize> =
-            GuestPhase::ALL.map(|phase| (phase, 0)).into();
+    /// How many guests are in each phase, by the mark of the system.
+    pub fn phases(&self) -> BTreeMap<(Option<&'static str>, GuestPhase), usize> {
+        let none = |mark| GuestPhase::ALL.map(|phase| ((mark, phase), 0));
+        let mut phases = BTreeMap::from(none(None));
         for view in self.views.read().values() {
-            *phases.entry(view.says.phase).or_default() += 1;
+            let mark = view.system.mark();
+            if !phases.contains_key(&(mark, view.says.phase)) {
+                phases.extend(none(mark));
+            }
+            *phases.entry((mark, view.says.phase)).or_default() += 1;
         }
         phases
     }
 
     /// Notes what is to be said of a guest; whether that is new.
     pub fn say(&self, news: GuestUpdate<'_>, now: Timestamp) -> bool {
-        let GuestUpdate { says, has, .. } = news;
+        let GuestUpdate { says, releases, .. } = news;
         let mut views = self.views.write();
-        let key = (Text::clone(news.rancher), news.id.to_owned());
+        let key = (Text::clone(news.rancher), news.id.to_owned(), news.system);
         let before = views.remove(&key);
         let same = before.as_ref().filter(|view| view.says.is_same_kind(&says));
         let is_new = same.is_none();
@@ -183,25 +222,28 @@ impl GuestBoard {
         let view = GuestView {
             rancher: Text::clone(news.rancher),
             id: news.id.to_owned(),
+            system: news.system,
             display_name: news.display_name.to_owned(),
             says,
             since,
             last_error,
-            load_balancer: news.load_balancer,
-            has: has.unwrap_or_else(|| before.map(|view| view.has).unwrap_or_default()),
+            details: news.details,
+            releases: releases
+                .unwrap_or_else(|| before.map(|view| view.releases).unwrap_or_default()),
         };
         views.insert(key, view);
         is_new
     }
 
-    pub fn remove(&self, rancher: &Text, id: &str) {
-        let key = (Text::clone(rancher), id.to_owned());
+    pub fn remove(&self, rancher: &Text, id: &str, system: GuestSystem) {
+        let key = (Text::clone(rancher), id.to_owned(), system);
         self.views.write().remove(&key);
     }
 
-    /// Forgets the guests of a Rancher.
-    pub fn forget(&self, rancher: &Text) {
-        self.views.write().retain(|(of, _), _| of != rancher);
+    /// Forgets what a system said of the guests of a Rancher.
+    pub fn forget(&self, rancher: &Text, system: GuestSystem) {
+        let mut views = self.views.write();
+        views.retain(|(of, _, by), _| of != rancher || *by != system);
     }
 
     /// Notes what people call a project; `None`: nothing, or it is gone.
@@ -238,19 +280,19 @@ impl GuestBoard {
         links
     }
 
-    /// Who looks after the guests of a Rancher.
-    pub fn managed_by(&self, rancher: &Text, manager: Weak<dyn GuestManager>) {
+    /// Who looks after the guests of a Rancher for a system.
+    pub fn managed_by(&self, rancher: &Text, system: GuestSystem, manager: Weak<dyn GuestManager>) {
         let mut managers = self.managers.write();
-        managers.insert(Text::clone(rancher), manager);
+        managers.insert((Text::clone(rancher), system.name), manager);
     }
 
-    /// Whether a cluster manager may have put something into a cluster of one of these names, by Rancher. One that does not know
-    /// yet is left out.
-    pub fn put_into(&self, names: &[Text]) -> BTreeMap<Text, bool> {
+    /// Whether a cluster manager may have put something into a cluster of one of these names, by Rancher and the name of the
+    /// system. One that does not know yet is left out.
+    pub fn put_into(&self, names: &[Text]) -> BTreeMap<ManagerKey, bool> {
         let managers = self.managers.read();
-        let said = managers.iter().filter_map(|(rancher, manager)| {
+        let said = managers.iter().filter_map(|(key, manager)| {
             let put = manager.upgrade()?.put_into(names)?;
-            Some((Text::clone(rancher), put))
+            Some((key.clone(), put))
         });
         said.collect()
     }
@@ -263,8 +305,10 @@ impl GuestBoard {
         let mut found: Vec<(Text, Arc<dyn GuestManager>)> = {
             let managers = self.managers.read();
             let all = managers.iter();
-            all.filter_map(|(rancher, manager)| Some((Text::clone(rancher), manager.upgrade()?)))
-                .collect()
+            all.filter_map(|((rancher, _), manager)| {
+                Some((Text::clone(rancher), manager.upgrade()?))
+            })
+            .collect()
         };
         found.retain(|(_, manager)| manager.has_project(project));
         match found.as_slice() {
@@ -284,6 +328,7 @@ impl GuestBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guests::system::testing::{FIRST, SECOND};
 
     /// A cluster manager with one project; it does not know where it has put something while it has none.
     struct ManagerOf(&'static str);
@@ -308,11 +353,18 @@ mod tests {
         let guests = GuestBoard::default();
         let both: [Arc<dyn GuestManager>; 2] =
             [Arc::new(ManagerOf("p-1")), Arc::new(ManagerOf(""))];
-        guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));
-        guests.managed_by(&"b".into(), Arc::downgrade(&both[1]));
+        guests.managed_by(&"a".into(), FIRST, Arc::downgrade(&both[0]));
+        guests.managed_by(&"b".into(), FIRST, Arc::downgrade(&both[1]));
         let put = |name: &str| guests.put_into(&["c-1".into(), name.into()]);
-        assert_eq!(put("prod"), BTreeMap::from([("a".into(), true)]));
-        assert_eq!(put("test"), BTreeMap::from([("a".into(), false)]));
+        let of = |system: GuestSystem| ("a".into(), system.name);
+        assert_eq!(put("prod"), BTreeMap::from([(of(FIRST), true)]));
+        assert_eq!(put("test"), BTreeMap::from([(of(FIRST), false)]));
+        guests.managed_by(&"a".into(), SECOND, Arc::downgrade(&both[1]));
+        let said = BTreeMap::from([(of(FIRST), false)]);
+        assert_eq!(put("test"), said, "the other system may have");
+        guests.managed_by(&"a".into(), SECOND, Arc::downgrade(&both[0]));
+        let said = BTreeMap::from([(of(FIRST), true), (of(SECOND), true)]);
+        assert_eq!(put("prod"), said);
         drop(both);
         assert!(put("prod").is_empty(), "nobody is there to ask");
     }
@@ -324,23 +376,75 @@ mod tests {
             let news = GuestUpdate {
                 rancher: &rancher,
                 id: "c-1",
+                system: FIRST,
                 display_name: "prod",
-                load_balancer: "purelb",
                 says: GuestStatus::new(phase, reason, "text"),
-                has: None,
+                details: vec![],
+                releases: None,
             };
             views.say(news, Timestamp(at))
         };
         assert!(say(GuestPhase::Waiting, "NoProject", 1));
         assert!(!say(GuestPhase::Waiting, "NoProject", 2));
-        assert_eq!(views.get(&rancher, "c-1").unwrap().since, Timestamp(1));
+        assert_eq!(
+            views.get(&rancher, "c-1", FIRST).unwrap().since,
+            Timestamp(1)
+        );
         assert!(say(GuestPhase::Ready, "Ready", 3));
-        let view = views.get(&rancher, "c-1").unwrap();
+        let view = views.get(&rancher, "c-1", FIRST).unwrap();
         assert_eq!(view.since, Timestamp(3));
         assert_eq!(view.last_error.as_deref(), Some("NoProject: text"));
-        assert_eq!(views.phases()[&GuestPhase::Ready], 1);
-        views.forget(&rancher);
+        assert_eq!(views.phases()[&(None, GuestPhase::Ready)], 1);
+        views.forget(&rancher, FIRST);
         assert!(views.all().is_empty());
+    }
+
+    #[test]
+    fn each_system_says_its_own_of_a_guest_and_forgets_no_more() {
+        let (views, rancher) = (GuestBoard::default(), Text::from("rancher"));
+        let say = |system, phase, releases| {
+            let news = GuestUpdate {
+                rancher: &rancher,
+                id: "c-1",
+                system,
+                display_name: "prod",
+                says: GuestStatus::new(phase, "Reason", system.name),
+                details: vec![],
+                releases,
+            };
+            views.say(news, Timestamp(1))
+        };
+        let release = ReleaseView {
+            name: "lb".into(),
+            namespace: "fip".into(),
+            chart: "lb".into(),
+            version: "1.0.0".into(),
+        };
+        assert!(say(FIRST, GuestPhase::Ready, Some(vec![release])));
+        assert!(say(SECOND, GuestPhase::Failed, None), "it said nothing yet");
+        assert!(!say(FIRST, GuestPhase::Ready, None));
+        let of = |system| views.get(&rancher, "c-1", system);
+        assert_eq!(
+            of(FIRST).unwrap().releases.len(),
+            1,
+            "not known is not none"
+        );
+        assert!(of(SECOND).unwrap().releases.is_empty());
+        assert_eq!(of(SECOND).unwrap().says.message, "second");
+        let phases = views.phases();
+        let of_both = |phase| [None, Some("second")].map(|mark| phases[&(mark, phase)]);
+        assert_eq!(of_both(GuestPhase::Ready), [1, 0]);
+        assert_eq!(of_both(GuestPhase::Failed), [0, 1]);
+        views.forget(&rancher, FIRST);
+        assert_eq!((of(FIRST), views.all().len()), (None, 1));
+        views.remove(&rancher, "c-1", SECOND);
+        assert!(views.all().is_empty());
+        let phases = views.phases().len();
+        assert_eq!(
+            phases,
+            GuestPhase::ALL.len(),
+            "of the first, though all are 0"
+        );
     }
 
     #[test]
@@ -372,10 +476,10 @@ mod tests {
         let guests = GuestBoard::default();
         let both: [Arc<dyn GuestManager>; 2] =
             [Arc::new(ManagerOf("p-1")), Arc::new(ManagerOf("p-1"))];
-        guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));
+        guests.managed_by(&"a".into(), FIRST, Arc::downgrade(&both[0]));
         let error = guests.rotate("p-1").await.unwrap_err();
         assert!(matches!(error, RotateError::NoSecret(_)), "{error}");
-        guests.managed_by(&"b".into(), Arc::downgrade(&both[1]));
+        guests.managed_by(&"b".into(), FIRST, Arc::downgrade(&both[1]));
         let error = guests.rotate("p-1").await.unwrap_err().to_string();
         assert!(error.contains("a, b"), "{error}");
         let error = guests.rotate("p-2").await.unwrap_err();

@@ -19,8 +19,8 @@ pub mod system;
 mod unready;
 
 pub use board::{
-    GuestBoard, GuestGoal, GuestManager, GuestPhase, GuestStatus, GuestUpdate, GuestView,
-    ReleaseView, RotateError, Rotated, helm_name,
+    DetailValue, GuestBoard, GuestDetail, GuestManager, GuestPhase, GuestStatus, GuestUpdate,
+    GuestView, ReleaseView, RotateError, Rotated, helm_name,
 };
 pub use system::GuestSystem;
 pub use unready::{GuestUnready, Stop};

@@ -27,7 +27,7 @@ impl Releases {
     }
 
     pub fn state_of(&self, guest: &GuestView, release: &ReleaseView) -> ReleaseState {
-        let cluster = helm_name(&guest.rancher, &guest.id);
+        let cluster = helm_name(&guest.rancher, &guest.id, guest.system);
         let target = ReleaseTarget::new(&cluster, &release.namespace, &release.name);
         let progress = self.0.get(&target);
         let last = progress.and_then(|progress| progress.last.as_ref());
@@ -58,7 +58,7 @@ impl ReleaseState {
 pub mod tests {
     use super::*;
     use crate::{
-        guests::{GuestGoal, GuestPhase, GuestStatus},
+        guests::{GuestPhase, GuestStatus, system::testing::FIRST},
         helm::Last,
     };
 
@@ -67,20 +67,18 @@ pub mod tests {
         GuestView {
             rancher: "rancher".into(),
             id: "c-1".into(),
+            system: FIRST,
             display_name: "prod".into(),
             says: GuestStatus::new(GuestPhase::Failed, "HelmChartFailed", "no"),
             since: Timestamp(1),
             last_error: None,
-            load_balancer: "purelb",
-            has: GuestGoal {
-                releases: vec![ReleaseView {
-                    name: "purelb".into(),
-                    namespace: "lb".into(),
-                    chart: "purelb".into(),
-                    version: "0.14.1".into(),
-                }],
-                ..GuestGoal::default()
-            },
+            details: vec![],
+            releases: vec![ReleaseView {
+                name: "purelb".into(),
+                namespace: "lb".into(),
+                chart: "purelb".into(),
+                version: "0.14.1".into(),
+            }],
         }
     }
 
@@ -109,7 +107,7 @@ pub mod tests {
     #[test]
     fn a_release_tells_its_state_and_its_last_error() {
         let guest = guest();
-        let release = &guest.has.releases[0];
+        let release = &guest.releases[0];
         let failed = failed().state_of(&guest, release);
         assert_eq!((failed.state, failed.since), ("failed", Some(Timestamp(5))));
         let text = failed.error_text();

@@ -171,8 +171,10 @@ impl LiveState {
 
     fn guests(&self) -> Series<'static> {
         let phases = self.guests.phases().into_iter();
-        let value = |(phase, count): (GuestPhase, usize)| {
-            (vec![("phase", phase.as_str().to_owned())], count as f64)
+        let value = |((system, phase), count): ((Option<&str>, GuestPhase), usize)| {
+            let mut labels = vec![("phase", phase.as_str().to_owned())];
+            labels.extend(system.map(|system| ("system", system.to_owned())));
+            (labels, count as f64)
         };
         Series::new(
             "guest_clusters",
@@ -317,16 +319,18 @@ fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
 
 fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
     let releases = guests.iter().flat_map(|guest| {
-        let releases = guest.has.releases.iter();
+        let releases = guest.releases.iter();
         releases.map(move |release| (guest, release))
     });
     let value = |(guest, release): (&GuestView, &ReleaseView)| {
-        let labels = vec![
+        let mut labels = vec![
             ("rancher", guest.rancher.to_string()),
             ("guest", guest.id.clone()),
             ("release", format!("{}/{}", release.namespace, release.name)),
             ("state", all.state_of(guest, release).state.to_owned()),
         ];
+        let system = guest.system.mark();
+        labels.extend(system.map(|system| ("system", system.to_owned())));
         (labels, 1.0)
     };
     Series::new(
@@ -339,7 +343,10 @@ fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guests::releases::tests::{failed, guest};
+    use crate::guests::{
+        releases::tests::{failed, guest},
+        system::testing::SECOND,
+    };
 
     #[test]
     fn a_second_name_of_a_cluster_is_served_and_one_that_is_remembered_need_not_be() {
@@ -367,6 +374,13 @@ mod tests {
             ("state", "failed"),
         ];
         let labels = labels.map(|(key, value)| (key, value.to_owned())).to_vec();
-        assert_eq!(series.values, [(labels, 1.0)]);
+        assert_eq!(series.values, [(labels.clone(), 1.0)]);
+        let second = GuestView {
+            system: SECOND,
+            ..guest()
+        };
+        let series = releases(&[second], &Releases::default());
+        let last = series.values[0].0.last().cloned();
+        assert_eq!(last, Some(("system", "second".to_owned())));
     }
 }

@@ -217,12 +217,17 @@ impl Detacher {
     fn past(&self, session: &ClusterSession) -> Past {
         let put = self.guests.put_into(&session.names);
         let mut unheard = self.clusters.managers();
-        unheard.retain(|rancher| !put.contains_key(rancher) && !session.names.contains(rancher));
+        unheard.retain(|(rancher, system)| {
+            let said = put
+                .keys()
+                .any(|(of, by)| of == rancher && *by == system.as_str());
+            !said && !session.names.contains(rancher)
+        });
         Past {
             systems: self.clusters.held(&session.names),
             settings: session.settings.clone(),
             guest: !unheard.is_empty() || put.values().any(|put| *put),
-            unheard,
+            unheard: unheard.into_iter().map(|(rancher, _)| rancher).collect(),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use fipd_web_ui::{
-    GuestRow, GuestsPage, Health, Input, InputKind, Nav, ProjectRow, ReleaseRow, links,
+    DetailRow, DetailText, GuestRow, GuestsPage, Health, Input, InputKind, Nav, ProjectRow,
+    ReleaseRow, links,
 };
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     views,
 };
 use crate::guests::{
-    GuestBoard, GuestPhase, GuestView, ReleaseView,
+    DetailValue, GuestBoard, GuestDetail, GuestPhase, GuestView, ReleaseView,
     releases::{ReleaseState, Releases},
 };
 use crate::{
@@ -47,7 +48,7 @@ pub async fn show(
         name.is_some_and(|name| name.contains(part))
     };
     let wanted = |view: &&GuestView| {
-        let mut projects = view.has.projects.keys();
+        let mut projects = view.projects();
         (phase.is_empty() || view.says.phase.as_str() == phase)
             && (name(view).contains(part)
                 || view.id.contains(part)
@@ -59,7 +60,7 @@ pub async fn show(
             (health(view.says.phase) == Health::Good, name(view))
         }),
         "since" => list.page_by(found, PAGE, |view| view.since),
-        _ => list.page_by(found, PAGE, |view| (name(view), &*view.id)),
+        _ => list.page_by(found, PAGE, |view| (name(view), &*view.id, view.system)),
     };
     let releases = Releases::of(helm.as_ref());
     let row = |view: &GuestView| row(&guests, &releases, view);
@@ -80,28 +81,37 @@ fn name(view: &GuestView) -> &str {
 }
 
 fn row(board: &GuestBoard, charts: &Releases, view: &GuestView) -> GuestRow {
-    let projects = view.has.projects.iter();
-    let releases = view.has.releases.iter();
+    let details = view.details.iter();
+    let releases = view.releases.iter();
     GuestRow {
         name: name(view).to_owned(),
         id: view.id.clone(),
         rancher: view.rancher.to_string(),
+        system: view.system.mark().unwrap_or_default().to_owned(),
         health: health(view.says.phase),
         phase: view.says.phase.as_str().to_owned(),
         message: view.says.message.clone(),
         since: views::moment(view.since),
         last_error: view.last_error.clone().unwrap_or_default(),
-        load_balancer: view.load_balancer.to_string(),
-        projects: projects
-            .map(|(project, pool)| ProjectRow {
-                id: project.clone(),
-                name: board.project_name(project).unwrap_or_default(),
-                pool: pool.clone(),
-            })
-            .collect(),
+        details: details.map(|one| detail(board, one)).collect(),
         releases: releases
             .map(|one| release(one, charts.state_of(view, one)))
             .collect(),
+    }
+}
+
+fn detail(board: &GuestBoard, detail: &GuestDetail) -> DetailRow {
+    let project = |(project, pool): (&String, &String)| ProjectRow {
+        id: project.clone(),
+        name: board.project_name(project).unwrap_or_default(),
+        pool: pool.clone(),
+    };
+    DetailRow {
+        label: detail.label.to_owned(),
+        says: match &detail.value {
+            DetailValue::Text(text) => DetailText::Plain(text.clone()),
+            DetailValue::Projects(all) => DetailText::Projects(all.iter().map(project).collect()),
+        },
     }
 }
 

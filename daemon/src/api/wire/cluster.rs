@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClusterView {
@@ -175,12 +175,14 @@ pub struct AdoptChange {
     pub error: Option<String>,
 }
 
+/// What one system says of a guest.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct GuestView {
     /// The configured name of its Rancher.
     pub rancher: String,
     /// Rancher's id of the cluster.
     pub id: String,
+    pub system: String,
     pub display_name: String,
     /// `Ready`, `Waiting`, `Failed`, `Leaving` or `Left`.
     pub phase: String,
@@ -190,11 +192,34 @@ pub struct GuestView {
     pub since: String,
     /// The last reason for not being ready; stays when it is.
     pub last_error: Option<String>,
-    pub load_balancer: String,
-    /// Projects it may ask addresses for, with the pool of Services that name none.
-    pub projects: BTreeMap<String, String>,
+    /// What else the system says of it: `load_balancer`, and as `projects` those that it may ask addresses for, with the
+    /// pool of Services that name none.
+    #[serde(flatten)]
+    pub details: BTreeMap<String, GuestDetailValue>,
     /// Helm releases it is to have.
     pub releases: Vec<GuestReleaseView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum GuestDetailValue {
+    Text(String),
+    /// By project.
+    Projects(BTreeMap<String, String>),
+}
+
+/// Which guests are listed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct GuestQuery {
+    /// Only what this system says.
+    pub system: Option<String>,
+    /// `next` of the page before.
+    pub cursor: Option<String>,
+    /// 1 to 1000; 100 when left out.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -213,7 +238,7 @@ pub struct GuestReleaseView {
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct GuestList {
-    /// By Rancher and id.
+    /// By Rancher, id and system.
     pub guests: Vec<GuestView>,
     /// Cursor of the next page; null on the last.
     pub next: Option<String>,

@@ -117,7 +117,7 @@ impl GuestCharts {
     }
 
     pub(super) fn helm_name(&self, id: &str) -> String {
-        helm_name(&self.rancher, id)
+        helm_name(&self.rancher, id, self.system)
     }
 
     pub(super) fn reached<'a>(

@@ -13,7 +13,7 @@ use super::{
     RunningRancherFip, Site,
     clusters::RancherCluster,
     floating_ip::{self, FloatingIpController},
-    guests::Guests,
+    guests::{Guests, SYSTEM},
     pool::{self, FloatingIpPools},
     quota::{self, Quotas},
     rancher::{Data, Rancher},
@@ -33,7 +33,7 @@ impl RunningRancherFip {
         events: &Arc<Events>,
     ) -> Option<Arc<Guests>> {
         // What a former session found out may not be so any more.
-        self.means.guests.forget(&site.name);
+        self.means.guests.forget(&site.name, SYSTEM);
         let settings = site.settings::<RancherFipSettings>();
         let on = settings.cluster_manager.enabled;
         let (site, data, events) = (Arc::clone(site), Arc::clone(data), Arc::clone(events));

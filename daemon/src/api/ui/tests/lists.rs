@@ -444,7 +444,9 @@ async fn the_audit_log_is_filtered_and_downloaded() {
 
 #[tokio::test]
 async fn guests_are_filtered_and_the_ill_ones_come_first() {
-    use crate::guests::{GuestGoal, GuestPhase, GuestStatus, GuestUpdate};
+    use crate::guests::{
+        DetailValue, GuestDetail, GuestPhase, GuestStatus, GuestUpdate, system::testing::FIRST,
+    };
 
     let site = Site::new().await;
     let viewer = site.visitor("viewer").await;
@@ -458,12 +460,14 @@ async fn guests_are_filtered_and_the_ill_ones_come_first() {
             rancher: &"rancher".into(),
             id,
             display_name: name,
-            load_balancer: "purelb",
+            system: FIRST,
             says: GuestStatus::new(phase, "Reason", message),
-            has: Some(GuestGoal {
-                projects: [("p-1".to_owned(), "net".to_owned())].into(),
-                releases: vec![],
-            }),
+            details: vec![GuestDetail {
+                field: "projects",
+                label: "Projects",
+                value: DetailValue::Projects([("p-1".to_owned(), "net".to_owned())].into()),
+            }],
+            releases: None,
         };
         site.api.guests.say(news, fipd_core::Timestamp(1));
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::ui::{lease_order::By, leases::sorted},
-    guests::{GuestPhase, GuestStatus, GuestUpdate},
+    guests::{GuestPhase, GuestStatus, GuestUpdate, system::testing::FIRST},
     nodes::{AgentView, NodeView, Nodes},
     rules::{EngineState, View},
 };
@@ -97,9 +97,10 @@ fn guests(site: &Site) {
             rancher: &"rancher".into(),
             id: &format!("c-m-{number}"),
             display_name: &format!("guest-{number}"),
-            load_balancer: "purelb",
+            system: FIRST,
             says: GuestStatus::new(phase, "Reason", "told"),
-            has: None,
+            details: vec![],
+            releases: None,
         };
         site.api.guests.say(news, Timestamp(1));
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backups::{BackupStatus, Schedule},
     clusters::DiscoveryView,
-    guests::{GuestBoard, GuestPhase, GuestStatus, GuestUpdate},
+    guests::{GuestBoard, GuestPhase, GuestStatus, GuestUpdate, system::testing::FIRST},
     reload::ReloadStatus,
     rules::{EngineState, View},
 };
@@ -278,9 +278,10 @@ fn what_keeps_clusters_from_working_is_told_apart_from_what_to_do() {
         rancher: &"rancher".into(),
         id: "c-m-1",
         display_name: "shop",
-        load_balancer: "purelb",
+        system: FIRST,
         says: GuestStatus::new(GuestPhase::Failed, "Reason", "the chart is gone."),
-        has: None,
+        details: vec![],
+        releases: None,
     };
     board.say(news, Timestamp(1));
     let told = guests(&board);

@@ -53,7 +53,7 @@ impl Guests {
                 }
             }
         }
-        self.views.remove(&self.site.name, id);
+        self.views.remove(&self.site.name, id, SYSTEM);
         self.charts.forget(id);
         self.charts.forget_uninstall(id);
         self.access.forget(id);
@@ -81,9 +81,9 @@ impl Guests {
     /// is only missing has to be missing twice.
     pub(super) async fn leave(&self, id: &str, cluster: &RancherCluster, said: bool) -> Next {
         let Some(note) = self.noted(id) else {
-            let view = self.views.get(&self.site.name, id);
+            let view = self.views.get(&self.site.name, id, SYSTEM);
             if view.is_some_and(|view| view.says.phase != GuestPhase::Left) {
-                self.views.remove(&self.site.name, id);
+                self.views.remove(&self.site.name, id, SYSTEM);
             }
             return Next::Done;
         };
@@ -128,7 +128,7 @@ impl Guests {
 
     fn say_left(&self, id: &str, cluster: &RancherCluster, kept: &[String]) {
         if kept.is_empty() {
-            self.views.remove(&self.site.name, id);
+            self.views.remove(&self.site.name, id, SYSTEM);
             return;
         }
         let text = format!(

@@ -155,7 +155,7 @@ impl Guests {
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         let manager: Arc<dyn GuestManager> = Arc::<Self>::clone(self);
         let manager = Arc::downgrade(&manager);
-        self.views.managed_by(&self.site.name, manager);
+        self.views.managed_by(&self.site.name, SYSTEM, manager);
         observe::watch(self, tasks);
         tasks.spawn(Arc::clone(self).run());
     }

@@ -1,6 +1,6 @@
 //! One guest: what it is to have is found out, written, and told.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_crds::labels::{DISABLED, ENABLED, RANCHER_FIP};
 use k8s_openapi::jiff;
@@ -16,7 +16,7 @@ use crate::{
         store::{Key, Observed as Object},
     },
     guests::{
-        GuestGoal, GuestPhase, GuestStatus, GuestUpdate, ReleaseView,
+        DetailValue, GuestDetail, GuestPhase, GuestStatus, GuestUpdate, ReleaseView,
         charts::{ChartProgress, ChartRelease, InstalledReleases},
     },
     systems::rancher_fip::{
@@ -146,6 +146,34 @@ impl Guests {
             .prepare(id, ready.then_some(&*plan.desired.namespace));
     }
 
+    /// What is shown beside how it is doing. Without a plan nobody knows its projects; they stay as they were.
+    fn details(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        plan: Option<&GuestPlan>,
+    ) -> Vec<GuestDetail> {
+        let before = || {
+            let view = self.views.get(&self.site.name, id, SYSTEM)?;
+            let mut details = view.details.into_iter();
+            let projects = details.find(|detail| detail.field == PROJECTS)?;
+            Some(projects.value)
+        };
+        let projects = plan.map(projects_of).or_else(before);
+        vec![
+            GuestDetail {
+                field: "load_balancer",
+                label: "Load balancer",
+                value: DetailValue::Text(cluster.load_balancer.as_str().to_owned()),
+            },
+            GuestDetail {
+                field: PROJECTS,
+                label: "Projects and their pools",
+                value: projects.unwrap_or(DetailValue::Projects(BTreeMap::new())),
+            },
+        ]
+    }
+
     pub(super) fn say(
         &self,
         id: &str,
@@ -157,10 +185,11 @@ impl Guests {
         let news = GuestUpdate {
             rancher: &self.site.name,
             id,
+            system: SYSTEM,
             display_name: &cluster.display_name,
-            load_balancer: cluster.load_balancer.as_str(),
             says,
-            has: plan.map(described),
+            details: self.details(id, cluster, plan),
+            releases: plan.map(|plan| plan.desired.releases.iter().map(shown).collect()),
         };
         if !self.views.say(news, clock::now()) {
             return;
@@ -190,14 +219,14 @@ impl Guests {
 /// The reason while charts are on their way.
 pub(super) const INSTALLING: &str = "ChartsInstalling";
 
-/// What is shown of what a guest is to have.
-pub(super) fn described(plan: &GuestPlan) -> GuestGoal {
+/// Projects that the guest may ask addresses for, with the pool of Services that name none.
+const PROJECTS: &str = "projects";
+
+/// The projects of a plan, as they are shown.
+fn projects_of(plan: &GuestPlan) -> DetailValue {
     let access = plan.desired.access.iter();
     let projects = access.map(|access| (access.project.id.clone(), access.pool.clone()));
-    GuestGoal {
-        projects: projects.collect(),
-        releases: plan.desired.releases.iter().map(shown).collect(),
-    }
+    DetailValue::Projects(projects.collect())
 }
 
 fn shown(release: &ChartRelease) -> ReleaseView {
