@@ -1,5 +1,5 @@
-//! The clusters that Rancher manages, as values: the cluster manager publishes how they are doing and rotates secrets,
-//! [`crate::api`] and the metrics read. Neither knows the other. In memory only: it is found out anew after a restart.
+//! The clusters that Rancher manages, as values: cluster managers publish how they are doing, [`crate::api`] and the metrics
+//! read. Neither knows the other. In memory only: it is found out anew after a restart.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,6 @@ use std::{
 };
 
 use fipd_core::{Text, Timestamp, words};
-use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
@@ -102,37 +101,8 @@ type ViewKey = (Text, String, GuestSystem);
 /// By Rancher and the name of the system.
 type ManagerKey = (Text, &'static str);
 
-/// What a rotation did.
-#[derive(Debug)]
-pub struct Rotated {
-    pub rancher: Text,
-    /// Until when the secret before is accepted, RFC 3339.
-    pub until: String,
-}
-
-/// Why a secret is not rotated; nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum RotateError {
-    #[error(
-        "no Rancher that is connected with its cluster manager switched on has a project {0:?}"
-    )]
-    UnknownProject(String),
-    #[error("project {project:?} is in several Ranchers: {ranchers}; nothing was changed")]
-    Several { project: String, ranchers: String },
-    #[error("project {0:?} has no secret yet: it gets one with its first guest")]
-    NoSecret(String),
-    /// Somebody else changed it meanwhile.
-    #[error("{0}")]
-    Conflict(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// The cluster manager of one Rancher.
 pub trait GuestManager: Send + Sync {
-    fn has_project(&self, project: &str) -> bool;
-    /// Gives a project a new secret; its guests get it with their next look, which begins at once.
-    fn rotate<'a>(&'a self, project: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>>;
     /// Whether something of fipd's may be in a cluster of one of these names; `None` until that is known.
     fn put_into(&self, names: &[Text]) -> Option<bool>;
 }
@@ -296,193 +266,7 @@ impl GuestBoard {
         });
         said.collect()
     }
-
-    /// Gives a project a new secret.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
-    pub async fn rotate(&self, project: &str) -> Result<Rotated, RotateError> {
-        let mut found: Vec<(Text, Arc<dyn GuestManager>)> = {
-            let managers = self.managers.read();
-            let all = managers.iter();
-            all.filter_map(|((rancher, _), manager)| {
-                Some((Text::clone(rancher), manager.upgrade()?))
-            })
-            .collect()
-        };
-        found.retain(|(_, manager)| manager.has_project(project));
-        match found.as_slice() {
-            [] => Err(RotateError::UnknownProject(project.to_owned())),
-            [(_, manager)] => manager.rotate(project).await,
-            several => {
-                let names = several.iter().map(|(rancher, _)| rancher.to_string());
-                Err(RotateError::Several {
-                    project: project.to_owned(),
-                    ranchers: names.collect::<Vec<_>>().join(", "),
-                })
-            }
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guests::system::testing::{FIRST, SECOND};
-
-    /// A cluster manager with one project; it does not know where it has put something while it has none.
-    struct ManagerOf(&'static str);
-
-    impl GuestManager for ManagerOf {
-        fn has_project(&self, project: &str) -> bool {
-            project == self.0
-        }
-
-        fn rotate<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>> {
-            Box::pin(async { Err(RotateError::NoSecret("it was asked".into())) })
-        }
-
-        fn put_into(&self, names: &[Text]) -> Option<bool> {
-            let put = names.iter().any(|name| &**name == "prod");
-            (!self.0.is_empty()).then_some(put)
-        }
-    }
-
-    #[test]
-    fn what_a_manager_does_not_know_yet_is_not_taken_for_no() {
-        let guests = GuestBoard::default();
-        let both: [Arc<dyn GuestManager>; 2] =
-            [Arc::new(ManagerOf("p-1")), Arc::new(ManagerOf(""))];
-        guests.managed_by(&"a".into(), FIRST, Arc::downgrade(&both[0]));
-        guests.managed_by(&"b".into(), FIRST, Arc::downgrade(&both[1]));
-        let put = |name: &str| guests.put_into(&["c-1".into(), name.into()]);
-        let of = |system: GuestSystem| ("a".into(), system.name);
-        assert_eq!(put("prod"), BTreeMap::from([(of(FIRST), true)]));
-        assert_eq!(put("test"), BTreeMap::from([(of(FIRST), false)]));
-        guests.managed_by(&"a".into(), SECOND, Arc::downgrade(&both[1]));
-        let said = BTreeMap::from([(of(FIRST), false)]);
-        assert_eq!(put("test"), said, "the other system may have");
-        guests.managed_by(&"a".into(), SECOND, Arc::downgrade(&both[0]));
-        let said = BTreeMap::from([(of(FIRST), true), (of(SECOND), true)]);
-        assert_eq!(put("prod"), said);
-        drop(both);
-        assert!(put("prod").is_empty(), "nobody is there to ask");
-    }
-
-    #[test]
-    fn a_view_keeps_its_time_while_the_reason_stays_and_its_last_error_afterwards() {
-        let (views, rancher) = (GuestBoard::default(), Text::from("rancher"));
-        let say = |phase, reason, at| {
-            let news = GuestUpdate {
-                rancher: &rancher,
-                id: "c-1",
-                system: FIRST,
-                display_name: "prod",
-                says: GuestStatus::new(phase, reason, "text"),
-                details: vec![],
-                releases: None,
-            };
-            views.say(news, Timestamp(at))
-        };
-        assert!(say(GuestPhase::Waiting, "NoProject", 1));
-        assert!(!say(GuestPhase::Waiting, "NoProject", 2));
-        assert_eq!(
-            views.get(&rancher, "c-1", FIRST).unwrap().since,
-            Timestamp(1)
-        );
-        assert!(say(GuestPhase::Ready, "Ready", 3));
-        let view = views.get(&rancher, "c-1", FIRST).unwrap();
-        assert_eq!(view.since, Timestamp(3));
-        assert_eq!(view.last_error.as_deref(), Some("NoProject: text"));
-        assert_eq!(views.phases()[&(None, GuestPhase::Ready)], 1);
-        views.forget(&rancher, FIRST);
-        assert!(views.all().is_empty());
-    }
-
-    #[test]
-    fn each_system_says_its_own_of_a_guest_and_forgets_no_more() {
-        let (views, rancher) = (GuestBoard::default(), Text::from("rancher"));
-        let say = |system, phase, releases| {
-            let news = GuestUpdate {
-                rancher: &rancher,
-                id: "c-1",
-                system,
-                display_name: "prod",
-                says: GuestStatus::new(phase, "Reason", system.name),
-                details: vec![],
-                releases,
-            };
-            views.say(news, Timestamp(1))
-        };
-        let release = ReleaseView {
-            name: "lb".into(),
-            namespace: "fip".into(),
-            chart: "lb".into(),
-            version: "1.0.0".into(),
-        };
-        assert!(say(FIRST, GuestPhase::Ready, Some(vec![release])));
-        assert!(say(SECOND, GuestPhase::Failed, None), "it said nothing yet");
-        assert!(!say(FIRST, GuestPhase::Ready, None));
-        let of = |system| views.get(&rancher, "c-1", system);
-        assert_eq!(
-            of(FIRST).unwrap().releases.len(),
-            1,
-            "not known is not none"
-        );
-        assert!(of(SECOND).unwrap().releases.is_empty());
-        assert_eq!(of(SECOND).unwrap().says.message, "second");
-        let phases = views.phases();
-        let of_both = |phase| [None, Some("second")].map(|mark| phases[&(mark, phase)]);
-        assert_eq!(of_both(GuestPhase::Ready), [1, 0]);
-        assert_eq!(of_both(GuestPhase::Failed), [0, 1]);
-        views.forget(&rancher, FIRST);
-        assert_eq!((of(FIRST), views.all().len()), (None, 1));
-        views.remove(&rancher, "c-1", SECOND);
-        assert!(views.all().is_empty());
-        let phases = views.phases().len();
-        assert_eq!(
-            phases,
-            GuestPhase::ALL.len(),
-            "of the first, though all are 0"
-        );
-    }
-
-    #[test]
-    fn systems_share_the_way_to_the_guests_of_a_rancher_while_one_of_them_runs() {
-        let board = GuestBoard::default();
-        let one = board.links(&"a".into());
-        assert!(Arc::ptr_eq(&one, &board.links(&"a".into())));
-        assert!(!Arc::ptr_eq(&one, &board.links(&"b".into())));
-        drop(one);
-        assert_eq!(Arc::strong_count(&board.links(&"a".into())), 1);
-        assert_eq!(board.links.lock().len(), 1);
-    }
-
-    #[test]
-    fn a_project_has_a_name_where_nobody_says_another() {
-        let board = GuestBoard::default();
-        let name = |rancher: &str, name: Option<&str>| {
-            board.name_project(&rancher.into(), "p-1", name.map(str::to_owned));
-            board.project_name("p-1")
-        };
-        assert_eq!(name("a", Some("Shop")).as_deref(), Some("Shop"));
-        assert_eq!(name("b", Some("Store")), None);
-        assert_eq!(name("b", Some("")).as_deref(), Some("Shop"));
-        assert_eq!(name("a", None), None);
-    }
-
-    #[tokio::test]
-    async fn a_project_of_two_ranchers_is_not_rotated() {
-        let guests = GuestBoard::default();
-        let both: [Arc<dyn GuestManager>; 2] =
-            [Arc::new(ManagerOf("p-1")), Arc::new(ManagerOf("p-1"))];
-        guests.managed_by(&"a".into(), FIRST, Arc::downgrade(&both[0]));
-        let error = guests.rotate("p-1").await.unwrap_err();
-        assert!(matches!(error, RotateError::NoSecret(_)), "{error}");
-        guests.managed_by(&"b".into(), FIRST, Arc::downgrade(&both[1]));
-        let error = guests.rotate("p-1").await.unwrap_err().to_string();
-        assert!(error.contains("a, b"), "{error}");
-        let error = guests.rotate("p-2").await.unwrap_err();
-        assert!(matches!(error, RotateError::UnknownProject(_)), "{error}");
-    }
-}
+mod tests;

@@ -20,7 +20,7 @@ mod unready;
 
 pub use board::{
     DetailValue, GuestBoard, GuestDetail, GuestManager, GuestPhase, GuestStatus, GuestUpdate,
-    GuestView, ReleaseView, RotateError, Rotated, helm_name,
+    GuestView, ReleaseView, helm_name,
 };
 pub use system::GuestSystem;
 pub use unready::{GuestUnready, Stop};

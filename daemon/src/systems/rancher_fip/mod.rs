@@ -46,6 +46,10 @@ use self::{
     admission::FamilyJudge,
     adopt::SiteTakeover,
     floating_ip::FloatingIpController,
+    guests::{
+        Guests,
+        rotation::{SecretRotator, SecretRotators},
+    },
     held_for::Guest,
     kinds::{FLOATING_IP, POOL, QUOTA},
     pool::{FloatingIpPoolSource, FloatingIpPools},
@@ -118,6 +122,7 @@ impl system::System for RancherFip {
 #[derive(Clone)]
 pub struct RunningRancherFip {
     pub(super) ranchers: Ranchers,
+    rotators: SecretRotators,
     means: Means,
 }
 
@@ -125,6 +130,7 @@ impl RunningRancherFip {
     pub fn new(means: &Means) -> Self {
         Self {
             ranchers: means.shared.get(),
+            rotators: SecretRotators::default(),
             means: means.clone(),
         }
     }
@@ -166,7 +172,11 @@ impl RunningSystem for RunningRancherFip {
         &'a self,
         asked: OperationCall<'a>,
     ) -> BoxFuture<'a, Result<String, OperationError>> {
-        Box::pin(operations::rotate_secret(&self.means, asked))
+        Box::pin(operations::rotate_secret(
+            &self.rotators,
+            &self.means,
+            asked,
+        ))
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
@@ -231,6 +241,8 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     tasks.spawn(async move { follow.await.unwrap_or(()) });
     if let Some(guests) = &guests {
         guests.start(&mut tasks);
+        let rotator: Arc<dyn SecretRotator> = Arc::<Guests>::clone(guests);
+        all.rotators.set(&site.name, Arc::downgrade(&rotator));
     }
     tokio::select! {
         () = cancel.cancelled() => return,

@@ -2,9 +2,9 @@
 
 use fipd_core::Action;
 
+use super::guests::rotation::{RotateError, Rotated, SecretRotators};
 use crate::{
     config::operation::{Column, Does, Operations, Served, SystemOperation},
-    guests::{RotateError, Rotated},
     system::{Means, OperationCall, OperationError},
 };
 
@@ -57,11 +57,12 @@ const fn column(title: &'static str, field: &'static str) -> Column {
 
 /// Gives a project a new secret, the only change that the system serves itself.
 pub(super) async fn rotate_secret(
+    rotators: &SecretRotators,
     means: &Means,
     asked: OperationCall<'_>,
 ) -> Result<String, OperationError> {
     let (project, actor) = (asked.value, asked.actor);
-    let Rotated { rancher, until } = means.guests.rotate(project).await?;
+    let Rotated { rancher, until } = rotators.rotate(project).await?;
     tracing::info!(project, %rancher, until, %actor, "the project has a new secret");
     let what = format!("project {project} of {rancher}: the one before is accepted until {until}");
     let noted = means.ipam.note(Action::SecretRotated, what, actor).await;

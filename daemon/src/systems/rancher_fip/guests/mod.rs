@@ -19,6 +19,7 @@ mod notes;
 mod observe;
 mod plan;
 pub(super) mod quotas;
+pub(super) mod rotation;
 mod serve;
 mod settings;
 pub(super) mod sweep;

@@ -18,7 +18,12 @@ use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::{Guests, Stop, apply, notes::Note, plan::Project};
+use super::{
+    Guests, Stop, apply,
+    notes::Note,
+    plan::Project,
+    rotation::{RotateError, Rotated, SecretRotator},
+};
 use crate::{
     clock,
     clusters::adoption::complete_list,
@@ -31,7 +36,7 @@ use crate::{
         queue::Next,
         store::Key,
     },
-    guests::{GuestManager, RotateError, Rotated, objects},
+    guests::{GuestManager, objects},
     systems::rancher_fip::{clusters::RancherCluster, kinds::QUOTA, settings::RancherFipSettings},
 };
 
@@ -172,7 +177,7 @@ fn may_have(id: &str, project: &str, note: Option<&Note>, local: &[(String, Stri
 /// How long the secret before is accepted.
 const OVERLAP: Duration = Duration::from_secs(3600);
 
-impl GuestManager for Guests {
+impl SecretRotator for Guests {
     fn has_project(&self, project: &str) -> bool {
         self.projects().iter().any(|one| one.id == project)
     }
@@ -190,7 +195,9 @@ impl GuestManager for Guests {
             })
         })
     }
+}
 
+impl GuestManager for Guests {
     fn put_into(&self, names: &[Text]) -> Option<bool> {
         let is = |name: &str| names.iter().any(|own| &**own == name);
         let is_guest = |id: &String| {
