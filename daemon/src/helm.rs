@@ -31,7 +31,7 @@ pub use files::ReleaseTarget;
 pub use handle::{Access, Helm, Noted, Operations};
 pub use plan::{ReleaseRefusal, Why, difference, other_chart};
 pub use progress::{Activity, Last, Progress};
-pub use release::{Chart, ChartRelease, ChartVersion, KeyError, Reference, Release};
+pub use release::{Chart, ChartRelease, ChartVersion, KeyError, Reference, Release, Unversioned};
 pub use state::{Observed, Phase};
 pub use stored::{SECRET_TYPE, Stored};
 pub use values::Values;

@@ -14,7 +14,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use fipd::config::{self, Deadline};
-use fipd::helm::{Access, ChartRelease, Helm, HelmError, OWNER, OWNER_LABEL, Operations, Release};
+use fipd::helm::{
+    Access, ChartRelease, Helm, HelmError, OWNER, OWNER_LABEL, Operations, Release, Unversioned,
+};
 use fipd_tests::testbed::{Charts, ControlPlane, ControlPlaneOptions};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -122,6 +124,7 @@ fn release(chart: &str, reference: &str, version: &str, values: &str) -> Release
         chart: chart.into(),
         reference: reference.into(),
         version: version.into(),
+        unversioned: Unversioned::Refused,
         namespace: NAMESPACE.into(),
         values: values.into(),
     };

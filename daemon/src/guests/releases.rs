@@ -16,6 +16,8 @@ pub struct Releases(BTreeMap<ReleaseTarget, Progress>);
 pub struct ReleaseState {
     /// `deployed`, `failed`, `waiting`, `unknown`, or the operation that runs.
     pub state: &'static str,
+    /// That is wanted: the one that was named, else the one that was found, which may not be known yet.
+    pub version: String,
     pub error: Option<ChartError>,
     /// Since when its last result is what it is.
     pub since: Option<Timestamp>,
@@ -39,8 +41,11 @@ impl Releases {
             (Some(Activity::Idle), Some(_)) => "deployed",
             (Some(Activity::Idle) | None, _) => "unknown",
         };
+        let named = Some(&release.version).filter(|version| !version.is_empty());
+        let found = || progress.and_then(|progress| progress.wanted.as_ref());
         ReleaseState {
             state,
+            version: named.or_else(found).cloned().unwrap_or_default(),
             error,
             since: last.map(|last| last.since),
         }
@@ -102,6 +107,19 @@ pub mod tests {
             }),
         };
         (ReleaseTarget::new("rancher/c-1", "lb", "purelb"), progress)
+    }
+
+    #[test]
+    fn a_release_without_a_version_tells_the_one_that_was_found() {
+        let guest = guest();
+        let mut release = guest.releases[0].clone();
+        let (target, mut progress) = progress(Activity::Idle, None);
+        progress.wanted = Some("1.2.3".to_owned());
+        let all = Releases([(target, progress)].into());
+        assert_eq!(all.state_of(&guest, &release).version, "0.14.1", "as named");
+        release.version = String::new();
+        assert_eq!(all.state_of(&guest, &release).version, "1.2.3");
+        assert_eq!(Releases::default().state_of(&guest, &release).version, "");
     }
 
     #[test]

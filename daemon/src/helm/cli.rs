@@ -192,19 +192,38 @@ impl Cli {
 
     /// Helm takes the chart of a file as it is, whatever version was asked for; the release would never be at it.
     async fn check_local(&self, path: &Path, chart: &Chart) -> Result<(), HelmError> {
-        let shown = self.show(chart).await?;
-        let found: ShownChart = serde_saphyr::from_str(&shown).map_err(|_| Unreadable {
-            command: "show chart",
-            what: "no version".to_owned(),
-        })?;
-        if ChartVersion::parse(&found.version).as_ref() == Ok(&chart.version) {
+        let found = self.shown_version(chart).await?;
+        if chart.version.is_newest() || ChartVersion::parse(&found).as_ref() == Ok(&chart.version) {
             return Ok(());
         }
         Err(HelmError::OtherVersion {
             path: path.to_owned(),
             wanted: chart.version.to_string(),
-            found: found.version,
+            found,
         })
+    }
+
+    /// The newest version of a chart.
+    pub async fn newest(&self, chart: &Chart) -> Result<ChartVersion, HelmError> {
+        let newest = Chart {
+            version: ChartVersion::newest(),
+            ..chart.clone()
+        };
+        let shown = self.shown_version(&newest).await?;
+        let unreadable = |why| Unreadable {
+            command: "show chart",
+            what: format!("version {shown:?} {why}"),
+        };
+        Ok(ChartVersion::parse(&shown).map_err(unreadable)?)
+    }
+
+    async fn shown_version(&self, chart: &Chart) -> Result<String, HelmError> {
+        let shown = self.show(chart).await?;
+        let found: ShownChart = serde_saphyr::from_str(&shown).map_err(|_| Unreadable {
+            command: "show chart",
+            what: "no version".to_owned(),
+        })?;
+        Ok(found.version)
     }
 
     async fn run(

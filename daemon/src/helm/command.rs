@@ -190,14 +190,14 @@ impl Line {
     }
 
     fn chart(&mut self, chart: &Chart) {
-        let version = chart.version.as_str();
         match &chart.reference {
-            Reference::Repository(url) => {
-                self.add([&chart.name, "--repo", url, "--version", version]);
-            }
-            Reference::Oci(url) => self.add([url, "--version", version]),
+            Reference::Repository(url) => self.add([&chart.name, "--repo", url]),
+            Reference::Oci(url) => self.add([url]),
             // Helm does not compare the version of a file with --version; the caller does.
-            Reference::Local(path) => self.0.push(path.into()),
+            Reference::Local(path) => return self.0.push(path.into()),
+        }
+        if !chart.version.is_newest() {
+            self.add(["--version", chart.version.as_str()]);
         }
     }
 }
@@ -209,7 +209,7 @@ fn seconds(timeout: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::helm::testing::release;
+    use crate::helm::{ChartVersion, testing::release};
 
     fn setting(major: u32, wait: bool) -> Setting<'static> {
         Setting {
@@ -245,6 +245,17 @@ mod tests {
             local.contains(" /srv/purelb ") && !local.contains("--version"),
             "{local}"
         );
+    }
+
+    #[test]
+    fn without_a_version_helm_takes_the_newest() {
+        for reference in ["https://example.com/charts", "oci://r/p/purelb"] {
+            let mut release = release(reference);
+            release.chart.version = ChartVersion::newest();
+            let install = Operation::Install { replace: false };
+            let said = text(&bring(install, &release, setting(3, false)));
+            assert!(!said.contains("--version"), "{said}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     memory::Memory,
     plan::{Plan, Removal, plan, plan_removal},
     progress::{Board, Progress},
-    release::{Chart, Release},
+    release::{Chart, ChartVersion, Release},
 };
 use crate::{clock, config};
 
@@ -134,6 +134,21 @@ impl Helm {
         let cli = self.0.cli.as_ref().map_err(Clone::clone)?;
         let _slot = (self.0.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
         cli.check(chart).await
+    }
+
+    /// The newest version of a chart.
+    ///
+    /// # Errors
+    /// Why that cannot be looked up.
+    pub async fn newest(&self, chart: &Chart) -> Result<ChartVersion, HelmError> {
+        let cli = self.0.cli.as_ref().map_err(Clone::clone)?;
+        let _slot = (self.0.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
+        cli.newest(chart).await
+    }
+
+    /// Another engine found out at which version a release without one stays.
+    pub fn found(&self, target: &ReleaseTarget, version: &ChartVersion) {
+        self.0.board.found(target, version);
     }
 
     /// All releases that were asked for since the start, and how they stand.
@@ -254,6 +269,8 @@ impl HelmState {
         let mut done = Operations::new();
         for _ in 0..MOST_STEPS {
             let state = cli.observe(call).await?;
+            let release = &*release.kept_at(state.as_ref());
+            self.board.found(call.target, &release.chart.version);
             let now = clock::now();
             let next = plan(release, state.as_ref(), now, cli.patience(call.target));
             let operation = match next {

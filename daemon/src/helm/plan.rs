@@ -144,8 +144,8 @@ pub fn plan_removal(state: Option<&Observed>, now: Timestamp, patience: Patience
 
 /// In what the release is not what is wanted.
 pub fn difference(desired: &Release, seen: &Observed) -> Option<Why> {
-    let version = ChartVersion::parse(&seen.version);
-    if version.as_ref() != Ok(&desired.chart.version) {
+    let (has, wanted) = (ChartVersion::parse(&seen.version), &desired.chart.version);
+    if !wanted.is_newest() && has.as_ref() != Ok(wanted) {
         Some(Why::Version)
     } else if seen.values != desired.values.digest() {
         Some(Why::Values)

@@ -9,12 +9,12 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{error::ChartError, files::ReleaseTarget};
+use super::{error::ChartError, files::ReleaseTarget, release::ChartVersion};
 
 /// How a release stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The version that is wanted; `None` for one that is to go.
+    /// The version that is wanted, empty where nobody named one and it is not known yet; `None` for one that is to go.
     pub wanted: Option<String>,
     pub activity: Activity,
     pub last: Option<Last>,
@@ -51,8 +51,20 @@ impl Board {
     pub fn waiting(&self, target: &ReleaseTarget, wanted: Option<String>, now: Timestamp) {
         let mut all = self.0.lock();
         let entry = all.entry(target.clone()).or_default();
-        entry.wanted = wanted;
+        // One that was found without being named counts until there is another.
+        if wanted.as_deref() != Some("") || entry.wanted.is_none() {
+            entry.wanted = wanted;
+        }
         entry.activity = Activity::Waiting { since: now };
+    }
+
+    /// The version is looked up.
+    pub fn found(&self, target: &ReleaseTarget, version: &ChartVersion) {
+        if let Some(entry) = self.0.lock().get_mut(target)
+            && !version.is_newest()
+        {
+            entry.wanted = Some(version.to_string());
+        }
     }
 
     pub fn running(&self, target: &ReleaseTarget, operation: &'static str, now: Timestamp) {

@@ -1,14 +1,17 @@
 //! A release as it should be, out of configuration keys. Every error names its key.
 
-use std::{fmt, path::PathBuf};
+use std::{borrow::Cow, fmt, path::PathBuf};
 
 use fipd_crds::names::is_label;
 
-use super::values::Values;
+use super::{
+    state::{Observed, Phase},
+    values::Values,
+};
 
 /// A release of a chart in a namespace of one cluster.
 ///
-/// Invariants: `name` and `namespace` are valid names of Kubernetes; the version is exact.
+/// Invariants: `name` and `namespace` are valid names of Kubernetes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     pub name: String,
@@ -37,9 +40,21 @@ pub enum Reference {
 }
 
 /// `MAJOR.MINOR.PATCH[-PRE][+META]` without a leading `v`. Less than that is a range to helm, and a release would
-/// never be at it.
+/// never be at it. Empty is the newest that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartVersion(String);
+
+/// What no version means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unversioned {
+    /// A mistake.
+    #[default]
+    Refused,
+    /// The newest when the release is installed, which stays at that.
+    Newest,
+    /// The newest at each look.
+    Followed,
+}
 
 /// A release that a cluster is to have, as settings write it: by the keys of a Rancher's ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +68,7 @@ pub struct ChartRelease {
     /// URL of a repository, an OCI reference or a path.
     pub reference: String,
     pub version: String,
+    pub unversioned: Unversioned,
     /// YAML text.
     pub values: String,
 }
@@ -67,6 +83,11 @@ pub struct KeyError {
 }
 
 impl ChartRelease {
+    /// Whether its version is that of the newest chart at each look.
+    pub fn follows(&self) -> bool {
+        self.version.trim().is_empty() && self.unversioned == Unversioned::Followed
+    }
+
     /// What the keys say.
     ///
     /// # Errors
@@ -83,8 +104,12 @@ impl ChartRelease {
         check_name(namespace, 63).map_err(|why| refuse("Namespace", namespace, why))?;
         let reference = Reference::parse(self.reference.trim(), chart)
             .map_err(|why| refuse("ChartRef", self.reference.trim(), why))?;
-        let version = ChartVersion::parse(&self.version)
-            .map_err(|why| refuse("ChartVersion", self.version.trim(), why))?;
+        let version = match (self.version.trim(), self.unversioned) {
+            ("", Unversioned::Newest | Unversioned::Followed) => ChartVersion::newest(),
+            (text, _) => {
+                ChartVersion::parse(text).map_err(|why| refuse("ChartVersion", text, why))?
+            }
+        };
         // The text may hold secrets.
         let values = Values::parse(&self.values).map_err(|why| refuse("Values", "...", why))?;
         check_name(&self.name, 53).map_err(|why| KeyError {
@@ -102,6 +127,22 @@ impl ChartRelease {
             },
             values,
         })
+    }
+}
+
+impl Release {
+    /// What is wanted of a release that is there: without a version it stays at the one that it has.
+    pub fn kept_at(&self, seen: Option<&Observed>) -> Cow<'_, Self> {
+        let settled = seen.filter(|seen| matches!(seen.phase, Phase::Deployed | Phase::Failed));
+        let has = settled.and_then(|seen| ChartVersion::parse(&seen.version).ok());
+        match has.filter(|_| self.chart.version.is_newest()) {
+            Some(version) => {
+                let mut kept = self.clone();
+                kept.chart.version = version;
+                Cow::Owned(kept)
+            }
+            None => Cow::Borrowed(self),
+        }
     }
 }
 
@@ -171,6 +212,14 @@ impl ChartVersion {
         } else {
             Err("is no exact version; allowed is MAJOR.MINOR.PATCH, such as 0.4.1".to_owned())
         }
+    }
+
+    pub fn newest() -> Self {
+        Self(String::new())
+    }
+
+    pub fn is_newest(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub fn as_str(&self) -> &str {
@@ -255,6 +304,7 @@ pub mod testing {
             chart: name.into(),
             reference: reference.into(),
             version: version.into(),
+            unversioned: Unversioned::Refused,
             namespace: namespace.into(),
             values: values.into(),
         }
@@ -262,128 +312,4 @@ pub mod testing {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    type Change = fn(&mut ChartRelease);
-
-    fn keys() -> ChartRelease {
-        let values = "lbnodeagent:\n  sendgarp: true\n";
-        let reference = "https://purelb.github.io/purelb/charts";
-        testing::written("purelb", reference, "0.14.1", "lb-system", values)
-    }
-
-    fn error(change: impl FnOnce(&mut ChartRelease)) -> String {
-        let mut keys = keys();
-        change(&mut keys);
-        keys.parse().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_keys_of_the_originals_say_a_release() {
-        let release = keys().parse().unwrap();
-        assert_eq!(release.name, "purelb");
-        assert_eq!(release.chart.version.as_str(), "0.14.1");
-        assert_eq!(release.chart.own_name(), Some("purelb"));
-        let oci = ChartRelease {
-            chart: "lb-controller".into(),
-            reference: "oci://registry.example.com:5000/project/lb-controller".into(),
-            ..keys()
-        };
-        let release = oci.parse().unwrap();
-        assert_eq!(release.chart.own_name(), Some("lb-controller"));
-        let local = ChartRelease {
-            reference: "/srv/charts/purelb".into(),
-            ..keys()
-        };
-        let release = local.parse().unwrap();
-        assert_eq!(release.chart.own_name(), None);
-    }
-
-    #[test]
-    fn a_release_need_not_be_called_as_its_chart() {
-        let named = |name: &str| ChartRelease {
-            name: name.into(),
-            ..keys()
-        };
-        let release = named("purelb-two").parse().unwrap();
-        assert_eq!(
-            (&*release.name, &*release.chart.name),
-            ("purelb-two", "purelb")
-        );
-        let error = named("Two").parse().unwrap_err().to_string();
-        assert!(error.contains("\"Two\" is no name"), "{error}");
-    }
-
-    #[test]
-    fn every_error_names_its_key() {
-        let cases: [(&str, Change); 12] = [
-            ("PureLBControllerChartName = \"\" is missing", |k| {
-                k.chart = "".into()
-            }),
-            (
-                "PureLBControllerChartName = \"https://x/y\" is no name",
-                |k| k.chart = "https://x/y".into(),
-            ),
-            (
-                "PureLBControllerNamespace = \"Kube_System\" is no name",
-                |k| k.namespace = "Kube_System".into(),
-            ),
-            ("PureLBControllerChartRef = \"\" is missing", |k| {
-                k.reference = "".into()
-            }),
-            (
-                "PureLBControllerChartRef = \"charts/purelb\" is none of these",
-                |k| k.reference = "charts/purelb".into(),
-            ),
-            (
-                "is a file; the URL of the repository that has the chart \"purelb\"",
-                |k| k.reference = "https://x/purelb-0.14.1.tgz".into(),
-            ),
-            ("has a user name in it", |k| {
-                k.reference = "https://me:secret@x/charts".into()
-            }),
-            ("names no chart in the registry", |k| {
-                k.reference = "oci://registry".into()
-            }),
-            ("names a tag or digest", |k| {
-                k.reference = "oci://registry/purelb:0.14.1".into()
-            }),
-            ("PureLBControllerChartVersion = \"\" is missing", |k| {
-                k.version = " ".into()
-            }),
-            (
-                "PureLBControllerChartVersion = \"0.14\" is no exact version",
-                |k| k.version = "0.14".into(),
-            ),
-            ("PureLBControllerValues = \"...\" ", |k| {
-                k.values = "a: [1".into()
-            }),
-        ];
-        for (wanted, change) in cases {
-            let said = error(change);
-            assert!(said.contains(wanted), "{wanted}: {said}");
-        }
-    }
-
-    #[test]
-    fn exact_versions_only() {
-        for good in ["0.4.1", "v0.4.1", "1.2.3-rc.1", "1.2.3+build.5"] {
-            assert!(ChartVersion::parse(good).is_ok(), "{good}");
-        }
-        for bad in [
-            "",
-            "1",
-            "1.2",
-            "1.2.x",
-            "^1.2.3",
-            ">1.0.0",
-            "1.2.3 || 2.0.0",
-            "latest",
-            "1..3",
-        ] {
-            assert!(ChartVersion::parse(bad).is_err(), "{bad}");
-        }
-        assert_eq!(ChartVersion::parse("v0.4.1"), ChartVersion::parse("0.4.1"));
-    }
-}
+mod tests;

@@ -84,7 +84,7 @@ fn release(release: &ReleaseView, state: ReleaseState) -> GuestReleaseView {
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),
-        version: release.version.clone(),
+        version: state.version,
     }
 }
 

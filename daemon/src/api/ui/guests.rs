@@ -128,7 +128,7 @@ fn release(release: &ReleaseView, state: ReleaseState) -> ReleaseRow {
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),
-        version: release.version.clone(),
+        version: state.version,
     }
 }
 

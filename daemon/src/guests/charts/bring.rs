@@ -99,9 +99,13 @@ impl GuestCharts {
     ) -> Result<Settled, ChartError> {
         let name = &step.brings.name;
         let release = step.brings.parse();
-        let release = release.map_err(|error| ChartError::of(name, &error.into()))?;
+        let mut release = release.map_err(|error| ChartError::of(name, &error.into()))?;
         installed.check_system(&release.namespace, name)?;
         owner.check_room(guest, installed, step).await?;
+        if step.brings.follows() {
+            let newest = guest.helm.newest(&release.chart).await;
+            release.chart.version = newest.map_err(|error| ChartError::of(name, &error))?;
+        }
         if !step.removes.is_empty() {
             guest.check(engine, &installed.objects, &release).await?;
         }

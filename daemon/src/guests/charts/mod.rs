@@ -20,7 +20,7 @@ use crate::{
     helm::{Access, Helm},
 };
 
-pub use crate::helm::{ChartError, ChartRelease};
+pub use crate::helm::{ChartError, ChartRelease, Unversioned};
 pub use error::BUSY;
 pub use installed::{InstalledReleases, ReleaseMark, ReleaseOwner, release_names};
 pub use states::{ChartProgress, GuestCharts};

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Instant};
 use super::*;
 use crate::{
     config::{AtOnce, Deadline},
-    helm::{Activity, release::testing::written},
+    helm::{Activity, Unversioned, release::testing::written},
 };
 
 /// Answers as helm does about releases that `install` and `upgrade` note in files, and counts how many run at once.
@@ -16,13 +16,20 @@ mkdir -p "$place"
 if [ "$1" = version ]; then cat "$place/version" 2>/dev/null || echo v3.22.0; exit 0; fi
 echo "$*" >> "$place/calls"
 name="$2"; [ "$1" = get ] && name="$3"; [ "$1" = list ] && name="$(echo "$5" | tr -d '^$')"
-for word in "$@"; do case "$last" in --version) version="$word";; --values) values="$word";; esac; last="$word"; done
+chart="$name"
+for word in "$@"; do
+    case "$last" in --version) version="$word";; --values) values="$word";; esac
+    [ "$word" = --repo ] && chart="$last"
+    last="$word"
+done
+[ -n "$version" ] || version="$(cat "$place/newest" 2>/dev/null)"
 case "$1" in
 status)
     sleep "$(cat "$place/slow-status" 2>/dev/null || echo 0)"
     [ -e "$place/$name" ] || { echo "Error: release: not found" >&2; exit 1; }
     cat "$place/$name";;
-get) echo "{\"chart\":\"$name\",\"version\":\"$(cat "$place/$name.version")\"}";;
+get) echo "{\"chart\":\"$(cat "$place/$name.chart" 2>/dev/null || echo "$name")\",\"version\":\"$(cat "$place/$name.version")\"}";;
+show) echo "version: $version";;
 list) echo "[{\"name\":\"$name\"}]";;
 install|upgrade)
     mkdir -p "$place/running"
@@ -33,6 +40,7 @@ install|upgrade)
     rm "$place/running/$$"
     [ -e "$place/broken" ] && { echo "Error: no such chart" >&2; exit 1; }
     echo "$version" > "$place/$name.version"
+    echo "$chart" > "$place/$name.chart"
     echo "{\"version\":1,\"info\":{\"status\":\"deployed\"},\"config\":$(cat "$values")}" > "$place/$name";;
 history) echo '[{"revision":1,"status":"pending-install"}]';;
 rollback) sed -i s/pending-install/deployed/ "$place/$name";;
@@ -106,6 +114,63 @@ async fn a_release_is_installed_left_alone_and_upgraded() {
     assert_eq!(operations(fake.ensure("east", &version).await), ["upgrade"]);
     let runs = fs::read_dir(fake.directory.path().join("helm/run")).unwrap();
     assert_eq!(runs.count(), 0, "no kubeconfig is left");
+}
+
+#[tokio::test]
+async fn a_release_without_a_version_stays_at_the_one_that_was_installed() {
+    let fake = Fake::new();
+    let newest = |version: &str| fs::write(fake.file("newest"), version).unwrap();
+    let unversioned = |values: &str| {
+        let mut written = written("purelb", "https://charts.example.com", "", "lb", values);
+        written.unversioned = Unversioned::Newest;
+        written.parse().unwrap()
+    };
+    let wanted = || {
+        let progress = fake.helm.progress().into_values().next();
+        progress.and_then(|progress| progress.wanted)
+    };
+    newest("1.0.0");
+    let first = unversioned("a: 1");
+    assert_eq!(operations(fake.ensure("east", &first).await), ["install"]);
+    assert!(!fake.calls().contains("--version"), "{}", fake.calls());
+    assert_eq!(wanted().as_deref(), Some("1.0.0"));
+    newest("2.0.0");
+    fake.helm.recheck("east");
+    assert_eq!(operations(fake.ensure("east", &first).await), [""; 0]);
+    let values = unversioned("a: 2");
+    assert_eq!(operations(fake.ensure("east", &values).await), ["upgrade"]);
+    assert!(fake.calls().contains("--version 1.0.0"), "{}", fake.calls());
+    assert_eq!(wanted().as_deref(), Some("1.0.0"));
+    let newest = fake.helm.newest(&values.chart).await.unwrap();
+    assert_eq!(newest.as_str(), "2.0.0");
+    let mut updated = values;
+    updated.chart.version = newest;
+    assert_eq!(operations(fake.ensure("east", &updated).await), ["upgrade"]);
+    assert_eq!(wanted().as_deref(), Some("2.0.0"));
+}
+
+#[tokio::test]
+async fn a_release_keeps_its_name_and_its_chart_another() {
+    let fake = Fake::new();
+    let mut written = written("purelb", "https://charts.example.com", "0.14.1", "lb", "");
+    written.name = "lb-two".to_owned();
+    let wanted = written.parse().unwrap();
+    assert_eq!(operations(fake.ensure("east", &wanted).await), ["install"]);
+    let install = "install lb-two --create-namespace purelb --repo https://charts.example.com ";
+    assert!(fake.calls().contains(install), "{}", fake.calls());
+    fake.helm.recheck("east");
+    assert_eq!(operations(fake.ensure("east", &wanted).await), [""; 0]);
+    let access = Access {
+        cluster: "east",
+        kubeconfig: "",
+        system: None,
+    };
+    assert!(fake.helm.uninstall(access, "lb", "lb-two").await.unwrap());
+    assert!(
+        fake.calls().contains("\nuninstall lb-two "),
+        "{}",
+        fake.calls()
+    );
 }
 
 #[tokio::test]

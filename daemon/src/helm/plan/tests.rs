@@ -42,6 +42,32 @@ fn what_is_as_it_should_be_is_left_alone() {
 }
 
 #[test]
+fn a_release_without_a_version_is_never_behind() {
+    let mut newest = desired();
+    newest.chart.version = ChartVersion::newest();
+    let planned = |seen: &Observed| plan(&newest.kept_at(Some(seen)), Some(seen), NOW, PATIENCE);
+    let older = Observed {
+        version: "0.13.0".into(),
+        ..seen(Phase::Deployed)
+    };
+    assert_eq!(planned(&older), Plan::Nothing);
+    let kept = newest.kept_at(Some(&older));
+    assert_eq!(
+        kept.chart.version.as_str(),
+        "0.13.0",
+        "also with new values"
+    );
+    let busy = Observed {
+        phase: pending(1),
+        ..older
+    };
+    assert!(newest.kept_at(Some(&busy)).chart.version.is_newest());
+    assert!(newest.kept_at(None).chart.version.is_newest());
+    let exact = desired();
+    assert_eq!(*exact.kept_at(Some(&seen(Phase::Failed))), exact);
+}
+
+#[test]
 fn defect_23_values_count_as_much_as_the_version() {
     let other = Observed {
         version: "0.13.0".into(),

@@ -154,6 +154,11 @@ impl ReachedGuest<'_> {
         let name = &*release.name;
         charts.check(release)?;
         let revision = self.newest_revision(release).await?;
+        let seen = revision.as_ref().map(|revision| &revision.stored.observed);
+        // helm-controller would upgrade an object without a version whenever it looks at it again.
+        let release = &*release.kept_at(seen);
+        let place = self.place(&release.namespace, name);
+        self.helm.found(&place, &release.chart.version);
         check_chart(revision.as_ref(), release)?;
         match charts.of(&release.namespace, name) {
             None => match charts.named(name) {

@@ -103,9 +103,10 @@ pub fn is_in_the_way(policy: &str, newest: Option<&Stored>) -> bool {
 
 /// What makes `have` say what is wanted; nothing else of it is touched.
 pub fn change(have: &HelmChartSpec, want: &HelmChartSpec) -> Option<Value> {
-    let repo = (!want.repo.is_empty()).then_some(&want.repo);
+    let [repo, version] =
+        [&want.repo, &want.version].map(|text| (!text.is_empty()).then_some(text));
     let mut spec = json!({
-        "chart": want.chart, "repo": repo, "version": want.version,
+        "chart": want.chart, "repo": repo, "version": version,
         "targetNamespace": want.target_namespace, "createNamespace": true,
         "valuesContent": want.values_content,
     });

@@ -8,7 +8,7 @@ use crate::{
     config,
     controller::client::testing::{Asked, canned},
     guests::system::testing::{FIRST, SECOND},
-    helm::{Helm, OWNER, OWNER_LABEL, secret, testing::release},
+    helm::{ChartVersion, Helm, OWNER, OWNER_LABEL, secret, testing::release},
 };
 
 type Answer = (&'static str, u16, &'static str);
@@ -223,11 +223,18 @@ async fn bring(
     chart: Option<HelmChart>,
     answers: &[Answer],
 ) -> (Result<Settled, ChartError>, Vec<Asked>) {
+    bring_wanted(&release("https://x/charts"), chart, answers).await
+}
+
+async fn bring_wanted(
+    wanted: &Release,
+    chart: Option<HelmChart>,
+    answers: &[Answer],
+) -> (Result<Settled, ChartError>, Vec<Asked>) {
     let charts = charts(chart);
-    let wanted = release("https://x/charts");
     let answers = &[&[revisions()], answers].concat();
     with(answers, async |guest: ReachedGuest<'_>| {
-        guest.bring_object(&charts, &wanted).await
+        guest.bring_object(&charts, wanted).await
     })
     .await
 }
@@ -346,4 +353,44 @@ async fn a_failure_is_cleared_where_helm_controller_would_leave_it() {
     // The cluster got a helm-controller that knows better.
     let (_, asked) = bring(Some(object("abort")), &[failed, knows_retry(), TAKEN]).await;
     assert_eq!(asked[3].body["spec"]["failurePolicy"], "retry");
+}
+
+#[tokio::test]
+async fn a_version_that_nobody_named_is_noted_in_the_object_once_it_is_installed() {
+    let mut wanted = release("https://x/charts");
+    wanted.chart.version = ChartVersion::newest();
+    let unversioned = || {
+        let mut chart = object("retry");
+        chart.spec.version = String::new();
+        Some(chart)
+    };
+    let values = json!({ "a": 1 });
+    let [pending, deployed] =
+        ["pending-install", "deployed"].map(|status| revision(status, "purelb", &values));
+    let running = answer(&json!(testing::job(11, &json!({}))));
+    let answers = [pending, knows_retry(), running];
+    let (result, _) = bring_wanted(&wanted, unversioned(), &answers).await;
+    assert_eq!(result, Ok(Settled::NotYet), "helm is at work on it");
+    let answers = [deployed, knows_retry(), TAKEN];
+    let (result, asked) = bring_wanted(&wanted, unversioned(), &answers).await;
+    assert_eq!(result, Ok(Settled::NotYet));
+    assert_eq!(asked[3].body["spec"]["version"], "0.14.1");
+    let answers = [deployed, knows_retry(), complete()];
+    let (result, _) = bring_wanted(&wanted, Some(object("retry")), &answers).await;
+    assert_eq!(result, Ok(Settled::Yes), "nothing is written again");
+}
+
+#[tokio::test]
+async fn an_object_has_the_name_of_its_release_and_says_the_chart() {
+    let mut wanted = release("https://x/charts");
+    wanted.name = "lb-two".to_owned();
+    let none = answer(&json!({ "items": [] }));
+    let answers = [none, none, knows_retry(), ("POST", 200, "{}")];
+    let charts = charts(None);
+    let bring = async |guest: ReachedGuest<'_>| guest.bring_object(&charts, &wanted).await;
+    let (result, asked) = with(&answers, bring).await;
+    assert_eq!(result, Ok(Settled::NotYet));
+    let object = &asked[3].body;
+    assert_eq!(object["metadata"]["name"], "lb-two");
+    assert_eq!(object["spec"]["chart"], "purelb");
 }

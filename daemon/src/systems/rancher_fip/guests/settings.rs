@@ -8,7 +8,7 @@ use fipd_crds::labels::{APP_NAMESPACE, LB_CONTROLLER};
 
 use crate::{
     config::ChartSettings,
-    guests::charts::ChartRelease,
+    guests::charts::{ChartRelease, Unversioned},
     systems::rancher_fip::{clusters::LoadBalancer, settings::ClusterManager},
 };
 
@@ -162,6 +162,7 @@ fn chart(
         name,
         reference: value(&given.chart_ref, "ChartRef"),
         version: value(&given.chart_version, "ChartVersion"),
+        unversioned: Unversioned::Refused,
         namespace: value(&given.namespace, "Namespace"),
         values: value(&given.values, "Values"),
     }
