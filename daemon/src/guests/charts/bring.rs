@@ -51,7 +51,7 @@ impl GuestCharts {
     }
 
     /// Which ones are wanted, and what became of them.
-    async fn bring<O: ChartOwner>(
+    pub(super) async fn bring<O: ChartOwner>(
         &self,
         guest: &ReachedGuest<'_>,
         mut owner: O,

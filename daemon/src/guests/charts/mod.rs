@@ -12,6 +12,8 @@ mod installed;
 pub mod owner;
 mod states;
 pub mod steps;
+#[cfg(test)]
+mod tests;
 mod uninstall;
 
 use super::GuestSystem;

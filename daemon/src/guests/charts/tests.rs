@@ -1,0 +1,115 @@
+//! The charts of a guest that another system of fipd looks after too, with canned answers.
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    owner::{ChartOwner, ChartRemover},
+    steps::{ReleaseStep, testing::release},
+    *,
+};
+use crate::{
+    config::{self, ChartEngine},
+    controller::client::testing::canned,
+    guests::{
+        access::testing::access,
+        system::testing::{FIRST, SECOND},
+    },
+    helm::{OWNER, OWNER_LABEL, SYSTEM_LABEL},
+};
+
+/// Wants one release, and lets all others be removed.
+struct Wants(ChartRelease);
+
+impl ChartOwner for Wants {
+    async fn wanted(&mut self, _: &InstalledReleases) -> Result<Vec<ChartRelease>, ChartError> {
+        Ok(vec![self.0.clone()])
+    }
+
+    fn engine(&self) -> Result<ChartEngine, ChartError> {
+        Ok(ChartEngine::Helm)
+    }
+
+    fn excludes(&self, _: &ChartRelease, _: &ReleaseMark) -> bool {
+        true
+    }
+
+    async fn check_room(
+        &self,
+        _: &ReachedGuest<'_>,
+        _: &InstalledReleases,
+        step: &ReleaseStep<'_>,
+    ) -> Result<(), ChartError> {
+        assert!(step.removes.is_empty() && step.kept_out_by.is_empty());
+        Err(ChartError::new("Room", "enough for this test"))
+    }
+
+    async fn confirm_removal(&self) -> Result<(), ChartError> {
+        Ok(())
+    }
+
+    fn begins(&self) {}
+}
+
+/// Has nothing against a removal.
+struct Removes;
+
+impl ChartRemover for Removes {
+    async fn check_unused(
+        &self,
+        _: &ReachedGuest<'_>,
+        _: &InstalledReleases,
+    ) -> Result<(), ChartError> {
+        Ok(())
+    }
+
+    async fn confirm_leaving(&self) -> Result<(), ChartError> {
+        Ok(())
+    }
+}
+
+/// The Secret list of a guest with the release `lb/purelb` of a system.
+fn installed(system: GuestSystem) -> &'static str {
+    let mut labels = json!({
+        "name": "purelb", "version": "1", "status": "deployed", OWNER_LABEL: OWNER,
+    });
+    if let Some(mark) = system.mark() {
+        labels[SYSTEM_LABEL] = json!(mark);
+    }
+    let secret: Value = json!({ "metadata": { "namespace": "lb", "labels": labels } });
+    json!({ "items": [secret] }).to_string().leak()
+}
+
+#[tokio::test]
+async fn the_release_of_another_system_is_neither_taken_over_nor_in_the_way_nor_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
+    for (system, other) in [(FIRST, SECOND), (SECOND, FIRST)] {
+        let looks = [
+            ("GET", 404, "no HelmCharts"),
+            ("GET", 200, installed(other)),
+        ];
+        let charts = |guest: Remote| {
+            let access = access(canned(&[]).0);
+            access.keep("c-1", "kube", guest);
+            GuestCharts::new("rancher".into(), system, access, Some(helm.clone()))
+        };
+        let reason = async |wanted: ChartRelease| {
+            let (guest, asked) = canned(&looks);
+            let charts = charts(guest.clone());
+            let guest = charts.reached("c-1", &helm, "kube", &guest);
+            let (_, brought) = charts.bring(&guest, Wants(wanted)).await;
+            assert_eq!(asked.lock().len(), looks.len(), "no more was done");
+            brought.unwrap_err().reason
+        };
+        let taken = release("lb", "purelb");
+        assert_eq!(reason(taken).await, "ReleaseOfOtherSystem");
+        assert_eq!(reason(release("lb", "another")).await, "Room");
+
+        let (guest, asked) = canned(&looks);
+        let removed = charts(guest).remove_all("c-1", &Removes).await;
+        assert_eq!(removed, Ok(Vec::new()), "nothing of its own is there");
+        assert_eq!(asked.lock().len(), looks.len(), "nothing was removed");
+    }
+}
