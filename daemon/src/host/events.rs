@@ -10,7 +10,7 @@ use super::{
     message,
     socket::{BUFFER, Requests, widen},
 };
-use crate::host::netlink_reply::answers;
+use crate::host::netlink_reply::{ReplyBody, answers};
 
 /// Room for some ten thousand changes that are not read yet.
 const NEWS_ROOM: usize = 8 << 20;
@@ -107,9 +107,9 @@ impl RuleEvents {
                 continue;
             };
             let own = answer.header.port_number == self.own_port;
-            match answer.payload {
-                NetlinkPayload::InnerMessage(raw) => match raw.kind {
-                    RTM_NEWRULE | RTM_DELRULE if !own => match message::read(&raw.body) {
+            match answer.body {
+                ReplyBody::Message(kind, body) => match kind {
+                    RTM_NEWRULE | RTM_DELRULE if !own => match message::read(body) {
                         Some(rule) if rule.rule.protocol == self.protocol => news.tagged = true,
                         Some(_) => news.foreign = true,
                         None => {}
@@ -117,8 +117,8 @@ impl RuleEvents {
                     RTM_NEWLINK | RTM_DELLINK => news.links = true,
                     _ => {}
                 },
-                NetlinkPayload::Overrun(_) => news.overrun = true,
-                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) | NetlinkPayload::Noop | _ => {}
+                ReplyBody::Control(NetlinkPayload::Overrun(_)) => news.overrun = true,
+                ReplyBody::Control(_) => {}
             }
         }
         news

@@ -3,37 +3,31 @@
 //! What is in a message is read by those whom it concerns: a name in one of them that is no text, or something of a newer
 //! kernel, keeps nobody from the others.
 
-use std::convert::Infallible;
-
 use netlink_packet_core::{
-    DecodeError, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
-    Parseable as _,
+    DecodeError, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, Parseable as _,
 };
+use netlink_packet_route::RouteNetlinkMessage;
 
-/// What is in a message that is not netlink's own.
-#[derive(Debug)]
-pub(super) struct Raw {
-    /// `RTM_*` of `linux/rtnetlink.h`.
-    pub kind: u16,
-    /// What follows the common header.
-    pub body: Vec<u8>,
+/// Length of the header that all messages have, `struct nlmsghdr` of `linux/netlink.h`.
+const HEADER: usize = 16;
+
+/// One message.
+pub(super) struct Reply<'a> {
+    pub header: NetlinkHeader,
+    pub body: ReplyBody<'a>,
 }
 
-impl NetlinkDeserializable for Raw {
-    type Error = Infallible;
-
-    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Infallible> {
-        Ok(Self {
-            kind: header.message_type,
-            body: payload.to_vec(),
-        })
-    }
+/// What is in a message.
+pub(super) enum ReplyBody<'a> {
+    /// Its kind, `RTM_*` of `linux/rtnetlink.h`, and what follows the header: a list of many is not copied.
+    Message(u16, &'a [u8]),
+    /// Netlink's own.
+    Control(NetlinkPayload<RouteNetlinkMessage>),
 }
 
 /// Ends with the first that is no message: where the next begins is not known then.
-pub(super) fn answers(
-    mut bytes: &[u8],
-) -> impl Iterator<Item = Result<NetlinkMessage<Raw>, DecodeError>> {
+pub(super) fn answers(mut bytes: &[u8]) -> impl Iterator<Item = Result<Reply<'_>, DecodeError>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
@@ -46,13 +40,25 @@ pub(super) fn answers(
         let length = usize::try_from(message.length()).unwrap_or(usize::MAX);
         let next = length.checked_next_multiple_of(4).unwrap_or(usize::MAX);
         bytes = rest.get(next..).unwrap_or_default();
-        Some(NetlinkMessage::parse(&message))
+        let body = rest.get(HEADER..length).unwrap_or_default();
+        Some(read(&message, body))
     })
+}
+
+fn read<'a>(message: &NetlinkBuffer<&&[u8]>, body: &'a [u8]) -> Result<Reply<'a>, DecodeError> {
+    let header = NetlinkHeader::parse(message)?;
+    let body = match header.message_type {
+        NLMSG_NOOP | NLMSG_ERROR | NLMSG_DONE | NLMSG_OVERRUN => {
+            ReplyBody::Control(NetlinkMessage::parse(message)?.payload)
+        }
+        kind => ReplyBody::Message(kind, body),
+    };
+    Ok(Reply { header, body })
 }
 
 #[cfg(test)]
 mod tests {
-    use netlink_packet_core::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkPayload};
+    use netlink_packet_core::NLM_F_DUMP_INTR;
 
     use super::*;
     use crate::host::socket::list_end;
@@ -70,12 +76,9 @@ mod tests {
     }
 
     fn told(bytes: &[u8]) -> Vec<String> {
-        let told = answers(bytes).map(|answer| match answer {
-            Ok(NetlinkMessage {
-                payload: NetlinkPayload::InnerMessage(raw),
-                ..
-            }) => format!("{} {:?}", raw.kind, raw.body),
-            Ok(answer) => match list_end(&answer.payload) {
+        let told = answers(bytes).map(|answer| match answer.map(|answer| answer.body) {
+            Ok(ReplyBody::Message(kind, body)) => format!("{kind} {body:?}"),
+            Ok(ReplyBody::Control(control)) => match list_end(&control) {
                 Ok(()) => "the end".to_owned(),
                 Err(trouble) => trouble.to_string(),
             },

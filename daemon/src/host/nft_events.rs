@@ -2,10 +2,14 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkPayload, NlasIterator};
+use netlink_packet_core::{NLM_F_REQUEST, NlasIterator};
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 
-use super::{netlink_reply::answers, nft::TABLE, socket::widen};
+use super::{
+    netlink_reply::{ReplyBody, answers},
+    nft::TABLE,
+    socket::widen,
+};
 
 /// `NETLINK_NETFILTER` and its group `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
 const NETFILTER: isize = 12;
@@ -63,10 +67,10 @@ pub(super) async fn generation() -> io::Result<u32> {
 /// Whether any of these is about our table, and of a process that is none of these.
 pub(super) fn by_others(bytes: &[u8], runs: &VecDeque<u32>) -> bool {
     answers(bytes).flatten().any(|answer| {
-        let NetlinkPayload::InnerMessage(raw) = answer.payload else {
+        let ReplyBody::Message(_, body) = answer.body else {
             return false;
         };
-        let name = raw.body.get(FAMILY..).and_then(first);
+        let name = body.get(FAMILY..).and_then(first);
         let name = name.unwrap_or_default();
         name.strip_suffix(&[0]).unwrap_or(&name) == TABLE.as_bytes()
             && !runs.contains(&answer.header.port_number)

@@ -8,7 +8,7 @@
 //! finds its place again by counting, so that a rule that comes or goes meanwhile makes another one be told twice or not at
 //! all. It queues the news of a change when it makes it: if none is queued by the end of a listing, there was none.
 
-use std::{io, num::NonZeroI32, time::Duration};
+use std::{collections::BTreeMap, io, num::NonZeroI32, time::Duration};
 
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
@@ -24,7 +24,7 @@ use fipd_core::{
 };
 
 use super::message;
-use crate::host::netlink_reply::answers;
+use crate::host::netlink_reply::{ReplyBody, answers};
 
 /// The kernel answers at once; a list of a hundred thousand rules takes it 100 ms.
 pub(super) const DEADLINE: Duration = Duration::from_secs(5);
@@ -58,6 +58,8 @@ pub(super) struct Requests {
     port: u32,
     sequence: u32,
     buffer: Vec<u8>,
+    /// Rules in the last list of each family.
+    listed: BTreeMap<u8, usize>,
 }
 
 impl Requests {
@@ -75,6 +77,7 @@ impl Requests {
             port,
             sequence: 0,
             buffer: Vec::with_capacity(BUFFER),
+            listed: BTreeMap::new(),
         })
     }
 
@@ -105,10 +108,13 @@ impl Requests {
         like: RuleMessage,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<(Vec<T>, bool), NetlinkError> {
+        let family = u8::from(like.header.family);
         let like = RouteNetlinkMessage::GetRule(like);
         let sequence = self.send(vec![like], NLM_F_DUMP).await?;
         let listing = async {
-            let (mut rules, mut interrupted) = (Vec::new(), false);
+            // Mostly there are as many as before.
+            let before = self.listed.get(&family).copied().unwrap_or_default();
+            let (mut rules, mut interrupted) = (Vec::with_capacity(before), false);
             loop {
                 self.receive().await?;
                 for answer in answers(&self.buffer) {
@@ -117,11 +123,13 @@ impl Requests {
                         continue;
                     }
                     interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
-                    if let NetlinkPayload::InnerMessage(raw) = answer.payload {
-                        let rule = (raw.kind == RTM_NEWRULE).then(|| read(&raw.body));
-                        rules.extend(rule.flatten());
-                    } else {
-                        return list_end(&answer.payload).map(|()| (rules, interrupted));
+                    match answer.body {
+                        ReplyBody::Message(RTM_NEWRULE, body) => rules.extend(read(body)),
+                        ReplyBody::Message(..) => {}
+                        ReplyBody::Control(control) => {
+                            self.listed.insert(family, rules.len());
+                            return list_end(&control).map(|()| (rules, interrupted));
+                        }
                     }
                 }
             }
@@ -191,7 +199,7 @@ impl Requests {
                 let Some(index) = index.map(|back| count - 1 - back) else {
                     continue;
                 };
-                if let NetlinkPayload::Error(error) = answer.payload {
+                if let ReplyBody::Control(NetlinkPayload::Error(error)) = answer.body {
                     refused.extend(error.code.map(|_| (index, error.to_io())));
                     if back == 0 {
                         return Ok(refused);
