@@ -36,10 +36,35 @@ pub fn change<T: Serialize>(old: &T, new: &T) -> Result<Option<Value>, serde_jso
 }
 
 #[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// What a merge patch makes of a value.
+    pub fn merged(value: &Value, patch: &Value) -> Value {
+        let Value::Object(changes) = patch else {
+            return patch.clone();
+        };
+        let mut map = value.as_object().cloned().unwrap_or_default();
+        for (key, change) in changes {
+            match change {
+                Value::Null => {
+                    map.remove(key);
+                }
+                change => {
+                    let before = map.remove(key).unwrap_or_default();
+                    map.insert(key.clone(), merged(&before, change));
+                }
+            }
+        }
+        Value::Object(map)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{testing::merged, *};
 
     #[test]
     fn a_diff_names_only_what_changes() {
@@ -50,6 +75,7 @@ mod tests {
             patch,
             Some(json!({ "b": { "y": null, "z": 3 }, "c": [1], "d": null, "e": "n" }))
         );
+        assert_eq!(merged(&old, &patch.unwrap()), new);
         assert_eq!(diff(&new, &new), None);
         assert_eq!(
             diff(&Value::Null, &json!({ "a": 1 })),

@@ -6,7 +6,13 @@ use fipd_crds::{
 };
 
 use super::charts::ChartError;
-use crate::config::ChartEngine;
+use crate::{config::ChartEngine, controller::kind::Kind};
+
+/// Rancher's own of a cluster.
+pub const CLUSTER: Kind = Kind::cluster("apis/management.cattle.io/v3", "clusters", "Cluster");
+/// Rancher's own of how a cluster was made.
+pub const PROVISIONED_CLUSTER: Kind =
+    Kind::namespaced("apis/provisioning.cattle.io/v1", "clusters", "Cluster");
 
 /// A `management.cattle.io` Cluster, as far as it matters to every system. One that reads more of it derefs to this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

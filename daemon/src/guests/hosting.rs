@@ -16,6 +16,7 @@ use crate::controller::kind::{NAMESPACE, SECRET};
 /// How Rancher made a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provisioned {
+    pub uid: String,
     /// Rancher's id of the cluster, once there is one.
     pub id: Option<String>,
     pub hosting: Hosting,
@@ -31,11 +32,19 @@ pub enum Hosting {
     Harvester {
         /// Namespace and name of the cloud credential's Secret.
         credential: (String, String),
-        /// Name of the HarvesterConfig of the first pool with control-plane machines.
-        machine: Option<String>,
+        /// One for each machine pool that has a HarvesterConfig, in order.
+        machines: Vec<MachineRef>,
     },
     /// The reference to the cloud credential is not `NAMESPACE:NAME`.
     Unclear(String),
+}
+
+/// What the machines of a pool are made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineRef {
+    pub control_plane: bool,
+    /// Name of the HarvesterConfig.
+    pub config: String,
 }
 
 /// The machines of a pool on Harvester.
@@ -48,11 +57,18 @@ pub struct Machine {
 }
 
 impl Provisioned {
-    /// Name of the HarvesterConfig that says where the machines run.
+    /// Name of the HarvesterConfig of the first pool with control-plane machines.
     pub fn machine(&self) -> Option<&str> {
+        let mut machines = self.machines().iter();
+        let machine = machines.find(|machine| machine.control_plane)?;
+        Some(&machine.config)
+    }
+
+    /// What its machines on Harvester are made from.
+    pub fn machines(&self) -> &[MachineRef] {
         match &self.hosting {
-            Hosting::Harvester { machine, .. } => machine.as_deref(),
-            Hosting::BareMetal | Hosting::Unclear(_) => None,
+            Hosting::Harvester { machines, .. } => machines,
+            Hosting::BareMetal | Hosting::Unclear(_) => &[],
         }
     }
 
@@ -61,12 +77,13 @@ impl Provisioned {
         let hosting = match object.cloud_credential() {
             Some((namespace, name)) => Hosting::Harvester {
                 credential: (namespace.to_owned(), name.to_owned()),
-                machine: object.machine_pools().iter().find_map(harvester_config),
+                machines: object.machine_pools().iter().filter_map(machine).collect(),
             },
             None if object.spec.cloud_credential_secret_name.is_empty() => Hosting::BareMetal,
             None => Hosting::Unclear(object.spec.cloud_credential_secret_name.clone()),
         };
         Self {
+            uid: object.metadata.uid.clone().unwrap_or_default(),
             id: object.management_id().map(str::to_owned),
             hosting,
             marks: reads
@@ -82,10 +99,13 @@ fn mark(object: &Cluster, key: &str) -> Option<String> {
     labels.or_else(|| object.annotations().get(key)).cloned()
 }
 
-fn harvester_config(pool: &MachinePool) -> Option<String> {
+fn machine(pool: &MachinePool) -> Option<MachineRef> {
     let machine = pool.machine_config_ref.as_ref()?;
-    let harvester = pool.control_plane_role && machine.kind == HARVESTER_CONFIG_KIND;
-    (harvester && !machine.name.is_empty()).then(|| machine.name.clone())
+    let harvester = machine.kind == HARVESTER_CONFIG_KIND && !machine.name.is_empty();
+    harvester.then(|| MachineRef {
+        control_plane: pool.control_plane_role,
+        config: machine.name.clone(),
+    })
 }
 
 impl Machine {
@@ -135,17 +155,17 @@ fn hosted<'a>(
         None => Err(GuestUnready::NoProvisioningCluster),
         Some(Hosting::BareMetal) => Ok(None),
         Some(Hosting::Unclear(text)) => Err(GuestUnready::BadCredentialName(text.clone())),
-        Some(Hosting::Harvester { machine: None, .. }) => Err(GuestUnready::NoControlPlanePool),
-        Some(Hosting::Harvester {
-            credential,
-            machine: Some(name),
-        }) => match machine {
-            None => Err(GuestUnready::NoMachineConfig(name.clone())),
-            Some(machine) if machine.networks.is_empty() => {
-                Err(GuestUnready::NoNetwork(name.clone()))
+        Some(Hosting::Harvester { credential, .. }) => {
+            let name = provisioned.and_then(Provisioned::machine);
+            let name = name.ok_or(GuestUnready::NoControlPlanePool)?;
+            match machine {
+                None => Err(GuestUnready::NoMachineConfig(name.to_owned())),
+                Some(machine) if machine.networks.is_empty() => {
+                    Err(GuestUnready::NoNetwork(name.to_owned()))
+                }
+                Some(machine) => Ok(Some((credential, machine))),
             }
-            Some(machine) => Ok(Some((credential, machine))),
-        },
+        }
     }
 }
 
@@ -163,9 +183,7 @@ impl GuestAccess {
         let Some((credential, machine)) = found else {
             return Ok(RunsOn::BareMetal);
         };
-        let id = self.harvester(credential).await?;
-        let display_name =
-            display_name(&id).ok_or_else(|| GuestUnready::NoHarvester(id.clone()))?;
+        let (id, display_name) = self.harvester(credential, display_name).await?;
         let project = self.project(&id, &display_name, machine).await;
         let project = Stop::wait_or_fail(project)?;
         Ok(RunsOn::Harvester {
@@ -176,17 +194,22 @@ impl GuestAccess {
         })
     }
 
-    /// Rancher's id of the Harvester cluster that a cloud credential is for.
-    async fn harvester(
+    /// Rancher's id and the display name of the Harvester cluster that a cloud credential is for.
+    pub async fn harvester(
         &self,
         (namespace, name): &(String, String),
-    ) -> Result<String, Stop<GuestUnready>> {
+        display_name: impl Fn(&str) -> Option<String>,
+    ) -> Result<(String, String), Stop<GuestUnready>> {
         let target = SECRET.named(namespace, name);
         let secret: Option<Secret> = self.rancher.get(&target).await?;
         let mut texts = secret.as_ref().map(objects::texts).unwrap_or_default();
         let id = texts.remove(HARVESTER_CLUSTER_ID_KEY);
         let id = id.filter(|id| !id.is_empty());
-        id.ok_or_else(|| GuestUnready::NoCredential(format!("{namespace}/{name}")).into())
+        let id = id.ok_or_else(|| GuestUnready::NoCredential(format!("{namespace}/{name}")))?;
+        match display_name(&id) {
+            Some(display_name) => Ok((id, display_name)),
+            None => Err(GuestUnready::NoHarvester(id).into()),
+        }
     }
 
     async fn project(
@@ -230,6 +253,13 @@ mod tests {
         assert!(Provisioned::view(object, &[]).marks.is_empty());
     }
 
+    fn control_plane(config: &str) -> MachineRef {
+        MachineRef {
+            control_plane: true,
+            config: config.to_owned(),
+        }
+    }
+
     #[test]
     fn where_a_guest_runs_is_read_from_its_machines() {
         let machine = Machine {
@@ -239,7 +269,7 @@ mod tests {
         let hosting = |name: Option<&str>| Provisioned {
             hosting: Hosting::Harvester {
                 credential: ("ns".into(), "cc".into()),
-                machine: name.map(str::to_owned),
+                machines: name.into_iter().map(control_plane).collect(),
             },
             ..Provisioned::default()
         };

@@ -14,6 +14,7 @@ pub mod hosting;
 pub mod names;
 pub mod objects;
 pub mod releases;
+mod report;
 pub mod sources;
 pub mod system;
 mod unready;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::controller::{
     client::{CallError, Remote, Target},
     kind::{CONFIG_MAP, SECRET},
-    owned::{create, put},
+    owned::{create, put, put_unchanged},
 };
 
 /// The data of a ConfigMap, or of a Secret as text.
@@ -52,6 +52,29 @@ pub async fn write_config_map(
         None if makes => create(remote, CONFIG_MAP, target, json!({ "data": want })).await,
         None => Ok(()),
     }
+}
+
+/// Makes a ConfigMap hold exactly what `change` makes of a fresh look at it, where that is anything, so that nothing which
+/// another turn wrote is lost; what it holds then, where it was looked at for a change.
+pub async fn change_config_map(
+    remote: &Remote,
+    target: &Target,
+    change: impl FnOnce(&Texts) -> Option<Texts>,
+) -> Result<Option<Texts>, CallError> {
+    let found: Option<ConfigMap> = remote.get(target).await?;
+    let have = found.as_ref().and_then(|map| map.data.clone());
+    let have = have.unwrap_or_default();
+    let Some(want) = change(&have) else {
+        return Ok(None);
+    };
+    match (&found, differing(&have, &want, true)) {
+        (Some(_), None) => {}
+        (Some(map), Some(data)) => {
+            put_unchanged(remote, target, &map.metadata, json!({ "data": data })).await?;
+        }
+        (None, _) => create(remote, CONFIG_MAP, target, json!({ "data": want })).await?,
+    }
+    Ok(Some(want))
 }
 
 /// What is to be merged into `have`; with `exact` what is not wanted goes.

@@ -71,12 +71,17 @@ impl GuestSources {
             return (None, None);
         };
         let machine = provisioned.machine();
-        let machine = machine.and_then(|name| self.machines.get(&Key::new(&key.namespace, name)));
+        let machine = machine.and_then(|config| self.machine(&key, config));
         (Some(provisioned), machine)
     }
 
+    /// The machines of a provisioned cluster that are made from this HarvesterConfig.
+    pub fn machine(&self, cluster: &Key, config: &str) -> Option<Arc<Machine>> {
+        self.machines.get(&Key::new(&cluster.namespace, config))
+    }
+
     /// A name counts only where no id says otherwise.
-    fn provisioned_of(&self, id: &str, display: &str) -> Option<(Key, Arc<Provisioned>)> {
+    pub fn provisioned_of(&self, id: &str, display: &str) -> Option<(Key, Arc<Provisioned>)> {
         let all = self.provisioned.all();
         let by_id = all.iter().find(|(_, one)| one.id.as_deref() == Some(id));
         let by_name = || {

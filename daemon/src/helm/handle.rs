@@ -269,7 +269,7 @@ impl HelmState {
         let mut done = Operations::new();
         for _ in 0..MOST_STEPS {
             let state = cli.observe(call).await?;
-            let release = &*release.kept_at(state.as_ref());
+            let release = &*release.kept_at(state.as_ref(), None);
             self.board.found(call.target, &release.chart.version);
             let now = clock::now();
             let next = plan(release, state.as_ref(), now, cli.patience(call.target));

@@ -69,6 +69,8 @@ pub struct ChartRelease {
     pub reference: String,
     pub version: String,
     pub unversioned: Unversioned,
+    /// One that is deployed is left as it is, whatever version and values are.
+    pub once: bool,
     /// YAML text.
     pub values: String,
 }
@@ -131,10 +133,12 @@ impl ChartRelease {
 }
 
 impl Release {
-    /// What is wanted of a release that is there: without a version it stays at the one that it has.
-    pub fn kept_at(&self, seen: Option<&Observed>) -> Cow<'_, Self> {
+    /// What is wanted of a release that is there: without a version it stays at the one that it has, or that is `noted` for it while
+    /// an operation is under way.
+    pub fn kept_at(&self, seen: Option<&Observed>, noted: Option<&str>) -> Cow<'_, Self> {
         let settled = seen.filter(|seen| matches!(seen.phase, Phase::Deployed | Phase::Failed));
-        let has = settled.and_then(|seen| ChartVersion::parse(&seen.version).ok());
+        let has = settled.map(|seen| &*seen.version).or(noted);
+        let has = has.and_then(|version| ChartVersion::parse(version).ok());
         match has.filter(|_| self.chart.version.is_newest()) {
             Some(version) => {
                 let mut kept = self.clone();
@@ -305,6 +309,7 @@ pub mod testing {
             reference: reference.into(),
             version: version.into(),
             unversioned: Unversioned::Refused,
+            once: false,
             namespace: namespace.into(),
             values: values.into(),
         }

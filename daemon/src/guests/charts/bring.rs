@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ChartError, ChartRelease, GuestCharts, InstalledReleases, ReachedGuest, ReleaseMark, Settled,
+    ChartError, ChartRelease, GuestCharts, InstalledReleases, ReachedGuest, ReleaseMark,
+    ReleaseOwner, Settled,
     error::both,
     owner::ChartOwner,
     steps::{ReleaseStep, steps},
@@ -101,7 +102,31 @@ impl GuestCharts {
         let release = step.brings.parse();
         let mut release = release.map_err(|error| ChartError::of(name, &error.into()))?;
         installed.check_system(&release.namespace, name)?;
+        let there = match owner.makes_room() || step.brings.once {
+            true => {
+                installed
+                    .is_complete(guest.remote, &release.namespace, name)
+                    .await
+            }
+            false => Ok(false),
+        };
+        let there = there.map_err(ChartError::unreadable)?;
+        if owner.makes_room() && !there {
+            guest.check(engine, &installed.objects, &release).await?;
+        }
         owner.check_room(guest, installed, step).await?;
+        if step.brings.once && step.removes.is_empty() {
+            if there {
+                guest.note_done(step.brings);
+                return Ok(Settled::Yes);
+            }
+            let owner = installed
+                .owner(guest.remote, &release.namespace, name)
+                .await;
+            if owner.map_err(ChartError::unreadable)? == Some(ReleaseOwner::Other) {
+                return Err(ChartError::not_deployed(&release.namespace, name));
+            }
+        }
         if step.brings.follows() {
             let newest = guest.helm.newest(&release.chart).await;
             release.chart.version = newest.map_err(|error| ChartError::of(name, &error))?;

@@ -72,6 +72,13 @@ impl ReachedGuest<'_> {
         Ok(None)
     }
 
+    /// A release that stays as it is shows as what it is.
+    pub(super) fn note_done(&self, release: &ChartRelease) {
+        let target = self.place(&release.namespace, &release.name);
+        let version = Some(release.version.clone()).filter(|version| !version.is_empty());
+        self.helm.noted(&target, version, Noted::Done);
+    }
+
     /// An error from before an engine began shows with the release too.
     pub(super) fn note_error(&self, release: &ChartRelease, error: &ChartError) {
         if error.is_busy() {

@@ -48,6 +48,29 @@ impl ChartError {
         )
     }
 
+    /// A release of somebody else that stays as it is, and is not well.
+    pub fn not_deployed(namespace: &str, name: &str) -> Self {
+        Self::new(
+            "ReleaseNotDeployed",
+            format!(
+                "the release {name:?} in namespace {namespace:?} was not installed by fipd, and its last operation did not end well: look with `helm status`, or let the settings update it"
+            ),
+        )
+    }
+
+    /// A release of another system of fipd is there.
+    pub fn other_load_balancer(mark: &ReleaseMark) -> Self {
+        let ReleaseMark {
+            namespace, name, ..
+        } = mark;
+        Self::new(
+            "OtherLoadBalancer",
+            format!(
+                "the release {name:?} in namespace {namespace:?} is kept by another system of fipd, and two load balancers would answer for the same Services: switch one of the two systems off for the cluster; if the release stays after that, uninstall it with helm"
+            ),
+        )
+    }
+
     /// Something goes on that ends soon.
     pub fn is_busy(&self) -> bool {
         self.reason == BUSY

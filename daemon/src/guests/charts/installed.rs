@@ -43,6 +43,8 @@ pub struct InstalledReleases {
     pub marks: Vec<ReleaseMark>,
     /// What other systems of fipd keep here.
     pub others: Vec<ReleaseMark>,
+    /// Releases with a mark that helm has deployed.
+    deployed: BTreeSet<Place>,
     system: GuestSystem,
 }
 
@@ -58,6 +60,7 @@ impl InstalledReleases {
         let revisions = remote.list_meta(&all, &marked).await?;
         let (marks, others) = marks(&revisions, objects.all(), system);
         Ok(Self {
+            deployed: deployed(&revisions),
             objects,
             marks,
             others,
@@ -65,12 +68,40 @@ impl InstalledReleases {
         })
     }
 
-    /// Whether no other system of fipd keeps the release of this place.
+    /// Whether the release of this place is deployed, with or without a mark, and nothing is left to be done about it: a HelmChart
+    /// gets the version that was installed, or helm-controller would take the newest on any occasion.
+    pub async fn is_complete(
+        &self,
+        remote: &Remote,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, CallError> {
+        let object = self.objects.of(namespace, name);
+        let is_open = |object: &HelmChart| {
+            object.spec.version.is_empty() || object.metadata.deletion_timestamp.is_some()
+        };
+        let ours = |object: &HelmChart| whose(object, self.system) != ReleaseOwner::Other;
+        if object.is_some_and(|object| ours(object) && is_open(object)) {
+            return Ok(false);
+        }
+        let place = (namespace.to_owned(), name.to_owned());
+        if self.deployed.contains(&place) {
+            return Ok(true);
+        }
+        let revisions = revisions(remote, namespace, name).await?;
+        let status = newest(&revisions).and_then(|newest| label(newest, "status"));
+        Ok(status == Some(DEPLOYED))
+    }
+
+    /// Whether no other system of fipd has a release in the guest: each brings a load balancer, and two would answer for
+    /// the same Services. Who is there already stays.
     pub fn check_system(&self, namespace: &str, name: &str) -> Result<(), ChartError> {
-        let mut others = self.others.iter();
-        match others.find(|mark| mark.namespace == namespace && mark.name == name) {
-            Some(mark) => Err(ChartError::other_system(mark)),
-            None => Ok(()),
+        let same = |mark: &&ReleaseMark| mark.namespace == namespace && mark.name == name;
+        let own = self.marks.iter().any(|mark| same(&mark));
+        match self.others.iter().find(same).or(self.others.first()) {
+            Some(mark) if same(&mark) => Err(ChartError::other_system(mark)),
+            Some(mark) if !own => Err(ChartError::other_load_balancer(mark)),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -90,6 +121,28 @@ impl InstalledReleases {
             None => owner(remote, namespace, name, self.system).await,
         }
     }
+}
+
+/// Helm's word for a release whose last operation went well.
+const DEPLOYED: &str = "deployed";
+
+/// The releases whose newest revision is deployed.
+fn deployed(revisions: &[Value]) -> BTreeSet<Place> {
+    let place = |revision: &Value| {
+        let namespace = revision.pointer("/metadata/namespace")?.as_str()?;
+        Some((namespace.to_owned(), label(revision, "name")?.to_owned()))
+    };
+    let mut newest_of: BTreeMap<Place, &Value> = BTreeMap::new();
+    for revision in revisions {
+        if let Some(place) = place(revision) {
+            let known = newest_of.get(&place).copied();
+            let newest = newest(known.into_iter().chain([revision]));
+            newest_of.extend(newest.map(|newest| (place, newest)));
+        }
+    }
+    let mut all = newest_of;
+    all.retain(|_, newest| label(newest, "status") == Some(DEPLOYED));
+    all.into_keys().collect()
 }
 
 /// Those of the system and those of others of fipd. A HelmChart says whose its release is, before the Secrets do.
@@ -289,6 +342,22 @@ mod tests {
         let mut taken_over = secret("11", "deployed", true);
         taken_over["metadata"]["labels"][ADOPTED] = json!("true");
         assert_eq!(newest_owner(&[taken_over]), Some(ReleaseOwner::Adopted));
+    }
+
+    #[test]
+    fn the_newest_revision_says_whether_a_release_is_deployed() {
+        let secret = |name: &str, version: &str, status: &str| {
+            let labels = json!({ "name": name, "version": version, "status": status });
+            json!({ "metadata": { "namespace": "lb", "labels": labels } })
+        };
+        let revisions = [
+            secret("a", "9", "superseded"),
+            secret("a", "10", "deployed"),
+            secret("b", "1", "deployed"),
+            secret("b", "2", "failed"),
+        ];
+        let expected = [("lb".to_owned(), "a".to_owned())];
+        assert_eq!(deployed(&revisions), BTreeSet::from(expected));
     }
 
     #[test]

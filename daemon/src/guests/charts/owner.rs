@@ -27,6 +27,11 @@ pub trait ChartOwner: Send + Sync {
         step: &ReleaseStep<'_>,
     ) -> impl Future<Output = Result<(), ChartError>> + Send;
 
+    /// Whether [`Self::check_room`] changes something in the guest: then it is looked first whether the release is to be had.
+    fn makes_room(&self) -> bool {
+        false
+    }
+
     /// Whether a fresh look still allows to remove a release: uninstalling the one before may have taken minutes.
     fn confirm_removal(&self) -> impl Future<Output = Result<(), ChartError>> + Send;
 

@@ -81,7 +81,7 @@ fn installed(system: GuestSystem) -> &'static str {
 }
 
 #[tokio::test]
-async fn the_release_of_another_system_is_neither_taken_over_nor_in_the_way_nor_removed() {
+async fn the_release_of_another_system_is_neither_taken_over_nor_removed_and_no_second_one_comes() {
     let dir = tempfile::tempdir().unwrap();
     let stop = CancellationToken::new();
     let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
@@ -105,7 +105,7 @@ async fn the_release_of_another_system_is_neither_taken_over_nor_in_the_way_nor_
         };
         let taken = release("lb", "purelb");
         assert_eq!(reason(taken).await, "ReleaseOfOtherSystem");
-        assert_eq!(reason(release("lb", "another")).await, "Room");
+        assert_eq!(reason(release("lb", "another")).await, "OtherLoadBalancer");
 
         let (guest, asked) = canned(&looks);
         let removed = charts(guest).remove_all("c-1", &Removes).await;

@@ -45,13 +45,14 @@ fn what_is_as_it_should_be_is_left_alone() {
 fn a_release_without_a_version_is_never_behind() {
     let mut newest = desired();
     newest.chart.version = ChartVersion::newest();
-    let planned = |seen: &Observed| plan(&newest.kept_at(Some(seen)), Some(seen), NOW, PATIENCE);
+    let planned =
+        |seen: &Observed| plan(&newest.kept_at(Some(seen), None), Some(seen), NOW, PATIENCE);
     let older = Observed {
         version: "0.13.0".into(),
         ..seen(Phase::Deployed)
     };
     assert_eq!(planned(&older), Plan::Nothing);
-    let kept = newest.kept_at(Some(&older));
+    let kept = newest.kept_at(Some(&older), None);
     assert_eq!(
         kept.chart.version.as_str(),
         "0.13.0",
@@ -61,10 +62,12 @@ fn a_release_without_a_version_is_never_behind() {
         phase: pending(1),
         ..older
     };
-    assert!(newest.kept_at(Some(&busy)).chart.version.is_newest());
-    assert!(newest.kept_at(None).chart.version.is_newest());
+    assert!(newest.kept_at(Some(&busy), None).chart.version.is_newest());
+    assert!(newest.kept_at(None, None).chart.version.is_newest());
+    let noted = newest.kept_at(Some(&busy), Some("0.14.1"));
+    assert_eq!(noted.chart.version.as_str(), "0.14.1");
     let exact = desired();
-    assert_eq!(*exact.kept_at(Some(&seen(Phase::Failed))), exact);
+    assert_eq!(*exact.kept_at(Some(&seen(Phase::Failed)), None), exact);
 }
 
 #[test]

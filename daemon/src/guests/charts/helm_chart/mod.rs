@@ -156,7 +156,9 @@ impl ReachedGuest<'_> {
         let revision = self.newest_revision(release).await?;
         let seen = revision.as_ref().map(|revision| &revision.stored.observed);
         // helm-controller would upgrade an object without a version whenever it looks at it again.
-        let release = &*release.kept_at(seen);
+        let noted = charts.of(&release.namespace, name);
+        let noted = noted.map(|object| &*object.spec.version);
+        let release = &*release.kept_at(seen, noted.filter(|version| !version.is_empty()));
         let place = self.place(&release.namespace, name);
         self.helm.found(&place, &release.chart.version);
         check_chart(revision.as_ref(), release)?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use fipd_crds::labels::{CA_SECRET, CONFIG_NAME};
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::json;
 
 use super::{
     Guests, Stop,
@@ -14,7 +13,7 @@ use super::{
 use crate::{
     config::host_of,
     controller::{
-        Reconciled, client::CallError, endpoint::OwnEndpoint, kind::CONFIG_MAP, owned, store::Key,
+        Reconciled, client::CallError, endpoint::OwnEndpoint, kind::CONFIG_MAP, store::Key,
     },
     guests::{
         homes,
@@ -87,32 +86,16 @@ impl Guests {
     ) -> Result<(), Stop> {
         let _turn = self.writing.lock().await;
         let target = CONFIG_MAP.named(self.app_namespace(), name);
-        let remote = &self.data.remote;
-        let found: Option<ConfigMap> = remote.get(&target).await?;
-        let have = found.as_ref().and_then(|map| map.data.clone());
-        let have = have.unwrap_or_default();
-        let Some(want) = change(&have) else {
-            return Ok(());
-        };
-        let written = match (&found, objects::differing(&have, &want, true)) {
-            (Some(_), None) => Ok(()),
-            (Some(map), Some(data)) => {
-                let change = json!({ "data": data });
-                owned::put_unchanged(remote, &target, &map.metadata, change).await
-            }
-            (None, _) => {
-                let map = json!({ "data": want });
-                owned::create(remote, CONFIG_MAP, &target, map).await
-            }
-        };
-        match written {
+        let now = match objects::change_config_map(&self.data.remote, &target, change).await {
             Err(CallError::NotFound(_)) => {
                 return Err(GuestWait::NoAppNamespace(self.app_namespace().to_owned()).into());
             }
             other => other?,
-        }
+        };
         // The turns that follow need not wait for the watch.
-        (self.seen.maps).set(&Key::new(self.app_namespace(), name), want);
+        if let Some(now) = now {
+            (self.seen.maps).set(&Key::new(self.app_namespace(), name), now);
+        }
         Ok(())
     }
 

@@ -10,14 +10,13 @@ use super::{
     plan::{self, GuestFacts, GuestPlan, GuestWait},
 };
 use crate::{
-    clock,
     controller::{
         queue::Next,
         store::{Key, Observed as Object},
     },
     guests::{
         DetailValue, GuestDetail, GuestPhase, GuestStatus, GuestUpdate, ReleaseView,
-        charts::{ChartProgress, ChartRelease, InstalledReleases},
+        charts::{ChartProgress, InstalledReleases},
     },
     systems::rancher_fip::{
         clusters::{GuestMode, RancherCluster},
@@ -57,7 +56,7 @@ impl Guests {
         let (says, plan, next) = match self.try_serve(id, cluster).await {
             Ok(plan) => {
                 let charts = self.charts.progress(id, &plan.desired.releases);
-                let says = says(plan.wait.as_ref(), charts);
+                let says = GuestStatus::of(plan.wait.as_ref().map(waiting), charts);
                 let pause = plan.wait.as_ref().map_or(AGAIN, GuestWait::pause);
                 (says, Some(plan), Next::After(pause))
             }
@@ -181,43 +180,20 @@ impl Guests {
         plan: Option<&GuestPlan>,
         says: GuestStatus,
     ) {
-        let (phase, reason, message) = (says.phase, says.reason, says.message.clone());
-        let news = GuestUpdate {
+        let update = GuestUpdate {
             rancher: &self.site.name,
             id,
             system: SYSTEM,
             display_name: &cluster.display_name,
             says,
             details: self.details(id, cluster, plan),
-            releases: plan.map(|plan| plan.desired.releases.iter().map(shown).collect()),
+            releases: plan.map(|plan| plan.desired.releases.iter().map(ReleaseView::of).collect()),
         };
-        if !self.views.say(news, clock::now()) {
-            return;
-        }
-        tracing::info!(
-            cluster = id,
-            name = cluster.display_name,
-            phase = phase.as_str(),
-            reason,
-            why = message,
-            "guest"
-        );
         let object = CLUSTER.reference(&Key::new("", id), &cluster.uid);
-        match phase {
-            GuestPhase::Ready => self.events.normal(&object, "FloatingIPsReady", message),
-            GuestPhase::Waiting if reason == INSTALLING => {
-                self.events.normal(&object, reason, message)
-            }
-            GuestPhase::Leaving | GuestPhase::Left => self.events.normal(&object, reason, message),
-            GuestPhase::Waiting | GuestPhase::Failed => {
-                self.events.warning(&object, reason, message)
-            }
-        }
+        let about = (&object, "FloatingIPsReady");
+        self.views.report(update, &self.events, about);
     }
 }
-
-/// The reason while charts are on their way.
-pub(super) const INSTALLING: &str = "ChartsInstalling";
 
 /// Projects that the guest may ask addresses for, with the pool of Services that name none.
 const PROJECTS: &str = "projects";
@@ -229,80 +205,7 @@ fn projects_of(plan: &GuestPlan) -> DetailValue {
     DetailValue::Projects(projects.collect())
 }
 
-fn shown(release: &ChartRelease) -> ReleaseView {
-    ReleaseView {
-        name: release.name.clone(),
-        namespace: release.namespace.clone(),
-        chart: release.chart.clone(),
-        version: release.version.clone(),
-    }
-}
-
-/// A chart that failed says more than what is waited for.
-pub(super) fn says(wait: Option<&GuestWait>, charts: ChartProgress) -> GuestStatus {
-    match (wait, charts) {
-        (None, ChartProgress::Done) => {
-            GuestStatus::new(GuestPhase::Ready, "Ready", "it has everything it needs")
-        }
-        (None, ChartProgress::Unknown) => installing(""),
-        (None, ChartProgress::UnderWay(what)) => installing(&what),
-        (Some(wait), ChartProgress::Unknown | ChartProgress::UnderWay(_) | ChartProgress::Done) => {
-            waiting(wait)
-        }
-        (None, ChartProgress::Failed(error)) => error.says(),
-        (Some(wait), ChartProgress::Failed(error)) => {
-            let mut says = error.says();
-            says.message = format!("{}; {wait}", says.message);
-            says
-        }
-    }
-}
-
-fn installing(what: &str) -> GuestStatus {
-    let mut text = "its charts are being looked at, installed or upgraded".to_owned();
-    if !what.is_empty() {
-        text = format!("{text}: {what}");
-    }
-    GuestStatus::new(GuestPhase::Waiting, INSTALLING, text)
-}
-
+/// How a guest stands that waits.
 pub(super) fn waiting(wait: &GuestWait) -> GuestStatus {
     GuestStatus::new(GuestPhase::Waiting, wait.reason(), wait.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guests::charts::ChartError;
-
-    #[test]
-    fn a_failed_chart_is_told_before_what_is_waited_for() {
-        let error = ChartError {
-            reason: "InstallFailed",
-            message: "chart \"purelb\": no".into(),
-        };
-        let wait = GuestWait::NoDefaultPool;
-        assert_eq!(says(Some(&wait), ChartProgress::Done).reason, wait.reason());
-        let both = says(Some(&wait), ChartProgress::Failed(error.clone()));
-        assert_eq!(
-            (both.phase, both.reason),
-            (GuestPhase::Failed, "InstallFailed")
-        );
-        assert!(both.message.starts_with(&error.message), "{both:?}");
-        assert!(both.message.ends_with(&wait.to_string()), "{both:?}");
-    }
-
-    #[test]
-    fn a_guest_is_ready_once_its_charts_are_there() {
-        for charts in [
-            ChartProgress::Unknown,
-            ChartProgress::UnderWay("a goes first".into()),
-        ] {
-            let says = says(None, charts);
-            assert_eq!((says.phase, says.reason), (GuestPhase::Waiting, INSTALLING));
-        }
-        let told = says(None, ChartProgress::UnderWay("a goes first".into())).message;
-        assert!(told.ends_with(": a goes first"), "{told}");
-        assert_eq!(says(None, ChartProgress::Done).phase, GuestPhase::Ready);
-    }
 }

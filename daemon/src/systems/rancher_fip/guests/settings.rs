@@ -163,6 +163,7 @@ fn chart(
         reference: value(&given.chart_ref, "ChartRef"),
         version: value(&given.chart_version, "ChartVersion"),
         unversioned: Unversioned::Refused,
+        once: false,
         namespace: value(&given.namespace, "Namespace"),
         values: value(&given.values, "Values"),
     }

@@ -29,6 +29,7 @@ use crate::{
     },
     detach::{Elsewhere, Found, Leaving, Leftover, Marks, Named, Past, Places, has_webhook},
     guests::charts::helm_chart::HELM_CHART,
+    helm::SYSTEM_LABEL,
 };
 
 /// See the module.
@@ -42,7 +43,7 @@ impl Leaving for RancherFipLeaving {
     fn marks(&self) -> Marks {
         Marks {
             finalizers: vec![FLOATINGIP_CLEANUP, QUOTA_CLEANUP, SECRET_CLEANUP],
-            labels: vec![FOR_SERVICE, ADOPTED],
+            labels: vec![FOR_SERVICE, ADOPTED, SYSTEM_LABEL],
             annotations: vec![HOLDER, RELEASED_BY, TAKEN_OFF, PORTS_BEFORE],
             prefixes: Vec::new(),
         }
