@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{fipd_io, floating_ip, ip_rule};
+use crate::{fipd_io, floating_ip, ip_rule, kube_fip};
 
 macro_rules! manifest {
     ($name:literal) => {
@@ -17,13 +17,15 @@ macro_rules! manifest {
 }
 
 /// The committed YAML of [`all`], in the same order: file name and text.
-pub const MANIFESTS: [(&str, &str); 9] = [
+pub const MANIFESTS: [(&str, &str); 11] = [
     manifest!("api.operator.brtrm.dev_agents.yaml"),
     manifest!("api.operator.brtrm.dev_ipruleconfigs.yaml"),
     manifest!("api.operator.brtrm.dev_iprules.yaml"),
     manifest!("fipd.io_addressclaims.yaml"),
     manifest!("fipd.io_namespacedpools.yaml"),
     manifest!("fipd.io_pools.yaml"),
+    manifest!("kubefip.k8s.binbash.org_floatingipranges.yaml"),
+    manifest!("kubefip.k8s.binbash.org_floatingips.yaml"),
     manifest!("rancher.k8s.binbash.org_floatingippools.yaml"),
     manifest!("rancher.k8s.binbash.org_floatingipprojectquotas.yaml"),
     manifest!("rancher.k8s.binbash.org_floatingips.yaml"),
@@ -39,6 +41,8 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         own(fipd_io::AddressClaim::crd()),
         own(fipd_io::NamespacedPool::crd()),
         own(fipd_io::Pool::crd()),
+        lax(kube_fip::FloatingIPRange::crd()),
+        lax(kube_fip::GuestFloatingIP::crd()),
         family(floating_ip::FloatingIPPool::crd()),
         family(floating_ip::FloatingIPProjectQuota::crd()),
         one_service_in_v1beta1(family(floating_ip::FloatingIP::crd())),
@@ -75,10 +79,14 @@ fn family(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             ..version
         });
     }
-    let mut both = own(crd);
-    // The originals take objects without a spec.
-    roots(&mut both).for_each(|root| root.required = None);
-    both
+    lax(crd)
+}
+
+/// A kind of an original, which takes objects without a spec.
+fn lax(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut lax = own(crd);
+    roots(&mut lax).for_each(|root| root.required = None);
+    lax
 }
 
 /// A floating IP of v1beta1 names one Service in place of several, and no group of them.

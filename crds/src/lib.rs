@@ -16,6 +16,7 @@ pub mod floating_ip;
 mod generate;
 pub mod helm_chart;
 pub mod ip_rule;
+pub mod kube_fip;
 mod lenient;
 pub mod machine_config;
 pub mod management;

@@ -74,7 +74,7 @@ pub struct PoolRef {
     pub name: String,
 }
 
-/// What a claim has.
+/// What a claim, or another object that uses an address, has.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AddressClaimStatus {
@@ -93,10 +93,10 @@ pub struct AddressClaimStatus {
     /// The network (routing domain) of the address.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub network: String,
-    /// Since when the claim has the address (RFC 3339).
+    /// Since when the object has the address (RFC 3339).
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub since: String,
-    /// How the claim is doing; one entry per type.
+    /// How the object is doing; one entry per type.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

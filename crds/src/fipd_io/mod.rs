@@ -8,6 +8,7 @@ mod claim;
 mod pool;
 
 pub use claim::{AddressClaim, AddressClaimSpec, AddressClaimStatus, PoolRef};
+pub(crate) use pool::ADDRESSES;
 pub use pool::{NamespacedPool, NamespacedPoolSpec, Pool, PoolSpec, PoolStatus, ReservedEnds};
 
 /// The API group of all three kinds.

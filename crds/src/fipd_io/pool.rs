@@ -172,4 +172,4 @@ pub struct PoolStatus {
 }
 
 /// What can be a CIDR, a range or an address of either family. Whether it is one is the controllers' business.
-const ADDRESSES: &str = r"^[0-9A-Fa-f.:]+([/-][0-9A-Fa-f.:]+)?$";
+pub(crate) const ADDRESSES: &str = r"^[0-9A-Fa-f.:]+([/-][0-9A-Fa-f.:]+)?$";
