@@ -29,10 +29,15 @@ const NEVER: [(&str, &[&str]); 2] = [
 const CIRCLES: [(&str, &str); 0] = [];
 
 /// How many files outside its own folders may name a system.
-const NAMED: [(&str, &[&str], usize); 2] = [
+const NAMED: [(&str, &[&str], usize); 3] = [
     (
         "rancher-fip",
         &["rancher_fip", "rancher-fip", "RancherFip", "RANCHER_FIP"],
+        8,
+    ),
+    (
+        "kube-fip",
+        &["kube_fip", "kube-fip", "KubeFip", "KUBE_FIP"],
         8,
     ),
     ("ip-rule", &["ip_rule", "ip-rule", "IpRule", "IP_RULE"], 3),

@@ -6,11 +6,11 @@
 
 mod http;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fipd_core::{ClusterId, Ledger};
-use fipd_crds::fipd_io;
+use fipd_core::{ClusterId, Ledger, Op, Pool, PoolId, Tenant, Timestamp};
+use fipd_crds::{fipd_io, kube_fip};
 use serde_json::Value;
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     systems::{
         self, SYSTEMS,
         claims::{claim, pool},
+        kube_fip::{floating_ip, range, settings::RangeArithmetic},
     },
     validation::mirror::MirrorOf,
 };
@@ -34,7 +35,7 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 16] = [
+pub const BODIES: [Body; 17] = [
     body("admission", admission),
     body("certificate", certificate),
     body("claims", claims),
@@ -49,6 +50,7 @@ pub const BODIES: [Body; 16] = [
     body("id_token", |bytes| oidc::fuzz(&provider(), bytes)),
     body("json_lines", |bytes| rows(bytes, false)),
     body("kernel_rule", host::fuzz),
+    body("kube_fip", kube_fip),
     body("kubeconfig", kubeconfig_text),
     body("nft", nft),
 ];
@@ -98,6 +100,45 @@ fn claims(bytes: &[u8]) {
     }
 }
 
+/// Ranges and FloatingIPs of guest clusters, as anybody writes them: what is no range says which field is wrong.
+fn kube_fip(bytes: &[u8]) {
+    let (cluster, mut ledger) = (ClusterId("c".into()), Ledger::new());
+    if let Ok(object) = serde_json::from_slice::<kube_fip::FloatingIPRange>(bytes) {
+        let object = range::view(object);
+        let mirror = MirrorOf {
+            cluster: &cluster,
+            cluster_name: "rancher",
+            object: "net",
+            uid: "u",
+        };
+        for arithmetic in RangeArithmetic::ALL {
+            match range::spec(&mirror, &object.spec, arithmetic) {
+                Ok(spec) => {
+                    for one in &spec.addresses {
+                        assert_eq!(one.to_string().parse().as_ref(), Ok(one));
+                    }
+                    let alone = Ledger::new();
+                    assert!(alone.preview_pool(None, &spec).is_ok(), "{spec:?}");
+                    ledger.apply(&Op::PutPool(Arc::new(Pool {
+                        id: PoolId(1),
+                        spec,
+                        created: Timestamp(0),
+                        generation: 1,
+                    })));
+                }
+                Err(why) => assert!(!why.is_empty(), "refused without a word"),
+            }
+        }
+    }
+    if let Ok(object) = serde_json::from_slice::<kube_fip::GuestFloatingIP>(bytes) {
+        let own = "kube-fip/c/FloatingIP/c-m-1/fip".parse().unwrap();
+        let fip = floating_ip::view(object);
+        let wish = floating_ip::wish::wish(&ledger, &own, Tenant("t".into()), &fip);
+        let why = wish.err().map(|problem| problem.message);
+        assert_ne!(why.as_deref(), Some(""), "refused without a word");
+    }
+}
+
 fn config_text(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Err(why) = Config::read(*SYSTEMS, &text, Path::new("/etc/fipd")) {
@@ -119,7 +160,7 @@ fn rows(bytes: &[u8], csv: bool) {
         .take(Ledger::SCAN)
         .filter_map(|row| import::parse::row(&ledger, &row.value.ok()?).ok())
         .collect();
-    let mut trial = fipd_core::Trial::new(&"fuzz".into(), false, fipd_core::Timestamp(1));
+    let mut trial = fipd_core::Trial::new(&"fuzz".into(), false, Timestamp(1));
     let fates = trial.rows(&ledger, &fine);
     assert_eq!(fates.len(), fine.len());
 }
@@ -129,11 +170,8 @@ fn fip_v1_body(bytes: &[u8]) {
         let _ = (fields.wish(), fields.fip_release(), fields.deleted());
     }
     let text = String::from_utf8_lossy(bytes);
-    let none: [std::sync::Arc<ring::signature::RsaKeyPair>; 0] = [];
-    assert_eq!(
-        fip_v1::jwt::verify(&text, &none, fipd_core::Timestamp(1)),
-        None
-    );
+    let none: [Arc<ring::signature::RsaKeyPair>; 0] = [];
+    assert_eq!(fip_v1::jwt::verify(&text, &none, Timestamp(1)), None);
 }
 
 fn admission(bytes: &[u8]) {

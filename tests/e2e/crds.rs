@@ -21,6 +21,8 @@ use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+#[path = "crds/guests.rs"]
+mod guests;
 #[path = "crds/own.rs"]
 mod own;
 #[path = "crds/versions.rs"]

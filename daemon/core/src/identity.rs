@@ -82,6 +82,11 @@ impl System {
         Self("claims".into())
     }
 
+    /// Addresses of guest clusters that Rancher makes on Harvester.
+    pub fn kube_fip() -> Self {
+        Self("kube-fip".into())
+    }
+
     /// Policy routing of hosts.
     pub fn ip_rule() -> Self {
         Self("ip-rule".into())

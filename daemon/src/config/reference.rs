@@ -99,6 +99,10 @@ fn table(root: &Value, schema: &Value, path: &str, many: bool, all: &mut Vec<Sec
             table(root, inner, &below, false, all);
             continue;
         }
+        if inner["additionalProperties"] == false {
+            // A table without keys.
+            continue;
+        }
         let items = resolved(root, &inner["items"]);
         let inline = path == "network" && name == "match";
         if items["properties"].is_object() && !inline {

@@ -117,7 +117,8 @@ pub trait SystemSettings: AnySettings {
         None
     }
 
-    /// Keys that name a URL or a file of fipd's host, but for those of the webhook: table below the system's, key and value.
+    /// Keys that name a URL or a file of fipd's host, but for those of the webhook: table below the system's (empty: its own), key and
+    /// value.
     fn references(&self) -> Vec<(&'static str, &'static str, &str)> {
         Vec::new()
     }

@@ -211,14 +211,15 @@ fn what_this_version_does_not_do_is_refused_by_name() {
     assert!(what.contains("standalone"), "{what}");
     assert!(refused("role = \"server\"").contains("which is \"standalone\""));
     assert!(refused("role = \"leader\"").contains("allowed is \"standalone\""));
-    let what = refused("[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"kube-fip\"]\n");
+    let what =
+        refused("[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"flat-network\"]\n");
     assert!(
-        what.contains("kube-fip") && what.contains("rancher-fip"),
+        what.contains("flat-network") && what.contains("rancher-fip"),
         "{what}"
     );
     assert!(
-        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"kube-fip\" }]\n")
-            .contains("kube-fip")
+        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"flat-network\" }]\n")
+            .contains("flat-network")
     );
 }
 
@@ -234,7 +235,7 @@ fn listeners_serve_what_needs_no_login() {
     let listener = |address: &str, serve: &str| {
         format!("[[listener]]\naddress = \"{address}\"\nserve = [{serve}]\n")
     };
-    for other in ["ui", "api", "fip", "metrics:kube-fip", "metric"] {
+    for other in ["ui", "api", "fip", "metrics:claims", "metric"] {
         let what = refused(&listener("127.0.0.1:80", &format!("{other:?}")));
         assert!(
             what.contains("line 3") && what.contains(other) && what.contains("\"health\""),

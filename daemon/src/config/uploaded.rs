@@ -18,7 +18,11 @@ pub fn check(settings: &ClusterSettings) -> Result<(), String> {
             let value = value.trim();
             let remote = REMOTE.iter().any(|scheme| value.starts_with(scheme));
             if !remote && !value.is_empty() {
-                return Err(refused(&format!("{system}.{table}"), key, value));
+                let table = match table {
+                    "" => system.to_owned(),
+                    table => format!("{system}.{table}"),
+                };
+                return Err(refused(&table, key, value));
             }
         }
     }
@@ -27,8 +31,8 @@ pub fn check(settings: &ClusterSettings) -> Result<(), String> {
 
 fn refused(table: &str, key: &str, value: &str) -> String {
     let allowed = match key {
-        "chart-ref" => "allowed are https://, http:// and oci://",
-        _ => "leave it out",
+        "ca-file" => "leave it out",
+        _ => "allowed are https://, http:// and oci://",
     };
     format!(
         "settings: [{table}] {key} = {value:?} is a file of fipd's host, which uploaded settings may not name; {allowed}, or name \
@@ -81,6 +85,11 @@ mod tests {
                 "rancher-fip",
                 chart("metallb", "file:///srv/chart"),
                 "[rancher-fip.cluster-manager.metallb] chart-ref",
+            ),
+            (
+                "kube-fip",
+                "[kube-fip]\nkubevip-chart-ref = \"/srv/chart\"\n".to_owned(),
+                "[kube-fip] kubevip-chart-ref = \"/srv/chart\"",
             ),
         ] {
             let error = uploaded(system, &settings).unwrap_err();

@@ -233,10 +233,11 @@ impl<V: PartialEq + Debug> Context<V> {
             // A merge patch replaces the whole list, so it must be the list that was read.
             let finalizers = meta.finalizers.iter().map(String::as_str);
             patch["metadata"]["finalizers"] = finalizers.chain([finalizer]).collect();
-            patch["metadata"]["resourceVersion"] = json!(meta.version);
         } else if spec.is_none() {
             return Ok(None);
         }
+        // Nor is an edit overwritten that was not read.
+        patch["metadata"]["resourceVersion"] = json!(meta.version);
         if let Some(spec) = spec {
             patch["spec"] = spec;
         }

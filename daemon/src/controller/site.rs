@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fipd_core::{
     ClusterId, Handover, Holder, LeaseKey, Ledger, NetworkId, Origin, Pool, Release, ReleaseScope,
-    Request, System, Text,
+    Request, System, Tenant, Text,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +71,11 @@ impl Site {
     /// Who asks, for the audit log.
     pub fn actor(&self) -> Text {
         self.session.actor(&self.system)
+    }
+
+    /// Who is charged for the objects of a namespace, where no project is.
+    pub fn tenant_of(&self, namespace: &str) -> Tenant {
+        Tenant(format!("{}/{namespace}", self.name).into())
     }
 
     /// The mirror of a FloatingIPPool of this cluster.

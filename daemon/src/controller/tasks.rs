@@ -16,6 +16,7 @@ use super::{
     Reconciled,
     events::Events,
     queue::{Queue, retries},
+    reconcile::{self, Controller},
     site::Site,
 };
 use crate::{
@@ -78,6 +79,14 @@ pub fn follow_ranges(site: &Site, then: impl Fn() + Send + 'static, tasks: &mut 
         let follow = clusters.follow_ranges(then);
         let _ = cancel.run_until_cancelled(follow).await;
     });
+}
+
+/// Works on objects that show a pool: what other load balancers allocate from is shown as well.
+pub fn follow_pools<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
+    reconcile::follow_and_work(controller, tasks);
+    let all = Arc::clone(controller);
+    let site = &controller.context().site;
+    follow_ranges(site, move || all.context().queue_every_status(), tasks);
 }
 
 /// Waits until nobody waits in `queue`, for a while at most.

@@ -2,7 +2,10 @@
 
 use crate::{
     controller::address_user::conformance_tests::conforms,
-    systems::{claims::claim::ManagedClaims, rancher_fip::floating_ip::ManagedFloatingIps},
+    systems::{
+        claims::claim::ManagedClaims, kube_fip::floating_ip::GuestFloatingIps,
+        rancher_fip::floating_ip::ManagedFloatingIps,
+    },
 };
 
 #[tokio::test]
@@ -13,4 +16,9 @@ async fn address_claims_conform() {
 #[tokio::test]
 async fn floating_ips_conform() {
     conforms::<ManagedFloatingIps>().await;
+}
+
+#[tokio::test]
+async fn guest_floating_ips_conform() {
+    conforms::<GuestFloatingIps>().await;
 }

@@ -9,6 +9,7 @@ pub mod claims;
 #[cfg(test)]
 mod conformance_tests;
 pub mod ip_rule;
+pub mod kube_fip;
 pub mod rancher_fip;
 mod sightings;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub static ALL: &[&dyn system::System] = &[
     &rancher_fip::RancherFip,
     &claims::AddressClaims,
     &ip_rule::IpRule,
+    &kube_fip::KubeFip,
 ];
 
 /// What the configuration knows of each.

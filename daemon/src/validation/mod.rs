@@ -1,6 +1,7 @@
 //! What pools, FloatingIPs and quotas may say: one set of rules, for the controllers and for
 //! the admission webhook. Pure: texts in, typed values or what is wrong with them out.
 
+pub mod addresses;
 pub mod floating_ip;
 pub mod held_address;
 pub mod mirror;

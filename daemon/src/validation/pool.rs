@@ -100,7 +100,7 @@ fn subnet(text: &str) -> Result<IpNet, Wrong> {
 }
 
 /// An IPv4-mapped subnet is the IPv4 subnet.
-fn canonical(subnet: IpNet) -> IpNet {
+pub fn canonical(subnet: IpNet) -> IpNet {
     let IpNet::V6(six) = subnet else {
         return subnet;
     };

@@ -9,7 +9,7 @@ use fipd_core::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{AddressController, AddressHooks, inventory::AddressInventory};
+use super::{AddressController, AddressHooks, Edits, inventory::AddressInventory};
 use crate::{
     clock,
     clusters::{ClusterSession, adoption::Inventory, testing},
@@ -34,11 +34,11 @@ use crate::{
 pub trait Subject: AddressHooks {
     fn system() -> System;
 
-    /// Settings of the cluster under which pool `net` serves its objects.
+    /// Settings of the cluster under which the pools `net` and `far` serve its objects.
     fn configure(_session: &mut ClusterSession) {}
 
-    /// A pool that the objects name `net`.
-    fn pool(cluster: &ClusterId, addresses: &str) -> PoolSpec;
+    /// A pool that the objects call so.
+    fn pool(cluster: &ClusterId, name: &str, addresses: &str) -> PoolSpec;
 
     fn controller(
         site: &Arc<Site>,
@@ -52,8 +52,18 @@ pub trait Subject: AddressHooks {
     /// The edit by which an object asks for this address.
     fn naming(address: &str) -> Value;
 
+    /// The edit by which an object asks for an address of this pool.
+    fn redirecting(pool: &str) -> Value;
+
+    /// An object as its original left it with this address; `None`: it has none, or left a status as fipd does.
+    fn original(_address: &str) -> Option<Value> {
+        None
+    }
+
     /// The field of the status with the address.
     const ADDRESS: &'static str;
+    /// Why an object waits that names a pool that there is not.
+    const UNKNOWN_POOL: &'static str = "PoolNotFound";
 }
 
 struct Bench<S: Subject> {
@@ -64,6 +74,8 @@ struct Bench<S: Subject> {
     daemon: Daemon<AddressController<S>>,
     pool: Arc<Pool>,
     death: Death,
+    /// Objects may have leases that they did not ask for.
+    taken_over: bool,
     /// What the daemon said in Events before its restart: by UID, the reasons.
     said: Vec<(String, &'static str)>,
 }
@@ -77,14 +89,8 @@ impl<S: Subject> Bench<S> {
         let mut session = testing::session(client(&server), &ipam).await;
         testing::map_to(&session, &S::system(), NetworkId::DEFAULT);
         S::configure(&mut session);
-        let create = Request::CreatePool {
-            spec: S::pool(&session.id, "10.0.0.5-10.0.0.6"),
-            actor: "test".into(),
-        };
-        let made = ipam.submit(create).await.expect("a pool");
-        let Answer::Pool(pool) = made else {
-            panic!("{made:?}");
-        };
+        let spec = S::pool(&session.id, "net", "10.0.0.5-10.0.0.6");
+        let pool = create_pool(&ipam, spec).await;
         let daemon = Daemon::new(start(&session, &server));
         Self {
             _dir: dir,
@@ -94,6 +100,7 @@ impl<S: Subject> Bench<S> {
             daemon,
             pool,
             death,
+            taken_over: false,
             said: Vec::new(),
         }
     }
@@ -118,7 +125,10 @@ impl<S: Subject> Bench<S> {
     /// showed the address before got the lease without asking.
     fn protected(&self) {
         let objects = self.server.lock().objects.clone();
-        for (key, object) in objects.iter().filter(|_| S::FINALIZER_FIRST) {
+        for (key, object) in objects
+            .iter()
+            .filter(|_| S::FINALIZER_FIRST && !self.taken_over)
+        {
             let identity = self.holder(&key.name).identity;
             let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
             let finalizers = &object["metadata"]["finalizers"];
@@ -180,16 +190,45 @@ impl<S: Subject> Bench<S> {
         self.daemon.controller.context.holder(&key(name), &uid)
     }
 
+    /// Somebody asks for something else of the object. The API server counts that where it is in the specification.
+    fn ask(&self, name: &str, mut patch: Value) {
+        if !patch["spec"].is_null() {
+            let generation = self.object(name)["metadata"]["generation"].as_u64();
+            patch["metadata"]["generation"] = json!(generation.unwrap_or_default() + 1);
+        }
+        self.edit(name, &patch);
+    }
+
+    /// Whether such an edit is followed.
+    fn follows() -> bool {
+        matches!(S::EDITS, Edits::Followed)
+    }
+
     fn place(&self, last: u8) -> LeaseKey {
+        self.place_of([10, 0, 0, last])
+    }
+
+    fn place_of(&self, address: [u8; 4]) -> LeaseKey {
         LeaseKey {
             network: self.pool.spec.network,
-            address: [10, 0, 0, last].into(),
+            address: address.into(),
         }
     }
 
     fn lease(&self, last: u8) -> Option<Arc<Lease>> {
-        let place = self.place(last);
+        self.lease_of([10, 0, 0, last])
+    }
+
+    fn lease_of(&self, address: [u8; 4]) -> Option<Arc<Lease>> {
+        let place = self.place_of(address);
         self.ipam.read(|ledger| ledger.lease(place).cloned())
+    }
+
+    /// What the object holds.
+    fn leases(&self, name: &str) -> Vec<LeaseKey> {
+        let identity = self.holder(name).identity;
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+        leases.iter().map(|lease| lease.key).collect()
     }
 
     /// The daemon said this of the object since its restart: each reason in one Event.
@@ -204,18 +243,20 @@ impl<S: Subject> Bench<S> {
 
     /// The object has the address: by the ledger, by its status, and with the finalizer.
     fn has(&self, name: &str, last: u8) {
-        let lease = self.lease(last).expect("a lease");
+        self.has_address(name, [10, 0, 0, last]);
+    }
+
+    fn has_address(&self, name: &str, address: [u8; 4]) {
+        let lease = self.lease_of(address).expect("a lease");
         let owner = lease.owner().expect("an owner");
         assert_eq!(
             (owner, lease.state),
             (&self.holder(name), LeaseState::Allocated)
         );
+        assert_eq!(self.leases(name), [lease.key], "it has nothing else");
         let object = self.object(name);
-        assert_eq!(
-            object["status"][S::ADDRESS],
-            format!("10.0.0.{last}"),
-            "{object}"
-        );
+        let shown = lease.key.address.to_string();
+        assert_eq!(object["status"][S::ADDRESS], shown, "{object}");
         let finalizers = &object["metadata"]["finalizers"];
         assert_eq!(*finalizers, json!([S::FINALIZER]), "{object}");
         assert_eq!(
@@ -224,6 +265,24 @@ impl<S: Subject> Bench<S> {
             "{object}"
         );
         assert_eq!(self.next(name), Some(Next::Done));
+    }
+
+    /// It has this address in place of the one that it asks for, and says why in one Event.
+    fn stays(&self, name: &str, last: u8, reason: &str) {
+        assert_eq!(self.leases(name), [self.place(last)]);
+        let object = self.object(name);
+        let shown = format!("10.0.0.{last}");
+        assert_eq!(object["status"][S::ADDRESS], shown, "{object}");
+        let conditions = object["status"]["conditions"].as_array().expect("some");
+        let ready = conditions.iter().find(|one| one["type"] == "Ready");
+        let ready = ready.expect("a condition");
+        assert_eq!(ready["status"], "False", "{object}");
+        if Self::follows() {
+            let message = ready["message"].as_str().unwrap_or_default();
+            assert!(message.contains(&format!("{shown} stays")), "{message}");
+            assert_eq!(ready["reason"], reason, "{object}");
+            self.told(name, &[reason]);
+        }
     }
 
     /// It has none, says so in one Event with this reason, and is looked at again after this time.
@@ -258,6 +317,24 @@ impl<S: Subject> Bench<S> {
         self.submit(Request::MarkAdopted { marker, actor }).await;
     }
 
+    /// Takes in what all objects show, before anything else.
+    async fn adopt_all(&self) {
+        let inventory = AddressInventory(Arc::clone(&self.daemon.controller));
+        for sighting in inventory.list().await.expect("a list") {
+            for place in sighting.uses {
+                let adopt = Adopt {
+                    key: place,
+                    holder: sighting.holder.clone(),
+                    tenant: sighting.tenant.clone(),
+                    since: sighting.since,
+                    actor: "test".into(),
+                };
+                self.submit(Request::Adopt(adopt)).await;
+            }
+        }
+        self.adopted(&self.session.id.0, S::system()).await;
+    }
+
     async fn release(&self, last: u8) {
         let request = Request::Release(Release {
             scope: ReleaseScope::Address(self.place(last)),
@@ -265,6 +342,15 @@ impl<S: Subject> Bench<S> {
             reason: "a test".into(),
         });
         self.submit(request).await;
+    }
+}
+
+async fn create_pool(ipam: &Ipam, spec: PoolSpec) -> Arc<Pool> {
+    let actor = "test".into();
+    let made = ipam.submit(Request::CreatePool { spec, actor }).await;
+    match made.expect("a pool") {
+        Answer::Pool(pool) => pool,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -299,7 +385,12 @@ pub async fn conforms<S: Subject>() {
         allocated_waiting_and_released::<S>(death).await;
         malformed::<S>(death).await;
         edited::<S>(death).await;
+        edited_in_vain::<S>(death).await;
+        redirected::<S>(death).await;
+        undone::<S>().await;
         contended::<S>(death).await;
+        contender_edited::<S>(death).await;
+        taken_over::<S>(death).await;
         held::<S>(death).await;
     }
 }
@@ -373,16 +464,20 @@ async fn malformed<S: Subject>(death: Death) {
     assert_eq!(bench.object("a"), Value::Null);
 }
 
-/// An edit that admission refuses, where it was not asked.
+/// An edit that asks for a free address: it is followed, or refused as admission does where it is asked.
 async fn edited<S: Subject>(death: Death) {
     let mut bench = Bench::<S>::new(death).await;
     bench.make("a");
     bench.settle().await;
-    let mut naming = S::naming("10.0.0.6");
-    naming["metadata"] = json!({ "generation": 2 });
-    bench.edit("a", &naming);
+    bench.ask("a", S::naming("10.0.0.6"));
     let spec = bench.object("a")["spec"].clone();
     bench.settle().await;
+    if Bench::<S>::follows() {
+        bench.has("a", 6);
+        assert_eq!(bench.object("a")["spec"], spec);
+        assert_eq!(bench.lease(5), None, "it is given back");
+        return;
+    }
     let lease = bench.lease(5).expect("a lease");
     assert_eq!(lease.owner(), Some(&bench.holder("a")));
     assert_eq!(bench.lease(6), None, "an edit takes no other address");
@@ -392,31 +487,126 @@ async fn edited<S: Subject>(death: Death) {
     assert!(refused || object["spec"] != spec, "{object}");
 }
 
-async fn contended<S: Subject>(death: Death) {
+/// The address is somebody else's: the object keeps what it has, and gets the other once that is free.
+async fn edited_in_vain<S: Subject>(death: Death) {
+    let mut bench = Bench::<S>::new(death).await;
+    for name in ["a", "b"] {
+        bench.make(name);
+        bench.settle().await;
+    }
+    bench.ask("a", S::naming("10.0.0.6"));
+    let spec = bench.object("a")["spec"].clone();
+    bench.settle().await;
+    bench.has("b", 6);
+    if Bench::<S>::follows() {
+        bench.stays("a", 5, "AddressTaken");
+        assert_eq!(bench.object("a")["spec"], spec, "the wish stays");
+        assert_eq!(bench.next("a"), Some(Next::After(RECHECK_AFTER)));
+    }
+    bench.delete("b");
+    bench.settle().await;
+    let (now, other) = if Bench::<S>::follows() {
+        (6, 5)
+    } else {
+        (5, 6)
+    };
+    assert_eq!(bench.leases("a"), [bench.place(now)]);
+    assert_eq!(bench.lease(other), None);
+    if Bench::<S>::follows() {
+        bench.has("a", 6);
+    }
+}
+
+/// An edit that asks for an address of another pool: one that there is not, one that is full, one with room.
+async fn redirected<S: Subject>(death: Death) {
+    const FAR: [u8; 4] = [10, 0, 1, 5];
+    let mut bench = Bench::<S>::new(death).await;
+    for name in ["a", "b"] {
+        bench.make(name);
+        bench.settle().await;
+    }
+    bench.ask("a", S::redirecting("far"));
+    bench.settle().await;
+    bench.stays("a", 5, S::UNKNOWN_POOL);
+    let spec = S::pool(&bench.session.id, "far", "10.0.1.5");
+    create_pool(&bench.ipam, spec).await;
+    bench.settle().await;
+    if !Bench::<S>::follows() {
+        assert_eq!(bench.leases("a"), [bench.place(5)]);
+        assert_eq!(bench.lease_of(FAR), None, "an edit takes no other address");
+        return;
+    }
+    bench.has_address("a", FAR);
+    assert_eq!(bench.lease(5), None, "it is given back");
+    bench.ask("b", S::redirecting("far"));
+    bench.settle().await;
+    bench.stays("b", 6, "PoolExhausted");
+    bench.delete("a");
+    bench.settle().await;
+    bench.has_address("b", FAR);
+    assert_eq!(bench.lease(6), None, "it is given back");
+    bench.ask("b", S::redirecting("net"));
+    bench.settle().await;
+    bench.has("b", 5);
+    assert_eq!(bench.lease_of(FAR), None, "it is given back");
+}
+
+/// The daemon dies with both addresses, and the edit is undone before it is back.
+async fn undone<S: Subject>() {
+    let mut bench = Bench::<S>::new(Death::Never).await;
+    if !Bench::<S>::follows() {
+        return;
+    }
+    bench.make("a");
+    bench.settle().await;
+    bench.ask("a", S::naming("10.0.0.6"));
+    bench.server.lock().die(Death::Before(0));
+    bench.work().await;
+    assert_eq!(bench.leases("a"), [bench.place(5), bench.place(6)]);
+    bench.ask("a", S::naming("10.0.0.5"));
+    bench.settle().await;
+    bench.has("a", 5);
+    assert_eq!(bench.lease(6), None);
+}
+
+/// Object `a` has 10.0.0.5, and `d` shows it as well.
+async fn contending<S: Subject>(death: Death) -> Bench<S> {
     let mut bench = Bench::<S>::new(death).await;
     bench.make("a");
     bench.settle().await;
     bench.make("d");
     let same = json!({ "status": bench.object("a")["status"] });
     bench.edit("d", &same);
-    let inventory = AddressInventory(Arc::clone(&bench.daemon.controller));
-    for sighting in inventory.list().await.expect("a list") {
-        for place in sighting.uses {
-            bench
-                .submit(Request::Adopt(Adopt {
-                    key: place,
-                    holder: sighting.holder.clone(),
-                    tenant: sighting.tenant.clone(),
-                    since: sighting.since,
-                    actor: "test".into(),
-                }))
-                .await;
-        }
-    }
-    bench.adopted(&bench.session.id.0, S::system()).await;
+    bench.adopt_all().await;
     bench.settle().await;
     bench.has("a", 5);
     bench.waits("d", CONFLICT, RECHECK_AFTER);
+    bench
+}
+
+/// Objects that the original left: two with one address, one that has none yet and is older.
+async fn taken_over<S: Subject>(death: Death) {
+    let mut bench = Bench::<S>::new(death).await;
+    let Some(object) = S::original("10.0.0.5") else {
+        return;
+    };
+    bench.make("0");
+    for name in ["a", "d"] {
+        bench.server.lock().make(&key(name), object.clone());
+    }
+    bench.adopt_all().await;
+    bench.taken_over = true;
+    bench.settle().await;
+    bench.has("0", 6);
+    bench.has("a", 5);
+    bench.waits("d", CONFLICT, RECHECK_AFTER);
+    bench.delete("a");
+    bench.settle().await;
+    bench.has("d", 5);
+}
+
+async fn contended<S: Subject>(death: Death) {
+    let mut bench = contending::<S>(death).await;
     for name in ["a", "d"] {
         bench.told(name, &[CONFLICT]);
         assert_eq!(
@@ -432,6 +622,21 @@ async fn contended<S: Subject>(death: Death) {
     bench.settle().await;
     bench.has("d", 5);
     assert_eq!(bench.condition("d", CONFLICT), None);
+}
+
+/// The one that has not got the address asks for another.
+async fn contender_edited<S: Subject>(death: Death) {
+    if !Bench::<S>::follows() {
+        return;
+    }
+    let mut bench = contending::<S>(death).await;
+    bench.ask("d", S::naming("10.0.0.6"));
+    bench.settle().await;
+    bench.has("d", 6);
+    bench.has("a", 5);
+    let lease = bench.lease(5).expect("a lease");
+    assert_eq!(lease.contenders, [], "the conflict is over");
+    assert_eq!(bench.condition("a", CONFLICT), None);
 }
 
 /// A network waits for a cluster, and an address for its release by an admin.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Holder, Ledger, NetworkId, Pool, ReleaseScope, Request, Text};
+use fipd_core::{Holder, LeaseKey, Ledger, NetworkId, Pool, ReleaseScope, Request, Text};
 use k8s_openapi::jiff;
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
@@ -13,8 +13,8 @@ use super::{
     AddressHooks, AddressUser,
     last_writes::LastWrites,
     outcome::{AddressOutcome, ShownLease, cause, conflict},
-    refusal::{is_accepted, refusal},
-    request::{NotGranted, ask},
+    refusal::judged,
+    request::{NotGranted, ask, ask_new},
     settle::{AddressAsker, AddressPlan, AddressPolicy, settle},
 };
 use crate::{
@@ -176,18 +176,14 @@ impl<U: AddressHooks> AddressController<U> {
         let network = wish
             .as_ref()
             .map_or(NetworkId::DEFAULT, |wish| wish.pool.spec.network);
-        let mut outcome = match plan {
+        let outcome = match plan {
             AddressPlan::Show(shown) => Ok(shown),
             AddressPlan::Charge(shown, request) => self.charge(shown, *request).await?,
             AddressPlan::Ask(request) => self.ask(*request, &asker.holder, network).await?,
+            AddressPlan::Move(held, request) => self.replace(held, *request, network).await?,
             AddressPlan::Unserved(problem) => Err(problem),
         };
-        if let Ok(shown) = &mut outcome {
-            // One that shows no address yet was not edited: it gets whatever is kept for it.
-            let first = wish.is_ok() && U::recorded(object).is_none();
-            let accepted = first || is_accepted(U::conditions(object), object.meta().generation);
-            shown.refused = refusal(&U::fixed(object), accepted, shown, &wish);
-        }
+        let outcome = outcome.map(|shown| judged::<U>(object, shown, &wish));
         self.show(key, object, outcome).await
     }
 
@@ -239,7 +235,29 @@ impl<U: AddressHooks> AddressController<U> {
         })
     }
 
-    /// Writes finalizer and specification into the object, then its status.
+    /// Takes another address in the place of the one that the object has, which stays where that is refused.
+    async fn replace(
+        &self,
+        held: ShownLease,
+        request: Request,
+        network: NetworkId,
+    ) -> Reconciled<AddressOutcome> {
+        let ipam = &self.context.site.ipam;
+        Ok(Ok(match ask_new(ipam, request).await? {
+            Ok(lease) => {
+                let surplus = Some(held.key).filter(|key| *key != lease.key);
+                let shown = ipam.read(|ledger| ShownLease::of(ledger, &lease));
+                ShownLease {
+                    surplus: surplus.into_iter().collect(),
+                    ..shown
+                }
+            }
+            Err(NotGranted::Contended(lease)) => held.staying(&contended(&lease)),
+            Err(NotGranted::Refused(refusal)) => held.staying(&refused(&refusal, network)),
+        }))
+    }
+
+    /// Writes finalizer and specification into the object, then its status; then gives up what that replaces.
     pub async fn show(&self, key: &Key, object: &U::View, outcome: AddressOutcome) -> Reconciled {
         let cause = cause(&outcome);
         if self.context.waiters.wait(key, cause.clone()) {
@@ -256,8 +274,30 @@ impl<U: AddressHooks> AddressController<U> {
         if let Some(rest) = self.write_status(key, object, &status).await? {
             return Ok(rest);
         }
+        if let Ok(shown) = &outcome {
+            self.give_up(key, object, &shown.surplus).await?;
+        }
         self.tell(key, object, &outcome);
         Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
+    }
+
+    /// Releases what the object has beside the address that it shows.
+    async fn give_up(&self, key: &Key, object: &U::View, surplus: &[LeaseKey]) -> Reconciled<()> {
+        let own = self.context.holder(key, &object.meta().uid);
+        for address in surplus {
+            // An earlier object of its name may have left it.
+            let holder = self.context.read(|ledger| {
+                let lease = ledger.lease(*address)?;
+                let mut holders = lease.members.iter().map(|member| &member.holder);
+                let holder = holders.find(|holder| holder.identity == own.identity);
+                holder.cloned()
+            });
+            let holder = holder.unwrap_or_else(|| own.clone());
+            let scope = ReleaseScope::HolderAddresses(holder, vec![*address]);
+            let reason = "the object has another address";
+            self.context.site.release(scope, reason).await?;
+        }
+        Ok(())
     }
 
     /// Writes the finalizer, and with `shown` the specification, where the object has them not; what it is then.

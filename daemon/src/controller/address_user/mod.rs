@@ -8,6 +8,7 @@
 //!
 //! No error is final: whatever an object waits for in the ledger queues it again.
 
+pub mod claim_status;
 #[cfg(test)]
 pub mod conformance_tests;
 mod controller;
@@ -63,6 +64,7 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     const FINALIZER_FIRST: bool;
     /// An object gets what an object of its name left, whatever it asks for.
     const INHERITS: bool;
+    const EDITS: Edits<Self::View>;
     /// The status shows details of the pool: an edit of a pool may change it.
     const SHOWS_POOL: bool;
     /// What a tenant is called in messages.
@@ -84,9 +86,6 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     fn tenant(site: &Site, key: &Key, object: &Self::View) -> Option<Tenant>;
 
     fn wish(ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Wished;
-
-    /// What of the specification may not be changed once the object has an address.
-    fn fixed(object: &Self::View) -> FixedFields<'_>;
 
     fn conditions(object: &Self::View) -> &[Condition];
 
@@ -159,6 +158,15 @@ pub enum ShownNetwork {
     Known(NetworkId),
     /// By its name, which may be of an earlier store.
     Named(String),
+}
+
+/// What becomes of an edit by which an object that has an address asks for another one.
+#[derive(Debug)]
+pub enum Edits<V> {
+    /// It is refused: these fields may not be changed.
+    Refused(fn(&V) -> FixedFields<'_>),
+    /// The other address is allocated before the one that it has is released, which stays where that fails.
+    Followed,
 }
 
 /// What is written of a specification.

@@ -33,6 +33,8 @@ pub struct ShownLease {
     pub uncharged: Option<Unserved>,
     /// What is not applied of the object's specification: the last accepted one stays in force.
     pub refused: Option<Unserved>,
+    /// What the object has or contends for beside it; given up once this one is shown.
+    pub surplus: Vec<LeaseKey>,
 }
 
 impl ShownLease {
@@ -53,6 +55,18 @@ impl ShownLease {
                 .collect(),
             uncharged: None,
             refused: None,
+            surplus: Vec::new(),
+        }
+    }
+
+    /// The same of one that stays because the object cannot have what it asks for.
+    pub fn staying(self, problem: &Unserved) -> Self {
+        let message = format!("{} stays: {}", self.address(), problem.message);
+        let refused = Unserved::new(problem.reason, message, problem.cause.clone());
+        Self {
+            refused: Some(refused),
+            surplus: Vec::new(),
+            ..self
         }
     }
 
@@ -133,6 +147,7 @@ pub mod testing {
             contenders: vec![],
             uncharged: None,
             refused: None,
+            surplus: vec![],
         }
     }
 }

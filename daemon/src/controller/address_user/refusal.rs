@@ -3,11 +3,12 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{
+    AddressUser, Edits,
     outcome::{READY, ShownLease},
     settle::Wished,
 };
 use crate::{
-    controller::{conditions::REFUSED, unserved::Unserved, waiters::Cause},
+    controller::{conditions::REFUSED, meta::View as _, unserved::Unserved, waiters::Cause},
     validation::held_address::{elsewhere, gives, keeps},
 };
 
@@ -20,9 +21,24 @@ pub struct FixedFields<'a> {
     pub pool: Option<(&'static str, &'a str, &'a str)>,
 }
 
+/// The lease with what is not applied of the specification.
+pub fn judged<U: AddressUser>(object: &U::View, shown: ShownLease, wish: &Wished) -> ShownLease {
+    match (U::EDITS, wish) {
+        (Edits::Refused(fixed), wish) => {
+            // One that shows no address yet was not edited: it gets whatever is kept for it.
+            let first = wish.is_ok() && U::recorded(object).is_none();
+            let accepted = first || is_accepted(U::conditions(object), object.meta().generation);
+            let refused = refusal(&fixed(object), accepted, &shown, wish);
+            ShownLease { refused, ..shown }
+        }
+        (Edits::Followed, Err(problem)) => shown.staying(problem),
+        (Edits::Followed, Ok(_)) => shown,
+    }
+}
+
 /// Whether the specification was applied: an edit of it makes another generation. What an original left says of no generation
 /// that it was, and is taken as it is.
-pub fn is_accepted(conditions: &[Condition], generation: Option<i64>) -> bool {
+fn is_accepted(conditions: &[Condition], generation: Option<i64>) -> bool {
     let ready = conditions.iter().rfind(|one| one.type_ == READY);
     let applied = |one: &Condition| one.status == "True" && one.observed_generation == generation;
     let original = (conditions.iter()).all(|one| one.observed_generation.is_none());
@@ -31,7 +47,7 @@ pub fn is_accepted(conditions: &[Condition], generation: Option<i64>) -> bool {
 
 /// The rule that the specification of an object with an address breaks. What was accepted stays so, whatever becomes of
 /// its pool.
-pub fn refusal(
+fn refusal(
     fields: &FixedFields<'_>,
     accepted: bool,
     shown: &ShownLease,

@@ -24,6 +24,19 @@ pub async fn ask(
     holder: &Holder,
     network: NetworkId,
 ) -> Reconciled<Result<Arc<Lease>, NotGranted>> {
+    let asked = ask_new(ipam, request).await?;
+    let Err(NotGranted::Refused(refusal)) = asked else {
+        return Ok(asked);
+    };
+    let held = ipam.read(|ledger| ledger.leases_of(&holder.identity));
+    let mut here = held
+        .into_iter()
+        .filter(|lease| lease.key.network == network);
+    Ok(here.next().ok_or(NotGranted::Refused(refusal)))
+}
+
+/// Asks for an address, whatever the holder has.
+pub async fn ask_new(ipam: &Ipam, request: Request) -> Reconciled<Result<Arc<Lease>, NotGranted>> {
     let lease = match ipam.submit(request).await {
         Ok(Answer::Granted { leases, .. }) => leases.into_iter().next(),
         Ok(Answer::Adopted { lease }) => Some(lease),
@@ -32,13 +45,7 @@ pub async fn ask(
         }
         Ok(Answer::Contended { lease }) => return Ok(Err(NotGranted::Contended(lease))),
         Ok(other) => return Err(ReconcileError::unexpected(&other)),
-        Err(IpamError::Refused(refusal)) => {
-            let held = ipam.read(|ledger| ledger.leases_of(&holder.identity));
-            let mut here = held
-                .into_iter()
-                .filter(|lease| lease.key.network == network);
-            return Ok(here.next().ok_or(NotGranted::Refused(refusal)));
-        }
+        Err(IpamError::Refused(refusal)) => return Ok(Err(NotGranted::Refused(refusal))),
         Err(error) => return Err(error.into()),
     };
     let lost = || ReconcileError::internal("the lease changed hands meanwhile");

@@ -7,8 +7,11 @@ use fipd_core::{
     Text, Timestamp, Transfer, Want,
 };
 
-use super::{AddressUser, outcome::ShownLease};
-use crate::controller::unserved::{Unserved, contended};
+use super::{AddressUser, Edits, outcome::ShownLease};
+use crate::{
+    controller::unserved::{Unserved, contended},
+    validation::held_address::gives,
+};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct AddressAsker {
 pub struct AddressPolicy {
     /// An object gets what an object of its name left, or an admin reserved for it, whatever it asks for.
     pub inherits: bool,
+    /// An object that asks for another address than it has gets that.
+    pub moves: bool,
     /// What the audit log says where another tenant is charged.
     pub charge_reason: &'static str,
 }
@@ -51,6 +56,24 @@ impl AddressWish {
         }
     }
 
+    /// Whether the lease is what is asked for. A pool keeps a lease that is out of its range by now.
+    fn is_answered_by(&self, lease: &Lease) -> bool {
+        let pool = &self.pool;
+        let of_pool = || lease.pool == Some(pool.id) || gives(&pool.spec, lease.key.address);
+        lease.key.network == pool.spec.network
+            && self
+                .address
+                .map_or_else(of_pool, |address| address == lease.key.address)
+    }
+
+    fn wants(&self) -> Vec<Want> {
+        vec![Want {
+            pool: self.pool.id.into(),
+            address: self.address,
+            count: 1,
+        }]
+    }
+
     fn recorded_key(&self) -> Option<LeaseKey> {
         let network = self.pool.spec.network;
         self.recorded.map(|address| LeaseKey { network, address })
@@ -76,6 +99,8 @@ pub enum AddressPlan {
     /// The same, but for the tenant that is charged.
     Charge(ShownLease, Box<Request>),
     Ask(Box<Request>),
+    /// It has an address, and asks for another one.
+    Move(ShownLease, Box<Request>),
     Unserved(Unserved),
 }
 
@@ -118,7 +143,7 @@ pub fn compare<P: Copy + Ord>(
 }
 
 /// What an object holds goes before what it asks for: neither its status nor an edit of it or of a pool takes an address
-/// away.
+/// away. One that moves keeps what it has until it has the other.
 pub fn settle(
     ledger: &Ledger,
     policy: AddressPolicy,
@@ -128,23 +153,54 @@ pub fn settle(
     let wish = wish.as_ref();
     let holder = &asker.holder;
     let network = wish.ok().map(|wish| wish.pool.spec.network);
+    let answers =
+        |lease: &Lease| !policy.moves || wish.ok().is_none_or(|wish| wish.is_answered_by(lease));
     let mut leases = ledger.leases_of(&holder.identity);
+    // Of two that one has which moves, the older one is shown.
+    let age = |lease: &Lease| policy.moves.then_some(lease.since);
     leases.sort_by_key(|lease| match holds(lease, holder) {
-        true => (false, Some(lease.key.network) != network),
-        false => (true, lease.state != LeaseState::Allocated),
+        true => (false, Some(lease.key.network) != network, age(lease)),
+        false => (true, lease.state != LeaseState::Allocated, age(lease)),
     });
     let found = compare(&[()], &leases, |lease| {
-        (policy.inherits || holds(lease, holder)).then_some(())
+        let has = policy.inherits || holds(lease, holder);
+        (has && answers(lease)).then_some(())
     });
     if let Some(lease) = found.kept.get(&()) {
-        return keep(ledger, policy, asker, lease, wish.ok());
+        // Also what an earlier object of its name left, which nobody else would release.
+        let held = found.surplus.iter().filter(|lease| {
+            holds(lease, holder) || policy.inherits && lease.state == LeaseState::Allocated
+        });
+        let contended = ledger.contentions_of(&holder.identity);
+        let surplus = held.chain(&contended).map(|lease| lease.key);
+        let surplus = surplus.filter(|_| policy.moves && wish.is_ok()).collect();
+        return keep(ledger, policy, asker, (lease, surplus), wish.ok());
     }
+    let held = leases.iter().find(|lease| holds(lease, holder));
+    if let (Some(lease), Ok(wish)) = (held, wish) {
+        let request = Box::new(asker.allocate(wish.tenant.clone(), wish.wants()));
+        return AddressPlan::Move(ShownLease::of(ledger, lease), request);
+    }
+    ask(ledger, policy, asker, wish)
+}
+
+/// Asks for an address for an object that has none.
+fn ask(
+    ledger: &Ledger,
+    policy: AddressPolicy,
+    asker: &AddressAsker,
+    wish: Result<&AddressWish, &Unserved>,
+) -> AddressPlan {
     if let Some(kept) = wish.ok().and_then(|wish| wish.kept.as_ref()) {
         return AddressPlan::Ask(Box::new(asker.take(kept)));
     }
     let recorded = wish.ok().and_then(AddressWish::recorded_key);
-    let contentions = ledger.contentions_of(&holder.identity);
-    let uses = |lease: &&Arc<Lease>| recorded.map_or(policy.inherits, |key| key == lease.key);
+    let contentions = ledger.contentions_of(&asker.holder.identity);
+    let uses = |lease: &&Arc<Lease>| {
+        let named = wish.ok().and_then(|wish| wish.address);
+        let other = policy.moves && named.is_some_and(|address| address != lease.key.address);
+        !other && recorded.map_or(policy.inherits, |key| key == lease.key)
+    };
     if let Some(lease) = contentions.iter().find(uses) {
         return AddressPlan::Unserved(contended(lease));
     }
@@ -154,12 +210,8 @@ pub fn settle(
             AddressPlan::Ask(Box::new(asker.adopt(key, Some(wish.tenant.clone()))))
         }
         (Ok(wish), None) => {
-            let wants = vec![Want {
-                pool: wish.pool.id.into(),
-                address: wish.address,
-                count: 1,
-            }];
-            AddressPlan::Ask(Box::new(asker.allocate(wish.tenant.clone(), wants)))
+            let request = asker.allocate(wish.tenant.clone(), wish.wants());
+            AddressPlan::Ask(Box::new(request))
         }
     }
 }
@@ -169,14 +221,17 @@ fn keep(
     ledger: &Ledger,
     policy: AddressPolicy,
     asker: &AddressAsker,
-    lease: &Lease,
+    (lease, surplus): (&Lease, Vec<LeaseKey>),
     wish: Option<&AddressWish>,
 ) -> AddressPlan {
     if !holds(lease, &asker.holder) {
         let tenant = wish.map(|wish| wish.tenant.clone());
         return AddressPlan::Ask(Box::new(asker.adopt(lease.key, tenant)));
     }
-    let shown = ShownLease::of(ledger, lease);
+    let shown = ShownLease {
+        surplus,
+        ..ShownLease::of(ledger, lease)
+    };
     match wish.and_then(|wish| charge(policy, asker, lease, wish)) {
         Some(request) => AddressPlan::Charge(shown, Box::new(request)),
         None => AddressPlan::Show(shown),
@@ -214,6 +269,7 @@ impl AddressPolicy {
     pub const fn of<U: AddressUser>() -> Self {
         Self {
             inherits: U::INHERITS,
+            moves: matches!(U::EDITS, Edits::Followed),
             charge_reason: U::CHARGE_REASON,
         }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Choice, Holder, LeaseKey, NetworkId, Pool, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, System, Timestamp, Want,
+    AddressSpec, Adopt, Allocate, Answer, Choice, Holder, LeaseKey, NetworkId, Pool, PoolSpec,
+    Refusal, Release, ReleaseScope, Request, System, Timestamp, Want,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -36,7 +36,8 @@ pub trait Subject {
 
     fn source(site: &Arc<Site>) -> Self::Source;
 
-    /// The spec of an object with the addresses 10.7.0.FIRST to 10.7.0.LAST.
+    /// The spec of an object that gives the addresses 10.7.0.FIRST to 10.7.0.LAST. With a first one above the last one it breaks
+    /// a rule.
     fn object(first: u8, last: u8) -> Value;
 
     /// What is kept of an object; `None`: it does not fit its schema.
@@ -128,12 +129,25 @@ impl<S: Subject> Bench<S> {
         self.daemon.controller.existing(&self.key)
     }
 
-    /// The addresses that the pool has.
+    /// The addresses that the pool gives: without each of them it is smaller.
     fn addresses(&self) -> String {
-        let addresses = self.pool().map(|pool| pool.spec.addresses.clone());
-        let texts = addresses.unwrap_or_default();
-        let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
-        texts.join(", ")
+        let Some(pool) = self.pool() else {
+            return String::new();
+        };
+        let size = |spec: &PoolSpec| spec.size().expect("a size").assignable;
+        let gives = |last: &u8| {
+            let mut spec = pool.spec.clone();
+            let address = [10, 7, 0, *last].into();
+            spec.exclusions.push(AddressSpec::Single(address));
+            size(&spec) < size(&pool.spec)
+        };
+        let given: Vec<u8> = (0..=u8::MAX).filter(gives).collect();
+        let runs = given.chunk_by(|one, next| one + 1 == *next);
+        let texts = runs.map(|run| match run {
+            [first, .., last] => format!("10.7.0.{first}-10.7.0.{last}"),
+            one => format!("10.7.0.{}", one[0]),
+        });
+        texts.collect::<Vec<_>>().join(", ")
     }
 
     fn object(&self) -> Value {
@@ -397,6 +411,12 @@ async fn deleted<S: Subject>(death: Death) -> Conforms {
     );
     if Source::<S>::FINALIZER.is_some() {
         bench.ready("False", "InUse", "Service/ns/used")?;
+        let defined = bench.daemon.controller.define_all().await;
+        must!(defined.is_ok(), "it is defined: {defined:?}");
+        must!(
+            bench.pool().is_some_and(|pool| pool.spec.closed),
+            "a start opens its pool"
+        );
     } else {
         must!(bench.object().is_null(), "it does not go");
     }
@@ -445,7 +465,7 @@ mod samples {
 
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use fipd_core::{AddressSpec, Lease};
+    use fipd_core::Lease;
     use k8s_openapi::jiff;
     use serde::Serialize;
 

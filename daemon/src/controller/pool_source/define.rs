@@ -27,9 +27,17 @@ impl<S: PoolSource> PoolController<S> {
     pub async fn define_all(&self) -> Reconciled<()> {
         self.links_read().await;
         for (key, object) in self.context.objects.all() {
-            let _ = self.define(&key, &object).await?;
+            if !self.goes(&key, &object.meta()) {
+                let _ = self.define(&key, &object).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether the object is being deleted, so that its pool is closed already, or nothing keeps the object.
+    fn goes(&self, key: &Key, meta: &Meta) -> bool {
+        let kept = |finalizer| meta.has_finalizer(finalizer) && self.existing(key).is_none();
+        meta.is_terminating() && S::FINALIZER.is_some_and(|finalizer| !kept(finalizer))
     }
 
     /// The finalizer comes before the pool.

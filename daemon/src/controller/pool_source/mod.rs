@@ -13,6 +13,7 @@
 pub mod conformance_tests;
 mod define;
 mod links;
+pub mod pool_status;
 mod state;
 mod withdraw;
 
@@ -36,7 +37,7 @@ use super::{
 use crate::{config::ReleaseWait, validation::mirror::MirrorOf};
 
 pub use links::{link_of, pool_facts};
-pub use state::{PoolReport, PoolState, READY, entries, not_ready};
+pub use state::{OUT_OF_RANGE, PoolReport, PoolState, READY, entries, not_ready};
 pub use withdraw::close_all;
 
 /// What objects of one kind say of pools. Pure.

@@ -16,6 +16,9 @@ pub use crate::controller::conditions::READY;
 /// The network of a Harvester cluster that the object names cannot be read.
 pub const VLAN_UNKNOWN: &str = "VlanUnknown";
 
+/// Leases lie outside the pool's addresses.
+pub const OUT_OF_RANGE: &str = "OutOfRange";
+
 /// Overlaps with other pools that are named.
 const OVERLAPS: usize = 3;
 
@@ -60,6 +63,16 @@ impl PoolState {
             unread: None,
             entries: Vec::new(),
             pool: Arc::clone(pool),
+        })
+    }
+
+    /// What [`OUT_OF_RANGE`] says.
+    pub fn out_of_range(&self) -> Option<String> {
+        let leases = self.usage.out_of_range;
+        (leases > 0).then(|| {
+            format!(
+                "{leases} leases lie outside the pool's addresses; they are kept until their holders give them back"
+            )
         })
     }
 

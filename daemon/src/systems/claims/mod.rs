@@ -40,7 +40,7 @@ use crate::{
         reconcile::Controller,
         site::Site,
         store::{Key, Objects},
-        tasks::{count, events_behind, finish, follow_ranges},
+        tasks::{count, events_behind, finish, follow_pools},
     },
     detach::Leaving,
     system::{self, Means, RunningSystem},
@@ -146,12 +146,4 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     let view = |pool: fipd_io::NamespacedPool| Some(observe::namespaced_view(pool));
     reconcile::watch(&namespaced, view, tasks);
     follow_pools(&namespaced, tasks);
-}
-
-/// Works on objects that show a pool: what other load balancers allocate from is shown as well.
-fn follow_pools<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
-    reconcile::follow_and_work(controller, tasks);
-    let all = Arc::clone(controller);
-    let site = &controller.context().site;
-    follow_ranges(site, move || all.context().queue_every_status(), tasks);
 }

@@ -1,7 +1,5 @@
 //! Names that fipd's own kinds and the ledger agree on.
 
-use fipd_core::Tenant;
-
 use crate::controller::kind::Kind;
 
 use fipd_crds::fipd_io;
@@ -13,8 +11,3 @@ pub const CLAIM: Kind = Kind::namespaced(API, "addressclaims", "AddressClaim");
 pub const POOL: Kind = Kind::cluster(API, "pools", fipd_io::POOL);
 pub const NAMESPACED_POOL: Kind =
     Kind::namespaced(API, "namespacedpools", fipd_io::NAMESPACED_POOL);
-
-/// Who is charged for the claims of a namespace.
-pub fn tenant(cluster: &str, namespace: &str) -> Tenant {
-    Tenant(format!("{cluster}/{namespace}").into())
-}

@@ -74,7 +74,7 @@ async fn a_site_of_other_programs_is_shown_to_admins_alone() {
     let other = admin.get("/api/v1/clusters/rancher/adopt/claims").await;
     assert_eq!(other.status, StatusCode::NOT_FOUND);
     assert!(
-        other.html.contains("ip-rule, rancher-fip"),
+        other.html.contains("ip-rule, kube-fip, rancher-fip"),
         "{}",
         other.html
     );

@@ -17,7 +17,13 @@ fn asker(name: &str, uid: &str) -> AddressAsker {
 
 const POLICY: AddressPolicy = AddressPolicy {
     inherits: true,
+    moves: false,
     charge_reason: "moved",
+};
+
+const MOVES: AddressPolicy = AddressPolicy {
+    moves: true,
+    ..POLICY
 };
 
 fn pool() -> Arc<Pool> {
@@ -90,6 +96,9 @@ fn word(plan: AddressPlan) -> String {
         }
         AddressPlan::Unserved(problem) => problem.reason.to_owned(),
         AddressPlan::Ask(request) => asked(&request),
+        AddressPlan::Move(shown, request) => {
+            format!("{} from {}", asked(&request), shown.address())
+        }
     }
 }
 
@@ -118,6 +127,17 @@ fn what_it_has_goes_before_what_it_asks_for() {
     let empty = ledger([]);
     assert_eq!(plan(&empty, &one, &wish()), "allocate None");
     assert_eq!(gone()(&empty, &one), "PoolNotFound");
+    let AddressPlan::Ask(request) = settle(&empty, POLICY, &one, &Ok(wish())) else {
+        panic!("it has none");
+    };
+    let Request::Allocate(ask) = *request else {
+        panic!("{request:?}");
+    };
+    assert_eq!(
+        ask.waiting_since,
+        Some(Timestamp(7)),
+        "it waits since it was made"
+    );
 
     let held = lease(9, &one.holder, Some(&two.holder));
     let ledger = ledger([held.clone()]);
@@ -205,4 +225,75 @@ fn what_is_kept_for_an_object_is_taken() {
     let ledger = ledger([lease(5, &keeper.holder, None)]);
     let taken = format!("take 1 from {}", keeper.holder.identity);
     assert_eq!(plan(&ledger, &one, &back), taken);
+}
+
+#[test]
+fn one_that_moves_keeps_what_it_has_until_it_has_the_other() {
+    let (one, two) = (asker("one", "u"), asker("two", "u"));
+    let at = |last: u8| AddressWish {
+        address: Some([10, 0, 0, last].into()),
+        ..wish()
+    };
+    let plan =
+        |ledger: &Ledger, wish: &AddressWish| word(settle(ledger, MOVES, &one, &Ok(wish.clone())));
+    let held = lease(9, &one.holder, None);
+    let has_it = ledger([held.clone()]);
+    for same in [wish(), at(9)] {
+        assert_eq!(plan(&has_it, &same), "show 10.0.0.9");
+    }
+    let moved = "allocate Some(10.0.0.8) from 10.0.0.9";
+    assert_eq!(plan(&has_it, &at(8)), moved);
+    let mut elsewhere = wish();
+    let other = Arc::make_mut(&mut elsewhere.pool);
+    other.id = PoolId(2);
+    other.spec.addresses = vec!["10.0.1.0/24".parse().expect("addresses")];
+    assert_eq!(plan(&has_it, &elsewhere), "allocate None from 10.0.0.9");
+    Arc::make_mut(&mut elsewhere.pool).spec.addresses = pool().spec.addresses.clone();
+    assert_eq!(
+        plan(&has_it, &elsewhere),
+        "show 10.0.0.9",
+        "that has it too"
+    );
+
+    // What is not the wish's goes once the other is shown.
+    let both = ledger([held.clone(), lease(8, &one.holder, None)]);
+    for (last, other) in [(8, 9), (9, 8)] {
+        let AddressPlan::Show(shown) = settle(&both, MOVES, &one, &Ok(at(last))) else {
+            panic!("it has both");
+        };
+        assert_eq!((shown.key, shown.surplus), (key(last), vec![key(other)]));
+    }
+    let contends = ledger([held, lease(8, &two.holder, Some(&one.holder))]);
+    let AddressPlan::Show(shown) = settle(&contends, MOVES, &one, &Ok(at(9))) else {
+        panic!("it has one");
+    };
+    assert_eq!(shown.surplus, [key(8)], "it contends no longer");
+    let problem = Unserved::new("PoolNotFound", "", Some(Cause::Pools));
+    let AddressPlan::Show(shown) = settle(&both, MOVES, &one, &Err(problem)) else {
+        panic!("it has both");
+    };
+    assert_eq!(shown.surplus, [], "what it asks for is not known");
+}
+
+#[test]
+fn one_that_moves_waits_for_the_address_that_it_names_alone() {
+    let (one, two) = (asker("one", "u"), asker("two", "u"));
+    let contends = ledger([lease(8, &two.holder, Some(&one.holder))]);
+    let plan = |address: Option<u8>| {
+        let address = address.map(|last| [10, 0, 0, last].into());
+        let wish = AddressWish { address, ..wish() };
+        word(settle(&contends, MOVES, &one, &Ok(wish)))
+    };
+    assert_eq!(plan(Some(8)), CONFLICT);
+    assert_eq!(plan(None), CONFLICT);
+    assert_eq!(plan(Some(7)), "allocate Some(10.0.0.7)");
+    let next = asker("one", "next");
+    let left = ledger([lease(9, &one.holder, None)]);
+    let plan = |wish: AddressWish| word(settle(&left, MOVES, &next, &Ok(wish)));
+    assert!(plan(wish()).starts_with("adopt 10.0.0.9"));
+    let other = AddressWish {
+        address: Some([10, 0, 0, 7].into()),
+        ..wish()
+    };
+    assert_eq!(plan(other), "allocate Some(10.0.0.7)");
 }

@@ -21,12 +21,12 @@ impl Subject for ManagedClaims {
     }
 
     fn configure(session: &mut ClusterSession) {
-        let settings = "pools = [\"net\"]\ndefault-pool = \"net\"";
+        let settings = "pools = [\"net\", \"far\"]\ndefault-pool = \"net\"";
         *session.settings.of_mut() = toml::from_str::<ClaimsSettings>(settings).expect("settings");
     }
 
-    fn pool(_: &ClusterId, addresses: &str) -> PoolSpec {
-        testing::pool_spec("net", &[addresses])
+    fn pool(_: &ClusterId, name: &str, addresses: &str) -> PoolSpec {
+        testing::pool_spec(name, &[addresses])
     }
 
     fn controller(site: &Arc<Site>, remote: Remote, events: &Arc<Events>) -> Arc<ClaimController> {
@@ -41,5 +41,9 @@ impl Subject for ManagedClaims {
 
     fn naming(address: &str) -> Value {
         json!({ "spec": { "address": address } })
+    }
+
+    fn redirecting(pool: &str) -> Value {
+        json!({ "spec": { "poolRef": { "name": pool } } })
     }
 }

@@ -4,7 +4,6 @@
 mod conformance_tests;
 pub mod observe;
 pub mod pools;
-pub mod status;
 
 use std::net::IpAddr;
 
@@ -18,9 +17,9 @@ use super::{
 };
 use crate::controller::{
     address_user::{
-        AddressController, AddressHooks, AddressUser, ShownAddress, ShownNetwork,
+        AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
+        claim_status,
         outcome::{AddressOutcome, ShownLease},
-        refusal::FixedFields,
         settle::{AddressWish, Wished},
     },
     kind::Kind,
@@ -48,6 +47,7 @@ impl AddressUser for ManagedClaims {
     const FINALIZER: &'static str = names::FINALIZER;
     const FINALIZER_FIRST: bool = true;
     const INHERITS: bool = true;
+    const EDITS: Edits<ClaimView> = Edits::Refused(|claim| pools::fixed(&claim.spec));
     const SHOWS_POOL: bool = true;
     const TENANT: &'static str = "tenant";
     const CHARGE_REASON: &'static str = "its cluster goes by another name";
@@ -57,7 +57,7 @@ impl AddressUser for ManagedClaims {
     }
 
     fn tenant(site: &Site, key: &Key, _: &ClaimView) -> Option<Tenant> {
-        Some(names::tenant(&site.name, &key.namespace))
+        Some(site.tenant_of(&key.namespace))
     }
 
     fn wish(ledger: &Ledger, site: &Site, key: &Key, claim: &ClaimView) -> Wished {
@@ -67,12 +67,11 @@ impl AddressUser for ManagedClaims {
             settings: site.session.settings.of::<ClaimsSettings>(),
         };
         let (pool, address) = pools::wish(ledger, &place, &claim.spec)?;
-        let tenant = names::tenant(&site.name, &key.namespace);
-        Ok(AddressWish::new(tenant, pool, address))
-    }
-
-    fn fixed(claim: &ClaimView) -> FixedFields<'_> {
-        pools::fixed(&claim.spec)
+        Ok(AddressWish::new(
+            site.tenant_of(&key.namespace),
+            pool,
+            address,
+        ))
     }
 
     fn conditions(claim: &ClaimView) -> &[Condition] {
@@ -100,7 +99,7 @@ impl AddressUser for ManagedClaims {
         outcome: &AddressOutcome,
         now: jiff::Timestamp,
     ) -> AddressClaimStatus {
-        status::desired(claim, outcome, now)
+        claim_status::desired(&claim.status, claim.meta.generation, outcome, now)
     }
 
     fn news(claim: &ClaimView, shown: &ShownLease) -> Option<String> {

@@ -9,7 +9,6 @@ mod conformance_tests;
 pub mod observe;
 pub mod plan;
 pub mod source;
-pub mod status;
 pub mod validate;
 
 use std::{
@@ -28,11 +27,12 @@ use crate::{
     controller::{
         Reconciled,
         client::Patch,
+        conditions::ConditionUpdate,
         context::Context,
         merge_patch::change,
         meta::Meta,
         owned,
-        pool_source::{PoolReport, PoolState},
+        pool_source::{PoolReport, PoolState, not_ready, pool_status},
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
@@ -111,7 +111,7 @@ impl Controller for PoolObjects {
             }
             (PoolObjectPlan::Orphan, Some(object)) => {
                 let report = PoolReport {
-                    ready: status::orphan(),
+                    ready: orphan(),
                     state: None,
                 };
                 self.write_status(key, &object, &report).await
@@ -217,11 +217,19 @@ impl PoolObjects {
         object: &PoolObject,
         report: &PoolReport,
     ) -> Reconciled {
-        let status = status::desired(object, report, jiff::Timestamp::now());
+        let generation = object.meta.generation;
+        let now = jiff::Timestamp::now();
+        let status = pool_status::desired(&object.status, generation, report, now);
         let change = (&object.status, &status);
         let write = self.context.write_status(key, &object.meta.uid, change);
         write.await.map(|()| Next::Done)
     }
+}
+
+/// What is said of one of ours whose pool is not known.
+fn orphan() -> ConditionUpdate {
+    let message = "fipd has no pool of this name and did not delete one; make or import it again, or delete this object";
+    not_ready("Unknown", message)
 }
 
 /// Since when this store would know every pool that was there for the cluster.

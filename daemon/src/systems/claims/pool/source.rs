@@ -7,11 +7,12 @@ use fipd_core::{Ledger, Pool, PoolSpec, System};
 use fipd_crds::fipd_io::PoolStatus;
 use k8s_openapi::jiff;
 
-use super::{observe::PoolObject, status, validate};
+use super::{observe::PoolObject, validate};
 use crate::{
     config::{ReleaseWait, SystemSettings},
     controller::pool_source::{
         Eligible, Leaving, PoolController, PoolReport, PoolSource, SourceFacts, not_ready,
+        pool_status,
     },
     systems::claims::{names::POOL_FINALIZER, settings::ClaimsSettings},
     validation::mirror::MirrorOf,
@@ -54,7 +55,7 @@ impl PoolSource for ClaimPoolSource {
     }
 
     fn status(&self, object: &PoolObject, report: &PoolReport, now: jiff::Timestamp) -> PoolStatus {
-        status::desired(object, report, now)
+        pool_status::desired(&object.status, object.meta.generation, report, now)
     }
 
     /// fipd writes no NamespacedPool, and one hides no pool of fipd's own.

@@ -5,11 +5,14 @@ use std::net::IpAddr;
 use fipd_core::{AddressSpec, Ends, EndsOf, Family, Order, PoolSpec, System};
 use fipd_crds::fipd_io::{self, OF_EACH_CIDR, OF_PREFIX, ReservedEnds};
 
-use crate::validation::mirror::MirrorOf;
+use crate::validation::{
+    addresses::{address_specs, number},
+    mirror::MirrorOf,
+};
 
 /// The specification, or what is wrong with which field.
 pub fn spec(mirror: &MirrorOf<'_>, raw: &fipd_io::PoolSpec) -> Result<PoolSpec, String> {
-    let addresses = addresses("spec.addresses", &raw.addresses)?;
+    let addresses = address_specs("spec.addresses", &raw.addresses)?;
     let family = addresses.first().map(AddressSpec::family);
     let ends = ends(raw.reserved_ends.as_ref(), family.unwrap_or(Family::V4))?;
     let gateway = match raw.gateway.as_str() {
@@ -20,7 +23,7 @@ pub fn spec(mirror: &MirrorOf<'_>, raw: &fipd_io::PoolSpec) -> Result<PoolSpec, 
         ),
     };
     let spec = PoolSpec {
-        exclusions: self::addresses("spec.exclusions", &raw.exclusions)?,
+        exclusions: address_specs("spec.exclusions", &raw.exclusions)?,
         gateway,
         prefix_len: raw
             .prefix_length
@@ -35,14 +38,6 @@ pub fn spec(mirror: &MirrorOf<'_>, raw: &fipd_io::PoolSpec) -> Result<PoolSpec, 
     };
     spec.validate().map_err(|wrong| wrong.to_string())?;
     Ok(spec)
-}
-
-fn addresses(field: &str, texts: &[String]) -> Result<Vec<AddressSpec>, String> {
-    let parse = |(index, text): (usize, &String)| {
-        text.parse()
-            .map_err(|wrong| format!("{field}[{index}]: {wrong}"))
-    };
-    texts.iter().enumerate().map(parse).collect()
 }
 
 fn ends(raw: Option<&ReservedEnds>, family: Family) -> Result<Ends, String> {
@@ -63,10 +58,6 @@ fn ends(raw: Option<&ReservedEnds>, family: Family) -> Result<Ends, String> {
         last: number("spec.reservedEnds.last", raw.last)?,
         of,
     })
-}
-
-fn number<T: TryFrom<i64>>(field: &str, number: i64) -> Result<T, String> {
-    T::try_from(number).map_err(|_| format!("{field}: {number} is out of range"))
 }
 
 #[cfg(test)]

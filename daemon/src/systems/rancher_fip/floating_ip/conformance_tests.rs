@@ -22,15 +22,15 @@ impl Subject for ManagedFloatingIps {
         System::rancher_fip()
     }
 
-    fn pool(cluster: &ClusterId, addresses: &str) -> PoolSpec {
+    fn pool(cluster: &ClusterId, name: &str, addresses: &str) -> PoolSpec {
         PoolSpec {
             origin: Origin::Mirror {
                 system: System::rancher_fip(),
                 cluster: cluster.clone(),
-                object: "net".into(),
-                uid: "u-net".into(),
+                object: name.into(),
+                uid: format!("u-{name}").into(),
             },
-            ..testing::pool_spec("rancher-fip/x/net", &[addresses])
+            ..testing::pool_spec(&format!("rancher-fip/x/{name}"), &[addresses])
         }
     }
 
@@ -53,5 +53,9 @@ impl Subject for ManagedFloatingIps {
 
     fn naming(address: &str) -> Value {
         json!({ "spec": { "ipAddr": address } })
+    }
+
+    fn redirecting(pool: &str) -> Value {
+        json!({ "spec": { "floatingIPPool": pool } })
     }
 }

@@ -31,7 +31,8 @@ use crate::{
     controller::{
         Reconciled,
         address_user::{
-            AddressController, AddressHooks, AddressUser, ShownAddress, ShownNetwork, SpecWrite,
+            AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
+            SpecWrite,
             outcome::{AddressOutcome, ShownLease},
             refusal::FixedFields,
             settle::{Wished, holds},
@@ -87,6 +88,10 @@ impl AddressUser for ManagedFloatingIps {
     const FINALIZER: &'static str = names::FINALIZER;
     const FINALIZER_FIRST: bool = false;
     const INHERITS: bool = false;
+    const EDITS: Edits<Fip> = Edits::Refused(|fip| FixedFields {
+        address: rules::ADDRESS,
+        pool: Some((rules::POOL, &fip.pool, rules::POOL_KIND)),
+    });
     const SHOWS_POOL: bool = false;
     const TENANT: &'static str = "project";
     const CHARGE_REASON: &'static str = "its project label names another project";
@@ -101,13 +106,6 @@ impl AddressUser for ManagedFloatingIps {
 
     fn wish(ledger: &Ledger, site: &Site, _: &Key, fip: &Fip) -> Wished {
         plan::wish(ledger, &site.id, fip)
-    }
-
-    fn fixed(fip: &Fip) -> FixedFields<'_> {
-        FixedFields {
-            address: rules::ADDRESS,
-            pool: Some((rules::POOL, &fip.pool, rules::POOL_KIND)),
-        }
     }
 
     fn conditions(fip: &Fip) -> &[Condition] {

@@ -24,8 +24,8 @@ use crate::{
         attachments::{Attachments, HarvesterNetwork},
         meta::{Meta, View, trim},
         pool_source::{
-            Leaving, PoolController, PoolReport, PoolSource, PoolState, SourceFacts, link_of,
-            pool_facts,
+            Leaving, OUT_OF_RANGE, PoolController, PoolReport, PoolSource, PoolState, SourceFacts,
+            link_of, pool_facts,
         },
         store::Key,
     },
@@ -113,7 +113,7 @@ impl PoolSource for FloatingIpPoolSource {
     fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {
         let outside = (state.usage.out_of_range > 0).then(|| status::LEFT_OUT.to_owned());
         let overlap = state.overlap.clone();
-        [(status::OUT_OF_RANGE, outside), ("Overlapping", overlap)]
+        [(OUT_OF_RANGE, outside), ("Overlapping", overlap)]
             .into_iter()
             .filter_map(|(reason, text)| Some((reason, text?)))
             .collect()

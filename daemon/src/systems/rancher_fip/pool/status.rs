@@ -8,14 +8,12 @@ use k8s_openapi::jiff;
 
 use crate::controller::{
     conditions::{note_condition, unset},
-    pool_source::PoolReport,
+    pool_source::{OUT_OF_RANGE, PoolReport},
 };
 
 /// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 10_000;
 
-/// Leases lie outside the pool's addresses.
-pub const OUT_OF_RANGE: &str = "OutOfRange";
 /// What [`OUT_OF_RANGE`] means, for an Event.
 pub const LEFT_OUT: &str =
     "addresses in use lie outside the pool; they are kept until their holders give them back";
@@ -65,12 +63,7 @@ pub fn desired(
         .collect();
     status.used = count(state.usage.used.saturating_add(state.usage.excluded));
     status.available = count(state.usage.free);
-    let out_of_range = (state.usage.out_of_range > 0).then(|| {
-        format!(
-            "{} leases lie outside the pool's addresses; they are kept until their holders give them back",
-            state.usage.out_of_range
-        )
-    });
+    let out_of_range = state.out_of_range();
     let truncated = truncated.then(|| {
         format!(
             "status.allocated lists the first {MOST_ENTRIES} addresses; used and available are exact"

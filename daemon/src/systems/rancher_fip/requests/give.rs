@@ -215,7 +215,11 @@ impl ProjectCall {
             // A Service that fipd itself serves takes it over.
             None => Ok(one.address.ok_or_else(Denied::late)?),
             // Whom it is charged to is the object's own business.
-            Some(AddressPlan::Show(shown) | AddressPlan::Charge(shown, _)) => Ok(shown.address()),
+            Some(
+                AddressPlan::Show(shown)
+                | AddressPlan::Charge(shown, _)
+                | AddressPlan::Move(shown, _),
+            ) => Ok(shown.address()),
             Some(AddressPlan::Unserved(_)) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
             Some(AddressPlan::Ask(request)) => {
                 let request = no_place(*request, ask.made(one));

@@ -1,28 +1,28 @@
-//! The status of a claim.
+//! The status of a claim, and of other objects that show as much.
 
 use fipd_crds::fipd_io::AddressClaimStatus;
 use k8s_openapi::jiff;
 
-use super::observe::ClaimView;
+use super::outcome::{AddressOutcome, refused_ready, set_conditions};
 use crate::{
     clock,
     controller::{
-        address_user::outcome::{AddressOutcome, refused_ready, set_conditions},
         conditions::{CONFLICT, ConditionUpdate},
         unserved::Unserved,
     },
 };
 
-/// The lease is still charged to the tenant that the claim was of before.
+/// The lease is still charged to the tenant that the object was of before.
 pub const CHARGED: &str = "TenantCharged";
 
-/// The status to write.
+/// The status to write in the place of `before`.
 pub fn desired(
-    claim: &ClaimView,
+    before: &AddressClaimStatus,
+    generation: Option<i64>,
     outcome: &AddressOutcome,
     now: jiff::Timestamp,
 ) -> AddressClaimStatus {
-    let conditions = claim.status.conditions.clone();
+    let conditions = before.conditions.clone();
     let mut status = match outcome {
         Ok(shown) => AddressClaimStatus {
             address: shown.address().to_string(),
@@ -35,13 +35,12 @@ pub fn desired(
             since: clock::rfc3339(shown.since),
             conditions,
         },
-        Err(problem) if stays(problem) => claim.status.clone(),
+        Err(problem) if stays(problem) => before.clone(),
         Err(_) => AddressClaimStatus {
             conditions,
             ..AddressClaimStatus::default()
         },
     };
-    let generation = claim.meta.generation;
     let says = (ready(outcome), CHARGED);
     set_conditions(&mut status.conditions, outcome, says, generation, now);
     status
@@ -55,7 +54,7 @@ fn stays(problem: &Unserved) -> bool {
 fn ready(outcome: &AddressOutcome) -> ConditionUpdate {
     match outcome {
         Ok(shown) => refused_ready(shown).unwrap_or_else(|| {
-            let message = format!("{} is the claim's", shown.address());
+            let message = format!("{} is allocated", shown.address());
             ConditionUpdate::ready(true, "Allocated", message)
         }),
         Err(problem) => ConditionUpdate::ready(false, problem.reason, &*problem.message),
@@ -64,8 +63,6 @@ fn ready(outcome: &AddressOutcome) -> ConditionUpdate {
 
 #[cfg(test)]
 mod tests {
-    use fipd_crds::fipd_io::AddressClaim;
-
     use super::*;
     use crate::controller::address_user::outcome::{ShownLease, testing::shown};
 
@@ -75,22 +72,21 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_until_it_is_known_to_be_gone() {
-        let mut claim = ClaimView::of(AddressClaim::default());
-        claim.status = desired(&claim, &Ok(shown()), now());
-        assert_eq!(claim.status.address, "10.0.0.5");
-        assert_eq!(claim.status.since, "1970-01-01T00:00:01.000Z");
-        assert_eq!(
-            desired(&claim, &Ok(shown()), now()),
-            claim.status,
-            "nothing more to write"
-        );
+        let after = |before: &AddressClaimStatus, outcome: &AddressOutcome| {
+            desired(before, Some(1), outcome, now())
+        };
+        let before = after(&AddressClaimStatus::default(), &Ok(shown()));
+        assert_eq!(before.address, "10.0.0.5");
+        assert_eq!(before.since, "1970-01-01T00:00:01.000Z");
+        let again = after(&before, &Ok(shown()));
+        assert_eq!(again, before, "nothing more to write");
         let err = |reason| Err(Unserved::new(reason, "", None));
         for (reason, address, conditions) in [
             ("WaitingForAdoption", "10.0.0.5", 1),
             (CONFLICT, "10.0.0.5", 2),
             ("PoolExhausted", "", 1),
         ] {
-            let status = desired(&claim, &err(reason), now());
+            let status = after(&before, &err(reason));
             assert_eq!(
                 (status.address.as_str(), status.conditions.len()),
                 (address, conditions),
@@ -102,6 +98,6 @@ mod tests {
             contenders: vec!["x/y".into()],
             ..shown()
         };
-        assert_eq!(desired(&claim, &Ok(both), now()).conditions.len(), 2);
+        assert_eq!(after(&before, &Ok(both)).conditions.len(), 2);
     }
 }

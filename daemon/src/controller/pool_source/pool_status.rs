@@ -1,17 +1,18 @@
-//! The status of a Pool object.
+//! The status of a Pool object, and of other kinds that show as much.
 
 use fipd_crds::fipd_io::PoolStatus;
 use k8s_openapi::jiff;
 
-use super::observe::PoolObject;
-use crate::controller::{
-    conditions::ConditionUpdate,
-    pool_source::{PoolReport, not_ready},
-};
+use super::PoolReport;
 
-/// The status to write. What an object without pool showed last stays.
-pub fn desired(object: &PoolObject, report: &PoolReport, now: jiff::Timestamp) -> PoolStatus {
-    let mut status = object.status.clone();
+/// The status to write in the place of `before`. What an object without pool showed last stays.
+pub fn desired(
+    before: &PoolStatus,
+    generation: Option<i64>,
+    report: &PoolReport,
+    now: jiff::Timestamp,
+) -> PoolStatus {
+    let mut status = before.clone();
     if let Some(state) = &report.state {
         let usage = &state.usage;
         status = PoolStatus {
@@ -24,14 +25,8 @@ pub fn desired(object: &PoolObject, report: &PoolReport, now: jiff::Timestamp) -
             conditions: status.conditions,
         };
     }
-    report.set_conditions(&mut status.conditions, object.meta.generation, now);
+    report.set_conditions(&mut status.conditions, generation, now);
     status
-}
-
-/// What is said of one of ours whose pool is not known.
-pub fn orphan() -> ConditionUpdate {
-    let message = "fipd has no pool of this name and did not delete one; make or import it again, or delete this object";
-    not_ready("Unknown", message)
 }
 
 fn count(number: u128) -> i64 {
@@ -43,10 +38,9 @@ mod tests {
     use std::sync::Arc;
 
     use fipd_core::{Pool, PoolId, PoolSpec, PoolUsage, Timestamp};
-    use fipd_crds::fipd_io;
 
     use super::*;
-    use crate::{controller::pool_source::PoolState, systems::claims::pool::observe::view};
+    use crate::controller::pool_source::{PoolState, not_ready};
 
     fn state() -> PoolState {
         PoolState {
@@ -78,16 +72,15 @@ mod tests {
     #[test]
     fn counts_and_why_nothing_is_given() {
         let now = jiff::Timestamp::from_second(1_000).expect("a time");
-        let mut object = view(fipd_io::Pool::default());
         let mut state = state();
-        let shown = |object: &PoolObject, state: &PoolState| {
+        let shown = |before: &PoolStatus, state: &PoolState| {
             let report = PoolReport {
                 ready: state.ready(None),
                 state: Some(state.clone()),
             };
-            desired(object, &report, now)
+            desired(before, Some(1), &report, now)
         };
-        let status = shown(&object, &state);
+        let mut status = shown(&PoolStatus::default(), &state);
         assert_eq!(
             (
                 status.total,
@@ -102,32 +95,27 @@ mod tests {
             (&*status.pool, &*status.conditions[0].reason),
             ("lab", "Mirrored")
         );
-        object.status = status;
-        assert_eq!(
-            shown(&object, &state),
-            object.status,
-            "nothing more to write"
-        );
+        assert_eq!(shown(&status, &state), status, "nothing more to write");
         let both = "10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned();
         state.shared = Some(both.clone());
-        object.status = shown(&object, &state);
-        let [_, shared] = &object.status.conditions[..] else {
-            panic!("{:?}", object.status.conditions);
+        status = shown(&status, &state);
+        let [_, shared] = &status.conditions[..] else {
+            panic!("{:?}", status.conditions);
         };
         assert_eq!((&*shared.type_, &*shared.message), ("SharedRange", &*both));
         state.shared = None;
-        assert_eq!(shown(&object, &state).conditions.len(), 1);
+        assert_eq!(shown(&status, &state).conditions.len(), 1);
         let pool = Arc::make_mut(&mut state.pool);
         pool.spec.closed = true;
-        assert_eq!(shown(&object, &state).conditions[0].reason, "Closed");
+        assert_eq!(shown(&status, &state).conditions[0].reason, "Closed");
         state.waiting = vec!["x".into()];
-        let waits = shown(&object, &state);
+        let waits = shown(&status, &state);
         assert_eq!(waits.conditions[0].reason, "WaitingForAdoption");
         let report = PoolReport {
-            ready: orphan(),
+            ready: not_ready("Unknown", "no pool"),
             state: None,
         };
-        let orphan = desired(&object, &report, now);
+        let orphan = desired(&status, Some(1), &report, now);
         assert_eq!(orphan.total, i64::MAX, "the last that is known");
         assert_eq!(orphan.conditions.len(), 1, "{:?}", orphan.conditions);
     }

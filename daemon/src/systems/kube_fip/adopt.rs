@@ -1,0 +1,157 @@
+//! Taking over from kube-fip-operator: what is found of it, and whether fipd may begin. The addresses are adopted when the
+//! system starts, all of them before the first new one; here is told what becomes of each.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use fipd_core::{LeaseKey, System};
+use fipd_crds::kube_fip::{FloatingIPRange, GuestFloatingIP};
+use futures::future::BoxFuture;
+use kube::{Api, ResourceExt as _, api::ListParams};
+
+use super::{
+    floating_ip::{self, FipView},
+    names::FLOATING_IP,
+    original,
+    settings::KubeFipSettings,
+};
+use crate::{
+    adopt::{AdoptLog, FindingKind, Takeover, TakeoverError, TakeoverReport},
+    clusters::{ClusterSession, adoption::complete_list},
+    controller::{client::Remote, store::Key},
+    ipam::Ipam,
+};
+
+/// Looks at what the original left in a Rancher cluster.
+pub struct KubeFipTakeover {
+    pub ipam: Ipam,
+}
+
+impl KubeFipTakeover {
+    async fn report(&self, session: &ClusterSession) -> Result<TakeoverReport, TakeoverError> {
+        if !session.systems.contains(&System::kube_fip()) {
+            return Err(TakeoverError::NotServed(format!(
+                "cluster {} does not have the system kube-fip: its systems in the configuration lack \"kube-fip\"",
+                session.name
+            )));
+        }
+        session.verify_identity().await?;
+        let (client, all) = (|| session.client.clone(), ListParams::default);
+        let ranges: Api<FloatingIPRange> = Api::all(client());
+        let ranges = complete_list(session, &ranges, all(), "list FloatingIPRanges", Some).await?;
+        let fips: Api<GuestFloatingIP> = Api::all(client());
+        let keep = |fip: GuestFloatingIP| Some((Key::of(&fip.metadata), floating_ip::view(fip)));
+        let fips = complete_list(session, &fips, all(), "list FloatingIPs", keep).await?;
+        let mut report = TakeoverReport {
+            wording: ("addresses", "adopted"),
+            ..TakeoverReport::default()
+        };
+        report.count("FloatingIPRanges", ranges.len());
+        report.count("FloatingIPs", fips.len());
+        self.program(session, &mut report).await;
+        self.ranges(session, &ranges, &mut report);
+        self.addresses(session, &fips, &mut report);
+        Ok(report)
+    }
+
+    async fn program(&self, session: &ClusterSession, report: &mut TakeoverReport) {
+        let remote = Remote::new(session.client.clone());
+        let settings = session.settings.of::<KubeFipSettings>();
+        match original::running(&remote, settings).await {
+            Ok(None) => {}
+            Ok(Some(program)) => {
+                let why = original::in_the_way(&program);
+                report.wrong(FindingKind::Program, program.to_string(), why.clone());
+                report.blockers.push(why);
+            }
+            Err(error) => {
+                report
+                    .unseen
+                    .push(format!("the program of the original: {error}"));
+                let unknown = "it is not known whether the original still runs";
+                report.blockers.push(unknown.to_owned());
+            }
+        }
+    }
+
+    fn ranges(
+        &self,
+        session: &ClusterSession,
+        ranges: &[FloatingIPRange],
+        report: &mut TakeoverReport,
+    ) {
+        for range in ranges {
+            let name = range.name_any();
+            let pool = self.ipam.read(|ledger| {
+                let pool = ledger.mirror(&System::kube_fip(), &session.id, &name);
+                pool.filter(|pool| !pool.spec.closed)
+                    .map(|pool| pool.spec.name.clone())
+            });
+            match pool {
+                Some(pool) => report.fine(FindingKind::Pool, name, format!("it is pool {pool}")),
+                None => {
+                    let why = "it is no pool: its condition Ready says why";
+                    report.wrong(FindingKind::Pool, name, why);
+                }
+            }
+        }
+    }
+
+    /// Which addresses their objects keep. Of two with one address the first that was made keeps it.
+    fn addresses(
+        &self,
+        session: &ClusterSession,
+        fips: &[(Key, FipView)],
+        report: &mut TakeoverReport,
+    ) {
+        let mut users: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
+        for (key, fip) in fips {
+            let name = format!("{}/{}", key.namespace, key.name);
+            let Some(address) = fip.named() else {
+                let says = "it names no address, and gets one once all others are adopted";
+                report.fine(FindingKind::Address, name, says);
+                continue;
+            };
+            users.entry(address).or_default().push(name.clone());
+            let identity = key.identity(System::kube_fip(), &session.id, FLOATING_IP.kind);
+            let held = self.ipam.read(|ledger| {
+                let leases = ledger.leases_of(&identity);
+                let at = |key: LeaseKey| key.address == address;
+                leases.iter().any(|lease| at(lease.key))
+            });
+            match held {
+                true => report.fine(FindingKind::Address, name, format!("{address} is adopted")),
+                false => {
+                    let why = format!(
+                        "{address} is not its own yet: `fipd clusters show {}` tells whether the adoption waits, and its condition Ready what is wrong",
+                        session.name
+                    );
+                    report.wrong(FindingKind::Address, name, why);
+                }
+            }
+        }
+        for (address, names) in users.into_iter().filter(|(_, names)| names.len() > 1) {
+            let says = format!(
+                "{} have it: one keeps it, the others get it once it is free, or the free one that their spec.ipaddress names",
+                names.join(" and ")
+            );
+            report.wrong(FindingKind::Conflict, address.to_string(), says);
+        }
+    }
+}
+
+impl Takeover for KubeFipTakeover {
+    fn look<'a>(
+        &'a self,
+        session: &'a ClusterSession,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        Box::pin(self.report(session))
+    }
+
+    /// Nothing is changed here: once the original is gone, fipd begins by itself.
+    fn adopt<'a>(
+        &'a self,
+        log: AdoptLog<'a>,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        Box::pin(async move { self.report(log.session).await?.unblocked() })
+    }
+}

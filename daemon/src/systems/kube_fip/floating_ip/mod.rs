@@ -1,0 +1,225 @@
+//! FloatingIPs: each gets the address that it names of its range or the lowest free one, and shows it in its specification
+//! as the original does.
+//!
+//! One that names another range or address keeps what it has until it has the other.
+
+#[cfg(test)]
+mod conformance_tests;
+pub mod wish;
+
+use std::net::IpAddr;
+
+use fipd_core::{Ledger, NetworkId, Tenant};
+use fipd_crds::{fipd_io::AddressClaimStatus, kube_fip::GuestFloatingIP};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
+use serde_json::json;
+
+use super::{
+    guest::config::boolean,
+    names::{
+        CLUSTER_NAME, FIP_CLEANUP, FIP_RANGE, FLOATING_IP, SERVICE_NAMESPACE, UPDATE_CONFIG_MAP,
+        annotation,
+    },
+};
+use crate::controller::{
+    address_user::{
+        AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork, SpecWrite,
+        claim_status,
+        outcome::{AddressOutcome, ShownLease},
+        settle::Wished,
+    },
+    kind::Kind,
+    meta::{Meta, View},
+    site::Site,
+    store::Key,
+};
+
+/// A FloatingIP, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FipView {
+    pub meta: Meta,
+    /// Name of the provisioning Cluster.
+    pub cluster: Option<String>,
+    /// Name of the range.
+    pub range: Option<String>,
+    /// `spec.ipaddress` as written; may be empty.
+    pub wanted: String,
+    /// The ConfigMap of the guest is kept in step.
+    pub rewrites: bool,
+    /// Only Services of this namespace of the guest may have the address.
+    pub service_namespace: Option<String>,
+    pub status: AddressClaimStatus,
+}
+
+/// Keeps what matters of the object.
+pub fn view(object: GuestFloatingIP) -> FipView {
+    let annotations = object.metadata.annotations.as_ref();
+    let said = |key| annotation(annotations, key).map(str::to_owned);
+    FipView {
+        cluster: said(CLUSTER_NAME),
+        range: said(FIP_RANGE),
+        rewrites: said(UPDATE_CONFIG_MAP).and_then(|text| boolean(&text)) == Some(true),
+        service_namespace: said(SERVICE_NAMESPACE),
+        meta: Meta::of(&object.metadata),
+        wanted: object.spec.ipaddress,
+        status: object.status.unwrap_or_default(),
+    }
+}
+
+impl View for FipView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+/// The FloatingIPs of guest clusters.
+pub struct GuestFloatingIps;
+
+/// The controller of all FloatingIPs of a Rancher cluster.
+pub type GuestFipController = AddressController<GuestFloatingIps>;
+
+impl AddressHooks for GuestFloatingIps {}
+
+impl AddressUser for GuestFloatingIps {
+    type Raw = GuestFloatingIP;
+    type View = FipView;
+    type Status = AddressClaimStatus;
+
+    const KIND: Kind = FLOATING_IP;
+    const METRIC: &'static str = "guestfloatingip";
+    const FINALIZER: &'static str = FIP_CLEANUP;
+    const FINALIZER_FIRST: bool = true;
+    const INHERITS: bool = true;
+    const EDITS: Edits<FipView> = Edits::Followed;
+    const SHOWS_POOL: bool = true;
+    const TENANT: &'static str = "tenant";
+    const CHARGE_REASON: &'static str = "its cluster goes by another name";
+
+    fn view(raw: GuestFloatingIP) -> FipView {
+        view(raw)
+    }
+
+    fn tenant(site: &Site, key: &Key, _: &FipView) -> Option<Tenant> {
+        Some(site.tenant_of(&key.namespace))
+    }
+
+    fn wish(ledger: &Ledger, site: &Site, key: &Key, fip: &FipView) -> Wished {
+        let own = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
+        wish::wish(ledger, &own, site.tenant_of(&key.namespace), fip)
+    }
+
+    fn conditions(fip: &FipView) -> &[Condition] {
+        &fip.status.conditions
+    }
+
+    fn recorded(fip: &FipView) -> Option<IpAddr> {
+        fip.recorded()
+    }
+
+    /// What fipd showed last, or what the original wrote, which has no status.
+    fn shown(ledger: &Ledger, site: &Site, _: &Key, fip: &FipView) -> Option<ShownAddress> {
+        let (address, network) = match fip.recorded() {
+            Some(address) => (address, ShownNetwork::Named(fip.status.network.clone())),
+            None => {
+                let range = fip.range.as_deref();
+                let pool = range.and_then(|range| site.mirror_in(ledger, range));
+                let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
+                (fip.named()?, ShownNetwork::Known(network))
+            }
+        };
+        Some(ShownAddress {
+            address,
+            network,
+            user: None,
+        })
+    }
+
+    fn last_status(fip: &FipView) -> &AddressClaimStatus {
+        &fip.status
+    }
+
+    fn status(fip: &FipView, outcome: &AddressOutcome, now: jiff::Timestamp) -> AddressClaimStatus {
+        claim_status::desired(&fip.status, fip.meta.generation, outcome, now)
+    }
+
+    /// The address, as the original writes it; not over a wish that is still to be fulfilled.
+    fn spec(fip: &FipView, shown: &ShownLease) -> Option<SpecWrite> {
+        let address = shown.address();
+        let differs = shown.refused.is_none() && fip.named() != Some(address);
+        differs.then(|| SpecWrite {
+            spec: json!({ "ipaddress": address.to_string() }),
+            overrules: None,
+        })
+    }
+
+    fn news(fip: &FipView, shown: &ShownLease) -> Option<String> {
+        let note = || format!("{} of pool {} is allocated", shown.address(), shown.pool);
+        (fip.recorded() != Some(shown.address())).then(note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_crds::kube_fip::GuestFloatingIPSpec;
+
+    use super::*;
+    use crate::controller::{address_user::outcome::testing::shown, unserved::Unserved};
+
+    fn fip(address: &str) -> FipView {
+        view(GuestFloatingIP::new(
+            "guest-kubevip",
+            GuestFloatingIPSpec {
+                ipaddress: address.into(),
+            },
+        ))
+    }
+
+    #[test]
+    fn the_address_is_written_back_but_not_over_a_wish() {
+        let written = |wanted: &str, shown: &ShownLease| {
+            GuestFloatingIps::spec(&fip(wanted), shown).map(|write| write.spec.to_string())
+        };
+        let back = Some(r#"{"ipaddress":"10.0.0.5"}"#.to_owned());
+        assert_eq!(written("", &shown()), back);
+        assert_eq!(
+            written("10.0.1.9", &shown()),
+            back,
+            "it is of another range"
+        );
+        for same in ["10.0.0.5", "::ffff:10.0.0.5"] {
+            assert_eq!(written(same, &shown()), None, "{same}");
+        }
+        let refused = ShownLease {
+            refused: Some(Unserved::new("AddressTaken", "", None)),
+            ..shown()
+        };
+        assert_eq!(written("10.0.0.9", &refused), None);
+    }
+
+    #[test]
+    fn the_status_shows_the_lease_and_why_a_wish_waits() {
+        let now = jiff::Timestamp::from_second(1_000).expect("a time");
+        let mut fip = fip("");
+        fip.status = GuestFloatingIps::status(&fip, &Ok(shown()), now);
+        assert_eq!(
+            (&*fip.status.address, &*fip.status.pool),
+            ("10.0.0.5", "lab")
+        );
+        assert_eq!(fip.status.conditions[0].status, "True");
+        assert!(
+            GuestFloatingIps::news(&fip, &shown()).is_none(),
+            "it is shown"
+        );
+        let refused = ShownLease {
+            refused: Some(Unserved::new("AddressTaken", "10.0.0.5 stays", None)),
+            ..shown()
+        };
+        let status = GuestFloatingIps::status(&fip, &Ok(refused), now);
+        let ready = &status.conditions[0];
+        assert_eq!((&*status.address, &*ready.status), ("10.0.0.5", "False"));
+        assert_eq!(
+            (&*ready.reason, &*ready.message),
+            ("AddressTaken", "10.0.0.5 stays")
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Writes what a guest is to have beside its releases: the ConfigMap of its addresses, and the selector of Harvester's
+//! kube-vip.
+
+use fipd_crds::kube_fip::{ADDRESS_MAP, KUBE_SYSTEM, KUBE_VIP};
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
+
+use super::{address_map, harvester_kube_vip, plan::MapRule};
+use crate::{
+    controller::{
+        client::{CallError, Remote, Target},
+        kind::{CONFIG_MAP, DAEMON_SET},
+        owned,
+    },
+    guests::objects::Texts,
+};
+
+/// Writes the keys of the ConfigMap that are fipd's; whether any had to be written.
+pub async fn addresses(remote: &Remote, rule: MapRule, keys: &Texts) -> Result<bool, CallError> {
+    let target = map();
+    if rule == MapRule::Leave {
+        return Ok(false);
+    }
+    match remote.get::<ConfigMap>(&target).await? {
+        None => owned::create(remote, CONFIG_MAP, &target, address_map::new(keys)).await?,
+        Some(_) if rule == MapRule::Make => return Ok(false),
+        Some(found) => match address_map::change(&found, keys) {
+            Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await?,
+            None => return Ok(false),
+        },
+    }
+    Ok(true)
+}
+
+/// Takes fipd's keys out; a ConfigMap that fipd made and that holds nothing else goes.
+pub async fn no_addresses(remote: &Remote) -> Result<(), CallError> {
+    let target = map();
+    let Some(found) = remote.get::<ConfigMap>(&target).await? else {
+        return Ok(());
+    };
+    if owned::is_ours(&found.metadata) && address_map::is_all_ours(&found) {
+        let uid = found.metadata.uid.as_deref().unwrap_or_default();
+        let version = found
+            .metadata
+            .resource_version
+            .as_deref()
+            .unwrap_or_default();
+        return remote.delete_version(&target, uid, version).await;
+    }
+    match address_map::change(&found, &Texts::new()) {
+        Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await,
+        None => Ok(()),
+    }
+}
+
+/// Switches Harvester's own kube-vip off, or on again.
+pub async fn harvester(remote: &Remote, off: bool) -> Result<(), CallError> {
+    let target = DAEMON_SET.named(KUBE_SYSTEM, KUBE_VIP);
+    let Some(found) = remote.get::<DaemonSet>(&target).await? else {
+        return Ok(());
+    };
+    match harvester_kube_vip::change(&found, off) {
+        Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await,
+        None => Ok(()),
+    }
+}
+
+fn map() -> Target {
+    CONFIG_MAP.named(KUBE_SYSTEM, ADDRESS_MAP)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::controller::client::testing::canned;
+
+    fn keys() -> Texts {
+        [("cidr-global".to_owned(), "10.0.0.5/32".to_owned())].into()
+    }
+
+    #[tokio::test]
+    async fn a_map_that_is_there_is_left_unless_it_is_to_be_kept_in_step() {
+        let theirs =
+            r#"{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"range-global":"x"}}"#;
+        let (remote, asked) = canned(&[("GET", 200, theirs)]);
+        for rule in [MapRule::Make, MapRule::Leave] {
+            assert!(!addresses(&remote, rule, &keys()).await.unwrap());
+        }
+        assert_eq!(
+            asked.lock().len(),
+            1,
+            "it was looked at once, and not written"
+        );
+        let (remote, asked) = canned(&[("GET", 200, theirs), ("PATCH", 200, "{}")]);
+        assert!(addresses(&remote, MapRule::Keep, &keys()).await.unwrap());
+        let body = asked.lock().pop().unwrap().body;
+        assert_eq!(body["data"], json!({ "cidr-global": "10.0.0.5/32" }));
+        let meta = &body["metadata"];
+        assert_eq!(
+            (&meta["uid"], &meta["resourceVersion"]),
+            (&json!("u"), &json!("7"))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_map_of_fipds_alone_goes_and_of_others_only_its_keys() {
+        let map = |label: &str, more: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"uid":"u","resourceVersion":"7","labels":{{"app.kubernetes.io/managed-by":"{label}"}},
+                "annotations":{{"fipd.io/kube-fip-keys":"cidr-global"}}}},"data":{{"cidr-global":"x"{more}}}}}"#
+            );
+            &*text.leak()
+        };
+        let (remote, asked) = canned(&[("GET", 200, map("fipd", "")), ("DELETE", 200, "{}")]);
+        no_addresses(&remote).await.unwrap();
+        assert_eq!(asked.lock()[1].body["preconditions"]["uid"], json!("u"));
+        for kept in [map("fipd", r#","range-global":"y""#), map("helm", "")] {
+            let (remote, asked) = canned(&[("GET", 200, kept), ("PATCH", 200, "{}")]);
+            no_addresses(&remote).await.unwrap();
+            let body = asked.lock().pop().unwrap().body;
+            assert_eq!(body["data"], json!({ "cidr-global": null }));
+        }
+    }
+}

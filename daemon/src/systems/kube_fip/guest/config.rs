@@ -1,0 +1,401 @@
+//! What the guests are to have: the keys of ConfigMap `kube-fip-config` with the original's defaults, and fipd's own
+//! configuration over them. Pure.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    guests::{
+        charts::{ChartRelease, Unversioned},
+        objects::Texts,
+    },
+    helm::Values,
+    systems::kube_fip::settings::{GuestInstall, GuestInterval, GuestLogLevel, KubeFipSettings},
+};
+
+/// The chart of kube-vip, and how its keys begin.
+const KUBE_VIP: &str = "kube-vip";
+/// The same of the cloud provider.
+const CLOUD_PROVIDER: &str = "kube-vip-cloud-provider";
+
+/// Values where nobody gives any, as the original has them.
+const KUBE_VIP_VALUES: &str = "\
+image:
+  repository: plndr/kube-vip
+  tag: v0.6.4
+config:
+  vip_interface: enp1s0
+nodeSelector:
+  node-role.kubernetes.io/master: \"true\"
+";
+const CLOUD_PROVIDER_VALUES: &str = "\
+image:
+  repository: kubevip/kube-vip-cloud-provider
+  tag: v0.0.7
+";
+
+/// Every key of the ConfigMap: name, the original's default, and what its value has to be.
+const KEYS: [(&str, &str, fn(&str) -> Result<(), &'static str>); 16] = [
+    ("logLevel", "Info", level),
+    ("traceIpamData", "false", truth),
+    ("operateGuestClusterInterval", "480", interval),
+    ("metricsPort", "8080", port),
+    ("kubevipGuestInstall", "clusterlabel", install),
+    ("kubevipUpdate", "false", truth),
+    ("kubevipNamespace", "kube-system", label),
+    ("kubevipReleaseName", KUBE_VIP, label),
+    (
+        "kubevipChartRepoUrl",
+        "https://kube-vip.io/helm-charts",
+        any,
+    ),
+    ("kubevipChartRef", "", any),
+    ("kubevipChartVersion", "", any),
+    ("kubevipChartValues", KUBE_VIP_VALUES, values),
+    ("kubevipCloudProviderReleaseName", CLOUD_PROVIDER, label),
+    ("kubevipCloudProviderChartRef", "", any),
+    ("kubevipCloudProviderChartVersion", "", any),
+    (
+        "kubevipCloudProviderChartValues",
+        CLOUD_PROVIDER_VALUES,
+        values,
+    ),
+];
+
+/// A key of the ConfigMap whose value is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedKey {
+    pub key: String,
+    pub message: String,
+}
+
+/// What holds for all guests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestConfig {
+    /// `None`: that of the process.
+    pub log_level: Option<GuestLogLevel>,
+    pub trace_ipam_data: bool,
+    pub interval: Duration,
+    pub metrics_port: u16,
+    pub install: GuestInstall,
+    /// Releases follow versions and values; without it only what is missing is installed.
+    pub update: bool,
+    /// In the order of installation.
+    pub releases: [ChartRelease; 2],
+}
+
+/// The values of the ConfigMap that can be used, and what is wrong with the others: in their place stands what was used
+/// `before`. Keys that nobody knows are left out and told of.
+pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<RefusedKey>) {
+    let (mut good, mut refused) = (Texts::new(), Vec::new());
+    for (key, value) in map {
+        let text = value.trim();
+        let Some((_, default, check)) = KEYS.iter().find(|(name, ..)| name == key) else {
+            let names: Vec<&str> = KEYS.iter().map(|(name, ..)| *name).collect();
+            let message = format!(
+                "{key}: unknown key, not used; allowed are {}",
+                names.join(", ")
+            );
+            refused.push(refuse(key, message));
+            continue;
+        };
+        if text.is_empty() {
+            continue;
+        }
+        match check(text) {
+            Ok(()) => {
+                good.insert(key.clone(), value.clone());
+            }
+            Err(allowed) => {
+                let kept = before.get(key);
+                let stays = match kept {
+                    Some(_) => "the value before stays in force".to_owned(),
+                    None if secret(key) => "the default is in force".to_owned(),
+                    None => format!("the default {default:?} is in force"),
+                };
+                // Values of charts may hold secrets.
+                let shown = match secret(key) {
+                    true => String::new(),
+                    false => format!(" {:?}", shortened(text)),
+                };
+                let message = format!("{key}:{shown} {allowed}; {stays} until it is corrected");
+                refused.push(refuse(key, message));
+                good.extend(kept.map(|kept| (key.clone(), kept.clone())));
+            }
+        }
+    }
+    (good, refused)
+}
+
+impl GuestConfig {
+    /// `good` are usable values; `given` goes before them.
+    pub fn new(good: &Texts, given: &KubeFipSettings) -> Self {
+        let text = |key: &str| {
+            let default = KEYS.iter().find(|(name, ..)| *name == key);
+            let told =
+                told(given, key).or_else(|| good.get(key).map(|text| text.trim().to_owned()));
+            told.unwrap_or_else(|| default.map_or_else(String::new, |one| one.1.to_owned()))
+        };
+        let truth = |given: Option<bool>, key: &str| given.or_else(|| boolean(&text(key)));
+        let interval = given.operate_guest_cluster_interval;
+        let update = truth(given.kubevip_update, "kubevipUpdate").unwrap_or_default();
+        let port = given.metrics_port.map(std::num::NonZeroU16::get);
+        Self {
+            log_level: given
+                .log_level
+                .or_else(|| log_level(good.get("logLevel")?.trim())),
+            trace_ipam_data: truth(given.trace_ipam_data, "traceIpamData").unwrap_or_default(),
+            interval: interval
+                .or_else(|| seconds(&text("operateGuestClusterInterval")))
+                .unwrap_or_default()
+                .0,
+            metrics_port: port
+                .or_else(|| text("metricsPort").parse().ok())
+                .unwrap_or_default(),
+            install: (given.kubevip_guest_install)
+                .or_else(|| mode(&text("kubevipGuestInstall")))
+                .unwrap_or_default(),
+            update,
+            releases: [
+                release(KUBE_VIP, "kubevip", update, &text),
+                release(CLOUD_PROVIDER, "kubevipCloudProvider", update, &text),
+            ],
+        }
+    }
+}
+
+/// What fipd's own configuration says of a key that is a text.
+fn told(given: &KubeFipSettings, key: &str) -> Option<String> {
+    let text = match key {
+        "kubevipNamespace" => &given.kubevip_namespace,
+        "kubevipReleaseName" => &given.kubevip_release_name,
+        "kubevipChartRepoUrl" => &given.kubevip_chart_repo_url,
+        "kubevipChartRef" => &given.kubevip_chart_ref,
+        "kubevipChartVersion" => &given.kubevip_chart_version,
+        "kubevipChartValues" => &given.kubevip_chart_values,
+        "kubevipCloudProviderReleaseName" => &given.kubevip_cloud_provider_release_name,
+        "kubevipCloudProviderChartRef" => &given.kubevip_cloud_provider_chart_ref,
+        "kubevipCloudProviderChartVersion" => &given.kubevip_cloud_provider_chart_version,
+        "kubevipCloudProviderChartValues" => &given.kubevip_cloud_provider_chart_values,
+        _ => return None,
+    };
+    text.as_ref().map(ToString::to_string)
+}
+
+/// A release as its keys say it; without a reference of its own its chart is of the repository.
+fn release(
+    chart: &str,
+    prefix: &'static str,
+    update: bool,
+    text: &impl Fn(&str) -> String,
+) -> ChartRelease {
+    let own = |key: &str| text(&format!("{prefix}{key}"));
+    let reference = match own("ChartRef") {
+        none if none.is_empty() => text("kubevipChartRepoUrl"),
+        own => own,
+    };
+    let name = own("ReleaseName");
+    ChartRelease {
+        prefix,
+        values: named(&own("ChartValues"), &name),
+        name,
+        namespace: text("kubevipNamespace"),
+        chart: chart.to_owned(),
+        reference,
+        version: own("ChartVersion"),
+        unversioned: match update {
+            true => Unversioned::Followed,
+            false => Unversioned::Newest,
+        },
+        once: !update,
+    }
+}
+
+/// The values with `nameOverride`, as the original sets it. Values that are no map are refused later.
+fn named(values: &str, release: &str) -> String {
+    let parsed: Result<Option<Map<String, Value>>, _> = serde_saphyr::from_str(values);
+    let Ok(parsed) = parsed else {
+        return values.to_owned();
+    };
+    let mut map = parsed.unwrap_or_default();
+    map.insert("nameOverride".to_owned(), Value::from(release));
+    Value::Object(map).to_string()
+}
+
+/// As Go reads it.
+pub fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn refuse(key: &str, message: String) -> RefusedKey {
+    RefusedKey {
+        key: key.to_owned(),
+        message,
+    }
+}
+
+fn secret(key: &str) -> bool {
+    key.ends_with("Values")
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+fn any(_: &str) -> Result<(), &'static str> {
+    Ok(())
+}
+
+/// As the original's logger reads it.
+fn log_level(text: &str) -> Option<GuestLogLevel> {
+    match text.to_lowercase().as_str() {
+        "panic" | "fatal" | "error" => Some(GuestLogLevel::Error),
+        "warn" | "warning" => Some(GuestLogLevel::Warn),
+        other => other.parse().ok(),
+    }
+}
+
+fn seconds(text: &str) -> Option<GuestInterval> {
+    GuestInterval::of_seconds(text.parse().ok()?)
+}
+
+fn mode(text: &str) -> Option<GuestInstall> {
+    text.to_lowercase().parse().ok()
+}
+
+fn level(text: &str) -> Result<(), &'static str> {
+    let known = log_level(text).map(drop);
+    known.ok_or("is no level; allowed are Panic, Fatal, Error, Warn, Info, Debug and Trace")
+}
+
+fn truth(text: &str) -> Result<(), &'static str> {
+    let known = boolean(text).map(drop);
+    known.ok_or("is no truth value; allowed are \"true\" and \"false\"")
+}
+
+fn interval(text: &str) -> Result<(), &'static str> {
+    let known = seconds(text).map(drop);
+    known.ok_or("is no interval; allowed are 10 to 86400 seconds")
+}
+
+fn port(text: &str) -> Result<(), &'static str> {
+    match text.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(()),
+        Ok(_) | Err(_) => Err("is no port; allowed are 1 to 65535"),
+    }
+}
+
+fn install(text: &str) -> Result<(), &'static str> {
+    let known = mode(text).map(drop);
+    known.ok_or("is no mode; allowed are \"enabled\", \"disabled\" and \"clusterlabel\"")
+}
+
+fn label(text: &str) -> Result<(), &'static str> {
+    match fipd_crds::names::is_label(text) && text.len() <= 53 {
+        true => Ok(()),
+        false => Err("is no name; allowed are up to 53 lower-case letters, digits and \"-\""),
+    }
+}
+
+fn values(text: &str) -> Result<(), &'static str> {
+    let parsed = Values::parse(text).map(drop);
+    parsed.map_err(|_| "are no YAML map; values are KEY: VALUE lines")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(pairs: &[(&str, &str)]) -> Texts {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    fn config(pairs: &[(&str, &str)]) -> GuestConfig {
+        let (good, refused) = usable(&texts(pairs), &Texts::new());
+        assert_eq!(refused, []);
+        GuestConfig::new(&good, &KubeFipSettings::default())
+    }
+
+    #[test]
+    fn every_default_is_usable_and_the_originals() {
+        for (key, default, check) in KEYS {
+            assert!(default.is_empty() || check(default).is_ok(), "{key}");
+        }
+        let config = config(&[]);
+        assert_eq!(config.interval, Duration::from_secs(480));
+        assert_eq!((config.metrics_port, config.update), (8080, false));
+        assert_eq!(config.install, GuestInstall::ClusterLabel);
+        let [kube_vip, cloud_provider] = &config.releases;
+        assert_eq!(
+            (&*kube_vip.name, &*kube_vip.chart, &*kube_vip.namespace),
+            ("kube-vip", "kube-vip", "kube-system")
+        );
+        assert_eq!(cloud_provider.reference, "https://kube-vip.io/helm-charts");
+        assert!(cloud_provider.version.is_empty());
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_leaves_the_one_before_in_force() {
+        let bad = [
+            ("operateGuestClusterInterval", "0", "10 to 86400"),
+            ("operateGuestClusterInterval", "soon", "10 to 86400"),
+            ("metricsPort", "65536", "1 to 65535"),
+            ("kubevipUpdate", "yes", "\"true\""),
+            ("kubevipGuestInstall", "maybe", "\"clusterlabel\""),
+            ("logLevel", "loud", "Debug"),
+            ("kubevipNamespace", "Kube System", "lower-case"),
+            ("kubevipChartValues", "a: [", "KEY: VALUE"),
+        ];
+        for (key, value, words) in bad {
+            let before = texts(&[(key, "before")]);
+            let (good, refused) = usable(&texts(&[(key, value)]), &before);
+            assert_eq!(good, before);
+            let [refused] = refused.as_slice() else {
+                panic!("{key}: {refused:?}");
+            };
+            assert!(refused.message.starts_with(key), "{refused:?}");
+            assert!(refused.message.contains(words), "{refused:?}");
+            let (good, refused) = usable(&texts(&[(key, value)]), &Texts::new());
+            assert!(good.is_empty() && refused[0].message.contains("default"));
+        }
+        let (_, refused) = usable(&texts(&[("kubevipchartref", "x")]), &Texts::new());
+        assert!(
+            refused[0].message.contains("kubevipChartRef"),
+            "{refused:?}"
+        );
+        assert_eq!(config(&[("kubevipUpdate", " T ")]).update, true);
+        assert_eq!(config(&[("metricsPort", " ")]).metrics_port, 8080);
+    }
+
+    #[test]
+    fn what_charts_hold_is_never_shown() {
+        let (_, refused) = usable(
+            &texts(&[("kubevipChartValues", "- hunter2")]),
+            &Texts::new(),
+        );
+        assert!(!refused[0].message.contains("hunter2"), "{refused:?}");
+    }
+
+    #[test]
+    fn a_chart_is_of_the_repository_unless_it_has_a_reference_of_its_own() {
+        let config = config(&[
+            ("kubevipChartRepoUrl", "https://charts.example.net"),
+            ("kubevipReleaseName", "vip"),
+            ("kubevipChartVersion", "0.6.4"),
+            ("kubevipChartValues", "a: {b: 1}\nnameOverride: mine"),
+            ("kubevipCloudProviderChartRef", "oci://r.example.net/x/ccm"),
+        ]);
+        let [kube_vip, cloud_provider] = &config.releases;
+        assert_eq!(kube_vip.reference, "https://charts.example.net");
+        assert_eq!(kube_vip.values, r#"{"a":{"b":1},"nameOverride":"vip"}"#);
+        assert_eq!((&*kube_vip.name, &*kube_vip.version), ("vip", "0.6.4"));
+        assert_eq!(cloud_provider.reference, "oci://r.example.net/x/ccm");
+        assert!(kube_vip.parse().is_ok(), "{kube_vip:?}");
+    }
+}

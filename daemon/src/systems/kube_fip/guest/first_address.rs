@@ -1,0 +1,131 @@
+//! The FloatingIP that a new guest gets.
+
+use fipd_crds::kube_fip::{CLUSTER_NAME, FIP_RANGE, GUEST_RANGE, UPDATE_CONFIG_MAP};
+use serde_json::json;
+
+use super::{
+    Stop, VipGuests,
+    plan::VipWait,
+    range_choice::{self, PoolNetworks, RangeChoice, RangeOffer, choose},
+};
+use crate::{
+    controller::{client::CallError, store::Key},
+    guests::{
+        GuestUnready,
+        hosting::{Hosting, Provisioned},
+    },
+    systems::kube_fip::names::FLOATING_IP,
+};
+
+impl VipGuests {
+    /// Makes the FloatingIP, where the guest is to have one; what is worth an Event about it. `None`: it runs where nobody
+    /// gives addresses.
+    pub(super) async fn first_address(
+        &self,
+        id: &str,
+        (key, provisioned): (&Key, &Provisioned),
+    ) -> Result<Option<String>, Stop> {
+        let Some(RangeChoice { range, note }) = self.choose_range(key, provisioned).await? else {
+            return Ok(None);
+        };
+        let target = FLOATING_IP.target(&range_choice::first_floating_ip(id, &key.name));
+        let body = json!({
+            "apiVersion": FLOATING_IP.api_version(), "kind": FLOATING_IP.kind,
+            "metadata": {
+                "name": target.name, "namespace": id,
+                "annotations": {
+                    CLUSTER_NAME: &*key.name, FIP_RANGE: range, UPDATE_CONFIG_MAP: "true",
+                },
+            },
+            "spec": {},
+        });
+        match self.remote.create(&target, &body).await {
+            // Somebody was faster, or this is the second attempt.
+            Ok(()) | Err(CallError::Conflict(..)) => {}
+            Err(CallError::NotFound(_)) => return Err(VipWait::NoNamespace.into()),
+            Err(error) => return Err(error.into()),
+        }
+        self.note(id, |note| super::notes::VipNote {
+            served: true,
+            ..note
+        })
+        .await?;
+        let made = format!("FloatingIP {id}/{} of range {range} is made", target.name);
+        Ok(Some(match note {
+            Some(note) => format!("{made}: {note}"),
+            None => made,
+        }))
+    }
+
+    /// The range that the annotation names, else the one of the guest's Harvester cluster.
+    async fn choose_range(
+        &self,
+        key: &Key,
+        provisioned: &Provisioned,
+    ) -> Result<Option<RangeChoice>, Stop> {
+        let offers = self.offers();
+        if let Some(named) = provisioned.marks.get(GUEST_RANGE) {
+            let named = named.trim();
+            return match offers.iter().any(|offer| offer.name == named) {
+                true => Ok(Some(RangeChoice {
+                    range: named.to_owned(),
+                    note: None,
+                })),
+                false => Err(VipWait::UnknownRange(named.to_owned()).into()),
+            };
+        }
+        let credential = match &provisioned.hosting {
+            Hosting::BareMetal => return Ok(None),
+            // Of another cloud.
+            Hosting::Harvester { machines, .. } if machines.is_empty() => return Ok(None),
+            Hosting::Unclear(text) => {
+                return Err(VipWait::from(GuestUnready::BadCredentialName(text.clone())).into());
+            }
+            Hosting::Harvester { credential, .. } => credential,
+        };
+        let pools = self.networks(key, provisioned)?;
+        let display_name = |id: &str| {
+            let cluster = self.seen.clusters.get(&Key::new("", id))?;
+            Some(cluster.display_name.clone())
+        };
+        let (_, harvester) = self.access.harvester(credential, display_name).await?;
+        let choice = choose(&harvester, &pools, &offers);
+        let choice = choice.ok_or(VipWait::NoRange(harvester))?;
+        Ok(Some(choice))
+    }
+
+    /// The networks of all machine pools. One whose HarvesterConfig is not there yet is waited for: it may name the
+    /// network that decides.
+    fn networks(&self, key: &Key, made: &Provisioned) -> Result<Vec<PoolNetworks>, VipWait> {
+        let machines = made.machines();
+        let networks = machines.iter().map(|machine| {
+            let found = self.sources.machine(key, &machine.config);
+            let found = found.ok_or(GuestUnready::NoMachineConfig(machine.config.clone()))?;
+            Ok(PoolNetworks {
+                control_plane: machine.control_plane,
+                networks: found.networks.clone(),
+            })
+        });
+        let networks: Vec<PoolNetworks> = networks.collect::<Result<_, VipWait>>()?;
+        if networks.iter().all(|pool| pool.networks.is_empty()) {
+            let first = machines.first().map(|machine| machine.config.clone());
+            return Err(GuestUnready::NoNetwork(first.unwrap_or_default()).into());
+        }
+        Ok(networks)
+    }
+
+    /// The ranges, by name.
+    pub(super) fn offers(&self) -> Vec<RangeOffer> {
+        let ranges = self.ranges.all().into_iter();
+        let living = ranges.filter(|(_, range)| range.meta.deleted.is_none());
+        let mut offers: Vec<RangeOffer> = living
+            .map(|(key, range)| RangeOffer {
+                name: key.name.to_string(),
+                harvester: range.harvester.clone().unwrap_or_default(),
+                network: range.network.clone().unwrap_or_default(),
+            })
+            .collect();
+        offers.sort_by(|one, other| one.name.cmp(&other.name));
+        offers
+    }
+}

@@ -1,0 +1,96 @@
+//! ConfigMap `kube-fip-config`, followed while fipd runs: what cannot be used is told of, and what was used last stays in
+//! force, beyond a restart too.
+
+use std::sync::Arc;
+
+use super::{
+    VipGuests,
+    config::{self, GuestConfig},
+    notes::COPY,
+    observe::CONFIG,
+};
+use crate::{
+    controller::{kind::CONFIG_MAP, queue::retries, store::Key},
+    guests::objects::Texts,
+    logging,
+    systems::kube_fip::settings::GuestLogLevel,
+};
+
+/// Where the system's own records come from.
+const RECORDS: &str = "fipd::systems::kube_fip";
+
+/// Before guests are looked after with what is not kept.
+const ATTEMPTS: u8 = 3;
+
+impl VipGuests {
+    /// Reads it for the first time; `false`: the session is over.
+    pub(super) async fn follow_first_config(&self) -> bool {
+        let cancel = self.site.cancel();
+        cancel
+            .run_until_cancelled(self.read_config())
+            .await
+            .is_some()
+    }
+
+    /// Follows its changes until the session ends.
+    pub(super) async fn follow_config(&self) {
+        let cancel = self.site.cancel();
+        let follow = async {
+            loop {
+                self.config_changed.notified().await;
+                if self.read_config().await {
+                    self.everything_changed();
+                }
+            }
+        };
+        cancel.run_until_cancelled(follow).await.unwrap_or(());
+    }
+
+    /// Puts in force what can be used of it; whether that is something else than before.
+    async fn read_config(&self) -> bool {
+        let map = self.map(CONFIG);
+        let before = self.map(COPY).unwrap_or_default();
+        let key = Key::new(self.config_namespace(), CONFIG);
+        let object = CONFIG_MAP.reference(&key, "");
+        let (good, refused) = match &map {
+            Some(map) => config::usable(map, &before),
+            None => (Texts::new(), Vec::new()),
+        };
+        if map.is_none() && !before.is_empty() {
+            let note = "it is gone: the defaults hold for every key that fipd's own configuration does not give";
+            self.events.warning(&object, "ConfigMissing", note);
+        }
+        for key in refused {
+            self.events.warning(&object, "ConfigInvalid", key.message);
+        }
+        // Before anything is done by it, so that it holds after a restart too.
+        self.keep_copy(&good, &before).await;
+        let now = GuestConfig::new(&good, self.site.settings());
+        let level = now.log_level.map(GuestLogLevel::as_str);
+        if let Err(error) = logging::set_module_level(RECORDS, level) {
+            tracing::warn!(cluster = %self.site.name, %error, "logLevel is not applied");
+        }
+        let mut held = self.config.write();
+        let is_new = **held != now;
+        if is_new {
+            *held = Arc::new(now);
+        }
+        is_new
+    }
+
+    /// Guests do not wait for it longer than a few attempts take: then it is kept with the next change.
+    async fn keep_copy(&self, good: &Texts, before: &Texts) {
+        if good == before {
+            return;
+        }
+        let mut pauses = retries();
+        for _ in 0..ATTEMPTS {
+            let Err(stop) = self.change_map(COPY, |_| good.clone()).await else {
+                return;
+            };
+            let error = stop.text();
+            tracing::warn!(cluster = %self.site.name, error, "what {CONFIG} says is not kept for the next start yet");
+            tokio::time::sleep(pauses.pause()).await;
+        }
+    }
+}

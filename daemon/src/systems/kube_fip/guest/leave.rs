@@ -1,0 +1,52 @@
+//! Guests that lose what fipd installed, and guests that are gone.
+
+use super::{SYSTEM, Stop, VipGuests, apply, notes::VipNote, plan::VipPlan};
+use crate::controller::{client::Remote, queue::Next, store::Key};
+
+impl VipGuests {
+    /// Rancher has no such cluster any more, and what was in it is gone with it.
+    pub(super) async fn gone(&self, id: &str) -> Next {
+        self.board.remove(&self.site.name, id, SYSTEM);
+        self.charts.forget(id);
+        self.charts.forget_uninstall(id);
+        self.access.forget(id);
+        self.counts.forget(id);
+        match self.note(id, |_| VipNote::default()).await {
+            Ok(()) => Next::Done,
+            Err(stop) => {
+                let error = stop.text();
+                tracing::warn!(
+                    cluster = id,
+                    error,
+                    "the note of a cluster that is gone is not removed yet; it is tried again"
+                );
+                Next::Retry
+            }
+        }
+    }
+
+    /// Uninstalls what fipd installed. Then Harvester's own kube-vip runs again, and without an address the ConfigMap has none.
+    pub(super) async fn leave(
+        &self,
+        id: &str,
+        remote: &Remote,
+        plan: &VipPlan,
+    ) -> Result<(), Stop> {
+        let ask = || self.chart_queue.add(Key::new("", id));
+        let kept = self.charts.uninstalled(id, ask)?;
+        if kept.is_empty() {
+            apply::harvester(remote, false).await?;
+        }
+        if plan.keys.is_empty() {
+            apply::no_addresses(remote).await?;
+            if kept.is_empty() {
+                self.note(id, |note| VipNote {
+                    written: false,
+                    ..note
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+}

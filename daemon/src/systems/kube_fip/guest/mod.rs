@@ -1,0 +1,217 @@
+//! Guest clusters: each gets a FloatingIP when Rancher makes it, and keeps kube-vip, its cloud provider and the ConfigMap that
+//! says its addresses.
+//!
+//! ```text
+//!  Rancher: Cluster, provisioning Cluster, HarvesterConfig,      kube-fip-config --> GuestConfig
+//!           FloatingIPRange, FloatingIP                               |
+//!              \________ range_choice, plan __________________________/
+//!                             |
+//!        Rancher: the first FloatingIP     guest: ConfigMap kubevip, Harvester's DaemonSet, two releases
+//! ```
+//!
+//! Each guest is a key of a queue: one that does not answer delays no other. It is looked at on every change and after
+//! the interval of the configuration. What takes minutes has a queue of its own.
+
+pub mod address_map;
+mod apply;
+mod charts;
+pub mod config;
+mod first_address;
+mod follow_config;
+mod harvester_kube_vip;
+mod leave;
+mod notes;
+mod observe;
+pub mod plan;
+mod range_choice;
+mod serve;
+mod tell;
+
+use std::sync::Arc;
+
+use fipd_core::Text;
+use parking_lot::RwLock;
+use tokio::{sync::Notify, task::JoinSet};
+
+use self::{config::GuestConfig, observe::VipObjects, plan::VipWait};
+use super::{
+    floating_ip::FipView, metrics::VipCounts, rancher::RancherClusters, range::RangeView,
+    settings::KubeFipSettings,
+};
+use crate::{
+    config::TypedSettings as _,
+    controller::{
+        client::Remote,
+        events::Events,
+        queue::{self, Next, Queue},
+        reconcile_counts::counted,
+        site::Site,
+        store::{Key, Objects},
+    },
+    guests::{
+        self, GuestBoard, GuestManager, GuestSystem, GuestUnready, access::GuestAccess,
+        charts::GuestCharts, sources::GuestSources,
+    },
+    helm::Helm,
+};
+
+/// As guests, their releases and their pages know it.
+pub const SYSTEM: GuestSystem = GuestSystem {
+    name: KubeFipSettings::NAME,
+    unnamed: false,
+};
+
+/// Guests that are worked on at once. One that does not answer takes a place for ten seconds at most.
+const AT_ONCE: usize = 64;
+
+/// The guests of one connection to Rancher.
+pub struct VipGuests {
+    pub(super) site: Arc<Site>,
+    remote: Remote,
+    events: Arc<Events>,
+    board: GuestBoard,
+    fips: Arc<Objects<FipView>>,
+    pub(super) ranges: Arc<Objects<RangeView>>,
+    pub(super) counts: VipCounts,
+    helm: Option<Helm>,
+    seen: VipObjects,
+    sources: GuestSources,
+    access: Arc<GuestAccess>,
+    queue: Arc<Queue<Key>>,
+    chart_queue: Arc<Queue<Key>>,
+    charts: GuestCharts,
+    config: RwLock<Arc<GuestConfig>>,
+    /// Told when the ConfigMap of the configuration may say something else.
+    config_changed: Notify,
+    /// Whoever changes the ConfigMap of notes holds it.
+    writing: tokio::sync::Mutex<()>,
+}
+
+/// What the guests are looked after with.
+pub struct VipMeans<'a> {
+    pub site: &'a Arc<Site>,
+    pub events: &'a Arc<Events>,
+    pub board: &'a GuestBoard,
+    pub helm: Option<Helm>,
+    pub clusters: &'a RancherClusters,
+    pub fips: &'a Arc<Objects<FipView>>,
+    pub ranges: &'a Arc<Objects<RangeView>>,
+}
+
+/// Why a guest is not done.
+type Stop = guests::Stop<VipWait>;
+
+impl From<VipWait> for Stop {
+    fn from(wait: VipWait) -> Self {
+        Self::Wait(wait)
+    }
+}
+
+impl From<guests::Stop<GuestUnready>> for Stop {
+    fn from(stop: guests::Stop<GuestUnready>) -> Self {
+        match stop {
+            guests::Stop::Wait(unready) => Self::Wait(unready.into()),
+            guests::Stop::Reconcile(trouble) => trouble.into(),
+        }
+    }
+}
+
+impl VipGuests {
+    pub fn new(means: VipMeans<'_>) -> Arc<Self> {
+        let site = Arc::clone(means.site);
+        // What a former session found out may not be so any more.
+        means.board.forget(&site.name, SYSTEM);
+        let remote = Remote::new(site.session.client.clone());
+        let access = Arc::new(GuestAccess {
+            links: means.board.links(&site.name),
+            rancher: remote.clone(),
+            cluster: site.id.clone(),
+            names: Arc::clone(&means.clusters.names),
+            insecure: site.settings::<KubeFipSettings>().insecure_skip_tls_verify,
+        });
+        let name = Text::clone(&site.name);
+        let charts = GuestCharts::new(name, SYSTEM, Arc::clone(&access), means.helm.clone());
+        let config = GuestConfig::new(&guests::objects::Texts::new(), site.settings());
+        Arc::new(Self {
+            remote,
+            events: Arc::clone(means.events),
+            board: means.board.clone(),
+            fips: Arc::clone(means.fips),
+            ranges: Arc::clone(means.ranges),
+            counts: VipCounts::default(),
+            helm: means.helm,
+            seen: VipObjects::new(&means.clusters.clusters),
+            sources: observe::sources(),
+            access,
+            queue: Queue::new(),
+            chart_queue: Queue::new(),
+            charts,
+            config: RwLock::new(Arc::new(config)),
+            config_changed: Notify::new(),
+            writing: tokio::sync::Mutex::default(),
+            site,
+        })
+    }
+
+    /// Works until the session ends, once the ConfigMap and everything that guests depend on is known: what is not listed yet
+    /// would be taken from them.
+    pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        let manager: Arc<dyn GuestManager> = Arc::<Self>::clone(self);
+        self.board
+            .managed_by(&self.site.name, SYSTEM, Arc::downgrade(&manager));
+        observe::watch(self, tasks);
+        let all = Arc::clone(self);
+        tasks.spawn(async move {
+            let cancel = all.site.cancel();
+            let known = cancel.run_until_cancelled(all.known()).await;
+            if known.is_some() && all.follow_first_config().await {
+                all.everything_changed();
+                all.run().await;
+            }
+        });
+    }
+
+    async fn known(&self) {
+        self.seen.clusters.completed().await;
+        self.seen.namespaces.completed().await;
+        self.seen.maps.completed().await;
+        self.sources.provisioned.completed().await;
+        self.fips.completed().await;
+        self.ranges.completed().await;
+    }
+
+    async fn run(self: &Arc<Self>) {
+        let guests = self.work_on("guest", &self.queue, Self::reconcile);
+        let charts = self.work_on("charts", &self.chart_queue, Self::reconcile_charts);
+        tokio::join!(guests, charts, self.follow_config());
+    }
+
+    /// Works on the keys of a queue until the session ends; `name` is for the metrics.
+    fn work_on<F: Future<Output = Next> + Send + 'static>(
+        self: &Arc<Self>,
+        name: &'static str,
+        queue: &Arc<Queue<Key>>,
+        work: fn(Arc<Self>, Key) -> F,
+    ) -> impl Future<Output = ()> + use<F> {
+        let all = Arc::clone(self);
+        let work = counted(&self.site.system, name, move |key| {
+            work(Arc::clone(&all), key)
+        });
+        queue::run(Arc::clone(queue), AT_ONCE, self.site.cancel(), work)
+    }
+
+    /// What holds for all guests at this moment.
+    fn config(&self) -> Arc<GuestConfig> {
+        Arc::clone(&self.config.read())
+    }
+}
+
+impl GuestManager for VipGuests {
+    fn put_into(&self, names: &[Text]) -> Option<bool> {
+        if !self.seen.maps.is_complete() || !self.seen.clusters.is_complete() {
+            return None;
+        }
+        let id = self.access.names.called(names);
+        Some(id.is_some_and(|id| self.noted(&id).written))
+    }
+}

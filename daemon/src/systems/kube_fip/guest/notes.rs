@@ -1,0 +1,127 @@
+//! What fipd keeps in Rancher of each guest, beyond a restart: that it got its first FloatingIP, which is not made a second time
+//! once somebody deleted it, and that something was written to it, so that no other guest is looked into.
+
+use super::{Stop, VipGuests, observe::CONFIG};
+use crate::{
+    controller::{kind::CONFIG_MAP, store::Key},
+    guests::objects::{self, Texts},
+    systems::kube_fip::settings::KubeFipSettings,
+};
+
+/// ConfigMap beside that of the original: a note by Rancher's id of each guest.
+pub const NOTES: &str = "fipd-kube-fip-guests";
+/// ConfigMap beside that of the original: what of it was in force last.
+pub const COPY: &str = "fipd-kube-fip-config";
+
+/// One guest. As text: the words that hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VipNote {
+    /// It has had its first FloatingIP.
+    pub served: bool,
+    /// fipd may have written to it.
+    pub written: bool,
+}
+
+impl VipNote {
+    const SERVED: &'static str = "served";
+    const WRITTEN: &'static str = "written";
+
+    pub fn parse(text: &str) -> Self {
+        let has = |word| text.split_whitespace().any(|one| one == word);
+        Self {
+            served: has(Self::SERVED),
+            written: has(Self::WRITTEN),
+        }
+    }
+
+    pub fn text(self) -> String {
+        let words = [(self.served, Self::SERVED), (self.written, Self::WRITTEN)];
+        let words = words.into_iter().filter(|(holds, _)| *holds);
+        words.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl VipGuests {
+    pub(super) fn noted(&self, id: &str) -> VipNote {
+        let map = self.map(NOTES).unwrap_or_default();
+        map.get(id)
+            .map(|text| VipNote::parse(text))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn noted_ids(&self) -> Vec<String> {
+        let map = self.map(NOTES).unwrap_or_default();
+        map.into_keys().collect()
+    }
+
+    /// Changes the note of a guest; one that says nothing goes.
+    pub(super) async fn note(
+        &self,
+        id: &str,
+        change: impl FnOnce(VipNote) -> VipNote,
+    ) -> Result<(), Stop> {
+        let before = self.noted(id);
+        let now = change(before);
+        if now == before {
+            return Ok(());
+        }
+        self.change_map(NOTES, |notes| {
+            let mut notes = notes.clone();
+            match now == VipNote::default() {
+                true => notes.remove(id),
+                false => notes.insert(id.to_owned(), now.text()),
+            };
+            notes
+        })
+        .await
+    }
+
+    /// The ConfigMap of this name as it was seen last.
+    pub(super) fn map(&self, name: &str) -> Option<Texts> {
+        let map = self
+            .seen
+            .maps
+            .get(&Key::new(self.config_namespace(), name))?;
+        Some(Texts::clone(&map))
+    }
+
+    pub(super) fn config_namespace(&self) -> &str {
+        &self.site.settings::<KubeFipSettings>().namespace
+    }
+
+    /// Makes a ConfigMap of fipd's own hold exactly what `change` makes of a fresh look at it.
+    pub(super) async fn change_map(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Texts) -> Texts,
+    ) -> Result<(), Stop> {
+        debug_assert_ne!(name, CONFIG, "that one is the admin's");
+        let _turn = self.writing.lock().await;
+        let target = CONFIG_MAP.named(self.config_namespace(), name);
+        let change = |have: &Texts| Some(change(have));
+        let now = objects::change_config_map(&self.remote, &target, change).await?;
+        // What follows need not wait for the watch.
+        if let Some(now) = now {
+            self.seen
+                .maps
+                .set(&Key::new(self.config_namespace(), name), now);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_it_said() {
+        for served in [true, false] {
+            for written in [true, false] {
+                let note = VipNote { served, written };
+                assert_eq!(VipNote::parse(&note.text()), note);
+            }
+        }
+        assert_eq!(VipNote::parse("unknown"), VipNote::default());
+    }
+}

@@ -1,0 +1,179 @@
+//! What is kept of the objects in Rancher that say which guests there are.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::Text;
+use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{Api, ResourceExt as _, core::PartialObjectMeta as Named};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::{VipGuests, range_choice::RangeOffer};
+use crate::{
+    controller::{
+        store::{Key, Objects},
+        tasks::{spawn, spawn_from},
+    },
+    guests::{
+        clusters::ManagedCluster,
+        objects::Texts,
+        sources::{GuestListener, GuestSources},
+    },
+    systems::kube_fip::settings::KubeFipSettings,
+};
+
+/// ConfigMap of the original.
+pub const CONFIG: &str = "kube-fip-config";
+
+/// The namespace of a guest that the original looks at.
+const GUEST_PREFIX: &str = "c-m-";
+
+/// The objects of one connection to Rancher.
+pub struct VipObjects {
+    /// By Rancher's id of the cluster.
+    pub clusters: Arc<Objects<ManagedCluster>>,
+    /// Those of guests.
+    pub namespaces: Arc<Objects<()>>,
+    /// The ConfigMaps beside that of the original.
+    pub maps: Arc<Objects<Texts>>,
+    /// What each range said last.
+    offers: Mutex<BTreeMap<Key, RangeOffer>>,
+}
+
+impl VipObjects {
+    pub fn new(clusters: &Arc<Objects<ManagedCluster>>) -> Self {
+        Self {
+            clusters: Arc::clone(clusters),
+            namespaces: Objects::new(),
+            maps: Objects::new(),
+            offers: Mutex::default(),
+        }
+    }
+}
+
+/// Labels and annotations of provisioning Clusters that are read.
+pub const READS: &[&str] = &[KUBE_VIP, GUEST_RANGE];
+
+/// The objects that say how guests were made.
+pub fn sources() -> GuestSources {
+    GuestSources {
+        reads: READS,
+        ..GuestSources::default()
+    }
+}
+
+/// Follows all of them, and says which guests each change is about.
+pub fn watch(guests: &Arc<VipGuests>, tasks: &mut JoinSet<()>) {
+    let (site, seen) = (&*guests.site, &guests.seen);
+    guests.sources.watch(site, guests, tasks);
+    let all = Arc::clone(guests);
+    let view = |namespace: Named<Namespace>| is_guest(&namespace.name_any()).then_some(());
+    spawn(
+        tasks,
+        site,
+        Arc::clone(&seen.namespaces),
+        view,
+        move |key| {
+            all.queue.add(key.clone());
+        },
+    );
+    let all = Arc::clone(guests);
+    let namespace = &*site.settings::<KubeFipSettings>().namespace;
+    let api = Api::namespaced(site.session.client.clone(), namespace);
+    let view = |map: ConfigMap| Some(map.data.unwrap_or_default());
+    spawn_from(api, tasks, site, Arc::clone(&seen.maps), view, move |key| {
+        if &*key.name == CONFIG {
+            all.config_changed.notify_one();
+        }
+    });
+}
+
+/// Whether a cluster of this id is a guest that the system looks after.
+pub fn is_guest(id: &str) -> bool {
+    id.starts_with(GUEST_PREFIX)
+}
+
+impl VipGuests {
+    /// Every guest may have to be looked at.
+    pub fn everything_changed(&self) {
+        let clusters = self.seen.clusters.keys().into_iter();
+        let noted = self.noted_ids().into_iter().map(|id| Key::new("", &id));
+        clusters
+            .chain(noted)
+            .filter(|key| is_guest(&key.name))
+            .for_each(|key| self.queue.add(key));
+    }
+
+    /// A FloatingIP changed: it is in the namespace of its guest.
+    pub fn fip_changed(&self, key: &Key) {
+        if self.config().trace_ipam_data {
+            self.trace(key);
+        }
+        self.queue.add(Key::new("", &key.namespace));
+    }
+
+    /// Logs what a FloatingIP says and has.
+    fn trace(&self, key: &Key) {
+        let fip = self.fips.get(key);
+        let held = fip.as_ref().and_then(|fip| self.address(key, fip));
+        let (said, range) = match &fip {
+            Some(fip) => (&*fip.wanted, fip.range.as_deref().unwrap_or_default()),
+            None => ("gone", ""),
+        };
+        tracing::info!(namespace = %key.namespace, name = %key.name, range, said, ?held, "FloatingIP");
+    }
+
+    /// Guests that wait for a range may have one. Its status, which changes with every address, is nothing to them.
+    pub fn range_changed(&self, key: &Key) {
+        let offers = self.offers();
+        let offer = offers.into_iter().find(|offer| *offer.name == *key.name);
+        let mut known = self.seen.offers.lock();
+        let before = match offer.clone() {
+            Some(offer) => known.insert(key.clone(), offer),
+            None => known.remove(key),
+        };
+        drop(known);
+        if before != offer {
+            self.everything_changed();
+        }
+    }
+
+    pub fn cluster_changed(&self, key: &Key) {
+        match self.seen.clusters.get(key) {
+            // It is known to its guests by its display name.
+            Some(cluster) if cluster.harvester => self.everything_changed(),
+            Some(_) | None => self.queue.add(key.clone()),
+        }
+    }
+
+    /// The provisioning Cluster of a guest, by its id and display name.
+    pub(super) fn made_by(
+        &self,
+        id: &str,
+    ) -> Option<(Key, Arc<crate::guests::hosting::Provisioned>)> {
+        let cluster = self.seen.clusters.get(&Key::new("", id))?;
+        self.sources.provisioned_of(id, &cluster.display_name)
+    }
+}
+
+impl GuestListener for VipGuests {
+    fn provisioned_changed(&self, key: &Key) {
+        let provisioned = self.sources.provisioned.get(key);
+        let id = provisioned.and_then(|one| one.id.clone());
+        let names = [Text::clone(&key.name)];
+        for id in id.into_iter().chain(self.access.names.called(&names)) {
+            self.queue.add(Key::new("", &id));
+        }
+    }
+
+    fn machines_changed(&self) {
+        self.everything_changed();
+    }
+
+    fn kubeconfig_changed(&self, name: &str) {
+        if let Some(id) = self.access.names.called(&[name.into()]) {
+            self.queue.add(Key::new("", &id));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What a guest is to have of kube-vip, or why that is not known. Pure.
+
+use std::time::Duration;
+
+use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP};
+
+use super::{
+    address_map::{self, GuestAddress},
+    config::{GuestConfig, boolean},
+};
+use crate::{
+    guests::{GuestPhase, GuestStatus, GuestUnready, charts::ChartRelease, objects::Texts},
+    systems::kube_fip::settings::GuestInstall,
+};
+
+/// What is known of a guest.
+pub struct VipFacts<'a> {
+    pub config: &'a GuestConfig,
+    /// Label `kube-vip` of its provisioning Cluster.
+    pub label: Option<&'a str>,
+    /// In the order of the FloatingIPs' names.
+    pub addresses: &'a [GuestAddress],
+    /// One of its FloatingIPs says `updateConfigMap: "true"`.
+    pub rewrites: bool,
+    /// The ConfigMap is made in mode `disabled` too.
+    pub map_when_disabled: bool,
+}
+
+/// What a guest is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VipPlan {
+    /// The keys of the ConfigMap that are fipd's.
+    pub keys: Texts,
+    pub map: MapRule,
+    /// `None`: what is installed stays as it is. None at all: what fipd installed goes.
+    pub releases: Option<Vec<ChartRelease>>,
+}
+
+impl VipPlan {
+    /// Releases are to be there.
+    pub fn brings(&self) -> bool {
+        self.releases.as_ref().is_some_and(|all| !all.is_empty())
+    }
+
+    /// What fipd installed goes.
+    pub fn removes(&self) -> bool {
+        self.releases.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// A guest without anything of fipd's need not be reached for it.
+    pub fn is_nothing(&self) -> bool {
+        self.removes() && self.map == MapRule::Leave
+    }
+}
+
+/// When the ConfigMap is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MapRule {
+    /// It is left as it is.
+    #[default]
+    Leave,
+    /// It is made where there is none.
+    Make,
+    /// The same, and its keys are kept in step.
+    Keep,
+}
+
+/// Why a guest does not have everything yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VipWait {
+    #[error(transparent)]
+    Guest(#[from] GuestUnready),
+    #[error("none of its FloatingIPs has an address yet")]
+    NoAddress,
+    #[error("its namespace is not there yet; Rancher makes it")]
+    NoNamespace,
+    #[error(
+        "no FloatingIPRange has annotation harvesterClusterName: {0:?}, the Harvester cluster that it runs on: make one, or name one by annotation {GUEST_RANGE} of the provisioning.cattle.io Cluster"
+    )]
+    NoRange(String),
+    #[error(
+        "annotation {GUEST_RANGE}: there is no FloatingIPRange {0:?}; make it, or correct the annotation"
+    )]
+    UnknownRange(String),
+    #[error(
+        "label {KUBE_VIP}: {0:?} of its provisioning.cattle.io Cluster is no truth value; allowed are \"true\" and \"false\"; what is installed stays as it is until it is one of these"
+    )]
+    LabelInvalid(String),
+}
+
+impl VipWait {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Guest(unready) => unready.reason(),
+            Self::NoAddress => "NoAddress",
+            Self::NoNamespace => "NoNamespace",
+            Self::NoRange(_) => "NoRange",
+            Self::UnknownRange(_) => "UnknownRange",
+            Self::LabelInvalid(_) => "LabelInvalid",
+        }
+    }
+
+    /// The guest is looked at again after this time at the latest; a change wakes it earlier.
+    pub fn pause(&self) -> Duration {
+        match self {
+            Self::Guest(unready) => unready.pause(),
+            Self::NoNamespace => Duration::from_secs(5),
+            Self::NoAddress | Self::NoRange(_) | Self::UnknownRange(_) | Self::LabelInvalid(_) => {
+                Duration::from_secs(120)
+            }
+        }
+    }
+
+    pub fn status(&self) -> GuestStatus {
+        GuestStatus::new(GuestPhase::Waiting, self.reason(), self.to_string())
+    }
+}
+
+/// Whether kube-vip is to be installed.
+///
+/// # Errors
+/// The label says neither.
+pub fn installs(mode: GuestInstall, label: Option<&str>) -> Result<bool, VipWait> {
+    match (mode, label) {
+        (GuestInstall::Enabled, _) => Ok(true),
+        (GuestInstall::Disabled, _) | (GuestInstall::ClusterLabel, None) => Ok(false),
+        (GuestInstall::ClusterLabel, Some(text)) => {
+            boolean(text).ok_or_else(|| VipWait::LabelInvalid(text.to_owned()))
+        }
+    }
+}
+
+/// Plans a guest. Without an address nothing is installed: kube-vip would have nothing to give.
+pub fn plan(facts: &VipFacts<'_>) -> (VipPlan, Option<VipWait>) {
+    let keys = address_map::wanted(facts.addresses);
+    if keys.is_empty() {
+        let nothing = VipPlan {
+            releases: Some(Vec::new()),
+            ..VipPlan::default()
+        };
+        return (nothing, Some(VipWait::NoAddress));
+    }
+    let off = facts.config.install == GuestInstall::Disabled && !facts.map_when_disabled;
+    let map = match (off, facts.rewrites) {
+        (true, _) => MapRule::Leave,
+        (false, false) => MapRule::Make,
+        (false, true) => MapRule::Keep,
+    };
+    let installs = installs(facts.config.install, facts.label);
+    let releases = installs.as_ref().ok().map(|installs| match installs {
+        true => facts.config.releases.to_vec(),
+        false => Vec::new(),
+    });
+    let plan = VipPlan {
+        keys,
+        map,
+        releases,
+    };
+    (plan, installs.err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::systems::kube_fip::settings::KubeFipSettings;
+
+    fn config(install: GuestInstall) -> GuestConfig {
+        GuestConfig {
+            install,
+            ..GuestConfig::new(&Texts::new(), &KubeFipSettings::default())
+        }
+    }
+
+    /// Number of releases, rule of the map and reason of a guest with an address.
+    fn planned(
+        install: GuestInstall,
+        label: Option<&str>,
+        rewrites: bool,
+    ) -> (Option<usize>, MapRule, Option<&'static str>) {
+        let addresses = [GuestAddress {
+            address: [10, 0, 0, 5].into(),
+            namespace: None,
+        }];
+        let config = config(install);
+        let (plan, wait) = plan(&VipFacts {
+            config: &config,
+            label,
+            addresses: &addresses,
+            rewrites,
+            map_when_disabled: true,
+        });
+        let count = plan.releases.map(|all| all.len());
+        (count, plan.map, wait.map(|wait| wait.reason()))
+    }
+
+    #[test]
+    fn the_mode_and_the_label_say_who_gets_kube_vip() {
+        use GuestInstall::{ClusterLabel, Disabled, Enabled};
+        for (mode, label, releases) in [
+            (Enabled, None, 2),
+            (Enabled, Some("false"), 2),
+            (Disabled, Some("true"), 0),
+            (ClusterLabel, None, 0),
+            (ClusterLabel, Some("true"), 2),
+            (ClusterLabel, Some("1"), 2),
+            (ClusterLabel, Some("False"), 0),
+        ] {
+            let expected = (Some(releases), MapRule::Make, None);
+            assert_eq!(planned(mode, label, false), expected, "{mode:?} {label:?}");
+        }
+        let unclear = planned(ClusterLabel, Some("yes"), true);
+        assert_eq!(unclear, (None, MapRule::Keep, Some("LabelInvalid")));
+    }
+
+    #[test]
+    fn the_map_is_written_in_every_mode_unless_a_setting_says_otherwise() {
+        let disabled = config(GuestInstall::Disabled);
+        let addresses = [GuestAddress {
+            address: [10, 0, 0, 5].into(),
+            namespace: None,
+        }];
+        let facts = VipFacts {
+            config: &disabled,
+            label: None,
+            addresses: &addresses,
+            rewrites: true,
+            map_when_disabled: true,
+        };
+        assert_eq!(plan(&facts).0.map, MapRule::Keep);
+        let off = VipFacts {
+            map_when_disabled: false,
+            ..facts
+        };
+        assert_eq!(plan(&off).0.map, MapRule::Leave);
+    }
+
+    #[test]
+    fn without_an_address_there_is_nothing_to_install() {
+        let config = config(GuestInstall::Enabled);
+        let (plan, wait) = plan(&VipFacts {
+            config: &config,
+            label: None,
+            addresses: &[],
+            rewrites: true,
+            map_when_disabled: true,
+        });
+        assert_eq!(plan.releases, Some(vec![]));
+        assert_eq!((plan.map, wait), (MapRule::Leave, Some(VipWait::NoAddress)));
+    }
+}

@@ -1,0 +1,217 @@
+//! One guest: what it is to have is found out, written, and told.
+
+use std::sync::Arc;
+
+use super::{
+    SYSTEM, Stop, VipGuests,
+    address_map::GuestAddress,
+    apply,
+    notes::VipNote,
+    observe::is_guest,
+    plan::{self, VipFacts, VipPlan, VipWait},
+};
+use crate::{
+    controller::{
+        client::Remote,
+        queue::Next,
+        store::{Key, Observed},
+    },
+    guests::{
+        self, GuestPhase, GuestStatus, GuestUnready, charts::ChartProgress,
+        clusters::ManagedCluster, hosting::Provisioned,
+    },
+    systems::kube_fip::{
+        floating_ip::FipView, metrics::GuestEvent, names::FLOATING_IP, settings::KubeFipSettings,
+    },
+};
+
+/// What a look at a guest came to.
+pub(super) struct VipLook {
+    pub plan: VipPlan,
+    pub wait: Option<VipWait>,
+}
+
+impl VipGuests {
+    pub(super) async fn reconcile(self: Arc<Self>, key: Key) -> Next {
+        let id = &*key.name;
+        match self.seen.clusters.seen(&key) {
+            _ if !is_guest(id) => Next::Done,
+            // It may mean anything: everything stays as it is.
+            Some(Observed::Malformed(_)) => Next::Done,
+            Some(Observed::Parsed(cluster)) if cluster.harvester || cluster.local => Next::Done,
+            // Its namespace goes, and its addresses with it.
+            Some(Observed::Parsed(cluster)) if cluster.ending => Next::Done,
+            Some(Observed::Parsed(cluster)) => self.serve(id, &cluster).await,
+            None => self.gone(id).await,
+        }
+    }
+
+    async fn serve(&self, id: &str, cluster: &ManagedCluster) -> Next {
+        let interval = self.config().interval;
+        let looked = self.try_serve(id, cluster).await;
+        let (says, plan, next) = match looked {
+            // Nobody gives addresses where it runs.
+            Ok(None) => {
+                self.board.remove(&self.site.name, id, SYSTEM);
+                return Next::Done;
+            }
+            Ok(Some(VipLook { plan, wait })) => {
+                let says = self.says(id, &plan, wait.as_ref());
+                let pause = wait.as_ref().map_or(interval, VipWait::pause);
+                (says, Some(plan), Next::After(pause.min(interval)))
+            }
+            Err(Stop::Wait(wait)) => {
+                let pause = wait.pause().min(interval);
+                (wait.status(), None, Next::After(pause))
+            }
+            Err(Stop::Reconcile(trouble)) => {
+                let next = trouble.next("Cluster", &Key::new("", id));
+                let says = GuestStatus::new(GuestPhase::Failed, "WriteFailed", trouble.to_string());
+                (says, None, next)
+            }
+        };
+        self.say(id, cluster, plan.as_ref(), says);
+        next
+    }
+
+    /// Brings the guest in step with what is known of it.
+    async fn try_serve(&self, id: &str, cluster: &ManagedCluster) -> Result<Option<VipLook>, Stop> {
+        let (key, made) = self
+            .made_by(id)
+            .ok_or(GuestUnready::NoProvisioningCluster)?;
+        let note = self.noted(id);
+        if !note.served {
+            match self.fips.keys_in(id).is_empty() {
+                true => match self.first_address(id, (&key, &*made)).await? {
+                    Some(told) => self.tell_first(&key, &made.uid, told),
+                    None if !note.written => return Ok(None),
+                    None => {}
+                },
+                // One that somebody deletes is not made anew.
+                false => {
+                    self.note(id, |note| VipNote {
+                        served: true,
+                        ..note
+                    })
+                    .await?
+                }
+            }
+        }
+        let (plan, wait) = self.planned(id, &key, &made);
+        if plan.is_nothing() && !note.written {
+            return Ok(Some(VipLook { plan, wait }));
+        }
+        let remote = self.reach(id, cluster, &key).await?;
+        self.note(id, |note| VipNote {
+            written: true,
+            ..note
+        })
+        .await?;
+        self.write_addresses(id, &remote, &plan).await?;
+        if plan.brings() {
+            // That queue comes back to those that are done by itself.
+            let releases = plan.releases.as_deref().unwrap_or_default();
+            if self.charts.progress(id, releases) != ChartProgress::Done {
+                self.chart_queue.add(Key::new("", id));
+            }
+        } else if plan.removes() {
+            self.leave(id, &remote, &plan).await?;
+        }
+        Ok(Some(VipLook { plan, wait }))
+    }
+
+    /// A client of the guest. One that Rancher still deploys is neither up nor down.
+    async fn reach(&self, id: &str, cluster: &ManagedCluster, key: &Key) -> Result<Remote, Stop> {
+        let reached = self.access.client(id, &cluster.display_name).await;
+        let is_down = match &reached {
+            Ok(_) => Some(false),
+            Err(guests::Stop::Wait(
+                GuestUnready::Unreachable(_) | GuestUnready::BadKubeconfig(_),
+            )) => Some(true),
+            Err(_) => None,
+        };
+        if let Some(is_down) = is_down {
+            let harvester = self.harvester_of(id, &key.name);
+            self.counts.connected(id, (&key.name, &harvester), !is_down);
+        }
+        Ok(reached?)
+    }
+
+    async fn write_addresses(&self, id: &str, remote: &Remote, plan: &VipPlan) -> Result<(), Stop> {
+        let written = apply::addresses(remote, plan.map, &plan.keys).await;
+        if let Ok(true) | Err(_) = written {
+            self.counts.note(id, GuestEvent::ConfigMap, written.is_ok());
+        }
+        written?;
+        Ok(())
+    }
+
+    /// Display name of the Harvester cluster that the first range of the guest is for.
+    fn harvester_of(&self, id: &str, cluster: &str) -> String {
+        let fips = self.fips_of(id, cluster);
+        let range = fips.iter().find_map(|(_, fip)| {
+            let range = self.ranges.get(&Key::new("", fip.range.as_deref()?))?;
+            range.harvester.clone()
+        });
+        range.unwrap_or_default()
+    }
+
+    /// What the guest is to have, as far as it is known.
+    pub(super) fn planned(
+        &self,
+        id: &str,
+        key: &Key,
+        made: &Provisioned,
+    ) -> (VipPlan, Option<VipWait>) {
+        let fips = self.fips_of(id, &key.name);
+        let addresses: Vec<GuestAddress> = fips
+            .iter()
+            .filter_map(|(key, fip)| {
+                Some(GuestAddress {
+                    address: self.address(key, fip)?,
+                    namespace: fip.service_namespace.clone(),
+                })
+            })
+            .collect();
+        let label = made.marks.get(fipd_crds::kube_fip::KUBE_VIP);
+        plan::plan(&VipFacts {
+            config: &self.config(),
+            label: label.map(String::as_str),
+            addresses: &addresses,
+            rewrites: fips.iter().any(|(_, fip)| fip.rewrites),
+            map_when_disabled: self
+                .site
+                .settings::<KubeFipSettings>()
+                .write_config_map_when_disabled,
+        })
+    }
+
+    /// Its FloatingIPs, by name. One of another cluster's name is not its own: the namespace may be an older guest's.
+    pub(super) fn fips_of(&self, id: &str, cluster: &str) -> Vec<(Key, Arc<FipView>)> {
+        let mut keys = self.fips.keys_in(id);
+        keys.sort();
+        let fips = keys
+            .into_iter()
+            .filter_map(|key| Some((key.clone(), self.fips.get(&key)?)));
+        fips.filter(|(_, fip)| {
+            fip.meta.deleted.is_none() && fip.cluster.as_deref() == Some(cluster)
+        })
+        .collect()
+    }
+
+    /// The address that a FloatingIP holds by the ledger: its status may be old.
+    pub(super) fn address(&self, key: &Key, fip: &FipView) -> Option<std::net::IpAddr> {
+        let site = &self.site;
+        let identity = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
+        let held = site.ipam.read(|ledger| ledger.leases_of(&identity));
+        let mut held = held
+            .iter()
+            .filter(|lease| lease.state == fipd_core::LeaseState::Allocated)
+            .map(|lease| lease.key.address);
+        // It has two while it moves.
+        let shown = fip.recorded();
+        held.clone()
+            .find(|held| Some(*held) == shown)
+            .or_else(|| held.next())
+    }
+}

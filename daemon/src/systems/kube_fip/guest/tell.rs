@@ -1,0 +1,77 @@
+//! What is told of a guest: on its page, and as Events on its provisioning Cluster.
+
+use super::{
+    SYSTEM, VipGuests,
+    plan::{VipPlan, VipWait},
+};
+use crate::{
+    controller::store::Key,
+    guests::{
+        DetailValue, GuestDetail, GuestStatus, GuestUpdate, ReleaseView,
+        clusters::{ManagedCluster, PROVISIONED_CLUSTER},
+    },
+};
+
+impl VipGuests {
+    /// How a guest stands whose part in Rancher is known.
+    pub(super) fn says(&self, id: &str, plan: &VipPlan, wait: Option<&VipWait>) -> GuestStatus {
+        let releases = plan.releases.as_deref().unwrap_or_default();
+        let charts = self.charts.progress(id, releases);
+        GuestStatus::of(wait.map(VipWait::status), charts)
+    }
+
+    /// An Event on the provisioning Cluster about the FloatingIP that it got.
+    pub(super) fn tell_first(&self, key: &Key, uid: &str, made: String) {
+        let object = PROVISIONED_CLUSTER.reference(key, uid);
+        self.events.normal(&object, "FloatingIPMade", made);
+    }
+
+    pub(super) fn say(
+        &self,
+        id: &str,
+        cluster: &ManagedCluster,
+        plan: Option<&VipPlan>,
+        says: GuestStatus,
+    ) {
+        let releases = plan.map(|plan| plan.releases.iter().flatten());
+        let update = GuestUpdate {
+            rancher: &self.site.name,
+            id,
+            system: SYSTEM,
+            display_name: &cluster.display_name,
+            says,
+            details: self.details(id),
+            releases: releases.map(|all| all.map(ReleaseView::of).collect()),
+        };
+        // A cluster without a provisioning one is no guest yet.
+        let Some((key, made)) = self.made_by(id) else {
+            return;
+        };
+        let object = PROVISIONED_CLUSTER.reference(&key, &made.uid);
+        self.board
+            .report(update, &self.events, (&object, "KubeVipReady"));
+    }
+
+    /// Its addresses and their ranges, one for each FloatingIP.
+    fn details(&self, id: &str) -> Vec<GuestDetail> {
+        let Some((key, _)) = self.made_by(id) else {
+            return Vec::new();
+        };
+        let fips = self.fips_of(id, &key.name);
+        let addresses = fips
+            .iter()
+            .filter_map(|(key, fip)| Some(self.address(key, fip)?.to_string()));
+        let ranges = fips.iter().filter_map(|(_, fip)| fip.range.clone());
+        [
+            ("addresses", "Addresses", addresses.collect::<Vec<_>>()),
+            ("ranges", "Ranges", ranges.collect()),
+        ]
+        .into_iter()
+        .map(|(field, label, values)| GuestDetail {
+            field,
+            label,
+            value: DetailValue::Text(values.join(", ")),
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! Addresses for guest clusters that Rancher makes on Harvester, in the place of kube-fip-operator.
+//!
+//! ```text
+//!  FloatingIPRange --> pool (mirror) --> FloatingIP --> lease --> its spec.ipaddress and status
+//!                                             ^            |
+//!                        new guest -----------+            +--> guest: ConfigMap, kube-vip, cloud provider
+//! ```
+//!
+//! Ranges and FloatingIPs live in the cluster of Rancher. A FloatingIP is charged to its namespace (`CLUSTER/NAMESPACE`), which
+//! is that of the guest. The original writes the address into `spec.ipaddress` and has no status: that is what adoption
+//! believes of an object that fipd has not shown yet. The ranges are defined before anything is adopted, since they
+//! decide the network of an address, and everything is adopted before the first new address.
+
+mod adopt;
+pub mod floating_ip;
+pub mod guest;
+mod leaving;
+pub mod metrics;
+pub mod names;
+mod operations;
+mod original;
+pub mod rancher;
+pub mod range;
+pub mod settings;
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+
+use fipd_core::System;
+use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    adopt::Takeover,
+    clusters::{ClusterSession, adoption},
+    config::{SystemConfig, operation::SystemOperation},
+    controller::{
+        address_user::inventory::AddressInventory,
+        client::Remote,
+        context::Context,
+        events::Events,
+        kind::Kind,
+        queue::Queue,
+        reconcile,
+        reconcile::Controller,
+        site::Site,
+        store::{Key, Objects},
+        tasks::{count, events_behind, finish, follow_pools, until},
+    },
+    detach::Leaving,
+    system::{self, Means, RunningSystem},
+};
+use adopt::KubeFipTakeover;
+use floating_ip::{GuestFipController, GuestFloatingIps};
+use guest::{VipGuests, VipMeans};
+use metrics::VipSites;
+use names::{FLOATING_IP, RANGE};
+use rancher::RancherClusters;
+use range::{RangeSource, Ranges};
+
+/// The system.
+pub struct KubeFip;
+
+/// The system in a daemon.
+#[derive(Clone)]
+struct RunningKubeFip {
+    means: Means,
+    sites: VipSites,
+}
+
+impl system::System for KubeFip {
+    fn config(&self) -> &'static SystemConfig {
+        &settings::CONFIG
+    }
+
+    fn adopts(&self) -> Option<&'static str> {
+        Some("Ranges and addresses of kube-fip-operator")
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &leaving::KubeFipLeaving
+    }
+
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(RunningKubeFip {
+            means: means.clone(),
+            sites: means.shared.get(),
+        })
+    }
+}
+
+impl RunningSystem for RunningKubeFip {
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let site = Arc::new(Site::new(session, System::kube_fip()));
+        Box::pin(serve(site, self.clone()))
+    }
+
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
+        let ipam = self.means.ipam.clone();
+        Some(Arc::new(KubeFipTakeover { ipam }))
+    }
+
+    fn rows(&self, _: &'static SystemOperation) -> BTreeMap<String, Value> {
+        operations::ranges(&self.sites)
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        metrics::register(registry, self.sites.clone());
+    }
+}
+
+async fn serve(site: Arc<Site>, system: RunningKubeFip) {
+    let cancel = site.cancel();
+    let remote = Remote::new(site.session.client.clone());
+    if !original::wait_gone(&site, &remote).await {
+        return;
+    }
+    let queue = Queue::<Key>::new();
+    let events = events_behind(&site, &queue);
+    let mut tasks = JoinSet::new();
+    let clusters = RancherClusters::new(&site, &system.means);
+    let attachments = Arc::clone(&clusters.attachments);
+    let source = RangeSource::new(site.settings(), Some(attachments));
+    let ranges = Ranges::new(context(RANGE, &site, &events), source);
+    let fips = context(FLOATING_IP, &site, &events).with_queue(queue);
+    let fips = GuestFipController::new(fips, GuestFloatingIps);
+    let guests = VipGuests::new(VipMeans {
+        site: &site,
+        events: &events,
+        board: &system.means.guests,
+        helm: system.means.helm.clone(),
+        clusters: &clusters,
+        fips: &fips.context().objects,
+        ranges: &ranges.context().objects,
+    });
+    system.sites.add(&site.name, &guests);
+    count(&site, "FloatingIPRanges", &ranges.context().objects);
+    count(&site, "FloatingIPs", &fips.context().objects);
+    watch(&site, &clusters, (&ranges, &fips, &guests), &mut tasks);
+    let known = async {
+        ranges.completed().await;
+        fips.completed().await;
+    };
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = known => {}
+    }
+    warn_without_status(&site, &remote).await;
+    let undefined = "the ranges are no pools yet";
+    if !clusters.listed(&site).await || !until(&cancel, undefined, || ranges.define_all()).await {
+        return;
+    }
+    let inventory = AddressInventory(Arc::clone(&fips));
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
+        return;
+    }
+    ranges.context().queue_all();
+    follow_pools(&ranges, &mut tasks);
+    tasks.spawn(Arc::clone(&ranges).follow_links());
+    reconcile::follow_and_work(&fips, &mut tasks);
+    guests.start(&mut tasks);
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    finish(tasks).await;
+}
+
+/// Follows the objects in Rancher, and tells the guests of them.
+fn watch(
+    site: &Arc<Site>,
+    clusters: &RancherClusters,
+    (ranges, fips, guests): (&Arc<Ranges>, &Arc<GuestFipController>, &Arc<VipGuests>),
+    tasks: &mut JoinSet<()>,
+) {
+    let all = Arc::clone(guests);
+    clusters.follow(site, tasks, move |key| all.cluster_changed(key));
+    let (all, queue) = (Arc::clone(guests), Arc::clone(&ranges.context().queue));
+    let view = |range| Some(range::view(range));
+    ranges.context().follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        all.range_changed(key);
+    });
+    let (all, queue) = (Arc::clone(guests), Arc::clone(&fips.context().queue));
+    let view = |fip| Some(floating_ip::view(fip));
+    fips.context().follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        all.fip_changed(key);
+    });
+}
+
+fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Events>) -> Context<V> {
+    let remote = Remote::new(site.session.client.clone());
+    Context::new(
+        kind,
+        Arc::clone(site),
+        remote,
+        Arc::clone(events),
+        Objects::new(),
+    )
+}
+
+/// The definitions of the original have no status: nothing shows there what became of an object, and nothing moves.
+async fn warn_without_status(site: &Site, remote: &Remote) {
+    for (kind, plural) in [
+        (RANGE, "floatingipranges/status"),
+        (FLOATING_IP, "floatingips/status"),
+    ] {
+        let status = Kind { plural, ..kind };
+        if let Ok(false) = status.is_served(remote).await {
+            tracing::warn!(cluster = %site.name, "the definition of {} has no status, so that fipd can show none; run `fipd crds install --cluster {}`", kind.kind, site.name);
+        }
+    }
+}
