@@ -348,10 +348,10 @@ impl<S: Subject> Bench<S> {
 async fn create_pool(ipam: &Ipam, spec: PoolSpec) -> Arc<Pool> {
     let actor = "test".into();
     let made = ipam.submit(Request::CreatePool { spec, actor }).await;
-    match made.expect("a pool") {
-        Answer::Pool(pool) => pool,
-        other => panic!("{other:?}"),
-    }
+    let Ok(Answer::Pool(pool)) = made else {
+        panic!("{made:?}");
+    };
+    pool
 }
 
 /// The reasons of what was said of the object.
