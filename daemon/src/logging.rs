@@ -6,6 +6,7 @@
 //! Whoever logs puts the record into a [`Queue`] and goes on; one thread writes. What API servers and others have written into a
 //! record is shortened to [`LONGEST`] and has its control characters escaped, in every format.
 
+mod levels;
 mod queue;
 
 use std::{
@@ -18,7 +19,6 @@ use std::{
 };
 
 use log::Log as _;
-use parking_lot::Mutex;
 use systemd_journal_logger::JournalLog;
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -34,6 +34,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+pub use levels::{set_level, set_module_level};
 pub use queue::DROPPED;
 use queue::Queue;
 
@@ -47,19 +48,8 @@ const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// The level in force; set once logging has started.
 static LEVEL: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
-/// What says the level.
-static LEVELS: Mutex<Levels> = Mutex::new(Levels {
-    process: String::new(),
-    modules: BTreeMap::new(),
-});
 /// The queue in use; set once logging has started.
 static QUEUE: OnceLock<Queue<Record>> = OnceLock::new();
-
-/// The level of the process, and those of modules that have one of their own.
-struct Levels {
-    process: String,
-    modules: BTreeMap<&'static str, &'static str>,
-}
 
 /// How records look on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -98,7 +88,7 @@ enum Record {
 /// Starts logging for the process. `level` is a filter such as `info` or `fipd=debug,info`.
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
     let filter = parse_filter(level)?;
-    LEVELS.lock().process = level.to_owned();
+    levels::begin(level);
     let (filter, handle) = reload::Layer::new(filter);
     let registry = filtered(filter);
     let journal = match format {
@@ -267,52 +257,6 @@ pub fn shortened(mut text: String, most: usize) -> String {
 /// What is wrong with it.
 pub fn check_level(level: &str) -> Result<(), LogError> {
     parse_filter(level).map(drop)
-}
-
-/// Changes the level while the process runs.
-///
-/// # Errors
-/// A level that is none.
-pub fn set_level(level: &str) -> Result<(), LogError> {
-    let mut levels = LEVELS.lock();
-    parse_filter(level)?;
-    levels.process = level.to_owned();
-    levels.apply()
-}
-
-/// Gives the records of a module a level of their own; `None`: that of the process.
-///
-/// # Errors
-/// A level that is none.
-pub fn set_module_level(module: &'static str, level: Option<&'static str>) -> Result<(), LogError> {
-    let mut levels = LEVELS.lock();
-    match level {
-        Some(level) => levels.modules.insert(module, level),
-        None => levels.modules.remove(module),
-    };
-    levels.apply()
-}
-
-impl Levels {
-    fn apply(&self) -> Result<(), LogError> {
-        let filter = parse_filter(&self.text())?;
-        if let Some(handle) = LEVEL.get() {
-            // The subscriber lives as long as the process.
-            let _ = handle.reload(filter);
-        }
-        Ok(())
-    }
-
-    fn text(&self) -> String {
-        let modules = self.modules.iter();
-        let modules = modules.map(|(module, level)| format!("{module}={level}"));
-        let process = Some(self.process.clone()).filter(|level| !level.is_empty());
-        process
-            .into_iter()
-            .chain(modules)
-            .collect::<Vec<_>>()
-            .join(",")
-    }
 }
 
 fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
@@ -511,23 +455,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex as Shared;
+    use std::sync::Mutex;
 
     use log::kv::Source as _;
 
     use super::*;
-
-    #[test]
-    fn a_module_has_a_level_beside_that_of_the_process() {
-        let mut levels = Levels {
-            process: "warn".to_owned(),
-            modules: [("fipd::a", "debug")].into(),
-        };
-        assert_eq!(levels.text(), "warn,fipd::a=debug");
-        assert!(levels.apply().is_ok());
-        levels.modules.clear();
-        assert_eq!(levels.text(), "warn");
-    }
 
     #[test]
     fn levels_are_words_or_directives() {
@@ -542,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_may_have_a_secret_is_for_nobody() {
-        let seen = Arc::new(Shared::new(Vec::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
         let filtered = filtered(parse_filter("trace").unwrap());
         let subscriber = filtered.with(Capture(Arc::clone(&seen)));
         tracing::subscriber::with_default(subscriber, || {
@@ -562,7 +494,7 @@ mod tests {
     }
 
     /// Collects what the journal layer would send.
-    struct Capture(Arc<Shared<Vec<JournalFields>>>);
+    struct Capture(Arc<Mutex<Vec<JournalFields>>>);
 
     impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
@@ -574,7 +506,7 @@ mod tests {
 
     #[test]
     fn fields_become_journal_fields() {
-        let seen = Arc::new(Shared::new(Vec::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
         let subscriber = tracing_subscriber::registry().with(Capture(Arc::clone(&seen)));
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(pool = "vips", count = 3, cluster.name = %"c1", "gave addresses");
@@ -623,7 +555,7 @@ mod tests {
         let read: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(read["level"], "WARN");
 
-        let seen = Arc::new(Shared::new(Vec::new()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
         let subscriber = tracing_subscriber::registry().with(Capture(Arc::clone(&seen)));
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(error = %hostile, "failed {hostile}");
