@@ -46,14 +46,9 @@ pub mod testing {
         };
         let mut map = value.as_object().cloned().unwrap_or_default();
         for (key, change) in changes {
-            match change {
-                Value::Null => {
-                    map.remove(key);
-                }
-                change => {
-                    let before = map.remove(key).unwrap_or_default();
-                    map.insert(key.clone(), merged(&before, change));
-                }
+            let before = map.remove(key).unwrap_or_default();
+            if !change.is_null() {
+                map.insert(key.clone(), merged(&before, change));
             }
         }
         Value::Object(map)
