@@ -125,6 +125,7 @@ fn release(chart: &str, reference: &str, version: &str, values: &str) -> Release
         reference: reference.into(),
         version: version.into(),
         unversioned: Unversioned::Refused,
+        once: false,
         namespace: NAMESPACE.into(),
         values: values.into(),
     };
