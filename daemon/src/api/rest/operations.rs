@@ -90,7 +90,11 @@ fn page(
             |(_, row)| Some((*row).clone()),
         )
     });
-    Ok(Json(json!({ field: found, "next": next })))
+    let mut page = json!({ field: found });
+    if let Some(next) = next {
+        page["next"] = json!(next);
+    }
+    Ok(Json(page))
 }
 
 async fn change(
