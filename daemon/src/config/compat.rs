@@ -142,14 +142,19 @@ impl CompatFlag {
     }
 }
 
+/// A truth value as Go's `strconv.ParseBool` reads it.
+pub fn go_boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
 impl CompatValue {
     /// `true` or `false`, as Go's flags are written.
     pub fn switch(&self) -> Result<bool, String> {
-        match &*self.text {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-            _ => Err("allowed are true and false".to_owned()),
-        }
+        go_boolean(&self.text).ok_or_else(|| "allowed are true and false".to_owned())
     }
 
     /// The name of an object.

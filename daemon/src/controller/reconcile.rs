@@ -11,8 +11,9 @@ use super::{
     Reconciled,
     context::Context,
     meta::{Meta, View},
-    queue::{self, Next},
+    queue::{self, Next, Queue},
     reconcile_counts::counted,
+    site::Site,
     store::{Key, Malformed, Observed},
     waiters::{self, LedgerEvent},
 };
@@ -79,20 +80,39 @@ pub fn watch<C: Controller, K>(
     controller.context().follow(tasks, view, changed);
 }
 
+/// Works on the keys of a queue, `width` of them at once, until the session ends. `work` is the owner's, and counted for the
+/// `controller`.
+pub fn work_on<T, K, W, F>(
+    site: &Site,
+    controller: &'static str,
+    (queue, width): (&Arc<Queue<K>>, usize),
+    (owner, work): (&Arc<T>, W),
+) -> impl Future<Output = ()> + Send + use<T, K, W, F>
+where
+    T: Send + Sync + 'static,
+    K: Ord + Clone + Send + Sync + 'static,
+    W: Fn(Arc<T>, K) -> F + Send + Sync + 'static,
+    F: Future<Output = Next> + Send + 'static,
+{
+    let owner = Arc::clone(owner);
+    let work = counted(&site.system, controller, move |key| {
+        work(Arc::clone(&owner), key)
+    });
+    queue::run(Arc::clone(queue), width, site.cancel(), work)
+}
+
 /// Works on the queue, once the objects are known, until the session ends.
 pub fn work<C: Controller>(controller: &Arc<C>, tasks: &mut JoinSet<()>) {
     let context = controller.context();
-    let (queue, cancel) = (Arc::clone(&context.queue), context.site.cancel());
-    let (worker, waiting) = (Arc::clone(controller), Arc::clone(controller));
-    let step = counted(&context.site.system, C::METRIC, move |key| {
-        one(Arc::clone(&worker), key)
-    });
+    let (cancel, waiting) = (context.site.cancel(), Arc::clone(controller));
+    let (queue, step) = ((&context.queue, C::WORKERS), (controller, one::<C>));
+    let working = work_on(&context.site, C::METRIC, queue, step);
     tasks.spawn(async move {
         tokio::select! {
             () = cancel.cancelled() => return,
             () = waiting.completed() => {}
         }
-        queue::run(queue, C::WORKERS, cancel, step).await;
+        working.await;
     });
 }
 

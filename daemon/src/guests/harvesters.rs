@@ -20,7 +20,7 @@ pub struct Harvesters<C> {
     pub session: ClusterSession,
     /// By Rancher's id of the cluster.
     pub clusters: Arc<Objects<C>>,
-    pub access: GuestAccess,
+    pub access: Arc<GuestAccess>,
 }
 
 impl<C: AsRef<ManagedCluster> + PartialEq + Debug> Harvesters<C> {
@@ -105,13 +105,13 @@ mod tests {
         let session = testing::session(client.clone(), &ipam).await;
         let harvesters = Harvesters {
             clusters: Objects::new(),
-            access: GuestAccess {
+            access: Arc::new(GuestAccess {
                 links: GuestBoard::default().links(&session.name),
                 rancher: Remote::new(client),
                 cluster: session.id.clone(),
                 names: Arc::default(),
                 insecure: false,
-            },
+            }),
             session,
         };
         for (id, display_name, harvester) in [

@@ -8,6 +8,7 @@ pub mod access;
 mod board;
 pub mod charts;
 pub mod clusters;
+pub mod config_maps;
 pub mod harvesters;
 pub mod homes;
 pub mod hosting;

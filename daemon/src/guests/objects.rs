@@ -78,7 +78,7 @@ pub async fn change_config_map(
 }
 
 /// What is to be merged into `have`; with `exact` what is not wanted goes.
-pub fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Value> {
+pub fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Map<String, Value>> {
     let mut change = Map::new();
     for (key, value) in want {
         if have.get(key) != Some(value) {
@@ -89,7 +89,7 @@ pub fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Value> {
         let gone = have.keys().filter(|key| !want.contains_key(*key));
         change.extend(gone.map(|key| (key.clone(), Value::Null)));
     }
-    (!change.is_empty()).then_some(Value::Object(change))
+    (!change.is_empty()).then_some(change)
 }
 
 /// A Secret's values; those that are no text count as absent.
@@ -117,6 +117,7 @@ mod tests {
             map(&[("a", "1"), ("x", "9")]),
             map(&[("a", "1"), ("b", "2")]),
         );
+        let differing = |have, want, exact| differing(have, want, exact).map(Value::Object);
         assert_eq!(differing(&have, &want, false), Some(json!({ "b": "2" })));
         assert_eq!(
             differing(&have, &want, true),

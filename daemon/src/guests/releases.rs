@@ -29,9 +29,23 @@ impl Releases {
     }
 
     pub fn state_of(&self, guest: &GuestView, release: &ReleaseView) -> ReleaseState {
-        let cluster = helm_name(&guest.rancher, &guest.id, guest.system);
-        let target = ReleaseTarget::new(&cluster, &release.namespace, &release.name);
-        let progress = self.0.get(&target);
+        ReleaseState::of(self.0.get(&target(guest, release)), release)
+    }
+}
+
+fn target(guest: &GuestView, release: &ReleaseView) -> ReleaseTarget {
+    let cluster = helm_name(&guest.rancher, &guest.id, guest.system);
+    ReleaseTarget::new(&cluster, &release.namespace, &release.name)
+}
+
+impl ReleaseState {
+    /// That of one release alone.
+    pub fn look(helm: Option<&Helm>, guest: &GuestView, release: &ReleaseView) -> Self {
+        let progress = helm.and_then(|helm| helm.progress_of(&target(guest, release)));
+        Self::of(progress.as_ref(), release)
+    }
+
+    fn of(progress: Option<&Progress>, release: &ReleaseView) -> Self {
         let last = progress.and_then(|progress| progress.last.as_ref());
         let error = last.and_then(|last| last.error.clone());
         let state = match (progress.map(|progress| progress.activity), last) {
@@ -43,16 +57,14 @@ impl Releases {
         };
         let named = Some(&release.version).filter(|version| !version.is_empty());
         let found = || progress.and_then(|progress| progress.wanted.as_ref());
-        ReleaseState {
+        Self {
             state,
             version: named.or_else(found).cloned().unwrap_or_default(),
             error,
             since: last.map(|last| last.since),
         }
     }
-}
 
-impl ReleaseState {
     pub fn error_text(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         Some(format!("{}: {}", error.reason, error.message))

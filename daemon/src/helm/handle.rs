@@ -156,6 +156,11 @@ impl Helm {
         self.0.board.all()
     }
 
+    /// How one of them stands.
+    pub fn progress_of(&self, target: &ReleaseTarget) -> Option<Progress> {
+        self.0.board.get(target)
+    }
+
     /// What another engine does about a release, for who looks at progress.
     pub fn noted(&self, target: &ReleaseTarget, wanted: Option<String>, noted: Noted<'_>) {
         let (board, now) = (&self.0.board, clock::now());

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fipd_core::Text;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -10,15 +11,18 @@ use prometheus_client::{
 
 pub type Labels<'a> = Vec<(&'a str, String)>;
 
+/// Values by their labels.
+pub type Values<'a> = Vec<(Labels<'a>, f64)>;
+
 /// One gauge or counter with its values.
 pub struct Series<'a> {
     pub name: &'a str,
     pub help: &'a str,
-    pub values: Vec<(Labels<'a>, f64)>,
+    pub values: Values<'a>,
 }
 
 impl<'a> Series<'a> {
-    pub fn new(name: &'a str, help: &'a str, values: Vec<(Labels<'a>, f64)>) -> Self {
+    pub fn new(name: &'a str, help: &'a str, values: Values<'a>) -> Self {
         Self { name, help, values }
     }
 
@@ -40,6 +44,32 @@ impl<'a> Series<'a> {
         }
         Ok(())
     }
+}
+
+/// These labels, and `more` behind them.
+pub fn with<'a, const N: usize>(more: &Labels<'a>, labels: [(&'a str, &str); N]) -> Labels<'a> {
+    let own = labels.map(|(name, value)| (name, value.to_owned()));
+    own.into_iter().chain(more.iter().cloned()).collect()
+}
+
+/// Lets `add` put the values of each connection into its series, and writes them. Several connections are told apart by the
+/// label `cluster`: they may call their objects alike.
+pub fn encode_connected<D, F: Default, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    connected: &[(Text, D)],
+    add: impl Fn(&mut F, &D, &Labels<'static>),
+    series: impl Fn(F) -> [Series<'static>; N],
+) -> fmt::Result {
+    let several = connected.len() > 1;
+    let mut figures = F::default();
+    for (name, data) in connected {
+        let more = several.then(|| ("cluster", name.to_string()));
+        add(&mut figures, data, &more.into_iter().collect());
+    }
+    for series in series(figures) {
+        series.encode(encoder)?;
+    }
+    Ok(())
 }
 
 /// Reads series at the moment they are asked for.

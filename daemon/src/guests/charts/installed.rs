@@ -58,9 +58,10 @@ impl InstalledReleases {
         let all = SECRET.named("", "");
         let marked = format!("owner=helm,{OWNER_LABEL}={OWNER}");
         let revisions = remote.list_meta(&all, &marked).await?;
-        let (marks, others) = marks(&revisions, objects.all(), system);
+        let releases = newest_by_place(&revisions);
+        let (marks, others) = marks(&releases, objects.all(), system);
         Ok(Self {
-            deployed: deployed(&revisions),
+            deployed: deployed(&releases),
             objects,
             marks,
             others,
@@ -126,31 +127,8 @@ impl InstalledReleases {
 /// Helm's word for a release whose last operation went well.
 const DEPLOYED: &str = "deployed";
 
-/// The releases whose newest revision is deployed.
-fn deployed(revisions: &[Value]) -> BTreeSet<Place> {
-    let place = |revision: &Value| {
-        let namespace = revision.pointer("/metadata/namespace")?.as_str()?;
-        Some((namespace.to_owned(), label(revision, "name")?.to_owned()))
-    };
-    let mut newest_of: BTreeMap<Place, &Value> = BTreeMap::new();
-    for revision in revisions {
-        if let Some(place) = place(revision) {
-            let known = newest_of.get(&place).copied();
-            let newest = newest(known.into_iter().chain([revision]));
-            newest_of.extend(newest.map(|newest| (place, newest)));
-        }
-    }
-    let mut all = newest_of;
-    all.retain(|_, newest| label(newest, "status") == Some(DEPLOYED));
-    all.into_keys().collect()
-}
-
-/// Those of the system and those of others of fipd. A HelmChart says whose its release is, before the Secrets do.
-fn marks(
-    revisions: &[Value],
-    charts: &[HelmChart],
-    system: GuestSystem,
-) -> (Vec<ReleaseMark>, Vec<ReleaseMark>) {
+/// The newest revision of each release.
+fn newest_by_place(revisions: &[Value]) -> BTreeMap<Place, &Value> {
     let mut releases: BTreeMap<Place, Vec<&Value>> = BTreeMap::new();
     for revision in revisions {
         let namespace = revision.pointer("/metadata/namespace");
@@ -162,16 +140,34 @@ fn marks(
         let place = (namespace.to_owned(), name.to_owned());
         releases.entry(place).or_default().push(revision);
     }
+    let releases = releases.into_iter();
+    releases
+        .filter_map(|(place, revisions)| Some((place, newest(revisions)?)))
+        .collect()
+}
+
+/// Those that are deployed.
+fn deployed(releases: &BTreeMap<Place, &Value>) -> BTreeSet<Place> {
+    let releases = releases.iter();
+    let deployed = releases.filter(|(_, newest)| label(newest, "status") == Some(DEPLOYED));
+    deployed.map(|(place, _)| place.clone()).collect()
+}
+
+/// Those of the system and those of others of fipd. A HelmChart says whose its release is, before the Secrets do.
+fn marks(
+    releases: &BTreeMap<Place, &Value>,
+    charts: &[HelmChart],
+    system: GuestSystem,
+) -> (Vec<ReleaseMark>, Vec<ReleaseMark>) {
     let mut owners: BTreeMap<Place, ReleaseOwner> = BTreeMap::new();
     let mut others = BTreeSet::new();
-    for (place, revisions) in releases {
-        let newest = newest(revisions);
-        match owner_of(newest, system) {
-            Some(ReleaseOwner::Other) if newest.is_some_and(is_marked) => {
-                others.insert(place);
+    for (place, newest) in releases {
+        match owner_of(Some(newest), system) {
+            Some(ReleaseOwner::Other) if is_marked(newest) => {
+                others.insert(place.clone());
             }
             Some(owner) => {
-                owners.insert(place, owner);
+                owners.insert(place.clone(), owner);
             }
             None => {}
         }
@@ -304,7 +300,7 @@ mod tests {
             marks.into_iter().map(|mark| mark.name).collect()
         };
         let of = |system| {
-            let (own, others) = marks(&revisions, &charts, system);
+            let (own, others) = marks(&newest_by_place(&revisions), &charts, system);
             let own = named(own, ReleaseOwner::Fipd);
             (own, named(others, ReleaseOwner::Other))
         };
@@ -357,7 +353,8 @@ mod tests {
             secret("b", "2", "failed"),
         ];
         let expected = [("lb".to_owned(), "a".to_owned())];
-        assert_eq!(deployed(&revisions), BTreeSet::from(expected));
+        let found = deployed(&newest_by_place(&revisions));
+        assert_eq!(found, BTreeSet::from(expected));
     }
 
     #[test]
@@ -391,7 +388,7 @@ mod tests {
             chart("x", "theirs", json!({})),
             chart("foreign", "new", json!({})),
         ];
-        let (found, others) = marks(&revisions, &charts, FIRST);
+        let (found, others) = marks(&newest_by_place(&revisions), &charts, FIRST);
         assert_eq!(others, []);
         let found: Vec<_> = found
             .into_iter()

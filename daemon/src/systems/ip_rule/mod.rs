@@ -57,9 +57,8 @@ use crate::{
         client::Remote,
         endpoint::OwnEndpoint,
         leader_election::{self, Wanted},
-        queue::{self, Queue},
+        queue::Queue,
         reconcile,
-        reconcile_counts::counted,
         site::Site,
         store::{Key, follow},
         tasks::{count, events_behind, finish, spawn},
@@ -289,22 +288,13 @@ async fn watch_slices(site: Arc<Site>, decider: Arc<Decider>) {
 }
 
 fn work(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
-    let cancel = site.cancel();
-    let system = &site.system;
-    let worker = Arc::clone(decider);
-    let look = counted(system, "iprules", move |key| Arc::clone(&worker).look(key));
-    tasks.spawn(queue::run(
-        Arc::clone(&decider.all),
-        1,
-        cancel.clone(),
-        look,
-    ));
+    let look = (decider, Decider::look);
+    tasks.spawn(reconcile::work_on(site, "iprules", (&decider.all, 1), look));
     reconcile::work(&Arc::new(Configs(Arc::clone(decider))), tasks);
-    let worker = Arc::clone(decider);
-    let show = counted(system, "ipruleconfig-status", move |key| {
-        Arc::clone(&worker).show(key)
-    });
-    let queue = Arc::clone(&decider.status_queue);
-    tasks.spawn(queue::run(queue, STATUS_AT_ONCE, cancel.clone(), show));
+    let (queue, show) = (
+        (&decider.status_queue, STATUS_AT_ONCE),
+        (decider, Decider::show),
+    );
+    tasks.spawn(reconcile::work_on(site, "ipruleconfig-status", queue, show));
     reconcile::work(&Arc::new(Rules(Arc::clone(decider))), tasks);
 }

@@ -43,8 +43,8 @@ use crate::{
     controller::{
         ReconcileError,
         client::{CallError, Patch, Remote},
-        queue::{self, Next, Queue},
-        reconcile_counts::counted,
+        queue::{Next, Queue},
+        reconcile::work_on,
         site::Site,
         store::{Key, Objects, follow},
         tasks::{finish, spawn},
@@ -132,12 +132,8 @@ impl NodePart {
             () = cancel.cancelled() => return,
             () = complete => {}
         }
-        let worker = Arc::clone(&self);
-        let report = counted(&self.site.system, "ipruleconfig-node", move |key| {
-            Arc::clone(&worker).report(key)
-        });
-        let queue = Arc::clone(&self.reports);
-        tasks.spawn(queue::run(queue, REPORTS, cancel.clone(), report));
+        let (queue, report) = ((&self.reports, REPORTS), (&self, Self::report));
+        tasks.spawn(work_on(&self.site, "ipruleconfig-node", queue, report));
         tokio::select! {
             () = cancel.cancelled() => {}
             () = self.follow() => {}

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use fipd_core::{LeaseKey, System};
+use fipd_core::System;
 use fipd_crds::kube_fip::{FloatingIPRange, GuestFloatingIP};
 use futures::future::BoxFuture;
 use kube::{Api, ResourceExt as _, api::ListParams};
@@ -115,8 +115,7 @@ impl KubeFipTakeover {
             let identity = key.identity(System::kube_fip(), &session.id, FLOATING_IP.kind);
             let held = self.ipam.read(|ledger| {
                 let leases = ledger.leases_of(&identity);
-                let at = |key: LeaseKey| key.address == address;
-                leases.iter().any(|lease| at(lease.key))
+                leases.iter().any(|lease| lease.key.address == address)
             });
             match held {
                 true => report.fine(FindingKind::Address, name, format!("{address} is adopted")),

@@ -4,19 +4,18 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Arc, Weak},
 };
 
 use fipd_core::{Ledger, PoolUsage, Text, words};
 use parking_lot::Mutex;
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
+use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use super::{guest::VipGuests, range::RangeView};
 use crate::{
     controller::store::Key,
-    metrics::series::{Labels, Series},
+    metrics::series::{Labels, Series, Values, encode_connected, live, with},
 };
 
 words! {
@@ -93,50 +92,21 @@ impl VipSites {
 /// Adds the series of the original.
 pub fn register(registry: &mut Registry, sites: VipSites) {
     let family = registry.sub_registry_with_prefix("kubefipoperator");
-    family.register_collector(Box::new(KubeFipSeries(sites)));
+    let add = |figures: &mut VipFigures, guests: &Arc<VipGuests>, more: &_| {
+        figures.add(guests, more);
+    };
+    family.register_collector(live(move |encoder| {
+        encode_connected(encoder, &sites.connected(), add, VipFigures::series)
+    }));
 }
-
-struct KubeFipSeries(VipSites);
-
-impl fmt::Debug for KubeFipSeries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeFipSeries").finish_non_exhaustive()
-    }
-}
-
-type Values = Vec<(Labels<'static>, f64)>;
 
 /// The values of all series.
 #[derive(Debug, Default, PartialEq)]
 struct VipFigures {
-    capacity: Values,
-    reserved: Values,
-    status: Values,
-    events: Values,
-}
-
-impl Collector for KubeFipSeries {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let connected = self.0.connected();
-        let several = connected.len() > 1;
-        let mut figures = VipFigures::default();
-        for (name, guests) in &connected {
-            let more = several.then(|| ("cluster", name.to_string()));
-            let more: Labels<'static> = more.into_iter().collect();
-            guests.usages(|key, range, found| {
-                if let Some((_, usage)) = found {
-                    figures.range(key, range, usage, &more);
-                }
-            });
-            for counts in guests.counts.0.lock().values() {
-                figures.guest(counts, &more);
-            }
-        }
-        for series in figures.series() {
-            series.encode(&mut encoder)?;
-        }
-        Ok(())
-    }
+    capacity: Values<'static>,
+    reserved: Values<'static>,
+    status: Values<'static>,
+    events: Values<'static>,
 }
 
 impl VipGuests {
@@ -166,6 +136,17 @@ impl VipGuests {
 }
 
 impl VipFigures {
+    fn add(&mut self, guests: &VipGuests, more: &Labels<'static>) {
+        guests.usages(|key, range, found| {
+            if let Some((_, usage)) = found {
+                self.range(key, range, usage, more);
+            }
+        });
+        for counts in guests.counts.0.lock().values() {
+            self.guest(counts, more);
+        }
+    }
+
     fn range(&mut self, key: &Key, range: &RangeView, usage: &PoolUsage, more: &Labels<'static>) {
         let labels = with(
             more,
@@ -229,14 +210,6 @@ impl VipFigures {
             ),
         ]
     }
-}
-
-fn with<const N: usize>(
-    more: &Labels<'static>,
-    labels: [(&'static str, &str); N],
-) -> Labels<'static> {
-    let own = labels.map(|(name, value)| (name, value.to_owned()));
-    own.into_iter().chain(more.iter().cloned()).collect()
 }
 
 #[cfg(test)]

@@ -14,9 +14,7 @@ use crate::{
         store::{Key, Objects},
         tasks::{listed, spawn},
     },
-    guests::{
-        access::GuestAccess, clusters::ManagedCluster, harvesters::Harvesters, names::ClusterNames,
-    },
+    guests::{access::GuestAccess, clusters::ManagedCluster, harvesters::Harvesters},
     system::Means,
 };
 
@@ -24,30 +22,32 @@ use crate::{
 pub struct RancherClusters {
     /// By Rancher's id.
     pub clusters: Arc<Objects<ManagedCluster>>,
-    pub names: Arc<ClusterNames>,
+    /// The way to them.
+    pub access: Arc<GuestAccess>,
     /// The networks that ranges name.
     pub attachments: Arc<Attachments>,
 }
 
 impl RancherClusters {
     pub fn new(site: &Site, means: &Means) -> Self {
-        let (clusters, names) = (Objects::new(), Arc::<ClusterNames>::default());
+        let clusters = Objects::new();
         let settings = site.settings::<KubeFipSettings>();
+        let access = Arc::new(GuestAccess {
+            links: means.guests.links(&site.name),
+            rancher: Remote::new(site.session.client.clone()),
+            cluster: site.id.clone(),
+            names: Arc::default(),
+            insecure: settings.insecure_skip_tls_verify,
+        });
         let harvesters = Harvesters {
             session: site.session.clone(),
             clusters: Arc::clone(&clusters),
-            access: GuestAccess {
-                links: means.guests.links(&site.name),
-                rancher: Remote::new(site.session.client.clone()),
-                cluster: site.id.clone(),
-                names: Arc::clone(&names),
-                insecure: settings.insecure_skip_tls_verify,
-            },
+            access: Arc::clone(&access),
         };
         Self {
             attachments: Attachments::new(Box::new(harvesters), site.memory()),
             clusters,
-            names,
+            access,
         }
     }
 
@@ -58,7 +58,7 @@ impl RancherClusters {
         tasks: &mut JoinSet<()>,
         changed: impl Fn(&Key) + Send + Sync + 'static,
     ) {
-        let (all, names) = (Arc::clone(&self.clusters), Arc::clone(&self.names));
+        let (all, names) = (Arc::clone(&self.clusters), Arc::clone(&self.access.names));
         let attachments = Arc::clone(&self.attachments);
         let (objects, view) = (Arc::clone(&self.clusters), |cluster: Cluster| {
             Some(ManagedCluster::view(&cluster))

@@ -3,16 +3,16 @@
 //! Where several management clusters are connected every series has one label more, `cluster`: two of them may call
 //! their pools alike.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{Ledger, PoolUsage, System, Tenant};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
+use prometheus_client::registry::Registry;
 
 use crate::{
     controller::store::Key,
     ipam::Ipam,
-    metrics::series::{Labels, Series},
+    metrics::series::{Labels, Series, Values, encode_connected, live, with},
     systems::rancher_fip::{
         floating_ip::observe::Fip,
         rancher::{Data, Ranchers},
@@ -22,56 +22,30 @@ use crate::{
 /// Adds the family's series.
 pub fn register(registry: &mut Registry, ipam: Ipam, ranchers: Ranchers) {
     let family = registry.sub_registry_with_prefix("rancherfipmanager");
-    family.register_collector(Box::new(RancherFip { ipam, ranchers }));
+    family.register_collector(live(move |encoder| {
+        let add =
+            |figures: &mut Figures, data: &Arc<Data>, more: &_| figures.add(&ipam, data, more);
+        encode_connected(encoder, &ranchers.all(), add, Figures::series)
+    }));
 }
-
-struct RancherFip {
-    ipam: Ipam,
-    ranchers: Ranchers,
-}
-
-impl fmt::Debug for RancherFip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RancherFip").finish_non_exhaustive()
-    }
-}
-
-type Values = Vec<(Labels<'static>, f64)>;
 
 /// The values of all series.
 #[derive(Debug, Default, PartialEq)]
 struct Figures {
-    capacity: Values,
-    available: Values,
-    used: Values,
-    created: Values,
-    quota: Values,
-    fips: Values,
+    capacity: Values<'static>,
+    available: Values<'static>,
+    used: Values<'static>,
+    created: Values<'static>,
+    quota: Values<'static>,
+    fips: Values<'static>,
 }
 
-impl Collector for RancherFip {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let connected = self.ranchers.all();
-        let several = connected.len() > 1;
-        let mut figures = Figures::default();
-        for (name, data) in &connected {
-            let more = several.then(|| ("cluster", name.to_string()));
-            let more: Labels<'static> = more.into_iter().collect();
-            self.add(&mut figures, data, &more);
-        }
-        for series in figures.series() {
-            series.encode(&mut encoder)?;
-        }
-        Ok(())
-    }
-}
-
-impl RancherFip {
-    fn add(&self, figures: &mut Figures, data: &Data, more: &Labels<'static>) {
+impl Figures {
+    fn add(&mut self, ipam: &Ipam, data: &Data, more: &Labels<'static>) {
         let (pools, quotas) = (data.pools.all(), data.quotas.all());
         let mut mirrors = BTreeMap::new();
         for some in pools.chunks(Ledger::SCAN) {
-            let usages = self.ipam.read(|ledger| {
+            let usages = ipam.read(|ledger| {
                 let usage = |(key, _): &(Key, Arc<FloatingIPPool>)| {
                     let mirror = ledger.mirror(&System::rancher_fip(), &data.cluster, &key.name)?;
                     Some((mirror.id, ledger.usage(mirror.id)?))
@@ -81,28 +55,26 @@ impl RancherFip {
             for ((key, pool), usage) in some.iter().zip(usages) {
                 let Some((id, usage)) = usage else { continue };
                 mirrors.insert(key.name.to_string(), id);
-                figures.pool(&key.name, pool, &usage, more);
+                self.pool(&key.name, pool, &usage, more);
             }
         }
         for (key, quota) in &quotas {
             let tenant = Tenant(key.name.clone());
             let pools = quota.spec.floating_ip_quota.iter();
-            let used: Vec<u64> = self.ipam.read(|ledger| {
+            let used: Vec<u64> = ipam.read(|ledger| {
                 let charged = |pool| ledger.charged(pool, &tenant);
                 pools
                     .take(Ledger::SCAN)
                     .map(|(pool, _)| mirrors.get(pool).copied().map_or(0, charged))
                     .collect()
             });
-            figures.quota(&key.name, quota, &used, more);
+            self.quota(&key.name, quota, &used, more);
         }
         for (_, fip) in data.fips.all() {
-            figures.fip(&fip, more);
+            self.fip(&fip, more);
         }
     }
-}
 
-impl Figures {
     fn pool(
         &mut self,
         name: &str,
@@ -204,14 +176,6 @@ impl Figures {
     }
 }
 
-fn with<const N: usize>(
-    more: &Labels<'static>,
-    labels: [(&'static str, &str); N],
-) -> Labels<'static> {
-    let own = labels.map(|(name, value)| (name, value.to_owned()));
-    own.into_iter().chain(more.iter().cloned()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use fipd_crds::floating_ip::FloatingIP;
@@ -220,7 +184,7 @@ mod tests {
     use super::*;
     use crate::systems::rancher_fip::floating_ip::observe;
 
-    fn text(values: &Values) -> Vec<String> {
+    fn text(values: &Values<'static>) -> Vec<String> {
         let one = |(labels, value): &(Labels<'static>, f64)| {
             let labels = labels.iter().map(|(name, value)| format!("{name}={value}"));
             format!("{} {value}", labels.collect::<Vec<_>>().join(","))

@@ -46,13 +46,13 @@ impl RunningRancherFip {
     /// The links of the networks that pools name.
     pub(super) fn attachments(&self, site: &Site, data: &Data) -> Arc<Attachments> {
         let settings = site.settings::<RancherFipSettings>();
-        let access = GuestAccess {
+        let access = Arc::new(GuestAccess {
             links: self.means.guests.links(&site.name),
             rancher: data.remote.clone(),
             cluster: data.cluster.clone(),
             names: Arc::clone(&data.names),
             insecure: settings.cluster_manager.insecure_skip_tls_verify,
-        };
+        });
         let harvesters = Harvesters {
             session: site.session.clone(),
             clusters: Arc::clone(&data.clusters),

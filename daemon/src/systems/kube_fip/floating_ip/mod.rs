@@ -14,24 +14,24 @@ use fipd_crds::{fipd_io::AddressClaimStatus, kube_fip::GuestFloatingIP};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use serde_json::json;
 
-use super::{
-    guest::config::boolean,
-    names::{
-        CLUSTER_NAME, FIP_CLEANUP, FIP_RANGE, FLOATING_IP, SERVICE_NAMESPACE, UPDATE_CONFIG_MAP,
-        annotation,
-    },
+use super::names::{
+    CLUSTER_NAME, FIP_CLEANUP, FIP_RANGE, FLOATING_IP, SERVICE_NAMESPACE, UPDATE_CONFIG_MAP,
+    annotation,
 };
-use crate::controller::{
-    address_user::{
-        AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork, SpecWrite,
-        claim_status,
-        outcome::{AddressOutcome, ShownLease},
-        settle::Wished,
+use crate::{
+    config::compat::go_boolean,
+    controller::{
+        address_user::{
+            AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
+            SpecWrite, claim_status,
+            outcome::{AddressOutcome, ShownLease},
+            settle::Wished,
+        },
+        kind::Kind,
+        meta::{Meta, View},
+        site::Site,
+        store::Key,
     },
-    kind::Kind,
-    meta::{Meta, View},
-    site::Site,
-    store::Key,
 };
 
 /// A FloatingIP, as far as it matters.
@@ -58,7 +58,7 @@ pub fn view(object: GuestFloatingIP) -> FipView {
     FipView {
         cluster: said(CLUSTER_NAME),
         range: said(FIP_RANGE),
-        rewrites: said(UPDATE_CONFIG_MAP).and_then(|text| boolean(&text)) == Some(true),
+        rewrites: said(UPDATE_CONFIG_MAP).and_then(|text| go_boolean(&text)) == Some(true),
         service_namespace: said(SERVICE_NAMESPACE),
         meta: Meta::of(&object.metadata),
         wanted: object.spec.ipaddress,

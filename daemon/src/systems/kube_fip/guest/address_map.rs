@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
 
-use crate::guests::objects::Texts;
+use crate::guests::objects::{Texts, differing};
 
 /// Annotation on the ConfigMap: the keys that fipd wrote, separated by commas.
 const KEYS: &str = "fipd.io/kube-fip-keys";
@@ -41,12 +41,7 @@ pub fn wanted(addresses: &[GuestAddress]) -> Texts {
 /// What to merge into the ConfigMap so that its keys of fipd's are exactly these; `None`: they are.
 pub fn change(found: &ConfigMap, wanted: &Texts) -> Option<Value> {
     let have = found.data.clone().unwrap_or_default();
-    let mut data = Map::new();
-    for (key, value) in wanted {
-        if have.get(key) != Some(value) {
-            data.insert(key.clone(), json!(value));
-        }
-    }
+    let mut data = differing(&have, wanted, false).unwrap_or_default();
     let before = noted(found);
     let gone = before.iter().filter(|key| !wanted.contains_key(**key));
     let gone = gone.filter(|key| have.contains_key(**key));

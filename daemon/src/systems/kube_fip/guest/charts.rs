@@ -22,7 +22,7 @@ use crate::{
         },
         clusters::{ManagedCluster, PROVISIONED_CLUSTER},
         hosting::Provisioned,
-        releases::Releases,
+        releases::ReleaseState,
     },
     systems::kube_fip::{metrics::GuestEvent, settings::KubeFipSettings},
 };
@@ -79,13 +79,12 @@ impl VipGuests {
         let Some(guest) = self.board.get(&self.site.name, id, SYSTEM) else {
             return;
         };
-        let releases = Releases::of(self.helm.as_ref());
         for release in &guest.releases {
             let event = match is_cloud_provider(&release.chart) {
                 true => GuestEvent::CloudProvider,
                 false => GuestEvent::KubeVip,
             };
-            match releases.state_of(&guest, release).state {
+            match ReleaseState::look(self.helm.as_ref(), &guest, release).state {
                 "deployed" => self.counts.note(id, event, true),
                 "failed" => self.counts.note(id, event, false),
                 _ => {}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::{
+    config::compat::go_boolean,
     guests::{
         charts::{ChartRelease, Unversioned},
         objects::Texts,
@@ -66,13 +67,6 @@ const KEYS: [(&str, &str, KeyCheck); 16] = [
     ),
 ];
 
-/// A key of the ConfigMap whose value is not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedKey {
-    pub key: String,
-    pub message: String,
-}
-
 /// What holds for all guests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestConfig {
@@ -88,9 +82,9 @@ pub struct GuestConfig {
     pub releases: [ChartRelease; 2],
 }
 
-/// The values of the ConfigMap that can be used, and what is wrong with the others: in their place stands what was used
+/// The values of the ConfigMap that can be used, and what is wrong with each of the others: in their place stands what was used
 /// `before`. Keys that nobody knows are left out and told of.
-pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<RefusedKey>) {
+pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
     let (mut good, mut refused) = (Texts::new(), Vec::new());
     for (key, value) in map {
         let text = value.trim();
@@ -100,7 +94,7 @@ pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<RefusedKey>) {
                 "{key}: unknown key, not used; allowed are {}",
                 names.join(", ")
             );
-            refused.push(refuse(key, message));
+            refused.push(message);
             continue;
         };
         if text.is_empty() {
@@ -123,7 +117,7 @@ pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<RefusedKey>) {
                     false => format!(" {:?}", shortened(text)),
                 };
                 let message = format!("{key}:{shown} {allowed}; {stays} until it is corrected");
-                refused.push(refuse(key, message));
+                refused.push(message);
                 good.extend(kept.map(|kept| (key.clone(), kept.clone())));
             }
         }
@@ -140,7 +134,7 @@ impl GuestConfig {
                 told(given, key).or_else(|| good.get(key).map(|text| text.trim().to_owned()));
             told.unwrap_or_else(|| default.map_or_else(String::new, |one| one.1.to_owned()))
         };
-        let truth = |given: Option<bool>, key: &str| given.or_else(|| boolean(&text(key)));
+        let truth = |given: Option<bool>, key: &str| given.or_else(|| go_boolean(&text(key)));
         let interval = given.operate_guest_cluster_interval;
         let update = truth(given.kubevip_update, "kubevipUpdate").unwrap_or_default();
         let port = given.metrics_port.map(std::num::NonZeroU16::get);
@@ -226,22 +220,6 @@ fn named(values: &str, release: &str) -> String {
     Value::Object(map).to_string()
 }
 
-/// As Go reads it.
-pub fn boolean(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
-}
-
-fn refuse(key: &str, message: String) -> RefusedKey {
-    RefusedKey {
-        key: key.to_owned(),
-        message,
-    }
-}
-
 fn secret(key: &str) -> bool {
     key.ends_with("Values")
 }
@@ -277,7 +255,7 @@ fn level(text: &str) -> Result<(), &'static str> {
 }
 
 fn truth(text: &str) -> Result<(), &'static str> {
-    let known = boolean(text).map(drop);
+    let known = go_boolean(text).map(drop);
     known.ok_or("is no truth value; allowed are \"true\" and \"false\"")
 }
 
@@ -321,7 +299,7 @@ mod tests {
 
     fn config(pairs: &[(&str, &str)]) -> GuestConfig {
         let (good, refused) = usable(&texts(pairs), &Texts::new());
-        assert_eq!(refused, []);
+        assert_eq!(refused, Vec::<String>::new());
         GuestConfig::new(&good, &KubeFipSettings::default())
     }
 
@@ -362,16 +340,13 @@ mod tests {
             let [refused] = refused.as_slice() else {
                 panic!("{key}: {refused:?}");
             };
-            assert!(refused.message.starts_with(key), "{refused:?}");
-            assert!(refused.message.contains(words), "{refused:?}");
+            assert!(refused.starts_with(key), "{refused:?}");
+            assert!(refused.contains(words), "{refused:?}");
             let (good, refused) = usable(&texts(&[(key, value)]), &Texts::new());
-            assert!(good.is_empty() && refused[0].message.contains("default"));
+            assert!(good.is_empty() && refused[0].contains("default"));
         }
         let (_, refused) = usable(&texts(&[("kubevipchartref", "x")]), &Texts::new());
-        assert!(
-            refused[0].message.contains("kubevipChartRef"),
-            "{refused:?}"
-        );
+        assert!(refused[0].contains("kubevipChartRef"), "{refused:?}");
         assert!(config(&[("kubevipUpdate", " T ")]).update);
         assert_eq!(config(&[("metricsPort", " ")]).metrics_port, 8080);
     }
@@ -382,7 +357,7 @@ mod tests {
             &texts(&[("kubevipChartValues", "- hunter2")]),
             &Texts::new(),
         );
-        assert!(!refused[0].message.contains("hunter2"), "{refused:?}");
+        assert!(!refused[0].contains("hunter2"), "{refused:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
         GuestUnready,
         hosting::{Hosting, Provisioned},
     },
-    systems::kube_fip::names::FLOATING_IP,
+    systems::kube_fip::{names::FLOATING_IP, range::RangeView},
 };
 
 impl VipGuests {
@@ -115,17 +115,21 @@ impl VipGuests {
     }
 
     /// The ranges, by name.
-    pub(super) fn offers(&self) -> Vec<RangeOffer> {
+    fn offers(&self) -> Vec<RangeOffer> {
         let ranges = self.ranges.all().into_iter();
-        let living = ranges.filter(|(_, range)| range.meta.deleted.is_none());
-        let mut offers: Vec<RangeOffer> = living
-            .map(|(key, range)| RangeOffer {
-                name: key.name.to_string(),
-                harvester: range.harvester.clone().unwrap_or_default(),
-                network: range.network.clone().unwrap_or_default(),
-            })
-            .collect();
-        offers.sort_by(|one, other| one.name.cmp(&other.name));
-        offers
+        ranges
+            .filter_map(|(key, range)| RangeOffer::of(&key, &range))
+            .collect()
+    }
+}
+
+impl RangeOffer {
+    /// `None`: the range is being deleted.
+    pub(super) fn of(key: &Key, range: &RangeView) -> Option<Self> {
+        range.meta.deleted.is_none().then(|| Self {
+            name: key.name.to_string(),
+            harvester: range.harvester.clone().unwrap_or_default(),
+            network: range.network.clone().unwrap_or_default(),
+        })
     }
 }

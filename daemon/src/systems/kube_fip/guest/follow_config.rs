@@ -48,8 +48,8 @@ impl VipGuests {
 
     /// Puts in force what can be used of it; whether that is something else than before.
     async fn read_config(&self) -> bool {
-        let map = self.map(CONFIG);
-        let before = self.map(COPY).unwrap_or_default();
+        let map = self.maps.get(CONFIG);
+        let before = self.maps.get(COPY).unwrap_or_default();
         let key = Key::new(self.config_namespace(), CONFIG);
         let object = CONFIG_MAP.reference(&key, "");
         let (good, refused) = match &map {
@@ -60,8 +60,8 @@ impl VipGuests {
             let note = "it is gone: the defaults hold for every key that fipd's own configuration does not give";
             self.events.warning(&object, "ConfigMissing", note);
         }
-        for key in refused {
-            self.events.warning(&object, "ConfigInvalid", key.message);
+        for why in refused {
+            self.events.warning(&object, "ConfigInvalid", why);
         }
         // Before anything is done by it, so that it holds after a restart too.
         self.keep_copy(&good, &before).await;

@@ -43,14 +43,14 @@ use crate::{
     controller::{
         client::Remote,
         events::Events,
-        queue::{self, Next, Queue},
-        reconcile_counts::counted,
+        queue::Queue,
+        reconcile::work_on,
         site::Site,
         store::{Key, Objects},
     },
     guests::{
         self, GuestBoard, GuestManager, GuestSystem, GuestUnready, access::GuestAccess,
-        charts::GuestCharts, sources::GuestSources,
+        charts::GuestCharts, config_maps::ConfigMaps, sources::GuestSources,
     },
     helm::Helm,
 };
@@ -75,6 +75,8 @@ pub struct VipGuests {
     pub(super) counts: VipCounts,
     helm: Option<Helm>,
     seen: VipObjects,
+    /// That of the original, and those beside it.
+    maps: ConfigMaps,
     sources: GuestSources,
     access: Arc<GuestAccess>,
     queue: Arc<Queue<Key>>,
@@ -83,8 +85,6 @@ pub struct VipGuests {
     config: RwLock<Arc<GuestConfig>>,
     /// Told when the ConfigMap of the configuration may say something else.
     config_changed: Notify,
-    /// Whoever changes the ConfigMap of notes holds it.
-    writing: tokio::sync::Mutex<()>,
 }
 
 /// What the guests are looked after with.
@@ -121,14 +121,10 @@ impl VipGuests {
         let site = Arc::clone(means.site);
         // What a former session found out may not be so any more.
         means.board.forget(&site.name, SYSTEM);
-        let remote = Remote::new(site.session.client.clone());
-        let access = Arc::new(GuestAccess {
-            links: means.board.links(&site.name),
-            rancher: remote.clone(),
-            cluster: site.id.clone(),
-            names: Arc::clone(&means.clusters.names),
-            insecure: site.settings::<KubeFipSettings>().insecure_skip_tls_verify,
-        });
+        let access = Arc::clone(&means.clusters.access);
+        let remote = access.rancher.clone();
+        let namespace = &site.settings::<KubeFipSettings>().namespace;
+        let maps = ConfigMaps::new(remote.clone(), namespace);
         let name = Text::clone(&site.name);
         let charts = GuestCharts::new(name, SYSTEM, Arc::clone(&access), means.helm.clone());
         let config = GuestConfig::new(&guests::objects::Texts::new(), site.settings());
@@ -141,6 +137,7 @@ impl VipGuests {
             counts: VipCounts::default(),
             helm: means.helm,
             seen: VipObjects::new(&means.clusters.clusters),
+            maps,
             sources: observe::sources(),
             access,
             queue: Queue::new(),
@@ -148,7 +145,6 @@ impl VipGuests {
             charts,
             config: RwLock::new(Arc::new(config)),
             config_changed: Notify::new(),
-            writing: tokio::sync::Mutex::default(),
             site,
         })
     }
@@ -174,30 +170,18 @@ impl VipGuests {
     async fn known(&self) {
         self.seen.clusters.completed().await;
         self.seen.namespaces.completed().await;
-        self.seen.maps.completed().await;
+        self.maps.seen.completed().await;
         self.sources.provisioned.completed().await;
         self.fips.completed().await;
         self.ranges.completed().await;
     }
 
     async fn run(self: &Arc<Self>) {
-        let guests = self.work_on("guest", &self.queue, Self::reconcile);
-        let charts = self.work_on("charts", &self.chart_queue, Self::reconcile_charts);
+        let reconcile = (self, Self::reconcile);
+        let guests = work_on(&self.site, "guest", (&self.queue, AT_ONCE), reconcile);
+        let charts = (self, Self::reconcile_charts);
+        let charts = work_on(&self.site, "charts", (&self.chart_queue, AT_ONCE), charts);
         tokio::join!(guests, charts, self.follow_config());
-    }
-
-    /// Works on the keys of a queue until the session ends; `name` is for the metrics.
-    fn work_on<F: Future<Output = Next> + Send + 'static>(
-        self: &Arc<Self>,
-        name: &'static str,
-        queue: &Arc<Queue<Key>>,
-        work: fn(Arc<Self>, Key) -> F,
-    ) -> impl Future<Output = ()> + use<F> {
-        let all = Arc::clone(self);
-        let work = counted(&self.site.system, name, move |key| {
-            work(Arc::clone(&all), key)
-        });
-        queue::run(Arc::clone(queue), AT_ONCE, self.site.cancel(), work)
     }
 
     /// What holds for all guests at this moment.
@@ -208,7 +192,7 @@ impl VipGuests {
 
 impl GuestManager for VipGuests {
     fn put_into(&self, names: &[Text]) -> Option<bool> {
-        if !self.seen.maps.is_complete() || !self.seen.clusters.is_complete() {
+        if !self.maps.seen.is_complete() || !self.seen.clusters.is_complete() {
             return None;
         }
         let id = self.access.names.called(names);

@@ -2,11 +2,7 @@
 //! once somebody deleted it, and that something was written to it, so that no other guest is looked into.
 
 use super::{Stop, VipGuests, observe::CONFIG};
-use crate::{
-    controller::{kind::CONFIG_MAP, store::Key},
-    guests::objects::{self, Texts},
-    systems::kube_fip::settings::KubeFipSettings,
-};
+use crate::{guests::objects::Texts, systems::kube_fip::settings::KubeFipSettings};
 
 /// ConfigMap beside that of the original: a note by Rancher's id of each guest.
 pub const NOTES: &str = "fipd-kube-fip-guests";
@@ -43,15 +39,15 @@ impl VipNote {
 
 impl VipGuests {
     pub(super) fn noted(&self, id: &str) -> VipNote {
-        let map = self.map(NOTES).unwrap_or_default();
+        let map = self.maps.get(NOTES).unwrap_or_default();
         map.get(id)
             .map(|text| VipNote::parse(text))
             .unwrap_or_default()
     }
 
     pub(super) fn noted_ids(&self) -> Vec<String> {
-        let map = self.map(NOTES).unwrap_or_default();
-        map.into_keys().collect()
+        let map = self.maps.get(NOTES).unwrap_or_default();
+        map.keys().cloned().collect()
     }
 
     /// Changes the note of a guest; one that says nothing goes.
@@ -76,15 +72,6 @@ impl VipGuests {
         .await
     }
 
-    /// The ConfigMap of this name as it was seen last.
-    pub(super) fn map(&self, name: &str) -> Option<Texts> {
-        let map = self
-            .seen
-            .maps
-            .get(&Key::new(self.config_namespace(), name))?;
-        Some(Texts::clone(&map))
-    }
-
     pub(super) fn config_namespace(&self) -> &str {
         &self.site.settings::<KubeFipSettings>().namespace
     }
@@ -96,16 +83,7 @@ impl VipGuests {
         change: impl FnOnce(&Texts) -> Texts,
     ) -> Result<(), Stop> {
         debug_assert_ne!(name, CONFIG, "that one is the admin's");
-        let _turn = self.writing.lock().await;
-        let target = CONFIG_MAP.named(self.config_namespace(), name);
-        let change = |have: &Texts| Some(change(have));
-        let now = objects::change_config_map(&self.remote, &target, change).await?;
-        // What follows need not wait for the watch.
-        if let Some(now) = now {
-            self.seen
-                .maps
-                .set(&Key::new(self.config_namespace(), name), now);
-        }
+        self.maps.change(name, |have| Some(change(have))).await?;
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::Text;
 use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::{Api, ResourceExt as _, core::PartialObjectMeta as Named};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{ResourceExt as _, core::PartialObjectMeta as Named};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -13,14 +13,13 @@ use super::{VipGuests, range_choice::RangeOffer};
 use crate::{
     controller::{
         store::{Key, Objects},
-        tasks::{spawn, spawn_from},
+        tasks::spawn,
     },
     guests::{
         clusters::ManagedCluster,
-        objects::Texts,
+        hosting::Provisioned,
         sources::{GuestListener, GuestSources},
     },
-    systems::kube_fip::settings::KubeFipSettings,
 };
 
 /// ConfigMap of the original.
@@ -35,8 +34,6 @@ pub struct VipObjects {
     pub clusters: Arc<Objects<ManagedCluster>>,
     /// Those of guests.
     pub namespaces: Arc<Objects<()>>,
-    /// The ConfigMaps beside that of the original.
-    pub maps: Arc<Objects<Texts>>,
     /// What each range said last.
     offers: Mutex<BTreeMap<Key, RangeOffer>>,
 }
@@ -46,7 +43,6 @@ impl VipObjects {
         Self {
             clusters: Arc::clone(clusters),
             namespaces: Objects::new(),
-            maps: Objects::new(),
             offers: Mutex::default(),
         }
     }
@@ -79,10 +75,7 @@ pub fn watch(guests: &Arc<VipGuests>, tasks: &mut JoinSet<()>) {
         },
     );
     let all = Arc::clone(guests);
-    let namespace = &*site.settings::<KubeFipSettings>().namespace;
-    let api = Api::namespaced(site.session.client.clone(), namespace);
-    let view = |map: ConfigMap| Some(map.data.unwrap_or_default());
-    spawn_from(api, tasks, site, Arc::clone(&seen.maps), view, move |key| {
+    guests.maps.follow(site, tasks, move |key| {
         if &*key.name == CONFIG {
             all.config_changed.notify_one();
         }
@@ -126,8 +119,8 @@ impl VipGuests {
 
     /// Guests that wait for a range may have one. Its status, which changes with every address, is nothing to them.
     pub fn range_changed(&self, key: &Key) {
-        let offers = self.offers();
-        let offer = offers.into_iter().find(|offer| *offer.name == *key.name);
+        let range = self.ranges.get(key);
+        let offer = range.and_then(|range| RangeOffer::of(key, &range));
         let mut known = self.seen.offers.lock();
         let before = match offer.clone() {
             Some(offer) => known.insert(key.clone(), offer),
@@ -148,10 +141,7 @@ impl VipGuests {
     }
 
     /// The provisioning Cluster of a guest, by its id and display name.
-    pub(super) fn made_by(
-        &self,
-        id: &str,
-    ) -> Option<(Key, Arc<crate::guests::hosting::Provisioned>)> {
+    pub(super) fn made_by(&self, id: &str) -> Option<(Key, Arc<Provisioned>)> {
         let cluster = self.seen.clusters.get(&Key::new("", id))?;
         self.sources.provisioned_of(id, &cluster.display_name)
     }

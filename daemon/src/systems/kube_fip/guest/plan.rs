@@ -6,9 +6,10 @@ use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP};
 
 use super::{
     address_map::{self, GuestAddress},
-    config::{GuestConfig, boolean},
+    config::GuestConfig,
 };
 use crate::{
+    config::compat::go_boolean,
     guests::{GuestPhase, GuestStatus, GuestUnready, charts::ChartRelease, objects::Texts},
     systems::kube_fip::settings::GuestInstall,
 };
@@ -125,7 +126,7 @@ pub fn installs(mode: GuestInstall, label: Option<&str>) -> Result<bool, VipWait
         (GuestInstall::Enabled, _) => Ok(true),
         (GuestInstall::Disabled, _) | (GuestInstall::ClusterLabel, None) => Ok(false),
         (GuestInstall::ClusterLabel, Some(text)) => {
-            boolean(text).ok_or_else(|| VipWait::LabelInvalid(text.to_owned()))
+            go_boolean(text).ok_or_else(|| VipWait::LabelInvalid(text.to_owned()))
         }
     }
 }

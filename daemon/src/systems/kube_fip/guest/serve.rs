@@ -188,11 +188,8 @@ impl VipGuests {
 
     /// Its FloatingIPs, by name. One of another cluster's name is not its own: the namespace may be an older guest's.
     pub(super) fn fips_of(&self, id: &str, cluster: &str) -> Vec<(Key, Arc<FipView>)> {
-        let mut keys = self.fips.keys_in(id);
-        keys.sort();
-        let fips = keys
-            .into_iter()
-            .filter_map(|key| Some((key.clone(), self.fips.get(&key)?)));
+        let keys = self.fips.keys_in(id).into_iter();
+        let fips = keys.filter_map(|key| Some((key.clone(), self.fips.get(&key)?)));
         fips.filter(|(_, fip)| {
             fip.meta.deleted.is_none() && fip.cluster.as_deref() == Some(cluster)
         })

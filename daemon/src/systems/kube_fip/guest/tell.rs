@@ -33,6 +33,10 @@ impl VipGuests {
         plan: Option<&VipPlan>,
         says: GuestStatus,
     ) {
+        // A cluster without a provisioning one is no guest yet.
+        let Some((key, made)) = self.made_by(id) else {
+            return;
+        };
         let releases = plan.map(|plan| plan.releases.iter().flatten());
         let update = GuestUpdate {
             rancher: &self.site.name,
@@ -40,12 +44,8 @@ impl VipGuests {
             system: SYSTEM,
             display_name: &cluster.display_name,
             says,
-            details: self.details(id),
+            details: self.details(id, &key.name),
             releases: releases.map(|all| all.map(ReleaseView::of).collect()),
-        };
-        // A cluster without a provisioning one is no guest yet.
-        let Some((key, made)) = self.made_by(id) else {
-            return;
         };
         let object = PROVISIONED_CLUSTER.reference(&key, &made.uid);
         self.board
@@ -53,11 +53,8 @@ impl VipGuests {
     }
 
     /// Its addresses and their ranges, one for each FloatingIP.
-    fn details(&self, id: &str) -> Vec<GuestDetail> {
-        let Some((key, _)) = self.made_by(id) else {
-            return Vec::new();
-        };
-        let fips = self.fips_of(id, &key.name);
+    fn details(&self, id: &str, cluster: &str) -> Vec<GuestDetail> {
+        let fips = self.fips_of(id, cluster);
         let addresses = fips
             .iter()
             .filter_map(|(key, fip)| Some(self.address(key, fip)?.to_string()));

@@ -394,7 +394,7 @@ mod tests {
         let map = ["ChartName", "ChartRef", "ChartVersion"];
         let map = map.map(|key| (format!("RancherFipLBController{key}"), "x".to_owned()));
         let place = Key::new(guests.app_namespace(), "rancher-fip-config");
-        guests.seen.maps.set(&place, map.into());
+        guests.maps.seen.set(&place, map.into());
         let (dead, asked) = canned(&[("GET", 503, "down")]);
         guests.access.keep("c-1", "kube", dead);
         let next = Arc::clone(&guests).reconcile_charts(key).await;

@@ -15,11 +15,7 @@ use crate::{
     controller::{
         Reconciled, client::CallError, endpoint::OwnEndpoint, kind::CONFIG_MAP, store::Key,
     },
-    guests::{
-        homes,
-        hosting::RunsOn,
-        objects::{self, Texts},
-    },
+    guests::{homes, hosting::RunsOn, objects::Texts},
     systems::rancher_fip::{
         clusters::RancherCluster,
         settings::{ClusterManager, RancherFipSettings},
@@ -56,7 +52,7 @@ impl Guests {
     }
 
     pub(super) fn map(&self, name: &str) -> Option<Arc<Texts>> {
-        self.seen.maps.get(&Key::new(self.app_namespace(), name))
+        self.maps.get(name)
     }
 
     /// Keeps what the ConfigMap says, so that it holds after a restart too. Before anything is written by it.
@@ -77,26 +73,20 @@ impl Guests {
         Ok(said.as_ref() == self.map(CONFIG_NAME).as_deref())
     }
 
-    /// Makes a ConfigMap of fipd's own in the app namespace hold exactly what `change` makes of a fresh look at it, where
-    /// that is anything: nothing that another turn wrote is lost, and nothing old stays.
+    /// As [`ConfigMaps::change`], in the app namespace.
+    ///
+    /// [`ConfigMaps::change`]: crate::guests::config_maps::ConfigMaps::change
     pub(super) async fn change_map(
         &self,
         name: &str,
         change: impl FnOnce(&Texts) -> Option<Texts>,
     ) -> Result<(), Stop> {
-        let _turn = self.writing.lock().await;
-        let target = CONFIG_MAP.named(self.app_namespace(), name);
-        let now = match objects::change_config_map(&self.data.remote, &target, change).await {
+        match self.maps.change(name, change).await {
             Err(CallError::NotFound(_)) => {
-                return Err(GuestWait::NoAppNamespace(self.app_namespace().to_owned()).into());
+                Err(GuestWait::NoAppNamespace(self.app_namespace().to_owned()).into())
             }
-            other => other?,
-        };
-        // The turns that follow need not wait for the watch.
-        if let Some(now) = now {
-            (self.seen.maps).set(&Key::new(self.app_namespace(), name), now);
+            other => Ok(other?),
         }
-        Ok(())
     }
 
     /// What holds for one of them.

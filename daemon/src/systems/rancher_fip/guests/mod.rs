@@ -41,18 +41,12 @@ use super::{Site, kinds::QUOTA, rancher::Data};
 use crate::{
     config::TypedSettings as _,
     controller::{
-        confirm_absence::AbsenceCheck,
-        context::Context,
-        endpoint::OwnEndpoint,
-        events::Events,
-        meta::Meta,
-        queue::{self, Next, Queue},
-        reconcile_counts::counted,
-        store::Key,
+        confirm_absence::AbsenceCheck, context::Context, endpoint::OwnEndpoint, events::Events,
+        meta::Meta, queue::Queue, reconcile::work_on, store::Key,
     },
     guests::{
         self, GuestBoard, GuestManager, GuestSystem, GuestUnready, access::GuestAccess,
-        charts::GuestCharts, sources::GuestSources,
+        charts::GuestCharts, config_maps::ConfigMaps, sources::GuestSources,
     },
     helm::Helm,
     systems::rancher_fip::settings::RancherFipSettings,
@@ -78,6 +72,8 @@ pub struct Guests {
     own: OwnEndpoint,
     views: GuestBoard,
     seen: ManagerObjects,
+    /// Those of the app namespace.
+    maps: ConfigMaps,
     sources: GuestSources,
     access: Arc<GuestAccess>,
     queue: Arc<Queue<Key>>,
@@ -86,8 +82,6 @@ pub struct Guests {
     charts: GuestCharts,
     /// What the ConfigMap said when it was last there.
     said: Mutex<Option<Arc<BTreeMap<String, String>>>>,
-    /// Whoever changes a ConfigMap of fipd's own holds it.
-    writing: tokio::sync::Mutex<()>,
     /// Guests whose label is missing.
     unlabelled: AbsenceCheck<String>,
     /// Guests whose label for the load balancer is missing, while they have another than that means.
@@ -130,6 +124,8 @@ impl Guests {
             insecure: given.insecure_skip_tls_verify,
         });
         let seen = ManagerObjects::default();
+        let app_namespace = &site.settings::<RancherFipSettings>().app_namespace;
+        let maps = ConfigMaps::new(data.remote.clone(), app_namespace);
         let quotas = data.context(QUOTA, &site, &events, &seen.quotas);
         let charts = GuestCharts::new(Text::clone(&site.name), SYSTEM, Arc::clone(&access), helm);
         Arc::new(Self {
@@ -139,13 +135,13 @@ impl Guests {
             own,
             views,
             seen,
+            maps,
             sources: GuestSources::default(),
             access,
             queue: Queue::new(),
             quotas,
             chart_queue: Queue::new(),
             charts,
-            writing: tokio::sync::Mutex::default(),
             said: Mutex::default(),
             unlabelled: AbsenceCheck::default(),
             untyped: AbsenceCheck::default(),
@@ -169,7 +165,7 @@ impl Guests {
             () = cancel.cancelled() => return,
             () = async {
                 self.data.clusters.completed().await;
-                self.seen.maps.completed().await;
+                self.maps.seen.completed().await;
                 self.seen.quotas.completed().await;
                 self.seen.ca.completed().await;
                 self.data.pools.completed().await;
@@ -177,26 +173,16 @@ impl Guests {
             } => {}
         }
         self.everything_changed();
-        let guests = self.work_on("cluster", &self.queue, AT_ONCE, Self::reconcile);
-        let (quotas, most) = (&self.quotas.queue, QUOTAS_AT_ONCE);
-        let quotas = self.work_on("quotasecrets", quotas, most, Self::reconcile_quota);
-        let charts = self.work_on("charts", &self.chart_queue, AT_ONCE, Self::reconcile_charts);
+        let reconcile = (&self, Self::reconcile);
+        let guests = work_on(&self.site, "cluster", (&self.queue, AT_ONCE), reconcile);
+        let (queue, quotas) = (
+            (&self.quotas.queue, QUOTAS_AT_ONCE),
+            (&self, Self::reconcile_quota),
+        );
+        let quotas = work_on(&self.site, "quotasecrets", queue, quotas);
+        let charts = (&self, Self::reconcile_charts);
+        let charts = work_on(&self.site, "charts", (&self.chart_queue, AT_ONCE), charts);
         let sweeps = Arc::clone(&self).keep_swept();
         tokio::join!(guests, quotas, charts, sweeps);
-    }
-
-    /// Works on the keys of a queue until the session ends; `name` is for the metrics.
-    fn work_on<F: Future<Output = Next> + Send + 'static>(
-        self: &Arc<Self>,
-        name: &'static str,
-        queue: &Arc<Queue<Key>>,
-        at_once: usize,
-        work: fn(Arc<Self>, Key) -> F,
-    ) -> impl Future<Output = ()> + use<F> {
-        let all = Arc::clone(self);
-        let work = counted(&self.site.system, name, move |key| {
-            work(Arc::clone(&all), key)
-        });
-        queue::run(Arc::clone(queue), at_once, self.site.cancel(), work)
     }
 }

@@ -1,13 +1,13 @@
 //! What is kept of the objects in Rancher that say what a guest is to have.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use fipd_core::Text;
 use fipd_crds::{
     floating_ip::FloatingIPProjectQuota,
     labels::{CA_KEY, CA_SECRET, CONFIG_NAME},
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, core::PartialObjectMeta as Named};
 use tokio::task::JoinSet;
 
@@ -26,8 +26,6 @@ use crate::{
 #[derive(Default)]
 pub struct ManagerObjects {
     pub quotas: Arc<Objects<Meta>>,
-    /// The ConfigMaps of the app namespace.
-    pub maps: Arc<Objects<BTreeMap<String, String>>>,
     /// The CA in the app namespace, PEM.
     pub ca: Arc<Objects<String>>,
 }
@@ -61,11 +59,9 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
         all.quota_changed(key)
     });
     let all = Arc::clone(guests);
-    let keep = |map: ConfigMap| Some(map.data.unwrap_or_default());
-    let api = Api::namespaced(client.clone(), app);
-    spawn_from(api, tasks, site, Arc::clone(&seen.maps), keep, move |key| {
-        all.map_changed(key)
-    });
+    guests
+        .maps
+        .follow(site, tasks, move |key| all.map_changed(key));
     let all = Arc::clone(guests);
     let api = Api::namespaced(client.clone(), app);
     spawn_from(api, tasks, site, Arc::clone(&seen.ca), ca, move |_| {

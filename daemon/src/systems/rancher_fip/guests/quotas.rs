@@ -204,7 +204,7 @@ impl GuestManager for Guests {
             let cluster = self.data.clusters.get(&Key::new("", id));
             is(id) || cluster.is_some_and(|cluster| is(&cluster.display_name))
         };
-        let known = self.seen.maps.is_complete() && self.data.clusters.is_complete();
+        let known = self.maps.seen.is_complete() && self.data.clusters.is_complete();
         known.then(|| self.noted_ids().iter().any(is_guest))
     }
 }

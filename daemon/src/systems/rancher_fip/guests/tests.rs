@@ -48,7 +48,7 @@ impl Bench {
     fn map(&self, name: &str, pairs: &[(&str, &str)]) {
         let key = Key::new(self.guests.app_namespace(), name);
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        (self.guests.seen.maps).set(&key, pairs.iter().map(owned).collect());
+        (self.guests.maps.seen).set(&key, pairs.iter().map(owned).collect());
     }
 }
 
@@ -358,7 +358,7 @@ async fn a_cluster_is_a_guest_by_its_note_once_all_notes_are_read() {
     clusters.set(&Key::new("", "c-1"), cluster(json!({})));
     bench.map(NOTES, &[("c-1", "fip"), ("c-2", "fip")]);
     assert_eq!(put_into("c-1"), None);
-    guests.seen.maps.complete();
+    guests.maps.seen.complete();
     assert_eq!(put_into("c-1"), None, "its name may be another");
     clusters.complete();
     for (name, put) in [("c-1", true), ("prod", true), ("c-2", true), ("c-3", false)] {

@@ -8,12 +8,7 @@ use tokio::task::JoinSet;
 use super::{ServiceTurn, Services, announce, observe::Svc, originals, placement, validate};
 use crate::{
     controller::{
-        Reconciled,
-        kind::SERVICE,
-        queue::{self, Next},
-        reconcile_counts::counted,
-        store::Key,
-        tasks::quiet,
+        Reconciled, kind::SERVICE, queue::Next, reconcile::work_on, store::Key, tasks::quiet,
     },
     systems::rancher_fip::{names::ServiceRef, settings::Announce},
 };
@@ -23,11 +18,9 @@ const AT_ONCE: usize = 8;
 
 /// Works on what follows, which gives way to Services that wait, until the session ends.
 pub fn work(services: &Arc<Services>, tasks: &mut JoinSet<()>) {
-    let (worker, site) = (Arc::clone(services), &services.context.site);
-    let step = move |key| Arc::clone(&worker).reconcile_follow_up(key);
-    let step = counted(&site.system, "service-follow-up", step);
-    let queue = Arc::clone(&services.follow_ups);
-    tasks.spawn(queue::run(queue, AT_ONCE, site.cancel(), step));
+    let (site, queue) = (&services.context.site, (&services.follow_ups, AT_ONCE));
+    let step = (services, Services::reconcile_follow_up);
+    tasks.spawn(work_on(site, "service-follow-up", queue, step));
 }
 
 impl Services {
