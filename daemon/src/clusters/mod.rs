@@ -26,6 +26,7 @@ mod connect;
 mod converge;
 mod credentials;
 mod discovery;
+mod event_recorder;
 mod files;
 mod handle;
 pub(crate) mod identity;
@@ -57,6 +58,7 @@ pub use admin_requests::ClusterHold;
 pub(crate) use connect::{explain, short};
 #[cfg(test)]
 pub(crate) use credentials::CredentialError;
+pub use event_recorder::EventRecorder;
 pub use files::WatchedFile;
 pub use handle::{Clusters, ClustersError, ClustersOptions};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};

@@ -8,7 +8,7 @@ use std::{
 
 use fipd_core::{Actor, ClusterId, NetworkId, Pool, System, Text};
 use futures::future::BoxFuture;
-use kube::{Client, runtime::events::Recorder};
+use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use super::{
     absence::Confirmation,
     answers::Unbounded,
     connect::{self, ConnectError},
+    event_recorder::EventRecorder,
     identity::{Seen, secret as identity_secret},
     memory::Memory,
     ranges::ForeignRange,
@@ -64,7 +65,7 @@ pub struct ClusterSession {
     /// For each system that draws from pools, the name of the cluster that has them.
     pub pools_in: BTreeMap<System, Text>,
     pub cancel: CancellationToken,
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     pub ipam: Ipam,
     pub clusters: Clusters,
     pub(super) shared: Arc<SessionShared>,
@@ -449,7 +450,7 @@ pub(crate) mod testing {
             settings: ClusterSettings::default(),
             pools_in: BTreeMap::new(),
             cancel,
-            recorder: Recorder::new(client, reporter),
+            recorder: EventRecorder::new(client, reporter),
             ipam: ipam.clone(),
             clusters,
             shared: Arc::new(SessionShared {

@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, NetworkId, System};
 use futures::FutureExt;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     SystemRunner, discovery,
+    event_recorder::EventRecorder,
     identity::{Verdict, WayKey},
     link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
@@ -121,7 +122,7 @@ impl Registry {
             id: id.clone(),
             shows,
             discovered: spec.discovered,
-            recorder: Recorder::new(up.client.clone(), reporter),
+            recorder: EventRecorder::new(up.client.clone(), reporter),
             client: up.client.clone(),
             memory: up.memory.clone(),
             systems: spec.systems.clone(),

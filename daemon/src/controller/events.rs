@@ -4,12 +4,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType};
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::client::DEADLINE;
+use crate::{clusters::EventRecorder, controller::client::DEADLINE};
 
 /// The same thing is said of the same object again after this time at the earliest.
 const AGAIN: Duration = Duration::from_secs(600);
@@ -35,7 +35,7 @@ impl Events {
     /// Starts the writer, which ends with `cancel`. `idle` is waited for before each Event, so that
     /// writing them never competes with what users wait for.
     pub fn start<F>(
-        recorder: Recorder,
+        recorder: EventRecorder,
         cancel: CancellationToken,
         idle: impl Fn() -> F + Send + 'static,
     ) -> Self
