@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::PartialObjectMeta;
+
 use super::{
     VipGuests,
     config::{self, GuestConfig},
@@ -50,19 +53,17 @@ impl VipGuests {
     async fn read_config(&self) -> bool {
         let map = self.maps.get(CONFIG);
         let before = self.maps.get(COPY).unwrap_or_default();
-        let key = Key::new(self.config_namespace(), CONFIG);
-        let object = CONFIG_MAP.reference(&key, "");
         let (good, refused) = match &map {
             Some(map) => config::usable(map, &before),
             None => (Texts::new(), Vec::new()),
         };
         if map.is_none() && !before.is_empty() {
             let note = "it is gone: the defaults hold for every key that fipd's own configuration does not give";
+            let key = Key::new(self.config_namespace(), CONFIG);
+            let object = CONFIG_MAP.reference(&key, "");
             self.events.warning(&object, "ConfigMissing", note);
         }
-        for why in refused {
-            self.events.warning(&object, "ConfigInvalid", why);
-        }
+        self.tell_refused(refused).await;
         // Before anything is done by it, so that it holds after a restart too.
         self.keep_copy(&good, &before).await;
         let now = GuestConfig::new(&good, self.site.settings());
@@ -76,6 +77,21 @@ impl VipGuests {
             *held = Arc::new(now);
         }
         is_new
+    }
+
+    /// An Event about each value that is not used. `kubectl describe` shows those with the UID of the object alone.
+    async fn tell_refused(&self, refused: Vec<String>) {
+        if refused.is_empty() {
+            return;
+        }
+        let key = Key::new(self.config_namespace(), CONFIG);
+        let found = self.remote.get(&CONFIG_MAP.target(&key)).await;
+        let found: Option<PartialObjectMeta<ConfigMap>> = found.unwrap_or_default();
+        let uid = found.and_then(|map| map.metadata.uid).unwrap_or_default();
+        let object = CONFIG_MAP.reference(&key, &uid);
+        for why in refused {
+            self.events.warning(&object, "ConfigInvalid", why);
+        }
     }
 
     /// Guests do not wait for it longer than a few attempts take: then it is kept with the next change.
