@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fipd_tests::scenario::{config_of, write_kubeconfig};
-use fipd_tests::testbed::{Downstream, Fault, Fipd, FipdOptions, Site, SiteOptions, wait_until};
+use fipd_tests::testbed::{
+    Downstream, Fault, Fipd, FipdOptions, HarvesterGuest, Site, SiteOptions, wait_until,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
@@ -82,14 +84,7 @@ impl Bed {
 
     /// Sets labels of Rancher's object for a cluster.
     async fn label(&self, name: &str, labels: Value) {
-        let kind = GroupVersionKind::gvk("management.cattle.io", "v3", "Cluster");
-        let api = self.foreign(&kind);
-        patch(
-            &api,
-            &self.cluster(name).id,
-            json!({ "metadata": { "labels": labels } }),
-        )
-        .await;
+        self.site.label_cluster(name, labels).await.unwrap();
     }
 
     fn foreign(&self, kind: &GroupVersionKind) -> Api<DynamicObject> {
@@ -133,31 +128,8 @@ impl Bed {
         self.label("harvester", labels).await;
         let harvester = self.cluster("harvester");
         self.move_machines(&harvester.project).await;
-        let fleet = |kind: &str, api: &str, name: &str, more: Value| {
-            let mut object = json!({
-                "apiVersion": api, "kind": kind, "metadata": { "name": name, "namespace": "fleet-default" },
-            });
-            let fields = object.as_object_mut().unwrap();
-            fields.extend(more.as_object().unwrap().clone());
-            object
-        };
-        let credential =
-            json!({ "stringData": { "harvestercredentialConfig-clusterId": harvester.id } });
-        self.apply(fleet("Secret", "v1", "cc-1", credential)).await;
-        let info = json!({ "interfaces": [{ "networkName": "default/vlan-1" }] }).to_string();
-        let machine = json!({ "vmNamespace": "guests", "networkInfo": info });
-        let api = "rke-machine-config.cattle.io/v1";
-        self.apply(fleet("HarvesterConfig", api, "nc-1", machine))
-            .await;
-        let pool = json!({
-            "name": "pool1", "controlPlaneRole": true,
-            "machineConfigRef": { "kind": "HarvesterConfig", "name": "nc-1" },
-        });
-        let spec = json!({ "spec": {
-            "cloudCredentialSecretName": "fleet-default:cc-1", "rkeConfig": { "machinePools": [pool] },
-        } });
-        self.apply(fleet("Cluster", "provisioning.cattle.io/v1", "guest", spec))
-            .await;
+        let made = HarvesterGuest::new("guest", &harvester.id, "default/vlan-1");
+        self.site.make_on_harvester(&made).await.unwrap();
     }
 
     /// Puts the namespace of the machines into a project.
@@ -289,12 +261,6 @@ fn texts(secret: &Secret) -> Texts {
 fn pairs(pairs: &[(&str, &str)]) -> Texts {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     pairs.iter().map(owned).collect()
-}
-
-async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) {
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-        .unwrap();
 }
 
 fn ca_of(fipd: &Fipd) -> String {

@@ -18,7 +18,6 @@ mod rest;
 mod rules;
 mod service;
 mod tables;
-mod visitor;
 
 use anyhow::Result;
 use futures::future::BoxFuture;

@@ -6,6 +6,7 @@
 pub mod bench;
 #[cfg(test)]
 mod defects;
+pub mod kube_fip;
 #[cfg(test)]
 mod licences;
 pub mod namespace;

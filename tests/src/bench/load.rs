@@ -15,9 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::visitor::{Login, Visitor};
 use super::{Figure, fill, percentile};
-use crate::testbed::{Fipd, FipdOptions, UnixConnection, get_unix};
+use crate::testbed::{Fipd, FipdOptions, Login, UnixConnection, Visitor, get_unix};
 
 const LEASES: u32 = 100_000;
 /// Tenants, and pools beside that of the leases.

@@ -5,9 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use http::{Method, StatusCode};
 
-use super::visitor::{Login, Visitor};
 use super::{Figure, fill, percentile, tables};
-use crate::testbed::Fipd;
+use crate::testbed::{Fipd, Login, Visitor};
 
 const LEASES: u32 = 30_000;
 const WARM_UP: usize = 3;

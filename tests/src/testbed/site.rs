@@ -21,7 +21,7 @@ pub const RANCHER_CRDS: &str = include_str!("../../crds/rancher.yaml");
 pub const ANNOUNCER_CRDS: &str = include_str!("../../crds/announcers.yaml");
 
 /// Where Rancher keeps the kubeconfigs of its clusters.
-const FLEET: &str = "fleet-default";
+pub(super) const FLEET: &str = "fleet-default";
 
 /// What a site consists of.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! A browser's part in a bench: one connection over TLS, and the cookies of a session.
+//! What a browser does without showing anything: one connection over TLS, and the cookies of a session.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use serde_json::json;
 
-use crate::testbed::{Fipd, UnixConnection};
+use super::fipd::Fipd;
+use super::http::UnixConnection;
 
 /// Of an admin's account.
 pub struct Login {
