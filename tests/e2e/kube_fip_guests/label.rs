@@ -96,8 +96,7 @@ async fn a_guest_of_two_systems_has_one_load_balancer_and_both_say_why() {
     bed.configure_rancher_fip().await;
     let settings = "[cluster.rancher-fip]\nrole = \"management\"\nquotas = \"optional\"\n\
                     [cluster.rancher-fip.cluster-manager]\nenabled = true\n";
-    bed.write_config(&["rancher-fip", "kube-fip"], settings)
-        .await;
+    bed.write_config(&["rancher-fip", "kube-fip"], settings);
     bed.restart().await;
     let mut guest = bed.make("both", "one", json!({ "kube-vip": "true" })).await;
     guest.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;
