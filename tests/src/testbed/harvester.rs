@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::site::{FLEET, Site};
 
+/// Where Rancher keeps cloud credentials.
+pub(super) const CREDENTIALS: &str = "cattle-global-data";
+
 /// A provisioning Cluster with one machine pool, its HarvesterConfig and its cloud credential.
 #[derive(Debug, Clone)]
 pub struct HarvesterGuest {
@@ -31,7 +34,7 @@ impl HarvesterGuest {
             name: name.to_owned(),
             harvester: harvester.to_owned(),
             network_info: json!({ "interfaces": [{ "networkName": network }] }).to_string(),
-            credential: format!("{FLEET}:cc-{name}"),
+            credential: format!("{CREDENTIALS}:cc-{name}"),
             id: None,
             labels: json!({}),
         }
@@ -40,20 +43,23 @@ impl HarvesterGuest {
     /// All of its objects, as YAML.
     fn objects(&self) -> String {
         let name = &self.name;
-        let meta = |name: String| json!({ "name": name, "namespace": FLEET });
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": CREDENTIALS },
+        });
         let credential = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": meta(format!("cc-{name}")),
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": format!("cc-{name}"), "namespace": CREDENTIALS },
             "stringData": { "harvestercredentialConfig-clusterId": self.harvester },
         });
         let machine = json!({
             "apiVersion": "rke-machine-config.cattle.io/v1", "kind": "HarvesterConfig",
-            "metadata": meta(format!("nc-{name}")),
+            "metadata": { "name": format!("nc-{name}"), "namespace": FLEET },
             "vmNamespace": "guests", "networkInfo": self.network_info,
         });
-        format!(
-            "---\n{credential}\n---\n{machine}\n---\n{}\n",
-            self.cluster()
-        )
+        let all = [namespace, credential, machine, self.cluster()];
+        all.iter()
+            .map(|object| format!("---\n{object}\n"))
+            .collect()
     }
 
     fn cluster(&self) -> Value {
