@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use fipd_tests::kube_fip::{KubeFipObjects, condition, reason};
 use fipd_tests::scenario::write_kubeconfig;
-use fipd_tests::testbed::{Fipd, FipdOptions, ForAllTests, Site, SiteOptions, wait_until};
+use fipd_tests::testbed::{
+    Fipd, FipdOptions, ForAllTests, RESTRICTED_USER, Site, SiteOptions, wait_until,
+};
 use serde_json::{Value, json};
 use tokio::sync::MappedMutexGuard;
 
@@ -51,6 +53,7 @@ impl Bed {
             for crd in fipd_crds::all() {
                 site.rancher.install_crds(&fipd_crds::yaml(&crd)?).await?;
             }
+            site.restrict_kube_fip().await?;
             site.rancher.start_controller_manager().await?;
             Ok(site)
         });
@@ -59,8 +62,12 @@ impl Bed {
         let objects = KubeFipObjects { client };
         objects.remove_all().await.unwrap();
         let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
-        let kubeconfig = site.rancher.kubeconfig_yaml();
-        write_kubeconfig(&fipd, "rancher", kubeconfig).unwrap();
+        // With the rights of the manifests and no other.
+        let kubeconfig = match systems {
+            ["kube-fip"] => site.rancher.kubeconfig_of(RESTRICTED_USER),
+            _ => site.rancher.kubeconfig_yaml().to_owned(),
+        };
+        write_kubeconfig(&fipd, "rancher", &kubeconfig).unwrap();
         fipd.write_config(&format!(
             "[[cluster]]\nname = \"rancher\"\nkubeconfig = \"rancher.kubeconfig\"\nsystems = {systems:?}\n{settings}\n"
         ))

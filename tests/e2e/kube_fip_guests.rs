@@ -60,6 +60,8 @@ static GROUND: ForAllTests<Ground> = ForAllTests::new();
 struct Ground {
     site: Site,
     charts: Charts,
+    /// For Rancher, of a user with the rights of the manifests and no other.
+    restricted: String,
 }
 
 impl Ground {
@@ -75,7 +77,11 @@ impl Ground {
         }
         let labels = json!({ "provider.cattle.io": "harvester", "rancher-fip": null });
         site.label_cluster("harvester", labels).await?;
-        Ok(Self { site, charts })
+        Ok(Self {
+            restricted: site.restrict_kube_fip().await?,
+            site,
+            charts,
+        })
     }
 }
 
@@ -86,6 +92,8 @@ struct Bed {
     // Dropped in this order: fipd ends before the next test has the ground.
     fipd: Fipd,
     objects: KubeFipObjects,
+    /// fipd has the rights of the manifests and no other, in guests too.
+    restricted: bool,
     ground: MappedMutexGuard<'static, Ground>,
 }
 
@@ -113,6 +121,7 @@ impl Bed {
         let bed = Self {
             fipd: Fipd::prepare(FipdOptions::default()).await.unwrap(),
             objects,
+            restricted: true,
             ground,
         };
         bed.clean().await;
@@ -125,8 +134,12 @@ impl Bed {
     }
 
     fn write_config(&mut self, systems: &[&str], settings: &str) {
-        let kubeconfig = self.ground.site.rancher_kubeconfig().to_owned();
-        write_kubeconfig(&self.fipd, "rancher", &kubeconfig).unwrap();
+        self.restricted = systems == ["kube-fip"];
+        let kubeconfig = match self.restricted {
+            true => &*self.ground.restricted,
+            false => self.ground.site.rancher_kubeconfig(),
+        };
+        write_kubeconfig(&self.fipd, "rancher", kubeconfig).unwrap();
         let charts = &self.ground.charts;
         let config = format!(
             "[[cluster]]\nname = \"rancher\"\nkubeconfig = \"rancher.kubeconfig\"\nsystems = {systems:?}\n{settings}\n\

@@ -36,15 +36,6 @@ async fn deployment(client: &Client, name: &str) -> Result<Deployment, String> {
     api.get(name).await.map_err(|error| error.to_string())
 }
 
-/// What helm needs beside fipd's own rights: those of all that is in the charts.
-const RIGHTS_OF_CHARTS: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: charts}
-rules:
-  - {apiGroups: [apps], resources: ["*"], verbs: ["*"]}
-"#;
-
 impl Bed {
     /// A cluster with a controller manager, and fipd with no more rights than it needs.
     async fn start_restricted() -> (Self, String) {
@@ -183,8 +174,7 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
 
     // Back to the helm CLI: nothing is uninstalled on the way.
     let plane = &bed.site.cluster("a").unwrap().plane;
-    plane.apply(RIGHTS_OF_CHARTS).await.unwrap();
-    plane.bind_role("charts", None).await.unwrap();
+    plane.grant_charts().await.unwrap();
     bed.engine("a", "helm", metallb).await;
     wait_objects(&client, "the objects go", &[]).await;
     bed.wait_deployed("a", "helm goes on").await;

@@ -56,8 +56,11 @@ impl Guest<'_> {
     /// By the name that the original looks for.
     pub async fn make_kubeconfig(&self) {
         let (site, client) = (&self.bed.ground.site, &self.bed.objects.client);
-        let kubeconfig = self.cluster.kubeconfig();
-        site.publish_kubeconfig(client, self.name(), kubeconfig)
+        let kubeconfig = match self.bed.restricted {
+            true => self.cluster.restricted_kubeconfig(),
+            false => self.cluster.kubeconfig().to_owned(),
+        };
+        site.publish_kubeconfig(client, self.name(), &kubeconfig)
             .await
             .unwrap();
     }

@@ -4,9 +4,20 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::control_plane::{ControlPlane, RESTRICTED_USER};
-use super::site::Site;
+use super::harvester::CREDENTIALS;
+use super::kubeconfig::with_server;
+use super::site::{Downstream, FLEET, Site};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What helm needs beside fipd's own rights: those of all that is in the stand-in charts.
+const CHARTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: charts}
+rules:
+  - {apiGroups: [apps], resources: ["*"], verbs: ["*"]}
+"#;
 
 impl ControlPlane {
     /// Binds a ClusterRole to [`RESTRICTED_USER`], in one namespace or everywhere. The binding has the name of the role.
@@ -22,6 +33,12 @@ impl ControlPlane {
             binding["metadata"]["namespace"] = json!(namespace);
         }
         self.apply(&binding.to_string()).await
+    }
+
+    /// Lets [`RESTRICTED_USER`] bring the workloads of charts.
+    pub async fn grant_charts(&self) -> Result<()> {
+        self.apply(CHARTS).await?;
+        self.bind_role("charts", None).await
     }
 
     /// Lets [`RESTRICTED_USER`] keep the Secret that tells the cluster from its clones.
@@ -43,7 +60,48 @@ impl ControlPlane {
     }
 }
 
+impl Downstream {
+    /// The kubeconfig of [`RESTRICTED_USER`] as Rancher would give it away.
+    pub fn restricted_kubeconfig(&self) -> String {
+        let direct = self.plane.kubeconfig_of(RESTRICTED_USER);
+        let proxy = self.proxy.as_ref().map(|proxy| proxy.port());
+        match proxy {
+            Some(port) => with_server(&direct, &format!("https://127.0.0.1:{port}")),
+            None => direct,
+        }
+    }
+}
+
 impl Site {
+    /// Gives the user without rights what kube-fip and its charts need, here and in all clusters; that user's kubeconfig for
+    /// Rancher.
+    pub async fn restrict_kube_fip(&self) -> Result<String> {
+        let rancher = &self.rancher;
+        for name in [CREDENTIALS, "kube-fip"] {
+            let namespace =
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            rancher.apply(&namespace.to_string()).await?;
+        }
+        let roles = include_str!("../../../packaging/rbac/kube-fip.yaml");
+        rancher.apply(roles).await?;
+        for (role, namespace) in [
+            ("fipd-kube-fip", None),
+            ("fipd-kube-fip-kubeconfigs", Some(FLEET)),
+            ("fipd-kube-fip-credentials", Some(CREDENTIALS)),
+            ("fipd-kube-fip-config", Some("kube-fip")),
+        ] {
+            rancher.bind_role(role, namespace).await?;
+        }
+        rancher.grant_identity().await?;
+        let roles = include_str!("../../../packaging/rbac/kube-fip-guest.yaml");
+        for cluster in &self.downstream {
+            cluster.plane.apply(roles).await?;
+            cluster.plane.bind_role("fipd-kube-fip-guest", None).await?;
+            cluster.plane.grant_charts().await?;
+        }
+        Ok(rancher.kubeconfig_of(RESTRICTED_USER))
+    }
+
     /// Gives the user without rights what the cluster manager needs with this app namespace, here and in all clusters, of
     /// which the one called `harvester` is a Harvester; that user's kubeconfig for Rancher.
     pub async fn restrict_cluster_manager(&self, app: &str) -> Result<String> {
