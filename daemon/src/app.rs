@@ -227,6 +227,7 @@ fn means(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Means {
         me: leader_election::identity(data_dir),
         endpoint: endpoint(settings),
         ipam: ipam.clone(),
+        metrics_ports: config.metrics_ports(),
         guests: GuestBoard::default(),
         helm: Some(Helm::start(&config.helm, data_dir, stop.child_token())),
         nodes: NodeBoard::default(),

@@ -1,6 +1,9 @@
 //! What a system is to the rest of fipd. Nothing outside its folder names one but through this.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fipd_core::{Actor, Identity, Text, sighting::HeldFor};
 use futures::future::BoxFuture;
@@ -103,6 +106,9 @@ pub trait RunningSystem: Send + Sync {
 
     /// Adds the series of the original.
     fn register_metrics(&self, _registry: &mut Registry) {}
+
+    /// Adds series of fipd's own about it, below the prefix `fipd`.
+    fn register_own_metrics(&self, _registry: &mut Registry) {}
 }
 
 /// For whom an owner holds its addresses, seen from a cluster; `None`: for the cluster that the owner lives in.
@@ -173,6 +179,8 @@ pub struct Means {
     pub me: Text,
     pub endpoint: OwnEndpoint,
     pub ipam: Ipam,
+    /// The ports of `[[listener]]`s, by the system whose series they serve.
+    pub metrics_ports: BTreeMap<&'static str, BTreeSet<u16>>,
     /// What the pages show of guest clusters.
     pub guests: GuestBoard,
     /// `None`: no charts are installed.
@@ -218,6 +226,7 @@ pub mod testing {
             me: "test".into(),
             endpoint: OwnEndpoint::default(),
             ipam: ipam.clone(),
+            metrics_ports: BTreeMap::new(),
             guests: GuestBoard::default(),
             helm: None,
             nodes: NodeBoard::default(),

@@ -99,6 +99,7 @@ impl Host {
             me: me.as_str().into(),
             endpoint: OwnEndpoint::default(),
             ipam: ipam.clone(),
+            metrics_ports: Default::default(),
             guests: GuestBoard::default(),
             helm: None,
             nodes: NodeBoard::default(),

@@ -76,6 +76,7 @@ async fn serve(
         me: Text::default(),
         endpoint: OwnEndpoint::default(),
         ipam: ipam.clone(),
+        metrics_ports: settings.config.metrics_ports(),
         guests: GuestBoard::default(),
         helm: None,
         nodes: NodeBoard::default(),

@@ -37,7 +37,7 @@ pub mod testing;
 mod tests;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,
     path::{Path, PathBuf},
@@ -232,6 +232,20 @@ impl Config {
             },
             ..self
         }
+    }
+
+    /// The ports of listeners, by the system whose series they serve.
+    pub fn metrics_ports(&self) -> BTreeMap<&'static str, BTreeSet<u16>> {
+        let mut ports: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
+        for listener in &self.listeners {
+            for serve in &listener.serve {
+                if let Serve::SystemMetrics(system) = serve {
+                    let of_system = ports.entry(*system).or_default();
+                    of_system.insert(listener.address.port());
+                }
+            }
+        }
+        ports
     }
 
     /// The port of the first listener with the API for addresses that others reach without TLS.

@@ -50,10 +50,11 @@ struct Calls {
     seconds: Family<Labels<'static>, Histogram>,
 }
 
-/// The series of a system's original.
+/// The series of a system's original, and fipd's own of that system.
 pub struct Original {
     pub system: &'static str,
     pub register: Box<dyn Fn(&mut Registry) + Send + Sync>,
+    pub register_own: Box<dyn Fn(&mut Registry) + Send + Sync>,
 }
 
 impl Calls {
@@ -110,6 +111,7 @@ impl Metrics {
         });
         let systems = systems.collect();
         let own = all.sub_registry_with_prefix("fipd");
+        originals.iter().for_each(|one| (one.register_own)(own));
         if let Some(helm) = helm {
             helm.register(own);
         }

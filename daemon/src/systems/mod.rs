@@ -100,9 +100,13 @@ impl Runner {
     pub fn originals(&self) -> Vec<Original> {
         let with = self.systems.iter().cloned();
         with.filter(|(system, _)| system.config().metrics)
-            .map(|(system, running)| Original {
-                system: system.config().name,
-                register: Box::new(move |registry| running.register_metrics(registry)),
+            .map(|(system, running)| {
+                let own = Arc::clone(&running);
+                Original {
+                    system: system.config().name,
+                    register: Box::new(move |registry| running.register_metrics(registry)),
+                    register_own: Box::new(move |registry| own.register_own_metrics(registry)),
+                }
             })
             .collect()
     }
