@@ -35,7 +35,7 @@ pub fn change<T: Serialize>(old: &T, new: &T) -> Result<Option<Value>, serde_jso
     ))
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod testing {
     use super::*;
 

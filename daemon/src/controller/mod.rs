@@ -19,7 +19,7 @@ pub mod context;
 pub mod endpoint;
 pub mod events;
 #[cfg(test)]
-mod fake_api_tests;
+pub(crate) mod fake_api_tests;
 pub mod kind;
 pub mod leader_election;
 pub mod merge_patch;

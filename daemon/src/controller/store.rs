@@ -263,6 +263,11 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 
     #[cfg(test)]
+    pub fn remove(&self, key: &Key) {
+        let _ = self.put(key, None);
+    }
+
+    #[cfg(test)]
     pub fn complete(&self) {
         self.complete.send_replace(true);
     }

@@ -293,15 +293,20 @@ impl<U: AddressHooks> AddressController<U> {
                 holder.cloned()
             });
             let holder = holder.unwrap_or_else(|| own.clone());
-            let scope = ReleaseScope::HolderAddresses(holder, vec![*address]);
-            let reason = "the object has another address";
-            self.context.site.release(scope, reason).await?;
+            let (site, reason) = (&self.context.site, "the object has another address");
+            match U::keeper(self, key, object) {
+                Some(keeper) => site.transfer(holder, keeper, *address, reason).await?,
+                None => {
+                    let scope = ReleaseScope::HolderAddresses(holder, vec![*address]);
+                    site.release(scope, reason).await?;
+                }
+            }
         }
         Ok(())
     }
 
     /// Writes the finalizer, and with `shown` the specification, where the object has them not; what it is then.
-    async fn mark(
+    pub async fn mark(
         &self,
         key: &Key,
         object: &U::View,

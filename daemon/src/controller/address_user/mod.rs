@@ -120,14 +120,19 @@ pub trait AddressHooks: AddressUser {
         std::future::ready(Ok(None))
     }
 
-    /// Before the lease of an object that is deleted is released: whoever uses the address gets it here. Of one that does not
-    /// fit its schema only the metadata is known.
+    /// Runs before the lease of an object that is deleted is released, and may transfer it to whoever uses the address. Of an
+    /// object that does not fit its schema only the metadata is known.
     fn before_release(
         _: &AddressController<Self>,
         _: &Key,
         _: &Self::View,
     ) -> impl Future<Output = Reconciled<()>> + Send {
         std::future::ready(Ok(()))
+    }
+
+    /// Who keeps an address that the object gives up, as it may be in use still; `None`: it is free.
+    fn keeper(_: &AddressController<Self>, _: &Key, _: &Self::View) -> Option<Holder> {
+        None
     }
 
     /// There is no such object: what else to look at.
