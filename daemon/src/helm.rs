@@ -33,8 +33,11 @@ pub use plan::{ReleaseRefusal, Why, difference, other_chart};
 pub use progress::{Activity, Last, Progress};
 pub use release::{Chart, ChartRelease, ChartVersion, KeyError, Reference, Release, Unversioned};
 pub use state::{Observed, Phase};
-pub use stored::{SECRET_TYPE, Stored};
+pub use stored::{SECRET_TYPE, Stored, manifest};
 pub use values::Values;
 
 #[cfg(test)]
-pub use {release::testing, stored::testing::secret};
+pub use {
+    release::testing,
+    stored::testing::{secret, with_manifest},
+};

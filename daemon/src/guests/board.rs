@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use fipd_core::{Text, Timestamp, words};
+use fipd_core::{LeaseKey, Text, Timestamp, words};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
@@ -71,6 +71,8 @@ pub struct GuestDetail {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetailValue {
     Text(String),
+    /// Leases of the guest.
+    Leases(Vec<LeaseKey>),
     /// By Rancher's id of each, with what the guest has there.
     Projects(BTreeMap<String, String>),
 }
@@ -118,11 +120,19 @@ pub struct GuestBoard {
 }
 
 impl GuestView {
+    /// The name that people see; the id where it has none.
+    pub fn name(&self) -> &str {
+        match self.display_name.as_str() {
+            "" => &self.id,
+            name => name,
+        }
+    }
+
     /// Rancher's ids of the projects that the system names.
     pub fn projects(&self) -> impl Iterator<Item = &String> {
         let details = self.details.iter();
         let named = details.filter_map(|detail| match &detail.value {
-            DetailValue::Text(_) => None,
+            DetailValue::Text(_) | DetailValue::Leases(_) => None,
             DetailValue::Projects(projects) => Some(projects.keys()),
         });
         named.flatten()
@@ -163,6 +173,37 @@ impl GuestBoard {
         self.views.read().get(&key).cloned()
     }
 
+    /// How many guests of a Rancher a system shows, by phase and reason.
+    pub fn reasons(
+        &self,
+        rancher: &Text,
+        system: GuestSystem,
+    ) -> BTreeMap<(GuestPhase, &'static str), usize> {
+        let mut counts = BTreeMap::new();
+        let views = self.views.read();
+        let shown = views
+            .iter()
+            .filter(|((of, _, by), _)| of == rancher && *by == system);
+        for (_, view) in shown {
+            *counts
+                .entry((view.says.phase, view.says.reason))
+                .or_default() += 1;
+        }
+        counts
+    }
+
+    /// What people call the guest of that id, whatever system says it.
+    pub fn name(&self, rancher: &Text, id: &str) -> Option<String> {
+        let before_all = GuestSystem {
+            name: "",
+            unnamed: false,
+        };
+        let views = self.views.read();
+        let mut rest = views.range((Text::clone(rancher), id.to_owned(), before_all)..);
+        let ((of, this, _), view) = rest.next()?;
+        (of == rancher && this == id).then(|| view.name().to_owned())
+    }
+
     /// How many guests are in each phase, by the mark of the system.
     pub fn phases(&self) -> BTreeMap<(Option<&'static str>, GuestPhase), usize> {
         let none = |mark| GuestPhase::ALL.map(|phase| ((mark, phase), 0));
@@ -186,7 +227,7 @@ impl GuestBoard {
         let same = before.as_ref().filter(|view| view.says.is_same_kind(&says));
         let is_new = same.is_none();
         let since = same.map_or(now, |view| view.since);
-        let not_ready = says.phase != GuestPhase::Ready;
+        let not_ready = says.phase != GuestPhase::Ready && !says.is_progress();
         let error = not_ready.then(|| format!("{}: {}", says.reason, says.message));
         let last_error = error.or_else(|| before.as_ref().and_then(|view| view.last_error.clone()));
         let view = GuestView {

@@ -24,6 +24,13 @@ pub struct Provisioned {
     pub marks: BTreeMap<&'static str, String>,
 }
 
+/// A label or an annotation that a system reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKey {
+    Label(&'static str),
+    Annotation(&'static str),
+}
+
 /// What a cluster's machines are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosting {
@@ -54,6 +61,8 @@ pub struct Machine {
     pub namespace: String,
     /// Their networks, without namespace, in order.
     pub networks: Vec<String>,
+    /// The first network that is written without a namespace.
+    pub unqualified: Option<String>,
 }
 
 impl Provisioned {
@@ -72,8 +81,8 @@ impl Provisioned {
         }
     }
 
-    /// `reads` are the keys of labels and annotations that the system reads; a label goes before an annotation.
-    pub fn view(object: Cluster, reads: &[&'static str]) -> Self {
+    /// `reads` are the labels and annotations that the system reads.
+    pub fn view(object: Cluster, reads: &[MarkKey]) -> Self {
         let hosting = match object.cloud_credential() {
             Some((namespace, name)) => Hosting::Harvester {
                 credential: (namespace.to_owned(), name.to_owned()),
@@ -86,17 +95,19 @@ impl Provisioned {
             uid: object.metadata.uid.clone().unwrap_or_default(),
             id: object.management_id().map(str::to_owned),
             hosting,
-            marks: reads
-                .iter()
-                .filter_map(|key| Some((*key, mark(&object, key)?)))
-                .collect(),
+            marks: reads.iter().filter_map(|key| key.of(&object)).collect(),
         }
     }
 }
 
-fn mark(object: &Cluster, key: &str) -> Option<String> {
-    let labels = object.labels().get(key);
-    labels.or_else(|| object.annotations().get(key)).cloned()
+impl MarkKey {
+    fn of(self, object: &Cluster) -> Option<(&'static str, String)> {
+        let (key, found) = match self {
+            Self::Label(key) => (key, object.labels().get(key)),
+            Self::Annotation(key) => (key, object.annotations().get(key)),
+        };
+        Some((key, found?.clone()))
+    }
 }
 
 fn machine(pool: &MachinePool) -> Option<MachineRef> {
@@ -110,10 +121,12 @@ fn machine(pool: &MachinePool) -> Option<MachineRef> {
 
 impl Machine {
     pub fn view(object: HarvesterConfig) -> Self {
-        let interfaces = object.spec.interfaces().into_iter();
+        let interfaces = object.spec.interfaces();
+        let mut unqualified = interfaces.iter().filter(|one| one.namespace.is_empty());
         Self {
+            unqualified: unqualified.next().map(|one| one.network.clone()),
             namespace: object.spec.vm_namespace,
-            networks: interfaces.map(|interface| interface.network).collect(),
+            networks: interfaces.into_iter().map(|one| one.network).collect(),
         }
     }
 }
@@ -247,7 +260,15 @@ mod tests {
             },
         });
         let object: Cluster = serde_json::from_value(object).unwrap();
-        let marks = Provisioned::view(object.clone(), &["a", "c", "x"]).marks;
+        let (label, annotation) = (MarkKey::Label, MarkKey::Annotation);
+        let reads = [
+            label("a"),
+            annotation("c"),
+            label("x"),
+            label("d"),
+            annotation("b"),
+        ];
+        let marks = Provisioned::view(object.clone(), &reads).marks;
         let expected = [("a", "1".to_owned()), ("c", "4".to_owned())];
         assert_eq!(marks, BTreeMap::from(expected));
         assert!(Provisioned::view(object, &[]).marks.is_empty());
@@ -265,6 +286,7 @@ mod tests {
         let machine = Machine {
             namespace: "guests".into(),
             networks: vec!["vlan-1".into()],
+            unqualified: None,
         };
         let hosting = |name: Option<&str>| Provisioned {
             hosting: Hosting::Harvester {

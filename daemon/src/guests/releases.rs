@@ -39,12 +39,6 @@ fn target(guest: &GuestView, release: &ReleaseView) -> ReleaseTarget {
 }
 
 impl ReleaseState {
-    /// That of one release alone.
-    pub fn look(helm: Option<&Helm>, guest: &GuestView, release: &ReleaseView) -> Self {
-        let progress = helm.and_then(|helm| helm.progress_of(&target(guest, release)));
-        Self::of(progress.as_ref(), release)
-    }
-
     fn of(progress: Option<&Progress>, release: &ReleaseView) -> Self {
         let last = progress.and_then(|progress| progress.last.as_ref());
         let error = last.and_then(|last| last.error.clone());

@@ -12,6 +12,11 @@ use crate::{clock, controller::events::Events};
 const INSTALLING: &str = "ChartsInstalling";
 
 impl GuestStatus {
+    /// Whether what it waits for is fipd's own work, which is no error.
+    pub(super) fn is_progress(&self) -> bool {
+        self.reason == INSTALLING
+    }
+
     /// Of a guest whose releases stand like this. A chart that failed says more than what is waited for.
     pub fn of(wait: Option<Self>, charts: ChartProgress) -> Self {
         match (wait, charts) {
@@ -62,6 +67,7 @@ impl GuestBoard {
         events: &Events,
         (object, ready): (&ObjectReference, &'static str),
     ) {
+        let progress = update.says.is_progress();
         let GuestStatus {
             phase,
             reason,
@@ -84,7 +90,7 @@ impl GuestBoard {
         );
         match phase {
             GuestPhase::Ready => events.normal(object, ready, message),
-            GuestPhase::Waiting if reason == INSTALLING => events.normal(object, reason, message),
+            GuestPhase::Waiting if progress => events.normal(object, reason, message),
             GuestPhase::Leaving | GuestPhase::Left => events.normal(object, reason, message),
             GuestPhase::Waiting | GuestPhase::Failed => events.warning(object, reason, message),
         }

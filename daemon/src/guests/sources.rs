@@ -16,7 +16,7 @@ use kube::{
 };
 use tokio::task::JoinSet;
 
-use super::hosting::{Machine, Provisioned};
+use super::hosting::{Machine, MarkKey, Provisioned};
 use crate::{
     clusters::{self, watch::Watch},
     controller::{
@@ -32,7 +32,7 @@ pub struct GuestSources {
     pub provisioned: Arc<Objects<Provisioned>>,
     pub machines: Arc<Objects<Machine>>,
     /// Labels and annotations of provisioning Clusters that the system reads.
-    pub reads: &'static [&'static str],
+    pub reads: &'static [MarkKey],
 }
 
 /// Who hears of a change.

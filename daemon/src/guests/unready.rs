@@ -19,25 +19,31 @@ pub enum GuestUnready {
     StillDeploying(String),
     #[error("the kubeconfig leads to Rancher's own cluster")]
     WrongCluster,
-    #[error("the cluster does not answer: {0}")]
+    #[error("the cluster does not answer, and is asked again: {0}")]
     Unreachable(String),
     #[error("Rancher has no provisioning.cattle.io Cluster for it yet")]
     NoProvisioningCluster,
     #[error(
-        "cloudCredentialSecretName = {0:?} of its provisioning.cattle.io Cluster is not NAMESPACE:NAME"
+        "cloudCredentialSecretName = {0:?} of its provisioning.cattle.io Cluster is not NAMESPACE:NAME: correct it"
     )]
     BadCredentialName(String),
     #[error("none of its machine pools has the control-plane role and a HarvesterConfig")]
     NoControlPlanePool,
     #[error("there is no HarvesterConfig {0} yet")]
     NoMachineConfig(String),
-    #[error("HarvesterConfig {0} names no network")]
+    #[error("HarvesterConfig {0} names no network: name one in it")]
     NoNetwork(String),
     #[error(
-        "Secret {0} of its cloud credential does not exist or has no {HARVESTER_CLUSTER_ID_KEY}"
+        "networkName {network:?} of HarvesterConfig {config} is not NAMESPACE/NAME: correct it"
+    )]
+    BadNetworkName { config: String, network: String },
+    #[error(
+        "Secret {0} of its cloud credential does not exist or has no {HARVESTER_CLUSTER_ID_KEY}: make it, or name another credential"
     )]
     NoCredential(String),
-    #[error("Rancher has no cluster {0}, which its cloud credential names as its Harvester")]
+    #[error(
+        "Rancher has no cluster {0}, which its cloud credential names as its Harvester: correct the credential"
+    )]
     NoHarvester(String),
     #[error("Harvester cluster {harvester}: {why}")]
     Harvester { harvester: String, why: String },
@@ -82,6 +88,7 @@ impl GuestUnready {
             Self::NoControlPlanePool => ("NoControlPlanePool", 120),
             Self::NoMachineConfig(_) => ("NoMachineConfig", 120),
             Self::NoNetwork(_) => ("NoNetwork", 120),
+            Self::BadNetworkName { .. } => ("BadNetworkName", 120),
             Self::NoCredential(_) => ("NoCredential", 60),
             Self::NoHarvester(_) => ("NoHarvester", 120),
             Self::Harvester { .. } => ("HarvesterUnreachable", 30),

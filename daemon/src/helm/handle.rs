@@ -156,11 +156,6 @@ impl Helm {
         self.0.board.all()
     }
 
-    /// How one of them stands.
-    pub fn progress_of(&self, target: &ReleaseTarget) -> Option<Progress> {
-        self.0.board.get(target)
-    }
-
     /// What another engine does about a release, for who looks at progress.
     pub fn noted(&self, target: &ReleaseTarget, wanted: Option<String>, noted: Noted<'_>) {
         let (board, now) = (&self.0.board, clock::now());
@@ -174,6 +169,14 @@ impl Helm {
             Noted::Failed(error) => board.ended(target, Some(error.clone()), now),
         }
         board.idle(target);
+    }
+
+    /// Somebody else saw that a release is not there: that it was found deployed counts no more.
+    pub fn distrust(&self, target: &ReleaseTarget) {
+        let mut memory = self.0.memory.lock();
+        if memory.get(target).is_some_and(|last| last.outcome.is_ok()) {
+            memory.remove(target);
+        }
     }
 
     /// For how long another engine is to bring about exactly this, and why its last attempt failed, until one succeeds.

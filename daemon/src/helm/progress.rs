@@ -113,10 +113,6 @@ impl Board {
         self.0.lock().retain(|target, _| target.cluster != cluster);
     }
 
-    pub fn get(&self, target: &ReleaseTarget) -> Option<Progress> {
-        self.0.lock().get(target).cloned()
-    }
-
     pub fn all(&self) -> BTreeMap<ReleaseTarget, Progress> {
         self.0.lock().clone()
     }

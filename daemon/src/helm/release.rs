@@ -104,8 +104,16 @@ impl ChartRelease {
         check_name(chart, 53).map_err(|why| refuse("ChartName", chart, why))?;
         let namespace = self.namespace.trim();
         check_name(namespace, 63).map_err(|why| refuse("Namespace", namespace, why))?;
-        let reference = Reference::parse(self.reference.trim(), chart)
-            .map_err(|why| refuse("ChartRef", self.reference.trim(), why))?;
+        let reference = self.reference.trim();
+        let reference = Reference::parse(reference, chart).map_err(|why| {
+            // It may hold a password.
+            let shown = if reference.contains('@') {
+                "..."
+            } else {
+                reference
+            };
+            refuse("ChartRef", shown, why)
+        })?;
         let version = match (self.version.trim(), self.unversioned) {
             ("", Unversioned::Newest | Unversioned::Followed) => ChartVersion::newest(),
             (text, _) => {
@@ -162,7 +170,7 @@ impl Chart {
 }
 
 impl Reference {
-    fn parse(text: &str, chart: &str) -> Result<Self, String> {
+    pub fn parse(text: &str, chart: &str) -> Result<Self, String> {
         const ALLOWED: &str = "allowed are https://HOST/PATH or http://HOST/PATH of a chart repository, oci://REGISTRY/PATH/CHART, or the absolute path of a chart on fipd's host";
         let read = if text.is_empty() {
             Err("is missing".to_owned())

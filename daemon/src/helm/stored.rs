@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::read::GzDecoder;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -43,6 +43,12 @@ struct Payload {
     chart: StoredChart,
 }
 
+/// The objects of a revision, as the chart has them. They may hold secrets.
+#[derive(Deserialize)]
+struct Manifest {
+    manifest: String,
+}
+
 #[derive(Deserialize)]
 struct StoredChart {
     metadata: Metadata,
@@ -66,7 +72,7 @@ impl Stored {
     }
 
     fn parse(secret: &Value) -> Result<Self, String> {
-        let payload = payload(text(secret, "/data/release"))?;
+        let payload: Payload = payload(text(secret, "/data/release"))?;
         let values = Values::of(&payload.config).ok_or("config is no object")?;
         let labels = secret.pointer("/metadata/labels");
         let owner = labels.and_then(|labels| labels.get(OWNER_LABEL));
@@ -92,8 +98,17 @@ fn text<'a>(secret: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
+/// The objects that a revision made, as YAML documents. They may hold secrets.
+///
+/// # Errors
+/// The Secret holds no revision. What is in it is not shown.
+pub fn manifest(secret: &Value) -> Result<String, String> {
+    let read: Manifest = payload(text(secret, "/data/release"))?;
+    Ok(read.manifest)
+}
+
 /// Base64 of the Secret, base64 of helm, gzip, JSON.
-fn payload(text: &str) -> Result<Payload, String> {
+fn payload<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let base64 = |bytes: &[u8]| STANDARD.decode(bytes).map_err(|_| "no base64".to_owned());
     let mut bytes = base64(&base64(text.as_bytes())?)?;
     if bytes.starts_with(&GZIP) {
@@ -116,6 +131,18 @@ pub mod testing {
 
     use super::*;
 
+    /// The Secret of a revision that made these objects.
+    pub fn with_manifest(manifest: &str) -> Value {
+        let payload = json!({ "manifest": manifest });
+        json!({ "data": { "release": encoded(&payload) } })
+    }
+
+    fn encoded(payload: &Value) -> String {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(payload.to_string().as_bytes()).unwrap();
+        STANDARD.encode(STANDARD.encode(gzip.finish().unwrap()))
+    }
+
     /// The Secret of a revision.
     pub fn secret(revision: u64, status: &str, chart: (&str, &str), config: &Value) -> Value {
         let payload = json!({
@@ -123,11 +150,8 @@ pub mod testing {
             "info": { "status": status, "description": format!("it is {status}") },
             "chart": { "metadata": { "name": chart.0, "version": chart.1 }, "templates": [] },
         });
-        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-        gzip.write_all(payload.to_string().as_bytes()).unwrap();
-        let release = STANDARD.encode(STANDARD.encode(gzip.finish().unwrap()));
         json!({
-            "type": SECRET_TYPE, "data": { "release": release },
+            "type": SECRET_TYPE, "data": { "release": encoded(&payload) },
             "metadata": {
                 "name": format!("sh.helm.release.v1.purelb.v{revision}"), "uid": format!("u-{revision}"),
                 "labels": {

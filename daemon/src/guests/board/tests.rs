@@ -52,6 +52,7 @@ fn a_view_keeps_its_time_while_the_reason_stays_and_its_last_error_afterwards() 
         views.get(&rancher, "c-1", FIRST).unwrap().since,
         Timestamp(1)
     );
+    assert!(say(GuestPhase::Waiting, "ChartsInstalling", 3));
     assert!(say(GuestPhase::Ready, "Ready", 3));
     let view = views.get(&rancher, "c-1", FIRST).unwrap();
     assert_eq!(view.since, Timestamp(3));
@@ -85,6 +86,12 @@ fn each_system_says_its_own_of_a_guest_and_forgets_no_more() {
     assert!(say(FIRST, GuestPhase::Ready, Some(vec![release])));
     assert!(say(SECOND, GuestPhase::Failed, None), "it said nothing yet");
     assert!(!say(FIRST, GuestPhase::Ready, None));
+    assert_eq!(views.name(&rancher, "c-1").as_deref(), Some("prod"));
+    assert_eq!(views.name(&rancher, "c-"), None);
+    assert_eq!(views.name(&rancher, "c-10"), None);
+    let failed = BTreeMap::from([((GuestPhase::Failed, "Reason"), 1)]);
+    assert_eq!(views.reasons(&rancher, SECOND), failed);
+    assert!(views.reasons(&"other".into(), SECOND).is_empty());
     let of = |system| views.get(&rancher, "c-1", system);
     assert_eq!(
         of(FIRST).unwrap().releases.len(),

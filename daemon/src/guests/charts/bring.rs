@@ -86,6 +86,9 @@ impl GuestCharts {
             if let Err(error) = &brought {
                 guest.note_error(step.brings, error);
             }
+            if let Some(well) = self.operation_ended(&guest.id, step.brings, &brought) {
+                owner.ended(step.brings, well);
+            }
             result = both(result, brought);
         }
         result
@@ -104,28 +107,31 @@ impl GuestCharts {
         installed.check_system(&release.namespace, name)?;
         let there = match owner.makes_room() || step.brings.once {
             true => {
-                installed
-                    .is_complete(guest.remote, &release.namespace, name)
-                    .await
+                let there = installed.is_complete(guest.remote, &release.namespace, name);
+                let there = there.await.map_err(ChartError::unreadable)?;
+                if !there {
+                    guest.helm.distrust(&guest.place(&release.namespace, name));
+                }
+                there
             }
-            false => Ok(false),
+            false => false,
         };
-        let there = there.map_err(ChartError::unreadable)?;
         if owner.makes_room() && !there {
             guest.check(engine, &installed.objects, &release).await?;
         }
-        owner.check_room(guest, installed, step).await?;
-        if step.brings.once && step.removes.is_empty() {
-            if there {
-                guest.note_done(step.brings);
-                return Ok(Settled::Yes);
-            }
-            let owner = installed
+        let stays = step.brings.once && step.removes.is_empty();
+        if stays && !there {
+            let whose = installed
                 .owner(guest.remote, &release.namespace, name)
                 .await;
-            if owner.map_err(ChartError::unreadable)? == Some(ReleaseOwner::Other) {
+            if whose.map_err(ChartError::unreadable)? == Some(ReleaseOwner::Other) {
                 return Err(ChartError::not_deployed(&release.namespace, name));
             }
+        }
+        owner.check_room(guest, installed, step).await?;
+        if stays && there {
+            guest.note_done(step.brings);
+            return Ok(Settled::Yes);
         }
         if step.brings.follows() {
             let newest = guest.helm.newest(&release.chart).await;
@@ -148,7 +154,7 @@ impl GuestCharts {
             );
         }
         let begins = || {
-            if self.operation_begins(&guest.id) {
+            if self.operation_begins(&guest.id, step.brings) {
                 owner.begins();
             }
         };

@@ -75,7 +75,7 @@ impl ReachedGuest<'_> {
     /// A release that stays as it is shows as what it is.
     pub(super) fn note_done(&self, release: &ChartRelease) {
         let target = self.place(&release.namespace, &release.name);
-        let version = Some(release.version.clone()).filter(|version| !version.is_empty());
+        let version = Some(release.version.clone());
         self.helm.noted(&target, version, Noted::Done);
     }
 

@@ -217,6 +217,17 @@ pub async fn revisions(
     remote.list_meta(&all, &named).await
 }
 
+/// Name of the Secret with the newest revision of a release; `None`: there is none.
+pub async fn newest_revision(
+    remote: &Remote,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<String>, CallError> {
+    let revisions = revisions(remote, namespace, name).await?;
+    let newest = newest(&revisions).and_then(|newest| newest.pointer("/metadata/name"));
+    Ok(newest.and_then(Value::as_str).map(str::to_owned))
+}
+
 /// The releases in a namespace, whoever installed them.
 pub async fn release_names(
     remote: &Remote,

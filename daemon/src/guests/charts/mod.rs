@@ -24,7 +24,10 @@ use crate::{
 
 pub use crate::helm::{ChartError, ChartRelease, Unversioned};
 pub use error::BUSY;
-pub use installed::{InstalledReleases, ReleaseMark, ReleaseOwner, release_names};
+pub use installed::{
+    InstalledReleases, ReleaseMark, ReleaseOwner, newest_revision, owner as release_owner,
+    release_names,
+};
 pub use states::{ChartProgress, GuestCharts};
 
 /// A guest that answers, and what works on its releases.

@@ -37,6 +37,9 @@ pub trait ChartOwner: Send + Sync {
 
     /// A guest whose charts were there is not ready any more.
     fn begins(&self);
+
+    /// A release was installed or changed (`well`), or could not be. Not called where there was nothing to do.
+    fn ended(&self, _release: &ChartRelease, _well: bool) {}
 }
 
 /// What has to be so before the releases of a guest go that is left.

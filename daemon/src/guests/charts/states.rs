@@ -20,6 +20,8 @@ pub struct GuestCharts {
     /// Without it nobody looks after charts.
     pub(super) helm: Option<Helm>,
     states: Mutex<BTreeMap<String, ChartState>>,
+    /// By guest, namespace and name of the release; none for a release that is as it should be.
+    operations: Mutex<BTreeMap<(String, String, String), ChartAttempt>>,
     pub(super) uninstalls: Mutex<BTreeMap<String, UninstallState>>,
     /// The namespace of each guest that has what the releases there need.
     prepared: Mutex<BTreeMap<String, String>>,
@@ -35,6 +37,14 @@ pub enum ChartProgress {
     UnderWay(String),
     Failed(ChartError),
     Done,
+}
+
+/// What is done about a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChartAttempt {
+    Running,
+    /// The last attempt failed for this reason.
+    Failed(&'static str),
 }
 
 /// How they stand, and which ones that is about; `None`: whatever is wanted.
@@ -68,6 +78,7 @@ impl GuestCharts {
             access,
             helm,
             states: Mutex::default(),
+            operations: Mutex::default(),
             uninstalls: Mutex::default(),
             prepared: Mutex::default(),
         }
@@ -110,6 +121,7 @@ impl GuestCharts {
     pub fn forget(&self, id: &str) {
         self.states.lock().remove(id);
         self.prepared.lock().remove(id);
+        self.operations.lock().retain(|(of, ..), _| of != id);
         self.access.forget_turn(id);
         if let Some(helm) = &self.helm {
             helm.forget(&self.helm_name(id));
@@ -150,8 +162,36 @@ impl GuestCharts {
         }
     }
 
+    /// Whether an operation on the release ended well; `false` for each new failure, also of one that could not begin. `None`:
+    /// there was nothing to do, it goes on, or nothing was tried since the last failure.
+    pub(super) fn operation_ended(
+        &self,
+        id: &str,
+        release: &ChartRelease,
+        brought: &Result<Settled, ChartError>,
+    ) -> Option<bool> {
+        let mut operations = self.operations.lock();
+        let one = place_of(id, release);
+        match brought {
+            Ok(Settled::NotYet) => {
+                operations.insert(one, ChartAttempt::Running);
+                None
+            }
+            Ok(Settled::Yes) => {
+                (operations.remove(&one) == Some(ChartAttempt::Running)).then_some(true)
+            }
+            Err(error) if error.is_busy() => None,
+            Err(error) => {
+                let failed = ChartAttempt::Failed(error.reason);
+                (operations.insert(one, failed) != Some(failed)).then_some(false)
+            }
+        }
+    }
+
     /// An operation on a chart begins; whether all of them were there so far.
-    pub(super) fn operation_begins(&self, id: &str) -> bool {
+    pub(super) fn operation_begins(&self, id: &str, release: &ChartRelease) -> bool {
+        let one = place_of(id, release);
+        self.operations.lock().insert(one, ChartAttempt::Running);
         let mut states = self.states.lock();
         let done = states.get_mut(id);
         let done = done.filter(|state| state.progress == ChartProgress::Done);
@@ -178,6 +218,13 @@ impl GuestCharts {
     }
 }
 
+fn place_of(id: &str, release: &ChartRelease) -> (String, String, String) {
+    let ChartRelease {
+        namespace, name, ..
+    } = release;
+    (id.to_owned(), namespace.clone(), name.clone())
+}
+
 #[cfg(test)]
 mod tests {
     use tokio_util::sync::CancellationToken;
@@ -189,13 +236,45 @@ mod tests {
         guests::{access::testing::access, system::testing::FIRST},
     };
 
-    #[tokio::test]
-    async fn charts_are_done_only_where_these_are_what_was_looked_at() {
+    fn charts() -> GuestCharts {
         let dir = tempfile::tempdir().unwrap();
         let stop = CancellationToken::new();
         let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
         let access = access(canned(&[]).0);
-        let charts = GuestCharts::new("rancher".into(), FIRST, access, Some(helm));
+        GuestCharts::new("rancher".into(), FIRST, access, Some(helm))
+    }
+
+    #[tokio::test]
+    async fn an_operation_ends_once_and_a_failure_is_new_once() {
+        let (charts, release) = (charts(), release("lb", "purelb"));
+        let ended = |brought| charts.operation_ended("c-1", &release, &brought);
+        let failed = |reason| Err(ChartError::new(reason, "why"));
+        assert_eq!(ended(Ok(Settled::Yes)), None, "nothing was done");
+        charts.operation_begins("c-1", &release);
+        assert_eq!(ended(failed(super::super::BUSY)), None, "it goes on");
+        assert_eq!(ended(Ok(Settled::Yes)), Some(true));
+        assert_eq!(ended(Ok(Settled::Yes)), None);
+        // helm-controller works on it.
+        assert_eq!(ended(Ok(Settled::NotYet)), None);
+        assert_eq!(ended(Ok(Settled::Yes)), Some(true));
+        assert_eq!(ended(failed("NoChart")), Some(false));
+        assert_eq!(ended(failed("NoChart")), None, "nothing was tried since");
+        assert_eq!(ended(failed("BadValues")), Some(false));
+        charts.operation_begins("c-1", &release);
+        assert_eq!(
+            ended(failed("BadValues")),
+            Some(false),
+            "it was tried again"
+        );
+        assert_eq!(ended(Ok(Settled::Yes)), None, "somebody else mended it");
+        charts.operation_begins("c-1", &release);
+        charts.forget("c-1");
+        assert_eq!(ended(Ok(Settled::Yes)), None);
+    }
+
+    #[tokio::test]
+    async fn charts_are_done_only_where_these_are_what_was_looked_at() {
+        let charts = charts();
         let wanted = vec![release("lb", "purelb")];
         let progress = |wanted: &[ChartRelease]| charts.progress("c-1", wanted);
         assert_eq!(progress(&wanted), ChartProgress::Unknown);
