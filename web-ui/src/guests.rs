@@ -35,6 +35,8 @@ pub struct DetailRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetailText {
     Plain(String),
+    /// Where each leads, and its text.
+    Links(Vec<(String, String)>),
     Projects(Vec<ProjectRow>),
 }
 
@@ -106,6 +108,19 @@ mod tests {
                     says: DetailText::Plain("purelb".into()),
                 },
                 DetailRow {
+                    label: "Addresses".into(),
+                    says: DetailText::Links(vec![
+                        (
+                            "/ui/networks/0/addresses/10.0.0.5".into(),
+                            "10.0.0.5".into(),
+                        ),
+                        (
+                            "/ui/networks/0/addresses/10.0.0.6".into(),
+                            "10.0.0.6".into(),
+                        ),
+                    ]),
+                },
+                DetailRow {
                     label: "Projects and their pools".into(),
                     says: DetailText::Projects(vec![ProjectRow {
                         id: "p-x7k2f".into(),
@@ -167,7 +182,7 @@ mod tests {
     #[test]
     fn the_facts_stand_in_lines_of_their_own_and_a_second_system_is_named() {
         let shown = html(vec![guest(Health::Busy)]);
-        let facts = "<div><dt>Load balancer</dt><dd>purelb</dd></div>\n<div><dt>Projects and their pools</dt><dd><a href=\"/ui/tenants?filter=p-x7k2f\">p-x7k2f (Shop &#60;2&#62;)</a>: harv--vlan-20</dd></div>\n<div><dt>Charts</dt>";
+        let facts = "<div><dt>Load balancer</dt><dd>purelb</dd></div>\n<div><dt>Addresses</dt><dd><a href=\"/ui/networks/0/addresses/10.0.0.5\">10.0.0.5</a>, <a href=\"/ui/networks/0/addresses/10.0.0.6\">10.0.0.6</a></dd></div>\n<div><dt>Projects and their pools</dt><dd><a href=\"/ui/tenants?filter=p-x7k2f\">p-x7k2f (Shop &#60;2&#62;)</a>: harv--vlan-20</dd></div>\n<div><dt>Charts</dt>";
         assert!(shown.contains(facts), "{shown}");
         assert!(!shown.contains("second"));
         let second = GuestRow {

@@ -43,6 +43,8 @@ pub struct Party {
     /// UID or container id; may be empty.
     pub instance: String,
     pub cluster: String,
+    /// The guest cluster that it is for: where it is shown, and its name.
+    pub guest: Option<(String, String)>,
     /// `TCP 443`; empty in an exclusive lease.
     pub ports: Vec<String>,
     pub since: Option<Moment>,

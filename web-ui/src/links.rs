@@ -101,6 +101,11 @@ pub fn leases_of_tenant(name: &str) -> String {
     filtered(LEASES, "tenant", name)
 }
 
+/// The guest clusters with the text in their name or id.
+pub fn guests_named(text: &str) -> String {
+    filtered(GUESTS, "filter", text)
+}
+
 /// What a tenant may have.
 pub fn tenant(name: &str) -> String {
     filtered(TENANTS, "filter", name)

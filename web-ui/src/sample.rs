@@ -98,6 +98,7 @@ pub fn lease_page(may_write: bool) -> AddressPage {
         owner: owner.into(),
         instance: "6b1f".into(),
         cluster: "edge-1".into(),
+        guest: Some(("/ui/guests?filter=c-m-1".into(), "shop".into())),
         ports: vec!["TCP 443".into()],
         since: Some(NOW),
     };

@@ -71,6 +71,10 @@ fn view(guest: &guests::GuestView, charts: &Releases) -> GuestView {
 fn detail(detail: &GuestDetail) -> (String, GuestDetailValue) {
     let value = match &detail.value {
         DetailValue::Text(text) => GuestDetailValue::Text(text.clone()),
+        DetailValue::Leases(leases) => {
+            let addresses = leases.iter().map(|lease| lease.address.to_string());
+            GuestDetailValue::Text(addresses.collect::<Vec<_>>().join(", "))
+        }
         DetailValue::Projects(projects) => GuestDetailValue::Projects(projects.clone()),
     };
     (detail.field.to_owned(), value)

@@ -1,6 +1,7 @@
 //! The clusters that Rancher manages.
 
 use axum::extract::State;
+use fipd_core::LeaseKey;
 use fipd_web_ui::{
     DetailRow, DetailText, GuestRow, GuestsPage, Health, Input, InputKind, Nav, ProjectRow,
     ReleaseRow, links,
@@ -50,17 +51,17 @@ pub async fn show(
     let wanted = |view: &&GuestView| {
         let mut projects = view.projects();
         (phase.is_empty() || view.says.phase.as_str() == phase)
-            && (name(view).contains(part)
+            && (view.name().contains(part)
                 || view.id.contains(part)
                 || projects.any(|project| project.contains(part) || called(project)))
     };
     let found: Vec<_> = all.iter().filter(wanted).collect();
     let (shown, pager) = match list.order.key {
         "health" => list.page_by(found, PAGE, |view| {
-            (health(view.says.phase) == Health::Good, name(view))
+            (health(view.says.phase) == Health::Good, view.name())
         }),
         "since" => list.page_by(found, PAGE, |view| view.since),
-        _ => list.page_by(found, PAGE, |view| (name(view), &*view.id, view.system)),
+        _ => list.page_by(found, PAGE, |view| (view.name(), &*view.id, view.system)),
     };
     let releases = Releases::of(helm.as_ref());
     let row = |view: &GuestView| row(&guests, &releases, view);
@@ -73,18 +74,11 @@ pub async fn show(
     }))
 }
 
-fn name(view: &GuestView) -> &str {
-    match view.display_name.as_str() {
-        "" => &view.id,
-        name => name,
-    }
-}
-
 fn row(board: &GuestBoard, charts: &Releases, view: &GuestView) -> GuestRow {
     let details = view.details.iter();
     let releases = view.releases.iter();
     GuestRow {
-        name: name(view).to_owned(),
+        name: view.name().to_owned(),
         id: view.id.clone(),
         rancher: view.rancher.to_string(),
         system: view.system.mark().unwrap_or_default().to_owned(),
@@ -110,9 +104,16 @@ fn detail(board: &GuestBoard, detail: &GuestDetail) -> DetailRow {
         label: detail.label.to_owned(),
         says: match &detail.value {
             DetailValue::Text(text) => DetailText::Plain(text.clone()),
+            DetailValue::Leases(leases) => DetailText::Links(leases.iter().map(lease).collect()),
             DetailValue::Projects(all) => DetailText::Projects(all.iter().map(project).collect()),
         },
     }
+}
+
+/// The page of a lease, and its address.
+fn lease(lease: &LeaseKey) -> (String, String) {
+    let link = links::lease(lease.network.0, lease.address);
+    (link, lease.address.to_string())
 }
 
 fn release(release: &ReleaseView, state: ReleaseState) -> ReleaseRow {

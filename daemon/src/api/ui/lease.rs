@@ -2,7 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
+use axum::extract::State;
+use fipd_core::{Contender, Holder, Identity, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
 use fipd_web_ui::{AddressPage, FreeAddress, Nav, Pager, Party, links};
 
 use super::{
@@ -16,6 +17,7 @@ use crate::{
         rest::audit::search,
         ui::session_extract::{PathParam, Query, Visitor},
     },
+    guests::GuestBoard,
     ipam::Ipam,
     store::{AuditFilter, AuditFound},
 };
@@ -24,6 +26,7 @@ use crate::{
 const SHOWN: usize = 50;
 
 pub async fn show(
+    State(guests): State<GuestBoard>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
     Query(query): Query,
@@ -54,8 +57,8 @@ pub async fn show(
             labels: lease.map_or_else(Vec::new, labels),
             lease: lease.map(|lease| views::lease_row(ledger, lease)),
             free: lease.is_none().then(|| free(ledger, key, may_write)),
-            holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease)),
-            contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease)),
+            holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease, &guests)),
+            contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease, &guests)),
             listed: listed(ledger, key, pool.map(|pool| pool.id)),
             history: (history.entries.iter())
                 .map(|(_, entry)| views::audit_row(ledger, entry))
@@ -174,33 +177,44 @@ fn labels(lease: &Arc<Lease>) -> Vec<(String, String)> {
         .collect()
 }
 
-fn holders(ledger: &Ledger, lease: &Lease) -> Vec<Party> {
+fn holders(ledger: &Ledger, lease: &Lease, guests: &GuestBoard) -> Vec<Party> {
     let party = |member: &Member| {
         let ports = member.ports.iter();
         let ports = ports.map(|claim| format!("{} {}", claim.protocol, claim.port));
         Party {
             ports: ports.collect(),
-            ..party(ledger, &member.holder)
+            ..party(ledger, &member.holder, guests)
         }
     };
     lease.members.iter().take(SHOWN).map(party).collect()
 }
 
-fn contenders(ledger: &Ledger, lease: &Lease) -> Vec<Party> {
+fn contenders(ledger: &Ledger, lease: &Lease, guests: &GuestBoard) -> Vec<Party> {
     let party = |contender: &Contender| Party {
         since: Some(views::moment(contender.since)),
-        ..party(ledger, &contender.holder)
+        ..party(ledger, &contender.holder, guests)
     };
     lease.contenders.iter().take(SHOWN).map(party).collect()
 }
 
-fn party(ledger: &Ledger, holder: &fipd_core::Holder) -> Party {
-    let cluster = holder.identity.cluster.as_ref();
-    let cluster = cluster.map(|id| format!("{} ({id})", views::cluster_name(ledger, id)));
+fn party(ledger: &Ledger, holder: &Holder, guests: &GuestBoard) -> Party {
+    let Identity {
+        cluster, namespace, ..
+    } = &holder.identity;
+    let named = cluster
+        .as_ref()
+        .map(|id| (id, views::cluster_name(ledger, id)));
+    // Rancher has a namespace of the same name for each cluster that it manages.
+    let guest = named.as_ref().and_then(|(_, rancher)| {
+        let name = guests.name(&rancher.as_str().into(), namespace)?;
+        Some((links::guests_named(namespace), name))
+    });
+    let cluster = named.map(|(id, name)| format!("{name} ({id})"));
     Party {
         owner: owner_text(ledger, &holder.identity),
         instance: holder.instance.to_string(),
         cluster: views::text(cluster),
+        guest,
         ports: Vec::new(),
         since: None,
     }
