@@ -12,6 +12,7 @@ pub fn is_label(label: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     label.starts_with(alphanumeric)
         && label.ends_with(alphanumeric)
+        && label.len() <= 63
         && label.chars().all(|c| alphanumeric(c) || c == '-')
 }
 

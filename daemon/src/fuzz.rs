@@ -6,11 +6,12 @@
 
 mod http;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_core::{ClusterId, Ledger, Op, Pool, PoolId, Tenant, Timestamp};
 use fipd_crds::{fipd_io, kube_fip};
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
 use crate::{
@@ -18,12 +19,16 @@ use crate::{
     api::{fip_v1, listen::tls, page, rest::import, ui},
     clusters::kubeconfig,
     config::{self, Config},
+    controller::merge_patch::testing::merged,
     helm, host, oidc,
     system::System,
     systems::{
         self, SYSTEMS,
         claims::{claim, pool},
-        kube_fip::{floating_ip, range, settings::RangeArithmetic},
+        kube_fip::{
+            floating_ip, guest, range,
+            settings::{KubeFipSettings, RangeArithmetic},
+        },
     },
     validation::mirror::MirrorOf,
 };
@@ -35,7 +40,7 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 17] = [
+pub const BODIES: [Body; 18] = [
     body("admission", admission),
     body("certificate", certificate),
     body("claims", claims),
@@ -51,6 +56,7 @@ pub const BODIES: [Body; 17] = [
     body("json_lines", |bytes| rows(bytes, false)),
     body("kernel_rule", host::fuzz),
     body("kube_fip", kube_fip),
+    body("kube_fip_maps", kube_fip_maps),
     body("kubeconfig", kubeconfig_text),
     body("nft", nft),
 ];
@@ -136,6 +142,44 @@ fn kube_fip(bytes: &[u8]) {
         let wish = floating_ip::wish::wish(&ledger, &own, Tenant("t".into()), &fip);
         let why = wish.err().map(|problem| problem.message);
         assert_ne!(why.as_deref(), Some(""), "refused without a word");
+    }
+}
+
+/// The two ConfigMaps of guest clusters, and what helm keeps there: what of the settings is used is used again, and what is written over the addresses of
+/// somebody else needs no second write.
+fn kube_fip_maps(bytes: &[u8]) {
+    let _ = guest::harvester_kube_vip::by_chart(&String::from_utf8_lossy(bytes));
+    if let Ok(secret) = serde_json::from_slice(bytes) {
+        let _ = helm::manifest(&secret);
+    }
+    let Ok(map) = serde_json::from_slice::<ConfigMap>(bytes) else {
+        return;
+    };
+    let key = |key: &str| {
+        key.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    let data = map.data.clone().unwrap_or_default();
+    if !data.keys().all(|name| key(name)) {
+        // No API server stores it.
+        return;
+    }
+    let (good, refused) = guest::config::usable(&data, &BTreeMap::new());
+    assert!(refused.iter().all(|why| !why.is_empty()));
+    let again = guest::config::usable(&good, &BTreeMap::new());
+    assert_eq!(again, (good.clone(), Vec::new()));
+    let config = guest::config::GuestConfig::new(&good, &KubeFipSettings::default());
+    assert!((10..=86_400).contains(&config.interval.as_secs()));
+    for release in &config.releases {
+        let _ = release.parse();
+    }
+    let whole = serde_json::to_value(&map).unwrap();
+    for wanted in [data, BTreeMap::new()] {
+        let Some(change) = guest::address_map::change(&map, &wanted) else {
+            continue;
+        };
+        let after = serde_json::from_value(merged(&whole, &change)).unwrap();
+        assert_eq!(guest::address_map::change(&after, &wanted), None);
     }
 }
 

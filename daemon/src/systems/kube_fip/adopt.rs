@@ -1,6 +1,8 @@
 //! Taking over from kube-fip-operator: what is found of it, and whether fipd may begin. The addresses are adopted when the
 //! system starts, all of them before the first new one; here is told what becomes of each.
 
+mod guests;
+
 use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::System;
@@ -18,12 +20,14 @@ use crate::{
     adopt::{AdoptLog, FindingKind, Takeover, TakeoverError, TakeoverReport},
     clusters::{ClusterSession, adoption::complete_list},
     controller::{client::Remote, store::Key},
+    guests::GuestBoard,
     ipam::Ipam,
 };
 
 /// Looks at what the original left in a Rancher cluster.
 pub struct KubeFipTakeover {
     pub ipam: Ipam,
+    pub guests: GuestBoard,
 }
 
 impl KubeFipTakeover {
@@ -47,30 +51,19 @@ impl KubeFipTakeover {
         };
         report.count("FloatingIPRanges", ranges.len());
         report.count("FloatingIPs", fips.len());
-        self.program(session, &mut report).await;
+        let remote = Remote::new(session.client.clone());
+        program(session, &remote, &mut report).await;
+        match original::without_status(&remote).await {
+            Ok(kinds) if kinds.is_empty() => {}
+            Ok(kinds) => report
+                .blockers
+                .push(original::statusless(&kinds, &session.name)),
+            Err(error) => report.unseen.push(format!("the definitions: {error}")),
+        }
         self.ranges(session, &ranges, &mut report);
         self.addresses(session, &fips, &mut report);
+        guests::report(session, &self.guests, &fips, &mut report).await;
         Ok(report)
-    }
-
-    async fn program(&self, session: &ClusterSession, report: &mut TakeoverReport) {
-        let remote = Remote::new(session.client.clone());
-        let settings = session.settings.of::<KubeFipSettings>();
-        match original::running(&remote, settings).await {
-            Ok(None) => {}
-            Ok(Some(program)) => {
-                let why = original::in_the_way(&program);
-                report.wrong(FindingKind::Program, program.to_string(), why.clone());
-                report.blockers.push(why);
-            }
-            Err(error) => {
-                report
-                    .unseen
-                    .push(format!("the program of the original: {error}"));
-                let unknown = "it is not known whether the original still runs";
-                report.blockers.push(unknown.to_owned());
-            }
-        }
     }
 
     fn ranges(
@@ -121,7 +114,7 @@ impl KubeFipTakeover {
                 true => report.fine(FindingKind::Address, name, format!("{address} is adopted")),
                 false => {
                     let why = format!(
-                        "{address} is not its own yet: `fipd clusters show {}` tells whether the adoption waits, and its condition Ready what is wrong",
+                        "{address} is not its own yet: `fipd clusters show {}` shows whether the adoption waits, and its condition Ready what is wrong",
                         session.name
                     );
                     report.wrong(FindingKind::Address, name, why);
@@ -134,6 +127,26 @@ impl KubeFipTakeover {
                 names.join(" and ")
             );
             report.wrong(FindingKind::Conflict, address.to_string(), says);
+        }
+    }
+}
+
+/// Whether the original still runs.
+async fn program(session: &ClusterSession, remote: &Remote, report: &mut TakeoverReport) {
+    let settings = session.settings.of::<KubeFipSettings>();
+    match original::running(remote, settings).await {
+        Ok(None) => {}
+        Ok(Some(program)) => {
+            let why = original::in_the_way(&program);
+            report.wrong(FindingKind::Program, program.to_string(), why.clone());
+            report.blockers.push(why);
+        }
+        Err(error) => {
+            report
+                .unseen
+                .push(format!("the program of the original: {error}"));
+            let unknown = "it is not known whether the original still runs";
+            report.blockers.push(unknown.to_owned());
         }
     }
 }

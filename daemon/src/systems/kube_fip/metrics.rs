@@ -9,10 +9,16 @@ use std::{
 
 use fipd_core::{Ledger, PoolUsage, Text, words};
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
 use serde::Serialize;
 
-use super::{guest::VipGuests, range::RangeView};
+use super::{
+    guest::{SYSTEM, VipGuests},
+    range::RangeView,
+};
 use crate::{
     controller::store::Key,
     metrics::series::{Labels, Series, Values, encode_connected, live, with},
@@ -29,9 +35,16 @@ words! {
     }
 }
 
-/// What happened in the guests of one Rancher, by its ids of them.
+/// Installations and upgrades of charts, by chart and result.
+type ChartOperations = Family<[(&'static str, &'static str); 2], Counter>;
+
+/// What happened in the guests of one Rancher.
 #[derive(Default)]
-pub struct VipCounts(Mutex<BTreeMap<String, GuestCounts>>);
+pub struct VipCounts {
+    /// By Rancher's ids of them.
+    guests: Mutex<BTreeMap<String, GuestCounts>>,
+    operations: ChartOperations,
+}
 
 /// What happened in one guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,10 +58,25 @@ struct GuestCounts {
     events: BTreeMap<(GuestEvent, bool), u64>,
 }
 
+impl GuestEvent {
+    /// The chart that it is about.
+    fn chart(self) -> Option<&'static str> {
+        match self {
+            Self::KubeVip => Some("kube-vip"),
+            Self::CloudProvider => Some("kube-vip-cloud-provider"),
+            Self::ApiConnection | Self::ConfigMap => None,
+        }
+    }
+}
+
+fn result(well: bool) -> &'static str {
+    if well { "success" } else { "error" }
+}
+
 impl VipCounts {
     /// Notes a call to the guest, which names it.
     pub fn connected(&self, id: &str, (name, harvester): (&str, &str), reachable: bool) {
-        let mut all = self.0.lock();
+        let mut all = self.guests.lock();
         let counts = all.entry(id.to_owned()).or_default();
         (counts.name, counts.harvester) = (name.to_owned(), harvester.to_owned());
         counts.reachable = reachable;
@@ -60,33 +88,75 @@ impl VipCounts {
 
     /// Notes that something was changed in the guest, or could not be.
     pub fn note(&self, id: &str, event: GuestEvent, well: bool) {
-        if let Some(counts) = self.0.lock().get_mut(id) {
+        if let Some(chart) = event.chart() {
+            let labels = [("chart", chart), ("result", result(well))];
+            self.operations.get_or_create(&labels).inc();
+        }
+        if let Some(counts) = self.guests.lock().get_mut(id) {
             *counts.events.entry((event, well)).or_default() += 1;
         }
     }
 
+    /// How often something ended so.
+    #[cfg(test)]
+    pub fn count(&self, id: &str, event: GuestEvent, well: bool) -> u64 {
+        let guests = self.guests.lock();
+        let counts = guests
+            .get(id)
+            .and_then(|one| one.events.get(&(event, well)));
+        counts.copied().unwrap_or_default()
+    }
+
     pub fn forget(&self, id: &str) {
-        self.0.lock().remove(id);
+        self.guests.lock().remove(id);
     }
 }
 
-/// The guests of every connected Rancher, by the configured name of it.
+/// The guests of every connected Rancher.
 #[derive(Clone, Default)]
-pub struct VipSites(Arc<Mutex<BTreeMap<Text, Weak<VipGuests>>>>);
+pub struct VipSites {
+    /// By the configured name of each.
+    guests: Arc<Mutex<BTreeMap<Text, Weak<VipGuests>>>>,
+    operations: ChartOperations,
+}
 
 impl VipSites {
     pub fn add(&self, rancher: &Text, guests: &Arc<VipGuests>) {
-        let mut all = self.0.lock();
+        let mut all = self.guests.lock();
         all.insert(Text::clone(rancher), Arc::downgrade(guests));
     }
 
+    /// The counts of one more Rancher.
+    pub fn counts(&self) -> VipCounts {
+        VipCounts {
+            operations: self.operations.clone(),
+            ..VipCounts::default()
+        }
+    }
+
     pub fn connected(&self) -> Vec<(Text, Arc<VipGuests>)> {
-        let mut all = self.0.lock();
+        let mut all = self.guests.lock();
         all.retain(|_, guests| guests.strong_count() > 0);
         let all = all.iter();
         all.filter_map(|(name, guests)| Some((Text::clone(name), guests.upgrade()?)))
             .collect()
     }
+}
+
+/// Adds fipd's own series of the system.
+pub fn register_own(registry: &mut Registry, sites: VipSites) {
+    let own = registry.sub_registry_with_prefix("kube_fip");
+    own.register(
+        "helm_operations",
+        "Installations and upgrades of charts in guests",
+        sites.operations.clone(),
+    );
+    let add = |figures: &mut OwnFigures, guests: &Arc<VipGuests>, more: &_| {
+        figures.add(guests, more);
+    };
+    own.register_collector(live(move |encoder| {
+        encode_connected(encoder, &sites.connected(), add, OwnFigures::series)
+    }));
 }
 
 /// Adds the series of the original.
@@ -100,7 +170,45 @@ pub fn register(registry: &mut Registry, sites: VipSites) {
     }));
 }
 
-/// The values of all series.
+/// The values of fipd's own series.
+#[derive(Debug, Default, PartialEq)]
+struct OwnFigures {
+    guests: Values<'static>,
+    waiting: Values<'static>,
+}
+
+impl OwnFigures {
+    fn add(&mut self, guests: &VipGuests, more: &Labels<'static>) {
+        let reasons = guests.board.reasons(&guests.site.name, SYSTEM);
+        for ((phase, reason), count) in reasons {
+            let labels = [("phase", phase.as_str()), ("reason", reason)];
+            self.guests.push((with(more, labels), count as f64));
+        }
+        let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+        for (_, fip) in guests.fips.all() {
+            if let Some(reason) = fip.waits() {
+                *waiting.entry(reason.to_owned()).or_default() += 1;
+            }
+        }
+        for (reason, count) in waiting {
+            let labels = with(more, [("reason", &reason)]);
+            self.waiting.push((labels, count as f64));
+        }
+    }
+
+    fn series(self) -> [Series<'static>; 2] {
+        [
+            Series::new("guests", "Guests, by how they are doing", self.guests),
+            Series::new(
+                "floatingips_waiting",
+                "FloatingIPs that wait for an address, or for the one that they name",
+                self.waiting,
+            ),
+        ]
+    }
+}
+
+/// The values of all series of the original.
 #[derive(Debug, Default, PartialEq)]
 struct VipFigures {
     capacity: Values<'static>,
@@ -142,7 +250,7 @@ impl VipFigures {
                 self.range(key, range, usage, more);
             }
         });
-        for counts in guests.counts.0.lock().values() {
+        for counts in guests.counts.guests.lock().values() {
             self.guest(counts, more);
         }
     }
@@ -176,13 +284,12 @@ impl VipFigures {
         let reachable = f64::from(u8::from(counts.reachable));
         self.status.push((with(more, own), reachable));
         for ((event, well), count) in &counts.events {
-            let status = if *well { "success" } else { "error" };
             let [name, harvester] = own;
             let labels = [
                 name,
                 harvester,
                 ("event", event.as_str()),
-                ("status", status),
+                ("status", result(*well)),
             ];
             self.events.push((with(more, labels), *count as f64));
         }
@@ -220,12 +327,12 @@ mod tests {
     fn what_happened_in_a_guest_is_counted_by_how_it_ended() {
         let counts = VipCounts::default();
         counts.note("c-m-1", GuestEvent::ConfigMap, true);
-        assert!(counts.0.lock().is_empty(), "it was never reached");
+        assert!(counts.guests.lock().is_empty(), "it was never reached");
         counts.connected("c-m-1", ("prod", "hv"), false);
         counts.connected("c-m-1", ("prod", "hv"), true);
         counts.note("c-m-1", GuestEvent::KubeVip, false);
         let mut figures = VipFigures::default();
-        figures.guest(&counts.0.lock()["c-m-1"], &Vec::new());
+        figures.guest(&counts.guests.lock()["c-m-1"], &Vec::new());
         let guest = vec![
             ("guestclustername", "prod".to_owned()),
             ("harvesterclustername", "hv".to_owned()),
@@ -243,6 +350,9 @@ mod tests {
         ];
         assert_eq!(told, expected);
         counts.forget("c-m-1");
-        assert!(counts.0.lock().is_empty());
+        assert!(counts.guests.lock().is_empty());
+        let failed = [("chart", "kube-vip"), ("result", "error")];
+        let operations = &counts.operations;
+        assert_eq!(operations.get_or_create(&failed).get(), 1);
     }
 }

@@ -97,8 +97,10 @@ impl RunningSystem for RunningKubeFip {
     }
 
     fn takeover(&self) -> Option<Arc<dyn Takeover>> {
-        let ipam = self.means.ipam.clone();
-        Some(Arc::new(KubeFipTakeover { ipam }))
+        Some(Arc::new(KubeFipTakeover {
+            ipam: self.means.ipam.clone(),
+            guests: self.means.guests.clone(),
+        }))
     }
 
     fn rows(&self, _: &'static SystemOperation) -> BTreeMap<String, Value> {
@@ -107,6 +109,10 @@ impl RunningSystem for RunningKubeFip {
 
     fn register_metrics(&self, registry: &mut Registry) {
         metrics::register(registry, self.sites.clone());
+    }
+
+    fn register_own_metrics(&self, registry: &mut Registry) {
+        metrics::register_own(registry, self.sites.clone());
     }
 }
 
@@ -124,16 +130,21 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     let source = RangeSource::new(site.settings(), Some(attachments));
     let ranges = Ranges::new(context(RANGE, &site, &events), source);
     let fips = context(FLOATING_IP, &site, &events).with_queue(queue);
-    let fips = GuestFipController::new(fips, GuestFloatingIps);
+    let fips = GuestFipController::new(fips, GuestFloatingIps::default());
+    let ports = system.means.metrics_ports.get(settings::CONFIG.name);
     let guests = VipGuests::new(VipMeans {
         site: &site,
         events: &events,
         board: &system.means.guests,
+        counts: system.sites.counts(),
+        metrics_ports: ports.cloned().unwrap_or_default(),
         helm: system.means.helm.clone(),
         clusters: &clusters,
         fips: &fips.context().objects,
         ranges: &ranges.context().objects,
     });
+    let known = fips.user.guests.set(Arc::downgrade(&guests));
+    debug_assert!(known.is_ok(), "they have guests already");
     system.sites.add(&site.name, &guests);
     count(&site, "FloatingIPRanges", &ranges.context().objects);
     count(&site, "FloatingIPs", &fips.context().objects);
@@ -146,7 +157,12 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
         () = cancel.cancelled() => return,
         () = known => {}
     }
-    warn_without_status(&site, &remote).await;
+    if let Ok(kinds) = original::without_status(&remote).await
+        && !kinds.is_empty()
+    {
+        let why = original::statusless(&kinds, &site.name);
+        tracing::warn!(cluster = %site.name, why, "fipd can show no status");
+    }
     let undefined = "the ranges are no pools yet";
     if !clusters.listed(&site).await || !until(&cancel, undefined, || ranges.define_all()).await {
         return;
@@ -199,17 +215,4 @@ fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Even
         Arc::clone(events),
         Objects::new(),
     )
-}
-
-/// The definitions of the original have no status: nothing shows there what became of an object, and nothing moves.
-async fn warn_without_status(site: &Site, remote: &Remote) {
-    for (kind, plural) in [
-        (RANGE, "floatingipranges/status"),
-        (FLOATING_IP, "floatingips/status"),
-    ] {
-        let status = Kind { plural, ..kind };
-        if let Ok(false) = status.is_served(remote).await {
-            tracing::warn!(cluster = %site.name, "the definition of {} has no status, so that fipd can show none; run `fipd crds install --cluster {}`", kind.kind, site.name);
-        }
-    }
 }

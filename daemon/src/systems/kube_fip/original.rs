@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 
-use super::settings::KubeFipSettings;
+use super::{
+    names::{FLOATING_IP, RANGE},
+    settings::KubeFipSettings,
+};
 use crate::{
     adopt::OriginalWorkload,
     controller::{
         client::{CallError, Remote},
-        kind::DEPLOYMENT,
+        kind::{DEPLOYMENT, Kind},
         site::Site,
     },
 };
@@ -32,6 +35,29 @@ pub async fn running(
         let workload = OriginalWorkload::deployment(&found);
         (workload.replicas > 0 || there > 0).then_some(workload)
     }))
+}
+
+/// The kinds whose definition is still that of the original, which has no status: nothing shows there what became of an
+/// object.
+pub async fn without_status(remote: &Remote) -> Result<Vec<&'static str>, CallError> {
+    let mut without = Vec::new();
+    for (kind, plural) in [
+        (RANGE, "floatingipranges/status"),
+        (FLOATING_IP, "floatingips/status"),
+    ] {
+        if !(Kind { plural, ..kind }).is_served(remote).await? {
+            without.push(kind.kind);
+        }
+    }
+    Ok(without)
+}
+
+/// What to do about such kinds.
+pub fn statusless(kinds: &[&str], cluster: &str) -> String {
+    format!(
+        "the definitions of {} have no status, so that nothing shows what became of an object: run `fipd crds install --cluster {cluster}`",
+        kinds.join(" and ")
+    )
 }
 
 /// Why fipd gives no address while the original runs.

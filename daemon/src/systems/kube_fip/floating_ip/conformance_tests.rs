@@ -39,7 +39,7 @@ impl Subject for GuestFloatingIps {
     ) -> Arc<GuestFipController> {
         let (site, events) = (Arc::clone(site), Arc::clone(events));
         let context = Context::new(FLOATING_IP, site, remote, events, Objects::new());
-        GuestFipController::new(context, Self)
+        GuestFipController::new(context, Self::default())
     }
 
     fn object() -> Value {

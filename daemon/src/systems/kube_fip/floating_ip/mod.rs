@@ -7,20 +7,28 @@
 mod conformance_tests;
 pub mod wish;
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    sync::{OnceLock, Weak},
+    time::Duration,
+};
 
-use fipd_core::{Ledger, NetworkId, Tenant};
+use fipd_core::{Holder, LeaseKey, Ledger, NetworkId, Tenant};
 use fipd_crds::{fipd_io::AddressClaimStatus, kube_fip::GuestFloatingIP};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use serde_json::json;
 
-use super::names::{
-    CLUSTER_NAME, FIP_CLEANUP, FIP_RANGE, FLOATING_IP, SERVICE_NAMESPACE, UPDATE_CONFIG_MAP,
-    annotation,
+use super::{
+    guest::VipGuests,
+    names::{
+        CLUSTER_NAME, FIP_CLEANUP, FIP_RANGE, FLOATING_IP, SERVICE_NAMESPACE, UPDATE_CONFIG_MAP,
+        annotation,
+    },
 };
 use crate::{
     config::compat::go_boolean,
     controller::{
+        Reconciled,
         address_user::{
             AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
             SpecWrite, claim_status,
@@ -29,6 +37,7 @@ use crate::{
         },
         kind::Kind,
         meta::{Meta, View},
+        queue::Next,
         site::Site,
         store::Key,
     },
@@ -73,12 +82,101 @@ impl View for FipView {
 }
 
 /// The FloatingIPs of guest clusters.
-pub struct GuestFloatingIps;
+#[derive(Default)]
+pub struct GuestFloatingIps {
+    /// The guests that they are for.
+    pub guests: OnceLock<Weak<VipGuests>>,
+}
 
 /// The controller of all FloatingIPs of a Rancher cluster.
 pub type GuestFipController = AddressController<GuestFloatingIps>;
 
-impl AddressHooks for GuestFloatingIps {}
+impl AddressHooks for GuestFloatingIps {
+    /// What its guest keeps of an earlier one is its own again, once it has the finalizer.
+    async fn before(
+        fips: &GuestFipController,
+        key: &Key,
+        fip: &FipView,
+    ) -> Reconciled<Option<Next>> {
+        let Some(keeper) = Self::keeper(fips, key, fip) else {
+            return Ok(None);
+        };
+        let site = &fips.context.site;
+        let own = fips.context.holder(key, &fip.meta.uid);
+        let back = site
+            .ipam
+            .read(|ledger| kept_for(ledger, &keeper, &own, site, fip));
+        let Some(back) = back else {
+            return Ok(None);
+        };
+        fips.mark(key, fip, None).await?;
+        let reason = "its guest has a FloatingIP for it again";
+        site.transfer(keeper, own, back, reason).await?;
+        Ok(Some(Next::After(Duration::ZERO)))
+    }
+
+    /// Its guest may use the address still.
+    async fn before_release(fips: &GuestFipController, key: &Key, fip: &FipView) -> Reconciled<()> {
+        let Some(keeper) = Self::keeper(fips, key, fip) else {
+            return Ok(());
+        };
+        let (site, identity) = (&fips.context.site, fips.context.identity(key));
+        for lease in site.ipam.read(|ledger| ledger.leases_of(&identity)) {
+            let mut holders = lease.members.iter().map(|member| &member.holder);
+            let Some(holder) = holders.find(|holder| holder.identity == identity) else {
+                continue;
+            };
+            let (address, keeper) = (lease.key.address, keeper.clone());
+            let reason = "its FloatingIP is deleted, and the guest may use it still";
+            site.transfer(holder.clone(), keeper, lease.key, reason)
+                .await?;
+            let note = format!(
+                "{address} stays with the guest {} until no Service of it shows the address",
+                key.namespace
+            );
+            fips.context.note(key, &fip.meta.uid, "AddressKept", note);
+        }
+        Ok(())
+    }
+
+    fn keeper(fips: &GuestFipController, key: &Key, fip: &FipView) -> Option<Holder> {
+        let guests = fips.user.guests.get().and_then(Weak::upgrade)?;
+        guests
+            .may_use(&key.namespace, fip)
+            .then(|| guests.keeper(&key.namespace))
+    }
+
+    /// One that somebody tore away.
+    fn heir(fips: &GuestFipController, place: LeaseKey) -> Option<Holder> {
+        let guests = fips.user.guests.get().and_then(Weak::upgrade)?;
+        let lease = fips
+            .context
+            .site
+            .ipam
+            .read(|ledger| ledger.lease(place).cloned())?;
+        let namespace = &lease.owner()?.identity.namespace;
+        guests.is_there(namespace).then(|| guests.keeper(namespace))
+    }
+}
+
+/// The address that the guest keeps and the object names, or one of its range where it names none and has none.
+fn kept_for(
+    ledger: &Ledger,
+    keeper: &Holder,
+    own: &Holder,
+    site: &Site,
+    fip: &FipView,
+) -> Option<LeaseKey> {
+    let pool = site.mirror_in(ledger, fip.range.as_deref()?)?;
+    let kept = ledger.leases_of(&keeper.identity);
+    let mut kept = kept.iter().filter(|lease| lease.pool == Some(pool.id));
+    let back = match fip.named() {
+        Some(named) => kept.find(|lease| lease.key.address == named),
+        None if ledger.leases_of(&own.identity).is_empty() => kept.next(),
+        None => None,
+    };
+    back.map(|lease| lease.key)
+}
 
 impl AddressUser for GuestFloatingIps {
     type Raw = GuestFloatingIP;

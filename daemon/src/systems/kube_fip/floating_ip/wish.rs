@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{Identity, Ledger, Pool, System, Tenant};
+use fipd_crds::names::is_label;
 
 use super::FipView;
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         unserved::Unserved,
         waiters::Cause,
     },
-    systems::kube_fip::names::{CLUSTER_NAME, FIP_RANGE},
+    systems::kube_fip::names::{CLUSTER_NAME, FIP_RANGE, SERVICE_NAMESPACE},
     validation::held_address::gives,
 };
 
@@ -30,6 +31,12 @@ pub fn wish(ledger: &Ledger, own: &Identity, tenant: Tenant, fip: &FipView) -> W
             CLUSTER_NAME,
             "the name of the provisioning Cluster that it is for",
         ));
+    }
+    if let Some(namespace) = fip.service_namespace.as_ref().filter(|one| !is_label(one)) {
+        let message = format!(
+            "annotation {SERVICE_NAMESPACE}: {namespace:?} is no namespace; write the name of one, or remove the annotation: then Services of all may have the address"
+        );
+        return Err(Unserved::new("AnnotationInvalid", message, None));
     }
     let range = fip.range.as_deref();
     let range = range.ok_or_else(|| missing(FIP_RANGE, "the name of a FloatingIPRange"))?;
@@ -97,6 +104,13 @@ impl FipView {
     /// The address in the status, which only fipd writes.
     pub fn recorded(&self) -> Option<IpAddr> {
         self.status.address.parse().ok()
+    }
+
+    /// Why it waits for an address, or for another than it has; `None`: it does not.
+    pub fn waits(&self) -> Option<&str> {
+        let mut conditions = self.status.conditions.iter();
+        let ready = conditions.find(|one| one.type_ == READY)?;
+        (ready.status != "True").then_some(&ready.reason)
     }
 
     /// Whether fipd wrote the address into the object as one of the range that it named by then. One that was adopted may be of
@@ -196,6 +210,14 @@ mod tests {
                 fip(&json!({ "clustername": " ", "fiprange": "a" }), ""),
                 "AnnotationMissing",
                 "clustername",
+            ),
+            (
+                fip(
+                    &json!({ "clustername": "g", "fiprange": "a", "fipd.io/service-namespace": "a,b" }),
+                    "",
+                ),
+                "AnnotationInvalid",
+                "write the name of one",
             ),
             (named("c", ""), "RangeNotFound", "make it, or name another"),
             (named("a/b", ""), "RangeNotFound", "make it"),

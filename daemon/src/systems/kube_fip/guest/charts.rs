@@ -5,24 +5,24 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_crds::provisioning::Cluster;
 use serde_json::Value;
 
-use super::{SYSTEM, VipGuests, apply, observe, plan::VipPlan};
+use super::{VipGuests, apply, observe, plan::VipPlan};
 use crate::{
     config::ChartEngine,
     controller::{
-        client::CallError,
+        client::{CallError, Remote},
         kind::SERVICE,
         queue::Next,
         store::{Key, Observed},
     },
     guests::{
         charts::{
-            ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner,
+            ChartError, ChartProgress, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark,
+            ReleaseOwner,
             owner::{ChartOwner, ChartRemover},
             steps::ReleaseStep,
         },
         clusters::{ManagedCluster, PROVISIONED_CLUSTER},
         hosting::Provisioned,
-        releases::ReleaseState,
     },
     systems::kube_fip::{metrics::GuestEvent, settings::KubeFipSettings},
 };
@@ -57,7 +57,11 @@ impl VipGuests {
             (Some(cluster), Some(plan)) if plan.brings() => {
                 let display = cluster.display_name.clone();
                 let look = || self.chart_look(id, cluster, &plan);
-                self.charts.look_after((id, &display), look).await
+                let (next, news) = self.charts.look_after((id, &display), look).await;
+                let releases = plan.releases.as_deref().unwrap_or_default();
+                let done = self.charts.progress(id, releases) == ChartProgress::Done;
+                let interval = Next::After(self.config().interval);
+                (if done { interval } else { next }, news)
             }
             (Some(_), Some(plan)) if plan.removes() => {
                 let leave = VipChartLeave { guests: &self, id };
@@ -67,29 +71,10 @@ impl VipGuests {
         };
         drop(holds);
         if news {
-            self.count_releases(id);
             // It says how the guest is doing.
             self.queue.add(key.clone());
         }
         next
-    }
-
-    /// Counts what became of the releases that were worked on.
-    fn count_releases(&self, id: &str) {
-        let Some(guest) = self.board.get(&self.site.name, id, SYSTEM) else {
-            return;
-        };
-        for release in &guest.releases {
-            let event = match is_cloud_provider(&release.chart) {
-                true => GuestEvent::CloudProvider,
-                false => GuestEvent::KubeVip,
-            };
-            match ReleaseState::look(self.helm.as_ref(), &guest, release).state {
-                "deployed" => self.counts.note(id, event, true),
-                "failed" => self.counts.note(id, event, false),
-                _ => {}
-            }
-        }
     }
 
     fn chart_look<'a>(
@@ -159,14 +144,25 @@ impl ChartOwner for VipChartLook<'_> {
 
     async fn confirm_removal(&self) -> Result<(), ChartError> {
         let now = self.guests.fresh_plan(self.id).await?;
-        match now.is_some_and(|plan| plan.releases.as_ref() == Some(&self.releases)) {
-            true => Ok(()),
-            false => Err(changed()),
+        if now.is_none_or(|plan| plan.releases.as_ref() != Some(&self.releases)) {
+            return Err(changed());
+        }
+        match self.guests.access.last(self.id) {
+            Some((_, remote)) => check_unused(&remote).await,
+            None => Err(changed()),
         }
     }
 
     fn begins(&self) {
         self.guests.queue.add(Key::new("", self.id));
+    }
+
+    fn ended(&self, release: &ChartRelease, well: bool) {
+        let event = match is_cloud_provider(&release.chart) {
+            true => GuestEvent::CloudProvider,
+            false => GuestEvent::KubeVip,
+        };
+        self.guests.counts.note(self.id, event, well);
     }
 }
 
@@ -181,24 +177,7 @@ impl ChartRemover for VipChartLeave<'_> {
         if !installed.marks.iter().any(ours) {
             return Ok(());
         }
-        let services = guest.remote.list_kept(&SERVICE.all(), "", shown).await;
-        let services = services.map_err(|error| {
-            let why = "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed";
-            ChartError::new("ServicesUnreadable", format!("{why}: {error}"))
-        })?;
-        match services.as_slice() {
-            [] => Ok(()),
-            [(service, address), rest @ ..] => {
-                let more = match rest.len() {
-                    0 => String::new(),
-                    more => format!(" and {more} more have one"),
-                };
-                let why = format!(
-                    "Service {service} has the address {address}{more}: delete it, or give it another load balancer; charts are uninstalled once none has one"
-                );
-                Err(ChartError::new("ServicesHoldAddresses", why))
-            }
-        }
+        check_unused(guest.remote).await
     }
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
@@ -210,15 +189,49 @@ impl ChartRemover for VipChartLeave<'_> {
     }
 }
 
-/// Namespace and name of a Service that shows an address of a load balancer, and the address.
-fn shown(service: Value) -> Option<(String, IpAddr)> {
+/// kube-vip answers for the addresses of Services: it stays while one has one.
+async fn check_unused(remote: &Remote) -> Result<(), ChartError> {
+    let services = shown(remote).await;
+    let services = services.map_err(|error| {
+        let why = "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed";
+        ChartError::new("ServicesUnreadable", format!("{why}: {error}"))
+    })?;
+    match services.as_slice() {
+        [] => Ok(()),
+        [(service, addresses), rest @ ..] => {
+            let more = match rest.len() {
+                0 => String::new(),
+                more => format!(" and {more} more have one"),
+            };
+            let address = addresses.first().map(ToString::to_string);
+            let address = address.unwrap_or_default();
+            let why = format!(
+                "Service {service} has the address {address}{more}: delete it, or give it another load balancer; charts are uninstalled once none has one"
+            );
+            Err(ChartError::new("ServicesHoldAddresses", why))
+        }
+    }
+}
+
+/// The Services in a guest that show addresses of a load balancer, by namespace and name, with these.
+pub(super) async fn shown(remote: &Remote) -> Result<Vec<(String, Vec<IpAddr>)>, CallError> {
+    remote.list_kept(&SERVICE.all(), "", shows).await
+}
+
+fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
     let text = |path: &str| service.pointer(path).and_then(Value::as_str);
     if text("/spec/type") != Some("LoadBalancer") {
         return None;
     }
-    let address = text("/status/loadBalancer/ingress/0/ip")?.parse().ok()?;
+    let ingress = service
+        .pointer("/status/loadBalancer/ingress")?
+        .as_array()?;
+    let addresses = ingress
+        .iter()
+        .filter_map(|one| one["ip"].as_str()?.parse().ok());
+    let addresses: Vec<IpAddr> = addresses.collect();
     let (namespace, name) = (text("/metadata/namespace")?, text("/metadata/name")?);
-    Some((format!("{namespace}/{name}"), address))
+    (!addresses.is_empty()).then(|| (format!("{namespace}/{name}"), addresses))
 }
 
 /// Both the chart and its releases have it in their names.
@@ -246,15 +259,15 @@ mod tests {
     #[test]
     fn a_service_holds_an_address_once_a_load_balancer_gave_it_one() {
         let service = |kind: &str, ip: Value| {
-            shown(json!({
+            shows(json!({
                 "metadata": { "namespace": "shop", "name": "web" }, "spec": { "type": kind },
                 "status": { "loadBalancer": { "ingress": ip } },
             }))
         };
-        let address = [10, 0, 0, 5].into();
-        let given = json!([{ "ip": "10.0.0.5" }]);
+        let given = json!([{ "hostname": "x" }, { "ip": "10.0.0.5" }, { "ip": "10.0.0.6" }]);
         let held = service("LoadBalancer", given.clone());
-        assert_eq!(held, Some(("shop/web".to_owned(), address)));
+        let addresses = vec![[10, 0, 0, 5].into(), [10, 0, 0, 6].into()];
+        assert_eq!(held, Some(("shop/web".to_owned(), addresses)));
         assert_eq!(service("LoadBalancer", json!([])), None);
         assert_eq!(service("ClusterIP", given), None);
     }

@@ -1,7 +1,7 @@
 //! What the guests are to have: the keys of ConfigMap `kube-fip-config` with the original's defaults, and fipd's own
 //! configuration over them. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::{
         charts::{ChartRelease, Unversioned},
         objects::Texts,
     },
-    helm::Values,
+    helm::{ChartVersion, Reference, Values},
     systems::kube_fip::settings::{GuestInstall, GuestInterval, GuestLogLevel, KubeFipSettings},
 };
 
@@ -52,14 +52,14 @@ const KEYS: [(&str, &str, KeyCheck); 16] = [
     (
         "kubevipChartRepoUrl",
         "https://kube-vip.io/helm-charts",
-        any,
+        reference,
     ),
-    ("kubevipChartRef", "", any),
-    ("kubevipChartVersion", "", any),
+    ("kubevipChartRef", "", reference),
+    ("kubevipChartVersion", "", version),
     ("kubevipChartValues", KUBE_VIP_VALUES, values),
     ("kubevipCloudProviderReleaseName", CLOUD_PROVIDER, label),
-    ("kubevipCloudProviderChartRef", "", any),
-    ("kubevipCloudProviderChartVersion", "", any),
+    ("kubevipCloudProviderChartRef", "", reference),
+    ("kubevipCloudProviderChartVersion", "", version),
     (
         "kubevipCloudProviderChartValues",
         CLOUD_PROVIDER_VALUES,
@@ -74,7 +74,8 @@ pub struct GuestConfig {
     pub log_level: Option<GuestLogLevel>,
     pub trace_ipam_data: bool,
     pub interval: Duration,
-    pub metrics_port: u16,
+    /// That the settings name; nothing listens at it for this.
+    pub metrics_port: Option<u16>,
     pub install: GuestInstall,
     /// Releases follow versions and values; without it only what is missing is installed.
     pub update: bool,
@@ -82,8 +83,8 @@ pub struct GuestConfig {
     pub releases: [ChartRelease; 2],
 }
 
-/// The values of the ConfigMap that can be used, and what is wrong with each of the others: in their place stands what was used
-/// `before`. Keys that nobody knows are left out and told of.
+/// The values of the ConfigMap that can be used, and what is wrong with each of the others. A value that cannot be used is replaced
+/// by the one used `before`; unknown keys are left out and reported.
 pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
     let (mut good, mut refused) = (Texts::new(), Vec::new());
     for (key, value) in map {
@@ -111,8 +112,8 @@ pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
                     None if secret(key) => "the default is in force".to_owned(),
                     None => format!("the default {default:?} is in force"),
                 };
-                // Values of charts may hold secrets.
-                let shown = match secret(key) {
+                // Values of charts may hold secrets, and so may URLs.
+                let shown = match secret(key) || text.contains('@') {
                     true => String::new(),
                     false => format!(" {:?}", shortened(text)),
                 };
@@ -138,6 +139,7 @@ impl GuestConfig {
         let interval = given.operate_guest_cluster_interval;
         let update = truth(given.kubevip_update, "kubevipUpdate").unwrap_or_default();
         let port = given.metrics_port.map(std::num::NonZeroU16::get);
+        let mapped = || good.get("metricsPort")?.trim().parse().ok();
         Self {
             log_level: given
                 .log_level
@@ -147,9 +149,7 @@ impl GuestConfig {
                 .or_else(|| seconds(&text("operateGuestClusterInterval")))
                 .unwrap_or_default()
                 .0,
-            metrics_port: port
-                .or_else(|| text("metricsPort").parse().ok())
-                .unwrap_or_default(),
+            metrics_port: port.or_else(mapped),
             install: (given.kubevip_guest_install)
                 .or_else(|| mode(&text("kubevipGuestInstall")))
                 .unwrap_or_default(),
@@ -159,6 +159,21 @@ impl GuestConfig {
                 release(CLOUD_PROVIDER, "kubevipCloudProvider", update, &text),
             ],
         }
+    }
+}
+
+impl GuestConfig {
+    /// A warning if the port that is named is not among those that serve the series of the original.
+    pub fn port_note(&self, ports: &BTreeSet<u16>) -> Option<String> {
+        let port = self.metrics_port.filter(|port| !ports.contains(port))?;
+        let served: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let served = match served.is_empty() {
+            true => "only at /metrics of fipd itself".to_owned(),
+            false => format!("at port {}", served.join(", ")),
+        };
+        Some(format!(
+            "metricsPort {port}: no [[listener]] with serve = [\"metrics:kube-fip\"] has this port, the series are served {served}: add one, or remove the key"
+        ))
     }
 }
 
@@ -228,8 +243,18 @@ fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-fn any(_: &str) -> Result<(), &'static str> {
-    Ok(())
+fn reference(text: &str) -> Result<(), &'static str> {
+    match Reference::parse(text, KUBE_VIP) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(
+            "is no reference; allowed are the URL of a repository, oci://HOST/PATH/CHART and an absolute path",
+        ),
+    }
+}
+
+fn version(text: &str) -> Result<(), &'static str> {
+    let known = ChartVersion::parse(text).map(drop);
+    known.map_err(|_| "is no version; allowed is an exact one, such as 0.6.4")
 }
 
 /// As the original's logger reads it.
@@ -310,7 +335,7 @@ mod tests {
         }
         let config = config(&[]);
         assert_eq!(config.interval, Duration::from_secs(480));
-        assert_eq!((config.metrics_port, config.update), (8080, false));
+        assert_eq!((config.metrics_port, config.update), (None, false));
         assert_eq!(config.install, GuestInstall::ClusterLabel);
         let [kube_vip, cloud_provider] = &config.releases;
         assert_eq!(
@@ -332,6 +357,13 @@ mod tests {
             ("logLevel", "loud", "Debug"),
             ("kubevipNamespace", "Kube System", "lower-case"),
             ("kubevipChartValues", "a: [", "KEY: VALUE"),
+            ("kubevipChartVersion", "latest", "such as 0.6.4"),
+            ("kubevipCloudProviderChartRef", "charts", "oci://"),
+            (
+                "kubevipChartRepoUrl",
+                "https://a:hunter2@x.example.net",
+                "URL of a repository",
+            ),
         ];
         for (key, value, words) in bad {
             let before = texts(&[(key, "before")]);
@@ -348,7 +380,22 @@ mod tests {
         let (_, refused) = usable(&texts(&[("kubevipchartref", "x")]), &Texts::new());
         assert!(refused[0].contains("kubevipChartRef"), "{refused:?}");
         assert!(config(&[("kubevipUpdate", " T ")]).update);
-        assert_eq!(config(&[("metricsPort", " ")]).metrics_port, 8080);
+        assert_eq!(config(&[("metricsPort", " ")]).metrics_port, None);
+    }
+
+    #[test]
+    fn a_port_that_is_named_and_not_served_is_told_with_what_to_do() {
+        let named = config(&[("metricsPort", " 8080 ")]);
+        let none = named.port_note(&BTreeSet::new());
+        assert!(none.is_some_and(|note| note.contains("metricsPort 8080: no [[listener]]")));
+        let other = named.port_note(&BTreeSet::from([9090]));
+        assert!(other.is_some_and(|note| note.contains("at port 9090: add one")));
+        assert_eq!(named.port_note(&BTreeSet::from([8080, 9090])), None);
+        assert_eq!(
+            config(&[]).port_note(&BTreeSet::new()),
+            None,
+            "nobody names one"
+        );
     }
 
     #[test]
@@ -357,6 +404,9 @@ mod tests {
             &texts(&[("kubevipChartValues", "- hunter2")]),
             &Texts::new(),
         );
+        assert!(!refused[0].contains("hunter2"), "{refused:?}");
+        let url = texts(&[("kubevipChartRepoUrl", "https://a:hunter2@x.example.net")]);
+        let (_, refused) = usable(&url, &Texts::new());
         assert!(!refused[0].contains("hunter2"), "{refused:?}");
     }
 

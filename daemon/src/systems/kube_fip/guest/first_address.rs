@@ -6,14 +6,11 @@ use serde_json::json;
 use super::{
     Stop, VipGuests,
     plan::VipWait,
-    range_choice::{self, PoolNetworks, RangeChoice, RangeOffer, choose},
+    range_choice::{self, RangeChoice, RangeOffer, choose, credential, networks},
 };
 use crate::{
     controller::{client::CallError, store::Key},
-    guests::{
-        GuestUnready,
-        hosting::{Hosting, Provisioned},
-    },
+    guests::hosting::Provisioned,
     systems::kube_fip::{names::FLOATING_IP, range::RangeView},
 };
 
@@ -74,16 +71,12 @@ impl VipGuests {
                 false => Err(VipWait::UnknownRange(named.to_owned()).into()),
             };
         }
-        let credential = match &provisioned.hosting {
-            Hosting::BareMetal => return Ok(None),
-            // Of another cloud.
-            Hosting::Harvester { machines, .. } if machines.is_empty() => return Ok(None),
-            Hosting::Unclear(text) => {
-                return Err(VipWait::from(GuestUnready::BadCredentialName(text.clone())).into());
-            }
-            Hosting::Harvester { credential, .. } => credential,
+        let Some(credential) = credential(&provisioned.hosting)? else {
+            return Ok(None);
         };
-        let pools = self.networks(key, provisioned)?;
+        let pools = networks(provisioned.machines(), |config| {
+            self.sources.machine(key, config)
+        })?;
         let display_name = |id: &str| {
             let cluster = self.seen.clusters.get(&Key::new("", id))?;
             Some(cluster.display_name.clone())
@@ -92,26 +85,6 @@ impl VipGuests {
         let choice = choose(&harvester, &pools, &offers);
         let choice = choice.ok_or(VipWait::NoRange(harvester))?;
         Ok(Some(choice))
-    }
-
-    /// The networks of all machine pools. One whose HarvesterConfig is not there yet is waited for: it may name the
-    /// network that decides.
-    fn networks(&self, key: &Key, made: &Provisioned) -> Result<Vec<PoolNetworks>, VipWait> {
-        let machines = made.machines();
-        let networks = machines.iter().map(|machine| {
-            let found = self.sources.machine(key, &machine.config);
-            let found = found.ok_or(GuestUnready::NoMachineConfig(machine.config.clone()))?;
-            Ok(PoolNetworks {
-                control_plane: machine.control_plane,
-                networks: found.networks.clone(),
-            })
-        });
-        let networks: Vec<PoolNetworks> = networks.collect::<Result<_, VipWait>>()?;
-        if networks.iter().all(|pool| pool.networks.is_empty()) {
-            let first = machines.first().map(|machine| machine.config.clone());
-            return Err(GuestUnready::NoNetwork(first.unwrap_or_default()).into());
-        }
-        Ok(networks)
     }
 
     /// The ranges, by name.

@@ -63,10 +63,13 @@ impl VipGuests {
             let object = CONFIG_MAP.reference(&key, "");
             self.events.warning(&object, "ConfigMissing", note);
         }
-        self.tell_refused(refused).await;
+        let now = GuestConfig::new(&good, self.site.settings());
+        let refused = refused.into_iter().map(|why| ("ConfigInvalid", why));
+        let port = now.port_note(&self.metrics_ports);
+        let port = port.map(|why| ("MetricsPortDiffers", why));
+        self.warn(refused.chain(port).collect()).await;
         // Before anything is done by it, so that it holds after a restart too.
         self.keep_copy(&good, &before).await;
-        let now = GuestConfig::new(&good, self.site.settings());
         let level = now.log_level.map(GuestLogLevel::as_str);
         if let Err(error) = logging::set_module_level(RECORDS, level) {
             tracing::warn!(cluster = %self.site.name, %error, "logLevel is not applied");
@@ -79,9 +82,9 @@ impl VipGuests {
         is_new
     }
 
-    /// An Event about each value that is not used. `kubectl describe` shows those with the UID of the object alone.
-    async fn tell_refused(&self, refused: Vec<String>) {
-        if refused.is_empty() {
+    /// An Event for each reason and text. `kubectl describe` shows those with the UID of the object alone.
+    async fn warn(&self, notes: Vec<(&'static str, String)>) {
+        if notes.is_empty() {
             return;
         }
         let key = Key::new(self.config_namespace(), CONFIG);
@@ -89,8 +92,8 @@ impl VipGuests {
         let found: Option<PartialObjectMeta<ConfigMap>> = found.unwrap_or_default();
         let uid = found.and_then(|map| map.metadata.uid).unwrap_or_default();
         let object = CONFIG_MAP.reference(&key, &uid);
-        for why in refused {
-            self.events.warning(&object, "ConfigInvalid", why);
+        for (reason, why) in notes {
+            self.events.warning(&object, reason, why);
         }
     }
 

@@ -11,7 +11,11 @@ impl VipGuests {
         self.charts.forget_uninstall(id);
         self.access.forget(id);
         self.counts.forget(id);
-        match self.note(id, |_| VipNote::default()).await {
+        let forgotten = async {
+            self.release_kept(id, "its guest is gone").await?;
+            self.note(id, |_| VipNote::default()).await
+        };
+        match forgotten.await {
             Ok(()) => Next::Done,
             Err(stop) => {
                 let error = stop.text();
@@ -25,7 +29,7 @@ impl VipGuests {
         }
     }
 
-    /// Uninstalls what fipd installed. Then Harvester's own kube-vip runs again, and without an address the ConfigMap has none.
+    /// Uninstalls what fipd installed. Then Harvester's own kube-vip runs again.
     pub(super) async fn leave(
         &self,
         id: &str,
@@ -36,10 +40,7 @@ impl VipGuests {
         let kept = self.charts.uninstalled(id, ask)?;
         if kept.is_empty() {
             apply::harvester(remote, false).await?;
-        }
-        if plan.keys.is_empty() {
-            apply::no_addresses(remote).await?;
-            if kept.is_empty() {
+            if plan.keys.is_empty() {
                 self.note(id, |note| VipNote {
                     written: false,
                     ..note

@@ -18,16 +18,19 @@ mod charts;
 pub mod config;
 mod first_address;
 mod follow_config;
-mod harvester_kube_vip;
+pub mod harvester_kube_vip;
+mod kept;
 mod leave;
-mod notes;
-mod observe;
+pub mod notes;
+pub mod observe;
 pub mod plan;
 mod range_choice;
 mod serve;
 mod tell;
+#[cfg(test)]
+mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::Text;
 use parking_lot::RwLock;
@@ -69,11 +72,10 @@ pub struct VipGuests {
     pub(super) site: Arc<Site>,
     remote: Remote,
     events: Arc<Events>,
-    board: GuestBoard,
-    fips: Arc<Objects<FipView>>,
+    pub(super) board: GuestBoard,
+    pub(super) fips: Arc<Objects<FipView>>,
     pub(super) ranges: Arc<Objects<RangeView>>,
     pub(super) counts: VipCounts,
-    helm: Option<Helm>,
     seen: VipObjects,
     /// That of the original, and those beside it.
     maps: ConfigMaps,
@@ -83,6 +85,8 @@ pub struct VipGuests {
     chart_queue: Arc<Queue<Key>>,
     charts: GuestCharts,
     config: RwLock<Arc<GuestConfig>>,
+    /// Where the series of the original are served.
+    metrics_ports: BTreeSet<u16>,
     /// Told when the ConfigMap of the configuration may say something else.
     config_changed: Notify,
 }
@@ -92,6 +96,8 @@ pub struct VipMeans<'a> {
     pub site: &'a Arc<Site>,
     pub events: &'a Arc<Events>,
     pub board: &'a GuestBoard,
+    pub counts: VipCounts,
+    pub metrics_ports: BTreeSet<u16>,
     pub helm: Option<Helm>,
     pub clusters: &'a RancherClusters,
     pub fips: &'a Arc<Objects<FipView>>,
@@ -126,7 +132,7 @@ impl VipGuests {
         let namespace = &site.settings::<KubeFipSettings>().namespace;
         let maps = ConfigMaps::new(remote.clone(), namespace);
         let name = Text::clone(&site.name);
-        let charts = GuestCharts::new(name, SYSTEM, Arc::clone(&access), means.helm.clone());
+        let charts = GuestCharts::new(name, SYSTEM, Arc::clone(&access), means.helm);
         let config = GuestConfig::new(&guests::objects::Texts::new(), site.settings());
         Arc::new(Self {
             remote,
@@ -134,8 +140,7 @@ impl VipGuests {
             board: means.board.clone(),
             fips: Arc::clone(means.fips),
             ranges: Arc::clone(means.ranges),
-            counts: VipCounts::default(),
-            helm: means.helm,
+            counts: means.counts,
             seen: VipObjects::new(&means.clusters.clusters),
             maps,
             sources: observe::sources(),
@@ -144,6 +149,7 @@ impl VipGuests {
             chart_queue: Queue::new(),
             charts,
             config: RwLock::new(Arc::new(config)),
+            metrics_ports: means.metrics_ports,
             config_changed: Notify::new(),
             site,
         })

@@ -17,7 +17,7 @@ use crate::{
     },
     guests::{
         clusters::ManagedCluster,
-        hosting::Provisioned,
+        hosting::{MarkKey, Provisioned},
         sources::{GuestListener, GuestSources},
     },
 };
@@ -49,7 +49,7 @@ impl VipObjects {
 }
 
 /// Labels and annotations of provisioning Clusters that are read.
-pub const READS: &[&str] = &[KUBE_VIP, GUEST_RANGE];
+pub const READS: &[MarkKey] = &[MarkKey::Label(KUBE_VIP), MarkKey::Annotation(GUEST_RANGE)];
 
 /// The objects that say how guests were made.
 pub fn sources() -> GuestSources {
@@ -109,7 +109,8 @@ impl VipGuests {
     /// Logs what a FloatingIP says and has.
     fn trace(&self, key: &Key) {
         let fip = self.fips.get(key);
-        let held = fip.as_ref().and_then(|fip| self.address(key, fip));
+        let held = fip.as_ref().and_then(|fip| self.lease(key, fip));
+        let held = held.map(|lease| lease.address);
         let (said, range) = match &fip {
             Some(fip) => (&*fip.wanted, fip.range.as_deref().unwrap_or_default()),
             None => ("gone", ""),

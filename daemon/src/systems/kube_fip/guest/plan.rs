@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP};
+use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP, SERVICE_NAMESPACE};
 
 use super::{
     address_map::{self, GuestAddress},
@@ -43,6 +43,11 @@ impl VipPlan {
         self.releases.as_ref().is_some_and(|all| !all.is_empty())
     }
 
+    /// No Service is to get an address.
+    pub fn has_no_address(&self) -> bool {
+        self.removes() && self.keys.is_empty()
+    }
+
     /// What fipd installed goes.
     pub fn removes(&self) -> bool {
         self.releases.as_ref().is_some_and(Vec::is_empty)
@@ -71,7 +76,7 @@ pub enum MapRule {
 pub enum VipWait {
     #[error(transparent)]
     Guest(#[from] GuestUnready),
-    #[error("none of its FloatingIPs has an address yet")]
+    #[error("none of its FloatingIPs has an address yet: the condition Ready of each says why")]
     NoAddress,
     #[error("its namespace is not there yet; Rancher makes it")]
     NoNamespace,
@@ -87,6 +92,10 @@ pub enum VipWait {
         "label {KUBE_VIP}: {0:?} of its provisioning.cattle.io Cluster is no truth value; allowed are \"true\" and \"false\"; what is installed stays as it is until it is one of these"
     )]
     LabelInvalid(String),
+    #[error(
+        "annotation {SERVICE_NAMESPACE} of its FloatingIP {0} is no namespace; what the guest has stays as it is until it is one, or is removed"
+    )]
+    ServiceNamespace(String),
 }
 
 impl VipWait {
@@ -98,6 +107,7 @@ impl VipWait {
             Self::NoRange(_) => "NoRange",
             Self::UnknownRange(_) => "UnknownRange",
             Self::LabelInvalid(_) => "LabelInvalid",
+            Self::ServiceNamespace(_) => "AnnotationInvalid",
         }
     }
 
@@ -106,9 +116,11 @@ impl VipWait {
         match self {
             Self::Guest(unready) => unready.pause(),
             Self::NoNamespace => Duration::from_secs(5),
-            Self::NoAddress | Self::NoRange(_) | Self::UnknownRange(_) | Self::LabelInvalid(_) => {
-                Duration::from_secs(120)
-            }
+            Self::NoAddress
+            | Self::NoRange(_)
+            | Self::UnknownRange(_)
+            | Self::LabelInvalid(_)
+            | Self::ServiceNamespace(_) => Duration::from_secs(120),
         }
     }
 

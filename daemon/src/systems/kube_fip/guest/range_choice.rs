@@ -1,6 +1,14 @@
 //! Which range a new guest gets its address from. Pure.
 
-use crate::controller::store::Key;
+use std::sync::Arc;
+
+use crate::{
+    controller::store::Key,
+    guests::{
+        GuestUnready,
+        hosting::{Hosting, Machine, MachineRef},
+    },
+};
 
 /// A FloatingIPRange, as far as it says whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +32,51 @@ pub struct PoolNetworks {
 pub struct RangeChoice {
     pub range: String,
     pub note: Option<String>,
+}
+
+/// The cloud credential of a guest on Harvester; `None`: it runs elsewhere, where no range is for it.
+///
+/// # Errors
+/// The reference to it cannot be read.
+pub fn credential(hosting: &Hosting) -> Result<Option<&(String, String)>, GuestUnready> {
+    match hosting {
+        Hosting::BareMetal => Ok(None),
+        // Of another cloud.
+        Hosting::Harvester { machines, .. } if machines.is_empty() => Ok(None),
+        Hosting::Harvester { credential, .. } => Ok(Some(credential)),
+        Hosting::Unclear(text) => Err(GuestUnready::BadCredentialName(text.clone())),
+    }
+}
+
+/// The networks of all machine pools; `found` looks up a HarvesterConfig.
+///
+/// # Errors
+/// A HarvesterConfig is not there yet, which may name the network that decides, or its network cannot be read; none names one.
+pub fn networks(
+    machines: &[MachineRef],
+    found: impl Fn(&str) -> Option<Arc<Machine>>,
+) -> Result<Vec<PoolNetworks>, GuestUnready> {
+    let networks = machines.iter().map(|machine| {
+        let config = || machine.config.clone();
+        let found = found(&machine.config);
+        let found = found.ok_or_else(|| GuestUnready::NoMachineConfig(config()))?;
+        match &found.unqualified {
+            Some(network) => Err(GuestUnready::BadNetworkName {
+                config: config(),
+                network: network.clone(),
+            }),
+            None => Ok(PoolNetworks {
+                control_plane: machine.control_plane,
+                networks: found.networks.clone(),
+            }),
+        }
+    });
+    let networks: Vec<PoolNetworks> = networks.collect::<Result<_, _>>()?;
+    if networks.iter().all(|pool| pool.networks.is_empty()) {
+        let first = machines.first().map(|machine| machine.config.clone());
+        return Err(GuestUnready::NoNetwork(first.unwrap_or_default()));
+    }
+    Ok(networks)
 }
 
 /// Chooses among ranges that are offered in the order of their names. The networks of control-plane machines come before
@@ -70,7 +123,11 @@ pub fn first_floating_ip(namespace: &str, cluster: &str) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use fipd_crds::{machine_config::HarvesterConfig, provisioning::Cluster};
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::guests::hosting::Provisioned;
 
     fn offer(name: &str, harvester: &str, network: &str) -> RangeOffer {
         RangeOffer {
@@ -128,5 +185,74 @@ mod tests {
         let (range, note) = chosen("hv-1", &second).expect("a range");
         assert_eq!(range, "c");
         assert!(note.is_some_and(|note| note.contains("would have taken a")));
+    }
+
+    /// What keeps a guest whose one HarvesterConfig has these fields.
+    fn kept_by(fields: Value) -> Option<&'static str> {
+        let mut object = json!({
+            "apiVersion": "rke-machine-config.cattle.io/v1", "kind": "HarvesterConfig",
+            "metadata": { "name": "m" },
+        });
+        let all = object.as_object_mut().expect("an object");
+        all.extend(fields.as_object().cloned().expect("fields"));
+        let object: HarvesterConfig = serde_json::from_value(object).expect("a HarvesterConfig");
+        let machine = Arc::new(Machine::view(object));
+        let one = MachineRef {
+            control_plane: true,
+            config: "m".into(),
+        };
+        let found = networks(&[one], |_| Some(Arc::clone(&machine)));
+        found.err().map(|unready| unready.reason())
+    }
+
+    fn interfaces(networks: &[&str]) -> Value {
+        let all: Vec<_> = networks
+            .iter()
+            .map(|one| json!({ "networkName": one }))
+            .collect();
+        json!({ "networkInfo": json!({ "interfaces": all }).to_string() })
+    }
+
+    #[test]
+    fn panic_network_name_without_a_slash() {
+        assert_eq!(kept_by(interfaces(&["vlan-1"])), Some("BadNetworkName"));
+        let second = interfaces(&["default/vlan-1", "vlan-2"]);
+        assert_eq!(kept_by(second), Some("BadNetworkName"));
+        let older = json!({ "networkName": "vlan-1" });
+        assert_eq!(kept_by(older), Some("BadNetworkName"));
+        assert_eq!(kept_by(interfaces(&["default/vlan-1"])), None);
+    }
+
+    #[test]
+    fn panic_harvester_config_without_an_interface() {
+        for none in [
+            interfaces(&[]),
+            json!({}),
+            json!({ "networkInfo": "{" }),
+            json!({ "networkInfo": "{\"interfaces\": null}" }),
+        ] {
+            assert_eq!(kept_by(none.clone()), Some("NoNetwork"), "{none}");
+        }
+        assert!(networks(&[], |_| None).is_err());
+    }
+
+    #[test]
+    fn panic_credential_reference_without_a_colon() {
+        let of = |text: &str| {
+            let cluster = json!({
+                "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
+                "metadata": { "name": "guest" }, "spec": { "cloudCredentialSecretName": text },
+            });
+            let cluster: Cluster = serde_json::from_value(cluster).expect("a Cluster");
+            let hosting = Provisioned::view(cluster, &[]).hosting;
+            credential(&hosting)
+                .map(|one| one.is_some())
+                .map_err(|unready| unready.reason())
+        };
+        for unclear in ["cc-1", ":cc-1", "cattle-global-data:"] {
+            assert_eq!(of(unclear), Err("BadCredentialName"), "{unclear}");
+        }
+        assert_eq!(of(""), Ok(false), "bare metal");
+        assert_eq!(of("cattle-global-data:cc-1"), Ok(false), "of another cloud");
     }
 }

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use fipd_core::{LeaseKey, LeaseState};
+use fipd_crds::names::is_label;
+
 use super::{
     SYSTEM, Stop, VipGuests,
     address_map::GuestAddress,
     apply,
+    kept::AGAIN,
     notes::VipNote,
     observe::is_guest,
     plan::{self, VipFacts, VipPlan, VipWait},
@@ -58,6 +62,10 @@ impl VipGuests {
             Ok(Some(VipLook { plan, wait })) => {
                 let says = self.says(id, &plan, wait.as_ref());
                 let pause = wait.as_ref().map_or(interval, VipWait::pause);
+                let pause = match self.kept(id).is_empty() {
+                    true => pause,
+                    false => pause.min(AGAIN),
+                };
                 (says, Some(plan), Next::After(pause.min(interval)))
             }
             Err(Stop::Wait(wait)) => {
@@ -98,16 +106,30 @@ impl VipGuests {
             }
         }
         let (plan, wait) = self.planned(id, &key, &made);
-        if plan.is_nothing() && !note.written {
+        let keeps = !self.kept(id).is_empty();
+        if plan.is_nothing() && !note.written && !keeps {
+            // It is not asked any more, and whether it answers is not known.
+            self.counts.forget(id);
             return Ok(Some(VipLook { plan, wait }));
         }
-        let remote = self.reach(id, cluster, &key).await?;
+        let remote = match self.reach(id, cluster, &key).await {
+            // Nothing runs there yet that could use one.
+            Err(Stop::Wait(VipWait::Guest(
+                GuestUnready::NoKubeconfig(_) | GuestUnready::StillDeploying(_),
+            ))) if keeps && !note.written => {
+                self.release_kept(id, "its guest was never written to")
+                    .await?;
+                return Ok(Some(VipLook { plan, wait }));
+            }
+            reached => reached?,
+        };
         self.note(id, |note| VipNote {
             written: true,
             ..note
         })
         .await?;
         self.write_addresses(id, &remote, &plan).await?;
+        self.release_unused(id, &remote).await?;
         if plan.brings() {
             // That queue comes back to those that are done by itself.
             let releases = plan.releases.as_deref().unwrap_or_default();
@@ -138,6 +160,9 @@ impl VipGuests {
     }
 
     async fn write_addresses(&self, id: &str, remote: &Remote, plan: &VipPlan) -> Result<(), Stop> {
+        if plan.has_no_address() {
+            return Ok(apply::no_addresses(remote).await?);
+        }
         let written = apply::addresses(remote, plan.map, &plan.keys).await;
         if let Ok(true) | Err(_) = written {
             self.counts.note(id, GuestEvent::ConfigMap, written.is_ok());
@@ -164,11 +189,19 @@ impl VipGuests {
         made: &Provisioned,
     ) -> (VipPlan, Option<VipWait>) {
         let fips = self.fips_of(id, &key.name);
+        let unclear = fips.iter().find_map(|(key, fip)| {
+            let namespace = fip.service_namespace.as_ref()?;
+            (!is_label(namespace)).then(|| VipWait::ServiceNamespace(key.name.to_string()))
+        });
+        if unclear.is_some() {
+            // Everything stays as it is.
+            return (VipPlan::default(), unclear);
+        }
         let addresses: Vec<GuestAddress> = fips
             .iter()
             .filter_map(|(key, fip)| {
                 Some(GuestAddress {
-                    address: self.address(key, fip)?,
+                    address: self.lease(key, fip)?.address,
                     namespace: fip.service_namespace.clone(),
                 })
             })
@@ -196,19 +229,21 @@ impl VipGuests {
         .collect()
     }
 
-    /// The address that a FloatingIP holds by the ledger: its status may be old.
-    pub(super) fn address(&self, key: &Key, fip: &FipView) -> Option<std::net::IpAddr> {
+    /// What a FloatingIP holds by the ledger: its status may be old.
+    pub(super) fn lease(&self, key: &Key, fip: &FipView) -> Option<LeaseKey> {
+        // It has two while it moves.
+        let (held, shown) = (self.leases(key), fip.recorded());
+        let shown = held.iter().find(|held| Some(held.address) == shown);
+        shown.or(held.first()).copied()
+    }
+
+    fn leases(&self, key: &Key) -> Vec<LeaseKey> {
         let site = &self.site;
         let identity = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
         let held = site.ipam.read(|ledger| ledger.leases_of(&identity));
-        let mut held = held
-            .iter()
-            .filter(|lease| lease.state == fipd_core::LeaseState::Allocated)
-            .map(|lease| lease.key.address);
-        // It has two while it moves.
-        let shown = fip.recorded();
-        held.clone()
-            .find(|held| Some(*held) == shown)
-            .or_else(|| held.next())
+        let held = held.iter();
+        held.filter(|lease| lease.state == LeaseState::Allocated)
+            .map(|lease| lease.key)
+            .collect()
     }
 }

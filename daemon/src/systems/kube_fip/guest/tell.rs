@@ -55,20 +55,20 @@ impl VipGuests {
     /// Its addresses and their ranges, one for each FloatingIP.
     fn details(&self, id: &str, cluster: &str) -> Vec<GuestDetail> {
         let fips = self.fips_of(id, cluster);
-        let addresses = fips
-            .iter()
-            .filter_map(|(key, fip)| Some(self.address(key, fip)?.to_string()));
+        let leases = fips.iter().filter_map(|(key, fip)| self.lease(key, fip));
         let ranges = fips.iter().filter_map(|(_, fip)| fip.range.clone());
-        [
-            ("addresses", "Addresses", addresses.collect::<Vec<_>>()),
-            ("ranges", "Ranges", ranges.collect()),
+        let ranges = ranges.collect::<Vec<_>>().join(", ");
+        vec![
+            GuestDetail {
+                field: "addresses",
+                label: "Addresses",
+                value: DetailValue::Leases(leases.collect()),
+            },
+            GuestDetail {
+                field: "ranges",
+                label: "Ranges",
+                value: DetailValue::Text(ranges),
+            },
         ]
-        .into_iter()
-        .map(|(field, label, values)| GuestDetail {
-            field,
-            label,
-            value: DetailValue::Text(values.join(", ")),
-        })
-        .collect()
     }
 }

@@ -1,0 +1,237 @@
+//! What the original left in the guests: releases, and the DaemonSet of Harvester whose selector it replaced.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::Text;
+use fipd_crds::kube_fip::{KUBE_SYSTEM, KUBE_VIP};
+use futures::StreamExt as _;
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
+use serde_json::Value;
+
+use crate::{
+    adopt::{FindingKind, TakeoverReport},
+    clusters::ClusterSession,
+    controller::{
+        client::{CallError, Remote},
+        kind::{CONFIG_MAP, DAEMON_SET, SECRET},
+        store::Key,
+    },
+    guests::{
+        GuestBoard,
+        access::GuestAccess,
+        charts::{ChartRelease, ReleaseOwner, newest_revision, release_owner},
+        names::ClusterNames,
+        objects::Texts,
+    },
+    helm,
+    systems::kube_fip::{
+        floating_ip::FipView,
+        guest::{
+            SYSTEM,
+            config::{self, GuestConfig},
+            harvester_kube_vip,
+            observe::{CONFIG, is_guest},
+        },
+        settings::KubeFipSettings,
+    },
+};
+
+/// Guests that are looked into at once.
+const AT_ONCE: usize = 16;
+
+/// What was found in one guest.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct GuestLeftovers {
+    /// Releases of kube-vip and its cloud provider that fipd did not install, by namespace and name.
+    releases: Vec<String>,
+    /// The selectors of Harvester's kube-vip were replaced; what they were by its chart, where that says it.
+    replaced: Option<Option<Texts>>,
+}
+
+/// Looks into every guest that a FloatingIP is for.
+pub async fn report(
+    session: &ClusterSession,
+    board: &GuestBoard,
+    fips: &[(Key, FipView)],
+    report: &mut TakeoverReport,
+) {
+    let named = fips
+        .iter()
+        .filter_map(|(key, fip)| Some((Text::clone(&key.namespace), fip.cluster.clone()?)));
+    let guests: BTreeMap<Text, String> = named.filter(|(id, _)| is_guest(id)).collect();
+    report.count("Guest clusters", guests.len());
+    let settings = session.settings.of::<KubeFipSettings>();
+    let names = ClusterNames::default();
+    guests
+        .iter()
+        .for_each(|(id, name)| names.note(id, Some(name)));
+    let access = GuestAccess {
+        links: board.links(&session.name),
+        rancher: Remote::new(session.client.clone()),
+        cluster: session.id.clone(),
+        names: Arc::new(names),
+        insecure: settings.insecure_skip_tls_verify,
+    };
+    let (access, wanted) = (&access, &wanted(session).await.releases);
+    let looks = guests.into_iter().map(|(id, name)| async move {
+        let found = match access.client(&id, &name).await {
+            Ok(remote) => leftovers(&remote, wanted)
+                .await
+                .map_err(|error| error.to_string()),
+            Err(stop) => Err(stop.text()),
+        };
+        (name, found)
+    });
+    let looks = futures::stream::iter(looks);
+    let mut found: Vec<_> = looks.buffer_unordered(AT_ONCE).collect().await;
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for (name, found) in found {
+        match found {
+            Ok(found) => found.tell(&name, report),
+            Err(why) => report.unseen.push(format!("guest cluster {name}: {why}")),
+        }
+    }
+}
+
+/// What the settings of the original say. Where they cannot be read the defaults count.
+async fn wanted(session: &ClusterSession) -> GuestConfig {
+    let settings = session.settings.of::<KubeFipSettings>();
+    let target = CONFIG_MAP.named(&settings.namespace, CONFIG);
+    let remote = Remote::new(session.client.clone());
+    let map: Option<ConfigMap> = remote.get(&target).await.unwrap_or_default();
+    let data = map.and_then(|map| map.data).unwrap_or_default();
+    let (good, _) = config::usable(&data, &Texts::new());
+    GuestConfig::new(&good, settings)
+}
+
+async fn leftovers(remote: &Remote, wanted: &[ChartRelease]) -> Result<GuestLeftovers, CallError> {
+    let mut releases = Vec::new();
+    for ChartRelease {
+        namespace, name, ..
+    } in wanted
+    {
+        match release_owner(remote, namespace, name, SYSTEM).await? {
+            Some(ReleaseOwner::Other | ReleaseOwner::Adopted) => {
+                releases.push(format!("{namespace}/{name}"));
+            }
+            Some(ReleaseOwner::Fipd) | None => {}
+        }
+    }
+    let target = DAEMON_SET.named(KUBE_SYSTEM, KUBE_VIP);
+    let found: Option<DaemonSet> = remote.get(&target).await?;
+    let replaced = match found.is_some_and(|found| harvester_kube_vip::is_alone(&found)) {
+        true => Some(by_chart(remote).await?),
+        false => None,
+    };
+    Ok(GuestLeftovers { releases, replaced })
+}
+
+/// The selectors by the release of Harvester's cloud provider, which brought the DaemonSet.
+async fn by_chart(remote: &Remote) -> Result<Option<Texts>, CallError> {
+    let newest = newest_revision(remote, KUBE_SYSTEM, harvester_kube_vip::HARVESTER).await?;
+    let Some(newest) = newest else {
+        return Ok(None);
+    };
+    let secret: Option<Value> = remote.get(&SECRET.named(KUBE_SYSTEM, &newest)).await?;
+    let manifest = secret.and_then(|secret| helm::manifest(&secret).ok());
+    Ok(manifest.and_then(|manifest| harvester_kube_vip::by_chart(&manifest)))
+}
+
+impl GuestLeftovers {
+    fn tell(self, guest: &str, report: &mut TakeoverReport) {
+        for release in self.releases {
+            let name = format!("{guest}: release {release}");
+            let says = "fipd did not install it: it is changed only with kubevipUpdate, and never uninstalled";
+            report.fine(FindingKind::Program, name, says);
+        }
+        let Some(by_chart) = self.replaced else {
+            return;
+        };
+        let pairs = |all: Texts| {
+            let pairs = all.iter().map(|(key, value)| format!("{key}={value}"));
+            pairs.collect::<Vec<_>>().join(", ")
+        };
+        let was = match by_chart {
+            // It has none, and only the one that switches it off was added.
+            Some(none) if none.is_empty() => return,
+            Some(all) => format!("by its chart it was {}", pairs(all)),
+            None => "its chart does not say what it was".to_owned(),
+        };
+        let name = format!("{guest}: DaemonSet {KUBE_SYSTEM}/{KUBE_VIP}");
+        let says = format!(
+            "kube-fip-operator replaced the nodeSelector of Harvester's kube-vip; {was}: write it again beside the one that is there, or upgrade release {}",
+            harvester_kube_vip::HARVESTER
+        );
+        report.wrong(FindingKind::Leftover, name, says);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::client::testing::canned;
+
+    const REPLACED: &str = r#"{"metadata":{"annotations":{"meta.helm.sh/release-name":"harvester-cloud-provider"}},
+        "spec":{"selector":{},"template":{"spec":{"containers":[],
+        "nodeSelector":{"node-role.kubernetes.io/harvester-kube-vip-disabled":"true"}}}}}"#;
+    const MANIFEST: &str = "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: kube-vip}\nspec: {selector: {}, template: {spec: {containers: [], nodeSelector: {role: master}}}}\n";
+
+    fn defaults() -> GuestConfig {
+        GuestConfig::new(&Texts::new(), &KubeFipSettings::default())
+    }
+
+    fn listed(names: &[&str]) -> &'static str {
+        let items = names.iter().map(|name| {
+            serde_json::json!({
+                "metadata": {
+                    "name": format!("sh.helm.release.v1.{name}.v1"), "namespace": KUBE_SYSTEM,
+                    "labels": { "owner": "helm", "name": name, "version": "1", "status": "deployed" },
+                },
+            })
+        });
+        let items: Vec<Value> = items.collect();
+        serde_json::json!({ "items": items }).to_string().leak()
+    }
+
+    #[tokio::test]
+    async fn a_selector_that_was_replaced_is_told_with_what_the_chart_says() {
+        let secret = helm::with_manifest(MANIFEST).to_string();
+        let (remote, _) = canned(&[
+            ("GET", 200, listed(&["kube-vip"])),
+            ("GET", 200, listed(&[])),
+            ("GET", 200, REPLACED),
+            ("GET", 200, listed(&["harvester-cloud-provider"])),
+            ("GET", 200, secret.leak()),
+        ]);
+        let found = leftovers(&remote, &defaults().releases).await.unwrap();
+        assert_eq!(found.releases, ["kube-system/kube-vip"]);
+        let mut report = TakeoverReport::default();
+        found.tell("prod", &mut report);
+        let [release, selector] = report.findings.as_slice() else {
+            panic!("{:?}", report.findings);
+        };
+        assert!(release.fine && release.name == "prod: release kube-system/kube-vip");
+        assert!(!selector.fine && selector.says.contains("by its chart it was role=master"));
+    }
+
+    #[tokio::test]
+    async fn a_guest_as_its_chart_has_it_is_fine() {
+        let none = ("GET", 200, listed(&[]));
+        let (remote, _) = canned(&[none, none, ("GET", 404, "no")]);
+        let found = leftovers(&remote, &defaults().releases).await.unwrap();
+        assert_eq!(found, GuestLeftovers::default());
+        let mut report = TakeoverReport::default();
+        let none = GuestLeftovers {
+            releases: Vec::new(),
+            replaced: Some(Some(Texts::new())),
+        };
+        none.tell("prod", &mut report);
+        assert!(report.findings.is_empty());
+        let unknown = GuestLeftovers {
+            releases: Vec::new(),
+            replaced: Some(None),
+        };
+        unknown.tell("prod", &mut report);
+        assert!(report.findings[0].says.contains("does not say"));
+    }
+}

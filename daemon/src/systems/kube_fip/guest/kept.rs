@@ -1,0 +1,101 @@
+//! Addresses that a guest may use although no FloatingIP has them any more: one was deleted, or took another. The lease stays
+//! with the guest until its ConfigMap does not offer the address and no Service of it shows it.
+
+use std::time::Duration;
+
+use fipd_core::{Holder, LeaseKey, ReleaseScope};
+use fipd_crds::labels::FLEET_NAMESPACE;
+
+use super::{Stop, VipGuests, charts};
+use crate::{
+    controller::{
+        client::Remote,
+        store::{Key, Observed},
+    },
+    systems::kube_fip::floating_ip::FipView,
+};
+
+/// Kind and name of the holder; its namespace is Rancher's id of the guest.
+const KIND: &str = "Guest";
+const NAME: &str = "in-use";
+
+/// After this time a guest that keeps addresses is looked at again.
+pub const AGAIN: Duration = Duration::from_secs(30);
+
+impl VipGuests {
+    /// Who holds what a guest may use still.
+    pub fn keeper(&self, id: &str) -> Holder {
+        let key = Key::new(id, NAME);
+        Holder {
+            identity: key.identity(self.site.system.clone(), &self.site.id, KIND),
+            instance: "".into(),
+        }
+    }
+
+    /// Whether the guest of a FloatingIP may use its address. One that is not listed yet, or cannot be read, may.
+    pub fn may_use(&self, id: &str, fip: &FipView) -> bool {
+        let provisioned = &self.sources.provisioned;
+        if !self.is_there(id) {
+            return false;
+        }
+        let made = fip
+            .cluster
+            .as_deref()
+            .map(|name| Key::new(FLEET_NAMESPACE, name));
+        match made.and_then(|made| provisioned.seen(&made)) {
+            Some(Observed::Parsed(made)) => made.id.as_deref() == Some(id),
+            Some(Observed::Malformed(_)) => true,
+            None => !provisioned.is_complete(),
+        }
+    }
+
+    /// Whether Rancher has the guest, or may have it.
+    pub fn is_there(&self, id: &str) -> bool {
+        match self.seen.clusters.seen(&Key::new("", id)) {
+            Some(Observed::Parsed(cluster)) => !cluster.ending,
+            Some(Observed::Malformed(_)) => true,
+            None => !self.seen.clusters.is_complete(),
+        }
+    }
+
+    pub(super) fn kept(&self, id: &str) -> Vec<LeaseKey> {
+        let keeper = self.keeper(id).identity;
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(&keeper));
+        held.iter().map(|lease| lease.key).collect()
+    }
+
+    /// Releases what no Service of the guest shows, once its ConfigMap is written.
+    pub(super) async fn release_unused(&self, id: &str, remote: &Remote) -> Result<(), Stop> {
+        let kept = self.kept(id);
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let services = charts::shown(remote).await?;
+        let shown = |kept: &LeaseKey| services.iter().any(|(_, all)| all.contains(&kept.address));
+        let unused: Vec<LeaseKey> = kept.into_iter().filter(|kept| !shown(kept)).collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let scope = ReleaseScope::HolderAddresses(self.keeper(id), unused);
+        let reason = "no Service of the guest shows it";
+        Ok(self.release(scope, reason).await?)
+    }
+
+    /// Releases all that a guest keeps.
+    pub(super) async fn release_kept(&self, id: &str, reason: &str) -> Result<(), Stop> {
+        match self.kept(id).is_empty() {
+            true => Ok(()),
+            false => Ok(self
+                .release(ReleaseScope::Holder(self.keeper(id)), reason)
+                .await?),
+        }
+    }
+
+    async fn release(
+        &self,
+        scope: ReleaseScope,
+        reason: &str,
+    ) -> Result<(), crate::controller::ReconcileError> {
+        Ok(self.site.release(scope, reason).await?)
+    }
+}

@@ -1,0 +1,435 @@
+//! Guests of a Rancher with answers out of memory, over hours of a clock that tests move.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use fipd_core::{Answer, Holder, PoolId, Request, System, testing};
+use http_body_util::BodyExt as _;
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{notes::NOTES, *};
+use crate::{
+    clock, clusters, config,
+    controller::fake_api_tests::merge,
+    guests::{
+        GuestPhase,
+        clusters::{ClusterMark, ManagedCluster},
+        hosting::Provisioned,
+    },
+    ipam::Ipam,
+    system,
+    systems::kube_fip::{floating_ip, metrics::GuestEvent, names::FLOATING_IP},
+};
+
+const RANCHER: &str = "default";
+/// Names of the releases that helm has deployed in each guest.
+const DEPLOYED: [&str; 2] = ["kube-vip", "kube-vip-cloud-provider"];
+
+/// An API server that keeps ConfigMaps, knows the releases and nothing else.
+struct FakeCluster {
+    uid: String,
+    answers: AtomicBool,
+    maps: Mutex<BTreeMap<String, Value>>,
+    services: Mutex<Vec<Value>>,
+    /// Method and path of each request.
+    asked: Mutex<Vec<String>>,
+}
+
+impl FakeCluster {
+    fn new(uid: &str) -> Arc<Self> {
+        Arc::new(Self {
+            uid: uid.to_owned(),
+            answers: AtomicBool::new(true),
+            maps: Mutex::default(),
+            services: Mutex::default(),
+            asked: Mutex::default(),
+        })
+    }
+
+    fn remote(self: &Arc<Self>) -> Remote {
+        Remote::new(self.client())
+    }
+
+    fn client(self: &Arc<Self>) -> Client {
+        let cluster = Arc::clone(self);
+        let serve = move |request: http::Request<Body>| {
+            let cluster = Arc::clone(&cluster);
+            async move {
+                let (head, body) = request.into_parts();
+                let path = head.uri.path().to_owned();
+                cluster.asked.lock().push(format!("{} {path}", head.method));
+                if !cluster.answers.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                let bytes = body.collect().await.map(|body| body.to_bytes());
+                let body = serde_json::from_slice(&bytes.unwrap_or_default());
+                let (code, answer) = cluster.answer(&head.method, &path, body.unwrap_or_default());
+                let answer = Body::from(answer.to_string().into_bytes());
+                let answer = http::Response::builder().status(code).body(answer);
+                Ok::<_, Infallible>(answer.expect("an answer"))
+            }
+        };
+        Client::new(tower::service_fn(serve), RANCHER)
+    }
+
+    fn answer(&self, method: &http::Method, path: &str, body: Value) -> (u16, Value) {
+        let missing =
+            json!({ "status": "Failure", "code": 404, "message": "no", "reason": "NotFound" });
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match (method.as_str(), parts.as_slice()) {
+            ("GET", [.., "namespaces", "kube-system"]) => (
+                200,
+                json!({ "metadata": { "name": "kube-system", "uid": self.uid } }),
+            ),
+            ("GET", [.., "secrets", name]) if name.ends_with("-kubeconfig") => {
+                // "kube", as access keeps it.
+                (
+                    200,
+                    json!({ "metadata": { "name": name }, "data": { "value": "a3ViZQ==" } }),
+                )
+            }
+            ("GET", [.., "secrets"]) => {
+                let items = DEPLOYED.map(|name| {
+                    json!({ "metadata": {
+                        "name": format!("sh.helm.release.v1.{name}.v1"), "namespace": "kube-system",
+                        "labels": {
+                            "owner": "helm", "name": name, "version": "1", "status": "deployed",
+                            "app.kubernetes.io/managed-by": "fipd", "fipd.io/system": "kube-fip",
+                        },
+                    } })
+                });
+                (200, json!({ "metadata": {}, "items": items }))
+            }
+            ("GET", [.., "services"]) => {
+                let items = self.services.lock().clone();
+                (200, json!({ "metadata": {}, "items": items }))
+            }
+            ("GET", [.., "configmaps", name]) => {
+                let maps = self.maps.lock();
+                maps.get(*name)
+                    .map_or((404, missing), |map| (200, map.clone()))
+            }
+            ("POST", [.., "configmaps"]) => {
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                let mut made = body.clone();
+                merge(
+                    &mut made,
+                    &json!({ "metadata": { "uid": "u", "resourceVersion": "1" } }),
+                );
+                self.maps.lock().insert(name.to_owned(), made.clone());
+                (201, made)
+            }
+            ("PATCH", [.., "configmaps", name]) => {
+                let mut maps = self.maps.lock();
+                let map = maps.entry((*name).to_owned()).or_default();
+                merge(map, &body);
+                (200, map.clone())
+            }
+            ("DELETE", [.., "configmaps", name]) => {
+                self.maps.lock().remove(*name);
+                (200, json!({}))
+            }
+            ("POST", _) => (201, json!({})),
+            _ => (404, missing),
+        }
+    }
+
+    /// The addresses that its cloud provider would give.
+    fn provides(&self) -> Option<String> {
+        let maps = self.maps.lock();
+        let data = &maps.get("kubevip")?["data"];
+        data["cidr-global"].as_str().map(str::to_owned)
+    }
+}
+
+/// Guests that each have a FloatingIP with a lease.
+struct Bench {
+    guests: Arc<VipGuests>,
+    clusters: BTreeMap<String, Arc<FakeCluster>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Bench {
+    async fn new(names: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let rancher = FakeCluster::new("rancher");
+        let session = clusters::testing::session(rancher.client(), &ipam).await;
+        let site = Arc::new(Site::new(session, System::kube_fip()));
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let means = system::testing::means(&ipam);
+        let known = RancherClusters::new(&site, &means);
+        let (fips, ranges) = (Objects::new(), Objects::new());
+        let helm = Helm::start(&config::Helm::default(), dir.path(), site.cancel());
+        let guests = VipGuests::new(VipMeans {
+            site: &site,
+            events: &Arc::new(events),
+            board: &GuestBoard::default(),
+            counts: VipCounts::default(),
+            metrics_ports: BTreeSet::new(),
+            helm: Some(helm),
+            clusters: &known,
+            fips: &fips,
+            ranges: &ranges,
+        });
+        let mut bench = Self {
+            guests,
+            clusters: BTreeMap::new(),
+            _dir: dir,
+        };
+        let spec = testing::pool_spec("net", &["10.0.0.0/24"]);
+        let made = ipam
+            .submit(testing::create_pool(spec))
+            .await
+            .expect("a pool");
+        let Answer::Pool(pool) = made else {
+            panic!("{made:?}");
+        };
+        for name in names {
+            bench.add(name, &ipam, pool.id).await;
+        }
+        bench.guests.maps.seen.complete();
+        bench
+    }
+
+    /// A guest whose charts are to be there.
+    async fn add(&mut self, name: &str, ipam: &Ipam, pool: PoolId) {
+        let guests = &self.guests;
+        let id = format!("c-m-{name}");
+        let cluster = ManagedCluster {
+            uid: id.clone(),
+            ending: false,
+            display_name: name.to_owned(),
+            harvester: false,
+            local: false,
+            engine: ClusterMark::Silent,
+        };
+        guests.seen.clusters.set(&Key::new("", &id), cluster);
+        let made = Provisioned {
+            uid: format!("u-{name}"),
+            id: Some(id.clone()),
+            marks: [(fipd_crds::kube_fip::KUBE_VIP, "true".to_owned())].into(),
+            ..Provisioned::default()
+        };
+        let key = Key::new("fleet-default", name);
+        guests.sources.provisioned.set(&key, made);
+        guests.access.names.note(&id.as_str().into(), Some(name));
+        let fip = Key::new(&id, &format!("{name}-kubevip"));
+        let object = json!({
+            "apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIP",
+            "metadata": { "annotations": {
+                "clustername": name, "fiprange": "net", "updateConfigMap": "true",
+            } },
+            "spec": {},
+        });
+        let view = floating_ip::view(serde_json::from_value(object).expect("a FloatingIP"));
+        guests.fips.set(&fip, view);
+        let site = &guests.site;
+        let holder = Holder {
+            identity: fip.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
+            instance: "u".into(),
+        };
+        let ask = testing::allocate(holder, [testing::want(pool, None)]);
+        let given = ipam.submit(Request::Allocate(ask)).await;
+        given.expect("an address");
+        let cluster = FakeCluster::new(&id);
+        guests.access.keep(&id, "kube", cluster.remote());
+        self.clusters.insert(name.to_owned(), cluster);
+    }
+
+    fn cluster(&self, name: &str) -> &FakeCluster {
+        &self.clusters[name]
+    }
+
+    /// How often a guest answered, or did not.
+    fn looks(&self, name: &str, well: bool) -> u64 {
+        let id = format!("c-m-{name}");
+        let counts = &self.guests.counts;
+        counts.count(&id, GuestEvent::ApiConnection, well)
+    }
+
+    fn phase(&self, name: &str) -> Option<(GuestPhase, &'static str)> {
+        let guests = &self.guests;
+        let view = guests
+            .board
+            .get(&guests.site.name, &format!("c-m-{name}"), SYSTEM)?;
+        Some((view.says.phase, view.says.reason))
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn a_guest_is_down_for_an_hour_while_others_go_on_and_is_served_once_it_is_back() {
+    let bench = Bench::new(&["near", "down", "far"]).await;
+    bench
+        .cluster("down")
+        .answers
+        .store(false, Ordering::Relaxed);
+    tokio::time::pause();
+    bench.guests.everything_changed();
+    let run = tokio::spawn({
+        let guests = Arc::clone(&bench.guests);
+        async move { guests.run().await }
+    });
+    tokio::time::sleep(HOUR).await;
+    for name in ["near", "far"] {
+        assert!(bench.cluster(name).provides().is_some(), "{name}");
+        assert_eq!(bench.phase(name), Some((GuestPhase::Ready, "Ready")));
+        let looks = bench.looks(name, true);
+        assert!(
+            (7..=10).contains(&looks),
+            "{name} was looked at {looks} times"
+        );
+    }
+    assert_eq!(bench.cluster("down").provides(), None);
+    assert_eq!(
+        bench.phase("down"),
+        Some((GuestPhase::Waiting, "Unreachable"))
+    );
+    let tries = bench.looks("down", false);
+    assert!((60..=130).contains(&tries), "it was tried {tries} times");
+
+    bench.cluster("down").answers.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(bench.cluster("down").provides().is_some());
+    assert_eq!(bench.phase("down"), Some((GuestPhase::Ready, "Ready")));
+    run.abort();
+}
+
+#[tokio::test]
+async fn a_guest_where_nothing_has_to_be_done_is_asked_six_times_an_interval_at_most() {
+    let bench = Bench::new(&["idle"]).await;
+    tokio::time::pause();
+    bench.guests.everything_changed();
+    let run = tokio::spawn({
+        let guests = Arc::clone(&bench.guests);
+        async move { guests.run().await }
+    });
+    let interval = bench.guests.config().interval;
+    tokio::time::sleep(interval / 2).await;
+    assert_eq!(bench.phase("idle"), Some((GuestPhase::Ready, "Ready")));
+    bench.cluster("idle").asked.lock().clear();
+    const INTERVALS: u32 = 10;
+    tokio::time::sleep(interval * INTERVALS).await;
+    let asked = bench.cluster("idle").asked.lock().clone();
+    let most = usize::try_from(6 * INTERVALS).expect("few");
+    assert!(asked.len() <= most, "{}: {asked:?}", asked.len());
+    assert!(asked.iter().all(|one| one.starts_with("GET ")), "{asked:?}");
+    run.abort();
+}
+
+#[tokio::test]
+async fn what_a_guest_had_is_noted_before_it_is_written_to() {
+    let bench = Bench::new(&["one"]).await;
+    bench.cluster("one").answers.store(false, Ordering::Relaxed);
+    tokio::time::pause();
+    let key = Key::new("", "c-m-one");
+    let next = Arc::clone(&bench.guests).reconcile(key.clone()).await;
+    assert!(
+        matches!(next, crate::controller::queue::Next::After(_)),
+        "{next:?}"
+    );
+    assert!(
+        !bench.guests.noted("c-m-one").written,
+        "nothing was written"
+    );
+    bench.cluster("one").answers.store(true, Ordering::Relaxed);
+    Arc::clone(&bench.guests).reconcile(key).await;
+    assert!(bench.guests.noted("c-m-one").written);
+    let notes = bench.guests.maps.get(NOTES).expect("notes");
+    assert_eq!(notes["c-m-one"], "served written");
+}
+
+impl Bench {
+    /// The FloatingIP of a guest goes, as its controller has it go; the address.
+    async fn delete_fip(&self, name: &str) -> IpAddr {
+        let id = format!("c-m-{name}");
+        let key = Key::new(&id, &format!("{name}-kubevip"));
+        let guests = &self.guests;
+        let fip = guests.fips.get(&key).expect("a FloatingIP");
+        assert!(guests.may_use(&id, &fip));
+        let place = guests.lease(&key, &fip).expect("a lease");
+        let site = &guests.site;
+        let own = Holder {
+            identity: key.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
+            instance: "u".into(),
+        };
+        let keeper = guests.keeper(&id);
+        site.transfer(own, keeper, place, "deleted")
+            .await
+            .expect("it is kept");
+        guests.fips.remove(&key);
+        place.address
+    }
+
+    async fn look(&self, name: &str) -> crate::controller::queue::Next {
+        Arc::clone(&self.guests)
+            .reconcile(Key::new("", &format!("c-m-{name}")))
+            .await
+    }
+
+    fn kept(&self, name: &str) -> usize {
+        self.guests.kept(&format!("c-m-{name}")).len()
+    }
+}
+
+#[tokio::test]
+async fn an_address_stays_with_its_guest_until_no_service_there_shows_it() {
+    use crate::controller::queue::Next;
+    let bench = Bench::new(&["one"]).await;
+    tokio::time::pause();
+    bench.look("one").await;
+    assert!(bench.cluster("one").provides().is_some());
+    let address = bench.delete_fip("one").await;
+    let service = json!({
+        "metadata": { "namespace": "shop", "name": "web" }, "spec": { "type": "LoadBalancer" },
+        "status": { "loadBalancer": { "ingress": [{ "ip": address }] } },
+    });
+    *bench.cluster("one").services.lock() = vec![service];
+    let next = bench.look("one").await;
+    assert!(
+        matches!(next, Next::After(pause) if pause <= kept::AGAIN),
+        "{next:?}"
+    );
+    assert_eq!(bench.kept("one"), 1);
+    assert_eq!(
+        bench.cluster("one").provides(),
+        None,
+        "no other Service gets it"
+    );
+
+    bench.cluster("one").answers.store(false, Ordering::Relaxed);
+    bench.cluster("one").services.lock().clear();
+    bench.look("one").await;
+    assert_eq!(bench.kept("one"), 1, "nobody knows");
+    bench.cluster("one").answers.store(true, Ordering::Relaxed);
+    // Its charts, which cannot be uninstalled without helm, do not keep it.
+    bench.look("one").await;
+    assert_eq!(bench.kept("one"), 0);
+}
+
+#[tokio::test]
+async fn what_a_guest_keeps_is_free_once_rancher_has_the_guest_no_more() {
+    let bench = Bench::new(&["one"]).await;
+    tokio::time::pause();
+    bench.look("one").await;
+    bench.delete_fip("one").await;
+    bench.cluster("one").answers.store(false, Ordering::Relaxed);
+    bench.look("one").await;
+    assert_eq!(bench.kept("one"), 1);
+    bench.guests.seen.clusters.complete();
+    bench.guests.seen.clusters.remove(&Key::new("", "c-m-one"));
+    assert!(!bench.guests.is_there("c-m-one"));
+    bench.look("one").await;
+    assert_eq!(bench.kept("one"), 0);
+    assert!(!bench.guests.noted("c-m-one").served);
+}
