@@ -16,6 +16,8 @@ use crate::{
 const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../../packaging/monitoring/grafana.json");
 
+/// How the names of series that fipd serves begin.
+const OWN: [&str; 3] = ["fipd_", "iprule_", "kubefipoperator_"];
 /// What a scraper adds to each series.
 const SCRAPED: [&str; 2] = ["instance", "job"];
 /// The series that a scraper makes itself, with these labels.
@@ -26,7 +28,7 @@ fn names(expression: &str) -> BTreeSet<String> {
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let words = expression.split(|c| !inside(c));
     words
-        .filter(|word| word.starts_with("fipd_") || word.starts_with("iprule_") || *word == UP)
+        .filter(|word| OWN.iter().any(|own| word.starts_with(own)) || *word == UP)
         .map(str::to_owned)
         .collect()
 }
@@ -166,14 +168,20 @@ fn alerts_and_dashboard_use_only_series_that_are_served() {
 }
 
 /// Labels of series that are served only in times of trouble or after days of use.
-const RARE: [(&str, &[&str]); 3] = [
+const RARE: [(&str, &[&str]); 6] = [
     ("fipd_cluster_sightings", &["cluster", "state"]),
     ("fipd_cluster_trouble", &["cluster", "part"]),
+    ("fipd_guest_releases", &["guest", "release", "state"]),
+    ("fipd_kube_fip_floatingips_waiting", &["reason"]),
     ("fipd_pool_full_in_seconds", &["pool"]),
+    ("kubefipoperator_guestcluster_status", &["guestclustername"]),
 ];
 
 /// Values of their labels that alerts ask for.
-const RARE_VALUES: [(&str, &str, &str); 1] = [("fipd_cluster_sightings", "state", "reported")];
+const RARE_VALUES: [(&str, &str, &str); 2] = [
+    ("fipd_cluster_sightings", "state", "reported"),
+    ("fipd_guest_releases", "state", "failed"),
+];
 
 /// What a text takes from the labels of a series: what follows `before`, as often as it is there.
 fn taken<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
