@@ -131,8 +131,12 @@ impl Bed {
 
     /// Waits until exactly these addresses are leased.
     async fn wait_leases(&self, what: &str, wanted: &[&str]) {
+        self.wait_leases_within(DEADLINE, what, wanted).await;
+    }
+
+    async fn wait_leases_within(&self, deadline: Duration, what: &str, wanted: &[&str]) {
         let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
-        wait_until(what, DEADLINE, || async {
+        wait_until(what, deadline, || async {
             let leases = self.leases().await;
             let have: BTreeSet<String> = leases.keys().cloned().collect();
             if have == wanted {
@@ -189,7 +193,8 @@ async fn defect_13_the_lowest_address_comes_next_and_neither_network_nor_gateway
     bed.fip("c-m-b/next", "one", "").await;
     bed.wait_address("c-m-b/next", "10.81.0.3").await;
     bed.fip("c-m-b/gateway", "one", "10.81.0.1").await;
-    bed.wait_refused("c-m-b/gateway", "AddressNotInRange").await;
+    bed.wait_refused("c-m-b/gateway", "AddressNotAssignable")
+        .await;
 
     // As the programs of the original write it: with an empty status, and the whole object at once.
     let annotations = json!({ "clustername": "guest", "fiprange": "one" });

@@ -7,6 +7,8 @@
 
 #[path = "kube_fip_guests/address_map.rs"]
 mod address_map;
+#[path = "kube_fip_guests/elsewhere.rs"]
+mod elsewhere;
 #[path = "kube_fip_guests/guest.rs"]
 mod guest;
 #[path = "kube_fip_guests/label.rs"]
@@ -19,6 +21,10 @@ mod new_guest;
 mod not_served;
 #[path = "kube_fip_guests/shown.rs"]
 mod shown;
+#[path = "kube_fip_guests/steps.rs"]
+mod steps;
+#[path = "kube_fip_guests/takeover.rs"]
+mod takeover;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -71,7 +77,10 @@ impl Ground {
             ..SiteOptions::of(&["harvester", "one", "two", "three"])
         };
         let both = futures::future::try_join(Site::start(&options), Charts::start(&CHARTS));
-        let (site, charts) = both.await?;
+        let (mut site, charts) = both.await?;
+        // For the Jobs of helm-controller.
+        let third = &mut site.cluster_mut("three")?.plane;
+        third.start_controller_manager().await?;
         for crd in fipd_crds::all() {
             site.rancher.install_crds(&fipd_crds::yaml(&crd)?).await?;
         }

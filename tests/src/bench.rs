@@ -11,6 +11,7 @@ mod figure;
 mod fill;
 mod floor;
 mod import;
+mod kube_fip;
 mod load;
 mod page;
 mod pools;
@@ -72,6 +73,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "service",
         run: || Box::pin(service::run()),
+    },
+    Bench {
+        name: "kube-fip",
+        run: || Box::pin(kube_fip::run()),
     },
     Bench {
         name: "rules",

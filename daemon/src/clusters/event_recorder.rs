@@ -8,7 +8,7 @@ use kube::{
 
 /// Writes each Event as an object of its own.
 ///
-/// A [`Recorder`] takes an Event for a repetition if object and reason are those of an earlier one: it raises a count and keeps the
+/// A [`Recorder`] treats an Event as a repeat if object and reason are those of an earlier one: it raises a count and keeps the
 /// old text, so that a second mistake of a kind would never be shown. Callers do not repeat themselves.
 #[derive(Clone)]
 pub struct EventRecorder {

@@ -42,7 +42,10 @@ async fn defect_13_what_is_deleted_while_fipd_is_down_leaks_nothing_and_its_name
         objects.wait_gone(path).await.unwrap();
     }
     bed.wait_address("c-m-a/new", "10.85.0.9").await;
-    bed.wait_leases("nothing is leaked", &["10.85.0.9"]).await;
+    // Two lists, at least a minute apart, have to say that it is gone.
+    let absence = 4 * DEADLINE;
+    bed.wait_leases_within(absence, "nothing is leaked", &["10.85.0.9"])
+        .await;
     wait_until("the namespace is gone", DEADLINE, || async {
         match namespaces.get_opt("c-m-del").await.unwrap() {
             None => Ok(()),

@@ -120,10 +120,23 @@ async fn defect_13_a_range_is_edited_live_and_who_waited_first_is_served_first()
     for path in waiting {
         bed.wait_refused(path, "PoolExhausted").await;
     }
-    objects.edit_range("tight", "10.83.0.0/29").await.unwrap();
-    for (path, last) in waiting.into_iter().zip(3..) {
-        bed.wait_address(path, &format!("10.83.0.{last}")).await;
+    // Two of the four new addresses are excluded at first.
+    let wider = |exclusions: Value| json!({ "spec": { "iprange": "10.83.0.0/29", "exclusions": exclusions } });
+    let wide = wider(json!(["10.83.0.5-10.83.0.6"]));
+    objects.merge("tight", wide).await.unwrap();
+    let (first, second) = waiting.split_at(2);
+    bed.wait_all(
+        "the first two are served",
+        first,
+        &["10.83.0.3", "10.83.0.4"],
+    )
+    .await;
+    for path in second {
+        bed.wait_refused(path, "PoolExhausted").await;
     }
+    objects.merge("tight", wider(json!([]))).await.unwrap();
+    bed.wait_all("the others as well", second, &["10.83.0.5", "10.83.0.6"])
+        .await;
 
     objects.edit_range("tight", "10.83.0.0/30").await.unwrap();
     let outside = |range: &Value| {
@@ -140,14 +153,37 @@ async fn defect_13_a_range_is_edited_live_and_who_waited_first_is_served_first()
         .unwrap();
     bed.fip("c-m-a/late", "tight", "").await;
     bed.wait_refused("c-m-a/late", "PoolExhausted").await;
-    for (path, last) in waiting.into_iter().zip(3..) {
-        bed.wait_address(path, &format!("10.83.0.{last}")).await;
-    }
+    bed.wait_all("they stay", first, &["10.83.0.3", "10.83.0.4"])
+        .await;
+    bed.wait_all("they stay", second, &["10.83.0.5", "10.83.0.6"])
+        .await;
+    let freed = objects.get("c-m-b/c").await.unwrap();
+    let freed = freed["status"]["address"].as_str().unwrap();
     objects.delete("c-m-b/c").await.unwrap();
     objects.wait_gone("c-m-b/c").await.unwrap();
     objects.delete("c-m-a/y").await.unwrap();
     bed.wait_address("c-m-a/late", "10.83.0.2").await;
-    let left = [1, 2, 4, 5, 6].map(|last| format!("10.83.0.{last}"));
+    let left = (1..=6).map(|last| format!("10.83.0.{last}"));
+    let left: Vec<String> = left.filter(|one| one != freed).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).collect();
     bed.wait_leases("nothing else is leased", &left).await;
+}
+
+impl Bed {
+    /// Waits until these FloatingIPs have these addresses, whichever has which.
+    async fn wait_all(&self, what: &str, paths: &[&str], wanted: &[&str]) {
+        let wanted: BTreeSet<&str> = wanted.iter().copied().collect();
+        wait_until(what, DEADLINE, || async {
+            let fips = paths.iter().map(|path| self.objects.get(path));
+            let fips = futures::future::try_join_all(fips).await;
+            let fips = fips.map_err(|error| error.to_string())?;
+            let have = fips
+                .iter()
+                .filter_map(|fip| fip["status"]["address"].as_str());
+            let have: BTreeSet<&str> = have.collect();
+            (have == wanted).then_some(()).ok_or(format!("{have:?}"))
+        })
+        .await
+        .unwrap();
+    }
 }

@@ -2,6 +2,40 @@
 
 use super::*;
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_stays_while_a_service_of_its_guest_has_it() {
+    let bed = Bed::start(&[]).await;
+    let on = json!({ "kube-vip": "true" });
+    let guest = bed.make("kept", "one", on).await;
+    let map = [("cidr-global", "10.90.0.2/32")];
+    guest.wait_map("its address", &map).await;
+    let services = guest.serve_web().await;
+    bed.objects.delete(&guest.fip()).await.unwrap();
+    let fip = guest.fip();
+    let said = bed.objects.wait_event("FloatingIP", &fip, "AddressKept");
+    let said = said.await.unwrap();
+    assert!(said.contains("10.90.0.2"), "{said}");
+    bed.objects.wait_gone(&fip).await.unwrap();
+    guest.wait_map("no new Service gets it", &[]).await;
+    let next = bed.make("kept-next", "two", json!({})).await;
+    assert_eq!(next.wait_address().await, "10.90.0.3", "nobody else has it");
+    services
+        .delete("web", &DeleteParams::default())
+        .await
+        .unwrap();
+    wait_until("nobody keeps it", DEADLINE, || async {
+        let leases = bed.fipd.cli(["lease", "list", "-o", "json"]).await;
+        let leases = leases.unwrap().json().unwrap().to_string();
+        (!leases.contains("\"10.90.0.2\""))
+            .then_some(())
+            .ok_or(leases)
+    })
+    .await
+    .unwrap();
+    let last = bed.make("kept-last", "three", json!({})).await;
+    assert_eq!(last.wait_address().await, "10.90.0.2", "it is free");
+}
+
 impl Guest<'_> {
     /// Changes keys of the ConfigMap as a user of the guest does; `null` removes one.
     async fn edit_map(&self, data: Value) {

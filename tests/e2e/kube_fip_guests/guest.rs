@@ -141,15 +141,16 @@ impl Guest<'_> {
         Api::namespaced(self.client().await, KUBE_SYSTEM)
     }
 
-    /// Waits until the ConfigMap of the cloud provider has exactly these keys.
+    /// Waits until the ConfigMap of the cloud provider has exactly these keys; none: or is not there.
     pub async fn wait_map(&self, what: &str, wanted: &[(&str, &str)]) {
         let maps = self.maps().await;
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let wanted: BTreeMap<String, String> = wanted.iter().map(owned).collect();
         wait_until(&format!("{}: {what}", self.name()), DEADLINE, || async {
-            match texts(&maps, "kubevip").await {
-                Some(found) if found == wanted => Ok(()),
-                found => Err(format!("{found:?}; {}", self.said().await)),
+            let found = texts(&maps, "kubevip").await.unwrap_or_default();
+            match found == wanted {
+                true => Ok(()),
+                false => Err(format!("{found:?}; {}", self.said().await)),
             }
         })
         .await

@@ -102,10 +102,20 @@ async fn a_guest_of_two_systems_has_one_load_balancer_and_both_say_why() {
     guest.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;
     guest.wait_reason("Ready").await;
 
+    // rancher-fip looks for the project of a guest in its Harvester.
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {
+            "name": "guests",
+            "annotations": { "field.cattle.io/projectId": "c-m-harvester:p-both" },
+        },
+    });
+    let harvester = &bed.cluster("harvester").plane;
+    harvester.apply(&namespace.to_string()).await.unwrap();
     bed.switch_rancher_fip(&guest, "enabled").await;
     let why = |said: &Value| {
         let said = said["message"].to_string();
-        said.contains("kube-vip") && said.contains("two would answer")
+        said.contains("kube-vip") && said.contains("two load balancers would answer")
     };
     wait_until("rancher-fip says why", DEADLINE, || async {
         let said = guest.said_by("rancher-fip").await;

@@ -93,10 +93,19 @@ impl Site {
             rancher.bind_role(role, namespace).await?;
         }
         rancher.grant_identity().await?;
-        let roles = include_str!("../../../packaging/rbac/kube-fip-guest.yaml");
+        let roles = [
+            include_str!("../../../packaging/rbac/kube-fip-guest.yaml"),
+            include_str!("../../../packaging/rbac/rancher-fip-guest.yaml"),
+        ];
         for cluster in &self.downstream {
-            cluster.plane.apply(roles).await?;
-            cluster.plane.bind_role("fipd-kube-fip-guest", None).await?;
+            for roles in roles {
+                cluster.plane.apply(roles).await?;
+            }
+            let role = match &*cluster.display_name {
+                "harvester" => "fipd-rancher-fip-harvester",
+                _ => "fipd-kube-fip-guest",
+            };
+            cluster.plane.bind_role(role, None).await?;
             cluster.plane.grant_charts().await?;
         }
         Ok(rancher.kubeconfig_of(RESTRICTED_USER))

@@ -1,0 +1,151 @@
+//! fipd dies after each single step of a guest.
+
+use super::guest::KUBE_SYSTEM;
+use super::*;
+
+/// A step of serving a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    FloatingIpMade,
+    AddressGiven,
+    Noted,
+    MapWritten,
+    HarvesterOff,
+    KubeVipBegun,
+    KubeVipInstalled,
+    CloudProviderBegun,
+    CloudProviderInstalled,
+    CloudProviderGone,
+    KubeVipGone,
+    HarvesterOn,
+}
+
+const STEPS: [Step; 12] = [
+    Step::FloatingIpMade,
+    Step::AddressGiven,
+    Step::Noted,
+    Step::MapWritten,
+    Step::HarvesterOff,
+    Step::KubeVipBegun,
+    Step::KubeVipInstalled,
+    Step::CloudProviderBegun,
+    Step::CloudProviderInstalled,
+    Step::CloudProviderGone,
+    Step::KubeVipGone,
+    Step::HarvesterOn,
+];
+
+/// Harvester's own kube-vip has the name that ours has by default.
+const VIP: &str = "guest-vip";
+
+impl Step {
+    /// The label is taken away before it.
+    fn leaves(self) -> bool {
+        matches!(
+            self,
+            Self::CloudProviderGone | Self::KubeVipGone | Self::HarvesterOn
+        )
+    }
+}
+
+impl Guest<'_> {
+    /// Helm has begun with the release, or has it deployed.
+    async fn has_release(&self, release: &str, deployed: bool) -> bool {
+        let secrets: Api<Secret> = Api::namespaced(self.client().await, KUBE_SYSTEM);
+        let mut labels = format!("owner=helm,name={release}");
+        if deployed {
+            labels.push_str(",status=deployed");
+        }
+        let found = secrets.list(&ListParams::default().labels(&labels)).await;
+        !found.unwrap().items.is_empty()
+    }
+
+    async fn harvester_is_off(&self) -> bool {
+        let found = self.daemon_set(KUBE_VIP).await.unwrap();
+        let selector = found.spec.template.spec.unwrap().node_selector;
+        selector.is_some_and(|all| all.len() > 1)
+    }
+
+    async fn has_come_to(&self, step: Step) -> bool {
+        let fip = async || self.bed.objects.get(&self.fip()).await.ok();
+        match step {
+            Step::FloatingIpMade => fip().await.is_some(),
+            Step::AddressGiven => {
+                let shown = fip().await.map(|fip| fip["status"]["address"].is_string());
+                shown.unwrap_or_default()
+            }
+            Step::Noted => {
+                let client = self.bed.objects.client.clone();
+                let maps = Api::namespaced(client, NAMESPACE);
+                let notes = texts(&maps, "fipd-kube-fip-guests").await;
+                notes.is_some_and(|notes| notes.contains_key(&self.id))
+            }
+            Step::MapWritten => texts(&self.maps().await, "kubevip").await.is_some(),
+            Step::HarvesterOff => self.harvester_is_off().await,
+            Step::KubeVipBegun => self.has_release(VIP, false).await,
+            Step::KubeVipInstalled => self.has_release(VIP, true).await,
+            Step::CloudProviderBegun => self.has_release(CLOUD_PROVIDER, false).await,
+            Step::CloudProviderInstalled => self.has_release(CLOUD_PROVIDER, true).await,
+            Step::CloudProviderGone => !self.has_release(CLOUD_PROVIDER, true).await,
+            Step::KubeVipGone => !self.has_release(VIP, true).await,
+            Step::HarvesterOn => !self.harvester_is_off().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_after_each_step_it_ends_as_if_nothing_had_been() {
+    let mut bed = Bed::start(&[("kubevipReleaseName", VIP)]).await;
+    for (number, step) in STEPS.into_iter().enumerate() {
+        let name = format!("step-{number}");
+        let on = json!({ "kube-vip": "true" });
+        let cluster = CLUSTERS[number % CLUSTERS.len()];
+        guest::clean(bed.cluster(cluster)).await;
+        let mut guest = bed.guest(&name, cluster, on);
+        guest.add_harvester_kube_vip().await;
+        guest.make().await;
+        if step.leaves() {
+            guest.wait_reason("Ready").await;
+            guest.label(None).await;
+        }
+        let what = format!("{name} comes to {step:?}");
+        wait_until(&what, DEADLINE, || async {
+            guest.has_come_to(step).await.then_some(()).ok_or("not yet")
+        })
+        .await
+        .unwrap();
+        let machines = guest.machines;
+        bed.fipd.kill9().unwrap();
+        bed.restart().await;
+
+        let mut guest = bed.guest(&name, cluster, json!({}));
+        guest.machines = machines;
+        guest.wait_reason("Ready").await;
+        let address = guest.wait_address().await;
+        let fips = bed.objects.fips(&guest.id);
+        let fips = fips.list(&ListParams::default()).await.unwrap().items;
+        assert_eq!(fips.len(), 1, "{step:?}: {fips:?}");
+        let map = [("cidr-global", &*format!("{address}/32"))];
+        guest.wait_map("its address", &map).await;
+        let releases: &[&str] = if step.leaves() {
+            &[]
+        } else {
+            &[VIP, CLOUD_PROVIDER]
+        };
+        guest.wait_releases(releases).await;
+        guest.wait_harvester_kube_vip(!step.leaves()).await;
+        let leases = bed.fipd.cli(["lease", "list", "-o", "json"]).await;
+        let leases = leases.unwrap().json().unwrap();
+        let leases = leases["leases"].as_array().unwrap();
+        assert_eq!(leases.len(), 1, "{step:?}: {leases:?}");
+        // Rancher has it no more, and another is to be made on the cluster.
+        let clusters: Api<fipd_crds::management::Cluster> = Api::all(bed.objects.client.clone());
+        clusters
+            .delete(&guest.id, &DeleteParams::default())
+            .await
+            .unwrap();
+        guest.wait_said("it is gone", Value::is_null).await;
+        bed.objects.delete(&guest.fip()).await.unwrap();
+        bed.objects.wait_gone(&guest.fip()).await.unwrap();
+    }
+}
