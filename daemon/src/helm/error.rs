@@ -4,7 +4,11 @@ use std::{io, path::PathBuf, time::Duration};
 
 use fipd_core::Timestamp;
 
-use super::{plan::ReleaseRefusal, release::KeyError, state::Unreadable};
+use super::{
+    plan::ReleaseRefusal,
+    release::{KeyError, Release},
+    state::Unreadable,
+};
 
 /// Every one becomes a condition; none ends the daemon.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -49,6 +53,20 @@ pub enum HelmError {
     File { path: PathBuf, what: String },
     #[error("fipd is stopping")]
     Stopping,
+}
+
+impl HelmError {
+    /// The same without the values of the release that helm quotes.
+    pub(super) fn without_values_of(self, release: Option<&Release>) -> Self {
+        match (self, release) {
+            (Self::Failed { operation, said }, Some(release)) => {
+                let names = [&*release.name, &*release.namespace, &*release.chart.name];
+                let said = release.values.hidden_in(&said, &names);
+                Self::Failed { operation, said }
+            }
+            (error, _) => error,
+        }
+    }
 }
 
 /// Why a chart is not as it should be, as it is shown.

@@ -262,6 +262,7 @@ impl HelmState {
         let version = wanted.map(|release| release.chart.version.to_string());
         self.board.waiting(target, version, clock::now());
         let outcome = self.in_turn(access, target, work).await;
+        let outcome = outcome.map_err(|error| error.without_values_of(wanted));
         let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
         self.remember(target, wanted.cloned(), plain);
         outcome

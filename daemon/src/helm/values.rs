@@ -55,11 +55,35 @@ impl Values {
         self.0.is_empty()
     }
 
+    /// The text without the values that it quotes, as errors of API servers do; `but` are names that may stay.
+    pub fn hidden_in(&self, text: &str, but: &[&str]) -> String {
+        let mut words = Vec::new();
+        self.0.values().for_each(|value| texts(value, &mut words));
+        words.retain(|word| word.len() >= HIDDEN && !but.contains(word));
+        // A value that holds another goes first.
+        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        let hide = |text: String, word: &&str| text.replace(*word, "...");
+        words.iter().fold(text.to_owned(), hide)
+    }
+
     pub fn digest(&self) -> Digest {
         let mut values = Value::Object(self.0.clone());
         // Whatever order the maps have.
         values.sort_all_objects();
         Digest(Sha256::digest(values.to_string()).into())
+    }
+}
+
+/// Shorter values are words such as `true`.
+const HIDDEN: usize = 6;
+
+/// All texts in a value.
+fn texts<'a>(value: &'a Value, all: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => all.push(text),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, all)),
+        Value::Object(map) => map.values().for_each(|value| texts(value, all)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -110,6 +134,20 @@ mod tests {
 
     fn digest(yaml: &str) -> Digest {
         Values::parse(yaml).unwrap().digest()
+    }
+
+    #[test]
+    fn what_helm_quotes_of_values_is_hidden_and_names_stay() {
+        let values = Values::parse(
+            "nameOverride: kube-vip\nenv: {token: hunter2-hunter2, on: 'true', all: [hunter2]}",
+        )
+        .unwrap();
+        let said = "kube-vip: env[1]: Invalid value: \"hunter2-hunter2\" is true, and hunter2";
+        let hidden = values.hidden_in(said, &["kube-vip"]);
+        assert_eq!(
+            hidden,
+            "kube-vip: env[1]: Invalid value: \"...\" is true, and ..."
+        );
     }
 
     #[test]
