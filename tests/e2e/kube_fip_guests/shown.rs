@@ -1,6 +1,6 @@
 //! What is shown of guests and ranges: on the page, by the CLI and by REST.
 
-use fipd_tests::testbed::{Login, Method, Visitor};
+use fipd_tests::testbed::{Browser, BrowserOptions, Login, Method, Visitor};
 
 use super::*;
 
@@ -11,6 +11,32 @@ async fn card(visitor: &mut Visitor, id: &str) -> String {
     let mut cards = page.split("<li class=\"card\">");
     let card = cards.find(|card| card.contains(&format!("<code>{id}</code>")));
     card.unwrap_or_default().to_owned()
+}
+
+/// From the page of guests to the lease and back, as an admin clicks.
+async fn look(bed: &Bed, login: &Login) {
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let url = bed.fipd.url();
+    browser.open(&format!("{url}/ui/guests")).await.unwrap();
+    browser.fill("#name", &login.name).await.unwrap();
+    browser.fill("#password", &login.password).await.unwrap();
+    browser.follow("main button").await.unwrap();
+    browser.open(&format!("{url}/ui/guests")).await.unwrap();
+    browser.screenshot("kube-fip-guests").await.unwrap();
+    let lease = "main a[href$='/addresses/10.90.0.2']";
+    browser.follow(lease).await.unwrap();
+    let page = browser.text("main").await.unwrap();
+    assert!(page.contains("shown-served-kubevip"), "{page}");
+    browser.screenshot("kube-fip-lease").await.unwrap();
+    let back = "main a[href='/ui/guests?filter=c-m-shown-served']";
+    browser.follow(back).await.unwrap();
+    let page = browser.text("main").await.unwrap();
+    assert!(
+        page.contains("shown-served") && !page.contains("shown-waits"),
+        "{page}"
+    );
+    let complaints = browser.complaints().await.unwrap();
+    assert!(complaints.is_empty(), "{complaints:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,6 +92,8 @@ async fn the_page_the_cli_and_rest_show_address_range_releases_and_what_is_missi
     for part in ["shown-waits", "c-m-elsewhere", "Waiting"] {
         assert!(shown.contains(part), "no {part} in {shown}");
     }
+
+    look(&bed, &login).await;
 
     let listed = bed.fipd.cli(["kube-fip", "guests"]).await.unwrap();
     let listed = listed.success().unwrap();

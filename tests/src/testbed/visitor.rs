@@ -17,8 +17,8 @@ use super::http::UnixConnection;
 
 /// Of an admin's account.
 pub struct Login {
-    name: String,
-    password: String,
+    pub name: String,
+    pub password: String,
 }
 
 impl Login {
