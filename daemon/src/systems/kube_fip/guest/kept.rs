@@ -1,14 +1,15 @@
 //! Addresses that a guest may use although no FloatingIP has them any more: one was deleted, or took another. The lease stays
-//! with the guest until its ConfigMap does not offer the address and no Service of it shows it.
+//! with the guest until no Service of it shows the address, which is looked at after its ConfigMap is written.
 
 use std::time::Duration;
 
 use fipd_core::{Holder, LeaseKey, ReleaseScope};
 use fipd_crds::labels::FLEET_NAMESPACE;
 
-use super::{Stop, VipGuests, charts};
+use super::{Stop, VipGuests, charts, observe::is_guest};
 use crate::{
     controller::{
+        ReconcileError,
         client::Remote,
         store::{Key, Observed},
     },
@@ -49,10 +50,15 @@ impl VipGuests {
         }
     }
 
-    /// Whether Rancher has the guest, or may have it.
+    /// Whether Rancher has a guest of this id that is looked after, or may have it.
     pub fn is_there(&self, id: &str) -> bool {
+        if !is_guest(id) {
+            return false;
+        }
         match self.seen.clusters.seen(&Key::new("", id)) {
-            Some(Observed::Parsed(cluster)) => !cluster.ending,
+            Some(Observed::Parsed(cluster)) => {
+                !cluster.ending && !cluster.harvester && !cluster.local
+            }
             Some(Observed::Malformed(_)) => true,
             None => !self.seen.clusters.is_complete(),
         }
@@ -64,7 +70,7 @@ impl VipGuests {
         held.iter().map(|lease| lease.key).collect()
     }
 
-    /// Releases what no Service of the guest shows, once its ConfigMap is written.
+    /// Releases what no Service of the guest shows.
     pub(super) async fn release_unused(&self, id: &str, remote: &Remote) -> Result<(), Stop> {
         let kept = self.kept(id);
         if kept.is_empty() {
@@ -91,11 +97,7 @@ impl VipGuests {
         }
     }
 
-    async fn release(
-        &self,
-        scope: ReleaseScope,
-        reason: &str,
-    ) -> Result<(), crate::controller::ReconcileError> {
+    async fn release(&self, scope: ReleaseScope, reason: &str) -> Result<(), ReconcileError> {
         Ok(self.site.release(scope, reason).await?)
     }
 }

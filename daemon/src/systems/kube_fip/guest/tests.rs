@@ -429,6 +429,7 @@ async fn what_a_guest_keeps_is_free_once_rancher_has_the_guest_no_more() {
     bench.guests.seen.clusters.complete();
     bench.guests.seen.clusters.remove(&Key::new("", "c-m-one"));
     assert!(!bench.guests.is_there("c-m-one"));
+    assert!(!bench.guests.is_there("kube-system"), "it is no guest");
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 0);
     assert!(!bench.guests.noted("c-m-one").served);
