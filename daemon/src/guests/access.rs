@@ -7,9 +7,9 @@ use fipd_crds::labels::{FLEET_NAMESPACE, KUBECONFIG_KEY, KUBECONFIG_SUFFIX};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use parking_lot::Mutex;
 
-use super::{GuestUnready, Stop, names::ClusterNames, objects::texts};
+use super::{GuestBoard, GuestUnready, Stop, names::ClusterNames, objects::texts};
 use crate::{
-    clusters,
+    clusters::{self, ClusterSession},
     controller::{
         client::{CallError, Remote},
         kind::{NAMESPACE, SECRET},
@@ -42,6 +42,22 @@ pub struct GuestAccess {
 }
 
 impl GuestAccess {
+    /// Over the connection to a Rancher.
+    pub fn new(
+        session: &ClusterSession,
+        board: &GuestBoard,
+        names: Arc<ClusterNames>,
+        insecure: bool,
+    ) -> Self {
+        Self {
+            links: board.links(&session.name),
+            rancher: Remote::new(session.client.clone()),
+            cluster: session.id.clone(),
+            names,
+            insecure,
+        }
+    }
+
     /// A client of the cluster, which answers and is not Rancher's own.
     pub async fn client(&self, id: &str, display: &str) -> Result<Remote, Stop<GuestUnready>> {
         let (origin, text) = self.kubeconfig(id, display).await?;

@@ -89,9 +89,7 @@ mod tests {
     use kube::{Client, client::Body};
 
     use super::*;
-    use crate::{
-        clock, clusters::testing, controller::client::Remote, guests::GuestBoard, ipam::Ipam,
-    };
+    use crate::{clock, clusters::testing, guests::GuestBoard, ipam::Ipam};
 
     async fn silent(_: http::Request<Body>) -> Result<http::Response<Body>, Infallible> {
         std::future::pending().await
@@ -105,13 +103,12 @@ mod tests {
         let session = testing::session(client.clone(), &ipam).await;
         let harvesters = Harvesters {
             clusters: Objects::new(),
-            access: Arc::new(GuestAccess {
-                links: GuestBoard::default().links(&session.name),
-                rancher: Remote::new(client),
-                cluster: session.id.clone(),
-                names: Arc::default(),
-                insecure: false,
-            }),
+            access: Arc::new(GuestAccess::new(
+                &session,
+                &GuestBoard::default(),
+                Arc::default(),
+                false,
+            )),
             session,
         };
         for (id, display_name, harvester) in [

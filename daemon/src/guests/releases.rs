@@ -29,17 +29,9 @@ impl Releases {
     }
 
     pub fn state_of(&self, guest: &GuestView, release: &ReleaseView) -> ReleaseState {
-        ReleaseState::of(self.0.get(&target(guest, release)), release)
-    }
-}
-
-fn target(guest: &GuestView, release: &ReleaseView) -> ReleaseTarget {
-    let cluster = helm_name(&guest.rancher, &guest.id, guest.system);
-    ReleaseTarget::new(&cluster, &release.namespace, &release.name)
-}
-
-impl ReleaseState {
-    fn of(progress: Option<&Progress>, release: &ReleaseView) -> Self {
+        let cluster = helm_name(&guest.rancher, &guest.id, guest.system);
+        let target = ReleaseTarget::new(&cluster, &release.namespace, &release.name);
+        let progress = self.0.get(&target);
         let last = progress.and_then(|progress| progress.last.as_ref());
         let error = last.and_then(|last| last.error.clone());
         let state = match (progress.map(|progress| progress.activity), last) {
@@ -51,14 +43,16 @@ impl ReleaseState {
         };
         let named = Some(&release.version).filter(|version| !version.is_empty());
         let found = || progress.and_then(|progress| progress.wanted.as_ref());
-        Self {
+        ReleaseState {
             state,
             version: named.or_else(found).cloned().unwrap_or_default(),
             error,
             since: last.map(|last| last.since),
         }
     }
+}
 
+impl ReleaseState {
     pub fn error_text(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         Some(format!("{}: {}", error.reason, error.message))

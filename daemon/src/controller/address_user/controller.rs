@@ -275,16 +275,23 @@ impl<U: AddressHooks> AddressController<U> {
             return Ok(rest);
         }
         if let Ok(shown) = &outcome {
-            self.give_up(key, object, &shown.surplus).await?;
+            let reason = "the object has another address";
+            self.give_up(key, object, &shown.surplus, reason).await?;
         }
         self.tell(key, object, &outcome);
         Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
     }
 
-    /// Releases what the object has beside the address that it shows.
-    async fn give_up(&self, key: &Key, object: &U::View, surplus: &[LeaseKey]) -> Reconciled<()> {
+    /// Releases these addresses of the object, or leaves them to their keeper.
+    pub async fn give_up(
+        &self,
+        key: &Key,
+        object: &U::View,
+        addresses: &[LeaseKey],
+        reason: &str,
+    ) -> Reconciled<()> {
         let own = self.context.holder(key, &object.meta().uid);
-        for address in surplus {
+        for address in addresses {
             // An earlier object of its name may have left it.
             let holder = self.context.read(|ledger| {
                 let lease = ledger.lease(*address)?;
@@ -293,7 +300,7 @@ impl<U: AddressHooks> AddressController<U> {
                 holder.cloned()
             });
             let holder = holder.unwrap_or_else(|| own.clone());
-            let (site, reason) = (&self.context.site, "the object has another address");
+            let site = &self.context.site;
             match U::keeper(self, key, object) {
                 Some(keeper) => site.transfer(holder, keeper, *address, reason).await?,
                 None => {

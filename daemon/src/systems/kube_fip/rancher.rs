@@ -9,7 +9,6 @@ use super::settings::KubeFipSettings;
 use crate::{
     controller::{
         attachments::Attachments,
-        client::Remote,
         site::Site,
         store::{Key, Objects},
         tasks::{listed, spawn},
@@ -32,15 +31,11 @@ impl RancherClusters {
     pub fn new(site: &Site, means: &Means) -> Self {
         let clusters = Objects::new();
         let settings = site.settings::<KubeFipSettings>();
-        let access = Arc::new(GuestAccess {
-            links: means.guests.links(&site.name),
-            rancher: Remote::new(site.session.client.clone()),
-            cluster: site.id.clone(),
-            names: Arc::default(),
-            insecure: settings.insecure_skip_tls_verify,
-        });
+        let (session, insecure) = (&site.session, settings.insecure_skip_tls_verify);
+        let access = GuestAccess::new(session, &means.guests, Arc::default(), insecure);
+        let access = Arc::new(access);
         let harvesters = Harvesters {
-            session: site.session.clone(),
+            session: session.clone(),
             clusters: Arc::clone(&clusters),
             access: Arc::clone(&access),
         };

@@ -65,13 +65,8 @@ pub async fn report(
     guests
         .iter()
         .for_each(|(id, name)| names.note(id, Some(name)));
-    let access = GuestAccess {
-        links: board.links(&session.name),
-        rancher: Remote::new(session.client.clone()),
-        cluster: session.id.clone(),
-        names: Arc::new(names),
-        insecure: settings.insecure_skip_tls_verify,
-    };
+    let insecure = settings.insecure_skip_tls_verify;
+    let access = GuestAccess::new(session, board, Arc::new(names), insecure);
     let (access, wanted) = (&access, &wanted(session).await.releases);
     let looks = guests.into_iter().map(|(id, name)| async move {
         let found = match access.client(&id, &name).await {

@@ -117,19 +117,15 @@ impl AddressHooks for GuestFloatingIps {
 
     /// Its guest may use the address still.
     async fn before_release(fips: &GuestFipController, key: &Key, fip: &FipView) -> Reconciled<()> {
-        let Some(keeper) = Self::keeper(fips, key, fip) else {
+        if Self::keeper(fips, key, fip).is_none() {
             return Ok(());
-        };
-        let (site, identity) = (&fips.context.site, fips.context.identity(key));
-        for lease in site.ipam.read(|ledger| ledger.leases_of(&identity)) {
-            let mut holders = lease.members.iter().map(|member| &member.holder);
-            let Some(holder) = holders.find(|holder| holder.identity == identity) else {
-                continue;
-            };
-            let (address, keeper) = (lease.key.address, keeper.clone());
-            let reason = "its FloatingIP is deleted, and the guest may use it still";
-            site.transfer(holder.clone(), keeper, lease.key, reason)
-                .await?;
+        }
+        let identity = fips.context.identity(key);
+        let leases = fips.context.read(|ledger| ledger.leases_of(&identity));
+        let held: Vec<LeaseKey> = leases.iter().map(|lease| lease.key).collect();
+        let reason = "its FloatingIP is deleted, and the guest may use it still";
+        fips.give_up(key, fip, &held, reason).await?;
+        for LeaseKey { address, .. } in held {
             let note = format!(
                 "{address} stays with the guest {} until no Service of it shows the address",
                 key.namespace

@@ -160,9 +160,7 @@ impl GuestConfig {
             ],
         }
     }
-}
 
-impl GuestConfig {
     /// A warning if the port that is named is not among those that serve the series of the original.
     pub fn port_note(&self, ports: &BTreeSet<u16>) -> Option<String> {
         let port = self.metrics_port.filter(|port| !ports.contains(port))?;

@@ -84,20 +84,17 @@ impl VipGuests {
         }
         let scope = ReleaseScope::HolderAddresses(self.keeper(id), unused);
         let reason = "no Service of the guest shows it";
-        Ok(self.release(scope, reason).await?)
+        let released = self.site.release(scope, reason).await;
+        Ok(released.map_err(ReconcileError::from)?)
     }
 
     /// Releases all that a guest keeps.
     pub(super) async fn release_kept(&self, id: &str, reason: &str) -> Result<(), Stop> {
-        match self.kept(id).is_empty() {
-            true => Ok(()),
-            false => Ok(self
-                .release(ReleaseScope::Holder(self.keeper(id)), reason)
-                .await?),
+        if self.kept(id).is_empty() {
+            return Ok(());
         }
-    }
-
-    async fn release(&self, scope: ReleaseScope, reason: &str) -> Result<(), ReconcileError> {
-        Ok(self.site.release(scope, reason).await?)
+        let scope = ReleaseScope::Holder(self.keeper(id));
+        let released = self.site.release(scope, reason).await;
+        Ok(released.map_err(ReconcileError::from)?)
     }
 }
