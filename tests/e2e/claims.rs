@@ -8,7 +8,7 @@ use std::time::Duration;
 use fipd_crds::fipd_io::AddressClaim;
 use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, Fault, FaultProxy, Fipd, FipdOptions, RESTRICTED_USER,
-    wait_until,
+    wait_object, wait_until,
 };
 use futures::{StreamExt, stream};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -173,17 +173,10 @@ impl Claims {
     }
 
     async fn wait(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        wait_until(&format!("claim {name}: {what}"), DEADLINE, || async {
-            let claim = self.0.get(name).await.map_err(|error| error.to_string())?;
-            let claim = json!(claim);
-            if test(&claim) {
-                Ok(claim)
-            } else {
-                Err(claim.to_string())
-            }
-        })
-        .await
-        .unwrap()
+        let what = format!("claim {name}: {what}");
+        wait_object(&what, DEADLINE, (&self.0, name), test)
+            .await
+            .unwrap()
     }
 
     async fn address(&self, name: &str) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool};
 use fipd_tests::scenario::Scenario;
-use fipd_tests::testbed::{SiteOptions, wait_until};
+use fipd_tests::testbed::{SiteOptions, wait_object, wait_until};
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -99,21 +99,10 @@ impl Rancher {
     }
 
     async fn wait_fip(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        wait_until(&format!("FloatingIP {name}: {what}"), DEADLINE, || async {
-            let fip = json!(
-                self.fips
-                    .get(name)
-                    .await
-                    .map_err(|error| error.to_string())?
-            );
-            if test(&fip) {
-                Ok(fip)
-            } else {
-                Err(fip.to_string())
-            }
-        })
-        .await
-        .unwrap()
+        let what = format!("FloatingIP {name}: {what}");
+        wait_object(&what, DEADLINE, (&self.fips, name), test)
+            .await
+            .unwrap()
     }
 
     async fn wait_address(&self, name: &str, address: &str) -> Value {

@@ -22,7 +22,9 @@ use fipd::system::{HostMeans, Means, Shared};
 use fipd::systems::Runner;
 use fipd_core::Timestamp;
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
-use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions, RESTRICTED_USER, wait_until};
+use fipd_tests::testbed::{
+    ControlPlane, ControlPlaneOptions, RESTRICTED_USER, wait_object, wait_until,
+};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
@@ -372,17 +374,10 @@ async fn wait<K>(api: &Api<K>, name: &str, what: &str, test: impl Fn(&Value) -> 
 where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
-    wait_until(&format!("{name}: {what}"), DEADLINE, || async {
-        let object = api.get(name).await.map_err(|error| error.to_string())?;
-        let object = json!(object);
-        if test(&object) {
-            Ok(object)
-        } else {
-            Err(object.to_string())
-        }
-    })
-    .await
-    .unwrap()
+    let what = format!("{name}: {what}");
+    wait_object(&what, DEADLINE, (api, name), test)
+        .await
+        .unwrap()
 }
 
 async fn absent<K>(api: &Api<K>, name: &str)

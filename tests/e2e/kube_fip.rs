@@ -16,7 +16,7 @@ mod networks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use fipd_tests::kube_fip::{KubeFipObjects, condition, reason};
+use fipd_tests::kube_fip::{KubeFipObjects, condition, next_second, reason};
 use fipd_tests::scenario::write_kubeconfig;
 use fipd_tests::testbed::{
     Fipd, FipdOptions, ForAllTests, RESTRICTED_USER, Site, SiteOptions, wait_until,

@@ -29,7 +29,7 @@ mod takeover;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fipd_tests::kube_fip::KubeFipObjects;
+use fipd_tests::kube_fip::{KubeFipObjects, next_second};
 use fipd_tests::scenario::write_kubeconfig;
 use fipd_tests::testbed::{
     Charts, Downstream, Fault, Fipd, FipdOptions, ForAllTests, HarvesterGuest, Site, SiteOptions,

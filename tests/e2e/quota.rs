@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota};
 use fipd_tests::scenario::{Scenario, config, create_services, wait_assigned, write_kubeconfig};
-use fipd_tests::testbed::{RESTRICTED_USER, SiteOptions, wait_until};
+use fipd_tests::testbed::{RESTRICTED_USER, SiteOptions, wait_object, wait_until};
 use futures::future::join_all;
 use k8s_openapi::api::{core::v1::Service, events::v1::Event};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -124,21 +124,10 @@ impl Rancher {
         what: &str,
         test: impl Fn(&Value) -> bool,
     ) -> Value {
-        wait_until(&format!("FloatingIP {name} {what}"), deadline, || async {
-            let fip = self
-                .fips
-                .get(name)
-                .await
-                .map_err(|error| error.to_string())?;
-            let fip = json!(fip);
-            if test(&fip) {
-                Ok(fip)
-            } else {
-                Err(fip.to_string())
-            }
-        })
-        .await
-        .unwrap()
+        let what = format!("FloatingIP {name} {what}");
+        wait_object(&what, deadline, (&self.fips, name), test)
+            .await
+            .unwrap()
     }
 
     async fn wait_address(&self, name: &str) -> String {

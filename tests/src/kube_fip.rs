@@ -1,6 +1,6 @@
 //! Ranges and FloatingIPs of `kubefip.k8s.binbash.org` in a Rancher, written and read as JSON, as users and the original do.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::events::v1::Event;
@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::testbed::wait_until;
+use crate::testbed::{wait_object, wait_until};
 
 const GROUP: &str = "kubefip.k8s.binbash.org";
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -127,16 +127,8 @@ impl KubeFipObjects {
         test: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
         let (api, name) = self.of(path);
-        wait_until(&format!("{path}: {what}"), DEADLINE, || async {
-            let object = api.get(name).await.map_err(|error| error.to_string())?;
-            let object = json!(object);
-            if test(&object) {
-                Ok(object)
-            } else {
-                Err(object.to_string())
-            }
-        })
-        .await
+        let what = format!("{path}: {what}");
+        wait_object(&what, DEADLINE, (&api, name), test).await
     }
 
     /// Waits until the FloatingIP has this address and all say so.
@@ -214,6 +206,15 @@ impl KubeFipObjects {
         }
         Ok(())
     }
+}
+
+/// Waits until another second begins: times of creation are whole seconds.
+pub async fn next_second() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let into = now.map_or(Duration::ZERO, |now| {
+        Duration::from_nanos(now.subsec_nanos().into())
+    });
+    tokio::time::sleep(Duration::from_secs(1).saturating_sub(into)).await;
 }
 
 fn resource(kind: &str) -> ApiResource {

@@ -57,4 +57,4 @@ pub use site::{ANNOUNCER_CRDS, Downstream, RANCHER_CRDS, Site, SiteOptions};
 pub use visitor::{Login, Visitor};
 pub use vm::{HOST, Vm};
 
-pub use crate::wait::wait_until;
+pub use crate::wait::{wait_object, wait_until};

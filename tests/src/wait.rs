@@ -1,10 +1,14 @@
 //! Waiting for a condition with a deadline: the only way in which anything here waits.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use kube::Api;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -25,6 +29,28 @@ where
     E: Display,
 {
     wait(what, deadline, LONGEST_LOOK, probe).await
+}
+
+/// Waits until the object of that name passes a test.
+pub async fn wait_object<K>(
+    what: &str,
+    deadline: Duration,
+    (api, name): (&Api<K>, &str),
+    test: impl Fn(&Value) -> bool,
+) -> Result<Value>
+where
+    K: Clone + Debug + DeserializeOwned + Serialize,
+{
+    wait_until(what, deadline, || async {
+        let object = api.get(name).await.map_err(|error| error.to_string())?;
+        let object = json!(object);
+        if test(&object) {
+            Ok(object)
+        } else {
+            Err(object.to_string())
+        }
+    })
+    .await
 }
 
 async fn wait<T, E, F, Fut>(

@@ -12,17 +12,10 @@ impl Pools {
     }
 
     async fn wait(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        wait_until(&format!("pool {name}: {what}"), DEADLINE, || async {
-            let pool = self.0.get(name).await.map_err(|error| error.to_string())?;
-            let pool = json!(pool);
-            if test(&pool) {
-                Ok(pool)
-            } else {
-                Err(pool.to_string())
-            }
-        })
-        .await
-        .unwrap()
+        let what = format!("pool {name}: {what}");
+        wait_object(&what, DEADLINE, (&self.0, name), test)
+            .await
+            .unwrap()
     }
 
     async fn ready(&self, name: &str) -> Value {

@@ -10,16 +10,7 @@ async fn defect_13_addresses_of_the_original_are_kept_before_anything_new_is_giv
     // The original gives this one an address before it looks at the next, which has it already.
     bed.fip("c-m-a/0-waits", "one", "").await;
     bed.fip("c-m-a/1-first", "one", "10.88.0.5").await;
-    let second = wait_until("another second begins", DEADLINE, || async {
-        let first = bed.objects.get("c-m-a/1-first").await;
-        let first = first.map_err(|error| error.to_string())?;
-        let created = first["metadata"]["creationTimestamp"].as_str().unwrap();
-        let now = k8s_openapi::jiff::Timestamp::now().to_string();
-        (now.as_str() > created && now[..19] != created[..19])
-            .then_some(())
-            .ok_or(now)
-    });
-    second.await.unwrap();
+    next_second().await;
     bed.fip("c-m-b/2-second", "one", "10.88.0.5").await;
     bed.fip("c-m-b/3-lowest", "one", "10.88.0.1").await;
     bed.fip("c-m-b/4-network", "one", "10.88.0.0").await;

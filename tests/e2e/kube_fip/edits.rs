@@ -87,25 +87,6 @@ async fn defect_13_an_edit_takes_the_new_address_before_it_gives_the_old_one_bac
         .await;
 }
 
-/// Creates FloatingIPs of a range in this order, each in a second of its own: times of creation are whole seconds.
-async fn make_in_order(bed: &Bed, range: &str, paths: &[&str]) {
-    let mut last = String::new();
-    for path in paths {
-        wait_until("another second", DEADLINE, || async {
-            let now = std::time::SystemTime::now();
-            let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-            let now = now.to_string();
-            (now != last).then_some(()).ok_or(now)
-        })
-        .await
-        .unwrap();
-        bed.fip(path, range, "").await;
-        let now = std::time::SystemTime::now();
-        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        last = now.to_string();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn defect_13_a_range_is_edited_live_and_who_waited_first_is_served_first() {
     let bed = Bed::start("").await;
@@ -116,7 +97,10 @@ async fn defect_13_a_range_is_edited_live_and_who_waited_first_is_served_first()
         bed.wait_address(path, address).await;
     }
     let waiting = ["c-m-b/c", "c-m-a/a", "c-m-b/b", "c-m-a/d"];
-    make_in_order(&bed, "tight", &waiting).await;
+    for path in waiting {
+        next_second().await;
+        bed.fip(path, "tight", "").await;
+    }
     for path in waiting {
         bed.wait_refused(path, "PoolExhausted").await;
     }

@@ -146,8 +146,7 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     let first = bed.make("old-first", "one", on()).await;
     first.as_the_original_leaves_it("10.90.0.7").await;
     bed.original_fip(&first, "10.90.0.7").await;
-    // Times of creation are whole seconds.
-    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    next_second().await;
     let second = bed.make("old-second", "two", json!({})).await;
     bed.original_fip(&second, "10.90.0.7").await;
     let before = first.versions().await;

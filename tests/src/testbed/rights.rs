@@ -61,6 +61,15 @@ impl ControlPlane {
 }
 
 impl Downstream {
+    /// Binds the role of Harvester clusters in the one called `harvester`, and this one in a guest.
+    async fn bind_guest_role(&self, guest: &str) -> Result<()> {
+        let role = match &*self.display_name {
+            "harvester" => "fipd-rancher-fip-harvester",
+            _ => guest,
+        };
+        self.plane.bind_role(role, None).await
+    }
+
     /// The kubeconfig of [`RESTRICTED_USER`] as Rancher would give it away.
     pub fn restricted_kubeconfig(&self) -> String {
         let direct = self.plane.kubeconfig_of(RESTRICTED_USER);
@@ -101,11 +110,7 @@ impl Site {
             for roles in roles {
                 cluster.plane.apply(roles).await?;
             }
-            let role = match &*cluster.display_name {
-                "harvester" => "fipd-rancher-fip-harvester",
-                _ => "fipd-kube-fip-guest",
-            };
-            cluster.plane.bind_role(role, None).await?;
+            cluster.bind_guest_role("fipd-kube-fip-guest").await?;
             cluster.plane.grant_charts().await?;
         }
         Ok(rancher.kubeconfig_of(RESTRICTED_USER))
@@ -134,11 +139,7 @@ impl Site {
         let roles = include_str!("../../../packaging/rbac/rancher-fip-guest.yaml");
         for cluster in &self.downstream {
             cluster.plane.apply(roles).await?;
-            let role = match &*cluster.display_name {
-                "harvester" => "fipd-rancher-fip-harvester",
-                _ => "fipd-rancher-fip-guest",
-            };
-            cluster.plane.bind_role(role, None).await?;
+            cluster.bind_guest_role("fipd-rancher-fip-guest").await?;
             cluster.plane.grant_identity().await?;
             let kubeconfig = cluster.plane.kubeconfig_of(RESTRICTED_USER);
             self.publish_kubeconfig(&client, &cluster.id, &kubeconfig)
