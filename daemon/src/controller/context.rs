@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
-use fipd_core::{Answer, Holder, Identity, Ledger, Request, Text};
+use fipd_core::{Answer, Holder, Identity, Ledger, PoolId, Request, Text};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, runtime::watcher};
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use super::{
     queue::{Next, Queue},
     site::Site,
     store::{Key, MALFORMED, Malformed, Objects, follow},
-    waiters::Waiters,
+    waiters::{Cause, Waiters},
 };
 use crate::{controller::merge_patch::change, ipam::IpamError};
 
@@ -161,6 +161,19 @@ impl<V: PartialEq + Debug> Context<V> {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, key: &Key) {
         self.written.lock().remove(key);
+    }
+
+    /// Notes what an object waits for; `None`: for nothing but a change of itself.
+    pub fn waits_for(&self, key: &Key, cause: Option<Cause>) {
+        if self.waiters.wait(key, cause) {
+            self.site.ipam.forget_waiter(&self.identity(key));
+        }
+    }
+
+    /// The object is about to ask for addresses of these pools, and of no others.
+    pub fn leave_other_queues(&self, key: &Key, pools: &[PoolId]) {
+        let identity = self.identity(key);
+        self.site.ipam.leave_other_queues(&identity, pools);
     }
 
     /// Looks at the address book.

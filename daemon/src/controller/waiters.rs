@@ -64,6 +64,8 @@ pub struct Waiters {
 #[derive(Default)]
 struct WaiterState {
     causes: BTreeMap<Key, Cause>,
+    /// Those that may have a place in a queue of the ledger.
+    queued: BTreeSet<Key>,
     waiting: BTreeMap<Cause, BTreeSet<Key>>,
     generations: BTreeMap<PoolId, u64>,
 }
@@ -88,13 +90,22 @@ impl Waiters {
     }
 
     /// Notes what `key` waits for; `None`: nothing. Answers whether it waited for a free address and does not
-    /// any more: then the ledger must not keep its place.
+    /// any more: then the ledger must not keep its place. While a network or pool is held back the place is kept, or who asks
+    /// first afterwards would be served before who waited first.
     pub fn wait(&self, key: &Key, cause: Option<Cause>) -> bool {
         let mut state = self.state.lock();
         let before = state.causes.get(key).cloned();
         if before == cause {
             return false;
         }
+        let left = match &cause {
+            Some(Cause::Exhausted) => {
+                state.queued.insert(key.clone());
+                false
+            }
+            Some(Cause::Held(_)) => false,
+            Some(_) | None => state.queued.remove(key),
+        };
         if let Some(old) = state.causes.remove(key)
             && let Some(keys) = state.waiting.get_mut(&old)
         {
@@ -107,7 +118,7 @@ impl Waiters {
             state.causes.insert(key.clone(), cause.clone());
             state.waiting.entry(cause).or_default().insert(key.clone());
         }
-        before == Some(Cause::Exhausted)
+        left
     }
 
     /// The objects to look at again.

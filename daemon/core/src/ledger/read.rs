@@ -368,6 +368,12 @@ impl Ledger {
         self.waiters.count(pool)
     }
 
+    /// Whether the identity has a place in the queue of another pool than these.
+    pub fn waits_elsewhere(&self, identity: &Identity, pools: &[PoolId]) -> bool {
+        let mut places = self.waiters.pools_of(identity);
+        places.any(|pool| !pools.contains(&pool))
+    }
+
     /// Whom to ask again: the head of the queue, as many as there are free addresses for, oldest first, at most `most`.
     pub fn ready_waiters(&self, pool: PoolId, most: usize) -> Vec<Identity> {
         let mut free = self.usage(pool).map_or(0, |usage| usage.free);

@@ -105,6 +105,17 @@ impl<S: Subject> Bench<S> {
         }
     }
 
+    /// `a` and `b` have both addresses.
+    async fn full(death: Death) -> Self {
+        let mut bench = Self::new(death).await;
+        for (name, last) in [("a", 5), ("b", 6)] {
+            bench.make(name);
+            bench.settle().await;
+            bench.has(name, last);
+        }
+        bench
+    }
+
     /// A new daemon, which knows nothing but the ledger and what it lists.
     fn restart(&mut self) {
         self.daemon = Daemon::new(start(&self.session, &self.server));
@@ -162,6 +173,14 @@ impl<S: Subject> Bench<S> {
 
     fn make(&self, name: &str) {
         self.server.lock().make(&key(name), S::object());
+    }
+
+    /// An object that is as old as this day.
+    fn make_at(&self, name: &str, day: &str) {
+        self.make(name);
+        let created = format!("{day}T00:00:00Z");
+        let created = json!({ "metadata": { "creationTimestamp": created } });
+        self.edit(name, &created);
     }
 
     /// Somebody wrote the object.
@@ -304,6 +323,15 @@ impl<S: Subject> Bench<S> {
         self.ipam.submit(request).await.expect("an answer");
     }
 
+    /// The network waits for a cluster.
+    fn expect_other(&self) {
+        self.ipam.set_expectations(vec![Expectation {
+            network: NetworkId::DEFAULT,
+            cluster: "other".into(),
+            system: System::ip_rule(),
+        }]);
+    }
+
     /// The network has seen all of a system's addresses.
     async fn adopted(&self, cluster: &str, system: System) {
         let marker = Adoption {
@@ -392,6 +420,8 @@ pub async fn conforms<S: Subject>() {
         contender_edited::<S>(death).await;
         taken_over::<S>(death).await;
         held::<S>(death).await;
+        held_in_a_queue::<S>(death).await;
+        another_queue::<S>(death).await;
     }
 }
 
@@ -642,11 +672,7 @@ async fn contender_edited<S: Subject>(death: Death) {
 /// A network waits for a cluster, and an address for its release by an admin.
 async fn held<S: Subject>(death: Death) {
     let mut bench = Bench::<S>::new(death).await;
-    bench.ipam.set_expectations(vec![Expectation {
-        network: NetworkId::DEFAULT,
-        cluster: "other".into(),
-        system: System::ip_rule(),
-    }]);
+    bench.expect_other();
     bench.make("a");
     bench.settle().await;
     bench.waits("a", "WaitingForAdoption", RECHECK_HELD_AFTER);
@@ -656,4 +682,49 @@ async fn held<S: Subject>(death: Death) {
     bench.release(5).await;
     bench.settle().await;
     bench.has("a", 5);
+}
+
+/// `d` waited for an address before `c`. While the network waits for a cluster one is given back.
+async fn held_in_a_queue<S: Subject>(death: Death) {
+    let mut bench = Bench::<S>::full(death).await;
+    for (name, created) in [("c", "2024-01-03"), ("d", "2024-01-02")] {
+        bench.make_at(name, created);
+        bench.settle().await;
+        bench.waits(name, "PoolExhausted", RECHECK_AFTER);
+    }
+    bench.expect_other();
+    bench.delete("a");
+    bench.work().await;
+    for name in ["c", "d"] {
+        bench.daemon.controller.context.queue.add(key(name));
+    }
+    bench.settle().await;
+    bench.waits("c", "WaitingForAdoption", RECHECK_HELD_AFTER);
+    bench.adopted("name:other", System::ip_rule()).await;
+    bench.settle().await;
+    bench.has("d", 5);
+    assert_eq!(bench.leases("c"), []);
+}
+
+/// `c` waits for an address of a pool, then for one of another: it is nobody's turn that holds up who waits behind it.
+async fn another_queue<S: Subject>(death: Death) {
+    let mut bench = Bench::<S>::full(death).await;
+    let spec = S::pool(&bench.session.id, "far", "10.0.1.5");
+    let far = create_pool(&bench.ipam, spec).await;
+    bench.make("0");
+    bench.ask("0", S::redirecting("far"));
+    bench.settle().await;
+    bench.has_address("0", [10, 0, 1, 5]);
+    for (name, created) in [("c", "2024-01-02"), ("d", "2024-01-03")] {
+        bench.make_at(name, created);
+        bench.settle().await;
+    }
+    bench.ask("c", S::redirecting("far"));
+    bench.settle().await;
+    bench.waits("c", "PoolExhausted", RECHECK_AFTER);
+    let waiting = |pool| bench.ipam.read(|ledger| ledger.waiter_count(pool));
+    assert_eq!((waiting(bench.pool.id), waiting(far.id)), (1, 1));
+    bench.delete("a");
+    bench.settle().await;
+    bench.has("d", 5);
 }

@@ -158,6 +158,7 @@ impl<U: AddressHooks> AddressController<U> {
         let site = &self.context.site;
         let wish = site.ipam.read(|ledger| U::wish(ledger, site, key, object));
         if let Ok(wish) = &wish {
+            self.context.leave_other_queues(key, &[wish.pool.id]);
             self.expected(&wish.pool).await?;
         }
         let asker = self.asker(key, &object.meta());
@@ -260,10 +261,7 @@ impl<U: AddressHooks> AddressController<U> {
     /// Writes finalizer and specification into the object, then its status; then gives up what that replaces.
     pub async fn show(&self, key: &Key, object: &U::View, outcome: AddressOutcome) -> Reconciled {
         let cause = cause(&outcome);
-        if self.context.waiters.wait(key, cause.clone()) {
-            let identity = self.context.identity(key);
-            self.context.site.ipam.forget_waiter(&identity);
-        }
+        self.context.waits_for(key, cause.clone());
         let marked = match &outcome {
             Ok(shown) => self.mark(key, object, Some(shown)).await?,
             Err(_) => None,

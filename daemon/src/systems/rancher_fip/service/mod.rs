@@ -21,7 +21,7 @@ pub mod validate;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fipd_core::{Lease, Ledger, Request, Text};
+use fipd_core::{Lease, Ledger, PoolId, Request, Text};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -43,7 +43,7 @@ use crate::controller::{
     reconcile::Controller,
     store::{Key, Objects, Observed},
     unserved::Unserved,
-    waiters::{Cause, LedgerEvent},
+    waiters::LedgerEvent,
 };
 use announcer::Announcer;
 use observe::{Projects, Svc};
@@ -108,7 +108,7 @@ impl Controller for Services {
         } else if uses_unserved(&svc, &turn.held) {
             Ok(Next::Done)
         } else if !turn.held.is_empty() || svc.is_marked() {
-            self.waits_for(key, None);
+            self.context.waits_for(key, None);
             self.disown_once_confirmed(&turn).await
         } else {
             self.forget(key);
@@ -128,7 +128,7 @@ impl Controller for Services {
             self.forget(key);
             return Ok(Next::Done);
         }
-        self.waits_for(key, None);
+        self.context.waits_for(key, None);
         self.finalize(&turn).await
     }
 }
@@ -206,10 +206,10 @@ impl Services {
             cause,
         }) = problem
         else {
-            self.waits_for(&service.key, None);
+            self.context.waits_for(&service.key, None);
             return Ok(Next::Done);
         };
-        self.waits_for(&service.key, cause.clone());
+        self.context.waits_for(&service.key, cause.clone());
         self.warn(service, reason, message);
         Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
     }
@@ -300,6 +300,8 @@ impl Services {
             Ok(ready) => ready,
             Err(problem) => return Ok((LeasesByFamily::new(), Some(problem))),
         };
+        let asked: Vec<PoolId> = pools.values().map(|pool| pool.id).collect();
+        self.context.leave_other_queues(&service.key, &asked);
         let at_once = match wish.second_optional {
             true => 1,
             false => missing.len().max(1),
@@ -318,13 +320,6 @@ impl Services {
             self.unwritten.lock().insert(Text::clone(&service.uid));
         }
         Ok((granted, trouble))
-    }
-
-    fn waits_for(&self, key: &Key, cause: Option<Cause>) {
-        if self.context.waiters.wait(key, cause) {
-            let identity = self.context.identity(key);
-            self.context.site.ipam.forget_waiter(&identity);
-        }
     }
 
     /// The Service is gone or not ours: it waits for nothing.
