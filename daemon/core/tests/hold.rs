@@ -63,7 +63,10 @@ fn restored() -> Ledger {
     let rows = [
         Op::PutPool(Arc::new(Pool {
             id: POOL,
-            spec: PoolSpec::own("p", addresses),
+            spec: PoolSpec {
+                quarantine: 60,
+                ..PoolSpec::own("p", addresses)
+            },
             created: Timestamp(1),
             generation: 1,
         })),
@@ -155,6 +158,10 @@ fn what_the_file_knows_and_what_is_found_in_use_goes_on_while_it_is_held() {
     ));
     let release = testing::release(holder(WEB));
     done(&mut ledger, &release, START);
+    // It cools again, since it was given back after the store was: others may use it.
+    let later = Timestamp(START.0 + 1);
+    done(&mut ledger, &testing::release(holder(API)), later);
+    held(&mut ledger, &back, later);
     // What is freed meanwhile is as free as the rest.
     held(
         &mut ledger,

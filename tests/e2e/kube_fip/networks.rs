@@ -54,10 +54,11 @@ async fn ask_by_hand(bed: &Bed) {
     for one in 0..EACH {
         let owner = format!("fipd/Host/by-hand/host-{one}");
         let ask = ["lease", "allocate", "--pool", "own", "--owner", &owner];
-        // The network gives nothing before both systems adopted what is in it.
+        // The network gives nothing before both systems adopted what is in it, nor a new pool before others were looked for.
+        let waits = ["until it has been adopted", "until what others use"];
         let answer = wait_until("the network is adopted", DEADLINE, || async {
             let answer = bed.fipd.cli(ask).await.unwrap();
-            match answer.stderr.contains("until it has been adopted") {
+            match waits.iter().any(|text| answer.stderr.contains(text)) {
                 true => Err(answer.stderr),
                 false => Ok(answer),
             }

@@ -89,12 +89,13 @@ impl Week {
                 0..8 => self.jump(),
                 8..16 => self.kill(),
                 16..40 => self.step(&Step::Expect(Vec::new())),
-                40..240 => self.tick(Request::Expire {
+                40..340 => self.tick(Request::Expire {
                     most: 3,
                     actor: "fipd".into(),
                 }),
-                240..740 => self.leave(),
-                740..800 => self.open(),
+                340..840 => self.leave(),
+                840..900 => self.open(),
+                900..1_200 => self.keep(),
                 _ => self.random(),
             }
         }
@@ -172,8 +173,19 @@ impl Week {
         });
     }
 
+    /// Somebody keeps addresses, mostly for a while.
+    fn keep(&mut self) {
+        let request = super::reserve().new_tree(&mut self.runner).unwrap();
+        self.ask(super::asks(request.current()));
+    }
+
     fn random(&mut self) {
-        let mut step = step().new_tree(&mut self.runner).unwrap().current();
+        let step = step().new_tree(&mut self.runner).unwrap().current();
+        self.ask(step);
+    }
+
+    /// The step, at this time and of the pools that are there.
+    fn ask(&mut self, mut step: Step) {
         let now = self.now();
         if let Step::Ask(request) = &mut step {
             // Restores are made here, and their hold ends by time only.

@@ -98,7 +98,10 @@ impl Ledger {
         self.check_open(&want.pool.spec)?;
         self.check_looked_at(&want.pool)?;
         match want.key {
-            Some(key) if self.check_address(want, key, ask)? => Ok(true),
+            Some(key) if self.check_address(want, key, ask)? => {
+                self.check_cooled_before(key)?;
+                Ok(true)
+            }
             Some(_) | None => {
                 self.check_restored(want.pool.spec.network)?;
                 Ok(false)
