@@ -28,6 +28,9 @@ pub struct GuestLinks {
 struct GuestClient {
     kubeconfig: Arc<str>,
     remote: Remote,
+    /// Nobody can make it again of the kubeconfig: it is a stand-in.
+    #[cfg(test)]
+    stands_in: bool,
 }
 
 /// The way of one system to the guests of one Rancher.
@@ -60,6 +63,15 @@ impl GuestAccess {
 
     /// A client of the cluster, which answers and is not Rancher's own.
     pub async fn client(&self, id: &str, display: &str) -> Result<Remote, Stop<GuestUnready>> {
+        Ok(self.link(id, display).await?.1)
+    }
+
+    /// The same with its kubeconfig.
+    pub async fn link(
+        &self,
+        id: &str,
+        display: &str,
+    ) -> Result<(Arc<str>, Remote), Stop<GuestUnready>> {
         let (origin, text) = self.kubeconfig(id, display).await?;
         let remote = match self.known(id, &text) {
             Some(remote) => remote,
@@ -67,7 +79,13 @@ impl GuestAccess {
                 let origin = format!("Secret {FLEET_NAMESPACE}/{origin}");
                 let client = clusters::client_of(&text, &origin, self.insecure).await;
                 let remote = Remote::new(client.map_err(GuestUnready::BadKubeconfig)?);
-                self.keep(id, &text, remote.clone());
+                let client = GuestClient {
+                    kubeconfig: text.as_str().into(),
+                    remote: remote.clone(),
+                    #[cfg(test)]
+                    stands_in: false,
+                };
+                self.links.clients.lock().insert(self.key(id), client);
                 remote
             }
         };
@@ -77,7 +95,7 @@ impl GuestAccess {
             Ok(Some(namespace)) if namespace.metadata.uid.as_deref() == Some(&*self.cluster.0) => {
                 Err(GuestUnready::WrongCluster.into())
             }
-            Ok(_) => Ok(remote),
+            Ok(_) => Ok((text.into(), remote)),
             Err(CallError::Rejected(_, why)) => Err(GuestUnready::StillDeploying(why).into()),
             Err(error) => Err(GuestUnready::Unreachable(error.to_string()).into()),
         }
@@ -88,6 +106,15 @@ impl GuestAccess {
         let clients = self.links.clients.lock();
         let client = clients.get(&self.key(id))?;
         Some((Arc::clone(&client.kubeconfig), client.remote.clone()))
+    }
+
+    /// Ends a connection that is not used for a while: each takes about 100 kB.
+    pub fn rest(&self, id: &str) {
+        let mut clients = self.links.clients.lock();
+        #[cfg(test)]
+        clients.retain(|key, client| *key != self.key(id) || client.stands_in);
+        #[cfg(not(test))]
+        clients.remove(&self.key(id));
     }
 
     pub fn forget(&self, id: &str) {
@@ -104,13 +131,6 @@ impl GuestAccess {
         // One that is in use stays, or there could be two.
         let mut turns = self.links.turns.lock();
         turns.retain(|of, turn| of != id || Arc::strong_count(turn) > 1);
-    }
-
-    /// Makes a client the one of this kubeconfig.
-    pub fn keep(&self, id: &str, kubeconfig: &str, remote: Remote) {
-        let kubeconfig = kubeconfig.into();
-        let client = GuestClient { kubeconfig, remote };
-        self.links.clients.lock().insert(self.key(id), client);
     }
 
     fn known(&self, id: &str, kubeconfig: &str) -> Option<Remote> {
@@ -160,6 +180,18 @@ pub mod testing {
     //! The guests of a Rancher with canned answers.
 
     use super::*;
+
+    impl GuestAccess {
+        /// Makes a client the one of this kubeconfig.
+        pub fn keep(&self, id: &str, kubeconfig: &str, remote: Remote) {
+            let client = GuestClient {
+                kubeconfig: kubeconfig.into(),
+                remote,
+                stands_in: true,
+            };
+            self.links.clients.lock().insert(self.key(id), client);
+        }
+    }
 
     pub fn access(rancher: Remote) -> Arc<GuestAccess> {
         Arc::new(GuestAccess {

@@ -67,12 +67,11 @@ where
             if let Some(way) = self.served(id, &display) {
                 return Ok(way);
             }
-            match self.access.client(id, &display).await {
-                Ok(_) => {}
+            let (kubeconfig, remote) = match self.access.link(id, &display).await {
+                Ok(link) => link,
                 Err(Stop::Wait(why)) => return Err(why.to_string()),
                 Err(Stop::Reconcile(error)) => return Err(error.to_string()),
-            }
-            let (kubeconfig, remote) = self.access.last(id).ok_or("its kubeconfig is gone")?;
+            };
             Ok(HarvesterWay {
                 client: remote.client(),
                 kubeconfig,

@@ -32,8 +32,7 @@ impl GuestCharts {
         };
         // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
         // again once it does.
-        let answers = self.access.client(id, display).await.is_ok();
-        let Some((kubeconfig, remote)) = self.access.last(id).filter(|_| answers) else {
+        let Ok((kubeconfig, remote)) = self.access.link(id, display).await else {
             helm.out_of_sight(&self.helm_name(id));
             return (Next::Done, false);
         };
@@ -43,7 +42,10 @@ impl GuestCharts {
             None => (None, Ok(Settled::Yes)),
         };
         let pause = match &brought {
-            Ok(Settled::Yes) => AGAIN,
+            Ok(Settled::Yes) => {
+                self.access.rest(id);
+                AGAIN
+            }
             Ok(Settled::NotYet) => UNDER_WAY,
             Err(error) if error.is_busy() => UNDER_WAY,
             Err(_) => FAILED,
@@ -141,7 +143,7 @@ impl GuestCharts {
             guest.check(engine, &installed.objects, &release).await?;
         }
         for mark in &step.removes {
-            owner.confirm_removal().await?;
+            owner.confirm_removal(guest).await?;
             let stays = guest.remove(&installed.objects, &mark.namespace, &mark.name);
             if stays.await?.is_some() {
                 return Err(ChartError::elsewhere(mark, name));

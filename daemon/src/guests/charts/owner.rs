@@ -33,7 +33,10 @@ pub trait ChartOwner: Send + Sync {
     }
 
     /// Whether a fresh look still allows to remove a release: uninstalling the one before may have taken minutes.
-    fn confirm_removal(&self) -> impl Future<Output = Result<(), ChartError>> + Send;
+    fn confirm_removal(
+        &self,
+        guest: &ReachedGuest<'_>,
+    ) -> impl Future<Output = Result<(), ChartError>> + Send;
 
     /// A guest whose charts were there is not ready any more.
     fn begins(&self);

@@ -44,7 +44,7 @@ impl ChartOwner for Wants {
         Err(ChartError::new("Room", "enough for this test"))
     }
 
-    async fn confirm_removal(&self) -> Result<(), ChartError> {
+    async fn confirm_removal(&self, _: &ReachedGuest<'_>) -> Result<(), ChartError> {
         Ok(())
     }
 

@@ -182,7 +182,7 @@ impl AddressUser for GuestFloatingIps {
     const KIND: Kind = FLOATING_IP;
     const METRIC: &'static str = "guestfloatingip";
     const FINALIZER: &'static str = FIP_CLEANUP;
-    const FINALIZER_FIRST: bool = true;
+    const FINALIZER_FIRST: bool = false;
     const INHERITS: bool = true;
     const EDITS: Edits<FipView> = Edits::Followed;
     const SHOWS_POOL: bool = true;

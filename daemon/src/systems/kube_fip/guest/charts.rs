@@ -142,15 +142,12 @@ impl ChartOwner for VipChartLook<'_> {
         })
     }
 
-    async fn confirm_removal(&self) -> Result<(), ChartError> {
+    async fn confirm_removal(&self, guest: &ReachedGuest<'_>) -> Result<(), ChartError> {
         let now = self.guests.fresh_plan(self.id).await?;
         if now.is_none_or(|plan| plan.releases.as_ref() != Some(&self.releases)) {
             return Err(changed());
         }
-        match self.guests.access.last(self.id) {
-            Some((_, remote)) => check_unused(&remote).await,
-            None => Err(changed()),
-        }
+        check_unused(guest.remote).await
     }
 
     fn begins(&self) {

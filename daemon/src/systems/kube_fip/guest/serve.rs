@@ -139,6 +139,9 @@ impl VipGuests {
         } else if plan.removes() {
             self.leave(id, &remote, &plan).await?;
         }
+        if !plan.removes() {
+            self.access.rest(id);
+        }
         Ok(Some(VipLook { plan, wait }))
     }
 
@@ -155,6 +158,9 @@ impl VipGuests {
         if let Some(is_down) = is_down {
             let harvester = self.harvester_of(id, &key.name);
             self.counts.connected(id, (&key.name, &harvester), !is_down);
+        }
+        if reached.is_err() {
+            self.access.rest(id);
         }
         Ok(reached?)
     }

@@ -157,7 +157,7 @@ impl ChartOwner for ChartLook<'_> {
         Ok(())
     }
 
-    async fn confirm_removal(&self) -> Result<(), ChartError> {
+    async fn confirm_removal(&self, _: &ReachedGuest<'_>) -> Result<(), ChartError> {
         self.guests.may_remove(self.id, &self.settings)?;
         let still = self.guests.still_typed(self.id, &self.cluster).await;
         if !still.map_err(unconfirmed)? {
