@@ -144,6 +144,11 @@ impl<V: PartialEq + Debug> Context<V> {
         (!pause.is_zero()).then_some(Next::After(pause))
     }
 
+    /// Others come first: the status of this object is written when it could be written again.
+    pub fn put_status_off(&self, key: &Key) {
+        self.written.lock().insert(key.clone(), Instant::now());
+    }
+
     /// How long the status of an object must rest.
     fn status_pause(&self, key: &Key) -> Duration {
         let written = self.written.lock().get(key).copied();

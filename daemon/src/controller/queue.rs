@@ -86,6 +86,12 @@ impl<K: Ord + Clone> Queue<K> {
         state.ready.is_empty() && state.working.is_empty()
     }
 
+    /// Whether another key than one that is being worked on waits, or is being worked on.
+    pub fn is_crowded(&self) -> bool {
+        let state = self.state.lock();
+        !state.ready.is_empty() || state.working.len() > 1
+    }
+
     pub(super) fn take(&self) -> Result<K, Option<Instant>> {
         let mut state = self.state.lock();
         state.ripen(Instant::now());
@@ -227,6 +233,13 @@ mod tests {
         assert_eq!(queue.take(), Err(None));
         queue.add(1);
         assert_eq!(queue.take(), Err(None), "it is in work");
+        assert!(!queue.is_crowded());
+        queue.add(2);
+        assert!(queue.is_crowded(), "another one waits");
+        assert_eq!(queue.take(), Ok(2));
+        assert!(queue.is_crowded(), "another one is in work");
+        queue.finish(2, Next::Done);
+        assert!(!queue.is_crowded());
         queue.finish(1, Next::Done);
         assert_eq!(queue.take(), Ok(1));
         queue.finish(1, Next::Done);

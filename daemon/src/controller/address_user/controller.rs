@@ -266,6 +266,9 @@ impl<U: AddressHooks> AddressController<U> {
             Ok(shown) => self.mark(key, object, Some(shown)).await?,
             Err(_) => None,
         };
+        if U::SPEC_FIRST && marked.is_some() && self.context.queue.is_crowded() {
+            self.context.put_status_off(key);
+        }
         // Its status is about the generation that it has by then.
         let object = marked.as_ref().unwrap_or(object);
         let status = U::status(object, &outcome, jiff::Timestamp::now());

@@ -62,6 +62,9 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     /// The finalizer is written before the address is asked for, so that no object goes without releasing it. Where it
     /// also marks the address in the specification as allocated, it is written together with the address.
     const FINALIZER_FIRST: bool;
+    /// The specification shows the address to those who wait for it: where many ask at once each gets its address before anyone
+    /// gets its status.
+    const SPEC_FIRST: bool = false;
     /// An object gets what an object of its name left, whatever it asks for.
     const INHERITS: bool;
     const EDITS: Edits<Self::View>;

@@ -183,6 +183,7 @@ impl AddressUser for GuestFloatingIps {
     const METRIC: &'static str = "guestfloatingip";
     const FINALIZER: &'static str = FIP_CLEANUP;
     const FINALIZER_FIRST: bool = false;
+    const SPEC_FIRST: bool = true;
     const INHERITS: bool = true;
     const EDITS: Edits<FipView> = Edits::Followed;
     const SHOWS_POOL: bool = true;
