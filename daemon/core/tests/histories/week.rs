@@ -296,7 +296,11 @@ impl Week {
         let used = leases(&self.history.ledger.dump().collect::<Vec<_>>());
         self.newer = used
             .into_values()
-            .filter(|lease| !known.contains_key(&lease.key))
+            // What cooled in the copy may have been given to others since.
+            .filter(|lease| {
+                let known = known.get(&lease.key);
+                known.is_none_or(|known| known.state == LeaseState::Quarantined)
+            })
             .filter(|lease| lease.state == LeaseState::Allocated)
             .map(|lease| {
                 let members = lease.members.iter();

@@ -315,12 +315,8 @@ impl Model {
             Some(lease) if lease.state == LeaseState::Quarantined => {
                 let back = ask.tenant.is_some() && lease.tenant == ask.tenant;
                 let (until, keep) = (lease.until.expect("it ends"), want.keep);
-                let began = self.epoch.map(|epoch| epoch.began);
                 if !keep && lease.contenders.is_empty() && (back || ask.by_admin) {
-                    // The store that was put back knows it only if it cooled there already.
-                    if began.is_none_or(|began| lease.since >= began) {
-                        self.restored()?;
-                    }
+                    self.restored()?;
                     Ok(true)
                 } else {
                     Err(Stop::Refused(Refusal::Quarantined {

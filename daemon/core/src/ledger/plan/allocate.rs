@@ -97,16 +97,13 @@ impl Ledger {
     pub(super) fn check_new(&self, want: &AskedWant<'_>, ask: &Allocate) -> Result<bool, Stop> {
         self.check_open(&want.pool.spec)?;
         self.check_looked_at(&want.pool)?;
-        match want.key {
-            Some(key) if self.check_address(want, key, ask)? => {
-                self.check_cooled_before(key)?;
-                Ok(true)
-            }
-            Some(_) | None => {
-                self.check_restored(want.pool.spec.network)?;
-                Ok(false)
-            }
-        }
+        let cools = match want.key {
+            Some(key) => self.check_address(want, key, ask)?,
+            None => false,
+        };
+        // Also what cools may have another user since the store that was put back.
+        self.check_restored(want.pool.spec.network)?;
+        Ok(cools)
     }
 
     /// What has to hold before anybody more has an address of the pool.

@@ -3,7 +3,7 @@
 
 use super::cluster::deletion;
 use crate::{
-    Action, Answer, Epoch, LeaseKey, Network, NetworkId, Op, Refusal, RestoreHold, Text,
+    Action, Answer, Epoch, Network, NetworkId, Op, Refusal, RestoreHold, Text,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable},
@@ -51,24 +51,11 @@ impl Ledger {
             .max_by_key(|hold| hold.left)
     }
 
-    /// Refuses what would give a free address of a network while they are held.
+    /// Refuses what would give a free address of a network, or one that cools, while they are held.
     pub(super) fn check_restored(&self, network: NetworkId) -> Result<(), Refusal> {
         match self.network_hold(network) {
             Some(RestoreHold { until, .. }) => Err(Refusal::RestoreHeld { until }),
             None => Ok(()),
-        }
-    }
-
-    /// Refuses an address that cools while free ones of its network are held. One that cooled already when the store was put back
-    /// is known from there; one that was given back since may have another user.
-    pub(super) fn check_cooled_before(&self, key: LeaseKey) -> Result<(), Refusal> {
-        let network = self.rows.networks.get(&key.network);
-        let network_held = network.is_some_and(|network| network.hold.is_some());
-        let lease = self.rows.leases.get(&key);
-        let before = |epoch: &Epoch| lease.is_some_and(|lease| lease.since < epoch.began);
-        match !network_held && self.epoch().is_some_and(before) {
-            true => Ok(()),
-            false => self.check_restored(key.network),
         }
     }
 
