@@ -108,7 +108,9 @@ async fn the_release_of_another_system_is_neither_taken_over_nor_removed_and_no_
         assert_eq!(reason(release("lb", "another")).await, "OtherLoadBalancer");
 
         let (guest, asked) = canned(&looks);
-        let removed = charts(guest).remove_all("c-1", &Removes).await;
+        let removed = charts(guest.clone())
+            .remove_all(("c-1", ("kube".into(), guest)), &Removes)
+            .await;
         assert_eq!(removed, Ok(Vec::new()), "nothing of its own is there");
         assert_eq!(asked.lock().len(), looks.len(), "nothing was removed");
     }

@@ -1,13 +1,18 @@
 //! Uninstalling what fipd installed in a guest that is left. Done in the turns of the charts, since helm takes minutes
 //! for it; the guest's own turn asks for it and does the rest afterwards.
 
+use std::sync::Arc;
+
 use super::{
     ChartError, GuestCharts, InstalledReleases, ReachedGuest, ReleaseMark, ReleaseOwner, Settled,
     bring::{FAILED, UNDER_WAY},
     error::both,
     owner::ChartRemover,
 };
-use crate::{controller::queue::Next, guests::GuestUnready};
+use crate::{
+    controller::{client::Remote, queue::Next},
+    guests::GuestUnready,
+};
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,12 +57,12 @@ impl GuestCharts {
             self.forget(id);
             return (Next::Done, false);
         }
-        if self.access.last(id).is_none() {
-            // The guest's own turn finds out why, and asks again.
+        let Some(link) = self.access.last(id) else {
+            // The guest's own turn reaches it, or says why not, and asks again.
             self.forget_uninstall(id);
             return (Next::Done, true);
-        }
-        let (now, next) = match self.remove_all(id, remover).await {
+        };
+        let (now, next) = match self.remove_all((id, link), remover).await {
             Ok(kept) => (UninstallState::Done(kept), Next::Done),
             Err(error) => {
                 let pause = if error.is_busy() { UNDER_WAY } else { FAILED };
@@ -72,10 +77,10 @@ impl GuestCharts {
     /// Uninstalls what fipd installed; the releases that it only took over stay.
     pub async fn remove_all<R: ChartRemover>(
         &self,
-        id: &str,
+        (id, (kubeconfig, remote)): (&str, (Arc<str>, Remote)),
         remover: &R,
     ) -> Result<Vec<String>, ChartError> {
-        let (Some(helm), Some((kubeconfig, remote))) = (&self.helm, self.access.last(id)) else {
+        let Some(helm) = &self.helm else {
             return Ok(Vec::new());
         };
         let guest = self.reached(id, helm, &kubeconfig, &remote);

@@ -40,7 +40,6 @@ impl VipGuests {
         let kept = self.charts.uninstalled(id, ask)?;
         if kept.is_empty() {
             apply::harvester(remote, false).await?;
-            self.access.rest(id);
             if plan.keys.is_empty() {
                 self.note(id, |note| VipNote {
                     written: false,
@@ -49,6 +48,7 @@ impl VipGuests {
                 .await?;
             }
         }
+        self.access.rest(id);
         Ok(())
     }
 }

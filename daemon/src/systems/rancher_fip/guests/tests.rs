@@ -132,7 +132,7 @@ async fn a_guest_that_is_switched_on_again_while_it_is_left_keeps_its_releases()
     let error = bench
         .guests
         .charts
-        .remove_all("c-1", &leave)
+        .remove_all(("c-1", ("kube".into(), guest.clone())), &leave)
         .await
         .unwrap_err();
     assert_eq!(error.reason, "LabelChanged");
