@@ -415,8 +415,7 @@ impl Ipam {
         self.shared.publish();
     }
 
-    /// Gives up the identity's places in all queues if it has one of another pool than these: it is about to ask for an address of
-    /// these alone.
+    /// Gives up the identity's places in all queues if it has one of another pool than these.
     pub fn leave_other_queues(&self, identity: &Identity, pools: &[PoolId]) {
         if self.read(|ledger| ledger.waits_elsewhere(identity, pools)) {
             self.forget_waiter(identity);

@@ -258,6 +258,8 @@ async fn run_session(
 async fn run_system(runner: Arc<dyn SystemRunner>, session: ClusterSession, system: System) {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     loop {
+        // Who still waits asks again, and has its place by its age; who went meanwhile must not hold up others.
+        session.ipam.forget_waiters_of(&session.id, Some(&system));
         let begun = tokio::time::Instant::now();
         let run = std::panic::AssertUnwindSafe(runner.run(session.clone(), system.clone()))
             .catch_unwind();

@@ -144,7 +144,7 @@ impl<V: PartialEq + Debug> Context<V> {
         (!pause.is_zero()).then_some(Next::After(pause))
     }
 
-    /// Others come first: the status of this object is written when it could be written again.
+    /// Others come first: the status of this object rests as if it had just been written.
     pub fn put_status_off(&self, key: &Key) {
         self.written.lock().insert(key.clone(), Instant::now());
     }
@@ -168,11 +168,13 @@ impl<V: PartialEq + Debug> Context<V> {
         self.written.lock().remove(key);
     }
 
-    /// Notes what an object waits for; `None`: for nothing but a change of itself.
+    /// Notes what an object waits for; `None`: for nothing but a change of itself. Where that is no free address it keeps no
+    /// place in a queue.
     pub fn waits_for(&self, key: &Key, cause: Option<Cause>) {
-        if self.waiters.wait(key, cause) {
-            self.site.ipam.forget_waiter(&self.identity(key));
+        if !cause.as_ref().is_some_and(Cause::keeps_place) {
+            self.leave_other_queues(key, &[]);
         }
+        self.waiters.wait(key, cause);
     }
 
     /// The object is about to ask for addresses of these pools, and of no others.

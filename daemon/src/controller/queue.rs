@@ -86,7 +86,7 @@ impl<K: Ord + Clone> Queue<K> {
         state.ready.is_empty() && state.working.is_empty()
     }
 
-    /// Whether another key than one that is being worked on waits, or is being worked on.
+    /// For who works on a key: whether there are others, waiting or in work.
     pub fn is_crowded(&self) -> bool {
         let state = self.state.lock();
         !state.ready.is_empty() || state.working.len() > 1

@@ -42,6 +42,15 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether the object keeps the place that it has in a queue of the ledger. While a network or pool is held back it does,
+    /// or who asks first afterwards would be served before who waited first.
+    pub fn keeps_place(&self) -> bool {
+        match self {
+            Self::Exhausted | Self::Held(_) => true,
+            Self::Pools | Self::Networks | Self::Address(_) | Self::Quota(_) => false,
+        }
+    }
+
     /// When the object is looked at again all the same: what it waits for may have come before the wait was noted.
     pub fn ask_again(&self) -> Duration {
         match self {
@@ -64,8 +73,6 @@ pub struct Waiters {
 #[derive(Default)]
 struct WaiterState {
     causes: BTreeMap<Key, Cause>,
-    /// Those that may have a place in a queue of the ledger.
-    queued: BTreeSet<Key>,
     waiting: BTreeMap<Cause, BTreeSet<Key>>,
     generations: BTreeMap<PoolId, u64>,
 }
@@ -89,23 +96,12 @@ impl Waiters {
         }
     }
 
-    /// Notes what `key` waits for; `None`: nothing. Answers whether it waited for a free address and does not
-    /// any more: then the ledger must not keep its place. While a network or pool is held back the place is kept, or who asks
-    /// first afterwards would be served before who waited first.
-    pub fn wait(&self, key: &Key, cause: Option<Cause>) -> bool {
+    /// Notes what `key` waits for; `None`: nothing.
+    pub fn wait(&self, key: &Key, cause: Option<Cause>) {
         let mut state = self.state.lock();
-        let before = state.causes.get(key).cloned();
-        if before == cause {
-            return false;
+        if state.causes.get(key) == cause.as_ref() {
+            return;
         }
-        let left = match &cause {
-            Some(Cause::Exhausted) => {
-                state.queued.insert(key.clone());
-                false
-            }
-            Some(Cause::Held(_)) => false,
-            Some(_) | None => state.queued.remove(key),
-        };
         if let Some(old) = state.causes.remove(key)
             && let Some(keys) = state.waiting.get_mut(&old)
         {
@@ -118,7 +114,6 @@ impl Waiters {
             state.causes.insert(key.clone(), cause.clone());
             state.waiting.entry(cause).or_default().insert(key.clone());
         }
-        left
     }
 
     /// The objects to look at again.

@@ -727,4 +727,14 @@ async fn another_queue<S: Subject>(death: Death) {
     bench.delete("a");
     bench.settle().await;
     bench.has("d", 5);
+    // One that somebody else's finalizer keeps waits for nothing once it is being deleted.
+    bench.make("e");
+    let kept = json!({ "metadata": { "finalizers": ["example.com/kept"] } });
+    bench.edit("e", &kept);
+    bench.settle().await;
+    let waiting = |bench: &Bench<S>| bench.ipam.read(|ledger| ledger.waiter_count(bench.pool.id));
+    assert_eq!(waiting(&bench), 1);
+    bench.delete("e");
+    bench.settle().await;
+    assert_eq!(waiting(&bench), 0);
 }

@@ -84,7 +84,7 @@ impl<U: AddressHooks> Controller for AddressController<U> {
     /// The address is free before the finalizer goes.
     async fn release(&self, key: &Key, meta: &Meta, object: Option<Arc<U::View>>) -> Reconciled {
         self.missing.forget(key);
-        self.context.waiters.wait(key, None);
+        self.context.waits_for(key, None);
         if !meta.has_finalizer(U::FINALIZER) {
             return Ok(Next::Done);
         }
@@ -132,9 +132,8 @@ impl<U: AddressHooks> AddressController<U> {
     async fn gone(&self, key: &Key) -> Reconciled {
         let site = &self.context.site;
         self.writes.lock().forget(key);
-        self.context.waiters.wait(key, None);
+        self.context.waits_for(key, None);
         let identity = self.context.identity(key);
-        site.ipam.forget_waiter(&identity);
         let left = site.ipam.read(|ledger| {
             !ledger.leases_of(&identity).is_empty() || !ledger.contentions_of(&identity).is_empty()
         });

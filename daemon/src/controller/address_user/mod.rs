@@ -60,7 +60,7 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     const METRIC: &'static str;
     const FINALIZER: &'static str;
     /// The finalizer is written before the address is asked for, so that no object goes without releasing it. Where it
-    /// also marks the address in the specification as allocated, it is written together with the address.
+    /// is written together with the address, one that goes in between is found missing by the sweep of the cluster.
     const FINALIZER_FIRST: bool;
     /// The specification shows the address to those who wait for it: where many ask at once each gets its address before anyone
     /// gets its status.

@@ -324,11 +324,9 @@ impl Services {
 
     /// The Service is gone or not ours: it waits for nothing.
     fn forget(&self, key: &Key) {
-        self.context.waiters.wait(key, None);
+        self.context.waits_for(key, None);
         self.announcer.forget(key);
         self.shown.lock().forget(key);
-        let identity = self.context.identity(key);
-        self.context.site.ipam.forget_waiter(&identity);
     }
 
     fn turn<'a>(&self, key: &Key, svc: &'a Svc) -> ServiceTurn<'a> {
