@@ -42,8 +42,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether the object keeps the place that it has in a queue of the ledger. While a network or pool is held back it does,
-    /// or who asks first afterwards would be served before who waited first.
+    /// Whether the object keeps its place in a queue of the ledger. It does while a network or pool is held back: otherwise
+    /// whoever asks first after the hold is served first, not whoever has waited longest.
     pub fn keeps_place(&self) -> bool {
         match self {
             Self::Exhausted | Self::Held(_) => true,
