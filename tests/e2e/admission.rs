@@ -8,7 +8,9 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool};
 use fipd_tests::scenario::{Scenario, write_kubeconfig};
-use fipd_tests::testbed::{CertificateAuthority, RESTRICTED_USER, SiteOptions, wait_until};
+use fipd_tests::testbed::{
+    CertificateAuthority, RESTRICTED_USER, SiteOptions, wait_object, wait_until,
+};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
@@ -148,21 +150,10 @@ impl Rancher {
     }
 
     async fn wait_fip(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) {
-        wait_until(&format!("FloatingIP {name} {what}"), DEADLINE, || async {
-            let fip = self
-                .fips
-                .get(name)
-                .await
-                .map_err(|error| error.to_string())?;
-            let fip = json!(fip);
-            if test(&fip) {
-                Ok(())
-            } else {
-                Err(fip.to_string())
-            }
-        })
-        .await
-        .unwrap();
+        let what = format!("FloatingIP {name} {what}");
+        wait_object(&what, DEADLINE, (&self.fips, name), test)
+            .await
+            .unwrap();
     }
 
     async fn wait_address(&self, name: &str) {

@@ -158,21 +158,10 @@ impl Rancher {
     }
 
     async fn wait_quota(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        wait_until(&format!("quota {name} {what}"), DEADLINE, || async {
-            let quota = self
-                .quotas
-                .get(name)
-                .await
-                .map_err(|error| error.to_string())?;
-            let quota = json!(quota);
-            if test(&quota) {
-                Ok(quota)
-            } else {
-                Err(quota.to_string())
-            }
-        })
-        .await
-        .unwrap()
+        let what = format!("quota {name} {what}");
+        wait_object(&what, DEADLINE, (&self.quotas, name), test)
+            .await
+            .unwrap()
     }
 
     /// Waits until the quota shows exactly this.
