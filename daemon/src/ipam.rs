@@ -27,8 +27,8 @@ use std::{
 };
 
 use fipd_core::{
-    Action, Actor, Answer, BookTime, ClusterId, Expectation, Identity, Ledger, Lookout, PoolId,
-    Refusal, Refused, Request, System, Text, count_rows,
+    Action, Actor, Answer, BookTime, ClusterId, Expectation, Identity, Ledger, Lookout, Refusal,
+    Refused, Request, System, Text, count_rows,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{
@@ -413,13 +413,6 @@ impl Ipam {
     pub fn forget_waiter(&self, identity: &Identity) {
         self.shared.ledger.write().forget_waiter(identity);
         self.shared.publish();
-    }
-
-    /// Gives up the identity's places in all queues if it has one of another pool than these.
-    pub fn leave_other_queues(&self, identity: &Identity, pools: &[PoolId]) {
-        if self.read(|ledger| ledger.waits_elsewhere(identity, pools)) {
-            self.forget_waiter(identity);
-        }
     }
 
     /// Gives up the places of a cluster (or of one of its systems) in all queues.

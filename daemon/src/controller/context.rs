@@ -180,7 +180,9 @@ impl<V: PartialEq + Debug> Context<V> {
     /// The object is about to ask for addresses of these pools, and of no others.
     pub fn leave_other_queues(&self, key: &Key, pools: &[PoolId]) {
         let identity = self.identity(key);
-        self.site.ipam.leave_other_queues(&identity, pools);
+        if self.read(|ledger| ledger.waits_elsewhere(&identity, pools)) {
+            self.site.ipam.forget_waiter(&identity);
+        }
     }
 
     /// Looks at the address book.

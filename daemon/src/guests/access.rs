@@ -108,17 +108,13 @@ impl GuestAccess {
         Some((Arc::clone(&client.kubeconfig), client.remote.clone()))
     }
 
-    /// Ends a connection that is not used for a while: each takes about 100 kB.
+    /// Ends a connection that is not used for a while, or never again: each takes about 100 kB.
     pub fn rest(&self, id: &str) {
         let mut clients = self.links.clients.lock();
         #[cfg(test)]
         clients.retain(|key, client| *key != self.key(id) || client.stands_in);
         #[cfg(not(test))]
         clients.remove(&self.key(id));
-    }
-
-    pub fn forget(&self, id: &str) {
-        self.links.clients.lock().remove(&self.key(id));
     }
 
     /// Who changes the releases of a guest holds it.

@@ -243,6 +243,11 @@ impl<S: Subject> Bench<S> {
         self.ipam.read(|ledger| ledger.lease(place).cloned())
     }
 
+    /// How many wait for an address of the pool.
+    fn queued(&self, pool: &Pool) -> usize {
+        self.ipam.read(|ledger| ledger.waiter_count(pool.id))
+    }
+
     /// What the object holds.
     fn leases(&self, name: &str) -> Vec<LeaseKey> {
         let identity = self.holder(name).identity;
@@ -550,11 +555,7 @@ async fn edited_in_vain<S: Subject>(death: Death) {
 /// An edit that asks for an address of another pool: one that there is not, one that is full, one with room.
 async fn redirected<S: Subject>(death: Death) {
     const FAR: [u8; 4] = [10, 0, 1, 5];
-    let mut bench = Bench::<S>::new(death).await;
-    for name in ["a", "b"] {
-        bench.make(name);
-        bench.settle().await;
-    }
+    let mut bench = Bench::<S>::full(death).await;
     bench.ask("a", S::redirecting("far"));
     bench.settle().await;
     bench.stays("a", 5, S::UNKNOWN_POOL);
@@ -722,8 +723,7 @@ async fn another_queue<S: Subject>(death: Death) {
     bench.ask("c", S::redirecting("far"));
     bench.settle().await;
     bench.waits("c", "PoolExhausted", RECHECK_AFTER);
-    let waiting = |pool| bench.ipam.read(|ledger| ledger.waiter_count(pool));
-    assert_eq!((waiting(bench.pool.id), waiting(far.id)), (1, 1));
+    assert_eq!((bench.queued(&bench.pool), bench.queued(&far)), (1, 1));
     bench.delete("a");
     bench.settle().await;
     bench.has("d", 5);
@@ -732,9 +732,8 @@ async fn another_queue<S: Subject>(death: Death) {
     let kept = json!({ "metadata": { "finalizers": ["example.com/kept"] } });
     bench.edit("e", &kept);
     bench.settle().await;
-    let waiting = |bench: &Bench<S>| bench.ipam.read(|ledger| ledger.waiter_count(bench.pool.id));
-    assert_eq!(waiting(&bench), 1);
+    assert_eq!(bench.queued(&bench.pool), 1);
     bench.delete("e");
     bench.settle().await;
-    assert_eq!(waiting(&bench), 0);
+    assert_eq!(bench.queued(&bench.pool), 0);
 }

@@ -9,7 +9,7 @@ impl VipGuests {
         self.board.remove(&self.site.name, id, SYSTEM);
         self.charts.forget(id);
         self.charts.forget_uninstall(id);
-        self.access.forget(id);
+        self.access.rest(id);
         self.counts.forget(id);
         let forgotten = async {
             self.release_kept(id, "its guest is gone").await?;
@@ -48,7 +48,6 @@ impl VipGuests {
                 .await?;
             }
         }
-        self.access.rest(id);
         Ok(())
     }
 }

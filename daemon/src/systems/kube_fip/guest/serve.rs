@@ -139,9 +139,7 @@ impl VipGuests {
         } else if plan.removes() {
             self.leave(id, &remote, &plan).await?;
         }
-        if !plan.removes() {
-            self.access.rest(id);
-        }
+        self.access.rest(id);
         Ok(Some(VipLook { plan, wait }))
     }
 

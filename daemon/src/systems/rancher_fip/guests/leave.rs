@@ -56,7 +56,7 @@ impl Guests {
         self.views.remove(&self.site.name, id, SYSTEM);
         self.charts.forget(id);
         self.charts.forget_uninstall(id);
-        self.access.forget(id);
+        self.access.rest(id);
         self.data.homes.forget(id);
         self.unlabelled.forget(&key);
         self.untyped.forget(&key);
@@ -163,7 +163,7 @@ impl Guests {
         for namespace in note.places() {
             clear(&remote, &namespace).await?;
         }
-        self.access.forget(id);
+        self.access.rest(id);
         self.change_note(id, |_| None).await?;
         self.data.homes.forget(id);
         self.charts.forget_uninstall(id);
