@@ -1,11 +1,12 @@
 //! The HTTP stack below a Kubernetes client.
 //!
-//! The same layers as kube's own, with three differences. Answers have bounds ([`answers`](super::answers)). Credentials are
+//! The same layers as kube's own, with four differences. Answers have bounds ([`answers`](super::answers)). Credentials are
 //! fipd's own ([`credentials`](super::credentials)): kube runs a kubeconfig's program without a deadline. The sockets have
 //! `TCP_NODELAY`. kube leaves Nagle's algorithm on (RFC 896): the second segment of a request then waits for the server's delayed
-//! acknowledgement (RFC 1122, 4.2.3.2; 40 ms on Linux), and every write of a controller takes that long.
+//! acknowledgement (RFC 1122, 4.2.3.2; 40 ms on Linux), and every write of a controller takes that long. Idle connections are
+//! closed: kube gives hyper no timer, and without one it keeps what it has until the next request.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
@@ -14,7 +15,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{Builder, Client as Http, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
     Client, Config,
@@ -32,6 +33,9 @@ use super::{
 /// What a connection may hold of an answer that is being read, in bytes. Many connections wait on watches; hyper's own limit
 /// is six times this.
 const BUFFER: usize = 64 << 10;
+
+/// A connection that nobody uses is closed after this time, before the API server closes it (90 s): each holds some 100 kB.
+const IDLE: Duration = Duration::from_secs(30);
 
 type Sending = Http<TimeoutConnector<HttpsConnector<HttpConnector>>, Body>;
 
@@ -122,5 +126,46 @@ fn connections(config: &Config) -> kube::Result<Sending> {
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let mut http = Builder::new(TokioExecutor::new());
     http.http1_max_buf_size(BUFFER);
+    http.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
     Ok(http.build(connector))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::clusters::credentials::{Credential, CredentialSource};
+
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_uses_is_closed() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", server.local_addr().unwrap());
+        let config = Config::new(url.parse().unwrap());
+        let source = CredentialSource::Fixed(Credential::default());
+        let credentials = Credentials::start(source).await.unwrap();
+        let client = client(config, credentials, Memory::default()).unwrap();
+        let ask = async {
+            let request = Request::get("/version").body(Vec::new()).unwrap();
+            client.request_text(request).await.unwrap()
+        };
+        let answer = async {
+            let (mut socket, _) = server.accept().await.unwrap();
+            let mut request = [0; 1_024];
+            assert_ne!(socket.read(&mut request).await.unwrap(), 0);
+            socket.write_all(ANSWER).await.unwrap();
+            socket
+        };
+        let (text, mut socket) = tokio::join!(ask, answer);
+        assert_eq!(text, "{}");
+        tokio::time::pause();
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(2 * IDLE, socket.read_to_end(&mut rest)).await;
+        assert_eq!(closed.expect("it is closed").unwrap(), 0);
+    }
 }

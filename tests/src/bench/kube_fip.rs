@@ -41,7 +41,8 @@ const SILENT: usize = 10;
 const LOOKS: usize = 5;
 /// After a change, until everything about it is done.
 const SETTLED: Duration = Duration::from_secs(15);
-/// Until connections that nobody uses are closed, after 90 s: guests are looked at every eight minutes.
+/// Until connections that nobody uses are closed, after a minute at most, and the allocator has returned what they held: guests
+/// are looked at every eight minutes.
 const IDLE: Duration = Duration::from_secs(100);
 
 struct Bench {
