@@ -6,6 +6,7 @@ use fipd_core::ClusterId;
 use fipd_crds::labels::{FLEET_NAMESPACE, KUBECONFIG_KEY, KUBECONFIG_SUFFIX};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::{GuestBoard, GuestUnready, Stop, names::ClusterNames, objects::texts};
 use crate::{
@@ -16,12 +17,25 @@ use crate::{
     },
 };
 
+/// Kubeconfigs that are read at once: each read takes a connection to Rancher of its own, some 100 kB.
+const READS: usize = 16;
+
 /// What all systems share of the guests of one Rancher.
-#[derive(Default)]
 pub struct GuestLinks {
     /// The clients in use, by Rancher's id of the cluster and by whether they may be insecure.
     clients: Mutex<BTreeMap<(String, bool), GuestClient>>,
     turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    reads: Semaphore,
+}
+
+impl Default for GuestLinks {
+    fn default() -> Self {
+        Self {
+            clients: Mutex::default(),
+            turns: Mutex::default(),
+            reads: Semaphore::new(READS),
+        }
+    }
 }
 
 /// A client and the kubeconfig it was made of.
@@ -66,8 +80,20 @@ impl GuestAccess {
         Ok(self.link(id, display).await?.1)
     }
 
-    /// The same with its kubeconfig.
+    /// The same with its kubeconfig. One that does not answer is no longer kept.
     pub async fn link(
+        &self,
+        id: &str,
+        display: &str,
+    ) -> Result<(Arc<str>, Remote), Stop<GuestUnready>> {
+        let linked = self.reach(id, display).await;
+        if linked.is_err() {
+            self.rest(id);
+        }
+        linked
+    }
+
+    async fn reach(
         &self,
         id: &str,
         display: &str,
@@ -144,6 +170,7 @@ impl GuestAccess {
         id: &str,
         display: &str,
     ) -> Result<(String, String), Stop<GuestUnready>> {
+        let _one_of_few = self.links.reads.acquire().await;
         let own_name = self.names.called(&[display.into()]).as_deref() == Some(id);
         let mut stems = vec![id];
         stems.extend(

@@ -33,7 +33,6 @@ impl GuestCharts {
         // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
         // again once it does.
         let Ok((kubeconfig, remote)) = self.access.link(id, display).await else {
-            self.access.rest(id);
             helm.out_of_sight(&self.helm_name(id));
             return (Next::Done, false);
         };

@@ -75,6 +75,7 @@ pub async fn report(
                 .map_err(|error| error.to_string()),
             Err(stop) => Err(stop.text()),
         };
+        access.rest(&id);
         (name, found)
     });
     let looks = futures::stream::iter(looks);

@@ -157,9 +157,6 @@ impl VipGuests {
             let harvester = self.harvester_of(id, &key.name);
             self.counts.connected(id, (&key.name, &harvester), !is_down);
         }
-        if reached.is_err() {
-            self.access.rest(id);
-        }
         Ok(reached?)
     }
 

@@ -16,8 +16,12 @@ use serde_json::{Value, json};
 
 use super::{notes::NOTES, *};
 use crate::{
-    clock, clusters, config,
-    controller::fake_api_tests::merge,
+    clock, clusters,
+    clusters::adoption::Inventory as _,
+    config,
+    controller::{
+        address_user::inventory::AddressInventory, context::Context, fake_api_tests::merge,
+    },
     guests::{
         GuestPhase,
         clusters::{ClusterMark, ManagedCluster},
@@ -25,7 +29,11 @@ use crate::{
     },
     ipam::Ipam,
     system,
-    systems::kube_fip::{floating_ip, metrics::GuestEvent, names::FLOATING_IP},
+    systems::kube_fip::{
+        floating_ip::{self, GuestFipController, GuestFloatingIps},
+        metrics::GuestEvent,
+        names::FLOATING_IP,
+    },
 };
 
 const RANCHER: &str = "default";
@@ -433,4 +441,39 @@ async fn what_a_guest_keeps_is_free_once_rancher_has_the_guest_no_more() {
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 0);
     assert!(!bench.guests.noted("c-m-one").served);
+}
+
+#[tokio::test]
+async fn an_address_whose_floating_ip_is_torn_away_is_left_to_its_guest() {
+    let bench = Bench::new(&["one"]).await;
+    let guests = &bench.guests;
+    let (id, site) = ("c-m-one", &guests.site);
+    let context = Context::new(
+        FLOATING_IP,
+        Arc::clone(site),
+        guests.remote.clone(),
+        Arc::clone(&guests.events),
+        Arc::clone(&guests.fips),
+    );
+    let fips = GuestFipController::new(context, GuestFloatingIps::default());
+    let inventory = AddressInventory(Arc::clone(&fips));
+    let key = Key::new(id, "one-kubevip");
+    let fip = guests.fips.get(&key).expect("a FloatingIP");
+    let place = guests.lease(&key, &fip).expect("a lease");
+    let gone = fips.context.holder(&key, &"u".into());
+    assert_eq!(inventory.heir(&gone, place), None, "no guests are known");
+    let known = fips.user.guests.set(Arc::downgrade(guests));
+    known.expect("they have no guests yet");
+    // It went before it had its finalizer.
+    guests.fips.remove(&key);
+    assert_eq!(inventory.heir(&gone, place), Some(guests.keeper(id)));
+    guests.seen.clusters.remove(&Key::new("", id));
+    let listed = "nothing is known of a guest before Rancher's clusters are listed";
+    assert_eq!(
+        inventory.heir(&gone, place),
+        Some(guests.keeper(id)),
+        "{listed}"
+    );
+    guests.seen.clusters.complete();
+    assert_eq!(inventory.heir(&gone, place), None, "its guest is gone too");
 }
