@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Separation, Span, Text,
-    address::number, layout::Layout,
+    layout::Layout,
 };
 
 /// Where a pool is, with all that its specification gives.
@@ -81,7 +81,9 @@ impl Ambiguity {
 
     /// The pool and those that it takes addresses from.
     fn near(&self, pool: PoolId) -> BTreeSet<PoolId> {
-        let others = self.withheld(pool).map(|(_, other)| other);
+        let doubts = self.doubts(pool);
+        let parts = self.runs(pool).flat_map(|(_, parts)| parts);
+        let others = parts.filter(|part| doubts(part)).map(|part| part.pool);
         others.chain(std::iter::once(pool)).collect()
     }
 
@@ -95,6 +97,12 @@ impl Ambiguity {
         })
     }
 
+    /// The runs within the span and the pools that have them, of whatever network.
+    fn within(&self, span: Span) -> impl Iterator<Item = (Span, &Stab)> {
+        let space = self.spaces.get(&span.family).into_iter();
+        space.flat_map(move |space| space.within(span))
+    }
+
     /// Says of a pool whether it may mean the same addresses as this one where they have equal ones.
     fn doubts(&self, pool: PoolId) -> impl Fn(&PoolPart) -> bool {
         let network = |id: PoolId| self.places.get(&id).map(|place| place.network);
@@ -105,15 +113,6 @@ impl Ambiguity {
                 own != other && !self.separate.contains(&separation(own, other))
             })
         }
-    }
-
-    /// The runs that the pool must not give, each with the pools that may mean the same addresses.
-    pub fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
-        let doubts = self.doubts(pool);
-        self.runs(pool)
-            .flat_map(|(run, parts)| parts.iter().map(move |part| (run, part)))
-            .filter(move |(_, part)| doubts(part))
-            .map(|(run, part)| (run, part.pool))
     }
 
     /// What the pool gives, where it is one of these.
@@ -155,9 +154,22 @@ impl Ledger {
         self.ambiguity.separate.contains(&separation(one, other))
     }
 
+    /// The runs that the pool withholds, each with the pools that may mean the same addresses. Reads at most
+    /// [`Ledger::SCAN`] rows: who shares runs with more pools is told of some of them.
+    fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
+        let spans = self.free.room(pool).map(|room| &*room.layout.withheld);
+        let spans = spans.unwrap_or_default().iter();
+        let runs = spans.flat_map(|span| self.ambiguity.within(*span));
+        let parts = runs.flat_map(|(run, parts)| parts.iter().map(move |part| (run, part)));
+        let doubts = self.ambiguity.doubts(pool);
+        let doubted = parts.take(Self::SCAN).counted();
+        let doubted = doubted.filter(move |(_, part)| doubts(part));
+        doubted.map(|(run, part)| (run, part.pool))
+    }
+
     /// What the pool withholds, and a pool of another network that may mean the same addresses; at most `limit` runs.
     pub fn ambiguities(&self, pool: PoolId, limit: usize) -> Vec<Overlap> {
-        let runs = self.ambiguity.withheld(pool).take(limit);
+        let runs = self.withheld(pool).take(limit);
         let overlap = |(run, pool): (Span, PoolId)| Overlap {
             pool,
             first: run.first_address(),
@@ -168,7 +180,7 @@ impl Ledger {
 
     /// What an admin is told of a pool that withholds addresses.
     pub fn ambiguity(&self, pool: PoolId) -> Option<String> {
-        let (run, other) = self.ambiguity.withheld(pool).next()?;
+        let (run, other) = self.withheld(pool).next()?;
         let names = |id: PoolId| Some(self.names(self.rows.pools.get(&id)?));
         let ((_, here), (other, there)) = (names(pool)?, names(other)?);
         let withheld = self.free.room(pool)?.layout.withheld_count();
@@ -192,10 +204,11 @@ impl Ledger {
 
     /// Why the pool does not give the address.
     pub(super) fn ambiguous(&self, pool: &Pool, address: IpAddr) -> Refusal {
-        let at = number(address);
-        let around = |(run, _): &(Span, PoolId)| (run.first..=run.last).contains(&at);
-        let mut runs = self.ambiguity.withheld(pool.id).filter(around);
-        let other = runs.find_map(|(_, other)| self.rows.pools.get(&other));
+        let doubts = self.ambiguity.doubts(pool.id);
+        let parts = self.ambiguity.within(Span::single(address));
+        let parts = parts.flat_map(|(_, parts)| parts);
+        let mut others = parts.filter(|part| doubts(part));
+        let other = others.find_map(|part| self.rows.pools.get(&part.pool));
         let unknown = || ("?".into(), "?".into());
         let (other, there) = other.map_or_else(unknown, |other| self.names(other));
         let (pool, network) = self.names(pool);

@@ -123,12 +123,10 @@ impl Ledger {
         self.rows.mirror(system, cluster, object)
     }
 
-    /// The pools whose link's subnet has the address, by id.
-    pub fn pools_on_link(&self, address: IpAddr) -> Vec<&Arc<Pool>> {
-        let mut found: Vec<PoolId> = self.rows.subnets.around(address).collect();
-        found.sort_unstable();
-        let pools = found.iter().filter_map(|id| self.rows.pools.get(id));
-        pools.collect()
+    /// The pools whose link's subnet has the address, by subnet and id; at most [`Ledger::SCAN`].
+    pub fn pools_on_link(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Pool>> {
+        let found = self.rows.subnets.around(address).take(Self::SCAN);
+        found.filter_map(|id| self.rows.pools.get(&id)).counted()
     }
 
     /// The pool that the address is attributed to, where it is one to be allocated.

@@ -144,7 +144,7 @@ pub async fn lift_hold(
 fn hold_view(ledger: &Ledger) -> RestoreHoldView {
     let (epoch, hold) = (ledger.epoch(), ledger.restore_hold());
     let of_all = epoch.is_some_and(|epoch| epoch.hold.is_some());
-    let listed = if of_all { 0 } else { Ledger::SCAN };
+    let listed = if of_all { 0 } else { Ledger::HELD_SHOWN };
     let networks = ledger.networks_held().take(listed);
     RestoreHoldView {
         held: hold.is_some(),

@@ -7,26 +7,32 @@ use crate::{
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable},
+        rows_read::CountedRows as _,
     },
 };
 
 impl Ledger {
+    /// As many networks that are held by themselves are shown at once: who lists them asks for the longest hold as well.
+    pub const HELD_SHOWN: usize = Self::SCAN / 2;
+
     /// The restore that the rows come from; `None` in a store that was never restored.
     pub fn epoch(&self) -> Option<&Epoch> {
         self.rows.epoch.as_ref()
     }
 
-    /// Until when free addresses are held after a restore, in the network where that takes longest.
+    /// Until when free addresses are held after a restore, in the network where that takes longest. Of networks that are held
+    /// by themselves the first [`Ledger::HELD_SHOWN`] count.
     pub fn restore_hold(&self) -> Option<RestoreHold> {
         let all = self.epoch().and_then(|epoch| epoch.hold).into_iter();
-        let networks = self.networks_held().filter_map(|one| one.hold);
+        let networks = self.networks_held().take(Self::HELD_SHOWN);
+        let networks = networks.filter_map(|one| one.hold);
         all.chain(networks).max_by_key(|hold| hold.left)
     }
 
     /// The networks that are held by themselves, while others are not.
     pub fn networks_held(&self) -> impl Iterator<Item = &Network> {
         let held = self.rows.held_networks.iter();
-        held.filter_map(|id| self.rows.networks.get(id))
+        held.filter_map(|id| self.rows.networks.get(id)).counted()
     }
 
     /// Refuses what would give an address of a network that waits for clusters.

@@ -161,12 +161,10 @@ impl ServiceInventory {
             }
             Origin::Own => false,
         };
-        let is_named = |pool: &Arc<Pool>| super::placement::object(pool) == named;
-        let mut having = ledger.pools_on_link(address);
-        having.retain(of_rancher);
-        having.sort_by_key(|pool| !is_named(pool));
+        let is_other = |pool: &Arc<Pool>| super::placement::object(pool) != named;
+        let having = ledger.pools_on_link(address).filter(of_rancher);
         having
-            .first()
+            .min_by_key(|pool| (is_other(pool), pool.id))
             .map_or(NetworkId::DEFAULT, |pool| pool.spec.network)
     }
 }
