@@ -4,7 +4,7 @@ mod page;
 
 use std::{fmt, time::Duration};
 
-/// The field manager of what fipd applies.
+/// The field manager of what fipd applies, unless [`Remote::with_manager`] names another.
 pub use fipd_crds::labels::FIELD_MANAGER as MANAGER;
 use http::{
     Method, Request,
@@ -38,6 +38,7 @@ const RESTARTS: usize = 3;
 #[derive(Clone)]
 pub struct Remote {
     client: Client,
+    manager: &'static str,
 }
 
 /// One object (or, without name, one collection) of the API.
@@ -83,7 +84,19 @@ pub enum CallError {
 
 impl Remote {
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            manager: MANAGER,
+        }
+    }
+
+    /// The same as another field manager: what one of them applies takes nothing from what the other did.
+    #[must_use]
+    pub fn with_manager(&self, manager: &'static str) -> Self {
+        Self {
+            client: self.client.clone(),
+            manager,
+        }
     }
 
     pub fn client(&self) -> Client {
@@ -231,8 +244,8 @@ impl Remote {
         target: &Target,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        self.post(target, &format!("fieldManager={MANAGER}"), body)
-            .await
+        let query = format!("fieldManager={}", self.manager);
+        self.post(target, &query, body).await
     }
 
     async fn post<T: DeserializeOwned>(
@@ -345,7 +358,7 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<T, CallError> {
-        let by = format!("{path}?fieldManager={MANAGER}");
+        let by = format!("{path}?fieldManager={}", self.manager);
         let (kind, path) = match patch {
             Patch::Merge => ("application/merge-patch+json", by),
             Patch::Strategic => ("application/strategic-merge-patch+json", by),
@@ -545,7 +558,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_name_their_field_manager() {
+    async fn each_field_manager_writes_in_its_own_name() {
         let paths: Arc<Mutex<Vec<String>>> = Arc::default();
         let all = Arc::clone(&paths);
         let serve = move |request: Request<Body>| {
@@ -555,12 +568,21 @@ mod tests {
             std::future::ready(Ok::<_, Infallible>(answer))
         };
         let remote = Remote::new(Client::new(tower::service_fn(serve), "default"));
+        let other = remote.with_manager("fipd-vips");
         let (target, body) = (SERVICE.named("ns", "a"), json!({}));
-        remote.create(&target, &body).await.unwrap();
-        remote.patch(&target, Patch::Apply, &body).await.unwrap();
-        let (all, one) = ("/api/v1/namespaces/ns/services", "?fieldManager=fipd");
-        let apply = format!("PATCH {all}/a{one}&force=true");
-        assert_eq!(*paths.lock(), [format!("POST {all}{one}"), apply]);
+        for remote in [&remote, &other] {
+            remote.create(&target, &body).await.unwrap();
+            remote.patch(&target, Patch::Apply, &body).await.unwrap();
+        }
+        let all = "/api/v1/namespaces/ns/services";
+        let writes = ["fipd", "fipd-vips"].map(|manager| {
+            let by = format!("?fieldManager={manager}");
+            [
+                format!("POST {all}{by}"),
+                format!("PATCH {all}/a{by}&force=true"),
+            ]
+        });
+        assert_eq!(*paths.lock(), writes.concat());
     }
 
     #[test]
