@@ -22,6 +22,7 @@ pub mod events;
 pub(crate) mod fake_api_tests;
 pub mod kind;
 pub mod leader_election;
+mod lease_owners;
 pub mod merge_patch;
 pub mod meta;
 pub mod owned;

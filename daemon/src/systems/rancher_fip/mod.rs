@@ -22,7 +22,6 @@ pub mod leaving;
 pub mod metrics;
 pub mod names;
 mod operations;
-mod owners;
 pub mod pool;
 mod quota;
 pub mod rancher;
