@@ -45,6 +45,12 @@ pub struct Interface {
 }
 
 impl HarvesterMachine {
+    /// What the older field names, which counts where the newer one lists nothing.
+    #[must_use]
+    pub fn older_network(&self) -> Option<Interface> {
+        interface(&self.network_name, "")
+    }
+
     /// The interfaces in order, of the older field if the newer one is empty or is not what it should be. Interfaces without a
     /// network are left out.
     #[must_use]
@@ -58,7 +64,7 @@ impl HarvesterMachine {
             .filter_map(|item| interface(text(item, "networkName"), text(item, "macAddress")))
             .collect();
         if listed.is_empty() {
-            interface(&self.network_name, "").into_iter().collect()
+            self.older_network().into_iter().collect()
         } else {
             listed
         }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use fipd_core::{LeaseKey, Text, Timestamp, words};
+use fipd_core::{LeaseKey, PoolId, Text, Timestamp, words};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
@@ -73,6 +73,8 @@ pub enum DetailValue {
     Text(String),
     /// Leases of the guest.
     Leases(Vec<LeaseKey>),
+    /// Pools by the names that the system has for them; `None`: there is none of that name.
+    Pools(Vec<(String, Option<PoolId>)>),
     /// By Rancher's id of each, with what the guest has there.
     Projects(BTreeMap<String, String>),
 }
@@ -132,7 +134,7 @@ impl GuestView {
     pub fn projects(&self) -> impl Iterator<Item = &String> {
         let details = self.details.iter();
         let named = details.filter_map(|detail| match &detail.value {
-            DetailValue::Text(_) | DetailValue::Leases(_) => None,
+            DetailValue::Text(_) | DetailValue::Leases(_) | DetailValue::Pools(_) => None,
             DetailValue::Projects(projects) => Some(projects.keys()),
         });
         named.flatten()
@@ -173,6 +175,21 @@ impl GuestBoard {
         self.views.read().get(&key).cloned()
     }
 
+    /// The releases that other systems want in a guest.
+    pub fn releases_of_others(
+        &self,
+        rancher: &Text,
+        id: &str,
+        than: GuestSystem,
+    ) -> Vec<ReleaseView> {
+        let views = self.views.read();
+        let of_guest = views.range((Text::clone(rancher), id.to_owned(), GuestSystem::FIRST)..);
+        let of_guest = of_guest.take_while(|((of, this, _), _)| of == rancher && this == id);
+        let others = of_guest.filter(|((.., system), _)| *system != than);
+        let releases = others.flat_map(|(_, view)| &view.releases);
+        releases.cloned().collect()
+    }
+
     /// How many guests of a Rancher a system shows, by phase and reason.
     pub fn reasons(
         &self,
@@ -194,12 +211,8 @@ impl GuestBoard {
 
     /// What people call the guest of that id, whatever system says it.
     pub fn name(&self, rancher: &Text, id: &str) -> Option<String> {
-        let before_all = GuestSystem {
-            name: "",
-            unnamed: false,
-        };
         let views = self.views.read();
-        let mut rest = views.range((Text::clone(rancher), id.to_owned(), before_all)..);
+        let mut rest = views.range((Text::clone(rancher), id.to_owned(), GuestSystem::FIRST)..);
         let ((of, this, _), view) = rest.next()?;
         (of == rancher && this == id).then(|| view.name().to_owned())
     }

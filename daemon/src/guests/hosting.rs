@@ -63,6 +63,8 @@ pub struct Machine {
     pub networks: Vec<String>,
     /// The first network that is written without a namespace.
     pub unqualified: Option<String>,
+    /// The network of the older field, whether it counts or not.
+    pub older: Option<String>,
 }
 
 impl Provisioned {
@@ -125,6 +127,7 @@ impl Machine {
         let mut unqualified = interfaces.iter().filter(|one| one.namespace.is_empty());
         Self {
             unqualified: unqualified.next().map(|one| one.network.clone()),
+            older: object.spec.older_network().map(|one| one.network),
             namespace: object.spec.vm_namespace,
             networks: interfaces.into_iter().map(|one| one.network).collect(),
         }
@@ -286,7 +289,7 @@ mod tests {
         let machine = Machine {
             namespace: "guests".into(),
             networks: vec!["vlan-1".into()],
-            unqualified: None,
+            ..Machine::default()
         };
         let hosting = |name: Option<&str>| Provisioned {
             hosting: Hosting::Harvester {

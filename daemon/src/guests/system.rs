@@ -9,6 +9,12 @@ pub struct GuestSystem {
 }
 
 impl GuestSystem {
+    /// Before all others in their order.
+    pub const FIRST: Self = Self {
+        name: "",
+        unnamed: false,
+    };
+
     /// The name as its releases and series carry it; `None`: they carry none.
     pub fn mark(self) -> Option<&'static str> {
         (!self.unnamed).then_some(self.name)

@@ -17,19 +17,23 @@ pub enum GuestUnready {
         "Rancher's account may not read the cluster yet, which is so while it is deployed: {0}"
     )]
     StillDeploying(String),
-    #[error("the kubeconfig leads to Rancher's own cluster")]
+    #[error("the kubeconfig leads to Rancher's own cluster: correct the Secret")]
     WrongCluster,
-    #[error("the cluster does not answer, and is asked again: {0}")]
+    #[error(
+        "the cluster does not answer, and is asked again: {0}; look whether it runs, and at the way to it"
+    )]
     Unreachable(String),
-    #[error("Rancher has no provisioning.cattle.io Cluster for it yet")]
+    #[error("Rancher has no provisioning.cattle.io Cluster for it yet; Rancher makes it")]
     NoProvisioningCluster,
     #[error(
         "cloudCredentialSecretName = {0:?} of its provisioning.cattle.io Cluster is not NAMESPACE:NAME: correct it"
     )]
     BadCredentialName(String),
-    #[error("none of its machine pools has the control-plane role and a HarvesterConfig")]
+    #[error(
+        "none of its machine pools has the control-plane role and a HarvesterConfig: give one of them both"
+    )]
     NoControlPlanePool,
-    #[error("there is no HarvesterConfig {0} yet")]
+    #[error("there is no HarvesterConfig {0} yet; Rancher makes it")]
     NoMachineConfig(String),
     #[error("HarvesterConfig {0} names no network: name one in it")]
     NoNetwork(String),
@@ -47,7 +51,7 @@ pub enum GuestUnready {
     NoHarvester(String),
     #[error("Harvester cluster {harvester}: {why}")]
     Harvester { harvester: String, why: String },
-    #[error("namespace {0} of its machines does not exist in the Harvester cluster")]
+    #[error("namespace {0} of its machines does not exist in the Harvester cluster: make it there")]
     NoMachineNamespace(String),
     #[error(
         "namespace {0} of its machines has no annotation {PROJECT_ID} in the Harvester cluster: move it into a project"

@@ -59,11 +59,10 @@ impl HelmError {
     /// The same without the values of the release that helm quotes.
     pub(super) fn without_values_of(self, release: Option<&Release>) -> Self {
         match (self, release) {
-            (Self::Failed { operation, said }, Some(release)) => {
-                let names = [&*release.name, &*release.namespace, &*release.chart.name];
-                let said = release.values.hidden_in(&said, &names);
-                Self::Failed { operation, said }
-            }
+            (Self::Failed { operation, said }, Some(release)) => Self::Failed {
+                operation,
+                said: release.without_values(&said),
+            },
             (error, _) => error,
         }
     }
@@ -81,6 +80,15 @@ impl ChartError {
         Self {
             reason,
             message: message.into(),
+        }
+    }
+
+    /// The same without the values of the release that helm or an API server quotes.
+    #[must_use]
+    pub fn without_values_of(self, release: &Release) -> Self {
+        Self {
+            message: release.without_values(&self.message),
+            ..self
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
+use fipd_core::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Mutex as Turn, Semaphore};
@@ -36,7 +37,18 @@ struct HelmState {
     board: Board,
     awaited: Awaited,
     memory: Mutex<BTreeMap<ReleaseTarget, Memory>>,
+    newest: Mutex<Vec<NewestChart>>,
 }
+
+/// The newest version of a chart, as it was looked up then.
+struct NewestChart {
+    chart: Chart,
+    version: ChartVersion,
+    at: Timestamp,
+}
+
+/// For so long, in milliseconds, the newest version of a chart is not looked up again: many clusters ask for it at once.
+const NEWEST: u64 = 20_000;
 
 /// The way to a cluster.
 #[derive(Clone, Copy)]
@@ -78,6 +90,7 @@ impl Helm {
             board: Board::default(),
             awaited: Awaited::default(),
             memory: Mutex::default(),
+            newest: Mutex::default(),
         }))
     }
 
@@ -143,7 +156,23 @@ impl Helm {
     pub async fn newest(&self, chart: &Chart) -> Result<ChartVersion, HelmError> {
         let cli = self.0.cli.as_ref().map_err(Clone::clone)?;
         let _slot = (self.0.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
-        cli.newest(chart).await
+        let now = clock::now();
+        let known = {
+            let mut newest = self.0.newest.lock();
+            newest.retain(|one| now.0.saturating_sub(one.at.0) < NEWEST);
+            let known = newest.iter().find(|one| one.chart == *chart);
+            known.map(|one| one.version.clone())
+        };
+        if let Some(version) = known {
+            return Ok(version);
+        }
+        let version = cli.newest(chart).await?;
+        self.0.newest.lock().push(NewestChart {
+            chart: chart.clone(),
+            version: version.clone(),
+            at: now,
+        });
+        Ok(version)
     }
 
     /// Another engine found out at which version a release without one stays.

@@ -141,6 +141,12 @@ impl ChartRelease {
 }
 
 impl Release {
+    /// The text without values of the release that it quotes, which may be secrets.
+    pub fn without_values(&self, text: &str) -> String {
+        let names = [&*self.name, &*self.namespace, &*self.chart.name];
+        self.values.hidden_in(text, &names)
+    }
+
     /// What is wanted of a release that is there: without a version it stays at the one that it has, or that is `noted` for it while
     /// an operation is under way.
     pub fn kept_at(&self, seen: Option<&Observed>, noted: Option<&str>) -> Cow<'_, Self> {

@@ -75,6 +75,10 @@ fn detail(detail: &GuestDetail) -> (String, GuestDetailValue) {
             let addresses = leases.iter().map(|lease| lease.address.to_string());
             GuestDetailValue::Text(addresses.collect::<Vec<_>>().join(", "))
         }
+        DetailValue::Pools(pools) => {
+            let names = pools.iter().map(|(name, _)| name.clone());
+            GuestDetailValue::Text(names.collect::<Vec<_>>().join(", "))
+        }
         DetailValue::Projects(projects) => GuestDetailValue::Projects(projects.clone()),
     };
     (detail.field.to_owned(), value)

@@ -1,7 +1,7 @@
 //! The clusters that Rancher manages.
 
 use axum::extract::State;
-use fipd_core::LeaseKey;
+use fipd_core::{LeaseKey, PoolId};
 use fipd_web_ui::{
     DetailRow, DetailText, GuestRow, GuestsPage, Health, Input, InputKind, Nav, ProjectRow,
     ReleaseRow, links,
@@ -105,9 +105,16 @@ fn detail(board: &GuestBoard, detail: &GuestDetail) -> DetailRow {
         says: match &detail.value {
             DetailValue::Text(text) => DetailText::Plain(text.clone()),
             DetailValue::Leases(leases) => DetailText::Links(leases.iter().map(lease).collect()),
+            DetailValue::Pools(pools) => DetailText::Links(pools.iter().map(pool).collect()),
             DetailValue::Projects(all) => DetailText::Projects(all.iter().map(project).collect()),
         },
     }
+}
+
+/// The page of a pool and its name. One that is not there is looked for among the pools.
+fn pool((name, id): &(String, Option<PoolId>)) -> (String, String) {
+    let link = id.map_or_else(|| links::POOLS.to_owned(), |id| links::pool(id.0));
+    (link, name.clone())
 }
 
 /// The page of a lease, and its address.

@@ -59,7 +59,7 @@ impl GuestCharts {
         guest: &ReachedGuest<'_>,
         mut owner: O,
     ) -> (Option<Vec<ChartRelease>>, Result<Settled, ChartError>) {
-        let installed = match InstalledReleases::read(guest.remote, self.system).await {
+        let mut installed = match InstalledReleases::read(guest.remote, self.system).await {
             Ok(installed) => installed,
             Err(error) => return (None, Err(ChartError::unreadable(error))),
         };
@@ -67,6 +67,8 @@ impl GuestCharts {
             Ok(wanted) => wanted,
             Err(error) => return (None, Err(error)),
         };
+        let others = (self.board).releases_of_others(&self.rancher, &guest.id, self.system);
+        others.iter().for_each(|other| installed.note_other(other));
         self.begin(&guest.id, &wanted);
         let brought = self.bring_all(guest, &owner, &installed, &wanted).await;
         (Some(wanted), brought)
@@ -109,8 +111,7 @@ impl GuestCharts {
         installed.check_system(&release.namespace, name)?;
         let there = match owner.makes_room() || step.brings.once {
             true => {
-                let there = installed.is_complete(guest.remote, &release.namespace, name);
-                let there = there.await.map_err(ChartError::unreadable)?;
+                let there = installed.is_complete(&release.namespace, name);
                 if !there {
                     guest.helm.distrust(&guest.place(&release.namespace, name));
                 }
@@ -121,25 +122,17 @@ impl GuestCharts {
         if owner.makes_room() && !there {
             guest.check(engine, &installed.objects, &release).await?;
         }
-        let stays = step.brings.once && step.removes.is_empty();
-        if stays && !there {
-            let whose = installed
-                .owner(guest.remote, &release.namespace, name)
-                .await;
-            if whose.map_err(ChartError::unreadable)? == Some(ReleaseOwner::Other) {
-                return Err(ChartError::not_deployed(&release.namespace, name));
-            }
+        let stays = step.brings.once && there;
+        let fails = step.brings.once && !there && step.removes.is_empty();
+        if fails && installed.owner(&release.namespace, name) == Some(ReleaseOwner::Other) {
+            return Err(ChartError::not_deployed(&release.namespace, name));
         }
         owner.check_room(guest, installed, step).await?;
-        if stays && there {
-            guest.note_done(step.brings);
-            return Ok(Settled::Yes);
-        }
         if step.brings.follows() {
             let newest = guest.helm.newest(&release.chart).await;
             release.chart.version = newest.map_err(|error| ChartError::of(name, &error))?;
         }
-        if !step.removes.is_empty() {
+        if !step.removes.is_empty() && !stays {
             guest.check(engine, &installed.objects, &release).await?;
         }
         for mark in &step.removes {
@@ -154,6 +147,10 @@ impl GuestCharts {
                 name = mark.name,
                 "uninstalled a release that the settings or the labels do not ask for"
             );
+        }
+        if stays {
+            guest.note_done(step.brings);
+            return Ok(Settled::Yes);
         }
         let begins = || {
             if self.operation_begins(&guest.id, step.brings) {

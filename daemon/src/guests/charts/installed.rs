@@ -14,8 +14,8 @@ use crate::{
         kind::SECRET,
         owned::{is_marked, is_ours},
     },
-    guests::{GuestSystem, charts::ChartError},
-    helm::{OWNER, OWNER_LABEL, SYSTEM_LABEL},
+    guests::{GuestSystem, ReleaseView, charts::ChartError},
+    helm::SYSTEM_LABEL,
 };
 
 /// Whose a release is for the system that looks, as the Secrets say in which helm keeps it.
@@ -41,10 +41,10 @@ pub struct ReleaseMark {
 pub struct InstalledReleases {
     pub objects: HelmCharts,
     pub marks: Vec<ReleaseMark>,
-    /// What other systems of fipd keep here.
+    /// What other systems of fipd keep here, or what they want and somebody else installed.
     pub others: Vec<ReleaseMark>,
-    /// Releases with a mark that helm has deployed.
-    deployed: BTreeSet<Place>,
+    /// All releases that helm keeps, whoever installed them, and whether helm has deployed them.
+    found: BTreeMap<Place, (ReleaseOwner, bool)>,
     system: GuestSystem,
 }
 
@@ -55,13 +55,13 @@ impl InstalledReleases {
     /// As `system` sees them.
     pub async fn read(remote: &Remote, system: GuestSystem) -> Result<Self, CallError> {
         let objects = HelmCharts::list(remote, system).await?;
-        let all = SECRET.named("", "");
-        let marked = format!("owner=helm,{OWNER_LABEL}={OWNER}");
-        let revisions = remote.list_meta(&all, &marked).await?;
+        let revisions = remote
+            .list_meta(&SECRET.named("", ""), "owner=helm")
+            .await?;
         let releases = newest_by_place(&revisions);
         let (marks, others) = marks(&releases, objects.all(), system);
         Ok(Self {
-            deployed: deployed(&releases),
+            found: found(&releases, system),
             objects,
             marks,
             others,
@@ -71,27 +71,33 @@ impl InstalledReleases {
 
     /// Whether the release of this place is deployed, with or without a mark, and nothing is left to be done about it: a HelmChart
     /// gets the version that was installed, or helm-controller would take the newest on any occasion.
-    pub async fn is_complete(
-        &self,
-        remote: &Remote,
-        namespace: &str,
-        name: &str,
-    ) -> Result<bool, CallError> {
+    pub fn is_complete(&self, namespace: &str, name: &str) -> bool {
         let object = self.objects.of(namespace, name);
         let is_open = |object: &HelmChart| {
             object.spec.version.is_empty() || object.metadata.deletion_timestamp.is_some()
         };
         let ours = |object: &HelmChart| whose(object, self.system) != ReleaseOwner::Other;
         if object.is_some_and(|object| ours(object) && is_open(object)) {
-            return Ok(false);
+            return false;
         }
         let place = (namespace.to_owned(), name.to_owned());
-        if self.deployed.contains(&place) {
-            return Ok(true);
+        self.found
+            .get(&place)
+            .is_some_and(|(_, deployed)| *deployed)
+    }
+
+    /// Counts a release among those of other systems where one of them wants it and somebody else installed it.
+    pub fn note_other(&mut self, release: &ReleaseView) {
+        let (namespace, name) = (&*release.namespace, &*release.name);
+        let same = |mark: &ReleaseMark| mark.namespace == namespace && mark.name == name;
+        let known = self.marks.iter().chain(&self.others).any(same);
+        if !known && self.owner(namespace, name) == Some(ReleaseOwner::Other) {
+            self.others.push(ReleaseMark {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                owner: ReleaseOwner::Other,
+            });
         }
-        let revisions = revisions(remote, namespace, name).await?;
-        let status = newest(&revisions).and_then(|newest| label(newest, "status"));
-        Ok(status == Some(DEPLOYED))
     }
 
     /// Whether no other system of fipd has a release in the guest: each brings a load balancer, and two would answer for
@@ -107,19 +113,15 @@ impl InstalledReleases {
     }
 
     /// Whose the release of this place is, with or without a mark; `None`: there is none.
-    pub async fn owner(
-        &self,
-        remote: &Remote,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<ReleaseOwner>, CallError> {
+    pub fn owner(&self, namespace: &str, name: &str) -> Option<ReleaseOwner> {
         let at = |mark: &&ReleaseMark| mark.namespace == namespace && mark.name == name;
         if let Some(mark) = self.marks.iter().find(at) {
-            return Ok(Some(mark.owner));
+            return Some(mark.owner);
         }
+        let place = (namespace.to_owned(), name.to_owned());
         match self.objects.of(namespace, name) {
-            Some(_) => Ok(Some(ReleaseOwner::Other)),
-            None => owner(remote, namespace, name, self.system).await,
+            Some(_) => Some(ReleaseOwner::Other),
+            None => self.found.get(&place).map(|(owner, _)| *owner),
         }
     }
 }
@@ -146,11 +148,16 @@ fn newest_by_place(revisions: &[Value]) -> BTreeMap<Place, &Value> {
         .collect()
 }
 
-/// Those that are deployed.
-fn deployed(releases: &BTreeMap<Place, &Value>) -> BTreeSet<Place> {
-    let releases = releases.iter();
-    let deployed = releases.filter(|(_, newest)| label(newest, "status") == Some(DEPLOYED));
-    deployed.map(|(place, _)| place.clone()).collect()
+/// Whose each release is, and whether it is deployed.
+fn found(
+    releases: &BTreeMap<Place, &Value>,
+    system: GuestSystem,
+) -> BTreeMap<Place, (ReleaseOwner, bool)> {
+    let found = releases.iter().filter_map(|(place, newest)| {
+        let deployed = label(newest, "status") == Some(DEPLOYED);
+        Some((place.clone(), (owner_of(Some(newest), system)?, deployed)))
+    });
+    found.collect()
 }
 
 /// Those of the system and those of others of fipd. A HelmChart says whose its release is, before the Secrets do.
@@ -161,9 +168,9 @@ fn marks(
 ) -> (Vec<ReleaseMark>, Vec<ReleaseMark>) {
     let mut owners: BTreeMap<Place, ReleaseOwner> = BTreeMap::new();
     let mut others = BTreeSet::new();
-    for (place, newest) in releases {
+    for (place, newest) in releases.iter().filter(|(_, newest)| is_marked(newest)) {
         match owner_of(Some(newest), system) {
-            Some(ReleaseOwner::Other) if is_marked(newest) => {
+            Some(ReleaseOwner::Other) => {
                 others.insert(place.clone());
             }
             Some(owner) => {
@@ -271,7 +278,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::guests::system::testing::{FIRST, SECOND};
+    use crate::{
+        guests::system::testing::{FIRST, SECOND},
+        helm::{OWNER, OWNER_LABEL},
+    };
 
     /// What two systems of fipd installed, by either engine, and what a third party did.
     #[test]
@@ -363,9 +373,12 @@ mod tests {
             secret("b", "1", "deployed"),
             secret("b", "2", "failed"),
         ];
-        let expected = [("lb".to_owned(), "a".to_owned())];
-        let found = deployed(&newest_by_place(&revisions));
-        assert_eq!(found, BTreeSet::from(expected));
+        let place = |name: &str| ("lb".to_owned(), name.to_owned());
+        let expected = [("a", true), ("b", false)];
+        let expected =
+            expected.map(|(name, deployed)| (place(name), (ReleaseOwner::Other, deployed)));
+        let found = found(&newest_by_place(&revisions), FIRST);
+        assert_eq!(found, BTreeMap::from(expected), "whoever installed them");
     }
 
     #[test]

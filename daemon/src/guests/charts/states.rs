@@ -8,13 +8,15 @@ use parking_lot::Mutex;
 use super::{ChartError, ChartRelease, ReachedGuest, Settled, uninstall::UninstallState};
 use crate::{
     controller::client::Remote,
-    guests::{GuestSystem, access::GuestAccess, helm_name},
+    guests::{GuestBoard, GuestSystem, access::GuestAccess, helm_name},
     helm::Helm,
 };
 
 /// The charts that one system wants in the guests of one Rancher.
 pub struct GuestCharts {
-    rancher: Text,
+    pub(super) rancher: Text,
+    /// Says which releases other systems want.
+    pub(super) board: GuestBoard,
     pub(super) system: GuestSystem,
     pub(super) access: Arc<GuestAccess>,
     /// Without it nobody looks after charts.
@@ -69,11 +71,12 @@ impl GuestCharts {
     pub fn new(
         rancher: Text,
         system: GuestSystem,
-        access: Arc<GuestAccess>,
+        (board, access): (&GuestBoard, Arc<GuestAccess>),
         helm: Option<Helm>,
     ) -> Self {
         Self {
             rancher,
+            board: board.clone(),
             system,
             access,
             helm,
@@ -241,7 +244,12 @@ mod tests {
         let stop = CancellationToken::new();
         let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
         let access = access(canned(&[]).0);
-        GuestCharts::new("rancher".into(), FIRST, access, Some(helm))
+        GuestCharts::new(
+            "rancher".into(),
+            FIRST,
+            (&GuestBoard::default(), access),
+            Some(helm),
+        )
     }
 
     #[tokio::test]

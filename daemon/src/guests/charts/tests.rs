@@ -1,5 +1,6 @@
 //! The charts of a guest that another system of fipd looks after too, with canned answers.
 
+use fipd_core::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +13,7 @@ use crate::{
     config::{self, ChartEngine},
     controller::client::testing::canned,
     guests::{
+        GuestBoard, GuestPhase, GuestStatus, GuestUpdate, ReleaseView,
         access::testing::access,
         system::testing::{FIRST, SECOND},
     },
@@ -93,7 +95,13 @@ async fn the_release_of_another_system_is_neither_taken_over_nor_removed_and_no_
         let charts = |guest: Remote| {
             let access = access(canned(&[]).0);
             access.keep("c-1", "kube", guest);
-            GuestCharts::new("rancher".into(), system, access, Some(helm.clone()))
+            let board = GuestBoard::default();
+            GuestCharts::new(
+                "rancher".into(),
+                system,
+                (&board, access),
+                Some(helm.clone()),
+            )
         };
         let reason = async |wanted: ChartRelease| {
             let (guest, asked) = canned(&looks);
@@ -114,4 +122,46 @@ async fn the_release_of_another_system_is_neither_taken_over_nor_removed_and_no_
         assert_eq!(removed, Ok(Vec::new()), "nothing of its own is there");
         assert_eq!(asked.lock().len(), looks.len(), "nothing was removed");
     }
+}
+
+#[tokio::test]
+async fn what_another_system_wants_counts_as_its_own_whoever_installed_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let helm = Helm::start(
+        &config::Helm::default(),
+        dir.path(),
+        CancellationToken::new(),
+    );
+    let (board, rancher) = (GuestBoard::default(), "rancher".into());
+    let vip = ReleaseView::of(&release("kube-system", "vip"));
+    let update = GuestUpdate {
+        rancher: &rancher,
+        id: "c-1",
+        system: SECOND,
+        display_name: "",
+        says: GuestStatus::new(GuestPhase::Ready, "Ready", ""),
+        details: Vec::new(),
+        releases: Some(vec![vip]),
+    };
+    board.say(update, Timestamp(0));
+    let labels = json!({ "name": "vip", "version": "1", "status": "deployed" });
+    let there =
+        json!({ "items": [{ "metadata": { "namespace": "kube-system", "labels": labels } }] });
+    let looks = [
+        ("GET", 404, "no HelmCharts"),
+        ("GET", 200, &*there.to_string().leak()),
+    ];
+    let (guest, asked) = canned(&looks);
+    let access = access(canned(&[]).0);
+    let charts = GuestCharts::new(
+        "rancher".into(),
+        FIRST,
+        (&board, access),
+        Some(helm.clone()),
+    );
+    let reached = charts.reached("c-1", &helm, "kube", &guest);
+    let wants = Wants(release("lb", "purelb"));
+    let (_, brought) = charts.bring(&reached, wants).await;
+    assert_eq!(brought.unwrap_err().reason, "OtherLoadBalancer");
+    assert_eq!(asked.lock().len(), looks.len(), "no more was done");
 }

@@ -137,6 +137,7 @@ impl ReachedGuest<'_> {
         let target = self.place(&release.namespace, &release.name);
         let version = Some(release.chart.version.to_string());
         let outcome = self.try_bring_object(charts, release).await;
+        let outcome = outcome.map_err(|error| error.without_values_of(release));
         let noted = match &outcome {
             Ok(Settled::Yes) => Noted::Done,
             Ok(Settled::NotYet) => Noted::Running("helm-chart"),
@@ -345,7 +346,7 @@ impl ReachedGuest<'_> {
             return Ok(());
         };
         let (cluster, name) = (&self.name, &release.name);
-        let description = &revision.stored.description;
+        let description = release.without_values(&revision.stored.description);
         tracing::info!(%cluster, release = %name, secret = %revision.key.name, %description, "the revision failed, and is removed so that helm-controller tries again");
         let secret = SECRET.named(&release.namespace, &revision.key.name);
         self.remote.delete(&secret, &revision.uid).await

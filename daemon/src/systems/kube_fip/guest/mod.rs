@@ -132,7 +132,7 @@ impl VipGuests {
         let namespace = &site.settings::<KubeFipSettings>().namespace;
         let maps = ConfigMaps::new(remote.clone(), namespace);
         let name = Text::clone(&site.name);
-        let charts = GuestCharts::new(name, SYSTEM, Arc::clone(&access), means.helm);
+        let charts = GuestCharts::new(name, SYSTEM, (means.board, Arc::clone(&access)), means.helm);
         let config = GuestConfig::new(&guests::objects::Texts::new(), site.settings());
         Arc::new(Self {
             remote,

@@ -126,7 +126,7 @@ impl ChartOwner for ChartLook<'_> {
     /// What another installed keeps ours out.
     async fn check_room(
         &self,
-        guest: &ReachedGuest<'_>,
+        _: &ReachedGuest<'_>,
         installed: &InstalledReleases,
         step: &ReleaseStep<'_>,
     ) -> Result<(), ChartError> {
@@ -146,8 +146,7 @@ impl ChartOwner for ChartLook<'_> {
         let mut places = self.guests.places_of(self.id);
         places.insert(namespace);
         for namespace in places {
-            let owner = installed.owner(guest.remote, &namespace, &name).await;
-            match owner.map_err(ChartError::unreadable)? {
+            match installed.owner(&namespace, &name) {
                 Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
                     return Err(other_load_balancer(&namespace, &name));
                 }

@@ -127,7 +127,8 @@ impl Guests {
         let app_namespace = &site.settings::<RancherFipSettings>().app_namespace;
         let maps = ConfigMaps::new(data.remote.clone(), app_namespace);
         let quotas = data.context(QUOTA, &site, &events, &seen.quotas);
-        let charts = GuestCharts::new(Text::clone(&site.name), SYSTEM, Arc::clone(&access), helm);
+        let (name, means) = (Text::clone(&site.name), (&views, Arc::clone(&access)));
+        let charts = GuestCharts::new(name, SYSTEM, means, helm);
         Arc::new(Self {
             site,
             data,
