@@ -55,6 +55,24 @@ async fn defect_25_charts_come_and_go_with_the_label_and_never_from_under_a_serv
     guest.wait_releases(&[VIP, CLOUD_PROVIDER]).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_harvesters_kube_vip_a_release_needs_another_name_and_harvesters_goes_on_until_then()
+{
+    let bed = Bed::start(&[]).await;
+    let guest = bed.guest("same-name", "one", json!({ "kube-vip": "true" }));
+    guest.add_harvester_kube_vip().await;
+    guest.make().await;
+    let said = guest.wait_reason("HarvesterKubeVip").await;
+    let message = said["message"].to_string();
+    assert!(message.contains("kubevipReleaseName"), "{said}");
+    guest.wait_harvester_kube_vip(false).await;
+    let mut settings = bed.settings();
+    settings.insert("kubevipReleaseName", VIP.to_owned());
+    bed.configure(&settings).await;
+    guest.wait_releases(&[VIP, CLOUD_PROVIDER]).await;
+    guest.wait_harvester_kube_vip(true).await;
+}
+
 impl Bed {
     /// What rancher-fip needs for a guest on bare metal.
     async fn configure_rancher_fip(&self) {

@@ -38,7 +38,8 @@ async fn defect_25_a_guest_behind_a_cut_link_holds_up_no_other_and_is_served_onc
     let both = [("cidr-global", "10.90.0.3/32,10.90.0.5/32")];
     others[0].wait_map("both addresses", &both).await;
 
-    link.set(Fault::Pass);
+    // It comes back slowly.
+    link.set(Fault::Delay(Duration::from_millis(50)));
     dead.wait_map("its address", &[("cidr-global", "10.90.0.2/32")])
         .await;
     dead.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;

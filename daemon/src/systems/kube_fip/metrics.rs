@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use fipd_core::{Ledger, PoolUsage, Text, words};
+use fipd_core::{Ledger, Pool, PoolUsage, Text, words};
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family},
@@ -221,14 +221,14 @@ impl VipGuests {
     /// Tells each range, with name and use of its pool where it is one.
     pub(super) fn usages(
         &self,
-        mut tell: impl FnMut(&Key, &RangeView, Option<(&str, &PoolUsage)>),
+        mut tell: impl FnMut(&Key, &RangeView, Option<(&Pool, &PoolUsage)>),
     ) {
         let (site, ranges) = (&self.site, self.ranges.all());
         for some in ranges.chunks(Ledger::SCAN) {
-            let usages: Vec<Option<(Text, PoolUsage)>> = site.ipam.read(|ledger| {
+            let usages: Vec<Option<(Arc<Pool>, PoolUsage)>> = site.ipam.read(|ledger| {
                 let usage = |(key, _): &(Key, Arc<RangeView>)| {
                     let pool = site.mirror_in(ledger, &key.name)?;
-                    Some((Text::clone(&pool.spec.name), ledger.usage(pool.id)?))
+                    Some((Arc::clone(pool), ledger.usage(pool.id)?))
                 };
                 some.iter().map(usage).collect()
             });

@@ -12,6 +12,7 @@
 //! decide the network of an address, and everything is adopted before the first new address.
 
 mod adopt;
+mod compat;
 pub mod floating_ip;
 pub mod guest;
 mod leaving;

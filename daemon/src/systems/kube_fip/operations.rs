@@ -68,7 +68,8 @@ pub(super) fn ranges(sites: &VipSites) -> BTreeMap<String, Value> {
                 "harvester": range.harvester, "network": range.network,
             });
             if let Some((pool, usage)) = found {
-                row["pool"] = json!(pool);
+                row["pool"] = json!(&*pool.spec.name);
+                row["pool_id"] = json!(pool.id.0);
                 row["used"] = json!(usage.used);
                 row["free"] = json!(usage.free);
             }

@@ -43,7 +43,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
         schema: SchemaGenerator::subschema_for::<DiscoveredKubeFip>,
     },
     alike: &[],
-    compat: &[],
+    compat: super::compat::FLAGS,
     operations: Some(&super::operations::OPERATIONS),
 };
 
@@ -66,7 +66,7 @@ pub struct KubeFipSettings {
     pub write_config_map_when_disabled: bool,
     /// Level of the records of this system. `None`: as the ConfigMap says, else that of all.
     pub log_level: Option<GuestLogLevel>,
-    /// Whether each decision about an address is logged. `None`: as the ConfigMap says, else not.
+    /// Whether each change of a FloatingIP is logged, with the address that it has. `None`: as the ConfigMap says, else not.
     pub trace_ipam_data: Option<bool>,
     /// How often each guest is looked at, from `10s` to `1d`. `None`: as the ConfigMap says, else `8m`.
     pub operate_guest_cluster_interval: Option<GuestInterval>,

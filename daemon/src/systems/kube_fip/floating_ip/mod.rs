@@ -127,7 +127,7 @@ impl AddressHooks for GuestFloatingIps {
         fips.give_up(key, fip, &held, reason).await?;
         for LeaseKey { address, .. } in held {
             let note = format!(
-                "{address} stays with the guest {} until no Service of it shows the address",
+                "{address} stays with the guest {} until no Service of it has the address and its ConfigMap kubevip offers it to none",
                 key.namespace
             );
             fips.context.note(key, &fip.meta.uid, "AddressKept", note);

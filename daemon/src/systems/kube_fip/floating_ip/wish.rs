@@ -2,9 +2,6 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Identity, Ledger, Pool, System, Tenant};
-use fipd_crds::names::is_label;
-
 use super::FipView;
 use crate::{
     controller::{
@@ -15,9 +12,13 @@ use crate::{
         unserved::Unserved,
         waiters::Cause,
     },
-    systems::kube_fip::names::{CLUSTER_NAME, FIP_RANGE, SERVICE_NAMESPACE},
+    systems::kube_fip::{
+        guest::address_map::is_namespace,
+        names::{CLUSTER_NAME, FIP_RANGE, SERVICE_NAMESPACE},
+    },
     validation::held_address::gives,
 };
+use fipd_core::{Identity, Ledger, Pool, System, Tenant};
 
 const ADDRESS: &str = "spec.ipaddress";
 
@@ -32,9 +33,13 @@ pub fn wish(ledger: &Ledger, own: &Identity, tenant: Tenant, fip: &FipView) -> W
             "the name of the provisioning Cluster that it is for",
         ));
     }
-    if let Some(namespace) = fip.service_namespace.as_ref().filter(|one| !is_label(one)) {
+    if let Some(namespace) = fip
+        .service_namespace
+        .as_ref()
+        .filter(|one| !is_namespace(one))
+    {
         let message = format!(
-            "annotation {SERVICE_NAMESPACE}: {namespace:?} is no namespace; write the name of one, or remove the annotation: then Services of all may have the address"
+            "annotation {SERVICE_NAMESPACE}: {namespace:?} is no namespace that can have addresses of its own; write the name of one (not \"global\", whose key is that of all), or remove the annotation: then Services of all may have the address"
         );
         return Err(Unserved::new("AnnotationInvalid", message, None));
     }

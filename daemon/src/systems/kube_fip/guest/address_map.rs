@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use fipd_core::{AddressSpec, Span};
+use fipd_crds::names::is_label;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
@@ -23,12 +25,21 @@ pub struct GuestAddress {
     pub namespace: Option<String>,
 }
 
+/// Whether Services of a namespace of this name can have addresses of their own: `cidr-global` is for those of all.
+pub fn is_namespace(name: &str) -> bool {
+    is_label(name) && key_of(name) != GLOBAL
+}
+
+fn key_of(namespace: &str) -> String {
+    format!("cidr-{namespace}")
+}
+
 /// The keys for these addresses, each value in the order given.
 pub fn wanted(addresses: &[GuestAddress]) -> Texts {
     let mut keys = Texts::new();
     for one in addresses {
         let key = one.namespace.as_ref();
-        let key = key.map_or_else(|| GLOBAL.to_owned(), |name| format!("cidr-{name}"));
+        let key = key.map_or_else(|| GLOBAL.to_owned(), |name| key_of(name));
         let text = keys.entry(key).or_default();
         if !text.is_empty() {
             text.push(',');
@@ -78,6 +89,24 @@ pub fn is_all_ours(found: &ConfigMap) -> bool {
         && data
             .into_iter()
             .all(|(key, _)| noted.contains(key.as_str()))
+}
+
+/// Whether a Service may get the address from these keys: from the CIDRs of a `cidr-...` or the ranges of a `range-...`.
+pub fn offers(data: &Texts, address: IpAddr) -> bool {
+    let keys = data.iter().filter(|(key, _)| {
+        let mut kinds = ["cidr-", "range-"].into_iter();
+        kinds.any(|kind| key.starts_with(kind))
+    });
+    let parts = keys.flat_map(|(_, value)| value.split(','));
+    parts
+        .filter_map(|part| span(part.trim()))
+        .any(|span| span.contains(address))
+}
+
+/// A CIDR, which may have host bits, or a range.
+fn span(text: &str) -> Option<Span> {
+    let net = text.parse().ok().map(Span::of_net);
+    net.or_else(|| Some(text.parse::<AddressSpec>().ok()?.span()))
 }
 
 fn keys_of(wanted: &Texts) -> String {
@@ -152,6 +181,33 @@ mod tests {
         let left: Vec<_> = none.data.clone().expect("data").into_keys().collect();
         assert_eq!(left, ["cidr-shop2", "range-global"]);
         assert_eq!(change(&none, &Texts::new()), None);
+    }
+
+    #[test]
+    fn what_a_map_offers_is_read_as_the_cloud_provider_does() {
+        let data = |key: &str, value: &str| Texts::from([(key.to_owned(), value.to_owned())]);
+        let offered = |data: &Texts| offers(data, "10.0.0.5".parse().expect("an address"));
+        for (key, value) in [
+            ("cidr-global", "10.0.0.5/32"),
+            ("cidr-shop", "10.0.0.9/32, 10.0.0.0/24"),
+            ("cidr-global", "10.0.0.9/24"),
+            ("range-global", "10.0.0.1-10.0.0.5"),
+        ] {
+            assert!(offered(&data(key, value)), "{key}: {value}");
+        }
+        for (key, value) in [
+            ("cidr-global", "10.0.0.6/32,x,2001:db8::/32"),
+            ("range-shop", "10.0.0.6-10.0.0.9"),
+            ("interface-global", "10.0.0.5"),
+        ] {
+            assert!(!offered(&data(key, value)), "{key}: {value}");
+        }
+    }
+
+    #[test]
+    fn no_namespace_has_the_key_of_all() {
+        assert!(is_namespace("shop"));
+        assert!(!is_namespace("global") && !is_namespace("No"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Writes what a guest is to have beside its releases: the ConfigMap of its addresses, and the selector of Harvester's
 //! kube-vip.
 
+use std::net::IpAddr;
+
 use fipd_crds::kube_fip::{ADDRESS_MAP, KUBE_SYSTEM, KUBE_VIP};
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
 
@@ -62,6 +64,21 @@ pub async fn harvester(remote: &Remote, off: bool) -> Result<(), CallError> {
         Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await,
         None => Ok(()),
     }
+}
+
+/// Whether the DaemonSet that a release `kube-vip` in `kube-system` makes is Harvester's.
+pub async fn has_harvesters(remote: &Remote) -> Result<bool, CallError> {
+    let found = remote
+        .get::<DaemonSet>(&DAEMON_SET.named(KUBE_SYSTEM, KUBE_VIP))
+        .await?;
+    Ok(found.is_some_and(|found| harvester_kube_vip::is_harvesters(&found)))
+}
+
+/// Whether the ConfigMap offers an address to Services.
+pub async fn offers(remote: &Remote) -> Result<impl Fn(IpAddr) -> bool, CallError> {
+    let found = remote.get::<ConfigMap>(&map()).await?;
+    let data = found.and_then(|found| found.data).unwrap_or_default();
+    Ok(move |address| address_map::offers(&data, address))
 }
 
 fn map() -> Target {

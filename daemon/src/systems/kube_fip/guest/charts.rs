@@ -1,8 +1,11 @@
 //! The two releases of a guest: kube-vip, and the cloud provider that gives its addresses to Services.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use fipd_crds::provisioning::Cluster;
+use fipd_crds::{
+    kube_fip::{KUBE_SYSTEM, KUBE_VIP},
+    provisioning::Cluster,
+};
 use serde_json::Value;
 
 use super::{VipGuests, apply, observe, plan::VipPlan};
@@ -26,6 +29,13 @@ use crate::{
     },
     systems::kube_fip::{metrics::GuestEvent, settings::KubeFipSettings},
 };
+
+/// Annotation of a Service: the addresses that kube-vip answers for, separated by commas.
+const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
+
+/// Reason: Harvester's own kube-vip is in the way.
+const HARVESTERS: &str = "HarvesterKubeVip";
+const SAME_NAME: &str = "DaemonSet kube-system/kube-vip is that of Harvester's cloud provider and goes on running; the release kube-vip would make another of that name: set kubevipReleaseName or kubevipNamespace to another value";
 
 /// One look at what the releases of a guest are to be.
 struct VipChartLook<'a> {
@@ -135,11 +145,22 @@ impl ChartOwner for VipChartLook<'_> {
         if is_cloud_provider(&step.brings.chart) {
             return Ok(());
         }
-        let off = apply::harvester(guest.remote, true).await;
-        off.map_err(|error| {
-            let why = "Harvester's own kube-vip is not switched off yet";
-            ChartError::new("HarvesterKubeVip", format!("{why}: {error}"))
-        })
+        let place = (&*step.brings.namespace, &*step.brings.name);
+        let off = match place == (KUBE_SYSTEM, KUBE_VIP) {
+            // helm refuses a release whose objects are another's.
+            true => apply::has_harvesters(guest.remote)
+                .await
+                .map(|there| !there),
+            false => apply::harvester(guest.remote, true).await.map(|()| true),
+        };
+        match off {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ChartError::new(HARVESTERS, SAME_NAME)),
+            Err(error) => {
+                let why = "Harvester's own kube-vip is not switched off yet";
+                Err(ChartError::new(HARVESTERS, format!("{why}: {error}")))
+            }
+        }
     }
 
     async fn confirm_removal(&self, guest: &ReachedGuest<'_>) -> Result<(), ChartError> {
@@ -210,7 +231,8 @@ async fn check_unused(remote: &Remote) -> Result<(), ChartError> {
     }
 }
 
-/// The Services in a guest that show addresses of a load balancer, by namespace and name, with these.
+/// The Services in a guest that have addresses of a load balancer, by namespace and name, with these. kube-vip answers for an
+/// address from the moment when the cloud provider names it in the Service; the status may never show it.
 pub(super) async fn shown(remote: &Remote) -> Result<Vec<(String, Vec<IpAddr>)>, CallError> {
     remote.list_kept(&SERVICE.all(), "", shows).await
 }
@@ -220,13 +242,15 @@ fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
     if text("/spec/type") != Some("LoadBalancer") {
         return None;
     }
-    let ingress = service
-        .pointer("/status/loadBalancer/ingress")?
-        .as_array()?;
-    let addresses = ingress
-        .iter()
-        .filter_map(|one| one["ip"].as_str()?.parse().ok());
-    let addresses: Vec<IpAddr> = addresses.collect();
+    let ingress = service.pointer("/status/loadBalancer/ingress");
+    let ingress = ingress.and_then(Value::as_array).into_iter().flatten();
+    let annotations = &service["metadata"]["annotations"];
+    let named = annotations[ADDRESSES].as_str().unwrap_or_default();
+    let asked = text("/spec/loadBalancerIP").into_iter();
+    let texts = ingress.filter_map(|one| one["ip"].as_str());
+    let texts = texts.chain(named.split(',').map(str::trim)).chain(asked);
+    let addresses: BTreeSet<IpAddr> = texts.filter_map(|text| text.parse().ok()).collect();
+    let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let (namespace, name) = (text("/metadata/namespace")?, text("/metadata/name")?);
     (!addresses.is_empty()).then(|| (format!("{namespace}/{name}"), addresses))
 }
@@ -266,6 +290,18 @@ mod tests {
         let addresses = vec![[10, 0, 0, 5].into(), [10, 0, 0, 6].into()];
         assert_eq!(held, Some(("shop/web".to_owned(), addresses)));
         assert_eq!(service("LoadBalancer", json!([])), None);
+        let named = |annotation: &str, asked: &str| {
+            let service = shows(json!({
+                "metadata": { "namespace": "shop", "name": "web", "annotations": { ADDRESSES: annotation } },
+                "spec": { "type": "LoadBalancer", "loadBalancerIP": asked }, "status": { "loadBalancer": {} },
+            }));
+            service.map(|(_, addresses)| addresses)
+        };
+        let both = || Some(vec![[10, 0, 0, 5].into(), [10, 0, 0, 6].into()]);
+        assert_eq!(named("10.0.0.6, 10.0.0.5", ""), both());
+        assert_eq!(named("10.0.0.5", "10.0.0.6"), both());
+        assert_eq!(named("", ""), None);
+        assert_eq!(named("dhcp", "0.0.0.0"), Some(vec![[0, 0, 0, 0].into()]));
         assert_eq!(service("ClusterIP", given), None);
     }
 

@@ -47,7 +47,7 @@ const KEYS: [(&str, &str, KeyCheck); 16] = [
     ("metricsPort", "8080", port),
     ("kubevipGuestInstall", "clusterlabel", install),
     ("kubevipUpdate", "false", truth),
-    ("kubevipNamespace", "kube-system", label),
+    ("kubevipNamespace", "kube-system", namespace),
     ("kubevipReleaseName", KUBE_VIP, label),
     (
         "kubevipChartRepoUrl",
@@ -297,6 +297,13 @@ fn port(text: &str) -> Result<(), &'static str> {
 fn install(text: &str) -> Result<(), &'static str> {
     let known = mode(text).map(drop);
     known.ok_or("is no mode; allowed are \"enabled\", \"disabled\" and \"clusterlabel\"")
+}
+
+fn namespace(text: &str) -> Result<(), &'static str> {
+    match fipd_crds::names::is_label(text) {
+        true => Ok(()),
+        false => Err("is no name; allowed are up to 63 lower-case letters, digits and \"-\""),
+    }
 }
 
 fn label(text: &str) -> Result<(), &'static str> {

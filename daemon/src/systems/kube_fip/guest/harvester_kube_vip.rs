@@ -54,7 +54,8 @@ pub fn by_chart(manifest: &str) -> Option<Texts> {
     })
 }
 
-fn is_harvesters(found: &DaemonSet) -> bool {
+/// Whether Harvester's cloud provider brought it.
+pub fn is_harvesters(found: &DaemonSet) -> bool {
     found.annotations().get(RELEASE).map(String::as_str) == Some(HARVESTER)
 }
 

@@ -1,12 +1,13 @@
 //! Addresses that a guest may use although no FloatingIP has them any more: one was deleted, or took another. The lease stays
-//! with the guest until no Service of it shows the address, which is looked at after its ConfigMap is written.
+//! with the guest until no Service of it shows the address and its ConfigMap offers it to none, which is looked at after that
+//! was written.
 
 use std::time::Duration;
 
 use fipd_core::{Holder, LeaseKey, ReleaseScope};
 use fipd_crds::labels::FLEET_NAMESPACE;
 
-use super::{Stop, VipGuests, charts, observe::is_guest};
+use super::{Stop, VipGuests, apply, charts, observe::is_guest};
 use crate::{
     controller::{
         ReconcileError,
@@ -31,6 +32,13 @@ impl VipGuests {
             identity: key.identity(self.site.system.clone(), &self.site.id, KIND),
             instance: "".into(),
         }
+    }
+
+    /// Queues the guests that keep addresses, also those that Rancher has no more.
+    pub(super) async fn queue_keepers(&self) {
+        let keepers = self.site.owners(KIND, |_| true).await;
+        let guests = keepers.iter().map(|key| Key::new("", &key.namespace));
+        guests.for_each(|key| self.queue.add(key));
     }
 
     /// Whether the guest of a FloatingIP may use its address. One that is not listed yet, or cannot be read, may.
@@ -70,20 +78,23 @@ impl VipGuests {
         held.iter().map(|lease| lease.key).collect()
     }
 
-    /// Releases what no Service of the guest shows.
+    /// Releases what no Service of the guest shows, and none can get any more.
     pub(super) async fn release_unused(&self, id: &str, remote: &Remote) -> Result<(), Stop> {
         let kept = self.kept(id);
         if kept.is_empty() {
             return Ok(());
         }
+        // In this order: what is offered no more goes to no Service after that.
+        let offers = apply::offers(remote).await?;
         let services = charts::shown(remote).await?;
         let shown = |kept: &LeaseKey| services.iter().any(|(_, all)| all.contains(&kept.address));
-        let unused: Vec<LeaseKey> = kept.into_iter().filter(|kept| !shown(kept)).collect();
+        let used = |kept: &LeaseKey| shown(kept) || offers(kept.address);
+        let unused: Vec<LeaseKey> = kept.into_iter().filter(|kept| !used(kept)).collect();
         if unused.is_empty() {
             return Ok(());
         }
         let scope = ReleaseScope::HolderAddresses(self.keeper(id), unused);
-        let reason = "no Service of the guest shows it";
+        let reason = "no Service of the guest shows it or can get it";
         let released = self.site.release(scope, reason).await;
         Ok(released.map_err(ReconcileError::from)?)
     }

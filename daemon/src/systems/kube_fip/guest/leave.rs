@@ -1,7 +1,10 @@
 //! Guests that lose what fipd installed, and guests that are gone.
 
 use super::{SYSTEM, Stop, VipGuests, apply, notes::VipNote, plan::VipPlan};
-use crate::controller::{client::Remote, queue::Next, store::Key};
+use crate::{
+    controller::{client::Remote, queue::Next, store::Key},
+    guests::charts::release_owner,
+};
 
 impl VipGuests {
     /// Rancher has no such cluster any more, and what was in it is gone with it.
@@ -39,7 +42,15 @@ impl VipGuests {
         let ask = || self.chart_queue.add(Key::new("", id));
         let kept = self.charts.uninstalled(id, ask)?;
         if kept.is_empty() {
-            apply::harvester(remote, false).await?;
+            let [kube_vip, _] = &self.config().releases;
+            let place = (&*kube_vip.namespace, &*kube_vip.name);
+            // One that fipd did not install stays too, and two would answer for the same addresses.
+            if release_owner(remote, place.0, place.1, SYSTEM)
+                .await?
+                .is_none()
+            {
+                apply::harvester(remote, false).await?;
+            }
             if plan.keys.is_empty() {
                 self.note(id, |note| VipNote {
                     written: false,

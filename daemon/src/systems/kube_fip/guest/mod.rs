@@ -64,7 +64,7 @@ pub const SYSTEM: GuestSystem = GuestSystem {
     unnamed: false,
 };
 
-/// Guests that are worked on at once. One that does not answer takes a place for ten seconds at most.
+/// Guests that are worked on at once. One that does not answer takes a place for ten seconds, a slow one for a minute at most.
 const AT_ONCE: usize = 64;
 
 /// The guests of one connection to Rancher.
@@ -168,6 +168,7 @@ impl VipGuests {
             let known = cancel.run_until_cancelled(all.known()).await;
             if known.is_some() && all.follow_first_config().await {
                 all.everything_changed();
+                all.queue_keepers().await;
                 all.run().await;
             }
         });

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     config::compat::go_boolean,
+    controller::store::MALFORMED,
     guests::{GuestPhase, GuestStatus, GuestUnready, charts::ChartRelease, objects::Texts},
     systems::kube_fip::settings::GuestInstall,
 };
@@ -96,6 +97,10 @@ pub enum VipWait {
         "annotation {SERVICE_NAMESPACE} of its FloatingIP {0} is no namespace; what the guest has stays as it is until it is one, or is removed"
     )]
     ServiceNamespace(String),
+    #[error(
+        "its FloatingIP {0} does not fit its schema; what the guest has stays as it is until it does, or is deleted"
+    )]
+    Malformed(String),
 }
 
 impl VipWait {
@@ -108,6 +113,7 @@ impl VipWait {
             Self::UnknownRange(_) => "UnknownRange",
             Self::LabelInvalid(_) => "LabelInvalid",
             Self::ServiceNamespace(_) => "AnnotationInvalid",
+            Self::Malformed(_) => MALFORMED,
         }
     }
 
@@ -120,7 +126,8 @@ impl VipWait {
             | Self::NoRange(_)
             | Self::UnknownRange(_)
             | Self::LabelInvalid(_)
-            | Self::ServiceNamespace(_) => Duration::from_secs(120),
+            | Self::ServiceNamespace(_)
+            | Self::Malformed(_) => Duration::from_secs(120),
         }
     }
 

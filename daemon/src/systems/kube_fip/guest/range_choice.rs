@@ -25,6 +25,8 @@ pub struct RangeOffer {
 pub struct PoolNetworks {
     pub control_plane: bool,
     pub networks: Vec<String>,
+    /// The one that kube-fip-operator looked at: that of the older field, else the first.
+    pub original: Option<String>,
 }
 
 /// The range, and what is worth an Event about the choice.
@@ -68,6 +70,7 @@ pub fn networks(
             None => Ok(PoolNetworks {
                 control_plane: machine.control_plane,
                 networks: found.networks.clone(),
+                original: found.older.as_ref().or(found.networks.first()).cloned(),
             }),
         }
     });
@@ -93,8 +96,8 @@ pub fn choose(
         .into_iter()
         .chain(rest)
         .flat_map(|pool| &pool.networks);
-    // The first pool and its first network were all that the original looked at.
-    let looked_at = pools.first().and_then(|pool| pool.networks.first());
+    // The first pool and one network of it were all that the original looked at.
+    let looked_at = pools.first().and_then(|pool| pool.original.as_ref());
     let original = looked_at.and_then(of).or_else(|| ours().next())?;
     let Some(chosen) = networks.find_map(of) else {
         let range = original.name.clone();
@@ -106,7 +109,7 @@ pub fn choose(
     };
     let other = (chosen.name != original.name).then(|| {
         format!(
-            "range {} of network {} is taken; kube-fip-operator would have taken {}, since it looked at the first interface of the first machine pool alone",
+            "range {} of network {} is taken; kube-fip-operator would have taken {}, since it looked at one interface of the first machine pool alone",
             chosen.name, chosen.network, original.name
         )
     });
@@ -141,6 +144,7 @@ mod tests {
         PoolNetworks {
             control_plane,
             networks: networks.iter().map(|one| (*one).to_owned()).collect(),
+            original: networks.first().map(|one| (*one).to_owned()),
         }
     }
 

@@ -1,13 +1,12 @@
 //! One guest: what it is to have is found out, written, and told.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::{LeaseKey, LeaseState};
-use fipd_crds::names::is_label;
 
 use super::{
     SYSTEM, Stop, VipGuests,
-    address_map::GuestAddress,
+    address_map::{GuestAddress, is_namespace},
     apply,
     kept::AGAIN,
     notes::VipNote,
@@ -28,6 +27,9 @@ use crate::{
         floating_ip::FipView, metrics::GuestEvent, names::FLOATING_IP, settings::KubeFipSettings,
     },
 };
+
+/// The deadline of a look at one guest. Each of its requests has one of its own, of seconds.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// What a look at a guest came to.
 pub(super) struct VipLook {
@@ -52,7 +54,12 @@ impl VipGuests {
 
     async fn serve(&self, id: &str, cluster: &ManagedCluster) -> Next {
         let interval = self.config().interval;
-        let looked = self.try_serve(id, cluster).await;
+        let look = tokio::time::timeout(LOOK, self.try_serve(id, cluster)).await;
+        let looked = look.unwrap_or_else(|_| {
+            self.access.rest(id);
+            let why = format!("a look takes longer than {} s", LOOK.as_secs());
+            Err(GuestUnready::Unreachable(why).into())
+        });
         let (says, plan, next) = match looked {
             // Nobody gives addresses where it runs.
             Ok(None) => {
@@ -189,10 +196,20 @@ impl VipGuests {
         key: &Key,
         made: &Provisioned,
     ) -> (VipPlan, Option<VipWait>) {
+        let malformed = self.fips.keys_in(id).into_iter();
+        let mut malformed =
+            malformed.filter(|key| matches!(self.fips.seen(key), Some(Observed::Malformed(_))));
+        if let Some(key) = malformed.next() {
+            // It may be the one whose address is in use.
+            return (
+                VipPlan::default(),
+                Some(VipWait::Malformed(key.name.to_string())),
+            );
+        }
         let fips = self.fips_of(id, &key.name);
         let unclear = fips.iter().find_map(|(key, fip)| {
             let namespace = fip.service_namespace.as_ref()?;
-            (!is_label(namespace)).then(|| VipWait::ServiceNamespace(key.name.to_string()))
+            (!is_namespace(namespace)).then(|| VipWait::ServiceNamespace(key.name.to_string()))
         });
         if unclear.is_some() {
             // Everything stays as it is.

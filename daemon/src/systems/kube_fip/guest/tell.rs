@@ -52,12 +52,19 @@ impl VipGuests {
             .report(update, &self.events, (&object, "KubeVipReady"));
     }
 
-    /// Its addresses and their ranges, one for each FloatingIP.
+    /// Its addresses and their ranges, one for each FloatingIP, and what it may use although no FloatingIP has it.
     fn details(&self, id: &str, cluster: &str) -> Vec<GuestDetail> {
         let fips = self.fips_of(id, cluster);
         let leases = fips.iter().filter_map(|(key, fip)| self.lease(key, fip));
         let ranges = fips.iter().filter_map(|(_, fip)| fip.range.clone());
-        let ranges = ranges.collect::<Vec<_>>().join(", ");
+        let site = &self.site;
+        let pools = site.ipam.read(|ledger| {
+            let pool = |range: String| {
+                let pool = site.mirror_in(ledger, &range).map(|pool| pool.id);
+                (range, pool)
+            };
+            ranges.map(pool).collect()
+        });
         vec![
             GuestDetail {
                 field: "addresses",
@@ -65,9 +72,14 @@ impl VipGuests {
                 value: DetailValue::Leases(leases.collect()),
             },
             GuestDetail {
+                field: "kept_addresses",
+                label: "Kept addresses",
+                value: DetailValue::Leases(self.kept(id)),
+            },
+            GuestDetail {
                 field: "ranges",
                 label: "Ranges",
-                value: DetailValue::Text(ranges),
+                value: DetailValue::Pools(pools),
             },
         ]
     }
