@@ -58,7 +58,7 @@ use crate::{
     webhooks::Webhooks,
 };
 use config_reloader::{ConfigReloader, Parts};
-use listeners::Doors;
+use listeners::Listeners;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -154,7 +154,7 @@ async fn serve(
     let (clusters, registry) = start_clusters(settings, ipam, runner.clone(), stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), data_dir).await?;
-    let doors = Doors::open(&mut tasks, settings, passed, stop).await?;
+    let listeners = Listeners::open(&mut tasks, settings, passed, stop).await?;
     Backups::sweep_lent(data_dir);
     let backups = Backups::new(ipam.clone(), Schedule::new(&config.backup, data_dir));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
@@ -166,14 +166,14 @@ async fn serve(
     tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
     let (engine, host_rules) = host::start(&mut tasks, config, data_dir, (ipam, &rules), stop);
     let parts = Parts {
-        certificate: Arc::clone(&doors.certificate),
+        certificate: Arc::clone(&listeners.certificate),
         backups: backups.clone(),
         ipam: ipam.clone(),
         host_rules,
     };
-    let liveness = doors.liveness();
+    let liveness = listeners.liveness();
     tasks.spawn(liveness.clone().watch_blocking(stop.clone()).map(Ok));
-    let status = serving_at(&doors.url);
+    let status = serving_at(&listeners.url);
     let keeper = ConfigReloader::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let from = (clusters.clone(), backups.clone(), webhooks.clone());
@@ -200,7 +200,7 @@ async fn serve(
         flow: Arc::default(),
         nodes: means.nodes,
         settings: Arc::new(Effective::new(settings, clock::now())),
-        certificate: doors.certificate.ends(),
+        certificate: listeners.certificate.ends(),
         sessions: Arc::new(ui::Sessions::new(ipam.clone())),
         clusters,
         accounts,
@@ -211,7 +211,7 @@ async fn serve(
         liveness,
         stop: stop.clone(),
     });
-    let listen_file = doors.serve(&mut tasks, settings, api, stop);
+    let listen_file = listeners.serve(&mut tasks, settings, api, stop);
     let result = supervise(signals, &mut tasks, ipam).await;
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");

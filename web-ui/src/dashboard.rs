@@ -107,7 +107,7 @@ mod tests {
             "fipd clusters skip-adoption edge-2 --network default",
             "href=\"/ui/pools/1\"",
             "writing",
-            "12 given and 3 freed",
+            "12 allocated and 3 released",
             "Last looked at",
         ] {
             assert!(html.contains(text), "no {text} in {html}");

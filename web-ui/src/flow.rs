@@ -45,9 +45,9 @@ impl Flow {
     pub fn sentence(&self) -> String {
         let (given, freed) = (count(self.given()), count(self.freed()));
         match self.busiest() {
-            None => "Nothing was given and nothing came free.".to_owned(),
+            None => "Nothing was allocated and nothing was released.".to_owned(),
             Some(most) => format!(
-                "{given} given and {freed} freed; the most in one {} were {} given and {} freed.",
+                "{given} allocated and {freed} released; the most in one {} were {} allocated and {} released.",
                 self.step,
                 count(most.0),
                 count(most.1)
@@ -145,7 +145,9 @@ mod tests {
             "{svg}"
         );
         assert!(
-            svg.contains("4 given and 1 freed; the most in one hour were 4 given and 1 freed."),
+            svg.contains(
+                "4 allocated and 1 released; the most in one hour were 4 allocated and 1 released."
+            ),
             "{svg}"
         );
     }
@@ -157,7 +159,7 @@ mod tests {
         for quiet in [flow(&[]), flow(&[(0, 0)])] {
             let svg = quiet.to_string();
             assert!(
-                svg.contains("Nothing was given") && !svg.contains("<rect"),
+                svg.contains("Nothing was allocated") && !svg.contains("<rect"),
                 "{svg}"
             );
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

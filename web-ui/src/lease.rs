@@ -102,7 +102,9 @@ impl LeaseRow {
             LeaseState::Probing => {
                 "Its owner is checking on the wire that nobody else uses it; fipd itself sends no probe."
             }
-            LeaseState::Quarantined => "Cooling after a release; given to nobody until then.",
+            LeaseState::Quarantined => {
+                "Quarantined after a release; allocated to nobody until then."
+            }
             LeaseState::Orphaned => {
                 "Its cluster left or its system was switched off. It stays with its holder until `fipd clusters forget`."
             }

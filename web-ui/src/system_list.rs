@@ -15,15 +15,26 @@ pub struct SystemListPage {
     pub filters: Form,
     pub heads: Vec<String>,
     /// As many cells each as there are heads.
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Vec<SystemCell>>,
     /// How many there are, whatever the filters say.
     pub total: usize,
     pub pager: Pager,
 }
 
+/// A cell of such a list.
+#[derive(Clone, Debug, Default)]
+pub struct SystemCell {
+    pub text: String,
+    /// The page of what it names, where that is known.
+    pub link: Option<String>,
+}
+
 impl SystemListPage {
     /// The cells of a row with their heads.
-    fn cells<'a>(&'a self, row: &'a [String]) -> impl Iterator<Item = (&'a String, &'a String)> {
+    fn cells<'a>(
+        &'a self,
+        row: &'a [SystemCell],
+    ) -> impl Iterator<Item = (&'a String, &'a SystemCell)> {
         self.heads.iter().zip(row)
     }
 }
@@ -31,6 +42,13 @@ impl SystemListPage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plain(text: &str) -> SystemCell {
+        SystemCell {
+            text: text.to_owned(),
+            link: None,
+        }
+    }
 
     #[test]
     fn rows_have_their_heads_and_nothing_is_markup() {
@@ -40,7 +58,7 @@ mod tests {
             system: "sixth".to_owned(),
             filters: Form::default(),
             heads: vec!["NAME".to_owned(), "COLOUR".to_owned()],
-            rows: vec![vec!["fine".to_owned(), "<b>red</b>".to_owned()]],
+            rows: vec![vec![plain("fine"), plain("<b>red</b>")]],
             total: 1,
             pager: Pager::default(),
         };

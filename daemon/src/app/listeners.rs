@@ -24,7 +24,7 @@ use crate::{
 const ROOT: u32 = 0;
 
 /// All of them, bound.
-pub struct Doors {
+pub struct Listeners {
     socket: Socket,
     port: Port,
     extra: Vec<(Port, Listener)>,
@@ -35,7 +35,7 @@ pub struct Doors {
     listen_file: Option<ListenFile>,
 }
 
-impl Doors {
+impl Listeners {
     /// Plugins are answered from here on, others are not yet.
     pub async fn open(
         tasks: &mut Tasks,

@@ -40,7 +40,7 @@ pub enum Pool {
         after_help = "--cidr and --range together replace all addresses of the pool; --add-cidr and --add-range add to them. --exclude replaces all its exclusions and --scope all its scopes: name those that are to stay as well."
     )]
     Update(Update),
-    /// Take a pool to another network with all of its leases, or say what is in the way
+    /// Move a pool to another network with all of its leases, or say what is in the way
     MoveNetwork(changes::MoveNetwork),
     /// Remove a pool that has no leases
     Delete { name: String },

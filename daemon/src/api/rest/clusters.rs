@@ -113,7 +113,7 @@ pub async fn forget(named: NamedCluster) -> Result<Json<Outcome>, Problem> {
     let (clusters, actor, name) = named.unchanged()?;
     let leases = clusters.forget(&name, actor).await?;
     Ok(done(format!(
-        "cluster {name} is forgotten, {leases} leases were freed"
+        "cluster {name} is forgotten, {leases} leases were released"
     )))
 }
 

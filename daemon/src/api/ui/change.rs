@@ -145,7 +145,7 @@ fn outcome(ipam: &Ipam, before: &Lease) -> String {
     let owner = now.map(|lease| ipam.read(|ledger| views::owner(ledger, &lease)));
     match owner.as_deref() {
         None => format!("{address} was released and is free."),
-        Some("") => format!("{address} was released and is cooling."),
+        Some("") => format!("{address} was released and is quarantined."),
         Some(owner) => format!("{address} was released and is held by {owner} now."),
     }
 }

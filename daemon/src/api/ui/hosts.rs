@@ -161,7 +161,7 @@ fn this(view: &View) -> HostCard {
             ("Tag (protocol)", view.protocol.to_string()),
             ("VRFs", vrfs),
             (
-                "Mended since the start",
+                "Repaired since the start",
                 count(u128::from(repaired.saturating_add(drift.index))),
             ),
         ]);

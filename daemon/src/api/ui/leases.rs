@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fipd_core::{AddressSpec, LeaseFilter, Ledger, Tenant};
+use fipd_core::{AddressSpec, LeaseFilter, LeaseState, Ledger, Tenant};
 use fipd_web_ui::{Direction, Form, Input, InputKind, LeaseRow, LeasesPage, Nav, links};
 
 use super::{
@@ -20,13 +20,6 @@ use crate::{
 
 /// Leases of one page.
 const PAGE: usize = 50;
-const STATES: [&str; 5] = [
-    "allocated",
-    "reserved",
-    "quarantined",
-    "probing",
-    "orphaned",
-];
 const ORDERS: &[Order] = &[
     Order::up("address", "by address"),
     Order::down("since", "newest first"),
@@ -59,7 +52,9 @@ pub async fn list(visitor: Visitor, Query(query): Query) -> Answered {
         Input::new("within", "On addresses").note("10.0.0.0/24"),
         Input::new("pool", "Pool"),
         Input::new("network", "Network"),
-        Input::new("state", "State").kind(InputKind::any_word(STATES)),
+        Input::new("state", "State").kind(InputKind::any_word(
+            LeaseState::ALL.map(|state| state.as_str()),
+        )),
         Input::new("mark", "Mark").kind(InputKind::any_of(marks)),
         Input::new("namespace", "Namespace"),
         Input::new("tenant", "Tenant"),

@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use fipd_core::Role;
-use fipd_web_ui::{Input, Nav, SystemListPage};
+use fipd_web_ui::{Input, Nav, SystemCell, SystemListPage, links};
+use serde_json::Value;
 
 use super::{
     list::{Listing, Order},
@@ -71,10 +72,13 @@ fn show(systems: &RunningSystems, visitor: Visitor, Query(query): Query, of: &Li
     let part = list.filter("filter");
     let all = rows(systems, of.system, of.operation);
     let cells = all.iter().map(|(key, row)| {
-        let cells = of.columns.iter().map(|column| column.cell(row));
+        let cells = of.columns.iter().map(|column| cell(column, row));
         (key, cells.collect::<Vec<_>>())
     });
-    let wanted = |(_, cells): &(&String, Vec<String>)| cells.iter().any(|cell| cell.contains(part));
+    let wanted = |(_, cells): &(&String, Vec<SystemCell>)| {
+        let mut cells = cells.iter();
+        cells.any(|cell| cell.text.contains(part))
+    };
     let found = cells.filter(wanted).collect();
     let (shown, pager) = list.page_by(found, PAGE, |(key, _)| (*key).clone());
     Ok(page(&SystemListPage {
@@ -87,4 +91,14 @@ fn show(systems: &RunningSystems, visitor: Visitor, Query(query): Query, of: &Li
         total: all.len(),
         pager,
     }))
+}
+
+/// The name of a pool leads to its page.
+fn cell(column: &Column, row: &Value) -> SystemCell {
+    let pool = row["pool_id"].as_u64().filter(|_| column.field == "pool");
+    let pool = pool.and_then(|id| u32::try_from(id).ok());
+    SystemCell {
+        text: column.cell(row),
+        link: pool.map(links::pool),
+    }
 }

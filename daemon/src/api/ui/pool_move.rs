@@ -112,7 +112,7 @@ fn form_page(visitor: &Visitor, pool: &Arc<Pool>, status: StatusCode, form: Form
     let lead = "An address of one network is another one than the same address of a second network. \
         All leases of the pool keep their holders, states and limits.";
     let page = FormPage {
-        title: format!("Take pool {} to another network", pool.spec.name),
+        title: format!("Move pool {} to another network", pool.spec.name),
         trail: trail(Some(pool)),
         lead: vec![lead.to_owned()],
         form,
@@ -135,7 +135,7 @@ fn preview(
     let size = usage.map(|usage| usage.size);
     let page = PreviewPage {
         shell: visitor.shell(Nav::Pools),
-        title: format!("Take pool {} to network {to}?", pool.spec.name),
+        title: format!("Move pool {} to network {to}?", pool.spec.name),
         trail: trail(Some(pool)),
         changes: vec![
             (

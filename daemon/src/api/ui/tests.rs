@@ -150,7 +150,7 @@ async fn only_an_admin_ends_a_quarantine() {
     let page = operator.post(&release, &format!("seen={seen}")).await;
     assert_eq!(page.status, StatusCode::SEE_OTHER);
     let pool = operator.get("/ui/pools/1").await.html;
-    assert!(pool.contains("was released and is cooling"), "{pool}");
+    assert!(pool.contains("was released and is quarantined"), "{pool}");
     assert!(pool.contains("1 of them in quarantine") && pool.contains("1 h after a release"));
     let cooling = operator.get(lease).await.html;
     assert!(cooling.contains("quarantined") && !cooling.contains("/release"));

@@ -147,7 +147,14 @@ fn history_table(history: &HistoryPage) -> Table {
         ]
     };
     let heads = [
-        "AT", "SIZE", "USED", "HIGHEST", "COOLING", "GIVEN", "RELEASED", "REFUSED",
+        "AT",
+        "SIZE",
+        "USED",
+        "HIGHEST",
+        "QUARANTINED",
+        "ALLOCATED",
+        "RELEASED",
+        "REFUSED",
     ];
     Table::of(heads, history.before.iter().chain(&history.rows).map(row))
 }

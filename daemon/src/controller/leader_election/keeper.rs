@@ -23,7 +23,7 @@ pub enum Waits {
     /// Somebody else holds it.
     Held(Text),
     /// It cannot be read or written.
-    Trouble(String),
+    Failed(String),
 }
 
 /// Why a lease is not ours any more.
@@ -88,7 +88,7 @@ impl LeaseRenewer {
                 }
                 Some(Ok(None)) => return true,
                 Some(Ok(Some(holder))) => tell(Waits::Held(holder)),
-                Some(Err(error)) => tell(Waits::Trouble(error.to_string())),
+                Some(Err(error)) => tell(Waits::Failed(error.to_string())),
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,

@@ -179,7 +179,7 @@ fn sentence(place: &str, waits: &Waits) -> Text {
         Waits::Held(holder) => format!(
             "waiting for lease {place} held by {holder}: nothing is done here until that program has stopped"
         ),
-        Waits::Trouble(error) => format!("waiting for lease {place}: {error}"),
+        Waits::Failed(error) => format!("waiting for lease {place}: {error}"),
     }
     .into()
 }
