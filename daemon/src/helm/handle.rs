@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use fipd_core::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::sync::{Mutex as Turn, Semaphore};
+use tokio::{
+    sync::{Mutex as Turn, Semaphore},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -44,11 +46,11 @@ struct HelmState {
 struct NewestChart {
     chart: Chart,
     version: ChartVersion,
-    at: Timestamp,
+    at: Instant,
 }
 
-/// For so long, in milliseconds, the newest version of a chart is not looked up again: many clusters ask for it at once.
-const NEWEST: u64 = 20_000;
+/// For so long the newest version of a chart is not looked up again: many clusters ask for it at once.
+const NEWEST: Duration = Duration::from_secs(20);
 
 /// The way to a cluster.
 #[derive(Clone, Copy)]
@@ -156,10 +158,10 @@ impl Helm {
     pub async fn newest(&self, chart: &Chart) -> Result<ChartVersion, HelmError> {
         let cli = self.0.cli.as_ref().map_err(Clone::clone)?;
         let _slot = (self.0.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
-        let now = clock::now();
+        let now = Instant::now();
         let known = {
             let mut newest = self.0.newest.lock();
-            newest.retain(|one| now.0.saturating_sub(one.at.0) < NEWEST);
+            newest.retain(|one| now - one.at < NEWEST);
             let known = newest.iter().find(|one| one.chart == *chart);
             known.map(|one| one.version.clone())
         };

@@ -111,7 +111,8 @@ impl GuestCharts {
         installed.check_system(&release.namespace, name)?;
         let there = match owner.makes_room() || step.brings.once {
             true => {
-                let there = installed.is_complete(&release.namespace, name);
+                let there = installed.is_complete(guest.remote, &release.namespace, name);
+                let there = there.await.map_err(ChartError::unreadable)?;
                 if !there {
                     guest.helm.distrust(&guest.place(&release.namespace, name));
                 }
@@ -123,9 +124,13 @@ impl GuestCharts {
             guest.check(engine, &installed.objects, &release).await?;
         }
         let stays = step.brings.once && there;
-        let fails = step.brings.once && !there && step.removes.is_empty();
-        if fails && installed.owner(&release.namespace, name) == Some(ReleaseOwner::Other) {
-            return Err(ChartError::not_deployed(&release.namespace, name));
+        if step.brings.once && !there && step.removes.is_empty() {
+            let whose = installed
+                .owner(guest.remote, &release.namespace, name)
+                .await;
+            if whose.map_err(ChartError::unreadable)? == Some(ReleaseOwner::Other) {
+                return Err(ChartError::not_deployed(&release.namespace, name));
+            }
         }
         owner.check_room(guest, installed, step).await?;
         if step.brings.follows() {

@@ -59,7 +59,7 @@ impl InstalledReleases {
             .list_meta(&SECRET.named("", ""), "owner=helm")
             .await?;
         let releases = newest_by_place(&revisions);
-        let (marks, others) = marks(&releases, objects.all(), system);
+        let (marks, others) = marks(&releases, &marked(&revisions), objects.all(), system);
         Ok(Self {
             found: found(&releases, system),
             objects,
@@ -71,19 +71,28 @@ impl InstalledReleases {
 
     /// Whether the release of this place is deployed, with or without a mark, and nothing is left to be done about it: a HelmChart
     /// gets the version that was installed, or helm-controller would take the newest on any occasion.
-    pub fn is_complete(&self, namespace: &str, name: &str) -> bool {
+    pub async fn is_complete(
+        &self,
+        remote: &Remote,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, CallError> {
         let object = self.objects.of(namespace, name);
         let is_open = |object: &HelmChart| {
             object.spec.version.is_empty() || object.metadata.deletion_timestamp.is_some()
         };
         let ours = |object: &HelmChart| whose(object, self.system) != ReleaseOwner::Other;
         if object.is_some_and(|object| ours(object) && is_open(object)) {
-            return false;
+            return Ok(false);
         }
         let place = (namespace.to_owned(), name.to_owned());
-        self.found
-            .get(&place)
-            .is_some_and(|(_, deployed)| *deployed)
+        if let Some((_, true)) = self.found.get(&place) {
+            return Ok(true);
+        }
+        // The steps before this one may have taken minutes.
+        let revisions = revisions(remote, namespace, name).await?;
+        let status = newest(&revisions).and_then(|newest| label(newest, "status"));
+        Ok(status == Some(DEPLOYED))
     }
 
     /// Counts a release among those of other systems where one of them wants it and somebody else installed it.
@@ -91,7 +100,9 @@ impl InstalledReleases {
         let (namespace, name) = (&*release.namespace, &*release.name);
         let same = |mark: &ReleaseMark| mark.namespace == namespace && mark.name == name;
         let known = self.marks.iter().chain(&self.others).any(same);
-        if !known && self.owner(namespace, name) == Some(ReleaseOwner::Other) {
+        let place = (namespace.to_owned(), name.to_owned());
+        let is_there = matches!(self.found.get(&place), Some((ReleaseOwner::Other, _)));
+        if !known && is_there {
             self.others.push(ReleaseMark {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -104,7 +115,8 @@ impl InstalledReleases {
     /// the same Services. Who is there already stays.
     pub fn check_system(&self, namespace: &str, name: &str) -> Result<(), ChartError> {
         let same = |mark: &&ReleaseMark| mark.namespace == namespace && mark.name == name;
-        let own = self.marks.iter().any(|mark| same(&mark));
+        let place = (namespace.to_owned(), name.to_owned());
+        let own = self.marks.iter().any(|mark| same(&mark)) || self.found.contains_key(&place);
         match self.others.iter().find(same).or(self.others.first()) {
             Some(mark) if same(&mark) => Err(ChartError::other_system(mark)),
             Some(mark) if !own => Err(ChartError::other_load_balancer(mark)),
@@ -113,15 +125,19 @@ impl InstalledReleases {
     }
 
     /// Whose the release of this place is, with or without a mark; `None`: there is none.
-    pub fn owner(&self, namespace: &str, name: &str) -> Option<ReleaseOwner> {
+    pub async fn owner(
+        &self,
+        remote: &Remote,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ReleaseOwner>, CallError> {
         let at = |mark: &&ReleaseMark| mark.namespace == namespace && mark.name == name;
         if let Some(mark) = self.marks.iter().find(at) {
-            return Some(mark.owner);
+            return Ok(Some(mark.owner));
         }
-        let place = (namespace.to_owned(), name.to_owned());
         match self.objects.of(namespace, name) {
-            Some(_) => Some(ReleaseOwner::Other),
-            None => self.found.get(&place).map(|(owner, _)| *owner),
+            Some(_) => Ok(Some(ReleaseOwner::Other)),
+            None => owner(remote, namespace, name, self.system).await,
         }
     }
 }
@@ -129,17 +145,19 @@ impl InstalledReleases {
 /// Helm's word for a release whose last operation went well.
 const DEPLOYED: &str = "deployed";
 
+/// The release that a revision is of.
+fn place_of(revision: &Value) -> Option<Place> {
+    let namespace = revision.pointer("/metadata/namespace")?.as_str()?;
+    Some((namespace.to_owned(), label(revision, "name")?.to_owned()))
+}
+
 /// The newest revision of each release.
 fn newest_by_place(revisions: &[Value]) -> BTreeMap<Place, &Value> {
     let mut releases: BTreeMap<Place, Vec<&Value>> = BTreeMap::new();
     for revision in revisions {
-        let namespace = revision.pointer("/metadata/namespace");
-        let (Some(namespace), Some(name)) =
-            (namespace.and_then(Value::as_str), label(revision, "name"))
-        else {
+        let Some(place) = place_of(revision) else {
             continue;
         };
-        let place = (namespace.to_owned(), name.to_owned());
         releases.entry(place).or_default().push(revision);
     }
     let releases = releases.into_iter();
@@ -160,17 +178,24 @@ fn found(
     found.collect()
 }
 
+/// Releases of which a revision carries fipd's mark: an upgrade by hand may have left the newest one without.
+fn marked(revisions: &[Value]) -> BTreeSet<Place> {
+    let marked = revisions.iter().filter(|revision| is_marked(revision));
+    marked.filter_map(place_of).collect()
+}
+
 /// Those of the system and those of others of fipd. A HelmChart says whose its release is, before the Secrets do.
 fn marks(
     releases: &BTreeMap<Place, &Value>,
+    marked: &BTreeSet<Place>,
     charts: &[HelmChart],
     system: GuestSystem,
 ) -> (Vec<ReleaseMark>, Vec<ReleaseMark>) {
     let mut owners: BTreeMap<Place, ReleaseOwner> = BTreeMap::new();
     let mut others = BTreeSet::new();
-    for (place, newest) in releases.iter().filter(|(_, newest)| is_marked(newest)) {
+    for (place, newest) in releases.iter().filter(|(place, _)| marked.contains(*place)) {
         match owner_of(Some(newest), system) {
-            Some(ReleaseOwner::Other) => {
+            Some(ReleaseOwner::Other) if is_marked(newest) => {
                 others.insert(place.clone());
             }
             Some(owner) => {
@@ -321,7 +346,12 @@ mod tests {
             marks.into_iter().map(|mark| mark.name).collect()
         };
         let of = |system| {
-            let (own, others) = marks(&newest_by_place(&revisions), &charts, system);
+            let (own, others) = marks(
+                &newest_by_place(&revisions),
+                &marked(&revisions),
+                &charts,
+                system,
+            );
             let own = named(own, ReleaseOwner::Fipd);
             (own, named(others, ReleaseOwner::Other))
         };
@@ -405,6 +435,10 @@ mod tests {
             secret("old", "lb", "2", false),
             secret("old", "purelb", "3", true),
             secret("theirs", "x", "1", false),
+            secret("old", "by-hand", "1", false),
+            json!({ "metadata": { "namespace": "old", "labels": {
+                "name": "by-hand", "version": "2", "status": "deployed",
+            } } }),
         ];
         let ours = json!({ OWNER_LABEL: OWNER });
         let charts = [
@@ -412,7 +446,12 @@ mod tests {
             chart("x", "theirs", json!({})),
             chart("foreign", "new", json!({})),
         ];
-        let (found, others) = marks(&newest_by_place(&revisions), &charts, FIRST);
+        let (found, others) = marks(
+            &newest_by_place(&revisions),
+            &marked(&revisions),
+            &charts,
+            FIRST,
+        );
         assert_eq!(others, []);
         let found: Vec<_> = found
             .into_iter()
@@ -420,6 +459,7 @@ mod tests {
             .collect();
         let expected = [
             ("new/metallb", ReleaseOwner::Fipd),
+            ("old/by-hand", ReleaseOwner::Other),
             ("old/lb", ReleaseOwner::Fipd),
             ("old/purelb", ReleaseOwner::Adopted),
             ("theirs/x", ReleaseOwner::Other),

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use fipd_crds::{
-    kube_fip::{KUBE_SYSTEM, KUBE_VIP},
-    provisioning::Cluster,
-};
+use fipd_crds::{kube_fip::KUBE_VIP, provisioning::Cluster};
 use serde_json::Value;
 
 use super::{VipGuests, apply, observe, plan::VipPlan};
@@ -33,9 +30,9 @@ use crate::{
 /// Annotation of a Service: the addresses that kube-vip answers for, separated by commas.
 const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
 
-/// Reason: Harvester's own kube-vip is in the way.
-const HARVESTERS: &str = "HarvesterKubeVip";
-const SAME_NAME: &str = "DaemonSet kube-system/kube-vip is that of Harvester's cloud provider and goes on running; the release kube-vip would make another of that name: set kubevipReleaseName or kubevipNamespace to another value";
+/// Why no release gets the name of Harvester's own kube-vip: it would make objects of the same names, some of them for the whole
+/// cluster, and helm refuses what is another release's.
+const SAME_NAME: &str = "DaemonSet kube-system/kube-vip is that of Harvester's cloud provider, and stays as it is; the release kube-vip would make objects of the same names: set kubevipReleaseName to another name";
 
 /// One look at what the releases of a guest are to be.
 struct VipChartLook<'a> {
@@ -145,9 +142,7 @@ impl ChartOwner for VipChartLook<'_> {
         if is_cloud_provider(&step.brings.chart) {
             return Ok(());
         }
-        let place = (&*step.brings.namespace, &*step.brings.name);
-        let off = match place == (KUBE_SYSTEM, KUBE_VIP) {
-            // helm refuses a release whose objects are another's.
+        let off = match &*step.brings.name == KUBE_VIP {
             true => apply::has_harvesters(guest.remote)
                 .await
                 .map(|there| !there),
@@ -155,10 +150,11 @@ impl ChartOwner for VipChartLook<'_> {
         };
         match off {
             Ok(true) => Ok(()),
-            Ok(false) => Err(ChartError::new(HARVESTERS, SAME_NAME)),
+            Ok(false) => Err(ChartError::new("HarvesterKubeVip", SAME_NAME)),
             Err(error) => {
                 let why = "Harvester's own kube-vip is not switched off yet";
-                Err(ChartError::new(HARVESTERS, format!("{why}: {error}")))
+                let why = format!("{why}: {error}");
+                Err(ChartError::new("HarvesterNotSwitchedOff", why))
             }
         }
     }

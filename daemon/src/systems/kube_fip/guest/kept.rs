@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fipd_core::{Holder, LeaseKey, ReleaseScope};
 use fipd_crds::labels::FLEET_NAMESPACE;
+use tokio::time::Instant;
 
 use super::{Stop, VipGuests, apply, charts, observe::is_guest};
 use crate::{
@@ -78,18 +79,21 @@ impl VipGuests {
         held.iter().map(|lease| lease.key).collect()
     }
 
-    /// Releases what no Service of the guest shows, and none can get any more.
+    /// Releases what no Service of the guest has, and none can get any more. Twice in a row: the cloud provider may be about to
+    /// write into a Service what it read in the ConfigMap before that changed.
     pub(super) async fn release_unused(&self, id: &str, remote: &Remote) -> Result<(), Stop> {
         let kept = self.kept(id);
         if kept.is_empty() {
+            self.unused.lock().remove(id);
             return Ok(());
         }
-        // In this order: what is offered no more goes to no Service after that.
+        // In this order: what is offered no more goes to no Service of which the list does not know.
         let offers = apply::offers(remote).await?;
         let services = charts::shown(remote).await?;
         let shown = |kept: &LeaseKey| services.iter().any(|(_, all)| all.contains(&kept.address));
         let used = |kept: &LeaseKey| shown(kept) || offers(kept.address);
         let unused: Vec<LeaseKey> = kept.into_iter().filter(|kept| !used(kept)).collect();
+        let unused = self.unused_for_long(id, unused);
         if unused.is_empty() {
             return Ok(());
         }
@@ -99,8 +103,22 @@ impl VipGuests {
         Ok(released.map_err(ReconcileError::from)?)
     }
 
+    /// What of this was unused at a look some time ago too.
+    fn unused_for_long(&self, id: &str, unused: Vec<LeaseKey>) -> Vec<LeaseKey> {
+        let (now, mut all) = (Instant::now(), self.unused.lock());
+        let before = all.remove(id).unwrap_or_default();
+        let since = |key: &LeaseKey| before.get(key).copied().unwrap_or(now);
+        let (done, rest): (Vec<_>, Vec<_>) = (unused.into_iter().map(|key| (key, since(&key))))
+            .partition(|(_, since)| now - *since >= AGAIN);
+        if !rest.is_empty() {
+            all.insert(id.to_owned(), rest.into_iter().collect());
+        }
+        done.into_iter().map(|(key, _)| key).collect()
+    }
+
     /// Releases all that a guest keeps.
     pub(super) async fn release_kept(&self, id: &str, reason: &str) -> Result<(), Stop> {
+        self.unused.lock().remove(id);
         if self.kept(id).is_empty() {
             return Ok(());
         }

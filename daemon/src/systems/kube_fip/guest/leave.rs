@@ -44,13 +44,12 @@ impl VipGuests {
         if kept.is_empty() {
             let [kube_vip, _] = &self.config().releases;
             let place = (&*kube_vip.namespace, &*kube_vip.name);
-            // One that fipd did not install stays too, and two would answer for the same addresses.
-            if release_owner(remote, place.0, place.1, SYSTEM)
-                .await?
-                .is_none()
-            {
-                apply::harvester(remote, false).await?;
+            let found = release_owner(remote, place.0, place.1, SYSTEM).await?;
+            if found.is_some() {
+                // One that fipd did not install stays too, and two would answer for the same addresses.
+                return Ok(());
             }
+            apply::harvester(remote, false).await?;
             if plan.keys.is_empty() {
                 self.note(id, |note| VipNote {
                     written: false,

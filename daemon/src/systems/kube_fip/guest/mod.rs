@@ -30,11 +30,14 @@ mod tell;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use fipd_core::Text;
-use parking_lot::RwLock;
-use tokio::{sync::Notify, task::JoinSet};
+use fipd_core::{LeaseKey, Text};
+use parking_lot::{Mutex, RwLock};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
 use self::{config::GuestConfig, observe::VipObjects, plan::VipWait};
 use super::{
@@ -64,7 +67,7 @@ pub const SYSTEM: GuestSystem = GuestSystem {
     unnamed: false,
 };
 
-/// Guests that are worked on at once. One that does not answer takes a place for ten seconds, a slow one for a minute at most.
+/// Guests that are worked on at once. One that does not answer takes a place for ten seconds, a slow one for two minutes at most.
 const AT_ONCE: usize = 64;
 
 /// The guests of one connection to Rancher.
@@ -85,6 +88,8 @@ pub struct VipGuests {
     chart_queue: Arc<Queue<Key>>,
     charts: GuestCharts,
     config: RwLock<Arc<GuestConfig>>,
+    /// Since when what a guest keeps is seen to be used by none of its Services, by Rancher's ids of the guests.
+    unused: Mutex<BTreeMap<String, BTreeMap<LeaseKey, Instant>>>,
     /// Where the series of the original are served.
     metrics_ports: BTreeSet<u16>,
     /// Told when the ConfigMap of the configuration may say something else.
@@ -149,6 +154,7 @@ impl VipGuests {
             chart_queue: Queue::new(),
             charts,
             config: RwLock::new(Arc::new(config)),
+            unused: Mutex::default(),
             metrics_ports: means.metrics_ports,
             config_changed: Notify::new(),
             site,

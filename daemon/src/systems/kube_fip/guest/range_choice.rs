@@ -171,6 +171,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_original_would_have_taken_is_told() {
+        let older = PoolNetworks {
+            original: Some("vlan-2".into()),
+            ..pool(true, &["vlan-1"])
+        };
+        let (range, note) = chosen("hv-1", &[older]).expect("a range");
+        assert_eq!(range, "b");
+        assert!(note.is_some_and(|note| note.contains("would have taken c")));
+    }
+
+    #[test]
     fn without_a_range_of_its_network_the_first_by_name_is_taken_and_told() {
         for pools in [vec![pool(true, &["vlan-7"])], vec![pool(true, &[])], vec![]] {
             let (range, note) = chosen("hv-1", &pools).expect("a range");

@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// The deadline of a look at one guest. Each of its requests has one of its own, of seconds.
-const LOOK: Duration = Duration::from_secs(60);
+/// The deadline of a look at one guest. Each of its requests has one of its own, a list a minute.
+const LOOK: Duration = Duration::from_secs(120);
 
 /// What a look at a guest came to.
 pub(super) struct VipLook {
@@ -57,6 +57,10 @@ impl VipGuests {
         let look = tokio::time::timeout(LOOK, self.try_serve(id, cluster)).await;
         let looked = look.unwrap_or_else(|_| {
             self.access.rest(id);
+            if let Some((key, _)) = self.made_by(id) {
+                let harvester = self.harvester_of(id, &key.name);
+                self.counts.connected(id, (&key.name, &harvester), false);
+            }
             let why = format!("a look takes longer than {} s", LOOK.as_secs());
             Err(GuestUnready::Unreachable(why).into())
         });

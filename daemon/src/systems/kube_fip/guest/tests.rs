@@ -429,6 +429,13 @@ async fn an_address_stays_with_its_guest_until_no_service_there_has_it_or_can_ge
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 1, "the next Service may get it");
     maps.lock().remove("kubevip");
+    bench.look("one").await;
+    assert_eq!(
+        bench.kept("one"),
+        1,
+        "the cloud provider may be about to write it"
+    );
+    tokio::time::advance(kept::AGAIN).await;
     // The clock would run ahead to the deadline of the look while the ledger, which has a thread of its own, answers.
     tokio::time::resume();
     // Its charts, which cannot be uninstalled without helm, do not keep it.
@@ -445,6 +452,12 @@ async fn what_a_guest_keeps_is_free_once_rancher_has_the_guest_no_more() {
     bench.cluster("one").answers.store(false, Ordering::Relaxed);
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 1);
+    assert!(bench.guests.queue.is_idle());
+    bench.guests.queue_keepers().await;
+    assert!(
+        !bench.guests.queue.is_idle(),
+        "it is looked at after a start too"
+    );
     bench.guests.seen.clusters.complete();
     bench.guests.seen.clusters.remove(&Key::new("", "c-m-one"));
     assert!(!bench.guests.is_there("c-m-one"));

@@ -126,7 +126,7 @@ impl ChartOwner for ChartLook<'_> {
     /// What another installed keeps ours out.
     async fn check_room(
         &self,
-        _: &ReachedGuest<'_>,
+        guest: &ReachedGuest<'_>,
         installed: &InstalledReleases,
         step: &ReleaseStep<'_>,
     ) -> Result<(), ChartError> {
@@ -146,7 +146,8 @@ impl ChartOwner for ChartLook<'_> {
         let mut places = self.guests.places_of(self.id);
         places.insert(namespace);
         for namespace in places {
-            match installed.owner(&namespace, &name) {
+            let owner = installed.owner(guest.remote, &namespace, &name).await;
+            match owner.map_err(ChartError::unreadable)? {
                 Some(ReleaseOwner::Adopted | ReleaseOwner::Other) => {
                     return Err(other_load_balancer(&namespace, &name));
                 }
