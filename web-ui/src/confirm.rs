@@ -86,7 +86,11 @@ mod tests {
             (page.asked.heir, page.cools) = (heir.into(), cools.into());
             page.render().unwrap()
         };
-        let texts = ["it goes to", "it cools for 1 h", "given to anyone at once"];
+        let texts = [
+            "it goes to",
+            "it is quarantined for 1 h",
+            "given to anyone at once",
+        ];
         for (heir, cools, said) in [
             ("fipd/host/lab/b", "1 h", texts[0]),
             ("", "1 h", texts[1]),

@@ -101,7 +101,7 @@ pub struct Details {
     /// Which free address is given next
     #[arg(long, value_name = "ORDER", value_parser = Order::WORDS)]
     order: Option<String>,
-    /// How long an address cools after a release before it is free, such as 90s, 2h or 7d; 0 for not at all
+    /// How long an address is quarantined after a release before it is free, such as 90s, 2h or 7d; 0 for not at all
     #[arg(long, value_name = "TIME", value_parser = quarantine)]
     quarantine: Option<u32>,
     /// How long who had an address gets the same one again, such as 90s, 2h or 7d; 0 for not at all (new pools: 7d)

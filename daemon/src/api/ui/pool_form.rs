@@ -59,7 +59,7 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
             .kind(InputKind::of(ORDERS))
             .hint("Which free address is given next."),
         line("quarantine", "Quarantine")
-            .hint("How long an address cools after a release, such as 10m, 2h or 7d. Empty: not at all."),
+            .hint("How long an address is quarantined after a release, such as 10m, 2h or 7d. Empty: not at all."),
     ];
     let priority = line("priority", "Priority");
     inputs.push(priority.hint(

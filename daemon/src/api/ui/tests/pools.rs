@@ -248,7 +248,7 @@ async fn who_releases_an_address_is_told_what_becomes_of_it() {
     site.api.ipam.submit(create).await.unwrap();
     for (pool, address, said) in [
         (1, "10.0.0.9", "given to anyone at once"),
-        (2, "10.7.0.9", "it cools for 1 h"),
+        (2, "10.7.0.9", "it is quarantined for 1 h"),
     ] {
         let give = format!("owner=fipd/host/lab/of-{pool}&address={address}");
         let allocate = format!("/ui/pools/{pool}/allocate");
