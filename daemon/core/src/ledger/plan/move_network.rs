@@ -12,6 +12,7 @@ use crate::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
         keyset::KeySet,
+        rows_read::CountedRows as _,
         space::memory::Age,
     },
 };
@@ -92,7 +93,7 @@ impl Ledger {
         self.check_move(pool.spec.network, to)?;
         let keys = self.index.of_pool(id).into_iter();
         let mut keys = keys.flat_map(|keys| keys.after(after)).peekable();
-        let page: Vec<LeaseKey> = keys.by_ref().take(Self::SCAN).collect();
+        let page: Vec<LeaseKey> = keys.by_ref().take(Self::SCAN).counted().collect();
         Ok(MovePage {
             leases: page.len(),
             collisions: self.collisions(to, &page).collect(),

@@ -5,10 +5,15 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     Lease, LeaseKey, LeaseState, Pool, PoolId, PoolSize, PoolSpec, Refusal,
     layout::Layout,
-    ledger::{LeasePage, Ledger, keyset::KeySet, rows_read::count, space::free::keys},
+    ledger::{
+        LeasePage, Ledger,
+        keyset::KeySet,
+        rows_read::{CountedRows as _, count},
+        space::free::keys,
+    },
 };
 
-/// What a specification would come to. Lists are bounded by [`Ledger::SCAN`].
+/// What a specification would come to. Lists are bounded by [`Ledger::PREVIEWED`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPreview {
     /// `None` for a pool to be made.
@@ -23,6 +28,9 @@ pub struct PoolPreview {
 }
 
 impl Ledger {
+    /// A preview looks at so many leases of the pool, and at as many shares of other pools.
+    pub const PREVIEWED: usize = Self::SCAN / 2;
+
     /// What `spec` would come to as a new pool, or in place of what `pool` is.
     ///
     /// # Errors
@@ -32,7 +40,7 @@ impl Ledger {
         pool: Option<PoolId>,
         spec: &PoolSpec,
     ) -> Result<PoolPreview, Refusal> {
-        self.preview_pool_after(pool, spec, None, Self::SCAN)
+        self.preview_pool_after(pool, spec, None, Self::PREVIEWED)
     }
 
     /// The same with the leases after `after` that would be out of range, from at most `limit` of them.
@@ -49,7 +57,8 @@ impl Ledger {
         let pool = pool.map(|id| self.known_pool(id)).transpose()?;
         let layout = self.check_spec(spec, pool)?;
         let room = pool.and_then(|pool| self.free.room(pool.id));
-        let limit = limit.min(Self::SCAN);
+        // One more tells whether there are more.
+        let limit = limit.min(Self::PREVIEWED - 1);
         let leaving = pool.map(|pool| self.would_leave(pool, spec, &layout, after, limit));
         let leaving = leaving.unwrap_or_default();
         let mut overlaps = self.also_listing(spec, &layout);
@@ -94,12 +103,12 @@ impl Ledger {
         }
     }
 
-    /// Pools that list an address of the layout, from the first [`Ledger::SCAN`] runs that it shares with any.
+    /// Pools that list an address of the layout, from the first shares of any in its runs.
     fn also_listing(&self, spec: &PoolSpec, layout: &Layout) -> BTreeSet<PoolId> {
         let listed = layout.listed.iter();
         let runs = listed.flat_map(|span| self.free.segments(spec.network, *span));
-        let shared = runs.flat_map(|(_, parts)| parts).take(Self::SCAN);
-        shared.map(|part| part.pool).collect()
+        let shared = runs.flat_map(|(_, parts)| parts).take(Self::PREVIEWED);
+        shared.counted().map(|part| part.pool).collect()
     }
 }
 
@@ -194,14 +203,14 @@ mod tests {
     #[test]
     fn a_long_list_is_cut_and_says_so() {
         let mut ops = vec![pool(1, "a", &["10.0.0.0/16"])];
-        for number in 0..=Ledger::SCAN {
+        for number in 0..Ledger::PREVIEWED {
             let address = format!("10.0.{}.{}", number / 256, number % 256);
             ops.push(lease(1, &address, LeaseState::Allocated));
         }
         let ledger = Ledger::load(ops.into_iter(), 0).unwrap();
         let spec = testing::pool_spec("a", &["10.0.255.0/24"]);
         let preview = ledger.preview_pool(Some(PoolId(1)), &spec).unwrap();
-        assert_eq!(preview.leaving.len(), Ledger::SCAN);
+        assert_eq!(preview.leaving.len(), Ledger::PREVIEWED - 1);
         let last = preview.leaving.last().map(|lease| lease.key);
         assert_eq!(preview.next, last);
         let rest = ledger.preview_pool_after(Some(PoolId(1)), &spec, last, 9);
