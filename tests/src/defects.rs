@@ -61,6 +61,17 @@ fn every_defect_of_the_originals_has_a_test_of_its_number() {
 }
 
 #[test]
+fn those_of_kube_fip_operator_are_tested_over_its_kinds() {
+    // Another original has a defect 13 too.
+    let mut found = BTreeSet::new();
+    for folder in ["tests/e2e/kube_fip", "tests/e2e/kube_fip_guests"] {
+        let folder = checkout().join(folder);
+        gather(&folder, &mut |source| found.extend(numbers(source)));
+    }
+    assert_eq!(found, BTreeSet::from([13, 25]));
+}
+
+#[test]
 fn a_name_may_have_several_numbers() {
     let source = "fn defect_03_15_a_2_b() {}\nfn defect_20_x() {} // fn other_7";
     assert_eq!(numbers(source), BTreeSet::from([3, 15, 20]));
