@@ -155,7 +155,7 @@ impl Ledger {
     }
 
     /// The runs that the pool withholds, each with the pools that may mean the same addresses. Reads at most
-    /// [`Ledger::SCAN`] rows: who shares runs with more pools is told of some of them.
+    /// [`Ledger::SCAN`] rows, and leaves out the runs and pools after them.
     fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
         let spans = self.free.room(pool).map(|room| &*room.layout.withheld);
         let spans = spans.unwrap_or_default().iter();

@@ -685,7 +685,7 @@ async fn held<S: Subject>(death: Death) {
     bench.has("a", 5);
 }
 
-/// `d` waited for an address before `c` did. An address is given back while the network waits for a cluster.
+/// `d` waited for an address before `c` did. An address is released while the network waits for a cluster.
 async fn held_in_a_queue<S: Subject>(death: Death) {
     let mut bench = Bench::<S>::full(death).await;
     for (name, created) in [("c", "2024-01-03"), ("d", "2024-01-02")] {

@@ -85,8 +85,7 @@ impl InstalledReleases {
         if object.is_some_and(|object| ours(object) && is_open(object)) {
             return Ok(false);
         }
-        let place = (namespace.to_owned(), name.to_owned());
-        if let Some((_, true)) = self.found.get(&place) {
+        if let Some((_, true)) = self.found(namespace, name) {
             return Ok(true);
         }
         // The steps before this one may have taken minutes.
@@ -100,9 +99,7 @@ impl InstalledReleases {
         let (namespace, name) = (&*release.namespace, &*release.name);
         let same = |mark: &ReleaseMark| mark.namespace == namespace && mark.name == name;
         let known = self.marks.iter().chain(&self.others).any(same);
-        let place = (namespace.to_owned(), name.to_owned());
-        let is_there = matches!(self.found.get(&place), Some((ReleaseOwner::Other, _)));
-        if !known && is_there {
+        if !known && let Some((ReleaseOwner::Other, _)) = self.found(namespace, name) {
             self.others.push(ReleaseMark {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -115,13 +112,19 @@ impl InstalledReleases {
     /// the same Services. Who is there already stays.
     pub fn check_system(&self, namespace: &str, name: &str) -> Result<(), ChartError> {
         let same = |mark: &&ReleaseMark| mark.namespace == namespace && mark.name == name;
-        let place = (namespace.to_owned(), name.to_owned());
-        let own = self.marks.iter().any(|mark| same(&mark)) || self.found.contains_key(&place);
+        let own =
+            self.marks.iter().any(|mark| same(&mark)) || self.found(namespace, name).is_some();
         match self.others.iter().find(same).or(self.others.first()) {
             Some(mark) if same(&mark) => Err(ChartError::other_system(mark)),
             Some(mark) if !own => Err(ChartError::other_load_balancer(mark)),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Whose the release of this place was at the look, by helm's Secrets alone, and whether it was deployed.
+    fn found(&self, namespace: &str, name: &str) -> Option<(ReleaseOwner, bool)> {
+        let place = (namespace.to_owned(), name.to_owned());
+        self.found.get(&place).copied()
     }
 
     /// Whose the release of this place is, with or without a mark; `None`: there is none.

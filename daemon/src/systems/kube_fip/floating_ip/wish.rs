@@ -2,6 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use fipd_core::{Identity, Ledger, Pool, System, Tenant};
+
 use super::FipView;
 use crate::{
     controller::{
@@ -18,7 +20,6 @@ use crate::{
     },
     validation::held_address::gives,
 };
-use fipd_core::{Identity, Ledger, Pool, System, Tenant};
 
 const ADDRESS: &str = "spec.ipaddress";
 

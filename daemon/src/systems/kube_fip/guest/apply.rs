@@ -66,11 +66,10 @@ pub async fn harvester(remote: &Remote, off: bool) -> Result<(), CallError> {
     }
 }
 
-/// Whether the DaemonSet that a release `kube-vip` in `kube-system` makes is Harvester's.
+/// Whether the guest has Harvester's own kube-vip.
 pub async fn has_harvesters(remote: &Remote) -> Result<bool, CallError> {
-    let found = remote
-        .get::<DaemonSet>(&DAEMON_SET.named(KUBE_SYSTEM, KUBE_VIP))
-        .await?;
+    let target = DAEMON_SET.named(KUBE_SYSTEM, KUBE_VIP);
+    let found = remote.get::<DaemonSet>(&target).await?;
     Ok(found.is_some_and(|found| harvester_kube_vip::is_harvesters(&found)))
 }
 
