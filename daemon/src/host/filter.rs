@@ -12,7 +12,7 @@ use netlink_sys::{AsyncSocketExt as _, TokioSocket};
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use super::nft::{self, Found, Index, TABLE, Table};
+use super::nft::{self, Found, Index, TABLE, Table, Transaction};
 use crate::{child, host::nft_events};
 
 /// It takes a second for a hundred thousand sources.
@@ -258,7 +258,11 @@ impl Filter {
     }
 
     /// Runs a transaction whose news would be `many`, without hearing them. Whether nobody changed anything beside it.
-    async fn run_unheard(&mut self, commands: &Value, many: bool) -> Result<bool, FilterError> {
+    async fn run_unheard(
+        &mut self,
+        commands: &Transaction,
+        many: bool,
+    ) -> Result<bool, FilterError> {
         let Some(events) = self.events.as_mut().filter(|_| many) else {
             return self.run(commands).await.map(|()| true);
         };
@@ -277,7 +281,7 @@ impl Filter {
         Ok(before.is_ok_and(|before| after.is_ok_and(|after| after == before.wrapping_add(1))))
     }
 
-    async fn run(&mut self, commands: &Value) -> Result<(), FilterError> {
+    async fn run(&mut self, commands: &Transaction) -> Result<(), FilterError> {
         let input = serde_json::to_vec(commands).map_err(|_| FilterError::Unreadable)?;
         self.nft(&["-j", "-f", "-"], Some(input)).await.map(drop)
     }

@@ -11,9 +11,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::{self, Display},
     net::IpAddr,
 };
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use fipd_core::{Family, host::CILIUM_MARKS};
@@ -30,6 +32,52 @@ const OWNER: &str = "made-by-fipd-with-protocol-";
 
 /// The mark of each source.
 pub(super) type Index = BTreeMap<IpAddr, u32>;
+
+/// What `nft` does as a whole or not at all.
+#[derive(Debug, Serialize)]
+pub(super) struct Transaction {
+    nftables: Vec<FilterCommand>,
+}
+
+/// Elements are typed, since a set may have a hundred thousand of them.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum FilterCommand {
+    Object(Value),
+    Elements(BTreeMap<&'static str, ElementCommand>),
+}
+
+#[derive(Debug, Serialize)]
+struct ElementCommand {
+    element: MapElements,
+}
+
+#[derive(Debug, Serialize)]
+struct MapElements {
+    family: &'static str,
+    table: &'static str,
+    name: &'static str,
+    elem: Vec<Element>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Element {
+    Source(IpAddr),
+    ChainVerdict(IpAddr, ChainVerdict),
+}
+
+#[derive(Debug, Serialize)]
+struct ChainVerdict {
+    jump: Jump,
+}
+
+#[derive(Debug, Serialize)]
+struct Jump {
+    /// The mark whose chain it is.
+    #[serde(serialize_with = "as_mark_name")]
+    target: u32,
+}
 
 /// What `nft` found.
 #[derive(Debug, PartialEq)]
@@ -52,7 +100,7 @@ pub(super) struct Table {
 /// One transaction that puts everything in the place of whatever there is.
 ///
 /// `room` is for how many sources each map has space: the kernel takes many at once three times as fast where it knows.
-pub(super) fn rebuild(protocol: u8, mask: u32, index: &Index, room: usize) -> Value {
+pub(super) fn rebuild(protocol: u8, mask: u32, index: &Index, room: usize) -> Transaction {
     let table = json!({"family": "inet", "name": TABLE});
     // Only what is there can be deleted.
     let mut commands = vec![
@@ -84,35 +132,35 @@ pub(super) fn rebuild(protocol: u8, mask: u32, index: &Index, room: usize) -> Va
             commands.push(rule(name, &find));
         }
     }
-    commands.extend(elements(
-        "add",
-        index.iter().map(|(source, mark)| (*source, Some(*mark))),
-    ));
-    json!({"nftables": commands})
+    let all = index.iter().map(|(source, mark)| (*source, Some(*mark)));
+    let commands = commands.into_iter().map(FilterCommand::Object);
+    Transaction {
+        nftables: commands.chain(elements("add", all)).collect(),
+    }
 }
 
 /// One transaction from one to the other.
-pub(super) fn change(from: &Index, to: &Index, mask: u32) -> Value {
+pub(super) fn change(from: &Index, to: &Index, mask: u32) -> Transaction {
     let added = to
         .iter()
         .filter(|(source, mark)| from.get(source) != Some(mark));
     let gone = from
         .iter()
         .filter(|(source, mark)| to.get(source) != Some(mark));
-    let mut commands = Vec::new();
     let new = marks(to).filter(|mark| !marks(from).any(|old| old == *mark));
-    commands.extend(new.flat_map(|mark| mark_chain(mark, mask)));
-    commands.extend(elements("delete", gone.map(|(source, _)| (*source, None))));
-    commands.extend(elements(
-        "add",
-        added.map(|(source, mark)| (*source, Some(*mark))),
-    ));
+    let chains = new.flat_map(|mark| mark_chain(mark, mask));
     let old = marks(from).filter(|mark| !marks(to).any(|new| new == *mark));
-    commands.extend(old.map(|mark| {
-        let name = mark_name(mark);
+    let emptied = old.map(|mark| {
+        let name = mark_name(mark).to_string();
         json!({"delete": {"chain": {"family": "inet", "table": TABLE, "name": name}}})
-    }));
-    json!({"nftables": commands})
+    });
+    let deleted = elements("delete", gone.map(|(source, _)| (*source, None)));
+    let added = added.map(|(source, mark)| (*source, Some(*mark)));
+    let commands = chains.map(FilterCommand::Object).chain(deleted);
+    let commands = commands.chain(elements("add", added));
+    Transaction {
+        nftables: commands.chain(emptied.map(FilterCommand::Object)).collect(),
+    }
 }
 
 /// Whether the change is one of sources only.
@@ -150,9 +198,15 @@ pub(super) fn one_of_each(index: &Index) -> Index {
         .collect()
 }
 
-pub(super) fn remove() -> Value {
+pub(super) fn remove() -> Transaction {
     let table = json!({"family": "inet", "name": TABLE});
-    json!({"nftables": [{"add": {"table": table}}, {"delete": {"table": table}}]})
+    let commands = [
+        json!({"add": {"table": table}}),
+        json!({"delete": {"table": table}}),
+    ];
+    Transaction {
+        nftables: commands.map(FilterCommand::Object).into(),
+    }
 }
 
 /// What `nft -j list table` says of a table that is there. Ours is that of any of these tags.
@@ -227,8 +281,16 @@ fn owner(protocol: u8) -> String {
     format!("{OWNER}{protocol}")
 }
 
-fn mark_name(mark: u32) -> String {
-    format!("mark-{mark:#x}")
+fn mark_name(mark: u32) -> impl Display {
+    fmt::from_fn(move |f| write!(f, "mark-{mark:#x}"))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn as_mark_name<S: Serializer>(mark: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&mark_name(*mark))
 }
 
 fn chain(name: &str) -> Value {
@@ -249,7 +311,7 @@ fn spare_cilium() -> Value {
 
 /// A chain that sets the bits under the mask to these.
 fn mark_chain(mark: u32, mask: u32) -> [Value; 2] {
-    let name = mark_name(mark);
+    let name = mark_name(mark).to_string();
     let key = json!({"meta": {"key": "mark"}});
     let value = json!({"|": [{"&": [key, !mask]}, mark]});
     let set = json!([{"mangle": {"key": key, "value": value}}]);
@@ -258,25 +320,34 @@ fn mark_chain(mark: u32, mask: u32) -> [Value; 2] {
 
 /// With their chains, or bare.
 fn elements(
-    verb: &str,
+    verb: &'static str,
     all: impl Iterator<Item = (IpAddr, Option<u32>)>,
-) -> impl Iterator<Item = Value> {
-    let mut by_map: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+) -> impl Iterator<Item = FilterCommand> {
+    let mut by_map: BTreeMap<&str, Vec<Element>> = BTreeMap::new();
     for (source, mark) in all {
         let map = match source {
             IpAddr::V4(_) => "v4",
             IpAddr::V6(_) => "v6",
         };
         let element = match mark {
-            Some(mark) => json!([source, {"jump": {"target": mark_name(mark)}}]),
-            None => json!(source),
+            Some(target) => Element::ChainVerdict(
+                source,
+                ChainVerdict {
+                    jump: Jump { target },
+                },
+            ),
+            None => Element::Source(source),
         };
         by_map.entry(map).or_default().push(element);
     }
-    by_map.into_iter().map(move |(map, elements)| {
-        json!({verb: {"element": {
-            "family": "inet", "table": TABLE, "name": map, "elem": elements,
-        }}})
+    by_map.into_iter().map(move |(name, elem)| {
+        let element = MapElements {
+            family: "inet",
+            table: TABLE,
+            name,
+            elem,
+        };
+        FilterCommand::Elements(BTreeMap::from([(verb, ElementCommand { element })]))
     })
 }
 
@@ -349,7 +420,7 @@ mod tests {
     fn a_change_has_the_chain_before_its_first_source_and_deletes_it_after_the_last() {
         let from = index(&[("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.3", 3)]);
         let to = index(&[("10.0.0.1", 2), ("10.0.0.3", 3)]);
-        let change = change(&from, &to, 0xff);
+        let change = serde_json::to_value(change(&from, &to, 0xff)).unwrap();
         let commands = change["nftables"].as_array().unwrap();
         let told = commands.iter().map(|command| {
             let (verb, object) = command.as_object().unwrap().iter().next().unwrap();
