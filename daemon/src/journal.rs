@@ -89,7 +89,7 @@ impl Names {
 fn tell(ipam: &Ipam, number: u64, entry: &AuditEntry) {
     let names = ipam.read(|ledger| Names::of(ledger, entry));
     let action = entry.action.as_str();
-    let address = entry.address.map(|address| address.to_string());
+    let address = entry.what();
     let owner = entry.identity.as_ref().map(ToString::to_string);
     let lease = match (&names.network, &address) {
         (Some(network), Some(address)) => Some(format!("{network}/{address}")),

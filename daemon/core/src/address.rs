@@ -119,6 +119,11 @@ impl Span {
         last: 0xffff_ffff_ffff,
     };
 
+    /// The prefix of so many bits that begins with `address`, its host bits ignored.
+    pub fn of_prefix(address: IpAddr, length: u8) -> Self {
+        Family::of(address).network(number(address), length)
+    }
+
     /// Just `address`.
     pub fn single(address: IpAddr) -> Self {
         let number = number(address);
@@ -147,6 +152,16 @@ impl Span {
     /// Never: a span has at least one address.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// Whether some address is in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.family == other.family && self.first <= other.last && other.first <= self.last
+    }
+
+    /// Whether all addresses of `other` are in it.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.family == other.family && self.first <= other.first && other.last <= self.last
     }
 
     /// Whether `address` is in it.

@@ -90,6 +90,8 @@ pub struct AuditEntry {
     pub action: Action,
     pub network: Option<NetworkId>,
     pub address: Option<IpAddr>,
+    /// Bits of the prefix that begins with the address, where it is about one and no single address.
+    pub length: Option<u8>,
     pub pool: Option<PoolId>,
     /// The lease's owner, before the decision for a release, after it otherwise.
     pub identity: Option<Identity>,
@@ -99,6 +101,15 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
+    /// The address or prefix that it is about, as text.
+    pub fn what(&self) -> Option<String> {
+        let address = self.address?;
+        Some(match self.length {
+            Some(length) => format!("{address}/{length}"),
+            None => address.to_string(),
+        })
+    }
+
     /// One that is about no address.
     pub fn new(at: Timestamp, actor: &Actor, action: Action, detail: impl Into<Text>) -> Self {
         Self {
@@ -107,6 +118,7 @@ impl AuditEntry {
             action,
             network: None,
             address: None,
+            length: None,
             pool: None,
             identity: None,
             detail: detail.into(),

@@ -1,5 +1,7 @@
 //! What a pool's specification comes to: spans of addresses, computed on spans and never address by address.
 //!
+//! A pool of prefixes has spans of whole prefixes, and counts prefixes where another counts addresses.
+//!
 //! Networks of one or two addresses are fully usable: RFC 3021 (IPv4 /31 links), RFC 6164 (IPv6 /127 links),
 //! and single addresses (/32, /128), which have no ends at all.
 
@@ -15,12 +17,16 @@ use crate::{
     AddressSpec, Family, PoolError, PoolSpec, Span, address::number, select::check_scopes,
 };
 
-use valid::{check_families, check_link, check_name, check_quarantine, check_sticky};
+use valid::{
+    check_families, check_link, check_name, check_prefixes, check_quarantine, check_sticky,
+};
 
 /// The spans of a valid specification, each list sorted, disjoint and not adjacent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub family: Family,
+    /// Bits of what is given: those of an address, or fewer in a pool of prefixes.
+    pub length: u8,
     /// What `addresses` names.
     pub listed: Vec<Span>,
     /// What is given: listed, less exclusions, gateway and reserved ends.
@@ -28,7 +34,7 @@ pub(crate) struct Layout {
     /// What would be given, but for a pool of another network that may mean the same addresses.
     pub withheld: Vec<Span>,
     pub size: PoolSize,
-    /// How many assignable addresses are below each of those spans.
+    /// How many there are to give below each of those spans.
     below: Vec<u128>,
     /// The outermost CIDRs as (first, last, prefix length), disjoint and sorted.
     cidrs: Vec<(u128, u128, u8)>,
@@ -44,21 +50,25 @@ impl Layout {
         check_scopes(spec)?;
         let listed = set(spec.addresses.iter().map(AddressSpec::span));
         let cidrs = outermost_cidrs(&spec.addresses);
+        check_prefixes(spec, family)?;
         check_link(spec, family, &listed)?;
+        let length = spec.lease_length();
         let mut assignable = listed.clone();
         for exclusion in &spec.exclusions {
-            let span = exclusion.span();
+            let span = rounded(exclusion.span(), length);
             assignable.remove(span.first..=span.last);
         }
+        let count = |set: &RangeInclusiveSet<u128>| total(&spans(family, set), length);
         let excluded = count(&listed).saturating_sub(count(&assignable));
         for span in ends::reserved_ends(spec, family, &listed, &cidrs)? {
             assignable.remove(span.first..=span.last);
         }
-        if let Some(gateway) = spec.gateway {
+        if let Some(gateway) = spec.gateway.filter(|_| spec.allocation_length.is_none()) {
             assignable.remove(number(gateway)..=number(gateway));
         }
         if family == Family::V6 {
-            assignable.remove(Span::MAPPED.first..=Span::MAPPED.last);
+            let mapped = rounded(Span::MAPPED, length);
+            assignable.remove(mapped.first..=mapped.last);
         }
         let size = PoolSize {
             listed: count(&listed),
@@ -71,8 +81,9 @@ impl Layout {
         let assignable = spans(family, &assignable);
         Ok(Self {
             family,
+            length,
             listed: spans(family, &listed),
-            below: below(&assignable),
+            below: below(&assignable, length),
             assignable,
             withheld: Vec::new(),
             size,
@@ -82,12 +93,13 @@ impl Layout {
 
     /// The same, but that the spans are withheld.
     pub fn without(&self, spans: &[Span]) -> Self {
-        let assignable = minus(&self.assignable, spans);
+        let whole = spans.iter().map(|span| rounded(*span, self.length));
+        let assignable = minus(&self.assignable, &whole.collect::<Vec<_>>());
         Self {
-            below: below(&assignable),
+            below: below(&assignable, self.length),
             withheld: minus(&self.assignable, &assignable),
             size: PoolSize {
-                assignable: total(&assignable),
+                assignable: total(&assignable, self.length),
                 ..self.size
             },
             assignable,
@@ -95,9 +107,9 @@ impl Layout {
         }
     }
 
-    /// How many addresses are withheld.
+    /// How many addresses or prefixes are withheld.
     pub fn withheld_count(&self) -> u128 {
-        total(&self.withheld)
+        total(&self.withheld, self.length)
     }
 
     /// Whether the specification gives `number`, withheld or not.
@@ -115,12 +127,19 @@ impl Layout {
         holds(&self.assignable, number)
     }
 
-    /// The assignable number that has `below` others below it.
+    /// The first number of the address or prefix to give that has `below` others below it.
     pub fn nth(&self, below: u128) -> Option<u128> {
         let at = self.below.partition_point(|before| *before <= below);
         let at = at.checked_sub(1)?;
-        let number = (self.assignable.get(at)?.first).checked_add(below - self.below.get(at)?)?;
+        let further = (below - self.below.get(at)?).checked_mul(self.unit())?;
+        let number = (self.assignable.get(at)?.first).checked_add(further)?;
         self.assigns(number).then_some(number)
+    }
+
+    /// How many addresses are in what is given.
+    pub fn unit(&self) -> u128 {
+        let spare = self.family.bits().saturating_sub(self.length);
+        1_u128.checked_shl(spare.into()).unwrap_or(u128::MAX)
     }
 
     /// The prefix length of the outermost CIDR around `number`.
@@ -152,17 +171,33 @@ fn spans(family: Family, set: &RangeInclusiveSet<u128>) -> Vec<Span> {
     set.iter().map(span).collect()
 }
 
-/// How many addresses the spans have, which are disjoint.
-fn total(spans: &[Span]) -> u128 {
-    let sizes = spans.iter().map(Span::len);
+/// How many prefixes of `length` bits the span touches.
+pub(crate) fn units(span: Span, length: u8) -> u128 {
+    let spare = u32::from(span.family.bits().saturating_sub(length));
+    let unit = |number: u128| number.checked_shr(spare).unwrap_or(0);
+    (unit(span.last) - unit(span.first)).saturating_add(1)
+}
+
+/// The whole prefixes of `length` bits that the span touches.
+pub(crate) fn rounded(span: Span, length: u8) -> Span {
+    Span {
+        first: span.family.network(span.first, length).first,
+        last: span.family.network(span.last, length).last,
+        ..span
+    }
+}
+
+/// How many prefixes of `length` bits the spans have, which are disjoint.
+fn total(spans: &[Span], length: u8) -> u128 {
+    let sizes = spans.iter().map(|span| units(*span, length));
     sizes.fold(0, u128::saturating_add)
 }
 
-/// How many addresses are below each of the spans.
-fn below(spans: &[Span]) -> Vec<u128> {
+/// How many of them are below each of the spans.
+fn below(spans: &[Span], length: u8) -> Vec<u128> {
     let below = spans.iter().scan(0_u128, |sum, span| {
         let below = *sum;
-        *sum = sum.saturating_add(span.len());
+        *sum = sum.saturating_add(units(*span, length));
         Some(below)
     });
     below.collect()
@@ -177,12 +212,6 @@ fn holds(spans: &[Span], number: u128) -> bool {
 
 fn set(spans: impl Iterator<Item = Span>) -> RangeInclusiveSet<u128> {
     spans.map(|span| span.first..=span.last).collect()
-}
-
-fn count(set: &RangeInclusiveSet<u128>) -> u128 {
-    set.iter().fold(0, |sum: u128, run| {
-        sum.saturating_add((run.end() - run.start()).saturating_add(1))
-    })
 }
 
 /// CIDRs that lie in no wider one. CIDRs are nested or disjoint, so one pass over the sorted list is enough.
@@ -209,7 +238,7 @@ fn outermost_cidrs(specs: &[AddressSpec]) -> Vec<(u128, u128, u8)> {
     cidrs
 }
 
-/// What a specification comes to, in addresses. Counts saturate at `u128::MAX`.
+/// What a specification comes to, in addresses, or prefixes of a pool of those. Counts saturate at `u128::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
     /// Named by `addresses`.
@@ -240,25 +269,36 @@ pub(crate) fn why_not(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> Opti
     if Family::of(address) != layout.family {
         return Some(format!("the pool is {}", layout.family));
     }
+    let given = Span::of_prefix(address, layout.length);
+    if given.first != at {
+        let (first, length) = (given.first_address(), layout.length);
+        return Some(format!(
+            "the pool gives prefixes of /{length}, and the one around it is {first}/{length}"
+        ));
+    }
     if !layout.lists(at) {
         return Some("the pool does not list it".to_owned());
     }
     if let Some(exclusion) = spec
         .exclusions
         .iter()
-        .find(|spec| spec.span().contains(address))
+        .find(|spec| spec.span().overlaps(&given))
     {
         return Some(format!("{exclusion} is excluded"));
     }
-    if spec.gateway == Some(address) {
-        return Some("it is the gateway".to_owned());
+    if layout.assigns(at) {
+        return None;
     }
-    (!layout.assigns(at)).then(|| "it is reserved at the end of its network".to_owned())
+    Some(match spec.gateway == Some(address) {
+        true => "it is the gateway".to_owned(),
+        false => "it is reserved at the end of its network".to_owned(),
+    })
 }
 
 /// The prefix length handed out with `address` by this pool.
 pub(crate) fn prefix_len(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> u8 {
-    spec.prefix_len
+    spec.allocation_length
+        .or(spec.prefix_len)
         .or_else(|| {
             spec.subnet
                 .filter(|net| net.contains(&address))

@@ -1,19 +1,28 @@
-//! One address held.
+//! One address held, or one prefix.
 
 use std::{cmp::Ordering, fmt, net::IpAddr, str::FromStr};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::{
-    Holder, Identity, Labels, NetworkId, PoolId, Tenant, Text, Timestamp, labels::Wrong, words,
+    Family, Holder, Identity, Labels, NetworkId, PoolId, Span, Tenant, Text, Timestamp,
+    labels::Wrong, words,
 };
 
-/// What a lease is found by. Orders by network, then IPv4 before IPv6, then address.
+/// What a lease is found by: its first address. Orders by network, then IPv4 before IPv6, then address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseKey {
     pub network: NetworkId,
     pub address: IpAddr,
+}
+
+/// What a lease covers: the prefix of `length` bits that begins at the key; an address is one of full length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeasePrefix {
+    pub key: LeaseKey,
+    pub length: u8,
 }
 
 words! {
@@ -104,14 +113,16 @@ pub struct Contender {
     pub since: Timestamp,
 }
 
-/// One address held.
+/// One address held, or one prefix.
 ///
-/// Invariants: `members` is empty exactly when the state is `Quarantined`; without `group` there is at most
+/// Invariants: the key's address has no bit set behind `length`; `members` is empty exactly when the state is `Quarantined`; without `group` there is at most
 /// one member; no two members have a port in common; members and contenders have distinct identities; contenders are
 /// ordered by `since`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub key: LeaseKey,
+    /// Bits of its prefix: 32 or 128 for an address, see [`LeaseKey::bits`].
+    pub length: u8,
     /// The pool it was given from, or whose range it was found in. `None` while no pool has the address.
     pub pool: Option<PoolId>,
     pub state: LeaseState,
@@ -150,6 +161,17 @@ impl PartialOrd for LeaseKey {
 }
 
 impl LeaseKey {
+    /// The length of an address: 32 or 128.
+    pub fn bits(&self) -> u8 {
+        Family::of(self.address).bits()
+    }
+
+    /// Just this address.
+    pub fn whole(self) -> LeasePrefix {
+        let length = self.bits();
+        LeasePrefix { key: self, length }
+    }
+
     /// The same key with an IPv4-mapped IPv6 address as the IPv4 address it is.
     #[must_use]
     pub fn canonical(self) -> Self {
@@ -160,9 +182,58 @@ impl LeaseKey {
     }
 }
 
+impl LeasePrefix {
+    /// Its addresses.
+    pub fn span(&self) -> Span {
+        Span::of_prefix(self.key.address, self.length)
+    }
+
+    /// Whether it is a single address.
+    pub fn is_address(&self) -> bool {
+        self.length == self.key.bits()
+    }
+
+    /// Whether no bit behind its length is set, and the family has so many bits.
+    pub fn is_aligned(&self) -> bool {
+        self.length <= self.key.bits() && self.span().first_address() == self.key.address
+    }
+
+    /// Whether it has addresses of IPv4 under their IPv6 names (`::ffff:0:0/96`), where those are other leases.
+    pub fn is_mapped(&self) -> bool {
+        self.span().overlaps(&Span::MAPPED)
+    }
+
+    /// Its address and length; all bits where the length is beyond them.
+    pub fn net(&self) -> IpNet {
+        let address = self.key.address;
+        IpNet::new(address, self.length).unwrap_or_else(|_| IpNet::from(address))
+    }
+}
+
+/// `10.0.0.7`, or `2001:db8::/64` for what is more than an address.
+impl fmt::Display for LeasePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_address() {
+            true => self.key.address.fmt(f),
+            false => self.net().fmt(f),
+        }
+    }
+}
+
 impl Lease {
     /// The most members.
     pub const MAX_MEMBERS: usize = 64;
+
+    /// What it covers.
+    pub fn prefix(&self) -> LeasePrefix {
+        let (key, length) = (self.key, self.length);
+        LeasePrefix { key, length }
+    }
+
+    /// Its addresses.
+    pub fn span(&self) -> Span {
+        self.prefix().span()
+    }
 
     /// Whether `identity` is one of the members.
     pub fn held_by(&self, identity: &Identity) -> bool {

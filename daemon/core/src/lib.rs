@@ -56,7 +56,8 @@ pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
 pub use labels::{Label, LabelWanted, Labels};
 pub use layout::PoolSize;
 pub use lease::{
-    Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
+    Contender, Lease, LeaseKey, LeasePrefix, LeaseState, Mark, Member, PortClaim, PortError,
+    Protocol,
 };
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, Lookout, MovePage, NameError, Overlap,
@@ -66,7 +67,7 @@ pub use ledger::{
 pub use network::{Network, NetworkId, Separation};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
 pub use past::PastLease;
-pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSpec, Sticky};
+pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSpec, QuotaUnit, Sticky};
 pub use probe::{ProbeVerdict, Probed};
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use redating::Redating;

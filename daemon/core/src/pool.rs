@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddressSpec, ClusterId, Family, NetworkId, PoolScope, System, Text, Timestamp, words};
+use crate::{
+    AddressSpec, ClusterId, Family, LeaseKey, LeasePrefix, NetworkId, PoolScope, System, Text,
+    Timestamp, words,
+};
 
 /// The immutable number of a pool; never used again. The first one is 1.
 #[derive(
@@ -39,6 +42,18 @@ pub struct Sticky {
     /// How many addresses are remembered; the oldest release is forgotten first. A pool with the order
     /// [`Order::LeastRecentlyUsed`] remembers more.
     pub most: u32,
+}
+
+words! {
+    /// What a quota of a pool counts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum QuotaUnit {
+        /// Leases: an address or a prefix is one.
+        #[default]
+        Lease = "lease",
+        /// Addresses: a /64 of IPv6 is 2^64. What does not fit 64 bits is as much as fits.
+        Address = "address",
+    }
 }
 
 words! {
@@ -90,7 +105,11 @@ pub struct PoolSpec {
     /// CIDRs, ranges and single addresses, all of one family, at least one.
     pub addresses: Vec<AddressSpec>,
     pub exclusions: Vec<AddressSpec>,
-    /// Never given.
+    /// The pool allocates prefixes of so many bits, 1 to 32 or 128, and no single addresses; `None`: addresses. Its
+    /// `addresses` are CIDRs that are at least as large, an exclusion takes away each prefix that it touches, and the gateway
+    /// takes away none. It stays as it is.
+    pub allocation_length: Option<u8>,
+    /// Never given; in a pool of prefixes only told.
     pub gateway: Option<IpAddr>,
     /// Prefix length handed out with an address. `None`: that of the CIDR around the address, else 32 or 128.
     pub prefix_len: Option<u8>,
@@ -112,6 +131,7 @@ pub struct PoolSpec {
     pub share_across_clusters: bool,
     /// A tenant without a quota gets nothing, as one with a quota of 0. Off: it may have any number.
     pub quota_required: bool,
+    pub quota_unit: QuotaUnit,
 }
 
 /// A pool as the ledger keeps it.
@@ -195,6 +215,7 @@ impl PoolSpec {
             network_by_default: false,
             addresses,
             exclusions: Vec::new(),
+            allocation_length: None,
             gateway: None,
             prefix_len: None,
             subnet: None,
@@ -208,6 +229,7 @@ impl PoolSpec {
             scopes: Vec::new(),
             share_across_clusters: false,
             quota_required: false,
+            quota_unit: QuotaUnit::default(),
         }
     }
 
@@ -219,6 +241,39 @@ impl PoolSpec {
             Order::Lowest | Order::Random => 0,
         };
         usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
+    /// Bits of what the pool allocates: its allocation length, or that of an address.
+    pub fn lease_length(&self) -> u8 {
+        let bits = || self.family().map_or(0, Family::bits);
+        self.allocation_length.unwrap_or_else(bits)
+    }
+
+    /// What of the pool begins with the key; the address itself where that is of the other family.
+    pub fn prefix_at(&self, key: LeaseKey) -> LeasePrefix {
+        let alike = self.family() == Some(Family::of(key.address));
+        let length = self.allocation_length.filter(|_| alike);
+        let length = length.unwrap_or_else(|| key.bits());
+        LeasePrefix { key, length }
+    }
+
+    /// How many addresses are in a prefix that the pool gives, saturating; `None` for a pool of addresses.
+    pub fn prefix_size(&self) -> Option<u128> {
+        let spare = self
+            .family()?
+            .bits()
+            .saturating_sub(self.allocation_length?);
+        Some(1_u128.checked_shl(spare.into()).unwrap_or(u128::MAX))
+    }
+
+    /// How much of a quota one lease of the pool is.
+    pub fn quota_weight(&self) -> u64 {
+        let bits = self.family().map_or(0, Family::bits);
+        let spare = bits.saturating_sub(self.lease_length());
+        match self.quota_unit {
+            QuotaUnit::Lease => 1,
+            QuotaUnit::Address => 1_u64.checked_shl(spare.into()).unwrap_or(u64::MAX),
+        }
     }
 
     /// The family of the pool: that of its first entry; `None` for a specification without addresses.

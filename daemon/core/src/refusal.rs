@@ -2,19 +2,27 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use crate::{
-    Collision, Family, Hold, Lease, NetworkId, PoolError, PoolId, Tenant, Text, Timestamp,
+    Collision, Family, Hold, Lease, LeasePrefix, NetworkId, PoolError, PoolId, Tenant, Text,
+    Timestamp,
 };
 
 /// Why the ledger says no. Nothing has changed then (but for a place in a queue).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "pool {pool} has no free address: {used} of {size} are in use; it is asked again when one is freed"
+        "pool {pool} has no free {}: {used} of {size} are in use; it is asked again when one is freed", if *.of_prefixes { "prefix" } else { "address" }
     )]
-    Exhausted { pool: Text, used: u128, size: u128 },
+    Exhausted {
+        pool: Text,
+        used: u128,
+        size: u128,
+        of_prefixes: bool,
+    },
     #[error(
-        "quota exceeded: tenant {} holds {used} addresses of pool {pool} and may have {limit}; release some or raise the limit", .tenant.0
+        "quota exceeded: tenant {} holds {used} of pool {pool} and may have {limit}; release some or raise the limit", .tenant.0
     )]
     QuotaExceeded {
         tenant: Tenant,
@@ -38,6 +46,14 @@ pub enum Refusal {
     },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
+    #[error(
+        "{prefix} overlaps {held}, which is held by {owner}; choose another or release that lease"
+    )]
+    PrefixTaken {
+        prefix: IpNet,
+        held: IpNet,
+        owner: String,
+    },
     /// `keep`: it was to be kept for later, or checked first.
     #[error("{address} is in quarantine after a release until about {until}; choose another address, wait, {}", if *.keep { "or let an admin end the quarantine first" } else { "ask as the tenant that had it, or ask an admin" })]
     Quarantined {
@@ -178,6 +194,7 @@ impl Refusal {
             Self::AddressTaken { address, .. } | Self::Quarantined { address, .. } => {
                 RefusalClass::AddressTaken(*address)
             }
+            Self::PrefixTaken { held, .. } => RefusalClass::AddressTaken(held.addr()),
             Self::NotAssignable { .. } => RefusalClass::NotAssignable,
             Self::NetworkAmbiguous { .. } => RefusalClass::Ambiguous,
             Self::NetworkHeld { .. } | Self::PoolHeld { .. } => RefusalClass::Held,
@@ -242,6 +259,7 @@ impl Refusal {
             | Self::NotTransferable { address, .. }
             | Self::NotShareable { address, .. }
             | Self::NotProbed { address, .. } => Some(("address", address.to_string())),
+            Self::PrefixTaken { prefix, .. } => Some(("address", prefix.to_string())),
             Self::NetworkHeld { network, .. } | Self::Collisions { network, .. } => {
                 Some(("network", network.to_string()))
             }
@@ -267,6 +285,17 @@ impl Refusal {
             field,
             value: value.to_string(),
             allowed: allowed.into(),
+        }
+    }
+
+    /// A lease of another length has some of the prefix.
+    #[must_use]
+    pub fn overlap(prefix: LeasePrefix, lease: &Lease) -> Self {
+        let owner = lease.owner().map(|owner| owner.identity.to_string());
+        Self::PrefixTaken {
+            prefix: prefix.net(),
+            held: lease.prefix().net(),
+            owner: owner.unwrap_or_else(|| "nobody while it is in quarantine".to_owned()),
         }
     }
 

@@ -262,6 +262,8 @@ pub enum ReleaseScope {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopt {
     pub key: LeaseKey,
+    /// Bits of the prefix that begins there; `None`: the address alone.
+    pub length: Option<u8>,
     pub holder: Holder,
     pub tenant: Option<Tenant>,
     /// Since when it is in use, as far as known: decides who is the older contender.

@@ -34,6 +34,8 @@ pub struct Selection {
     /// Only pools of this network.
     pub network: Option<NetworkId>,
     pub family: Family,
+    /// Only pools of prefixes of so many bits; `None`: only pools of addresses.
+    pub length: Option<u8>,
     pub asker: Asker,
 }
 
@@ -42,6 +44,13 @@ pub struct Selection {
 pub enum Choice {
     Pool(PoolId),
     Any(Box<Selection>),
+}
+
+impl Selection {
+    /// Bits of what is asked for.
+    pub fn lease_length(&self) -> u8 {
+        self.length.unwrap_or_else(|| self.family.bits())
+    }
 }
 
 impl From<PoolId> for Choice {

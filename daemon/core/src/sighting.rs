@@ -97,8 +97,10 @@ impl<'a> SightingRules<'a> {
     }
 
     /// Counts a lease that a Service of the cluster holds or contends for. All of them come before the first ruling.
-    pub fn count(&mut self, lease: &Lease) {
-        if let Some(pool) = lease.pool {
+    pub fn count(&mut self, ledger: &Ledger, lease: &Lease) {
+        // An address in a pool of prefixes has no pool of its own.
+        let around = || ledger.pool_in_range(lease.key).map(|pool| pool.id);
+        if let Some(pool) = lease.pool.or_else(around) {
             *self.kept.entry(pool).or_default() += 1;
         }
     }

@@ -90,6 +90,7 @@ pub fn lease(
 ) -> Lease {
     Lease {
         key,
+        length: key.bits(),
         pool,
         state: LeaseState::Allocated,
         members: holders.into_iter().map(member).collect(),

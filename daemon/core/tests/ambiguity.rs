@@ -210,6 +210,7 @@ fn edits_and_ends_of_the_other_pool_give_the_addresses_back() {
 fn what_is_found_in_use_is_adopted_all_the_same() {
     let mut ledger = site(true, true);
     let adopt = Adopt {
+        length: None,
         key: LeaseKey {
             network: NetworkId(1),
             address: "10.0.0.5".parse().expect("an address"),

@@ -67,6 +67,8 @@ fn expire() -> Request {
 
 fn spec(quarantine: u32) -> PoolSpec {
     PoolSpec {
+        allocation_length: None,
+        quota_unit: Default::default(),
         network_by_default: false,
         name: "p".into(),
         network: NetworkId::DEFAULT,
@@ -204,6 +206,7 @@ fn an_address_in_use_is_adopted_out_of_quarantine_and_an_admin_may_end_it() {
 
     book.cooled();
     book.done(&Request::Adopt(Adopt {
+        length: None,
         key: key("10.0.0.1"),
         holder: holder(API),
         tenant: None,
@@ -286,6 +289,7 @@ fn who_uses_a_reserved_address_has_it_when_the_reservation_ends() {
     let mut book = Book::new(0);
     book.done(&reserve(ask(WEB, "", None), 5_000));
     book.done(&Request::Adopt(Adopt {
+        length: None,
         key: key("10.0.0.1"),
         holder: holder(API),
         tenant: None,
@@ -317,6 +321,7 @@ fn a_reservation_given_to_who_uses_the_address_does_not_end_under_it() {
     let mut book = Book::new(0);
     book.done(&reserve(ask(WEB, "", Some("10.0.0.1")), 9_000));
     book.done(&Request::Adopt(Adopt {
+        length: None,
         key: key("10.0.0.1"),
         holder: holder(API),
         tenant: None,

@@ -18,15 +18,18 @@ use fipd_core::{
     Action, Adopt, Adoption, Allocate, Answer, Asker, AuditEntry, Change, Choice, ClusterId,
     ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Hour,
     Identity, Import, ImportRow, ImportedLease, ImportedPool, Label, Labels, Lease, LeaseFilter,
-    LeaseKey, LeaseState, Ledger, Mark, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit,
-    PoolId, PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota, QuotaUsage,
-    Refusal, Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection, Share,
-    Sticky, System, Tenant, Text, Ticket, Timestamp, Transfer, Want, testing,
+    LeaseKey, LeasePrefix, LeaseState, Ledger, Mark, NetworkId, Op, Order, Origin, PastLease,
+    Planned, PoolEdit, PoolId, PoolScope, PoolSpec, PoolUsage, PortClaim, ProbeVerdict, Probed,
+    Protocol, Quota, QuotaUnit, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve,
+    RestoreHold, RowFate, Selection, Share, Sticky, System, Tenant, Text, Ticket, Timestamp,
+    Transfer, Want, testing,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
 
 const ACTOR: &str = "test";
+/// A pool that there is not.
+const NOWHERE: PoolId = PoolId(99);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -93,8 +96,26 @@ fn key() -> impl Strategy<Value = LeaseKey> {
     (network(), address()).prop_map(|(network, address)| LeaseKey { network, address })
 }
 
+/// Mostly of a length that pools have, and mostly without host bits.
+fn prefix() -> impl Strategy<Value = LeasePrefix> {
+    let behind = prop_oneof![
+        6 => Just(0),
+        6 => select(vec![1_u8, 1, 2, 2, 3, 4]),
+        1 => select(vec![5_u8, 6, 8, 24]),
+    ];
+    (key(), behind, prop::bool::weighted(0.9)).prop_map(|(key, behind, cut)| {
+        let length = key.bits() - behind;
+        let address = match cut {
+            true => model::first(key.address, length),
+            false => key.address,
+        };
+        let key = LeaseKey { address, ..key };
+        LeasePrefix { key, length }
+    })
+}
+
 fn pool() -> impl Strategy<Value = PoolId> {
-    prop_oneof![12 => (1..6_u32).prop_map(PoolId), 1 => Just(PoolId(99))]
+    prop_oneof![12 => (1..6_u32).prop_map(PoolId), 1 => Just(NOWHERE)]
 }
 
 fn cluster() -> impl Strategy<Value = ClusterId> {
@@ -102,6 +123,85 @@ fn cluster() -> impl Strategy<Value = ClusterId> {
 }
 
 fn spec() -> impl Strategy<Value = PoolSpec> {
+    prop_oneof![3 => any_spec(), 2 => (any_spec(), prefixes()).prop_map(of_prefixes)]
+}
+
+/// CIDRs, exclusions that touch part of a prefix, and a length.
+fn prefixes() -> impl Strategy<Value = (Vec<&'static str>, Vec<&'static str>, u8)> {
+    let v4 = vec![
+        "10.0.0.0/29",
+        "10.0.0.0/28",
+        "10.0.0.4/30",
+        "10.0.0.8/29",
+        "10.0.0.16/28",
+        "10.0.0.8/31",
+    ];
+    let v6 = vec!["fd00::/124", "fd00::/125", "fd00::8/126", "fd00::10/125"];
+    let out4 = vec![
+        "10.0.0.3",
+        "10.0.0.4/31",
+        "10.0.0.5-10.0.0.6",
+        "10.0.0.13",
+        "192.0.2.0/24",
+    ];
+    let out6 = vec!["fd00::3", "fd00::4/127", "fd00::5-fd00::6", "fd00::9"];
+    let odd = prop::bool::weighted(0.03);
+    let of = |cidrs: Vec<&'static str>, out, lengths, wrong: Vec<&'static str>| {
+        let right = prop::collection::vec(select(cidrs.clone()), 1..3);
+        let wrong = prop::collection::vec(select(wrong), 1..2);
+        let cidrs = prop_oneof![30 => right, 1 => wrong];
+        (
+            cidrs,
+            prop::collection::vec(select(out), 0..2),
+            select(lengths),
+        )
+    };
+    let (lengths4, lengths6) = (
+        vec![30, 30, 30, 31, 31, 32],
+        vec![126, 126, 126, 127, 127, 128],
+    );
+    let wrong4 = vec!["10.0.0.12", "10.0.0.2-10.0.0.5", "10.0.0.0/31"];
+    let wrong6 = vec!["fd00::c", "fd00::2-fd00::9"];
+    let v4 = of(v4, out4, lengths4, wrong4);
+    let v6 = of(v6, out6, lengths6, wrong6);
+    (
+        prop_oneof![3 => v4, 2 => v6],
+        odd,
+        select(vec![0, 29, 33, 125, 129]),
+    )
+        .prop_map(|((cidrs, out, length), odd, other)| {
+            (cidrs, out, if odd { other } else { length })
+        })
+}
+
+fn of_prefixes(
+    (spec, (cidrs, out, length)): (PoolSpec, (Vec<&'static str>, Vec<&'static str>, u8)),
+) -> PoolSpec {
+    let parsed = |texts: Vec<&str>| -> Vec<fipd_core::AddressSpec> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    };
+    let addresses = parsed(cidrs);
+    // Now and then one that is refused.
+    let keeps_ends = spec.ends.first == 1 && spec.priority == 2 && spec.closed;
+    PoolSpec {
+        allocation_length: Some(length),
+        exclusions: parsed(out),
+        gateway: spec.gateway.map(|_| addresses[0].span().first_address()),
+        ends: if keeps_ends {
+            spec.ends
+        } else {
+            Ends {
+                first: 0,
+                last: 0,
+                ..spec.ends
+            }
+        },
+        addresses,
+        ..spec
+    }
+}
+
+fn any_spec() -> impl Strategy<Value = PoolSpec> {
     let v4 = vec![
         "10.0.0.0/29",
         "10.0.0.4/30",
@@ -161,16 +261,20 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
             any::<bool>(),
             any::<bool>(),
             prop::bool::weighted(0.2),
+            select(vec![QuotaUnit::Lease, QuotaUnit::Address]),
         ),
     );
     (name, network(), entries, ends, gateway, asked).prop_map(
         |(name, network, (addresses, exclusions), ends, gateway, asked)| {
             let (closed, quarantine, order, sticky, priority, scopes) = asked;
-            let (scopes, share_across_clusters, network_by_default, quota_required) = scopes;
+            let (scopes, share_across_clusters, network_by_default, quota_required, quota_unit) =
+                scopes;
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
             PoolSpec {
+                allocation_length: None,
+                quota_unit,
                 name: name.into(),
                 network,
                 network_by_default,
@@ -225,7 +329,11 @@ fn selection() -> impl Strategy<Value = Choice> {
     );
     let family = prop_oneof![3 => Just(Family::V4), 1 => Just(Family::V6)];
     let network = prop::option::weighted(0.2, network());
-    (network, family, asker).prop_map(|(network, family, (cluster, project, namespace, labels))| {
+    let behind = prop::option::weighted(0.5, select(vec![0, 1, 1, 2, 2, 2, 3]));
+    let of = (network, family, behind, prop::bool::weighted(0.02));
+    (of, asker).prop_map(|(of, (cluster, project, namespace, labels))| {
+        let (network, family, behind, odd) = of;
+        let length = behind.map(|behind| if odd { 0 } else { family.bits() - behind });
         let (project, namespace) = (project.map(Into::into), namespace.map(Into::into));
         let asker = Asker {
             cluster,
@@ -234,6 +342,7 @@ fn selection() -> impl Strategy<Value = Choice> {
             labels,
         };
         Choice::from(Selection {
+            length,
             network,
             family,
             asker,
@@ -265,9 +374,6 @@ fn allocate() -> impl Strategy<Value = Allocate> {
             prop::bool::weighted(0.2),
         ),
     )
-        .prop_filter("each address once", |(_, _, wants, ..)| {
-            wants.len() < 2 || wants[0].address.is_none() || wants[0].address != wants[1].address
-        })
         .prop_map(
             |(holder, tenant, mut wants, waiting_since, (by_admin, share, probe))| {
                 // Now and then one that is refused.
@@ -362,8 +468,12 @@ fn release() -> impl Strategy<Value = Request> {
 }
 
 fn adopt() -> impl Strategy<Value = Request> {
-    (key(), holder(), tenant(), 0..50_u64).prop_map(|(key, holder, tenant, since)| {
+    let of = (prefix(), any::<bool>());
+    (of, holder(), tenant(), 0..50_u64).prop_map(|((prefix, says), holder, tenant, since)| {
+        let LeasePrefix { key, length } = prefix;
+        let says = says || length < key.bits();
         Request::Adopt(Adopt {
+            length: says.then_some(length),
             key,
             holder,
             tenant,
@@ -603,7 +713,7 @@ fn lease() -> impl Strategy<Value = Lease> {
         LeaseState::Orphaned,
     ]);
     let lease = (
-        key(),
+        prefix(),
         holder(),
         holder(),
         tenant(),
@@ -614,8 +724,8 @@ fn lease() -> impl Strategy<Value = Lease> {
         prop::option::weighted(0.3, lease_labels(vec!["app", "team"], 2)),
     );
     lease.prop_map(
-        |(key, holder, other, tenant, state, shared, contended, until, labels)| {
-            let mut lease = new_lease(key, None, &holder, &tenant, Timestamp(0));
+        |(prefix, holder, other, tenant, state, shared, contended, until, labels)| {
+            let mut lease = new_lease(prefix, None, &holder, &tenant, Timestamp(0));
             lease.labels = labels.unwrap_or_default().into();
             lease.state = state;
             let ends = match state {
@@ -652,11 +762,14 @@ fn lease() -> impl Strategy<Value = Lease> {
 /// Leases in all states.
 fn found() -> impl Strategy<Value = Vec<Lease>> {
     prop::collection::vec(lease(), 0..4).prop_map(|leases| {
-        let known: BTreeMap<LeaseKey, Lease> = leases
-            .into_iter()
-            .filter(|lease| lease.key.network == NetworkId(0))
-            .map(|lease| (lease.key, lease))
-            .collect();
+        let mut known: BTreeMap<LeaseKey, Lease> = BTreeMap::new();
+        for lease in leases {
+            let apart = |other: &Lease| !model::touch(other.prefix(), lease.prefix());
+            let fine = lease.key.network == NetworkId(0) && model::aligned(lease.prefix());
+            if fine && known.values().all(apart) {
+                known.insert(lease.key, lease);
+            }
+        }
         known.into_values().collect()
     })
 }
@@ -667,7 +780,13 @@ fn plain(mut refusal: Refusal) -> Refusal {
         Refusal::NoneGives { reasons, .. } => {
             *reasons = reasons.drain(..).map(plain).collect();
         }
-        Refusal::AddressTaken { owner, .. } | Refusal::ChangedHands { owner, .. } => owner.clear(),
+        Refusal::AddressTaken { owner, .. }
+        | Refusal::PrefixTaken { owner, .. }
+        | Refusal::ChangedHands { owner, .. } => owner.clear(),
+        Refusal::Pool(error) => {
+            error.value.clear();
+            error.allowed.clear();
+        }
         Refusal::NotAssignable { why, .. }
         | Refusal::NotTransferable { why, .. }
         | Refusal::NotShareable { why, .. }
@@ -799,7 +918,9 @@ impl History {
             Step::Confirm(at) if !self.flights.is_empty() => {
                 let (ticket, number) = self.flights.remove(at % self.flights.len());
                 let before = (self.ledger.revision(), self.model.room());
+                let usages = self.usages();
                 let change = self.ledger.confirm(ticket);
+                self.named_where_use_changed(&change, &usages);
                 assert_eq!(change.revision, before.0 + 1);
                 self.model.confirm(number);
                 self.named_where_room_grew(&change, before.1);
@@ -915,6 +1036,7 @@ impl History {
                 assert_eq!(decision.ops, ops);
                 assert_eq!(said(&decision.audit), audit);
                 assert!(decision.audit.iter().all(|entry| entry.at == now));
+                self.tells_lengths(&decision.audit, &ops);
                 self.decisions.insert(number, ops);
                 self.flights.push((ticket, number));
             }
@@ -938,10 +1060,41 @@ impl History {
     /// The addresses of leases in `ops` that nobody has.
     fn free_before(&self, ops: &[Op]) -> Vec<LeaseKey> {
         let put = ops.iter().filter_map(|op| match op {
-            Op::PutLease(lease) => Some(lease.key),
+            Op::PutLease(lease) => Some(lease.prefix()),
             _ => None,
         });
-        put.filter(|key| self.model.is_free(*key)).collect()
+        let free = put.filter(|prefix| self.model.is_free(*prefix));
+        free.map(|prefix| prefix.key).collect()
+    }
+
+    /// The audit entries say how long prefixes are, and nothing of single addresses.
+    fn tells_lengths(&self, audit: &[AuditEntry], ops: &[Op]) {
+        for entry in audit {
+            let (Some(network), Some(address)) = (entry.network, entry.address) else {
+                assert_eq!(entry.length, None);
+                continue;
+            };
+            let key = LeaseKey { network, address };
+            let put = ops.iter().find_map(|op| match op {
+                Op::PutLease(lease) if lease.key == key => Some(lease.length),
+                _ => None,
+            });
+            let length = put.unwrap_or_else(|| self.model.lease(key).unwrap().length);
+            assert_eq!(entry.length, (length < key.bits()).then_some(length));
+        }
+    }
+
+    fn usages(&self) -> Vec<(PoolId, PoolUsage)> {
+        let ids = self.model.pools.iter().map(|pool| pool.id);
+        ids.map(|id| (id, self.ledger.usage(id).unwrap())).collect()
+    }
+
+    /// The change names every pool that is more or less full than before.
+    fn named_where_use_changed(&self, change: &Change, before: &[(PoolId, PoolUsage)]) {
+        for (pool, usage) in before {
+            let same = self.ledger.usage(*pool) == Some(*usage);
+            assert!(same || change.pools.contains(pool), "{pool:?} {change:?}");
+        }
     }
 
     /// The change names every tenant that may have more than before.
@@ -973,10 +1126,11 @@ impl History {
         for pool in &self.model.pools {
             let usage = self.ledger.usage(pool.id).unwrap();
             let all = self.model.assignable(pool);
-            let used = all
-                .iter()
-                .filter(|key| self.model.lease(**key).is_some())
-                .count() as u128;
+            let over = |key: &&LeaseKey| {
+                let prefix = model::around(&pool.spec, key.address);
+                self.model.lease_over(prefix).is_some()
+            };
+            let used = all.iter().filter(over).count() as u128;
             let mine = self
                 .model
                 .leases
@@ -992,10 +1146,9 @@ impl History {
                 (all.len() as u128, used, out)
             );
             assert_eq!(usage.free, usage.size - usage.used);
-            let family = pool.spec.addresses[0].family();
-            let withheld = model::world(family).into_iter();
-            let withheld = withheld.filter(|address| self.model.withheld(pool, *address));
-            assert_eq!(usage.withheld, withheld.count() as u128);
+            assert_eq!(usage.withheld, self.model.withheld_count(pool));
+            let away = self.model.taken_away(pool);
+            assert_eq!((usage.excluded, usage.reserved), away, "{pool:?}");
             let cooling = mine
                 .clone()
                 .filter(|lease| lease.state == LeaseState::Quarantined);
@@ -1007,7 +1160,11 @@ impl History {
                     .map(|lease| &**lease)
                     .eq(mine)
             );
-            assert_eq!(self.ledger.overlaps(pool.id, 99), self.model.overlaps(pool));
+            assert_eq!(
+                self.ledger.overlaps(pool.id, 99),
+                self.model.overlaps(pool),
+                "{pool:?}"
+            );
             self.compare_queue(pool.id, usage.free);
         }
         assert!(self.ledger.pools().eq(&self.model.pools));
@@ -1019,6 +1176,7 @@ impl History {
         assert!(pasts.eq(self.model.pasts.iter().cloned()));
         let ends = self.model.leases.iter().filter_map(|lease| lease.until);
         assert_eq!(self.ledger.next_expiry(), ends.min());
+        self.compare_leases_over();
         self.compare_quotas();
         self.compare_networks();
         assert_eq!(self.ledger.epoch(), self.model.epoch.as_ref());
@@ -1028,6 +1186,7 @@ impl History {
         for lease in &self.model.leases {
             let in_range = self.model.pools.iter().any(|pool| {
                 pool.spec.network == lease.key.network
+                    && model::fits(lease, &pool.spec)
                     && model::assignable(&pool.spec, lease.key.address)
             });
             let marks = self.ledger.marks(lease);
@@ -1036,6 +1195,31 @@ impl History {
                 marks.contains(&Mark::Contended),
                 !lease.contenders.is_empty()
             );
+        }
+    }
+
+    /// What is over each address and each prefix around it.
+    fn compare_leases_over(&self) {
+        let networks = self.model.networks.iter().map(|network| network.id);
+        let families = [Family::V4, Family::V6];
+        let all = networks.flat_map(|network| families.map(|family| (network, family)));
+        for (network, family) in all {
+            for address in model::world(family) {
+                let key = LeaseKey { network, address };
+                for length in family.bits() - 6..=family.bits() {
+                    if model::first(address, length) != address {
+                        continue;
+                    }
+                    let prefix = LeasePrefix { key, length };
+                    let over = self.ledger.lease_over(prefix).map(|lease| &**lease);
+                    assert_eq!(over, self.model.lease_over(prefix), "{prefix:?}");
+                }
+                let around = self.ledger.lease_around(key).map(|lease| &**lease);
+                assert_eq!(around, self.model.lease_over(key.whole()));
+                let mut pools = self.ledger.pools_at(key);
+                pools.sort();
+                assert_eq!(pools, self.model.pools_at(key));
+            }
         }
     }
 
@@ -1183,7 +1367,12 @@ proptest! {
         let mut now = 500;
         for (step, passes) in &steps {
             now += passes;
-            history.step(step, Timestamp(now));
+            let mut step = step.clone();
+            if let Step::Ask(request) = &mut step {
+                let pools: Vec<PoolId> = history.model.pools.iter().map(|pool| pool.id).collect();
+                week::of_these(request, &pools);
+            }
+            history.step(&step, Timestamp(now));
         }
         history.end();
     }

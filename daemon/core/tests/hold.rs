@@ -140,6 +140,7 @@ fn what_the_file_knows_and_what_is_found_in_use_goes_on_while_it_is_held() {
     let again = ledger.plan(&Request::Allocate(allocate(WEB, None)), START);
     assert!(matches!(again, Planned::Answer(Answer::Granted { .. })));
     let adopt = Request::Adopt(Adopt {
+        length: None,
         key: key("10.0.0.11"),
         holder: holder(API),
         tenant: None,

@@ -106,6 +106,7 @@ fn release(owner: &str) -> Request {
 
 fn adopt(owner: &str, key: LeaseKey) -> Request {
     Request::Adopt(Adopt {
+        length: None,
         key,
         holder: holder(owner),
         tenant: None,

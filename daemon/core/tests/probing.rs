@@ -106,6 +106,7 @@ fn probed(owner: &str, last: u8, verdict: ProbeVerdict) -> Request {
 /// Another uses the first address.
 fn found() -> Request {
     Request::Adopt(Adopt {
+        length: None,
         key: key(0),
         holder: holder("found"),
         tenant: None,

@@ -264,6 +264,7 @@ fn what_is_found_in_use_is_adopted_above_the_limit() {
     for n in 0..3_u8 {
         let key = testing::key([10, 0, 0, n]);
         book.done(&Request::Adopt(Adopt {
+            length: None,
             key,
             holder: holder(n.into()),
             tenant: Some(tenant(SHOP)),

@@ -88,6 +88,7 @@ fn free(scope: ReleaseScope) -> Request {
 
 fn adopt(owner: &str, text: &str, since: u64) -> Request {
     Request::Adopt(Adopt {
+        length: None,
         key: key(text),
         holder: holder(owner, "1"),
         tenant: None,

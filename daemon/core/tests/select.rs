@@ -49,6 +49,7 @@ fn of_namespace(name: &str) -> PoolScope {
 /// Of namespace `shop` in cluster `c1`.
 fn v4() -> Selection {
     Selection {
+        length: None,
         network: None,
         family: Family::V4,
         asker: Asker {

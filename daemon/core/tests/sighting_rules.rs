@@ -81,6 +81,7 @@ impl Book {
 
     fn adopt(&mut self, holder: Holder, key: LeaseKey) -> Answer {
         self.ask(Request::Adopt(Adopt {
+            length: None,
             key,
             holder,
             tenant: None,
@@ -126,9 +127,12 @@ impl Book {
         let held = self
             .0
             .cluster_leases(&id, Some(&System::foreign()), None, 1_000);
-        held.iter().for_each(|lease| sightings.count(lease));
+        held.iter()
+            .for_each(|lease| sightings.count(&self.0, lease));
         let contended = self.0.contended_by(&id, None, 1_000);
-        contended.iter().for_each(|lease| sightings.count(lease));
+        contended
+            .iter()
+            .for_each(|lease| sightings.count(&self.0, lease));
         let mut users: BTreeMap<LeaseKey, BTreeSet<ForeignUser>> = BTreeMap::new();
         for (service, last) in shown {
             let since = Timestamp(u64::from(*service));

@@ -48,6 +48,25 @@ pub fn address(field: &str, text: &str) -> Result<IpAddr, Problem> {
         .map_err(|_| Problem::invalid(field, text, "an IPv4 or IPv6 address such as 192.0.2.7"))
 }
 
+/// Parses an address, or a prefix such as `2001:db8::/64` with its length.
+pub fn prefix(field: &str, text: &str) -> Result<(IpAddr, Option<u8>), Problem> {
+    if !text.contains('/') {
+        return Ok((address(field, text)?, None));
+    }
+    match parse(field, text)? {
+        AddressSpec::Cidr(net) => Ok((net.addr(), Some(net.prefix_len()))),
+        AddressSpec::Single(_) | AddressSpec::Range(..) => {
+            let allowed = "an address, or a prefix such as 2001:db8::/64";
+            Err(Problem::invalid(field, text, allowed))
+        }
+    }
+}
+
+/// The length of what is leased, where it is more than an address.
+pub fn length(lease: &Lease) -> Option<u8> {
+    Some(lease.length).filter(|_| !lease.prefix().is_address())
+}
+
 /// Parses the entries of a pool.
 pub fn specs(field: &str, texts: &[String]) -> Result<Vec<AddressSpec>, Problem> {
     texts.iter().map(|text| parse(field, text)).collect()
@@ -211,6 +230,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         family: spec.family(),
         addresses: Vec::new(),
         exclusions: Vec::new(),
+        allocation_length: spec.allocation_length,
         gateway: spec.gateway,
         prefix: spec.prefix_len,
         subnet: spec.subnet.map(|net| net.to_string()),
@@ -229,6 +249,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         scopes: spec.scopes.iter().map(wants::scope_view).collect(),
         share_across_clusters: spec.share_across_clusters,
         quota_required: spec.quota_required,
+        quota_unit: spec.quota_unit,
         overlaps: Vec::new(),
         ambiguous: Vec::new(),
         shared: Vec::new(),
@@ -275,6 +296,7 @@ pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
     let pool = lease.pool.and_then(|id| ledger.pool(id));
     LeaseSummary {
         address: lease.key.address,
+        length: length(lease),
         prefix: ledger.prefix_len(lease),
         gateway: pool.and_then(|pool| pool.spec.gateway),
         network: network_name(ledger, lease.key.network),

@@ -350,6 +350,7 @@ mod tests {
             pool: "p".into(),
             used: 3,
             size: 3,
+            of_prefixes: false,
         };
         let problem = Problem::from(exhausted);
         assert_eq!((problem.status, problem.code), (409, Code::Exhausted));

@@ -65,7 +65,7 @@ fn table(page: &AuditPage) -> Table {
             entry.at.clone(),
             entry.actor.clone(),
             entry.action.clone(),
-            or_dash(entry.address.as_ref()),
+            or_dash(entry.what().as_ref()),
             or_dash(entry.pool.as_ref()),
             or_dash(entry.owner.as_ref()),
             entry.detail.clone(),

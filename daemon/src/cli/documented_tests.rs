@@ -16,7 +16,7 @@ const WARNINGS: [&str; 5] = [
 ];
 
 /// The examples' own names. Another plain word in the place of a name may be meant as a sub-command.
-const NAMES: [&str; 6] = ["blue", "ci", "east", "lab", "rest", "shop"];
+const NAMES: [&str; 7] = ["blue", "ci", "delegated", "east", "lab", "rest", "shop"];
 
 /// How a command is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

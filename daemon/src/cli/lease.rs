@@ -1,9 +1,7 @@
 //! `fipd lease`.
 
-use std::net::IpAddr;
-
 use clap::{Args, Subcommand};
-use fipd_core::{LeaseState, Timestamp};
+use fipd_core::{AddressError, AddressSpec, LeaseState, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 
@@ -46,7 +44,9 @@ pub enum Lease {
     List(ListArgs),
     /// One lease
     Show {
-        address: IpAddr,
+        /// An address, or a prefix such as 2001:db8:0:3::/64; an address in a leased prefix shows that
+        #[arg(value_parser = prefix)]
+        address: String,
         /// Network, where several have the address
         #[arg(long, value_name = "NAME")]
         network: Option<String>,
@@ -99,8 +99,8 @@ pub struct ReserveArgs {
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["addresses", "owner"])))]
 pub struct ReleaseArgs {
     /// Addresses to take back, whoever holds them (with --owner: only if it does)
-    #[arg(value_name = "ADDRESS")]
-    addresses: Vec<IpAddr>,
+    #[arg(value_name = "ADDRESS", value_parser = prefix)]
+    addresses: Vec<String>,
     /// All that this owner holds
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
@@ -138,9 +138,12 @@ pub struct ListArgs {
     /// Who is charged
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// Only on these addresses: a CIDR, a range or one address
+    /// Only on these addresses, of prefixes those that are whole in them: a CIDR, a range or one address
     #[arg(long, value_name = "ADDRESSES")]
     within: Option<String>,
+    /// Only those that have all of these addresses: a CIDR, a range or one address
+    #[arg(long, value_name = "ADDRESSES")]
+    containing: Option<String>,
     #[arg(long, value_name = "STATE",
           value_parser = LeaseState::WORDS)]
     state: Option<String>,
@@ -187,9 +190,22 @@ impl Lease {
                 };
                 session
                     .output
-                    .show(&of.held(session, address).await?, facts)
+                    .show(&of.held(session, &address).await?, facts)
             }
         }
+    }
+}
+
+/// An address, or a prefix with its length.
+pub(super) fn prefix(text: &str) -> Result<String, String> {
+    match text
+        .parse()
+        .map_err(|error: AddressError| error.to_string())?
+    {
+        AddressSpec::Range(..) => {
+            Err("an address, or a prefix such as 2001:db8:0:3::/64, is allowed".to_owned())
+        }
+        spec @ (AddressSpec::Cidr(_) | AddressSpec::Single(_)) => Ok(spec.to_string()),
     }
 }
 
@@ -240,7 +256,7 @@ impl ReleaseArgs {
             let body = ReleaseRequest {
                 owner,
                 instance: self.instance,
-                addresses: self.addresses.iter().map(ToString::to_string).collect(),
+                addresses: self.addresses,
                 pool: self.pool,
                 network: self.network,
                 reason: self.reason,
@@ -253,11 +269,11 @@ impl ReleaseArgs {
                 network: self.network.clone(),
                 pool: self.pool.clone(),
             };
-            let Some(lease) = find(session, *address, of).await? else {
+            let Some(lease) = find(session, address, of).await? else {
                 continue;
             };
             let network = lease.summary.network;
-            let path = format!("/api/v1/leases/{}/{address}", segment(&network));
+            let path = format!("/api/v1/leases/{}/{}", segment(&network), segment(address));
             // An older daemon does not know `end_quarantine`.
             let query = json!({
                 "reason": Some(&self.reason).filter(|reason| !reason.is_empty()),
@@ -266,7 +282,7 @@ impl ReleaseArgs {
             session.client.delete(&with_query(&path, &query)?).await?;
             released.push(ReleasedAddress {
                 network,
-                address: *address,
+                address: lease.summary.address,
             });
         }
         Ok(Released { released })
@@ -302,7 +318,7 @@ impl NetworkOrPool {
     pub(super) async fn held(
         self,
         session: &CliSession,
-        address: IpAddr,
+        address: &str,
     ) -> Result<LeaseView, Failure> {
         let found = find(session, address, self).await?;
         found.ok_or_else(|| Failure::NotFound(format!("nobody holds the address {address}")))
@@ -312,13 +328,14 @@ impl NetworkOrPool {
     pub(super) async fn path(
         self,
         session: &CliSession,
-        address: IpAddr,
+        address: &str,
         what: &str,
     ) -> Result<String, Failure> {
         let network = self.held(session, address).await?.summary.network;
         Ok(format!(
-            "/api/v1/leases/{}/{address}/{what}",
-            segment(&network)
+            "/api/v1/leases/{}/{}/{what}",
+            segment(&network),
+            segment(address)
         ))
     }
 }
@@ -326,7 +343,7 @@ impl NetworkOrPool {
 /// The one lease of an address; an error where several networks have it.
 async fn find(
     session: &CliSession,
-    address: IpAddr,
+    address: &str,
     of: NetworkOrPool,
 ) -> Result<Option<LeaseView>, Failure> {
     let query = LeaseQuery {

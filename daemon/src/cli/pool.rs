@@ -7,7 +7,7 @@ mod show;
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
-use fipd_core::{EndsOf, Order};
+use fipd_core::{EndsOf, Order, QuotaUnit};
 use http::Method;
 use ipnet::IpNet;
 use serde::Serialize;
@@ -80,6 +80,9 @@ pub struct Details {
     /// Network of the pool
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
+    /// What quotas of the pool count: leases, or addresses
+    #[arg(long, value_name = "UNIT", value_parser = QuotaUnit::WORDS)]
+    quota_unit: Option<String>,
     /// Gateway; never given
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
@@ -134,6 +137,9 @@ pub struct Scopes {
 pub struct Create {
     /// Name, 1 to 63 of a-z, 0-9, '-' and '.'
     name: String,
+    /// Give prefixes of so many bits, such as 64, instead of addresses: each --cidr is at least as large
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(1..=128))]
+    allocation_length: Option<u8>,
     #[command(flatten)]
     addresses: Addresses,
     #[command(flatten)]
@@ -230,6 +236,7 @@ impl Create {
     fn body(self) -> PoolCreate {
         let Self {
             name,
+            allocation_length,
             addresses,
             details,
             scopes,
@@ -239,6 +246,7 @@ impl Create {
             network: details.network,
             addresses: [addresses.cidr, addresses.range].concat(),
             exclusions: addresses.exclude,
+            allocation_length,
             gateway: text(details.gateway),
             prefix: details.prefix,
             subnet: text(details.subnet),
@@ -253,6 +261,7 @@ impl Create {
             scopes: scopes.scope,
             share_across_clusters: details.share_across_clusters,
             quota_required: details.quota_required,
+            quota_unit: details.quota_unit,
         }
     }
 }
@@ -295,6 +304,8 @@ impl Update {
                 .then(|| self.scopes.scope.clone()),
             share_across_clusters: details.share_across_clusters,
             quota_required: details.quota_required,
+            quota_unit: details.quota_unit.clone(),
+            allocation_length: None,
             force: self.force,
             reason: self.reason.clone(),
         };

@@ -1,9 +1,9 @@
 //! What `fipd lease allocate` and `reserve` ask of which pool.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use clap::{ArgGroup, Args};
-use fipd_core::{Family, PortClaim};
+use fipd_core::{AddressError, AddressSpec, Family, PortClaim};
 
 use super::{CliSession, exit::Failure, pool};
 use crate::api::wire::{PoolView, Select, Share, Want};
@@ -23,9 +23,12 @@ pub struct Source {
     family: Vec<String>,
     #[command(flatten)]
     asker: AskerArgs,
-    /// This address and no other (repeatable)
-    #[arg(long, value_name = "ADDRESS")]
-    address: Vec<IpAddr>,
+    /// With --select: a prefix of so many bits instead of an address
+    #[arg(long, requires = "select", conflicts_with = "pool", value_name = "BITS", value_parser = clap::value_parser!(u8).range(1..=128))]
+    length: Option<u8>,
+    /// This address and no other, or this prefix of a pool of prefixes (repeatable)
+    #[arg(long, value_name = "ADDRESS", value_parser = named)]
+    address: Vec<AddressSpec>,
 }
 
 /// Who asks, where the pool is left open.
@@ -70,7 +73,7 @@ impl Source {
             }
             ([pool], addresses) => Ok(addresses
                 .iter()
-                .map(|address| this(pool, *address))
+                .map(|address| this(pool, address))
                 .collect()),
             (pools, addresses) => by_family(session, pools, addresses).await,
         }
@@ -86,6 +89,7 @@ impl Source {
         let select = Select {
             network: self.asker.network,
             family: None,
+            length: self.length,
             cluster: self.asker.cluster,
             project: self.asker.project,
             namespace: self.asker.namespace,
@@ -98,7 +102,7 @@ impl Source {
         });
         let has = |family: &String| {
             let mut addresses = self.address.iter();
-            addresses.any(|address| address.to_canonical().is_ipv4() == (family == "ipv4"))
+            addresses.any(|address| (address.family() == Family::V4) == (family == "ipv4"))
         };
         let open = self.family.iter().filter(|family| !has(family));
         let open = open.map(|family| Want {
@@ -121,7 +125,14 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-fn this(pool: &str, address: IpAddr) -> Want {
+/// An address, or a prefix with its length.
+fn named(text: &str) -> Result<AddressSpec, String> {
+    let text = super::lease::prefix(text)?;
+    text.parse()
+        .map_err(|error: AddressError| error.to_string())
+}
+
+fn this(pool: &str, address: &AddressSpec) -> Want {
     Want {
         pool: Some(pool.to_owned()),
         address: Some(address.to_string()),
@@ -133,7 +144,7 @@ fn this(pool: &str, address: IpAddr) -> Want {
 async fn by_family(
     session: &CliSession,
     pools: &[String],
-    addresses: &[IpAddr],
+    addresses: &[AddressSpec],
 ) -> Result<Vec<Want>, Failure> {
     let mut wants = Vec::new();
     let mut left = addresses.to_vec();
@@ -142,7 +153,7 @@ async fn by_family(
         let family = found.family;
         let (mine, others): (Vec<_>, Vec<_>) = left
             .into_iter()
-            .partition(|address| Some(Family::of(*address)) == family);
+            .partition(|address| Some(address.family()) == family);
         left = others;
         if mine.is_empty() {
             wants.push(Want {
@@ -150,7 +161,7 @@ async fn by_family(
                 ..Want::default()
             });
         }
-        wants.extend(mine.into_iter().map(|address| this(pool, address)));
+        wants.extend(mine.into_iter().map(|address| this(pool, &address)));
     }
     match left.first() {
         None => Ok(wants),

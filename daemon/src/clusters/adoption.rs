@@ -212,13 +212,14 @@ async fn take_in(
             .flat_map(|seen| seen.uses.iter().map(move |key| (seen, *key)));
         let missing: Vec<_> = session.ipam.read(|ledger| {
             let is_missing = |(seen, key): &(&Sighting, LeaseKey)| {
-                let lease = ledger.lease(*key);
+                let lease = ledger.lease_around(*key);
                 !lease.is_some_and(|lease| holds(lease, &seen.holder))
             };
             uses.clone().filter(is_missing).collect()
         });
         adopted.held += uses.count() - missing.len();
         requests.extend(missing.into_iter().map(|(seen, key)| Adopt {
+            length: None,
             key,
             holder: seen.holder.clone(),
             tenant: seen.tenant.clone(),

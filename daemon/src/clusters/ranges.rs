@@ -130,7 +130,9 @@ impl Clusters {
     fn is_leased(&self, pool: &Pool, address: IpAddr) -> bool {
         let network = pool.spec.network;
         let key = LeaseKey { network, address };
-        self.0.ipam.read(|ledger| ledger.lease(key).is_some())
+        self.0
+            .ipam
+            .read(|ledger| ledger.lease_around(key).is_some())
     }
 }
 

@@ -102,9 +102,11 @@ pub trait SystemSettings: AnySettings {
         &[]
     }
 
-    /// Whether the cluster may use this pool as one of fipd's own.
+    /// Whether the cluster may use this pool as one of fipd's own: who asks there asks for addresses, and none of a pool of
+    /// prefixes.
     fn offers(&self, pool: &Pool) -> bool {
         let own = matches!(pool.spec.origin, Origin::Own);
+        let own = own && pool.spec.allocation_length.is_none();
         let mut patterns = self.offered_pools().iter();
         own && patterns.any(|one| one.matches(&pool.spec.name))
     }

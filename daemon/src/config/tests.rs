@@ -775,6 +775,9 @@ fn claims_are_offered_what_the_cluster_says() {
     pool.spec.name = "office".into();
     assert!(!claims.offers(&pool));
     pool.spec.name = "lab-x".into();
+    pool.spec.allocation_length = Some(64);
+    assert!(!claims.offers(&pool), "a claim is for an address");
+    pool.spec.allocation_length = None;
     pool.spec.origin = fipd_core::Origin::Mirror {
         system: System::rancher_fip(),
         cluster: fipd_core::ClusterId("c".into()),

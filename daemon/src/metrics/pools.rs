@@ -5,12 +5,17 @@ use fipd_core::{Forecast, Ledger, PoolStanding, PoolUsage, Timestamp};
 use super::series::{Labels, Series};
 use crate::ipam::Ipam;
 
+/// What a floating-point number tells from its neighbours.
+const EXACT: u128 = 1 << 53;
+
 /// A pool that has a place.
 struct PoolSeries {
     pool: String,
     network: String,
     closed: bool,
     usage: PoolUsage,
+    /// Addresses in a prefix that the pool gives; `None` for a pool of addresses.
+    prefix_size: Option<u128>,
     forecast: Forecast,
 }
 
@@ -22,6 +27,7 @@ impl PoolSeries {
             network: network.map_or_else(String::new, |network| network.name.to_string()),
             closed: one.pool.spec.closed,
             usage: one.usage()?,
+            prefix_size: one.pool.spec.prefix_size(),
             forecast: one.forecast(now),
         })
     }
@@ -49,11 +55,16 @@ fn figures(ipam: &Ipam) -> Vec<PoolSeries> {
 
 pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
     let mut figures_of: [Vec<(Labels<'static>, f64)>; 6] = Default::default();
-    let mut full_in = Vec::new();
+    let (mut full_in, mut addresses) = (Vec::new(), Vec::new());
     for one in figures(ipam) {
         let labels = vec![("pool", one.pool), ("network", one.network)];
         let hours = one.forecast.hours().into_iter();
         full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
+        let free = one
+            .prefix_size
+            .and_then(|size| size.checked_mul(one.usage.free));
+        let exact = free.filter(|free| *free <= EXACT);
+        addresses.extend(exact.map(|free| (labels.clone(), free as f64)));
         let counts = [
             one.usage.size,
             one.usage.used,
@@ -68,9 +79,18 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
     }
     let [size, used, free, quarantined, out, closed] = figures_of;
     vec![
-        Series::new("pool_size", "Addresses the pool can give", size),
+        Series::new(
+            "pool_size",
+            "Addresses the pool can give, or prefixes of a pool of those, as in all counts of pools",
+            size,
+        ),
         Series::new("pool_used", "Of these, leased", used),
         Series::new("pool_free", "Of these, free", free),
+        Series::new(
+            "pool_free_addresses",
+            "Addresses in the free prefixes of a pool of prefixes; missing where they are more than 2^53",
+            addresses,
+        ),
         Series::new(
             "pool_quarantined",
             "Of the used, cooling after a release",

@@ -152,9 +152,10 @@ impl Sources {
     }
 }
 
-/// An orphan's owner may still use it.
+/// An orphan's owner may still use it. A rule is about one source, so that prefixes have none.
 fn counts(lease: &Lease, pool: &Pool) -> bool {
     lease.pool == Some(pool.id)
+        && lease.prefix().is_address()
         && matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned)
 }
 

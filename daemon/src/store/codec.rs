@@ -15,8 +15,8 @@ use super::{
     envelope::{RowDraft, StoredRow, Tags},
     rows::{
         AccountV1, AccountV2, AdoptionV1, AuditV1, ClockV6, ClusterProofV6, ClusterV1, EpochV1,
-        IpV1, NetworkHoldV6, NetworkV1, QuotaV1, RollupV1, SealV1, TAG_CLUSTER_PROOF,
-        TAG_NETWORK_HOLD, V1, V2, V6,
+        IpV1, NetworkHoldV6, NetworkV1, QuotaV1, RollupV1, SealV1, TAG_AUDIT_LENGTH,
+        TAG_CLUSTER_PROOF, TAG_NETWORK_HOLD, V1, V2, V6,
     },
     schema,
     seal::{self, Seal},
@@ -328,7 +328,11 @@ pub(super) fn decode_rollup(
 }
 
 pub(super) fn encode_audit(entry: &AuditEntry) -> Result<RowDraft, EncodeError> {
-    RowDraft::new(&AuditV1 {
+    let mut tags = Tags::default();
+    if let Some(length) = entry.length {
+        tags.set(TAG_AUDIT_LENGTH, &length)?;
+    }
+    let row = AuditV1 {
         at: entry.at.0,
         actor: &entry.actor,
         action: code::of_action(entry.action),
@@ -337,12 +341,15 @@ pub(super) fn encode_audit(entry: &AuditEntry) -> Result<RowDraft, EncodeError> 
         pool: entry.pool.map(|id| id.0),
         identity: entry.identity.as_ref().map(identity_row),
         detail: &entry.detail,
-    })
+    };
+    RowDraft::tagged(&tags, &row)
 }
 
 pub(super) fn decode_audit(row: &StoredRow<'_>) -> Result<AuditEntry, DecodeError> {
+    let length = row.tags.get::<u8>(TAG_AUDIT_LENGTH)?;
     let row: AuditV1<'_> = only(row)?;
     Ok(AuditEntry {
+        length,
         at: Timestamp(row.at),
         actor: row.actor.into(),
         action: code::action(row.action)?,

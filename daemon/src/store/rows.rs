@@ -35,8 +35,11 @@ pub(super) const V6: u8 = 6;
 
 /// All tagged fields that this fipd reads and writes, with their tables.
 pub(super) const KNOWN_TAGS: &[(&str, u16)] = &[
+    ("audit", TAG_AUDIT_LENGTH),
     ("clusters", TAG_CLUSTER_PROOF),
     ("networks", TAG_NETWORK_HOLD),
+    ("pools", TAG_POOL_LENGTH),
+    ("pools", TAG_POOL_QUOTA_UNIT),
 ];
 
 /// How far the rewrite of older rows has come; row `rewrite` of table `meta`.
@@ -172,7 +175,7 @@ pub(super) struct LeaseV2<'a> {
     pub labels: Vec<(&'a str, &'a str)>,
 }
 
-/// A [`LeaseV2`] and how many bits of the key's address are its prefix: all of them, until a lease may be of a prefix.
+/// A [`LeaseV2`] and how many bits of the key's address are its prefix: all of them for an address.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LeaseV6<'a> {
     pub prefix_len: u8,
@@ -376,6 +379,15 @@ pub(super) type NetworkHoldV6 = (u64, u64);
 
 /// Field of a cluster: a [`ClusterProofV6`].
 pub(super) const TAG_CLUSTER_PROOF: u16 = 1;
+
+/// Field of a pool of prefixes: how many bits they have, a `u8`.
+pub(super) const TAG_POOL_LENGTH: u16 = 1;
+
+/// Field of a pool whose quotas count something else than leases, a `u8`: 1 addresses.
+pub(super) const TAG_POOL_QUOTA_UNIT: u16 = 2;
+
+/// Field of an audit entry about a prefix: how many bits it has, a `u8`.
+pub(super) const TAG_AUDIT_LENGTH: u16 = 1;
 
 /// What a way to the cluster has to show.
 #[derive(Debug, Serialize, Deserialize)]

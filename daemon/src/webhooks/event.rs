@@ -86,6 +86,7 @@ mod tests {
     #[test]
     fn a_message_says_what_the_audit_log_says() {
         let entry = AuditEntry {
+            length: None,
             at: fipd_core::Timestamp(1_767_225_600_123),
             actor: "token:ci".into(),
             action: Action::Allocated,

@@ -23,6 +23,7 @@ mod monitoring;
 mod moves;
 mod oidc;
 mod other_host;
+mod prefixes;
 mod probing;
 mod provider;
 mod quotas;

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::Error,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,6 +30,13 @@ const PEER: &str = "go-ipam 2831 us at 31k";
 /// Pools of other clusters that a selection must not look at one by one.
 const OTHERS: u32 = 1_000;
 
+/// Pools of other lengths beside one of prefixes.
+const BESIDE_PREFIXES: [(&str, &str, Option<u8>); 3] = [
+    ("blocks", "2001:db9::/32", Some(56)),
+    ("nodes", "2001:dba::/32", Some(76)),
+    ("addresses", "2001:dbb::/64", None),
+];
+
 /// How addresses are asked for, and of what pool.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -43,6 +51,8 @@ enum Kind {
     Selected,
     /// Within a quota of the tenant.
     Charged,
+    /// A prefix of 64 bits, with as many leases of other lengths in the same network.
+    Prefix,
 }
 
 impl Kind {
@@ -52,6 +62,8 @@ impl Kind {
         match self {
             Self::Plain => (Budget::Floor(3.0), 2.0),
             Self::Selected | Self::Charged => (Budget::Micros(2.0), 2.0),
+            // What one of an address costs in the same run, and half as much again.
+            Self::Prefix => (Budget::Address(1.5), 2.0),
             Self::Sticky | Self::LeastRecentlyUsed => (Budget::Micros(4.0), 2.0),
             Self::Shared => (Budget::Micros(5.0), 2.0),
             Self::Random => (Budget::Micros(10.0), 6.0),
@@ -64,6 +76,8 @@ impl Kind {
 enum Budget {
     /// So many times what [`Floor`] costs in the same run.
     Floor(f64),
+    /// So many times what one costs for an address, as much in use.
+    Address(f64),
     Micros(f64),
 }
 
@@ -87,6 +101,24 @@ impl Shape {
         }
     }
 
+    /// Of 64 bits each.
+    const fn prefixes(name: &'static str, step: u128) -> Self {
+        Self {
+            kind: Kind::Prefix,
+            ..Self::plain(name, "2001:db8::/32", step)
+        }
+    }
+
+    /// The address that the lease with the number begins with.
+    fn address(&self, first: u128, number: u128) -> u128 {
+        let size = if self.kind == Kind::Prefix {
+            1 << 64
+        } else {
+            1
+        };
+        first + (1 + number * self.step) * size
+    }
+
     const fn of(name: &'static str, kind: Kind) -> Self {
         Self {
             kind,
@@ -95,10 +127,14 @@ impl Shape {
     }
 }
 
-const SHAPES: [Shape; 10] = [
+const ADDRESSES: Shape = Shape::plain("v6 /64 contiguous", "2001:db8::/64", 1);
+
+const SHAPES: [Shape; 12] = [
     Shape::plain("v4 /12 contiguous", "10.0.0.0/12", 1),
     Shape::plain("v4 /12 every second", "10.0.0.0/11", 2),
-    Shape::plain("v6 /64 contiguous", "2001:db8::/64", 1),
+    ADDRESSES,
+    Shape::prefixes("v6 /64s contiguous", 1),
+    Shape::prefixes("v6 /64s every second", 2),
     Shape::plain("v6 /64 every second", "2001:db8::/64", 2),
     Shape::of("sticky", Kind::Sticky),
     Shape::of("random", Kind::Random),
@@ -114,14 +150,18 @@ pub fn run() -> Result<Vec<Figure>> {
     for shape in SHAPES {
         let mut few = filled(shape, FEW)?;
         let mut many = filled(shape, MANY)?;
-        let mut floor = Floor::filled(shape)?;
+        let (most, ratio) = shape.kind.budget();
+        let mut floor = match most {
+            Budget::Address(_) => Beside::Addresses(Box::new(filled(ADDRESSES, MANY)?)),
+            Budget::Floor(_) | Budget::Micros(_) => Beside::Floor(Floor::filled(shape)?),
+        };
         let (mut at_few, mut at_many) = (Vec::new(), Vec::new());
         let mut at_floor = Vec::new();
         // Alternately, so that whatever else the machine does meets both.
         for _ in 0..ROUNDS {
             at_few.push(round(shape.kind, &mut few)?);
             at_many.push(round(shape.kind, &mut many)?);
-            at_floor.push(floor.round());
+            at_floor.push(floor.round()?);
         }
         let micros = |samples: &[Duration]| {
             percentile(samples, 0.5).map(|time| time.as_secs_f64() * 1e6 / ROUND as f64)
@@ -130,9 +170,8 @@ pub fn run() -> Result<Vec<Figure>> {
             .zip(micros(&at_many))
             .context("no samples")?;
         let name = |what: &str| format!("decision {} {what}", shape.name);
-        let (most, ratio) = shape.kind.budget();
         figures.push(match most {
-            Budget::Floor(times) => {
+            Budget::Floor(times) | Budget::Address(times) => {
                 let floor = micros(&at_floor).context("no samples")?;
                 Figure::cost_ratio(&name("at 1M"), "us", at_many, floor, times)
             }
@@ -142,6 +181,21 @@ pub fn run() -> Result<Vec<Figure>> {
         figures.push(Figure::cost_ratio(&name, "us", at_many, at_few, ratio));
     }
     Ok(figures)
+}
+
+/// What a decision is held against.
+enum Beside {
+    Floor(Floor),
+    Addresses(Box<Ledger>),
+}
+
+impl Beside {
+    fn round(&mut self) -> Result<Duration> {
+        match self {
+            Self::Floor(floor) => Ok(floor.round()),
+            Self::Addresses(ledger) => round(Kind::Plain, ledger),
+        }
+    }
 }
 
 /// The least that remembering a decision takes: an insert into one ordered map and into two hash maps, of the same keys among
@@ -159,7 +213,7 @@ impl Floor {
         let entry = |n: u128, owner: u128| {
             let key = LeaseKey {
                 network: NetworkId::DEFAULT,
-                address: span.family.address(span.first + 1 + n * shape.step),
+                address: span.family.address(shape.address(span.first, n)),
             };
             (key, holder(owner).identity)
         };
@@ -212,13 +266,14 @@ impl Floor {
 fn filled(shape: Shape, used: u128) -> Result<Ledger> {
     let cidr: AddressSpec = shape.cidr.parse()?;
     let span = cidr.span();
-    let leases = (0..used).map(|n| {
+    let lease = |pool, n, address: IpAddr, length| {
         Op::PutLease(Arc::new(Lease {
+            length,
             key: LeaseKey {
                 network: NetworkId::DEFAULT,
-                address: span.family.address(span.first + 1 + n * shape.step),
+                address,
             },
-            pool: Some(PoolId(1)),
+            pool: Some(pool),
             state: LeaseState::Allocated,
             members: std::iter::once(Member {
                 holder: holder(n),
@@ -232,6 +287,22 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
             until: None,
             labels: Default::default(),
         }))
+    };
+    let is_prefix = shape.kind == Kind::Prefix;
+    let length = if is_prefix { 64 } else { span.family.bits() };
+    let leases = (0..used).map(|n| {
+        let address = span.family.address(shape.address(span.first, n));
+        lease(PoolId(1), n, address, length)
+    });
+    // Of other lengths: half of them addresses, a quarter each of two lengths.
+    let others = if is_prefix { used } else { 0 };
+    let others = (0..others).map(|n| {
+        let (pool, address, length) = match n % 4 {
+            0 => (PoolId(2), 0x2001_0db9 << 96 | n << 72, 56),
+            1 => (PoolId(3), 0x2001_0dba << 96 | n << 52, 76),
+            _ => (PoolId(4), 0x2001_0dbb << 96 | n, 128),
+        };
+        lease(pool, used + n, Family::V6.address(address), length)
     });
     let quota = Quota {
         pool: PoolId(1),
@@ -240,7 +311,7 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
     };
     let quota = (shape.kind == Kind::Charged).then_some(Op::PutQuota(quota));
     let rows = pools(shape.kind, cidr)?.into_iter().chain(quota);
-    Ledger::load(rows.chain(leases), 0)
+    Ledger::load(rows.chain(leases).chain(others), 0)
         .map_err(|violations| Error::other(format!("{:?}", violations.first())).into())
 }
 
@@ -252,6 +323,10 @@ fn pools(kind: Kind, cidr: AddressSpec) -> Result<Vec<Op>> {
     };
     match kind {
         Kind::Plain | Kind::Shared | Kind::Charged => {}
+        Kind::Prefix => {
+            spec.allocation_length = Some(64);
+            spec.ends = Ends::NONE;
+        }
         Kind::Sticky => spec.sticky = Sticky::OWN_DEFAULT,
         Kind::Random => spec.order = Order::Random,
         Kind::LeastRecentlyUsed => spec.order = Order::LeastRecentlyUsed,
@@ -259,6 +334,14 @@ fn pools(kind: Kind, cidr: AddressSpec) -> Result<Vec<Op>> {
     }
     let others = if kind == Kind::Selected { OTHERS } else { 0 };
     let mut specs = vec![spec];
+    if kind == Kind::Prefix {
+        for (name, cidr, length) in BESIDE_PREFIXES {
+            specs.push(PoolSpec {
+                allocation_length: length,
+                ..PoolSpec::own(name, vec![cidr.parse()?])
+            });
+        }
+    }
     for n in 0..others {
         let cidr = format!("172.{}.{}.0/24", 16 + n / 256, n % 256);
         specs.push(PoolSpec {
@@ -273,7 +356,8 @@ fn pools(kind: Kind, cidr: AddressSpec) -> Result<Vec<Op>> {
         created: Timestamp(0),
         generation: 1,
     };
-    let mut rows = vec![Op::PutNextPool(PoolId(others + 2))];
+    let next = u32::try_from(specs.len())?.saturating_add(1);
+    let mut rows = vec![Op::PutNextPool(PoolId(next))];
     rows.extend((1..).zip(specs).map(|one| Op::PutPool(Arc::new(pool(one)))));
     Ok(rows)
 }
@@ -312,6 +396,7 @@ fn request(kind: Kind, n: usize, holder: Holder) -> Result<Request> {
         ports: vec![port.parse()?],
     };
     let selection = Selection {
+        length: None,
         network: None,
         family: Family::V4,
         asker: Asker {
@@ -325,6 +410,7 @@ fn request(kind: Kind, n: usize, holder: Holder) -> Result<Request> {
         Kind::Plain
         | Kind::Sticky
         | Kind::Random
+        | Kind::Prefix
         | Kind::LeastRecentlyUsed
         | Kind::Shared
         | Kind::Charged => PoolId(1).into(),

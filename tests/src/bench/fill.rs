@@ -196,6 +196,7 @@ fn holder(number: u64) -> Result<Holder> {
 
 fn lease(number: u64, pool: PoolId, address: IpAddr) -> Result<Lease> {
     Ok(Lease {
+        length: 32,
         key: LeaseKey {
             network: NetworkId::DEFAULT,
             address,
@@ -218,6 +219,7 @@ fn lease(number: u64, pool: PoolId, address: IpAddr) -> Result<Lease> {
 
 fn entry(number: u64, pool: PoolId, address: IpAddr) -> Result<AuditEntry> {
     Ok(AuditEntry {
+        length: None,
         at: Timestamp(1_700_000_000_000),
         actor: "controller:rancher-fip/bench".into(),
         action: Action::Allocated,

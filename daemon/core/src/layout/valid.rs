@@ -116,6 +116,38 @@ pub(super) fn check_name(spec: &PoolSpec) -> Result<(), PoolError> {
     }
 }
 
+/// What a pool of prefixes has and has not.
+pub(super) fn check_prefixes(spec: &PoolSpec, family: Family) -> Result<(), PoolError> {
+    let Some(length) = spec.allocation_length else {
+        return Ok(());
+    };
+    let bits = family.bits();
+    if !(1..=bits).contains(&length) {
+        let allowed = format!("1 to {bits} for {family}");
+        return Err(error("allocation_length", length, allowed));
+    }
+    let fits =
+        |entry: &AddressSpec| matches!(entry, AddressSpec::Cidr(net) if net.prefix_len() <= length);
+    if let Some(entry) = spec.addresses.iter().find(|entry| !fits(entry)) {
+        let allowed =
+            format!("CIDRs of /{length} or larger, as the pool gives prefixes of /{length}");
+        return Err(error("addresses", entry, allowed));
+    }
+    if let Some(len) = spec.prefix_len.filter(|len| *len != length) {
+        let allowed = format!("none, or the allocation length {length}");
+        return Err(error("prefix", len, allowed));
+    }
+    if let Some(subnet) = spec.subnet {
+        return Err(error("subnet", subnet, "none in a pool of prefixes"));
+    }
+    let ends = spec.ends;
+    if ends.first > 0 || ends.last > 0 {
+        let value = format!("{} and {}", ends.first, ends.last);
+        return Err(error("ends", value, "0 and 0 in a pool of prefixes"));
+    }
+    Ok(())
+}
+
 /// Gateway, prefix length and subnet fit the addresses.
 pub(super) fn check_link(
     spec: &PoolSpec,
@@ -166,6 +198,9 @@ pub(super) fn check_link(
             gateway,
             format!("{family} only, as the pool's addresses"),
         ));
+    }
+    if spec.allocation_length.is_some() {
+        return Ok(());
     }
     match gateway_link(spec, gateway) {
         Some(link) if listed.overlaps(&(link.first..=link.last)) => Ok(()),

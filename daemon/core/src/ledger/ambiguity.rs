@@ -68,7 +68,7 @@ impl Ambiguity {
         if let Some((network, layout)) = to {
             let family = layout.family;
             let space = self.spaces.entry(family);
-            let space = space.or_insert_with(|| Space::new(Runs::new(family)));
+            let space = space.or_insert_with(|| Space::new(Runs::new(family), family.bits()));
             let gives = Gives::Yes;
             let part = PoolPart { pool, gives };
             for span in &layout.assignable {
@@ -185,15 +185,17 @@ impl Ledger {
         let ((_, here), (other, there)) = (names(pool)?, names(other)?);
         let withheld = self.free.room(pool)?.layout.withheld_count();
         let (first, last) = (run.first_address(), run.last_address());
+        let prefixes = self.rows.pools.get(&pool)?.spec.allocation_length.is_some();
+        let what = if prefixes { "prefixes" } else { "addresses" };
         Some(format!(
-            "{withheld} addresses are not given, the first of them {first}-{last}: pool {other} of network {there} may mean the same, and nobody chose the networks. An admin says that they are two with `fipd network separate {here} {there}`, or takes one pool to the other's network with `fipd pool move-network`"
+            "{withheld} {what} are not given, the first of them {first}-{last}: pool {other} of network {there} may mean the same, and nobody chose the networks. An admin says that they are two with `fipd network separate {here} {there}`, or takes one pool to the other's network with `fipd pool move-network`"
         ))
     }
 
     /// Whether the pool could give the address, but for another that may mean the same.
     pub fn withholds(&self, key: LeaseKey, pool: PoolId) -> bool {
-        let mut parts = self.free.stab(key).iter();
-        parts.any(|part| part.pool == pool && part.gives == Gives::Withheld)
+        let part = self.free.part(key, pool);
+        part.is_some_and(|part| part.gives == Gives::Withheld)
     }
 
     /// The names of the pool and of its network.
@@ -205,7 +207,8 @@ impl Ledger {
     /// Why the pool does not give the address.
     pub(super) fn ambiguous(&self, pool: &Pool, address: IpAddr) -> Refusal {
         let doubts = self.ambiguity.doubts(pool.id);
-        let parts = self.ambiguity.within(Span::single(address));
+        let length = pool.spec.lease_length();
+        let parts = self.ambiguity.within(Span::of_prefix(address, length));
         let parts = parts.flat_map(|(_, parts)| parts);
         let mut others = parts.filter(|part| doubts(part));
         let other = others.find_map(|part| self.rows.pools.get(&part.pool));

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{Ledger, identities};
-use crate::{Identity, LeaseKey, Network, Op, PoolId, RestoreHold, Tenant, Text};
+use crate::{Identity, LeaseKey, LeasePrefix, Network, Op, PoolId, RestoreHold, Tenant, Text};
 
 /// What one confirmed decision touched. Lists are sorted and without repetition; a decision of very many rows names none
 /// of them, and is not in the log.
@@ -160,11 +160,15 @@ impl Ledger {
         change.pools.extend(self.note_ambiguity(op));
         match op {
             Op::PutLease(lease) => {
-                self.note_lease(lease.key, change);
+                self.note_lease(lease.prefix(), change);
                 change.pools.extend(lease.pool);
                 change.identities.extend(identities(lease).cloned());
             }
-            Op::DeleteLease(key) => self.note_lease(*key, change),
+            Op::DeleteLease(key) => {
+                let known = self.rows.leases.get(key);
+                let prefix = known.map_or_else(|| key.whole(), |known| known.prefix());
+                self.note_lease(prefix, change);
+            }
             Op::PutPool(pool) => change.pools.push(pool.id),
             Op::DeletePool(id) => change.pools.push(*id),
             Op::PutNextPool(_)
@@ -200,11 +204,10 @@ impl Ledger {
         }
     }
 
-    fn note_lease(&self, key: LeaseKey, change: &mut Change) {
+    fn note_lease(&self, prefix: LeasePrefix, change: &mut Change) {
+        let key = prefix.key;
         change.leases.push(key);
-        change
-            .pools
-            .extend(self.free.stab(key).iter().map(|part| part.pool));
+        change.pools.extend(self.free.touched(prefix));
         if let Some(old) = self.rows.leases.get(&key) {
             change.pools.extend(old.pool);
             change.identities.extend(identities(old).cloned());

@@ -38,8 +38,11 @@ impl Ledger {
 
     /// Checks the rows alone: what can be wrong in a file.
     pub(super) fn check_rows(&self, found: &mut Vec<Violation>) {
+        let mut before = None;
         for (key, lease) in &self.rows.leases {
             self.check_lease(*key, lease, found);
+            check_apart(before, lease, found);
+            before = Some(lease);
         }
         for pool in self.rows.pools.values() {
             self.check_pool_row(pool, found);
@@ -67,6 +70,10 @@ impl Ledger {
         if key.canonical() != key {
             found.push(Violation::MappedAddress { lease: key });
         }
+        if !lease.prefix().is_aligned() {
+            let (lease, length) = (key, lease.length);
+            found.push(Violation::HostBits { lease, length });
+        }
         match lease.pool {
             Some(pool) => match self.rows.pools.get(&pool) {
                 None => found.push(Violation::UnknownPool { lease: key, pool }),
@@ -76,10 +83,18 @@ impl Ledger {
                 Some(known) if known.spec.family() != Some(Family::of(key.address)) => {
                     found.push(Violation::PoolOfOtherFamily { lease: key, pool });
                 }
+                Some(known) if known.spec.lease_length() != lease.length => {
+                    let (lease, length) = (key, lease.length);
+                    found.push(Violation::PoolOfOtherLength {
+                        lease,
+                        pool,
+                        length,
+                    });
+                }
                 Some(_) => {}
             },
             None => {
-                let around = self.pool_around(key);
+                let around = self.pool_around(lease.prefix());
                 found.extend(around.map(|pool| Violation::Unattributed { lease: key, pool }));
             }
         }
@@ -150,9 +165,12 @@ impl Ledger {
     pub fn check_page(&self, after: Option<LeaseKey>) -> CheckedPage {
         let rows = above(&self.rows.leases, after.as_ref());
         let mut page = CheckedPage::default();
+        let mut before = after.and_then(|after| self.rows.leases.get(&after));
         for (key, lease) in rows.take(Self::SCAN).counted() {
             self.check_lease(*key, lease, &mut page.violations);
             self.check_index(*key, lease, &mut page.violations);
+            check_apart(before, lease, &mut page.violations);
+            before = Some(lease);
             page.leases.push(Arc::clone(lease));
             page.next = Some(*key);
         }
@@ -199,7 +217,7 @@ impl Ledger {
         found: &mut Vec<Violation>,
     ) -> (usize, usize) {
         let mut broken = |what| found.push(Violation::index(what, key.address));
-        if self.free.is_free(key) {
+        if self.free.is_free(lease.prefix()) {
             broken("free addresses");
         }
         let prints: BTreeSet<u64> = identities(lease).map(fingerprint).collect();
@@ -281,6 +299,17 @@ impl Ledger {
         self.check_waiters(found);
         self.check_candidates(found);
     }
+}
+
+/// No address has two leases.
+fn check_apart(before: Option<&Arc<Lease>>, lease: &Lease, found: &mut Vec<Violation>) {
+    let over = before.filter(|before| {
+        before.key.network == lease.key.network && before.span().overlaps(&lease.span())
+    });
+    found.extend(over.map(|before| Violation::Overlap {
+        lease: lease.key,
+        other: before.prefix(),
+    }));
 }
 
 fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {

@@ -22,8 +22,8 @@ use super::{
     waiters::{QueuePlace, Waiter, is_of},
 };
 use crate::{
-    Action, Actor, Answer, AuditEntry, ClusterId, Identity, Lease, LeaseKey, NetworkId, Op, Pool,
-    PoolId, Quota, Refusal, System, Text, Timestamp,
+    Action, Actor, Answer, AuditEntry, ClusterId, Identity, Lease, LeaseKey, LeasePrefix,
+    NetworkId, Op, Pool, PoolId, Quota, Refusal, System, Text, Timestamp,
 };
 
 /// How far planning got; what is not a finished draft ends it.
@@ -133,6 +133,7 @@ impl Draft {
         let entry = self.say(action, detail);
         entry.network = Some(lease.key.network);
         entry.address = Some(lease.key.address);
+        entry.length = Some(lease.length).filter(|length| *length < lease.key.bits());
         entry.pool = lease.pool;
         entry.identity = identity;
     }
@@ -404,6 +405,17 @@ impl Ledger {
     /// Busy if one of the leases is being changed.
     pub(super) fn settled(&self, mut keys: impl Iterator<Item = LeaseKey>) -> Result<(), Stop> {
         Stop::busy_if(keys.any(|key| self.drafts.locks(key) || self.free.is_taken(key)))
+    }
+
+    /// Busy if a decision in flight is about any of the prefix.
+    pub(super) fn settled_prefix(&self, prefix: LeasePrefix) -> Result<(), Stop> {
+        if self.drafts.is_empty() {
+            return Ok(());
+        }
+        let network = prefix.key.network;
+        Stop::busy_if(self.free.takes_in(network, prefix.span()))?;
+        let over = self.lease_over(prefix).map(|lease| lease.key);
+        self.settled(over.into_iter().chain([prefix.key]))
     }
 
     /// A decision that changes the memory is in flight.

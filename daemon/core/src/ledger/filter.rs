@@ -10,7 +10,7 @@ use std::{
 use super::{Ledger, intern::fingerprint, rows_read::count, space::free::keys};
 use crate::{
     ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, Mark, NetworkId, PoolId, Scope,
-    Span, System, Tenant, Text,
+    Span, System, Tenant, Text, layout::rounded,
 };
 
 /// Which leases to show; empty fields match all.
@@ -24,9 +24,11 @@ pub struct LeaseFilter {
     pub namespace: Option<Text>,
     /// Leases of which this is a member.
     pub owner: Option<Identity>,
-    /// The lease of this address, not an IPv4-mapped one.
+    /// The lease of this address, not an IPv4-mapped one, or of the prefix around it.
     pub address: Option<IpAddr>,
-    /// Leases on these addresses.
+    /// Leases that have all of these addresses.
+    pub containing: Option<Span>,
+    /// Leases on these addresses; of prefixes those that are whole in them.
     pub within: Option<Span>,
     pub tenant: Option<Tenant>,
     /// All of these.
@@ -119,7 +121,7 @@ impl Ledger {
         page
     }
 
-    /// Leases of the network on the span's addresses, after `after`, and then the network itself.
+    /// Leases of the network that have any of the span's addresses, after `after`, and then the network itself.
     fn rows_within(
         &self,
         network: NetworkId,
@@ -127,6 +129,8 @@ impl Ledger {
         after: Option<LeaseKey>,
     ) -> impl Iterator<Item = (LeaseKey, Option<&Arc<Lease>>)> {
         let (first, last) = keys(network, span).into_inner();
+        let around = self.lease_around(first).map(|lease| lease.key);
+        let first = around.unwrap_or(first);
         let from = match after {
             Some(after) if after >= first => Bound::Excluded(after),
             Some(_) | None => Bound::Included(first),
@@ -142,10 +146,10 @@ impl Ledger {
     fn before(&self, filter: &LeaseFilter, after: Option<LeaseKey>) -> Option<LeaseKey> {
         let pool = filter.pool.and_then(|id| self.rows.pools.get(&id));
         let start = pool.zip(filter.span()).and_then(|(pool, span)| {
-            let before = span.first.checked_sub(1)?;
+            let first = rounded(span, pool.spec.lease_length()).first;
             Some(LeaseKey {
                 network: pool.spec.network,
-                address: span.family.address(before),
+                address: span.family.address(first.checked_sub(1)?),
             })
         });
         after.max(start)
@@ -155,7 +159,8 @@ impl Ledger {
 impl LeaseFilter {
     /// All wanted addresses are in it.
     fn span(&self) -> Option<Span> {
-        self.address.map(Span::single).or(self.within)
+        let address = self.address.map(Span::single);
+        address.or(self.containing).or(self.within)
     }
 
     /// Whether all leases of one network from this one on are beyond the addresses.
@@ -181,8 +186,13 @@ impl LeaseFilter {
             && self.cluster.as_ref().is_none_or(of_cluster)
             && self.namespace.as_ref().is_none_or(of_namespace)
             && self.owner.as_ref().is_none_or(|one| lease.held_by(one))
-            && is(self.address, key.address)
-            && self.within.is_none_or(|span| span.contains(key.address))
+            && self
+                .address
+                .is_none_or(|address| lease.span().contains(address))
+            && self
+                .containing
+                .is_none_or(|span| lease.span().covers(&span))
+            && self.within.is_none_or(|span| span.covers(&lease.span()))
             && (self.tenant.is_none() || self.tenant == lease.tenant)
             && lease.labels.fit(&self.labels)
             && (!self.contended || !lease.contenders.is_empty())
@@ -204,6 +214,6 @@ fn shows(lease: &Lease, part: &str, text: &mut String) -> bool {
         text.clear();
         write!(text, "{what}").is_ok() && text.contains(part)
     };
-    let of_address = |one: char| one.is_ascii_hexdigit() || matches!(one, '.' | ':');
-    (part.chars().all(of_address) && is_in(&lease.key.address)) || owners.any(|owner| is_in(owner))
+    let of_address = |one: char| one.is_ascii_hexdigit() || matches!(one, '.' | ':' | '/');
+    (part.chars().all(of_address) && is_in(&lease.prefix())) || owners.any(|owner| is_in(owner))
 }

@@ -67,9 +67,9 @@ use waiters::Waiters;
 
 /// The address book.
 ///
-/// Invariants, all checked by [`Ledger::check`]: an address of a network has at most one lease; free space,
-/// indexes and counters follow from the rows; a lease outside of every pool's ranges may have no pool, one
-/// inside has one.
+/// Invariants, all checked by [`Ledger::check`]: leases of a network never overlap; free space,
+/// indexes and counters follow from the rows; a lease that no pool of its length lists may have no pool, any
+/// other has one.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     rows: LedgerRows,
@@ -277,10 +277,16 @@ impl Ledger {
             Some(old) => {
                 self.index.remove(&old);
                 self.interner.drop(&old);
-                self.free.attributed(lease.key, old.pool, lease.pool);
+                if old.length == lease.length {
+                    let prefix = lease.prefix();
+                    self.free.attributed(prefix, old.pool, lease.pool);
+                } else {
+                    self.free.freed(old.prefix(), old.pool);
+                    self.free.leased(lease.prefix(), lease.pool);
+                }
             }
             None => {
-                self.free.leased(lease.key, lease.pool);
+                self.free.leased(lease.prefix(), lease.pool);
             }
         }
         self.index.add(&lease);
@@ -294,7 +300,8 @@ impl Ledger {
         self.interner.keep_one(prints, &mut lease);
         self.index.add_one(prints, &lease);
         self.rollups.given(lease.pool);
-        change.pools.extend(self.free.leased(lease.key, lease.pool));
+        let pools = self.free.leased(lease.prefix(), lease.pool);
+        change.pools.extend(pools);
         self.rows.leases.insert(lease.key, lease);
     }
 
@@ -303,7 +310,7 @@ impl Ledger {
             self.index.remove(&old);
             self.interner.drop(&old);
             self.tally(Some(&old), None);
-            self.free.freed(key, old.pool);
+            self.free.freed(old.prefix(), old.pool);
         }
     }
 
@@ -320,7 +327,8 @@ impl Ledger {
                         .set_pool(pool.id, network, layout, &self.rows.leases);
                 }
                 if let Some(family) = pool.spec.family().filter(|_| pool.spec.remembers() > 0) {
-                    self.free.shun(pool.spec.network, family);
+                    let length = pool.spec.lease_length();
+                    self.free.shun(pool.spec.network, family, length);
                 }
             }
             Err(_) => {

@@ -103,6 +103,15 @@ impl Ledger {
         if self.rows.quotas.is_empty() {
             return;
         }
+        if let Op::PutPool(pool) = op
+            && pool.spec.quota_weight() < self.weight_of(pool.id)
+        {
+            let quotas = self.rows.quotas.range(first_of(pool.id)..);
+            let mine = quotas.take_while(|((of, _), _)| *of == pool.id);
+            change
+                .tenants
+                .extend(mine.map(|((_, tenant), _)| tenant.clone()));
+        }
         let (before, after) = if let Op::PutLease(lease) = op {
             (self.charge_at(lease.key), charge(lease))
         } else if let Op::DeleteLease(key) = op {

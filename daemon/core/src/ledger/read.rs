@@ -16,9 +16,9 @@ use super::{
     },
 };
 use crate::{
-    Account, Adoption, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark,
-    Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId,
-    layout,
+    Account, Adoption, ClusterId, ClusterRecord, Hold, Identity, Lease, LeaseKey, LeasePrefix,
+    Mark, Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token,
+    TokenId, layout,
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
@@ -131,8 +131,9 @@ impl Ledger {
 
     /// The pool that the address is attributed to, where it is one to be allocated.
     pub fn pool_in_range(&self, key: LeaseKey) -> Option<&Arc<Pool>> {
-        let in_range = self.free.stab(key).iter().any(PoolPart::in_range);
-        let around = self.pools_around(key).filter(|_| in_range).min();
+        let in_range = self.free.stabs(key).any(|part| part.in_range());
+        let parts = self.free.stabs(key).filter(|_| in_range);
+        let around = parts.filter_map(|part| self.attribution_rank(&part)).min();
         around.and_then(|(.., pool)| self.rows.pools.get(&pool))
     }
 
@@ -150,6 +151,26 @@ impl Ledger {
         self.rows.leases.get(&key)
     }
 
+    /// The lowest lease that has any of it.
+    pub fn lease_over(&self, prefix: LeasePrefix) -> Option<&Arc<Lease>> {
+        self.lease_in(prefix.key.network, prefix.span())
+    }
+
+    /// The lowest lease that has an address of the span.
+    pub(super) fn lease_in(&self, network: NetworkId, span: Span) -> Option<&Arc<Lease>> {
+        let range = keys(network, span);
+        let mut before = self.rows.leases.range(..*range.start());
+        let around = (before.next_back())
+            .filter(|(key, lease)| key.network == network && lease.span().overlaps(&span));
+        let found = around.or_else(|| self.rows.leases.range(range).next());
+        found.map(|(_, lease)| lease)
+    }
+
+    /// The lease of the address, or of the prefix around it.
+    pub fn lease_around(&self, key: LeaseKey) -> Option<&Arc<Lease>> {
+        self.lease_over(key.whole())
+    }
+
     /// Quarantined leases of the address, by network.
     pub fn quarantined_at(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Lease>> {
         let keys = self.index.cooling.at(address.to_canonical());
@@ -159,7 +180,8 @@ impl Ledger {
     /// What a reader should know about the lease.
     pub fn marks(&self, lease: &Lease) -> SmallVec<[Mark; 2]> {
         let mut marks = SmallVec::new();
-        if !self.free.stab(lease.key).iter().any(PoolPart::in_range) {
+        let mut parts = self.free.stab(lease.prefix()).iter();
+        if !parts.any(PoolPart::in_range) {
             marks.push(Mark::OutOfRange);
         }
         if !lease.contenders.is_empty() {
@@ -176,7 +198,7 @@ impl Ledger {
             .and_then(|id| Some((self.rows.pools.get(&id)?, self.free.room(id)?)));
         match pool {
             Some((pool, room)) => layout::prefix_len(&pool.spec, &room.layout, lease.key.address),
-            None => Family::of(lease.key.address).bits(),
+            None => lease.length,
         }
     }
 
@@ -201,16 +223,17 @@ impl Ledger {
             .collect()
     }
 
-    /// Leases of `span` in the pool's network, whatever pool they are of.
+    /// Leases that have addresses of `span` in the pool's network, whatever pool they are of.
     pub fn pool_range(&self, pool: PoolId, span: Span, limit: usize) -> Vec<Arc<Lease>> {
         let Some(pool) = self.rows.pools.get(&pool) else {
             return Vec::new();
         };
-        let rows = self.rows.leases.range(keys(pool.spec.network, span));
-        rows.take(limit)
-            .counted()
-            .map(|(_, lease)| Arc::clone(lease))
-            .collect()
+        let range = keys(pool.spec.network, span);
+        let first = *range.start();
+        let around = self.lease_around(first).filter(|lease| lease.key != first);
+        let rows = self.rows.leases.range(range).map(|(_, lease)| lease);
+        let rows = around.into_iter().chain(rows).take(limit);
+        rows.counted().map(Arc::clone).collect()
     }
 
     /// Leases of which the identity is a member, in key order: all at once, so for one that has few.

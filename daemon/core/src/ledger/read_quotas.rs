@@ -18,9 +18,16 @@ impl Ledger {
         Some(self.quota_usage(&key, *limit))
     }
 
-    /// How many leases count for the tenant in the pool.
+    /// How much counts for the tenant in the pool, in the unit of the pool's quotas.
     pub fn charged(&self, pool: PoolId, tenant: &Tenant) -> u64 {
-        self.index.charges.of(&(pool, tenant.clone()))
+        let leases = self.index.charges.of(&(pool, tenant.clone()));
+        leases.saturating_mul(self.weight_of(pool))
+    }
+
+    /// How much of a quota one lease of the pool is.
+    pub(super) fn weight_of(&self, pool: PoolId) -> u64 {
+        let pool = self.rows.pools.get(&pool);
+        pool.map_or(1, |pool| pool.spec.quota_weight())
     }
 
     /// Quotas (of the tenant, of the pool) by pool number and tenant, after the one of `after`, at most `limit`.
@@ -93,7 +100,7 @@ impl Ledger {
         Tenancy {
             pool: *pool,
             tenant: tenant.clone(),
-            used,
+            used: used.saturating_mul(self.weight_of(*pool)),
             limit: quota.or_else(|| without_quota(self.rows.pools.get(pool)?)),
         }
     }
@@ -112,7 +119,7 @@ impl Ledger {
                 tenant: key.1.clone(),
                 limit,
             },
-            used: self.index.charges.of(key),
+            used: self.charged(key.0, &key.1),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What can be wrong with a ledger.
 
 use crate::{
-    ClusterId, LeaseKey, LeaseState, NetworkId, PoolId, PortClaim, Tenant, Text, refusal::joined,
+    ClusterId, LeaseKey, LeasePrefix, LeaseState, NetworkId, PoolId, PortClaim, Tenant, Text,
+    refusal::joined,
 };
 
 /// A broken invariant. Names the rows.
@@ -13,6 +14,16 @@ pub enum Violation {
     UnknownNetwork { lease: LeaseKey },
     #[error("{}: the address is an IPv4 address written as IPv6", at(.lease))]
     MappedAddress { lease: LeaseKey },
+    #[error("{}: bits are set behind its length {length}", at(.lease))]
+    HostBits { lease: LeaseKey, length: u8 },
+    #[error("{}: it overlaps {other}, which has a lease of its own", at(.lease))]
+    Overlap { lease: LeaseKey, other: LeasePrefix },
+    #[error("{}: its pool {} gives other lengths than {length}", at(.lease), .pool.0)]
+    PoolOfOtherLength {
+        lease: LeaseKey,
+        pool: PoolId,
+        length: u8,
+    },
     #[error("{}: its pool {} does not exist", at(.lease), .pool.0)]
     UnknownPool { lease: LeaseKey, pool: PoolId },
     #[error("{}: its pool {} is in another network", at(.lease), .pool.0)]

@@ -9,9 +9,9 @@ use proptest::{
 };
 
 use super::{
-    Adopt, Allocate, Choice, Epoch, History, Identity, Lease, LeaseKey, LeaseState, Ledger, Model,
-    NetworkId, Op, PoolEdit, PoolId, PoolSpec, Quota, Release, ReleaseScope, Request, Reserve,
-    RestoreHold, Step, Timestamp, spec, step,
+    Adopt, Allocate, Choice, Epoch, History, Identity, Lease, LeaseKey, LeasePrefix, LeaseState,
+    Ledger, Model, NOWHERE, NetworkId, Op, PoolEdit, PoolId, PoolSpec, Quota, Release,
+    ReleaseScope, Request, Reserve, RestoreHold, Step, Timestamp, model, spec, step,
 };
 
 const SECOND: u64 = 1_000;
@@ -21,7 +21,7 @@ const WEEK: u64 = 7 * 24 * HOUR;
 const MONDAY: u64 = 1_767_571_200_000;
 
 /// What the addresses are used for outside, whatever the file says.
-type Users = BTreeMap<LeaseKey, BTreeSet<Identity>>;
+type Users = BTreeMap<LeasePrefix, BTreeSet<Identity>>;
 
 struct Week {
     history: History,
@@ -231,13 +231,16 @@ impl Week {
         let number = self.history.flights.last().unwrap().1;
         for op in &self.history.decisions[&number] {
             let Op::PutLease(lease) = op else { continue };
-            let Some(users) = self.newer.get(&lease.key) else {
-                continue;
-            };
             let known = self.history.ledger.lease(lease.key);
+            let used = |identity: &Identity| {
+                let mut newer = self.newer.iter();
+                newer.all(|(prefix, users)| {
+                    users.contains(identity) || !model::touch(*prefix, lease.prefix())
+                })
+            };
             let new = lease.members.iter().filter(|member| {
                 let identity = &member.holder.identity;
-                !users.contains(identity) && !known.is_some_and(|lease| lease.held_by(identity))
+                !used(identity) && !known.is_some_and(|lease| lease.held_by(identity))
             });
             assert_eq!(
                 new.count(),
@@ -299,13 +302,15 @@ impl Week {
             // What cooled in the copy may have been given to others since.
             .filter(|lease| {
                 let known = known.get(&lease.key);
-                known.is_none_or(|known| known.state == LeaseState::Quarantined)
+                known.is_none_or(|known| {
+                    known.state == LeaseState::Quarantined || known.length != lease.length
+                })
             })
             .filter(|lease| lease.state == LeaseState::Allocated)
             .map(|lease| {
                 let members = lease.members.iter();
                 (
-                    lease.key,
+                    lease.prefix(),
                     members.map(|one| one.holder.identity.clone()).collect(),
                 )
             })
@@ -348,8 +353,11 @@ fn from_now(request: &mut Request, now: u64) {
 }
 
 /// Low numbers of pools, which soon are of none, become those of pools that are there.
-fn of_these(request: &mut Request, pools: &[PoolId]) {
+pub fn of_these(request: &mut Request, pools: &[PoolId]) {
     let there = |id: &mut PoolId| {
+        if *id == NOWHERE {
+            return;
+        }
         let nth = pools.get(id.0 as usize % pools.len().max(1));
         *id = nth.copied().unwrap_or(*id);
     };

@@ -6,7 +6,8 @@ use fipd_core::{Action, NetworkId, Op, Pool, Refusal, Separation};
 
 use super::{
     Flight, Model, Plan, Stop,
-    pool::{assignable, invalid},
+    pool::{assignable, gives_around, invalid},
+    prefix, world,
 };
 
 impl Model {
@@ -20,13 +21,30 @@ impl Model {
                 && other.spec.network_by_default
                 && network != there
                 && !self.separations.contains(&pair)
-                && assignable(&other.spec, address)
+                && gives_around(&other.spec, address)
         };
         self.pools.iter().filter(doubt).collect()
     }
 
+    /// The pools that may mean some of what the pool gives around the address, the lowest address first.
+    fn doubles_around(&self, pool: &Pool, address: IpAddr) -> Vec<&Arc<Pool>> {
+        let around = prefix::around(&pool.spec, address);
+        let mut inside = world(pool.spec.addresses[0].family());
+        inside.retain(|one| prefix::covers(around, *one));
+        let doubles = inside.into_iter().map(|one| self.doubles(pool, one));
+        doubles.flatten().collect()
+    }
+
+    /// Whether the pool could give what is around the address, but for another.
     pub fn withheld(&self, pool: &Pool, address: IpAddr) -> bool {
-        assignable(&pool.spec, address) && !self.doubles(pool, address).is_empty()
+        gives_around(&pool.spec, address) && !self.doubles_around(pool, address).is_empty()
+    }
+
+    /// How many of what the pool gives it withholds.
+    pub fn withheld_count(&self, pool: &Pool) -> u128 {
+        let all = world(pool.spec.addresses[0].family()).into_iter();
+        let given = all.filter(|address| assignable(&pool.spec, *address));
+        given.filter(|one| self.withheld(pool, *one)).count() as u128
     }
 
     pub fn ambiguous(&self, pool: &Pool, address: IpAddr) -> Refusal {
@@ -35,7 +53,7 @@ impl Model {
             let known = networks.find(|known| known.id == network);
             known.expect("a pool's network exists").name.clone()
         };
-        let other = self.doubles(pool, address)[0];
+        let other = self.doubles_around(pool, address)[0];
         Refusal::NetworkAmbiguous {
             address,
             pool: pool.spec.name.clone(),

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use fipd_core::{
     Action, Answer, Family, Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseKey,
-    LeaseState, NetworkId, Op, Pool, PoolEdit, PoolSpec, Quota, Refusal, RowFate, Text, Timestamp,
+    LeasePrefix, LeaseState, NetworkId, Op, Pool, PoolEdit, PoolSpec, Quota, Refusal, RowFate,
+    Text, Timestamp,
 };
 
 use super::{
-    Flight, Model, Plan, Stop, owner,
+    Flight, Model, Plan, Stop,
+    lease::overlap,
+    owner,
     pool::{invalid, refused},
+    prefix,
 };
 
 impl Model {
@@ -154,17 +158,30 @@ impl Model {
         };
         let (network, address) = (network.id, row.lease.key.address);
         let key = LeaseKey { network, address };
+        let length = row.lease.length;
+        let whole = LeasePrefix { key, length };
+        if !prefix::aligned(whole) {
+            return invalid("address");
+        }
         let pool = match &row.pool {
-            None => self.pool_of(key),
+            None => self.pool_of(whole),
             Some(name) => {
                 let pool = self.pool_called(name)?;
                 let family = pool.spec.addresses[0].family();
                 if pool.spec.network != network || family != Family::of(address) {
                     return invalid("pool");
                 }
+                if prefix::length(&pool.spec) != length {
+                    return invalid("address");
+                }
                 Some(pool.id)
             }
         };
+        if let Some(over) = self.lease_over(whole)
+            && over.prefix() != whole
+        {
+            return refused(overlap(whole, over));
+        }
         let mut lease = Lease {
             key,
             pool,
@@ -198,8 +215,8 @@ impl Model {
         let members = lease.members.iter().map(|member| &member.holder);
         let others = lease.contenders.iter().map(|contender| &contender.holder);
         let named: Vec<_> = members.chain(others).map(|one| &one.identity).collect();
-        let taken = (self.flights.iter()).any(|flight| flight.taken.contains(&key));
-        if self.locked(key) || taken || named.iter().any(|one| self.gains(one)) {
+        self.settled(whole)?;
+        if named.iter().any(|one| self.gains(one)) {
             return Err(Stop::Busy);
         }
         let known = self.lease(key);
@@ -252,7 +269,7 @@ impl Model {
             ..Flight::default()
         };
         if known.is_none() {
-            flight.taken.push(key);
+            flight.taken.push(whole);
         }
         flight.put(&lease, Action::Imported, owner(&lease));
         let fate = made(known.is_some());

@@ -8,7 +8,7 @@ use super::{Flight, Model, Plan, Stop, owner, pool::invalid};
 
 impl Model {
     pub fn label(&mut self, ask: &Label) -> Plan {
-        let taken = (self.flights.iter()).any(|flight| flight.taken.contains(&ask.key));
+        let taken = (self.flights.iter()).any(|flight| flight.takes_at(ask.key));
         if self.locked(ask.key) || taken {
             return Err(Stop::Busy);
         }

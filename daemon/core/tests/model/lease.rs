@@ -4,13 +4,14 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adopt, Allocate, Answer, Choice, ClusterId, Contender, Family, Handover, Holder, Lease,
-    LeaseKey, LeaseState, Op, Order, Pool, PoolId, Refusal, Release, ReleaseScope, Selection,
-    System, Timestamp,
+    LeaseKey, LeasePrefix, LeaseState, Op, Order, Pool, PoolId, Refusal, Release, ReleaseScope,
+    Selection, System, Timestamp,
 };
 
 use super::{
     Flight, Model, Plan, Stop, Waiter, new_lease, owner,
-    pool::{assignable, delete_marker, lists},
+    pool::{assignable, delete_marker, invalid, lists},
+    prefix::{self, around, touch},
     share,
 };
 
@@ -46,7 +47,15 @@ impl Model {
         now: Timestamp,
     ) -> Plan {
         let identity = &ask.holder.identity;
-        let mut asked = Vec::new();
+        for want in &ask.wants {
+            if let Choice::Any(selection) = &want.pool
+                && let Some(length) = selection.length
+                && (length == 0 || length > selection.family.bits())
+            {
+                return invalid("select.length");
+            }
+        }
+        let mut asked: Vec<Asked> = Vec::new();
         for want in &ask.wants {
             let (selection, candidates) = match &want.pool {
                 Choice::Pool(id) => {
@@ -80,6 +89,21 @@ impl Model {
                 network: pool.spec.network,
                 address,
             });
+            let twice = |other: &Asked| {
+                let (Some(a), Some(b)) = (other.key, key) else {
+                    return false;
+                };
+                let open = other.selection.is_some() || selection.is_some();
+                let a = around(&other.pool.spec, a.address);
+                let mut b = around(&pool.spec, b.address);
+                if open {
+                    b.key.network = a.key.network;
+                }
+                touch(a, b)
+            };
+            if asked.iter().any(twice) {
+                return invalid("address");
+            }
             asked.push(Asked {
                 pool,
                 selection,
@@ -136,7 +160,10 @@ impl Model {
                 want.cooling.extend(want.key);
             }
         }
-        let mut named: Vec<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
+        let mut named: Vec<LeasePrefix> = Vec::new();
+        for want in &asked {
+            named.extend(want.key.map(|key| around(&want.pool.spec, key.address)));
+        }
         for want in asked.iter_mut() {
             if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
                 (want.again, want.cooling) = self.had(want, ask, &mut named, now)?;
@@ -214,7 +241,9 @@ impl Model {
             }
             let cooling = want.cooling.clone();
             for key in cooling.iter().copied().chain(keys) {
-                let mut lease = new_lease(key, Some(want.pool.id), &ask.holder, &ask.tenant, now);
+                let prefix = around(&want.pool.spec, key.address);
+                let mut lease =
+                    new_lease(prefix, Some(want.pool.id), &ask.holder, &ask.tenant, now);
                 let mut action = Action::Allocated;
                 if let Some(share) = &share {
                     lease.group = Some(share.key.clone());
@@ -231,7 +260,7 @@ impl Model {
                 }
                 flight.put(&lease, action, Some(identity.clone()));
                 if !cooling.contains(&key) {
-                    flight.taken.push(key);
+                    flight.taken.push(prefix);
                 }
                 mine.push(lease);
                 fresh = true;
@@ -308,10 +337,10 @@ impl Model {
                 why: String::new(),
             }));
         }
-        if self.locked(key) {
-            return Err(Stop::Busy);
-        }
-        match self.lease(key) {
+        let prefix = around(spec, address);
+        self.settled(prefix)?;
+        match self.lease_over(prefix) {
+            Some(lease) if lease.prefix() != prefix => Err(Stop::Refused(overlap(prefix, lease))),
             Some(lease) if lease.state == LeaseState::Quarantined => {
                 let back = ask.tenant.is_some() && lease.tenant == ask.tenant;
                 let (until, keep) = (lease.until.expect("it ends"), want.keep);
@@ -336,11 +365,13 @@ impl Model {
 
     pub fn exhausted(&self, pool: &Pool) -> Stop {
         let all = self.assignable(pool);
-        let used = all.iter().filter(|key| self.lease(**key).is_some()).count() as u128;
+        let over = |key: &&LeaseKey| self.lease_over(around(&pool.spec, key.address)).is_some();
+        let used = all.iter().filter(over).count() as u128;
         Stop::Refused(Refusal::Exhausted {
             pool: pool.spec.name.clone(),
             used,
             size: all.len() as u128,
+            of_prefixes: pool.spec.allocation_length.is_some(),
         })
     }
 
@@ -373,7 +404,9 @@ impl Model {
         let identity = &ask.holder.identity;
         let pool = self.pool(id).expect("checked before");
         let all = self.assignable(pool);
-        let free = all.iter().filter(|key| self.is_free(**key)).count() as u128;
+        let prefix = |key: &LeaseKey| around(&pool.spec, key.address);
+        let free = all.iter().filter(|key| self.is_free(prefix(key)));
+        let free = free.count() as u128;
         let queue: Vec<&Waiter> = self
             .waiters
             .iter()
@@ -395,8 +428,8 @@ impl Model {
         if ahead + need <= free {
             return Ok(true);
         }
-        let taken = |key: &LeaseKey| self.flights.iter().any(|flight| flight.taken.contains(key));
-        if all.iter().any(taken) {
+        let mut prefixes = all.iter().map(prefix);
+        if prefixes.any(|one| self.may_come_back(one)) {
             return Err(Stop::Busy);
         }
         Ok(false)
@@ -423,12 +456,12 @@ impl Model {
     }
 
     fn choose(&self, asked: &[Asked]) -> Result<Vec<Vec<LeaseKey>>, Stop> {
-        let mut gone: Vec<LeaseKey> = asked
-            .iter()
-            .filter(|want| want.missing > 0)
-            .filter_map(|want| want.key)
-            .chain(asked.iter().flat_map(|want| want.again.clone()))
-            .collect();
+        let mut gone: Vec<LeasePrefix> = Vec::new();
+        for want in asked {
+            let named = want.key.filter(|_| want.missing > 0);
+            let keys = named.iter().chain(&want.again);
+            gone.extend(keys.map(|key| around(&want.pool.spec, key.address)));
+        }
         let mut chosen = Vec::new();
         let mut given = self.given.iter().copied();
         for want in asked {
@@ -448,9 +481,13 @@ impl Model {
                 given.next();
             }
             while keys.len() < want.lacks() as usize {
-                let free = |key: &LeaseKey| self.is_free(*key) && !gone.contains(key);
+                let prefix = |key: &LeaseKey| around(&want.pool.spec, key.address);
+                let free = |key: &LeaseKey| {
+                    let gone = gone.iter().any(|one| touch(*one, prefix(key)));
+                    self.is_free(prefix(key)) && !gone
+                };
                 let all = self.assignable(&want.pool);
-                let unused = |key: &LeaseKey| free(key) && !self.remembers(*key);
+                let unused = |key: &LeaseKey| free(key) && !self.remembers_as(prefix(key));
                 let by_chance = given.next().filter(|key| {
                     want.pool.spec.order == Order::Random && unused(key) && all.contains(key)
                 });
@@ -462,17 +499,14 @@ impl Model {
                     })
                     .or_else(|| all.iter().copied().find(free));
                 let Some(key) = key else {
-                    let taken = |key: &LeaseKey| {
-                        self.flights.iter().any(|flight| flight.taken.contains(key))
-                    };
-                    let busy = all.iter().any(taken);
+                    let busy = all.iter().any(|key| self.may_come_back(prefix(key)));
                     return Err(if busy {
                         Stop::Busy
                     } else {
                         self.exhausted(&want.pool)
                     });
                 };
-                gone.push(key);
+                gone.push(prefix(&key));
                 keys.push(key);
             }
             chosen.push(keys);
@@ -562,6 +596,11 @@ impl Model {
 
     pub fn adopt(&mut self, ask: &Adopt, now: Timestamp) -> Plan {
         let key = ask.key;
+        let length = ask.length.unwrap_or_else(|| key.bits());
+        let prefix = LeasePrefix { key, length };
+        if !prefix::aligned(prefix) {
+            return invalid("address");
+        }
         if !self
             .networks
             .iter()
@@ -569,18 +608,19 @@ impl Model {
         {
             return Err(Stop::Refused(Refusal::UnknownNetwork(key.network)));
         }
-        if self.edited(key.network) || self.locked(key) || self.gains(&ask.holder.identity) {
+        if self.edited(key.network) || self.gains(&ask.holder.identity) {
             return Err(Stop::Busy);
         }
+        self.settled(prefix)?;
         let mut flight = Flight {
             gains: vec![ask.holder.identity.clone()],
             ..Flight::default()
         };
         let who = Some(ask.holder.identity.clone());
-        let Some(mut lease) = self.lease(key).cloned() else {
-            let lease = new_lease(key, self.pool_of(key), &ask.holder, &ask.tenant, now);
+        let Some(mut lease) = self.lease_over(prefix).cloned() else {
+            let lease = new_lease(prefix, self.pool_of(prefix), &ask.holder, &ask.tenant, now);
             flight.put(&lease, Action::Adopted, who);
-            flight.taken.push(key);
+            flight.taken.push(prefix);
             return Ok((
                 flight,
                 Answer::Adopted {
@@ -608,15 +648,16 @@ impl Model {
             );
             return Ok((flight, answer));
         }
-        if let Some(lease) = over_foreign(&lease, ask, now) {
+        let same = lease.prefix() == prefix;
+        if let Some(lease) = over_foreign(&lease, ask, now).filter(|_| same) {
             flight.put(&lease, Action::Adopted, who);
             let lease = Arc::new(lease);
             return Ok((flight, Answer::Adopted { lease }));
         }
-        if lease.state == LeaseState::Quarantined {
+        if same && lease.state == LeaseState::Quarantined {
             let mut contenders = lease.contenders;
             contenders.retain(|contender| contender.holder.identity != ask.holder.identity);
-            let mut lease = new_lease(key, lease.pool, &ask.holder, &ask.tenant, now);
+            let mut lease = new_lease(prefix, lease.pool, &ask.holder, &ask.tenant, now);
             lease.contenders = contenders;
             flight.put(&lease, Action::Adopted, who);
             return Ok((
@@ -653,11 +694,13 @@ impl Model {
     }
 
     /// Of the pools that list it an open one, the smallest, the oldest.
-    pub fn pool_of(&self, key: LeaseKey) -> Option<PoolId> {
-        self.pool_of_but(key, None)
+    pub fn pool_of(&self, prefix: LeasePrefix) -> Option<PoolId> {
+        self.pool_of_but(prefix, None)
     }
 
-    pub fn pool_of_but(&self, key: LeaseKey, other: Option<PoolId>) -> Option<PoolId> {
+    /// Of those that give what is as long.
+    pub fn pool_of_but(&self, prefix: LeasePrefix, other: Option<PoolId>) -> Option<PoolId> {
+        let key = prefix.key;
         let size = |pool: &Pool| {
             let family = pool.spec.addresses[0].family();
             super::world(family)
@@ -668,6 +711,7 @@ impl Model {
         self.pools
             .iter()
             .filter(|pool| pool.spec.network == key.network && lists(&pool.spec, key.address))
+            .filter(|pool| prefix::length(&pool.spec) == prefix.length)
             .filter(|pool| Some(pool.id) != other)
             .min_by_key(|pool| (pool.spec.closed, size(pool), pool.id))
             .map(|pool| pool.id)
@@ -837,12 +881,12 @@ impl Model {
                     }
                 }
                 rest.members.retain(|member| !of(&member.holder, cluster));
-                flight.keys.push(rest.key);
+                flight.keys.push(rest.prefix());
                 flight.ops.push(Op::PutLease(Arc::new(rest)));
             } else if owned.contains(lease) {
                 self.vacate(&mut flight, &rest, (Action::Forgotten, false), now)?;
             } else {
-                flight.keys.push(rest.key);
+                flight.keys.push(rest.prefix());
                 flight.ops.push(Op::PutLease(Arc::new(rest)));
             }
         }
@@ -903,7 +947,7 @@ impl Model {
         now: Timestamp,
     ) -> Result<(), Stop> {
         if let Some(next) = lease.contenders.first() {
-            let mut passed = new_lease(lease.key, lease.pool, &next.holder, &next.tenant, now);
+            let mut passed = new_lease(lease.prefix(), lease.pool, &next.holder, &next.tenant, now);
             passed.contenders = lease.contenders[1..].to_vec();
             let who = Some(next.holder.identity.clone());
             flight.put(&passed, Action::PassedOn, who);
@@ -922,12 +966,21 @@ impl Model {
             cooling.until = Some(Timestamp(now.0 + 1_000 * u64::from(seconds)));
             flight.put(&cooling, action, owner(lease));
         } else {
-            flight.keys.push(lease.key);
+            flight.keys.push(lease.prefix());
             flight.ops.push(Op::DeleteLease(lease.key));
             let address = Some(lease.key.address);
             flight.audit.push((action, address, owner(lease)));
         }
         self.remember(flight, lease, own, now)
+    }
+}
+
+/// A lease of another length has some of it.
+pub fn overlap(prefix: LeasePrefix, lease: &Lease) -> Refusal {
+    Refusal::PrefixTaken {
+        prefix: prefix.net(),
+        held: lease.prefix().net(),
+        owner: String::new(),
     }
 }
 
@@ -964,7 +1017,10 @@ fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
     for want in asked.iter_mut() {
         let Some(key) = want.key else { continue };
         let named = |lease: &Lease| match want.selection {
-            None => lease.key == key,
+            None => {
+                let around = around(&want.pool.spec, key.address);
+                lease.key == key && lease.length == around.length
+            }
             Some(_) => lease.key.address == key.address && want.answered_by(lease),
         };
         if let Some(at) = held.iter().position(named) {
@@ -1001,12 +1057,13 @@ fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
 fn is_like(lease: &Lease, selection: &Selection, address: Option<IpAddr>) -> bool {
     lease.pool.is_some()
         && Family::of(lease.key.address) == selection.family
+        && lease.length == selection.length.unwrap_or(selection.family.bits())
         && selection.network.is_none_or(|id| id == lease.key.network)
         && address.is_none_or(|address| address == lease.key.address)
 }
 
 pub fn answers(lease: &Lease, pool: &Pool) -> bool {
-    let here = assignable(&pool.spec, lease.key.address);
+    let here = prefix::fits(lease, &pool.spec) && assignable(&pool.spec, lease.key.address);
     lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || here)
 }
 
@@ -1040,7 +1097,7 @@ fn over_foreign(lease: &Lease, ask: &Adopt, now: Timestamp) -> Option<Lease> {
     if asks.system == foreign || lease.members.is_empty() || !all.all(there) {
         return None;
     }
-    let mut next = new_lease(lease.key, lease.pool, &ask.holder, &ask.tenant, now);
+    let mut next = new_lease(lease.prefix(), lease.pool, &ask.holder, &ask.tenant, now);
     next.contenders = lease.contenders.clone();
     for member in &lease.members {
         let of = &member.holder.identity;

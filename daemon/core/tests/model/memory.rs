@@ -3,10 +3,16 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use fipd_core::{
-    Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, PoolId, PoolSpec, Timestamp,
+    Allocate, Lease, LeaseKey, LeasePrefix, LeaseState, Op, Order, PastLease, PoolId, PoolSpec,
+    Timestamp,
 };
 
-use super::{Flight, Model, Stop, lease::Asked, pool::assignable};
+use super::{
+    Flight, Model, Stop,
+    lease::Asked,
+    pool::assignable,
+    prefix::{around, length, touch},
+};
 
 /// How many past leases the pool remembers.
 pub fn size(spec: &PoolSpec) -> usize {
@@ -35,6 +41,14 @@ fn adds(ops: &[Op], pool: PoolId) -> usize {
 impl Model {
     pub fn remembers(&self, key: LeaseKey) -> bool {
         self.pasts.iter().any(|past| past.key == key)
+    }
+
+    /// Whether a pool that gives what is as long remembers it.
+    pub fn remembers_as(&self, prefix: LeasePrefix) -> bool {
+        self.pasts.iter().any(|past| {
+            let pool = self.pool(past.pool).expect("the pool of a past lease");
+            past.key == prefix.key && length(&pool.spec) == prefix.length
+        })
     }
 
     /// What the pool remembers.
@@ -110,24 +124,29 @@ impl Model {
         &self,
         want: &Asked,
         ask: &Allocate,
-        named: &mut Vec<LeaseKey>,
+        named: &mut Vec<LeasePrefix>,
         now: Timestamp,
     ) -> Result<(Vec<LeaseKey>, Vec<LeaseKey>), Stop> {
         let pool = &want.pool;
         let (mut free, mut cooling) = (Vec::new(), Vec::new());
         let mut pasts: Vec<&PastLease> = self.pasts.iter().collect();
         pasts.retain(|past| past.pool == pool.id && past.identity == ask.holder.identity);
-        pasts.retain(|past| !over(&pool.spec, past, now) && !named.contains(&past.key));
+        pasts.retain(|past| !over(&pool.spec, past, now));
         pasts.retain(|past| !self.withheld(pool, past.key.address));
         pasts.sort_by_key(|past| (Reverse(past.released), past.key));
         for past in pasts {
             if free.len() + cooling.len() == want.missing as usize {
                 break;
             }
-            match self.lease(past.key) {
-                None if self.is_free(past.key) => free.push(past.key),
+            let prefix = around(&pool.spec, past.key.address);
+            if named.iter().any(|one| touch(*one, prefix)) {
+                continue;
+            }
+            match self.lease_over(prefix) {
+                None if self.is_free(prefix) => free.push(past.key),
                 Some(lease)
-                    if !want.keep
+                    if lease.prefix() == prefix
+                        && !want.keep
                         && past.own
                         && lease.contenders.is_empty()
                         && lease.tenant == ask.tenant =>
@@ -139,7 +158,7 @@ impl Model {
                 }
                 _ => continue,
             }
-            named.push(past.key);
+            named.push(prefix);
         }
         Ok((free, cooling))
     }

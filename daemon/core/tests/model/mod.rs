@@ -9,6 +9,7 @@ mod memory;
 mod moves;
 mod overlap;
 mod pool;
+mod prefix;
 mod probe;
 mod quota;
 mod rollups;
@@ -20,11 +21,13 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adoption, Answer, ClusterId, ClusterRecord, Epoch, Expectation, Family, Hold, Holder,
-    Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, PastLease, Pool, PoolId,
-    Quota, Refusal, Request, RestoreHold, Separation, System, Tenant, Text, Timestamp,
+    Identity, Lease, LeaseKey, LeasePrefix, LeaseState, Member, Network, NetworkId, Op, PastLease,
+    Pool, PoolId, Quota, Refusal, Request, RestoreHold, Separation, System, Tenant, Text,
+    Timestamp,
 };
 
 pub use pool::assignable;
+pub use prefix::{aligned, around, first, fits, touch};
 use rollups::Counts;
 
 /// What the model says of a request. Audit entries are compared by action, address and identity.
@@ -58,8 +61,8 @@ pub struct Flight {
     pub ops: Vec<Op>,
     pub audit: Vec<Said>,
     /// Leases it writes or deletes.
-    pub keys: Vec<LeaseKey>,
-    pub taken: Vec<LeaseKey>,
+    pub keys: Vec<LeasePrefix>,
+    pub taken: Vec<LeasePrefix>,
     pub gains: Vec<Identity>,
     pub edits: Vec<NetworkId>,
     /// No pool is edited meanwhile.
@@ -396,17 +399,9 @@ impl Model {
         holds
     }
 
-    /// Free for planning: neither leased nor taken.
-    pub fn is_free(&self, key: LeaseKey) -> bool {
-        self.lease(key).is_none()
-            && !self
-                .flights
-                .iter()
-                .any(|flight| flight.taken.contains(&key))
-    }
-
     pub fn locked(&self, key: LeaseKey) -> bool {
-        self.flights.iter().any(|flight| flight.keys.contains(&key))
+        let mut keys = self.flights.iter().flat_map(|flight| &flight.keys);
+        keys.any(|one| one.key == key)
     }
 
     pub fn gains(&self, identity: &Identity) -> bool {
@@ -444,7 +439,7 @@ impl Flight {
     }
 
     pub fn put(&mut self, lease: &Lease, action: Action, identity: Option<Identity>) {
-        self.keys.push(lease.key);
+        self.keys.push(lease.prefix());
         self.ops.push(Op::PutLease(Arc::new(lease.clone())));
         self.audit.push((action, Some(lease.key.address), identity));
     }
@@ -462,7 +457,7 @@ pub fn owner(lease: &Lease) -> Option<Identity> {
 }
 
 pub fn new_lease(
-    key: LeaseKey,
+    LeasePrefix { key, length }: LeasePrefix,
     pool: Option<PoolId>,
     holder: &Holder,
     tenant: &Option<Tenant>,
@@ -470,6 +465,7 @@ pub fn new_lease(
 ) -> Lease {
     Lease {
         key,
+        length,
         pool,
         state: LeaseState::Allocated,
         members: [Member {

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Action, Answer, Collision, LeaseKey, NetworkId, Op, PastLease, Pool, PoolId, Refusal,
+    Action, Answer, Collision, Family, LeaseKey, LeasePrefix, NetworkId, Op, PastLease, Pool,
+    PoolId, Refusal,
 };
 
 use super::{
     Flight, Model, Plan, Stop, owner,
     pool::{lists, refused},
+    prefix::{around, covers, fits},
+    world,
 };
 
 impl Model {
@@ -42,10 +45,15 @@ impl Model {
             network: to,
             address: key.address,
         };
-        let touched = |key: &LeaseKey| {
-            let listed = lists(&pool.spec, key.address);
-            let lease = mine.iter().any(|lease| lease.key.address == key.address);
-            (key.network == from || key.network == to) && (listed || lease)
+        let touched = |one: &LeasePrefix| {
+            let network = one.key.network;
+            let all = world(Family::of(one.key.address)).into_iter();
+            let mut inside = all.filter(|address| covers(*one, *address));
+            let meant = |address| {
+                let leased = mine.iter().any(|lease| covers(lease.prefix(), address));
+                lists(&pool.spec, address) || leased
+            };
+            (network == from || network == to) && inside.any(meant)
         };
         if self
             .flights
@@ -54,10 +62,14 @@ impl Model {
         {
             return Err(Stop::Busy);
         }
-        let taken = mine.iter().filter_map(|lease| self.lease(there(lease.key)));
+        let taken = mine.iter().filter_map(|lease| {
+            let mut moved = lease.prefix();
+            moved.key = there(lease.key);
+            Some((lease.key.address, self.lease_over(moved)?))
+        });
         let all: Vec<Collision> = taken
-            .map(|lease| Collision {
-                address: lease.key.address,
+            .map(|(address, lease)| Collision {
+                address,
                 owner: owner(lease).map_or("in quarantine".into(), |owner| owner.to_string()),
             })
             .collect();
@@ -80,18 +92,18 @@ impl Model {
         };
         flight.ops.push(Op::PutPool(next.clone()));
         for mut lease in mine {
-            flight.keys.push(lease.key);
+            flight.keys.push(lease.prefix());
             flight.ops.push(Op::DeleteLease(lease.key));
             lease.key = there(lease.key);
-            flight.keys.push(lease.key);
+            flight.keys.push(lease.prefix());
             flight.ops.push(Op::PutLease(Arc::new(lease)));
         }
         for lease in &self.leases {
             let listed = lease.key.network == to && lists(&pool.spec, lease.key.address);
-            if lease.pool.is_none() && listed {
+            if lease.pool.is_none() && listed && fits(lease, &pool.spec) {
                 let mut lease = lease.clone();
                 lease.pool = Some(id);
-                flight.keys.push(lease.key);
+                flight.keys.push(lease.prefix());
                 flight.ops.push(Op::PutLease(Arc::new(lease)));
             }
         }
@@ -100,7 +112,9 @@ impl Model {
             let past = self.pasts.iter().find(|past| past.key == key);
             let mut past = PastLease::clone(past.expect("listed before"));
             past.key = there(key);
-            if self.lease(past.key).is_none() && !self.remembers(past.key) {
+            let mut prefix = around(&pool.spec, key.address);
+            prefix.key = past.key;
+            if self.lease_over(prefix).is_none() && !self.remembers(past.key) {
                 flight.ops.push(Op::PutPast(Arc::new(past)));
             }
         }

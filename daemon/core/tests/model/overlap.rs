@@ -2,7 +2,7 @@
 
 use fipd_core::{Overlap, Pool, PoolId};
 
-use super::{Model, pool::assignable, world};
+use super::{Model, pool::gives_around, world};
 
 impl Model {
     /// Address by address; neighbours of the same pool are one run.
@@ -14,8 +14,8 @@ impl Model {
             others.retain(|other| {
                 other.id != pool.id
                     && other.spec.network == pool.spec.network
-                    && assignable(&other.spec, address)
-                    && assignable(&pool.spec, address)
+                    && gives_around(&other.spec, address)
+                    && gives_around(&pool.spec, address)
             });
             for other in &others {
                 let again = before.contains(&other.id);

@@ -4,10 +4,11 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, Lease, LeaseKey,
-    LeaseState, Network, NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
+    LeasePrefix, LeaseState, Network, NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal,
+    Text, Timestamp,
 };
 
-use super::{Flight, Model, Plan, Stop, memory, same_marker, world};
+use super::{Flight, Model, Plan, Stop, memory, prefix, same_marker, world};
 
 /// Whether the specification names the address.
 pub fn lists(spec: &PoolSpec, address: IpAddr) -> bool {
@@ -16,8 +17,17 @@ pub fn lists(spec: &PoolSpec, address: IpAddr) -> bool {
         .any(|entry| entry.span().contains(address))
 }
 
-/// Whether the pool may give the address, judged by itself. The histories use whole CIDRs with their own ends.
+/// Whether the pool may give what is around the address.
+pub fn gives_around(spec: &PoolSpec, address: IpAddr) -> bool {
+    assignable(spec, prefix::first(address, prefix::length(spec)))
+}
+
+/// Whether the pool may give what begins with the address, judged by itself. The histories use whole CIDRs with their
+/// own ends.
 pub fn assignable(spec: &PoolSpec, address: IpAddr) -> bool {
+    if spec.allocation_length.is_some() {
+        return assignable_prefix(spec, address);
+    }
     assert_eq!(
         (spec.ends.of, spec.prefix_len, spec.subnet),
         (EndsOf::EachCidr, None, None)
@@ -40,6 +50,17 @@ pub fn assignable(spec: &PoolSpec, address: IpAddr) -> bool {
     lists(spec, address) && !excluded && !at_an_end && spec.gateway != Some(address)
 }
 
+fn assignable_prefix(spec: &PoolSpec, address: IpAddr) -> bool {
+    let length = prefix::length(spec);
+    let mut exclusions = spec.exclusions.iter();
+    let touched = exclusions.any(|entry| {
+        let all = world(Family::of(address)).into_iter();
+        let mut inside = all.filter(|one| prefix::together(*one, address, length));
+        inside.any(|one| entry.span().contains(one))
+    });
+    prefix::first(address, length) == address && lists(spec, address) && !touched
+}
+
 fn nth_last(last: u128, n: u128, family: Family) -> IpAddr {
     family.address(last - n)
 }
@@ -57,7 +78,7 @@ pub fn invalid<T>(field: &'static str) -> Result<T, Stop> {
 }
 
 impl Model {
-    /// Assignable addresses of a pool, lowest first.
+    /// What the pool may give, lowest first.
     pub fn assignable(&self, pool: &Pool) -> Vec<LeaseKey> {
         let family = pool.spec.addresses[0].family();
         world(family)
@@ -69,6 +90,41 @@ impl Model {
                 address,
             })
             .collect()
+    }
+
+    /// The pools that list the address, and whether they give what is around it.
+    pub fn pools_at(&self, key: LeaseKey) -> Vec<(PoolId, bool)> {
+        let here =
+            |pool: &&Arc<Pool>| pool.spec.network == key.network && lists(&pool.spec, key.address);
+        let gives = |pool: &Pool| {
+            gives_around(&pool.spec, key.address) && !self.withheld(pool, key.address)
+        };
+        let pools = self.pools.iter().filter(here);
+        pools.map(|pool| (pool.id, gives(pool))).collect()
+    }
+
+    /// How much of what the pool lists its exclusions take away, and its gateway and reserved ends.
+    pub fn taken_away(&self, pool: &Pool) -> (u128, u128) {
+        let spec = &pool.spec;
+        let all = world(spec.addresses[0].family()).into_iter();
+        let listed = all
+            .filter(|one| lists(spec, *one) && prefix::first(*one, prefix::length(spec)) == *one);
+        let (mut excluded, mut reserved) = (0, 0);
+        for address in listed {
+            let inside = world(spec.addresses[0].family()).into_iter();
+            let mut inside =
+                inside.filter(|one| prefix::together(*one, address, prefix::length(spec)));
+            if inside.any(|one| {
+                spec.exclusions
+                    .iter()
+                    .any(|entry| entry.span().contains(one))
+            }) {
+                excluded += 1;
+            } else if !assignable(spec, address) {
+                reserved += 1;
+            }
+        }
+        (excluded, reserved)
     }
 
     pub fn create_network(&mut self, name: &Text) -> Plan {
@@ -108,6 +164,7 @@ impl Model {
             }
             return refused(Refusal::PoolExists(spec.name.clone()));
         }
+        prefix::check(spec)?;
         if !self
             .networks
             .iter()
@@ -156,6 +213,7 @@ impl Model {
         if pool.spec == edit.spec {
             return Err(Stop::Answer(Answer::Pool(pool)));
         }
+        prefix::check(&edit.spec)?;
         if !self
             .networks
             .iter()
@@ -169,6 +227,9 @@ impl Model {
             .any(|other| other.id != pool.id && other.spec.name == edit.spec.name)
         {
             return refused(Refusal::PoolExists(edit.spec.name.clone()));
+        }
+        if pool.spec.allocation_length != edit.spec.allocation_length {
+            return invalid("allocation_length");
         }
         let mine: Vec<_> = self
             .leases
@@ -218,8 +279,12 @@ impl Model {
             return refused(Refusal::NetworkHeld { network, waiting });
         }
         self.restored()?;
-        let there =
-            |lease: &Lease| lease.key.network == from && lists(&pool.spec, lease.key.address);
+        let there = |lease: &Lease| {
+            let all = world(pool.spec.addresses[0].family()).into_iter();
+            let mut listed = all.filter(|address| lists(&pool.spec, *address));
+            lease.key.network == from
+                && listed.any(|address| prefix::covers(lease.prefix(), address))
+        };
         match self.leases.iter().any(there) {
             true => invalid("network"),
             false => Ok(()),
@@ -255,10 +320,10 @@ impl Model {
             if self.locked(lease.key) {
                 return Err(Stop::Busy);
             }
-            flight.keys.push(lease.key);
+            flight.keys.push(lease.prefix());
             flight
                 .ops
-                .push(match self.pool_of_but(lease.key, Some(id)) {
+                .push(match self.pool_of_but(lease.prefix(), Some(id)) {
                     None => Op::DeleteLease(lease.key),
                     heir => Op::PutLease(Arc::new(Lease {
                         pool: heir,
@@ -275,10 +340,12 @@ impl Model {
     }
 
     fn flight_in(&self, spec: &PoolSpec, test: impl Fn(IpAddr) -> bool) -> bool {
-        self.flights
-            .iter()
-            .flat_map(|flight| &flight.keys)
-            .any(|key| key.network == spec.network && test(key.address))
+        let mut keys = self.flights.iter().flat_map(|flight| &flight.keys);
+        keys.any(|one: &LeasePrefix| {
+            let all = world(Family::of(one.key.address)).into_iter();
+            let mut inside = all.filter(|address| prefix::covers(*one, *address));
+            one.key.network == spec.network && inside.any(&test)
+        })
     }
 
     fn write(
@@ -296,7 +363,7 @@ impl Model {
                 if moves {
                     lists(&old.spec, address)
                 } else {
-                    assignable(&old.spec, address) && !assignable(spec, address)
+                    gives_around(&old.spec, address) && !gives_around(spec, address)
                 }
             })
         {
@@ -322,11 +389,11 @@ impl Model {
         }
         flight.ops.push(Op::PutPool(pool.clone()));
         for lease in &self.leases {
-            if lease.pool.is_none() && lease.key.network == spec.network && comes(lease.key.address)
-            {
+            let here = lease.key.network == spec.network && prefix::fits(lease, spec);
+            if lease.pool.is_none() && here && comes(lease.key.address) {
                 let mut lease = lease.clone();
                 lease.pool = Some(pool.id);
-                flight.keys.push(lease.key);
+                flight.keys.push(lease.prefix());
                 flight.ops.push(Op::PutLease(Arc::new(lease)));
             }
         }

@@ -8,7 +8,7 @@ use super::{Flight, Model, Plan, Stop, owner, pool::refused};
 
 impl Model {
     pub fn probed(&mut self, ask: &Probed, now: Timestamp) -> Plan {
-        let taken = |flight: &Flight| flight.taken.contains(&ask.key);
+        let taken = |flight: &Flight| flight.takes_at(ask.key);
         if self.locked(ask.key) || self.flights.iter().any(taken) {
             return Err(Stop::Busy);
         }

@@ -1,10 +1,11 @@
 //! Quotas of the model.
 
 use fipd_core::{
-    Action, Allocate, Answer, Lease, LeaseState, Op, PoolId, Quota, Refusal, Tenancy, Tenant,
+    Action, Allocate, Answer, Lease, LeaseState, Op, PoolId, Quota, QuotaUnit, Refusal, Tenancy,
+    Tenant,
 };
 
-use super::{Flight, Model, Plan, Stop};
+use super::{Flight, Model, Plan, Stop, prefix};
 
 type Charge = (PoolId, Tenant);
 
@@ -25,10 +26,23 @@ fn changes(flight: &Flight, charge: &Charge) -> bool {
 }
 
 impl Model {
+    /// How much of a quota one lease of the pool is.
+    fn weight(&self, pool: PoolId) -> u64 {
+        let Some(pool) = self.pool(pool) else {
+            return 1;
+        };
+        let spec = &pool.spec;
+        let spare = spec.addresses[0].family().bits() - prefix::length(spec);
+        match spec.quota_unit {
+            QuotaUnit::Lease => 1,
+            QuotaUnit::Address => (0..spare).fold(1, |all, _| all * 2),
+        }
+    }
+
     pub fn used(&self, pool: PoolId, tenant: &Tenant) -> u64 {
         let wanted = Some((pool, tenant.clone()));
         let mine = self.leases.iter().filter(|lease| charge(lease) == wanted);
-        mine.count() as u64
+        mine.count() as u64 * self.weight(pool)
     }
 
     /// What decisions in flight add.
@@ -42,7 +56,7 @@ impl Model {
             }
             _ => false,
         };
-        ops.filter(adds).count() as u64
+        ops.filter(adds).count() as u64 * self.weight(pool)
     }
 
     pub fn limit(&self, pool: PoolId, tenant: &Tenant) -> Option<u64> {
@@ -72,7 +86,8 @@ impl Model {
             return Ok(());
         };
         let used = self.used(pool, &tenant);
-        if used + 1 > limit {
+        let more = self.weight(pool);
+        if used + more > limit {
             return Err(Stop::Refused(Refusal::QuotaExceeded {
                 pool: self.pool(pool).expect("it has a lease").spec.name.clone(),
                 tenant,
@@ -80,7 +95,7 @@ impl Model {
                 limit,
             }));
         }
-        if used + self.ahead(pool, &tenant) + 1 > limit {
+        if used + self.ahead(pool, &tenant) + more > limit {
             return Err(Stop::Busy);
         }
         Ok(())
@@ -103,6 +118,7 @@ impl Model {
                 continue;
             };
             let used = self.used(*pool, tenant);
+            let need = need * self.weight(*pool);
             if used + need > limit {
                 let refusal = Refusal::QuotaExceeded {
                     tenant: tenant.clone(),

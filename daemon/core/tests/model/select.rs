@@ -3,13 +3,14 @@
 use std::{cmp::Reverse, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Allocate, Lease, LeaseKey, Pool, PoolId, PoolScope, Refusal, Selection, Timestamp,
+    Allocate, Lease, LeaseKey, LeasePrefix, Pool, PoolId, PoolScope, Refusal, Selection, Timestamp,
 };
 
 use super::{
     Model, Stop,
     lease::{Asked, answers},
-    pool::assignable,
+    pool::gives_around,
+    prefix::{around, touch},
 };
 
 impl Model {
@@ -47,6 +48,7 @@ impl Model {
             let mut scopes = spec.scopes.iter();
             selection.network.is_none_or(|id| id == spec.network)
                 && spec.addresses[0].family() == selection.family
+                && spec.allocation_length == selection.length
                 && scopes.any(|scope| self.fits(scope, selection))
         });
         pools.sort_by_key(|pool| (Reverse(pool.spec.priority), pool.spec.name.clone()));
@@ -63,7 +65,7 @@ impl Model {
             address.is_none_or(|address| {
                 let network = pool.spec.network;
                 let lease = self.lease(LeaseKey { network, address });
-                assignable(&pool.spec, address)
+                gives_around(&pool.spec, address)
                     || lease.is_some_and(|lease| lease.pool == Some(pool.id))
             })
         });
@@ -135,15 +137,17 @@ impl Model {
         ask: &Allocate,
         now: Timestamp,
     ) -> Result<(), Stop> {
-        let mut given = Vec::new();
+        let mut given: Vec<LeasePrefix> = Vec::new();
         for other in (0..asked.len()).filter(|other| settled(asked, at, *other)) {
-            given.extend(asked[other].key);
-            given.extend(asked[other].again.clone());
-            given.extend(asked[other].cooling.clone());
+            let other = &asked[other];
+            let keys = other.key.iter().chain(&other.again).chain(&other.cooling);
+            given.extend(keys.map(|key| around(&other.pool.spec, key.address)));
         }
-        if let Some(key) = asked[at].key
-            && given.contains(&key)
-        {
+        let twice = |key: &LeaseKey| {
+            let prefix = around(&asked[at].pool.spec, key.address);
+            given.iter().any(|one| touch(*one, prefix))
+        };
+        if let Some(key) = asked[at].key.filter(twice) {
             let (address, owner) = (key.address, String::new());
             return Err(Stop::Refused(Refusal::AddressTaken { address, owner }));
         }
@@ -171,6 +175,7 @@ impl Model {
         let meant = |pool: &&Arc<Pool>| {
             selection.network.is_none_or(|id| id == pool.spec.network)
                 && pool.spec.addresses[0].family() == selection.family
+                && pool.spec.allocation_length == selection.length
         };
         self.pools
             .iter()

@@ -121,8 +121,13 @@ impl Model {
             network: pool.spec.network,
             address: any,
         };
-        let mut like =
-            super::new_lease(key, None, &ask.holder, &ask.tenant, fipd_core::Timestamp(0));
+        let mut like = super::new_lease(
+            key.whole(),
+            None,
+            &ask.holder,
+            &ask.tenant,
+            fipd_core::Timestamp(0),
+        );
         like.group = Some(share.key.clone());
         if self.group_busy(&like) {
             return Err(Stop::Busy);

@@ -9,10 +9,7 @@ use super::{Flight, Model, Plan, Stop};
 impl Model {
     pub fn transfer(&mut self, ask: &Transfer) -> Plan {
         let key = ask.key;
-        let taken = self
-            .flights
-            .iter()
-            .any(|flight| flight.taken.contains(&key));
+        let taken = self.flights.iter().any(|flight| flight.takes_at(key));
         if self.locked(key) || taken {
             return Err(Stop::Busy);
         }

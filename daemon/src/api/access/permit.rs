@@ -66,8 +66,15 @@ where
 
 /// Who else holds an address is not for callers with a scope.
 fn discreet(caller: &Caller, mut error: IpamError) -> IpamError {
-    if let IpamError::Refused(Refusal::AddressTaken { owner, .. }) = &mut error
-        && !caller.scope.is_all()
+    if caller.scope.is_all() {
+        return error;
+    }
+    if let IpamError::Refused(Refusal::PrefixTaken { prefix, held, .. }) = &mut error {
+        *held = *prefix;
+    }
+    if let IpamError::Refused(
+        Refusal::AddressTaken { owner, .. } | Refusal::PrefixTaken { owner, .. },
+    ) = &mut error
     {
         *owner = "somebody else".to_owned();
     }
@@ -352,6 +359,7 @@ mod tests {
         let ledger = ledger();
         let permitted = |pools: &[u32], networks: &[u32], network: Option<u32>| {
             let any = Selection {
+                length: None,
                 network: network.map(NetworkId),
                 family: Family::V4,
                 asker: Asker::default(),

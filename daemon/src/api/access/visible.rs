@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger, Network, Pool, PoolId, Quota, Scope};
+use fipd_core::{
+    AuditEntry, Lease, LeaseKey, LeasePrefix, Ledger, Network, Pool, PoolId, Quota, Scope,
+};
 
 use crate::api::{access::auth::Caller, convert, problem::Problem};
 
@@ -29,11 +31,35 @@ impl<'a> VisibleLedger<'a> {
         Ok(self.ledger.find_pool_in(name, self.scope)?)
     }
 
-    /// The key of an address in a network, both as they are in a path.
-    pub fn key(&self, network: &str, address: &str) -> Result<LeaseKey, Problem> {
-        let address = convert::address("address", address)?;
+    /// The key of an address, or of a prefix with its length, in a network, all as they are in a path.
+    pub fn key_and_length(
+        &self,
+        network: &str,
+        text: &str,
+    ) -> Result<(LeaseKey, Option<u8>), Problem> {
+        let (address, length) = convert::prefix("address", text)?;
         let network = self.network(network)?.id;
-        Ok(LeaseKey { network, address })
+        Ok((LeaseKey { network, address }, length))
+    }
+
+    /// The same for what is to be done to the lease. What is in the lease of a prefix, or around one, is refused: whoever
+    /// means that names it.
+    pub fn key(&self, network: &str, text: &str) -> Result<LeaseKey, Problem> {
+        let (key, length) = self.key_and_length(network, text)?;
+        let Some(lease) = self.lease_around(key) else {
+            return Ok(key);
+        };
+        let prefix = lease.prefix();
+        let meant = length.map_or(lease.key == key, |length| {
+            prefix == LeasePrefix { key, length }
+        });
+        match meant {
+            true => Ok(key),
+            false => {
+                let allowed = format!("{prefix}, as that is what is leased there");
+                Err(Problem::invalid("address", text, allowed))
+            }
+        }
     }
 
     pub fn pool_id(&self, name: &str) -> Result<PoolId, Problem> {
@@ -69,6 +95,12 @@ impl<'a> VisibleLedger<'a> {
 
     pub fn lease(&self, key: LeaseKey) -> Option<&'a Arc<Lease>> {
         let lease = self.ledger.lease(key);
+        lease.filter(|lease| self.scope.has_lease(lease))
+    }
+
+    /// The lease of the address, or of the prefix around it.
+    pub fn lease_around(&self, key: LeaseKey) -> Option<&'a Arc<Lease>> {
+        let lease = self.ledger.lease_around(key);
         lease.filter(|lease| self.scope.has_lease(lease))
     }
 

@@ -238,6 +238,7 @@ mod tests {
         asked.await.unwrap();
         let network = NetworkId::DEFAULT;
         let found = site.api.ipam.submit(Request::Adopt(Adopt {
+            length: None,
             key: LeaseKey { network, address },
             holder: holder("b"),
             tenant: None,

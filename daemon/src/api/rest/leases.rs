@@ -9,7 +9,7 @@ use std::{
 use axum::{Json, response::Response};
 use fipd_core::{
     AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId,
-    Release, ReleaseScope, Request, Role, Scope, Tenant, Text,
+    Release, ReleaseScope, Request, Role, Scope, Span, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -63,9 +63,10 @@ pub async fn show(
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
     requester.read(|visible| {
-        let key = visible.key(&network, &address)?;
-        let lease = visible.lease(key);
-        let lease = lease.ok_or_else(|| Problem::not_found("lease of", key.address))?;
+        let (key, length) = visible.key_and_length(&network, &address)?;
+        let lease = visible.lease_around(key);
+        let lease = lease.filter(|lease| length.is_none_or(|length| length == lease.length));
+        let lease = lease.ok_or_else(|| Problem::not_found("lease of", &address))?;
         let view = convert::lease_view(visible.ledger, lease);
         Ok(known.answer(&State::of(&**lease), &view))
     })
@@ -230,7 +231,17 @@ fn filter_of(visible: VisibleLedger<'_>, query: &LeaseQuery) -> Result<LeaseFilt
         _ => None,
     };
     let cluster = query.cluster.as_deref();
-    let within = |text: &str| Ok(convert::parse::<AddressSpec>("within", text)?.span());
+    let span = |field: &'static str| {
+        move |text: &str| Ok(convert::parse::<AddressSpec>(field, text)?.span())
+    };
+    let wanted = given(&query.address, |text| convert::prefix("address", text))?;
+    let prefix = |(address, length): (IpAddr, Option<u8>)| Some(Span::of_prefix(address, length?));
+    let named = wanted.and_then(prefix);
+    let containing = given(&query.containing, span("containing"))?;
+    if let (Some(text), true) = (&query.containing, named.is_some()) {
+        let allowed = "nothing beside a prefix as `address`";
+        return Err(Problem::invalid("containing", text, allowed));
+    }
     Ok(LeaseFilter {
         network: given(&query.network, |name| Ok(visible.network(name)?.id))?,
         pool: given(&query.pool, |name| visible.pool_id(name))?.or(only),
@@ -238,8 +249,9 @@ fn filter_of(visible: VisibleLedger<'_>, query: &LeaseQuery) -> Result<LeaseFilt
         system: given(&query.system, convert::system)?,
         cluster: cluster.map(|text| convert::cluster_id(visible.ledger, text)),
         owner: given(&query.owner, |text| convert::owner(visible.ledger, text))?,
-        address: given(&query.address, |text| convert::address("address", text))?,
-        within: given(&query.within, within)?,
+        address: wanted.map(|(address, _)| address),
+        containing: containing.or(named),
+        within: given(&query.within, span("within"))?,
         tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
         labels: lease_changes::wanted_labels(&query.label)?,
         scope: visible.scope.clone(),
@@ -255,13 +267,13 @@ struct ReleaseFilter {
     network: Option<NetworkId>,
     pool: Option<PoolId>,
     /// Any where there are none.
-    addresses: Vec<IpAddr>,
+    addresses: Vec<(IpAddr, Option<u8>)>,
     scope: Scope,
 }
 
 impl ReleaseFilter {
     fn of(visible: VisibleLedger<'_>, body: &ReleaseRequest) -> Result<Self, Problem> {
-        let address = |text: &String| convert::address("addresses", text);
+        let address = |text: &String| convert::prefix("addresses", text);
         Ok(Self {
             owner: convert::owner(visible.ledger, &body.owner)?,
             instance: body.instance.clone(),
@@ -276,6 +288,13 @@ impl ReleaseFilter {
         })
     }
 
+    /// Whether one of the addresses is the lease's first, and no other length stands with it.
+    fn names(&self, lease: &Lease) -> bool {
+        self.addresses.iter().any(|(address, length)| {
+            *address == lease.key.address && length.is_none_or(|length| length == lease.length)
+        })
+    }
+
     /// Who is to leave the lease; `None`: it stays.
     fn leaver<'a>(&self, lease: &'a Lease) -> Option<&'a Holder> {
         let goes = self.scope.has_lease(lease)
@@ -283,7 +302,7 @@ impl ReleaseFilter {
                 .network
                 .is_none_or(|network| lease.key.network == network)
             && self.pool.is_none_or(|pool| lease.pool == Some(pool))
-            && (self.addresses.is_empty() || self.addresses.contains(&lease.key.address));
+            && (self.addresses.is_empty() || self.names(lease));
         let asked = |one: &str| self.instance.as_deref().is_none_or(|asked| asked == one);
         let mut holders = lease.members.iter().map(|member| &member.holder);
         let holder = holders.find(|holder| holder.identity == self.owner);

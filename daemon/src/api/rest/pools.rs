@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{
     AddressSpec, Answer, Ends, Family, Ledger, Network, NetworkId, Order, Origin, Pool, PoolEdit,
-    PoolId, PoolSpec, Request, Span, Sticky, Timestamp,
+    PoolId, PoolSpec, QuotaUnit, Request, Span, Sticky, Timestamp,
 };
 use http::StatusCode;
 use ipnet::IpNet;
@@ -132,17 +132,14 @@ impl PoolFilter {
 
     fn matches(&self, pool: &Pool) -> bool {
         let spec = &pool.spec;
-        let holds = |outer: Span, inner: Span| {
-            outer.family == inner.family && outer.first <= inner.first && inner.last <= outer.last
-        };
         let mut entries = spec.addresses.iter().map(|entry| entry.span());
         self.network.is_none_or(|network| spec.network == network)
             && self
                 .within
-                .is_none_or(|outer| entries.clone().all(|entry| holds(outer, entry)))
+                .is_none_or(|outer| entries.clone().all(|entry| outer.covers(&entry)))
             && self
                 .containing
-                .is_none_or(|inner| entries.any(|entry| holds(entry, inner)))
+                .is_none_or(|inner| entries.any(|entry| entry.covers(&inner)))
     }
 }
 
@@ -307,10 +304,16 @@ pub(in crate::api) fn shown(ipam: &Ipam, pool: &Pool, status: StatusCode) -> Res
 pub(in crate::api) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
     let addresses = convert::specs("addresses", &body.addresses)?;
     let family = addresses.first().map_or(Family::V4, AddressSpec::family);
-    let mut ends = Ends::own_default(family);
+    // A prefix has no ends that somebody else uses.
+    let mut ends = match body.allocation_length {
+        Some(_) => Ends::NONE,
+        None => Ends::own_default(family),
+    };
     let (first, last) = (body.reserve_first, body.reserve_last);
     set_ends(&mut ends, first, last, &body.reserve_of)?;
     Ok(PoolSpec {
+        allocation_length: body.allocation_length,
+        quota_unit: given(&body.quota_unit, quota_unit)?.unwrap_or_default(),
         name: body.name.into(),
         network_by_default: body.network.is_none(),
         network: network_id(ledger, &body.network)?.unwrap_or(NetworkId::DEFAULT),
@@ -357,6 +360,8 @@ pub(in crate::api) fn patched(
     if let Some(exclusions) = patch.exclusions {
         spec.exclusions = convert::specs("exclusions", &exclusions)?;
     }
+    spec.allocation_length = patch.allocation_length.unwrap_or(spec.allocation_length);
+    spec.quota_unit = given(&patch.quota_unit, quota_unit)?.unwrap_or(spec.quota_unit);
     if let Some(text) = patch.gateway {
         spec.gateway = given(&text, gateway)?;
     }
@@ -415,6 +420,10 @@ pub(in crate::api) fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u3
 
 fn order(text: &str) -> Result<Order, Problem> {
     convert::parse("order", text)
+}
+
+fn quota_unit(text: &str) -> Result<QuotaUnit, Problem> {
+    convert::parse("quota_unit", text)
 }
 
 fn gateway(text: &str) -> Result<IpAddr, Problem> {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{
-    Allocate, Asker, Choice, Family, Holder, PoolScope, Role, Selection, Tenant, Text,
+    Allocate, Asker, Choice, Family, Holder, PoolScope, PoolSpec, Role, Selection, Tenant, Text,
 };
 
 use crate::api::{
@@ -59,17 +59,27 @@ fn want_of(visible: VisibleLedger<'_>, want: &Want) -> Result<fipd_core::Want, P
         let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
         return Err(Problem::invalid("count", count.to_string(), allowed));
     }
-    let address = given(&want.address, |text| convert::address("address", text))?;
+    let named = given(&want.address, |text| convert::prefix("address", text))?;
+    let (address, length) = named.map_or((None, None), |(address, length)| (Some(address), length));
     if address.is_some() && count != 1 {
         let allowed = "1 where an address is named";
         return Err(Problem::invalid("count", count.to_string(), allowed));
     }
     let pool = match (&want.pool, &want.select) {
         (Some(name), None) => {
-            let pool = visible.pool_id(name);
-            Choice::Pool(pool.map_err(|problem| problem.about("pool", name))?)
+            let pool = visible.pool(name);
+            let pool = pool.map_err(|problem| problem.about("pool", name))?;
+            check_length(want, length, &pool.spec)?;
+            Choice::Pool(pool.id)
         }
-        (None, Some(select)) => selection(visible, select, address)?.into(),
+        (None, Some(select)) => {
+            let length = selected_length(want, select, length)?;
+            Selection {
+                length,
+                ..selection(visible, select, address)?
+            }
+            .into()
+        }
         (Some(name), Some(_)) => {
             return Err(Problem::invalid("pool", name, "either `pool` or `select`"));
         }
@@ -80,6 +90,37 @@ fn want_of(visible: VisibleLedger<'_>, want: &Want) -> Result<fipd_core::Want, P
         address,
         count,
     })
+}
+
+/// Bits of what is selected; `None` for an address.
+fn selected_length(want: &Want, select: &Select, named: Option<u8>) -> Result<Option<u8>, Problem> {
+    match (select.length, named, &want.address) {
+        (Some(length), Some(named), Some(text)) if length != named => {
+            let allowed = format!("a prefix of /{length}, as `select` says");
+            Err(Problem::invalid("address", text, allowed))
+        }
+        (None, Some(named), Some(text)) => {
+            // Of one address, `/32` and `/128` say nothing.
+            let whole = if text.contains(':') { 128 } else { 32 };
+            Ok(Some(named).filter(|named| *named != whole))
+        }
+        (length, ..) => Ok(length),
+    }
+}
+
+/// A prefix that is named is as long as those that the pool gives.
+fn check_length(want: &Want, length: Option<u8>, spec: &PoolSpec) -> Result<(), Problem> {
+    let given = spec.lease_length();
+    match (length, want.address.as_deref()) {
+        (Some(length), Some(text)) if length != given => {
+            let allowed = match spec.allocation_length {
+                Some(_) => format!("a prefix of /{given}, as pool {} gives", spec.name),
+                None => format!("an address, as pool {} gives", spec.name),
+            };
+            Err(Problem::invalid("address", text, allowed))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn selection(
@@ -105,6 +146,7 @@ fn selection(
     let labels: Result<BTreeMap<Text, Text>, Problem> = select.labels.iter().map(label).collect();
     let cluster = name("cluster", &select.cluster)?;
     Ok(Selection {
+        length: select.length,
         network,
         family,
         asker: Asker {

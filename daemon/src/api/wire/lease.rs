@@ -11,6 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 pub struct LeaseSummary {
     #[schema(value_type = String)]
     pub address: IpAddr,
+    /// Bits of the prefix that is leased and begins with the address; left out where it is just the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u8>,
     pub prefix: u8,
     #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
@@ -22,6 +25,16 @@ pub struct LeaseSummary {
     pub owner: Option<String>,
     /// When a reservation, a check or a quarantine ends; null where nothing ends by itself.
     pub until: Option<String>,
+}
+
+impl LeaseSummary {
+    /// What is leased: an address, or a prefix such as `2001:db8::/64`.
+    pub fn what(&self) -> String {
+        match self.length {
+            Some(length) => format!("{}/{length}", self.address),
+            None => self.address.to_string(),
+        }
+    }
 }
 
 /// All of a lease.
@@ -139,7 +152,7 @@ pub struct Want {
     pub pool: Option<String>,
     /// Instead of `pool`: the pool with the highest priority that is there for the asker and can give.
     pub select: Option<Select>,
-    /// This address and no other.
+    /// This address and no other; of a pool of prefixes this one, such as `2001:db8:0:3::/64`.
     pub address: Option<String>,
     /// 1 to 1024; 1 when left out.
     pub count: Option<u32>,
@@ -153,6 +166,8 @@ pub struct Select {
     pub network: Option<String>,
     /// `ipv4` or `ipv6`; may be left out where an address is named.
     pub family: Option<String>,
+    /// Only pools that give prefixes of so many bits; left out: only pools of addresses.
+    pub length: Option<u8>,
     /// Name or id of the asker's cluster.
     pub cluster: Option<String>,
     pub project: Option<String>,
@@ -168,7 +183,7 @@ pub struct ReleaseRequest {
     pub owner: String,
     /// Only leases of this instance; left out: of any.
     pub instance: Option<String>,
-    /// Only these addresses; left out: all.
+    /// Only these addresses, or prefixes; left out: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
     pub pool: Option<String>,
@@ -241,12 +256,15 @@ pub struct LeaseQuery {
     /// `allocated`, `reserved`, `probing`, `quarantined` or `orphaned`.
     pub state: Option<String>,
     pub tenant: Option<String>,
-    /// Leases on these addresses: a CIDR, a range or one address.
+    /// Leases on these addresses, of prefixes those that are whole in them: a CIDR, a range or one address.
     pub within: Option<String>,
+    /// Leases that have all of these addresses: a CIDR, a range or one address.
+    pub containing: Option<String>,
     /// `key` or `key=value`, once for each label that a lease must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub label: Vec<String>,
     pub owner: Option<String>,
+    /// The lease of this address, or of the prefix around it.
     pub address: Option<String>,
     /// `next` of the page before.
     pub cursor: Option<String>,

@@ -48,9 +48,23 @@ pub struct AuditView {
     pub network: Option<String>,
     #[schema(value_type = Option<String>)]
     pub address: Option<IpAddr>,
+    /// Bits of the prefix that begins with the address; left out where it is just the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u8>,
     pub pool: Option<String>,
     pub owner: Option<String>,
     pub detail: String,
+}
+
+impl AuditView {
+    /// The address or prefix that it is about.
+    pub fn what(&self) -> Option<String> {
+        let address = self.address?;
+        Some(match self.length {
+            Some(length) => format!("{address}/{length}"),
+            None => address.to_string(),
+        })
+    }
 }
 
 /// Since when.
@@ -104,6 +118,9 @@ pub struct ChangedLease {
     pub network: String,
     #[schema(value_type = String)]
     pub address: IpAddr,
+    /// Bits of the prefix that begins with the address; left out where it is just the address, or nobody holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u8>,
     /// As it is now; null where nobody holds the address.
     pub state: Option<String>,
     pub pool: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{EndsOf, Family, Order};
+use fipd_core::{EndsOf, Family, Order, QuotaUnit};
 use serde::{Deserialize, Serialize};
 use serde_with::{rust::double_option, skip_serializing_none};
 use utoipa::{IntoParams, ToSchema};
@@ -21,6 +21,9 @@ pub struct PoolView {
     pub family: Option<Family>,
     pub addresses: Vec<String>,
     pub exclusions: Vec<String>,
+    /// The pool gives prefixes of so many bits, and counts those; left out for a pool of addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation_length: Option<u8>,
     #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
     /// Prefix length handed out with an address; null: that of the CIDR around it.
@@ -48,6 +51,10 @@ pub struct PoolView {
     /// Whether a tenant without a quota gets nothing.
     #[serde(default)]
     pub quota_required: bool,
+    /// What quotas of the pool count: `lease`, or `address`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub quota_unit: QuotaUnit,
     /// The first 20 runs of addresses that other pools of the network may give as well; only where one pool is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlaps: Vec<OverlapView>,
@@ -161,7 +168,7 @@ pub enum OriginView {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
-    /// Addresses the pool can give.
+    /// Addresses that the pool can give, or prefixes, as all of these counts.
     pub size: Count,
     pub used: Count,
     pub free: Count,
@@ -188,6 +195,9 @@ pub struct PoolCreate {
     pub addresses: Vec<String>,
     #[serde(default)]
     pub exclusions: Vec<String>,
+    /// Give prefixes of so many bits, 1 to 32 or 128, instead of addresses; `addresses` are CIDRs at least as large then.
+    /// It stays as it is.
+    pub allocation_length: Option<u8>,
     pub gateway: Option<String>,
     /// 0 to 32 or 128.
     pub prefix: Option<u8>,
@@ -214,6 +224,8 @@ pub struct PoolCreate {
     pub share_across_clusters: Option<bool>,
     /// Whether a tenant without a quota gets nothing, instead of any number.
     pub quota_required: Option<bool>,
+    /// What quotas of the pool count: `lease` (when left out), or `address`, of which a /64 of IPv6 has 2^64.
+    pub quota_unit: Option<String>,
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
@@ -229,6 +241,10 @@ pub struct PoolPatch {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_addresses: Vec<String>,
     pub exclusions: Option<Vec<String>>,
+    /// It cannot be changed: only the present value is accepted.
+    #[serde(default, with = "double_option")]
+    #[schema(value_type = Option<u8>)]
+    pub allocation_length: Option<Option<u8>>,
     #[serde(default, with = "double_option")]
     #[schema(value_type = Option<String>)]
     pub gateway: Option<Option<String>>,
@@ -256,6 +272,8 @@ pub struct PoolPatch {
     pub share_across_clusters: Option<bool>,
     /// Whether a tenant without a quota gets nothing, instead of any number.
     pub quota_required: Option<bool>,
+    /// `lease` or `address`.
+    pub quota_unit: Option<String>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,

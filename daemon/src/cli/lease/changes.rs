@@ -1,11 +1,9 @@
 //! `fipd lease transfer`, `label` and `probed`.
 
-use std::net::IpAddr;
-
 use clap::Args;
 use http::Method;
 
-use super::{NetworkOrPool, facts};
+use super::{NetworkOrPool, facts, prefix};
 use crate::{
     api::wire::{LabelRequest, ProbedReport, TransferRequest},
     cli::{CliSession, client::segment, exit::Failure},
@@ -13,7 +11,9 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub struct Transfer {
-    address: IpAddr,
+    /// An address, or a prefix such as 2001:db8:0:3::/64
+    #[arg(value_parser = prefix)]
+    address: String,
     /// Who has it then: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME
     #[arg(long, value_name = "OWNER")]
     to: String,
@@ -38,7 +38,7 @@ pub struct Transfer {
 
 impl Transfer {
     pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
-        let path = self.of.path(session, self.address, "transfer").await?;
+        let path = self.of.path(session, &self.address, "transfer").await?;
         let body = TransferRequest {
             to: self.to,
             instance: self.instance,
@@ -54,7 +54,9 @@ impl Transfer {
 
 #[derive(Debug, Args)]
 pub struct Label {
-    address: IpAddr,
+    /// An address, or a prefix such as 2001:db8:0:3::/64
+    #[arg(value_parser = prefix)]
+    address: String,
     /// KEY=VALUE to set a label, KEY- to remove it
     #[arg(required = true, value_name = "LABEL", value_parser = change)]
     labels: Vec<Change>,
@@ -79,7 +81,7 @@ fn change(text: &str) -> Result<Change, String> {
 
 impl Label {
     pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
-        let path = self.of.path(session, self.address, "labels").await?;
+        let path = self.of.path(session, &self.address, "labels").await?;
         let mut body = LabelRequest::default();
         for label in self.labels {
             match label {
@@ -95,7 +97,9 @@ impl Label {
 
 #[derive(Debug, Args)]
 pub struct Report {
-    address: IpAddr,
+    /// An address, or a prefix such as 2001:db8:0:3::/64
+    #[arg(value_parser = prefix)]
+    address: String,
     /// Whether anybody answered for it
     #[arg(value_parser = ["free", "taken"])]
     verdict: String,
@@ -112,7 +116,7 @@ pub struct Report {
 impl Report {
     pub async fn run(self, session: &CliSession) -> Result<(), Failure> {
         let address = self.address;
-        let found = self.of.held(session, address).await?.summary;
+        let found = self.of.held(session, &address).await?.summary;
         let owner = self.owner.or(found.owner);
         let owner = owner.ok_or_else(|| {
             Failure::Input(format!(
@@ -125,6 +129,7 @@ impl Report {
             by: self.by,
         };
         let network = segment(&found.network);
+        let address = segment(&address);
         let path = format!("/api/v1/leases/{network}/{address}/probed");
         session.post_and_show(&path, &body, facts).await
     }

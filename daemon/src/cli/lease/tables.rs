@@ -11,7 +11,7 @@ pub fn summaries(leases: &mut dyn Iterator<Item = &LeaseSummary>) -> Table {
     ];
     let row = |lease: &LeaseSummary| {
         [
-            lease.address.to_string(),
+            lease.what(),
             lease.prefix.to_string(),
             or_dash(lease.gateway.as_ref()),
             lease.network.clone(),
@@ -51,6 +51,7 @@ pub fn facts(lease: &LeaseView) -> Table {
         .collect();
     Table::facts([
         ("Address", format!("{}/{}", summary.address, summary.prefix)),
+        ("Leased", summary.what()),
         ("Gateway", or_dash(summary.gateway.as_ref())),
         ("Network", summary.network.clone()),
         ("Pool", or_dash(summary.pool.as_ref())),

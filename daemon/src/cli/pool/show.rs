@@ -1,6 +1,7 @@
 //! How pools look in a terminal, and `fipd pool history`.
 
 use clap::Args;
+use fipd_core::QuotaUnit;
 use fipd_crds::names::is_object_name;
 use serde::Serialize;
 
@@ -58,6 +59,20 @@ pub fn facts(pool: &PoolView) -> Table {
         ("Network", pool.network.clone()),
         ("Addresses", pool.addresses.join(", ")),
         ("Exclusions", pool.exclusions.join(", ")),
+        (
+            "Gives",
+            match pool.allocation_length {
+                Some(length) => format!("prefixes of /{length}"),
+                None => "addresses".to_owned(),
+            },
+        ),
+        (
+            "Quotas count",
+            match pool.quota_unit {
+                QuotaUnit::Lease => "leases".to_owned(),
+                QuotaUnit::Address => "addresses".to_owned(),
+            },
+        ),
         ("Gateway", or_dash(pool.gateway.as_ref())),
         ("Prefix", or_dash(pool.prefix.as_ref())),
         ("Subnet", or_dash(pool.subnet.as_ref())),

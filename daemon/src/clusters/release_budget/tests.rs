@@ -23,6 +23,7 @@ fn what_went_counts_for_an_hour() {
 
 fn entry(action: Action, identity: &str, detail: &str) -> AuditEntry {
     AuditEntry {
+        length: None,
         at: Timestamp(1),
         actor: "test".into(),
         action,
@@ -58,6 +59,7 @@ async fn lose(ipam: &Ipam, reasons: &[&str]) {
         let holder = fipd_core::testing::holder(format!("rancher-fip/X/Service/ns/s{n}"), "1");
         let key = fipd_core::testing::key_of(format!("10.7.0.{}", n + 1));
         let adopt = Adopt {
+            length: None,
             key,
             holder: holder.clone(),
             tenant: None,

@@ -42,6 +42,7 @@ async fn session(ipam: &Ipam, windows: &Arc<Windows>) -> ClusterSession {
 
 async fn take(ipam: &Ipam, n: u8) {
     let adopt = Adopt {
+        length: None,
         key: key(n),
         holder: Holder {
             identity: owner(n),
@@ -234,6 +235,7 @@ async fn a_lease_with_an_heir_changes_hands_and_counts_as_one_that_went() {
         take(&ipam, n).await;
     }
     let contends = Adopt {
+        length: None,
         key: key(2),
         holder: heir(7),
         tenant: None,
@@ -276,6 +278,7 @@ async fn an_orphaned_lease_stays_when_its_owner_is_gone() {
     take(&ipam, 1).await;
     orphan(&ipam).await;
     let second = Adopt {
+        length: None,
         key: key(2),
         holder: Holder {
             identity: owner(1),
@@ -288,6 +291,7 @@ async fn an_orphaned_lease_stays_when_its_owner_is_gone() {
     ipam.submit(Request::Adopt(second)).await.unwrap();
     take(&ipam, 3).await;
     let contends = Adopt {
+        length: None,
         key: key(4),
         holder: Holder {
             identity: owner(3),
@@ -666,6 +670,7 @@ fn foreign(n: u8) -> Holder {
 
 async fn use_of(ipam: &Ipam, n: u8, holder: Holder) {
     let adopt = Adopt {
+        length: None,
         key: key(n),
         holder,
         tenant: None,

@@ -356,6 +356,7 @@ impl<S: Subject> Bench<S> {
         for sighting in inventory.list().await.expect("a list") {
             for place in sighting.uses {
                 let adopt = Adopt {
+                    length: None,
                     key: place,
                     holder: sighting.holder.clone(),
                     tenant: sighting.tenant.clone(),

@@ -279,6 +279,7 @@ impl AddressAsker {
     /// The request for an address that the object uses.
     pub fn adopt(&self, key: LeaseKey, tenant: Option<Tenant>) -> Request {
         Request::Adopt(Adopt {
+            length: None,
             key,
             holder: self.holder.clone(),
             tenant,

@@ -178,6 +178,7 @@ impl<S: Subject> Bench<S> {
     /// Somebody uses 10.7.0.LAST.
     async fn adopt(&self, last: u8) {
         let adopt = Adopt {
+            length: None,
             key: LeaseKey {
                 network: NetworkId::DEFAULT,
                 address: [10, 7, 0, last].into(),

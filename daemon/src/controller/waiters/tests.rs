@@ -17,6 +17,7 @@ fn place(n: u8) -> LeaseKey {
 fn adopt(kind: &str, name: &str, n: u8) -> Request {
     let identity = format!("rancher-fip/X/{kind}/ns/{name}");
     Request::Adopt(Adopt {
+        length: None,
         key: place(n),
         holder: testing::holder(identity, "1"),
         tenant: None,

@@ -27,14 +27,9 @@ pub(in crate::store) fn encode_lease(lease: &Lease) -> Result<RowDraft, EncodeEr
     let labels = lease.labels.iter().map(|(key, value)| (&**key, &**value));
     let labels = labels.collect();
     RowDraft::new(&LeaseV6 {
-        prefix_len: whole_length(lease.key),
+        prefix_len: lease.length,
         lease: LeaseV2 { lease: row, labels },
     })
-}
-
-/// Of the prefix that is one address.
-fn whole_length(key: LeaseKey) -> u8 {
-    if key.address.is_ipv4() { 32 } else { 128 }
 }
 
 /// The row of any version, with the plain values of what it does not have.
@@ -42,7 +37,7 @@ pub(super) fn lease_row<'a>(
     key: LeaseKey,
     row: &StoredRow<'a>,
 ) -> Result<LeaseV6<'a>, DecodeError> {
-    let prefix_len = whole_length(key);
+    let prefix_len = key.bits();
     match row.version {
         V1 => Ok(LeaseV6 {
             prefix_len,
@@ -68,11 +63,12 @@ pub(in crate::store) fn decode_lease(
         prefix_len,
         lease: LeaseV2 { lease: row, labels },
     } = lease_row(key, row)?;
-    if prefix_len != whole_length(key) {
+    if prefix_len > key.bits() {
         return Err(DecodeError::value("prefix length of a lease", prefix_len));
     }
     let label = |(key, value): (&str, &str)| (key.into(), value.into());
     Ok(Lease {
+        length: prefix_len,
         key,
         pool: row.pool.map(PoolId),
         state: code::state(row.state)?,

@@ -1,17 +1,17 @@
 //! Pools to bytes and back.
 
 use fipd_core::{
-    AddressSpec, ClusterId, Ends, NetworkId, Origin, Pool, PoolId, PoolScope, PoolSpec, Sticky,
-    Timestamp,
+    AddressSpec, ClusterId, Ends, NetworkId, Origin, Pool, PoolId, PoolScope, PoolSpec, QuotaUnit,
+    Sticky, Timestamp,
 };
 use ipnet::IpNet;
 
 use super::{DecodeError, EncodeError, code, ip, ip_row, system};
 use crate::store::{
-    envelope::{RowDraft, StoredRow},
+    envelope::{RowDraft, StoredRow, Tags},
     rows::{
-        IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, PoolV5, ScopeV1, SpecV1, V1, V2, V3, V4,
-        V5, V6,
+        IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, PoolV5, ScopeV1, SpecV1, TAG_POOL_LENGTH,
+        TAG_POOL_QUOTA_UNIT, V1, V2, V3, V4, V5, V6,
     },
 };
 
@@ -29,13 +29,33 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<RowDraft, EncodeError
         scopes: spec.scopes.iter().map(scope_row).collect(),
         share_across_clusters: spec.share_across_clusters,
     };
-    RowDraft::new(&PoolV5 {
+    let mut tags = Tags::default();
+    if let Some(length) = spec.allocation_length {
+        tags.set(TAG_POOL_LENGTH, &length)?;
+    }
+    match spec.quota_unit {
+        QuotaUnit::Lease => {}
+        QuotaUnit::Address => tags.set(TAG_POOL_QUOTA_UNIT, &QUOTA_OF_ADDRESSES)?,
+    }
+    let row = PoolV5 {
         pool: PoolV4 {
             pool: third,
             network_by_default: spec.network_by_default,
         },
         quota_required: spec.quota_required,
-    })
+    };
+    RowDraft::tagged(&tags, &row)
+}
+
+/// [`TAG_POOL_QUOTA_UNIT`] of [`QuotaUnit::Address`].
+const QUOTA_OF_ADDRESSES: u8 = 1;
+
+fn quota_unit(tags: &Tags) -> Result<QuotaUnit, DecodeError> {
+    match tags.get::<u8>(TAG_POOL_QUOTA_UNIT)? {
+        None => Ok(QuotaUnit::Lease),
+        Some(QUOTA_OF_ADDRESSES) => Ok(QuotaUnit::Address),
+        Some(other) => Err(DecodeError::value("unit of quotas", other)),
+    }
 }
 
 fn row(pool: &Pool) -> PoolV1<'_> {
@@ -113,12 +133,12 @@ fn fourth(pool: PoolV3<'_>) -> PoolV4<'_> {
 
 pub(in crate::store) fn decode_pool(
     key: [u8; 4],
-    row: &StoredRow<'_>,
+    stored: &StoredRow<'_>,
 ) -> Result<Pool, DecodeError> {
     let PoolV5 {
         pool,
         quota_required,
-    } = pool_row(row)?;
+    } = pool_row(stored)?;
     let PoolV4 {
         pool,
         network_by_default,
@@ -135,8 +155,12 @@ pub(in crate::store) fn decode_pool(
         pool: row,
         quarantine,
     } = pool;
+    let allocation_length = stored.tags.get::<u8>(TAG_POOL_LENGTH)?;
+    let quota_unit = quota_unit(&stored.tags)?;
     let (of, order) = (code::ends(row.ends_of)?, code::order(row.order)?);
     let spec = PoolSpec {
+        allocation_length,
+        quota_unit,
         name: row.name.into(),
         network: NetworkId(row.network),
         network_by_default,

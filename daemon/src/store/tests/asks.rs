@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fipd_core::{
     Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Epoch, Family,
     Handover, Holder, Import, ImportRow, ImportedLease, KeyBytes, KeyId, Label, Lease, LeaseFilter,
-    LeaseKey, LeaseState, Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec,
-    ProbeVerdict, Probed, Quota, Release, ReleaseScope, Request, Reserve, Role, Scope, Share,
-    Sticky, Tenant, Timestamp, Token, TokenId, Transfer, Want,
+    LeaseKey, LeasePrefix, LeaseState, Member, NetworkId, Order, Origin, PoolEdit, PoolId,
+    PoolSpec, ProbeVerdict, Probed, Quota, QuotaUnit, Release, ReleaseScope, Request, Reserve,
+    Role, Scope, Share, Span, Sticky, Tenant, Timestamp, Token, TokenId, Transfer, Want,
 };
 
 use super::history::History;
@@ -75,8 +75,10 @@ impl History {
                 })
             }
             7 => {
-                let (key, holder) = (self.key(), self.holder());
+                let LeasePrefix { key, length } = self.prefix();
+                let holder = self.holder();
                 Request::Adopt(Adopt {
+                    length: Some(length),
                     key,
                     holder,
                     tenant: None,
@@ -192,12 +194,14 @@ impl History {
     fn import(&mut self) -> Request {
         let mut rows = vec![ImportRow::Network("default".into())];
         for _ in 0..self.dice.below(30) {
-            let (key, holder) = (self.key(), self.holder());
+            let LeasePrefix { key, length } = self.prefix();
+            let holder = self.holder();
             let member = Member {
                 holder,
                 ports: Vec::new(),
             };
             let lease = Lease {
+                length,
                 key,
                 pool: None,
                 state: LeaseState::Allocated,
@@ -391,17 +395,37 @@ impl History {
         }
     }
 
+    /// An address, or now and then the /30 around it.
+    fn prefix(&mut self) -> LeasePrefix {
+        let key = self.key();
+        let length = match self.dice.below(8) {
+            0 => 30,
+            _ => return key.whole(),
+        };
+        let address = Span::of_prefix(key.address, length).first_address();
+        let key = LeaseKey { address, ..key };
+        LeasePrefix { key, length }
+    }
+
     fn tenant(&mut self) -> Tenant {
         Tenant(format!("p-{}", self.dice.below(4)).into())
     }
 
     fn new_pool(&mut self) -> Request {
-        let number = self.dice.below(6);
-        let (addresses, family) = match number {
-            0..4 => (format!("10.0.{number}.0/26"), Family::V4),
-            _ => (format!("fd00:{number}::/120"), Family::V6),
+        let number = self.dice.below(8);
+        // The last two have addresses of others.
+        let (addresses, family, allocation_length) = match number {
+            0..4 => (format!("10.0.{number}.0/26"), Family::V4, None),
+            4..6 => (format!("fd00:{number}::/120"), Family::V6, None),
+            6 => ("10.0.1.0/25".to_owned(), Family::V4, Some(30)),
+            _ => ("fd00:4::/118".to_owned(), Family::V6, Some(122)),
         };
         let spec = PoolSpec {
+            allocation_length,
+            quota_unit: match number {
+                6 => QuotaUnit::Address,
+                _ => QuotaUnit::Lease,
+            },
             name: format!("pool-{number}").into(),
             network: NetworkId::DEFAULT,
             network_by_default: number == 2,
@@ -410,7 +434,10 @@ impl History {
             gateway: None,
             prefix_len: None,
             subnet: None,
-            ends: Ends::own_default(family),
+            ends: match allocation_length {
+                Some(_) => Ends::NONE,
+                None => Ends::own_default(family),
+            },
             order: match number % 3 {
                 0 => Order::Lowest,
                 1 => Order::Random,

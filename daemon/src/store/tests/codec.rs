@@ -6,8 +6,8 @@ use fipd_core::{
     Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, BootId, ClockLine,
     ClusterId, ClusterProof, ClusterRecord, Contender, Decision, Ends, EndsOf, Holder, Identity,
     KeyBytes, KeyId, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Order, Origin,
-    Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec, PortClaim, Protocol, Quota, RestoreHold,
-    Role, Scope, SigningKey, Sticky, Tenant, Text, Timestamp, Token, TokenId, testing,
+    Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec, PortClaim, Protocol, Quota, QuotaUnit,
+    RestoreHold, Role, Scope, SigningKey, Sticky, Tenant, Text, Timestamp, Token, TokenId, testing,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -136,6 +136,7 @@ fn lease() -> impl Strategy<Value = Lease> {
         .prop_map(
             |(key, pool, state, (members, contenders, tenant, group, labels), since, until)| {
                 Lease {
+                    length: key.bits() - u8::try_from(since.0 % 3).unwrap(),
                     key,
                     pool: pool.map(PoolId),
                     state,
@@ -255,6 +256,11 @@ fn pool() -> impl Strategy<Value = Pool> {
                 let (addresses, exclusions, gateway, prefix_len) = space;
                 let network = NetworkId(network);
                 let spec = PoolSpec {
+                    allocation_length: prefix_len.filter(|_| closed),
+                    quota_unit: match quota_required {
+                        true => QuotaUnit::Address,
+                        false => QuotaUnit::Lease,
+                    },
                     name,
                     network,
                     network_by_default: closed ^ share_across_clusters,
@@ -300,6 +306,7 @@ fn entry() -> impl Strategy<Value = AuditEntry> {
     ];
     (time(), text(), action, about, text()).prop_map(
         |(at, actor, action, (network, address, pool, identity), detail)| AuditEntry {
+            length: pool.map(|pool| pool.to_be_bytes()[3]),
             at,
             actor,
             action,
@@ -494,10 +501,11 @@ proptest! {
     }
 }
 
-/// So that they may be of a prefix later without another row: an fipd that knows none does not take one for an address.
+/// The same row for an address and a prefix: an fipd that knows no prefixes does not take one for an address.
 #[test]
 fn a_lease_says_how_long_its_prefix_is() {
     let lease = |address: &str| Lease {
+        length: if address.contains(':') { 128 } else { 32 },
         key: LeaseKey {
             network: NetworkId(1),
             address: address.parse().unwrap(),
@@ -517,10 +525,23 @@ fn a_lease_says_how_long_its_prefix_is() {
         let length_at = 6;
         // Lengths below 128 are one byte, and a byte of 128 is as it is.
         assert_eq!(row[length_at], length);
-        row[length_at] = length - 8;
-        let row = checked(AT.0, AT.1, &row[5..]);
-        let error = read(&row, |row| codec::decode_lease(lease.key, row)).unwrap_err();
-        assert!(error.to_string().contains("prefix length"), "{error}");
+        let mut with = |other: u8| {
+            row[length_at] = other;
+            let row = checked(AT.0, AT.1, &row[5..]);
+            read(&row, |row| codec::decode_lease(lease.key, row))
+        };
+        let prefix = with(length - 8).unwrap();
+        assert_eq!(
+            prefix,
+            Lease {
+                length: length - 8,
+                ..lease.clone()
+            }
+        );
+        if length == 32 {
+            let error = with(33).unwrap_err();
+            assert!(error.to_string().contains("prefix length"), "{error}");
+        }
     }
 }
 
@@ -554,6 +575,8 @@ fn everything() -> Vec<Op> {
         ..testing::lease(key("fd00::5"), None, None)
     };
     let spec = PoolSpec {
+        allocation_length: None,
+        quota_unit: Default::default(),
         name: "rancher-fip/east/front".into(),
         network: NetworkId(1),
         network_by_default: false,
@@ -640,6 +663,7 @@ fn everything() -> Vec<Op> {
 
 fn said() -> AuditEntry {
     AuditEntry {
+        length: None,
         at: Timestamp(7),
         actor: "controller:rancher-fip/east".into(),
         action: Action::Allocated,

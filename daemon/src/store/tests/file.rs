@@ -29,6 +29,7 @@ pub(super) fn decision(number: u64) -> Decision {
 
 fn entry(number: u64) -> AuditEntry {
     AuditEntry {
+        length: None,
         at: Timestamp(number),
         actor: "test".into(),
         action: Action::AccountChanged,

@@ -315,6 +315,7 @@ pub(super) fn everything() -> Vec<Op> {
 
 fn entry(number: u64) -> AuditEntry {
     AuditEntry {
+        length: None,
         at: Timestamp(70_000 + number),
         actor: "controller:rancher-fip/east".into(),
         action: Action::Allocated,

@@ -16,7 +16,7 @@ use kube::{Api, Resource as _, api::ListParams};
 use parking_lot::Mutex;
 
 use super::{
-    kept::{Kept, Shown},
+    kept::{self, Kept, Shown},
     list::{self, Services, SightingList, present},
     observe::ForeignService,
     report,
@@ -184,7 +184,10 @@ impl ForeignInventory {
         let users = list::users(ipam, services, stages).await;
         let kept = Kept::of(&self.session);
         let mut rules = SightingRules::new(&self.session.id, &confirmed.keys);
-        kept.all().for_each(|lease| rules.count(lease));
+        let all: Vec<_> = kept.all().collect();
+        for some in all.chunks(Ledger::SCAN) {
+            ipam.read(|ledger| some.iter().for_each(|lease| rules.count(ledger, lease)));
+        }
         let held_for = self.systems.held_for(&self.session);
         let list = SightingList::of(ipam, &mut rules, &users, stages, held_for).await;
         report::show(&self.session, &list, &kept, stages, &users);
@@ -263,13 +266,13 @@ impl ForeignInventory {
             None => None,
         };
         let mut held = Vec::new();
-        let each = |lease: &Arc<Lease>| held.push(lease.key.address);
+        let each = |lease: &Arc<Lease>| held.push(Arc::clone(lease));
         self.session.ipam.for_each_lease_with(identity, each);
         match found {
             Some(service)
                 if held
                     .iter()
-                    .all(|address| service.addresses.contains(address)) =>
+                    .all(|lease| kept::shows(&service.addresses, lease)) =>
             {
                 Presence::Present
             }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -59,13 +60,20 @@ impl Kept {
         for lease in self.all() {
             for holder in owners_of(lease, &self.cluster) {
                 let known = shown.get(&holder.identity).copied().flatten();
-                if known.is_some_and(|known| !known.addresses.contains(&lease.key.address)) {
+                if known.is_some_and(|known| !shows(&known.addresses, lease)) {
                     partial.insert(holder.identity.clone());
                 }
             }
         }
         partial
     }
+}
+
+/// Whether one of the addresses is the lease's, or in its prefix.
+pub fn shows(addresses: &BTreeSet<IpAddr>, lease: &Lease) -> bool {
+    let span = lease.span();
+    let mut near = addresses.range(span.first_address()..=span.last_address());
+    near.next().is_some()
 }
 
 /// Keys of leases.

@@ -162,7 +162,12 @@ fn pools(ledger: &Ledger, stages: &Stages, address: IpAddr) -> Vec<(LeaseKey, Ar
     let places = stages
         .networks()
         .map(|network| LeaseKey { network, address });
-    let with_pool = |key: LeaseKey| Some((key, Arc::clone(ledger.pool_in_range(key)?)));
+    let with_pool = |key: LeaseKey| {
+        let pool = Arc::clone(ledger.pool_in_range(key)?);
+        // What is used of a leased prefix is a use of that.
+        let around = ledger.lease_around(key).map(|lease| lease.key);
+        Some((around.unwrap_or(key), pool))
+    };
     places.filter_map(with_pool).collect()
 }
 

@@ -75,6 +75,7 @@ mod tests {
 
     fn lease(network: u32, pool: Option<u32>, state: LeaseState) -> Lease {
         Lease {
+            length: 32,
             key: LeaseKey {
                 network: NetworkId(network),
                 address: [10, 0, 0, 1].into(),

@@ -6,8 +6,8 @@ use smallvec::smallvec;
 
 use super::from_whom;
 use crate::{
-    Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeaseKey,
-    LeaseState, Member, Tenant, Text, Timestamp,
+    Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeasePrefix,
+    LeaseState, Member, Refusal, Tenant, Text, Timestamp,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -18,19 +18,19 @@ use crate::{
 impl Ledger {
     /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use.
     pub(super) fn plan_adopt(&mut self, ask: &Adopt, mut draft: Draft) -> Draw {
-        let key = ask.key.canonical();
-        self.check_network(key.network)?;
+        let prefix = adopted_prefix(ask)?;
+        self.check_network(prefix.key.network)?;
         let prints = Prints::of(&ask.holder.identity);
-        Stop::busy_if(self.drafts.edits(key.network))?;
-        self.settled(std::iter::once(key))?;
+        Stop::busy_if(self.drafts.edits(prefix.key.network))?;
+        self.settled_prefix(prefix)?;
         Stop::busy_if(self.drafts.locks_identity(prints.whole))?;
         draft.flight.identities.push(prints.whole);
         let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
-        let Some(lease) = self.rows.leases.get(&key) else {
-            let pool = self.pool_around(key);
-            let lease = Arc::new(exclusive(key, pool, holder, tenant, draft.now));
-            self.free.take(key);
-            draft.flight.taken.push(key);
+        let Some(lease) = self.lease_over(prefix) else {
+            let pool = self.pool_around(prefix);
+            let lease = Arc::new(exclusive(prefix, pool, holder, tenant, draft.now));
+            self.free.take(prefix);
+            draft.flight.taken.push(prefix.key);
             draft.flight.prints = Some(prints);
             draft.put_new(&lease, Action::Adopted, Text::default());
             return Ok((draft, Answer::Adopted { lease }));
@@ -38,15 +38,16 @@ impl Ledger {
         if lease.held_by(&holder.identity) {
             return readopt(draft, lease, &holder);
         }
-        if is_foreign_there(lease, &holder) {
+        let is_same = lease.prefix() == prefix;
+        if is_same && is_foreign_there(lease, &holder) {
             let contenders = contenders_beside(lease, &holder.identity);
             let why = "a Service of its cluster used it";
-            let next = exclusive(key, lease.pool, holder, tenant, draft.now);
+            let next = exclusive(prefix, lease.pool, holder, tenant, draft.now);
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
-        if lease.state == LeaseState::Quarantined {
+        if is_same && lease.state == LeaseState::Quarantined {
             let contenders = others(lease, &holder.identity);
-            let next = exclusive(key, lease.pool, holder, tenant, draft.now);
+            let next = exclusive(prefix, lease.pool, holder, tenant, draft.now);
             let why = "it was in quarantine";
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
@@ -79,6 +80,21 @@ impl Ledger {
         }
         Ok((draft, Answer::HandedOver { leases: handed }))
     }
+}
+
+/// What was found in use. Somebody who uses some of what another has in one lease, or more than that, contends for it.
+fn adopted_prefix(ask: &Adopt) -> Result<LeasePrefix, Refusal> {
+    let key = ask.key.canonical();
+    let length = ask.length.unwrap_or_else(|| key.bits());
+    let prefix = LeasePrefix { key, length };
+    if prefix.is_aligned() && !prefix.is_mapped() {
+        return Ok(prefix);
+    }
+    let bits = key.bits();
+    let allowed =
+        format!("a prefix of 0 to {bits} bits without host bits, and without ::ffff:0:0/96");
+    let value = format!("{}/{length}", key.address);
+    Err(Refusal::invalid("address", value, allowed))
 }
 
 /// The lease becomes this one.
@@ -124,7 +140,7 @@ fn is_foreign_there(lease: &Lease, holder: &Holder) -> bool {
 
 /// A lease in use by one holder.
 pub(super) fn exclusive(
-    key: LeaseKey,
+    LeasePrefix { key, length }: LeasePrefix,
     pool: Option<crate::PoolId>,
     holder: Holder,
     tenant: Option<Tenant>,
@@ -132,6 +148,7 @@ pub(super) fn exclusive(
 ) -> Lease {
     Lease {
         key,
+        length,
         pool,
         state: LeaseState::Allocated,
         members: smallvec![Member {

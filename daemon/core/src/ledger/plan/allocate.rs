@@ -5,7 +5,7 @@
 //! turn in the queue. All wants are served or none. An address that cools is given only to who gave it back, or by
 //! name to an admin or its last tenant, and not to be kept for later.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -13,7 +13,7 @@ use super::{
     adopt::exclusive,
     quota::Need,
     reserve::Purpose,
-    wants::{AskedWant, needs, sums},
+    wants::{AskedWant, Given, needs, sums},
 };
 use crate::{
     Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, PoolId, PoolSpec, Refusal, Share,
@@ -136,10 +136,14 @@ impl Ledger {
             let pool = Arc::clone(&pool.spec.name);
             return Err(Refusal::NotAssignable { pool, address, why }.into());
         }
-        self.settled(std::iter::once(key))?;
-        let Some(lease) = self.rows.leases.get(&key) else {
+        let prefix = pool.spec.prefix_at(key);
+        self.settled_prefix(prefix)?;
+        let Some(lease) = self.lease_over(prefix) else {
             return Ok(false);
         };
+        if lease.prefix() != prefix {
+            return Err(Refusal::overlap(prefix, lease).into());
+        }
         if lease.state == LeaseState::Quarantined {
             let tenant = ask.tenant.is_some() && ask.tenant == lease.tenant;
             if !want.keep && (ask.by_admin || tenant) && lease.contenders.is_empty() {
@@ -191,6 +195,7 @@ impl Ledger {
             pool: Arc::clone(&pool.spec.name),
             used,
             size,
+            of_prefixes: pool.spec.allocation_length.is_some(),
         }
         .into()
     }
@@ -210,7 +215,9 @@ impl Ledger {
             let named = want.key.filter(|_| want.lacks() > 0);
             want.again.free.extend(named);
             for key in std::mem::take(&mut want.again.free) {
-                self.free.take(key);
+                if !self.free.take(want.pool.spec.prefix_at(key)) {
+                    return Err(Arc::clone(&want.pool));
+                }
                 draft.flight.taken.push(key);
                 want.fresh.push(key);
             }
@@ -220,7 +227,7 @@ impl Ledger {
                 let Some(key) = self.choose(&want.pool) else {
                     return Err(Arc::clone(&want.pool));
                 };
-                self.free.take(key);
+                self.free.take(want.pool.spec.prefix_at(key));
                 draft.flight.taken.push(key);
                 want.fresh.push(key);
             }
@@ -236,7 +243,7 @@ impl Ledger {
         ask: &Allocate,
         now: Timestamp,
     ) -> Result<(), Stop> {
-        let mut named: BTreeSet<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
+        let mut named: Given = asked.iter().filter_map(AskedWant::named).collect();
         for want in asked.iter_mut() {
             if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
                 let who = (prints, ask);
@@ -280,7 +287,8 @@ impl Ledger {
             let cooling = want.again.cooling.into_iter().map(|key| (key, true));
             let fresh = want.fresh.into_iter().map(|key| (key, false));
             for ((key, cools), (holder, tenant)) in cooling.chain(fresh).zip(holders.by_ref()) {
-                let mut lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
+                let prefix = want.pool.spec.prefix_at(key);
+                let mut lease = exclusive(prefix, Some(want.pool.id), holder, tenant, draft.now);
                 let action = purpose.dedicate(&mut lease);
                 if let Some(share) = share {
                     lease.open_to(share);

@@ -8,8 +8,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    Actor, Answer, Import, ImportRow, ImportedPool, LeaseKey, Network, Op, Pool, PoolEdit, PoolId,
-    PoolSpec, Quota, Refusal, RowFate, Span, Tenant, Text, Timestamp,
+    Actor, Answer, Import, ImportRow, ImportedPool, LeaseKey, LeasePrefix, Network, Op, Pool,
+    PoolEdit, PoolId, PoolSpec, Quota, Refusal, RowFate, Span, Tenant, Text, Timestamp,
     layout::Layout,
     ledger::{
         Ledger,
@@ -32,7 +32,7 @@ pub struct Trial {
     edited: BTreeSet<PoolId>,
     pub(super) draft: Draft,
     /// Addresses that were free.
-    pub(super) fresh: Vec<LeaseKey>,
+    pub(super) fresh: Vec<LeasePrefix>,
     networks: bool,
     pub(super) force: bool,
 }
@@ -61,9 +61,9 @@ impl Ledger {
         // The pools that the rows name must stay until it is durable.
         draft.flight.table = Some(LockedTable::Pools);
         draft.flight.also = networks.then_some(LockedTable::Networks);
-        for key in fresh {
-            self.free.take(key);
-            draft.flight.taken.push(key);
+        for prefix in fresh {
+            self.free.take(prefix);
+            draft.flight.taken.push(prefix.key);
         }
         Ok((draft, answer))
     }
@@ -271,11 +271,15 @@ impl Trial {
         let Some(limit) = limit else {
             return Ok(false);
         };
+        let weight = pool.map_or(1, |pool| pool.spec.quota_weight());
         let there = ledger.index.charges.of(&charge);
         let used = there + self.small.index.charges.of(&charge);
-        let used = used.saturating_sub(self.brought.of(&charge));
-        if used < limit || self.force {
-            return Ok(used >= limit);
+        let used = used
+            .saturating_sub(self.brought.of(&charge))
+            .saturating_mul(weight);
+        let beyond = u128::from(used) + u128::from(weight) > limit.into();
+        if !beyond || self.force {
+            return Ok(beyond);
         }
         let refusal = Refusal::QuotaExceeded {
             pool: pool.map_or_else(Text::default, |pool| Arc::clone(&pool.spec.name)),
@@ -321,6 +325,9 @@ impl Trial {
         if let Some(mirror) = ledger.rows.mirror_of(&spec.origin) {
             self.bring_pool(mirror);
         }
+        if let Some(known) = known {
+            self.bring_pool(known);
+        }
         let Ok(layout) = Layout::new(spec) else {
             return;
         };
@@ -330,7 +337,6 @@ impl Trial {
             self.bring_leases(ledger, found.within(*range.start(), *range.end()));
         }
         if let Some(known) = known {
-            self.bring_pool(known);
             let gone = self.small.leaving(known, spec, &layout);
             self.bring_held(ledger, known, &gone);
         }

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::import::{Trial, invalid, made};
 use crate::{
-    Action, Family, Identity, ImportedLease, Lease, LeaseKey, LeaseState, Op, PoolId, Refusal,
-    RowFate, Text,
+    Action, Family, Identity, ImportedLease, Lease, LeaseKey, LeasePrefix, LeaseState, Op, PoolId,
+    Refusal, RowFate, Text,
     ledger::{Ledger, draft::Stop, identities, index::charges::charge, intern::fingerprint},
 };
 
@@ -16,19 +16,45 @@ impl Trial {
             network,
             address: row.lease.key.address.to_canonical(),
         };
+        let prefix = LeasePrefix {
+            key,
+            length: row.lease.length,
+        };
+        if !prefix.is_aligned() || prefix.is_mapped() {
+            let bits = key.bits();
+            let allowed = format!(
+                "a prefix of 0 to {bits} bits without host bits, and without ::ffff:0:0/96"
+            );
+            let value = format!("{}/{}", key.address, prefix.length);
+            return Err(invalid("address", value, &allowed));
+        }
         let pool = match &row.pool {
-            None => self.pool_around(ledger, key),
+            None => self.pool_around(ledger, prefix),
             Some(name) => {
                 let pool = self.pool_named(ledger, name)?;
                 let family = Some(Family::of(key.address));
+                let length = pool.spec.lease_length();
                 if pool.spec.network != network || pool.spec.family() != family {
                     let allowed = format!("a pool of network {} and this family", row.network);
                     return Err(invalid("pool", name, &allowed));
+                }
+                if length != prefix.length {
+                    let allowed = format!("/{length}, which pool {name} gives");
+                    return Err(invalid("address", prefix.net(), &allowed));
                 }
                 Some(pool.id)
             }
         };
         self.bring_lease(ledger, key);
+        let over = ledger.lease_over(prefix).map(|lease| lease.key);
+        if let Some(over) = over {
+            self.bring_lease(ledger, over);
+        }
+        if let Some(over) = self.small.lease_over(prefix)
+            && over.prefix() != prefix
+        {
+            return Err(Refusal::overlap(prefix, over).into());
+        }
         let known = self.small.rows.leases.get(&key).cloned();
         let since = known.as_ref().map(|known| known.since);
         let mut lease = Lease {
@@ -51,7 +77,7 @@ impl Trial {
             None => false,
         };
         if known.is_none() {
-            self.fresh.push(key);
+            self.fresh.push(prefix);
         }
         let detail = if beyond {
             "beyond the tenant's quota"
@@ -67,11 +93,11 @@ impl Trial {
     }
 
     /// As [`Ledger::pool_around`], with what the rows before have made of the pools.
-    fn pool_around(&self, ledger: &Ledger, key: LeaseKey) -> Option<PoolId> {
+    fn pool_around(&self, ledger: &Ledger, prefix: LeasePrefix) -> Option<PoolId> {
         let changed = |id: &PoolId| self.small.rows.pools.contains_key(id);
-        let there = ledger.pools_around(key);
+        let there = ledger.pools_around(prefix);
         let there = there.filter(|(.., id)| !changed(id));
-        let nearest = there.chain(self.small.pools_around(key)).min();
+        let nearest = there.chain(self.small.pools_around(prefix)).min();
         nearest.map(|(.., pool)| pool)
     }
 }

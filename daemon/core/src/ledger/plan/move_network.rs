@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Action, Answer, Collision, Lease, LeaseKey, NetworkId, Op, PastLease, Pool, PoolId, PoolSpec,
-    Refusal, Text,
+    Action, Answer, Collision, Lease, LeaseKey, LeasePrefix, NetworkId, Op, PastLease, Pool,
+    PoolId, PoolSpec, Refusal, Span, Text,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -44,6 +44,9 @@ impl Ledger {
         };
         self.settled(leases.iter().copied())?;
         self.settled(leases.iter().map(there))?;
+        let rows = leases.iter().filter_map(|key| self.rows.leases.get(key));
+        let spans: Vec<Span> = rows.map(|lease| lease.span()).collect();
+        self.unlocked_spans(to, &spans)?;
         let listed = self.listed(id);
         self.unlocked_spans(from, listed)?;
         self.unlocked_spans(to, listed)?;
@@ -112,11 +115,9 @@ impl Ledger {
 
     fn collisions(&self, to: NetworkId, leases: &[LeaseKey]) -> impl Iterator<Item = Collision> {
         leases.iter().filter_map(move |key| {
-            let there = LeaseKey {
-                network: to,
-                ..*key
-            };
-            let lease = self.rows.leases.get(&there)?;
+            let mut there = self.rows.leases.get(key)?.prefix();
+            there.key.network = to;
+            let lease = self.lease_over(there)?;
             let owner = lease.owner().map_or_else(
                 || "in quarantine".to_owned(),
                 |owner| owner.identity.to_string(),
@@ -155,7 +156,11 @@ impl Ledger {
                 ..past.key
             };
             draft.flight.ops.push(Op::DeletePast(past.key));
-            if !self.rows.leases.contains_key(&key) && memory.get(key).is_none() {
+            let prefix = LeasePrefix {
+                key,
+                length: memory.length(past.key),
+            };
+            if self.lease_over(prefix).is_none() && memory.get(key).is_none() {
                 let moved = PastLease {
                     key,
                     ..PastLease::clone(past)

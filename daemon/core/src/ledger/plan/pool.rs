@@ -1,7 +1,7 @@
 //! Networks and pools.
 //!
 //! Making or editing a pool costs as much as its specification has entries and as there are leases on addresses
-//! that come or go; it is an admin's request. Leases without a pool on addresses that the pool now lists are
+//! that come or go, and the first pool of an allocation length as much as its network has leases; it is an admin's request. Leases without a pool on addresses that the pool now lists are
 //! attributed to it in the same decision, under the pool's own audit entry: each of them is a row, nothing
 //! about who holds it changes.
 
@@ -138,7 +138,9 @@ impl Ledger {
         for key in keys.into_iter().flat_map(KeySet::iter) {
             draft.flight.keys.push(key);
             let cooling = self.rows.leases.get(&key);
-            let op = match (cooling, self.pool_around_but(key, Some(id))) {
+            let around =
+                cooling.and_then(|cooling| self.pool_around_but(cooling.prefix(), Some(id)));
+            let op = match (cooling, around) {
                 (Some(cooling), pool @ Some(_)) => {
                     let lease = Lease::clone(cooling);
                     Op::PutLease(Arc::new(Lease { pool, ..lease }))
@@ -177,6 +179,16 @@ impl Ledger {
             let allowed = "that of the pool: own pools and mirrors stay what they are";
             return Err(Refusal::invalid("origin", &spec.name, allowed));
         }
+        if before.spec.allocation_length != spec.allocation_length {
+            let text =
+                |length: Option<u8>| length.map_or_else(|| "none".into(), |it| it.to_string());
+            let allowed = format!(
+                "{}, which a pool keeps; make another pool for other lengths",
+                text(before.spec.allocation_length)
+            );
+            let value = text(spec.allocation_length);
+            return Err(Refusal::invalid("allocation_length", value, allowed));
+        }
         if self.index.of_pool(before.id).is_some() {
             if before.spec.network != spec.network {
                 let allowed = "the pool's network while it has leases; `fipd pool move-network` takes them along";
@@ -202,11 +214,11 @@ impl Ledger {
         let network = pool.spec.network;
         self.check_adopted(network)?;
         self.check_restored(network)?;
-        let spans = self.listed(pool.id).iter();
-        let mut used = spans.flat_map(|span| self.rows.leases.range(keys(network, *span)));
-        match used.next() {
+        let mut spans = self.listed(pool.id).iter();
+        let used = spans.find_map(|span| self.lease_in(network, *span));
+        match used.map(|lease| lease.key) {
             None => Ok(()),
-            Some((key, _)) => {
+            Some(key) => {
                 let allowed = format!(
                     "the pool's network while {} is in use there by a pool with the same addresses; release it first",
                     key.address
@@ -315,6 +327,9 @@ impl Ledger {
         };
         for key in spans.iter().flat_map(known) {
             if let Some(lease) = self.rows.leases.get(&key) {
+                if lease.length != pool.spec.lease_length() {
+                    continue;
+                }
                 let lease = Lease {
                     pool: Some(pool.id),
                     ..Lease::clone(lease)
@@ -332,10 +347,13 @@ impl Ledger {
             return Ok(());
         }
         for span in spans {
-            let range = keys(network, *span);
-            if self.free.takes_in(range.clone()) || self.drafts.locks_in(range) {
-                return Err(Stop::Busy);
-            }
+            let first = keys(network, *span).into_inner().0;
+            let around = self.lease_around(first).map(|lease| lease.key);
+            Stop::busy_if(
+                self.free.takes_in(network, *span)
+                    || self.drafts.locks_in(keys(network, *span))
+                    || around.is_some_and(|key| self.drafts.locks(key)),
+            )?;
         }
         Ok(())
     }

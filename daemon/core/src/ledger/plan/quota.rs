@@ -84,8 +84,10 @@ impl Ledger {
             let Some(limit) = self.limit_in(pool, &key) else {
                 continue;
             };
-            let used = self.index.charges.of(&key);
-            let after = u128::from(used) + need;
+            let weight = pool.spec.quota_weight();
+            let used = self.charged(pool.id, tenant);
+            let need = need.saturating_mul(weight.into());
+            let after = u128::from(used).saturating_add(need);
             if after > limit.into() {
                 self.give_up_places(needs, holder);
                 return Err(Refusal::QuotaExceeded {
@@ -96,7 +98,8 @@ impl Ledger {
                 }
                 .into());
             }
-            busy |= after + u128::from(self.drafts.charges.of(&key)) > limit.into();
+            let ahead = self.drafts.charges.of(&key).saturating_mul(weight);
+            busy |= after.saturating_add(ahead.into()) > limit.into();
         }
         Stop::busy_if(busy)
     }
@@ -116,8 +119,10 @@ impl Ledger {
         let Some(limit) = self.limit_of(&new) else {
             return Ok(false);
         };
-        let used = self.index.charges.of(&new);
-        if used >= limit && !force {
+        let weight = self.weight_of(new.0);
+        let used = self.charged(new.0, &new.1);
+        let full = |used: u64| u128::from(used) + u128::from(weight) > limit.into();
+        if full(used) && !force {
             let name = |pool: &Arc<Pool>| Text::clone(&pool.spec.name);
             return Err(Refusal::QuotaExceeded {
                 pool: self.rows.pools.get(&new.0).map_or_else(|| "".into(), name),
@@ -127,7 +132,8 @@ impl Ledger {
             }
             .into());
         }
-        let beyond = used.saturating_add(self.drafts.charges.of(&new)) >= limit;
+        let ahead = self.drafts.charges.of(&new).saturating_mul(weight);
+        let beyond = full(used.saturating_add(ahead));
         match beyond {
             true if !force => Err(Stop::Busy),
             _ => Ok(beyond),

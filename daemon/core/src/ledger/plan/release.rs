@@ -109,7 +109,7 @@ impl Ledger {
         let (holder, tenant) = (next.holder, next.tenant);
         let passed = Lease {
             contenders: contenders.collect(),
-            ..exclusive(lease.key, lease.pool, holder, tenant, draft.now)
+            ..exclusive(lease.prefix(), lease.pool, holder, tenant, draft.now)
         };
         draft.put(&Arc::new(passed), Action::PassedOn, detail);
         Ok(())

@@ -3,11 +3,11 @@
 //! A past lease is written with the release and forgotten with the next grant. Nothing waits for the end of a memory:
 //! what is too old is no longer heeded, and each release forgets a few of those.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     release::in_use,
-    wants::{Again, AskedWant},
+    wants::{Again, AskedWant, Given},
 };
 use crate::{
     Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolSpec, Timestamp,
@@ -17,7 +17,7 @@ use crate::{
         Ledger,
         draft::{Draft, InFlight, Stop},
         intern::Prints,
-        space::memory::Age,
+        space::{free::prefixes_in, memory::Age},
     },
 };
 
@@ -84,7 +84,7 @@ impl Ledger {
         &self,
         want: &AskedWant<'_>,
         (prints, ask): (Prints, &Allocate),
-        named: &mut BTreeSet<LeaseKey>,
+        named: &mut Given,
         now: Timestamp,
     ) -> Result<Again, Stop> {
         let mut again = Again::default();
@@ -100,13 +100,19 @@ impl Ledger {
             {
                 break;
             }
-            if named.contains(&past.key) || self.withholds(past.key, pool.id) {
+            let prefix = pool.spec.prefix_at(past.key);
+            let overlaps = || prefixes_in(named, past.key.network, prefix.span()).next();
+            let is_given = !named.is_empty() && overlaps().is_some();
+            if is_given || self.withholds(past.key, pool.id) {
                 continue;
             }
-            let list = match self.rows.leases.get(&past.key) {
-                None if self.free.is_free(past.key) => &mut again.free,
+            let is_free = self.free.is_free(prefix);
+            let over = (!is_free).then(|| self.lease_over(prefix)).flatten();
+            let list = match over {
+                None if is_free => &mut again.free,
                 Some(lease)
-                    if !want.keep
+                    if lease.prefix() == prefix
+                        && !want.keep
                         && past.own
                         && lease.contenders.is_empty()
                         && lease.tenant == ask.tenant =>
@@ -117,7 +123,7 @@ impl Ledger {
                 None | Some(_) => continue,
             };
             list.push(past.key);
-            named.insert(past.key);
+            named.insert(past.key, prefix.length);
         }
         Ok(again)
     }
@@ -138,7 +144,9 @@ impl Ledger {
 
     /// Forgets what a new specification of the pool does not remember.
     pub(super) fn forget_by_edit(&self, pool: &Pool, spec: &PoolSpec, layout: &Layout) -> Vec<Op> {
-        let stays = spec.network == pool.spec.network && pool.spec.family() == Some(layout.family);
+        let stays = spec.network == pool.spec.network
+            && pool.spec.family() == Some(layout.family)
+            && pool.spec.lease_length() == layout.length;
         let (kept, mut gone): (Vec<Age>, Vec<Age>) = self
             .free
             .memory()

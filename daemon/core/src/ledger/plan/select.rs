@@ -5,11 +5,11 @@
 //! place is kept in the queue of each pool that is full; whoever is served, or asks again, gives up its places in
 //! other pools it may have selected from.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::wants::{Again, AskedWant};
+use super::wants::{Again, AskedWant, Given};
 use crate::{
     Allocate, LeaseKey, Pool, PoolId, Refusal, Selection, Timestamp,
     ledger::{
@@ -17,6 +17,7 @@ use crate::{
         draft::Stop,
         intern::Prints,
         rows::candidates::{Rank, rank},
+        space::free::prefixes_in,
         waiters::{QueuePlace, Waiter},
     },
 };
@@ -132,7 +133,11 @@ impl Ledger {
     fn try_pool(&mut self, want: &mut AskedWant<'_>, look: PoolSearch<'_>) -> Result<(), Stop> {
         let ask = look.ask;
         let mut given = look.given();
-        if let Some(key) = want.key.filter(|key| given.contains(key)) {
+        let twice = |key: &LeaseKey| {
+            let span = want.pool.spec.prefix_at(*key).span();
+            prefixes_in(&given, key.network, span).next().is_some()
+        };
+        if let Some(key) = want.key.filter(twice) {
             let (address, owner) = (key.address, ask.holder.identity.to_string());
             return Err(Refusal::AddressTaken { address, owner }.into());
         }
@@ -185,6 +190,7 @@ impl Ledger {
                 .network
                 .is_none_or(|network| network == pool.spec.network)
                 && pool.spec.family() == Some(selection.family)
+                && pool.spec.allocation_length == selection.length
         };
         let pools = self.waiters.pools_of(&ask.holder.identity);
         pools
@@ -250,12 +256,15 @@ impl PoolSearch<'_> {
     }
 
     /// Addresses that the settled wants name or have again.
-    fn given(&self) -> BTreeSet<LeaseKey> {
-        let again =
-            |other: &&AskedWant<'_>| [other.again.free.clone(), other.again.cooling.clone()];
-        let again = self.others.iter().flat_map(again).flatten();
-        let named = self.others.iter().filter_map(|other| other.key);
-        named.chain(again).collect()
+    fn given(&self) -> Given {
+        let mut given = Given::new();
+        for other in self.others {
+            let again = other.again.free.iter().chain(&other.again.cooling);
+            let keys = other.key.iter().chain(again);
+            let spec = &other.pool.spec;
+            given.extend(keys.map(|key| (*key, spec.prefix_at(*key).length)));
+        }
+        given
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a request for addresses asks of the pools, and what its identity has of it already.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -18,6 +18,9 @@ pub(super) struct Again {
     /// Cools, and the identity may end that.
     pub cooling: SmallVec<[LeaseKey; 1]>,
 }
+
+/// What a request gives out, with its lengths.
+pub(super) type Given = BTreeMap<LeaseKey, u8>;
 
 /// One want with what the identity has of it already.
 pub(super) struct AskedWant<'a> {
@@ -43,6 +46,12 @@ pub(super) struct AskedWant<'a> {
 }
 
 impl AskedWant<'_> {
+    /// What it names.
+    pub fn named(&self) -> Option<(LeaseKey, u8)> {
+        let prefix = self.pool.spec.prefix_at(self.key?);
+        Some((prefix.key, prefix.length))
+    }
+
     /// How many free addresses it takes.
     pub fn lacks(&self) -> usize {
         let missing = usize::try_from(self.missing).unwrap_or(usize::MAX);
@@ -92,9 +101,12 @@ impl Ledger {
             });
             let twice = |other: &AskedWant<'_>| {
                 let open = other.selection.is_some() || selection.is_some();
-                let same =
-                    |(a, b): (LeaseKey, LeaseKey)| a == b || (open && a.address == b.address);
-                other.key.zip(key).is_some_and(same)
+                let spans = (other.key.zip(key)).map(|(a, b)| {
+                    let span = |pool: &Pool, key| pool.spec.prefix_at(key).span();
+                    (a.network == b.network || open)
+                        && span(&other.pool, a).overlaps(&span(&pool, b))
+                });
+                spans.unwrap_or(false)
             };
             if asked.iter().any(twice) {
                 let address = address.map_or_else(String::new, |address| address.to_string());
@@ -124,7 +136,7 @@ impl Ledger {
         for want in asked.iter_mut() {
             let Some(key) = want.key else { continue };
             let answers = |lease: &Arc<Lease>| match want.selection {
-                None => lease.key == key,
+                None => lease.prefix() == want.pool.spec.prefix_at(key),
                 Some(selection) => {
                     lease.key.address == key.address
                         && self.is_selected(lease, &self.search(selection))
@@ -170,7 +182,8 @@ impl Ledger {
 
     /// Whether a lease of the identity is one of the pool's: attributed to it or on its assignable addresses.
     fn answers(&self, lease: &Lease, pool: &Pool) -> bool {
-        let assigns = || self.assigns(lease.key, pool.id);
+        let assigns =
+            || lease.length == pool.spec.lease_length() && self.assigns(lease.key, pool.id);
         lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || assigns())
     }
 }
@@ -180,6 +193,7 @@ fn is_like(lease: &Lease, selection: &Selection, address: Option<IpAddr>) -> boo
     let key = lease.key;
     lease.pool.is_some()
         && Family::of(key.address) == selection.family
+        && lease.length == selection.lease_length()
         && selection
             .network
             .is_none_or(|network| network == key.network)
@@ -194,6 +208,13 @@ fn check_wants(ask: &Allocate) -> Result<(), Refusal> {
         return Err(Refusal::invalid("wants", many, allowed));
     }
     for want in &ask.wants {
+        if let Choice::Any(selection) = &want.pool
+            && let Some(length) = selection.length
+            && !(1..=selection.family.bits()).contains(&length)
+        {
+            let allowed = format!("1 to {}", selection.family.bits());
+            return Err(Refusal::invalid("select.length", length, allowed));
+        }
         if !(1..=Want::MAX_COUNT).contains(&want.count) {
             let allowed = format!("1 to {}", Want::MAX_COUNT);
             return Err(Refusal::invalid("count", want.count, allowed));

@@ -161,7 +161,7 @@ impl Ledger {
             let pool = self.rows.pools.get(&id);
             pool.is_some_and(|pool| search.takes(pool))
         };
-        let mut parts = self.free.stab(lease.key).iter();
+        let mut parts = self.free.stab(lease.prefix()).iter();
         lease.pool.is_some_and(takes) || parts.any(|part| part.in_range() && takes(part.pool))
     }
 }
@@ -172,11 +172,13 @@ impl Search<'_> {
         let Selection {
             network,
             family,
+            length,
             asker,
         } = self.selection;
         let mut scopes = pool.spec.scopes.iter();
         network.is_none_or(|network| network == pool.spec.network)
             && pool.spec.family() == Some(*family)
+            && pool.spec.allocation_length == *length
             && scopes.any(|scope| scope.fits(asker, self.names))
     }
 }

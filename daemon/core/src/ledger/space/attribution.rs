@@ -1,42 +1,49 @@
 //! Which pools list an address, and which one of them a lease on it is attributed to.
 
 use super::segments::PoolPart;
-use crate::{LeaseKey, PoolId, ledger::Ledger};
+use crate::{LeaseKey, LeasePrefix, PoolId, ledger::Ledger};
 
 impl Ledger {
-    /// The pool that an address found in use is attributed to: of those that list it an open one, the smallest,
-    /// the oldest.
-    pub(in crate::ledger) fn pool_around(&self, key: LeaseKey) -> Option<PoolId> {
-        self.pool_around_but(key, None)
+    /// The pool that an address or prefix found in use is attributed to: of those that give what is as long and list it an
+    /// open one, the smallest, the oldest.
+    pub(in crate::ledger) fn pool_around(&self, prefix: LeasePrefix) -> Option<PoolId> {
+        self.pool_around_but(prefix, None)
     }
 
     /// The same, as if there were not the other pool.
     pub(in crate::ledger) fn pool_around_but(
         &self,
-        key: LeaseKey,
+        prefix: LeasePrefix,
         other: Option<PoolId>,
     ) -> Option<PoolId> {
-        let pools = self.pools_around(key);
+        let pools = self.pools_around(prefix);
         let others = pools.filter(|(.., pool)| Some(*pool) != other);
         others.min().map(|(.., pool)| pool)
     }
 
-    /// The pools that list the address. The lowest is the one that it is attributed to.
+    /// The pools that list it and give what is as long. The lowest is the one that it is attributed to.
     pub(in crate::ledger) fn pools_around(
         &self,
-        key: LeaseKey,
+        prefix: LeasePrefix,
     ) -> impl Iterator<Item = (bool, u128, PoolId)> {
-        let rank = |part: &PoolPart| {
-            let pool = self.rows.pools.get(&part.pool)?;
-            let listed = self.free.room(part.pool)?.layout.size.listed;
-            Some((pool.spec.closed, listed, part.pool))
-        };
-        self.free.stab(key).iter().filter_map(rank)
+        let parts = self.free.stab(prefix).iter();
+        parts.filter_map(|part| self.attribution_rank(part))
+    }
+
+    /// Where the pool comes among those that something may be attributed to.
+    pub(in crate::ledger) fn attribution_rank(
+        &self,
+        part: &PoolPart,
+    ) -> Option<(bool, u128, PoolId)> {
+        let pool = self.rows.pools.get(&part.pool)?;
+        let layout = &self.free.room(part.pool)?.layout;
+        let addresses = layout.size.listed.saturating_mul(layout.unit());
+        Some((pool.spec.closed, addresses, part.pool))
     }
 
     /// Whether the pool may give the address.
     pub(in crate::ledger) fn assigns(&self, key: LeaseKey, pool: PoolId) -> bool {
-        let mut parts = self.free.stab(key).iter();
-        parts.any(|part| part.pool == pool && part.in_range())
+        let part = self.free.part(key, pool);
+        part.is_some_and(|part| part.in_range())
     }
 }

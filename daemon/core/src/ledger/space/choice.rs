@@ -39,7 +39,9 @@ impl Choice<'_> {
             }
         }
         let (first, last) = self.gap_after(at)?.into_inner();
-        first.checked_add(dice.below((last - first).saturating_add(1)))
+        let unit = self.layout.unit();
+        let many = ((last - first) / unit).saturating_add(1);
+        first.checked_add(dice.below(many) * unit)
     }
 
     /// The next gap of the pool from `at` on; behind the last one comes the first.

@@ -1,9 +1,10 @@
-//! Which addresses are free, per pool and without looking at one address after the other.
+//! Which addresses and prefixes are free, per pool and without looking at one after the other.
 //!
-//! Each network and family is one [`Space`]: the runs of addresses that are not free, and disjoint segments
+//! Each network, family and length is one [`Space`]: the runs of addresses that are not free, and disjoint segments
 //! that say which pools have what is between two numbers. A pool remembers which of its segments have room,
 //! so that "the lowest free address" is three look-ups however large, full or fragmented the pool is, and an
-//! address that two pools share is free in both or in none.
+//! address that two pools share is free in both or in none. A lease occupies what it touches in the spaces of all
+//! lengths, so that an address makes the prefixes around it unavailable, and a prefix the addresses in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +19,13 @@ use super::{
     choice::Choice,
     memory::PastLeases,
     runs::Runs,
-    segments::{Gives, Layer, PoolPart, Space, Stab},
+    segments::{FamilySpaces, Gives, Layer, Occupancy, PoolPart, Space, Stab, Turn},
 };
-use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
+use crate::{
+    Family, Lease, LeaseKey, LeasePrefix, NetworkId, PoolId, Span, address::number, layout::Layout,
+    layout::units,
+};
+pub(in crate::ledger) use lengths::prefixes_in;
 
 /// The rows of leases, which a pool's counters are counted from when its spans change.
 pub(in crate::ledger) type Leases = BTreeMap<LeaseKey, Arc<Lease>>;
@@ -28,29 +33,29 @@ pub(in crate::ledger) type Leases = BTreeMap<LeaseKey, Arc<Lease>>;
 /// Free space of all networks.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ledger) struct Free {
-    spaces: BTreeMap<(NetworkId, Family), Space>,
+    spaces: BTreeMap<(NetworkId, Family), FamilySpaces>,
     rooms: BTreeMap<PoolId, PoolRoom>,
-    /// Addresses that decisions in flight have taken; not leased yet.
-    taken: BTreeSet<LeaseKey>,
+    /// What decisions in flight have taken, not leased yet, with its length.
+    taken: BTreeMap<LeaseKey, u8>,
     memory: PastLeases,
 }
 
-/// A pool's place in its space. Invariant: `used + taken <= layout.size.assignable`.
+/// A pool's place in its space, counted in what it gives. Invariant: `used + taken <= layout.size.assignable`.
 #[derive(Clone, Debug)]
 pub(in crate::ledger) struct PoolRoom {
     pub network: NetworkId,
     pub layout: Arc<Layout>,
-    /// Committed leases on assignable addresses, whatever pool they were given from.
+    /// Assignable ones with a committed lease on them, in them or around them, whatever pool it was given from.
     pub used: u128,
     /// The most of `used` since the last roll-up, or since the pool has these addresses.
     pub highest: u128,
-    /// Of these leases, those attributed to this pool.
+    /// Of these, leases attributed to this pool.
     pub own: u128,
     /// Leases attributed to this pool on addresses that it withholds.
     pub aside: u128,
-    /// Assignable addresses taken by decisions in flight.
+    /// Assignable ones taken by decisions in flight.
     pub taken: u128,
-    /// Segments with at least one address that is neither leased nor taken.
+    /// Segments with at least one that is neither leased nor taken.
     open: BTreeSet<u128>,
     /// Of these, those with one that is not remembered, either; empty where no pool remembers anything.
     unused: BTreeSet<u128>,
@@ -65,6 +70,41 @@ impl PoolRoom {
     /// Addresses without a committed lease, with those that decisions in flight have taken.
     pub fn unleased(&self) -> u128 {
         self.layout.size.assignable.saturating_sub(self.used)
+    }
+
+    /// So many of its addresses or prefixes go from one occupancy to another.
+    fn turn(&mut self, from: Occupancy, to: Occupancy, many: u128) {
+        match from {
+            Occupancy::Free => {}
+            Occupancy::Taken => self.taken -= many,
+            Occupancy::Leased => self.used -= many,
+        }
+        match to {
+            Occupancy::Free => {}
+            Occupancy::Taken => self.taken += many,
+            Occupancy::Leased => self.used += many,
+        }
+        self.highest = self.highest.max(self.used);
+    }
+
+    /// Where leases of its own are counted that are on what it `gives` so.
+    fn own_mut(&mut self, gives: Gives) -> Option<&mut u128> {
+        match gives {
+            Gives::No => None,
+            Gives::Withheld => Some(&mut self.aside),
+            Gives::Yes => Some(&mut self.own),
+        }
+    }
+
+    /// Whether the segment, of which it gives something, has room.
+    fn open_at(&mut self, space: &Space, segment: &RangeInclusive<u128>) {
+        for layer in [Layer::Occupied, Layer::Shunned] {
+            match space.filled(layer).map(|filled| filled.covers(segment)) {
+                None => {}
+                Some(true) => drop(self.open_in_mut(layer).remove(segment.start())),
+                Some(false) => drop(self.open_in_mut(layer).insert(*segment.start())),
+            }
+        }
     }
 
     fn open_in(&self, layer: Layer) -> &BTreeSet<u128> {
@@ -88,8 +128,9 @@ impl Free {
         let same_space = |a: &Arc<Lease>, b: &Arc<Lease>| space_of(a.key) == space_of(b.key);
         let spaces = leases.chunk_by(same_space).filter_map(|chunk| {
             let at = space_of(chunk.first()?.key);
-            let numbers = chunk.iter().map(|lease| number(lease.key.address));
-            Some((at, Space::new(Runs::of_sorted(at.1, numbers))))
+            let runs = chunk.iter().map(|lease| run_of(lease.span()));
+            let addresses = Space::new(Runs::of_sorted(at.1, runs), at.1.bits());
+            Some((at, FamilySpaces::of(addresses)))
         });
         Self {
             spaces: spaces.collect(),
@@ -107,18 +148,43 @@ impl Free {
         &self.rooms
     }
 
-    /// The pools that list `key`'s address.
-    pub fn stab(&self, key: LeaseKey) -> &[PoolPart] {
-        self.spaces
-            .get(&space_of(key))
-            .and_then(|space| space.segments.get(&number(key.address)))
+    /// The pools that list the prefix and give such.
+    pub fn stab(&self, prefix: LeasePrefix) -> &[PoolPart] {
+        self.space(prefix.key, prefix.length)
+            .and_then(|space| space.segments.get(&number(prefix.key.address)))
             .map_or(&[], SmallVec::as_slice)
     }
 
-    /// The parts of the span that the same pools have, see [`Space::within`].
+    /// The pools that list the address, or the prefix around it.
+    pub fn stabs(&self, key: LeaseKey) -> impl Iterator<Item = PoolPart> {
+        let spaces = self.spaces.get(&space_of(key)).into_iter();
+        let spaces = spaces.flat_map(FamilySpaces::all);
+        let parts = spaces.filter_map(move |space| space.segments.get(&number(key.address)));
+        parts.flatten().copied()
+    }
+
+    /// The pools that list any of the prefix.
+    pub fn touched(&self, prefix: LeasePrefix) -> impl Iterator<Item = PoolId> {
+        let parts = self.segments(prefix.key.network, prefix.span());
+        parts.flat_map(|(_, parts)| parts.iter().map(|part| part.pool))
+    }
+
+    /// The pool's part at the address.
+    pub fn part(&self, key: LeaseKey, pool: PoolId) -> Option<PoolPart> {
+        let length = self.rooms.get(&pool)?.layout.length;
+        let mut parts = self.stab(LeasePrefix { key, length }).iter();
+        parts.find(|part| part.pool == pool).copied()
+    }
+
+    /// The parts of the span that the same pools have, see [`Space::within`]; one length of what they give after the other.
     pub fn segments(&self, network: NetworkId, span: Span) -> impl Iterator<Item = (Span, &Stab)> {
-        let space = self.spaces.get(&(network, span.family)).into_iter();
-        space.flat_map(move |space| space.within(span))
+        let spaces = self.spaces.get(&(network, span.family)).into_iter();
+        let spaces = spaces.flat_map(FamilySpaces::all);
+        spaces.flat_map(move |space| space.within(span))
+    }
+
+    fn space(&self, key: LeaseKey, length: u8) -> Option<&Space> {
+        self.spaces.get(&space_of(key))?.get(length)
     }
 
     /// A free address of `pool` that nobody is remembered for, if there is one.
@@ -146,7 +212,8 @@ impl Free {
         choose: impl FnOnce(Choice<'_>) -> Option<u128>,
     ) -> Option<LeaseKey> {
         let room = self.rooms.get(&pool)?;
-        let space = self.spaces.get(&(room.network, room.layout.family))?;
+        let spaces = self.spaces.get(&(room.network, room.layout.family))?;
+        let space = spaces.get(room.layout.length)?;
         let is_shunned = space.shunned.is_some();
         let layer = if is_shunned { layer } else { Layer::Occupied };
         let at = choose(Choice {
@@ -161,97 +228,77 @@ impl Free {
         })
     }
 
-    /// Whether nobody has or takes the address.
-    pub fn is_free(&self, key: LeaseKey) -> bool {
-        let space = self.spaces.get(&space_of(key));
-        space.is_none_or(|space| !space.occupied.contains(number(key.address)))
+    /// Whether nobody has or takes any of it.
+    pub fn is_free(&self, prefix: LeasePrefix) -> bool {
+        let space = self.space(prefix.key, prefix.key.bits());
+        space.is_none_or(|space| space.occupied.misses(&run_of(prefix.span())))
     }
 
-    /// A decision in flight takes a free address.
-    pub fn take(&mut self, key: LeaseKey) {
-        if self.occupy(key, |room, _| room.taken += 1) {
-            self.taken.insert(key);
+    /// A decision in flight takes it; false where it is not free.
+    pub fn take(&mut self, prefix: LeasePrefix) -> bool {
+        let turned = self.turn(prefix, Occupancy::Free, Occupancy::Taken, None);
+        if turned.is_some() {
+            self.taken.insert(prefix.key, prefix.length);
         }
+        turned.is_some()
     }
 
     /// Gives back what [`Free::take`] took.
     pub fn give_back(&mut self, key: LeaseKey) {
-        if self.taken.remove(&key) {
-            self.vacate(key, |room, _| room.taken -= 1);
+        if let Some(length) = self.taken.remove(&key) {
+            let prefix = LeasePrefix { key, length };
+            self.turn(prefix, Occupancy::Taken, Occupancy::Free, None);
         }
     }
 
-    /// Whether a decision in flight takes the address.
+    /// Whether a decision in flight takes what begins there.
     pub fn is_taken(&self, key: LeaseKey) -> bool {
-        self.taken.contains(&key)
+        self.taken.contains_key(&key)
     }
 
-    /// Whether decisions in flight take addresses of `range`.
-    pub fn takes_in(&self, range: RangeInclusive<LeaseKey>) -> bool {
-        self.taken.range(range).next().is_some()
+    /// Whether decisions in flight take any of the span.
+    pub fn takes_in(&self, network: NetworkId, span: Span) -> bool {
+        prefixes_in(&self.taken, network, span).next().is_some()
     }
 
-    /// A lease row appeared, attributed to `pool`. The pools that may give the address.
-    pub fn leased(&mut self, key: LeaseKey, pool: Option<PoolId>) -> SmallVec<[PoolId; 2]> {
-        let taken = self.taken.remove(&key);
-        if !taken {
-            self.occupy(key, |_, _| {});
-        }
-        let pools = self.assigning(key);
-        for id in &pools {
-            if let Some(room) = self.rooms.get_mut(id) {
-                room.taken -= u128::from(taken);
-                room.used += 1;
-                room.highest = room.highest.max(room.used);
-                room.own += u128::from(Some(*id) == pool);
-            }
-        }
-        if let Some(room) = self.withholding(key, pool) {
-            room.aside += 1;
-        }
-        pools
+    /// A lease row appeared, attributed to `pool`. The pools that may give any of it.
+    pub fn leased(&mut self, prefix: LeasePrefix, pool: Option<PoolId>) -> SmallVec<[PoolId; 2]> {
+        let from = match self.taken.remove(&prefix.key) {
+            Some(_) => Occupancy::Taken,
+            None => Occupancy::Free,
+        };
+        let pools = self.turn(prefix, from, Occupancy::Leased, pool);
+        pools.unwrap_or_default()
     }
 
     /// A lease row went.
-    pub fn freed(&mut self, key: LeaseKey, pool: Option<PoolId>) {
-        self.vacate(key, |room, id| {
-            room.used -= 1;
-            room.own -= u128::from(Some(id) == pool);
-        });
-        if let Some(room) = self.withholding(key, pool) {
-            room.aside -= 1;
-        }
+    pub fn freed(&mut self, prefix: LeasePrefix, pool: Option<PoolId>) {
+        self.turn(prefix, Occupancy::Leased, Occupancy::Free, pool);
     }
 
     /// A lease row was attributed to another pool.
-    pub fn attributed(&mut self, key: LeaseKey, from: Option<PoolId>, to: Option<PoolId>) {
+    pub fn attributed(&mut self, prefix: LeasePrefix, from: Option<PoolId>, to: Option<PoolId>) {
         if from == to {
             return;
         }
-        for id in self.assigning(key) {
-            if let Some(room) = self.rooms.get_mut(&id) {
-                room.own += u128::from(Some(id) == to);
-                room.own -= u128::from(Some(id) == from);
-            }
+        if let Some(own) = from.and_then(|pool| self.own(prefix, pool)) {
+            *own -= 1;
         }
-        if let Some(room) = self.withholding(key, from) {
-            room.aside -= 1;
-        }
-        if let Some(room) = self.withholding(key, to) {
-            room.aside += 1;
+        if let Some(own) = to.and_then(|pool| self.own(prefix, pool)) {
+            *own += 1;
         }
     }
 
-    /// The pool, if it withholds the address.
-    fn withholding(&mut self, key: LeaseKey, pool: Option<PoolId>) -> Option<&mut PoolRoom> {
-        let pool = pool?;
-        let here = |part: &PoolPart| part.pool == pool && part.gives == Gives::Withheld;
-        let withheld = self.stab(key).iter().any(here);
-        self.rooms.get_mut(&pool).filter(|_| withheld)
+    /// Where the pool counts a lease attributed to it, if it gives or withholds what that covers.
+    fn own(&mut self, prefix: LeasePrefix, pool: PoolId) -> Option<&mut u128> {
+        let mut parts = self.stab(prefix).iter();
+        let gives = parts.find(|part| part.pool == pool)?.gives;
+        self.rooms.get_mut(&pool)?.own_mut(gives)
     }
 
     /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and, if
-    /// they differ, leases on the assignable ones and past leases of the pool.
+    /// they differ, leases on the assignable ones and past leases of the pool; for the first pool of a length as much as there
+    /// are leases in the network.
     pub fn set_pool(
         &mut self,
         pool: PoolId,
@@ -263,31 +310,36 @@ impl Free {
         if self.rooms.get(&pool).is_some_and(here) {
             return;
         }
-        self.take_out(pool);
-        let family = layout.family;
-        let space = self
+        let before = self.take_out(pool);
+        let at = (network, layout.family);
+        self.open_space(at, layout.length, leases);
+        let spaces = self
             .spaces
-            .entry((network, family))
-            .or_insert_with(|| Space::new(Runs::new(family)));
+            .entry(at)
+            .or_insert_with(|| FamilySpaces::new(at.1));
         let mut changed = Vec::new();
-        for (spans, gives) in [
-            (&layout.listed, Gives::No),
-            (&layout.withheld, Gives::Withheld),
-            (&layout.assignable, Gives::Yes),
-        ] {
-            for span in spans {
-                space.add(span, PoolPart { pool, gives }, &mut changed);
+        if let Some(space) = spaces.get_mut(layout.length) {
+            for (spans, gives) in [
+                (&layout.listed, Gives::No),
+                (&layout.withheld, Gives::Withheld),
+                (&layout.assignable, Gives::Yes),
+            ] {
+                for span in spans {
+                    space.add(span, PoolPart { pool, gives }, &mut changed);
+                }
             }
         }
-        let count = |spans: &[Span], found: &dyn Fn(Span) -> usize| -> u128 {
-            spans.iter().map(|span| found(*span) as u128).sum()
+        let (given, length) = (&layout.assignable, layout.length);
+        let used = self.count_leased(network, given, length, leases);
+        let taken = self.count_taken(network, given, length);
+        let mine = |spans: &[Span]| -> u128 {
+            let rows = spans
+                .iter()
+                .flat_map(|span| leases.range(keys(network, *span)));
+            let mine = rows.filter(|(_, lease)| lease.pool == Some(pool) && lease.length == length);
+            mine.count() as u128
         };
-        let (given, aside) = (&layout.assignable, &layout.withheld);
-        let used = count(given, &|span| leases.range(keys(network, span)).count());
-        let mine = |row: &(&LeaseKey, &Arc<Lease>)| row.1.pool == Some(pool);
-        let mine = |span| leases.range(keys(network, span)).filter(mine).count();
-        let (own, aside) = (count(given, &mine), count(aside, &mine));
-        let taken = count(given, &|span| self.taken.range(keys(network, span)).count());
+        let (own, aside) = (mine(given), mine(&layout.withheld));
         self.rooms.insert(
             pool,
             PoolRoom {
@@ -302,8 +354,11 @@ impl Free {
                 unused: BTreeSet::new(),
             },
         );
-        self.reopen((network, family), changed);
+        self.reopen(at, length, changed);
         self.review_memory(pool);
+        for left in before.into_iter().chain([at]) {
+            self.close_spaces(left);
+        }
     }
 
     /// The highest use is counted from here on.
@@ -315,51 +370,122 @@ impl Free {
 
     /// Takes a pool out of its space.
     pub fn drop_pool(&mut self, pool: PoolId) {
-        self.take_out(pool);
+        let at = self.take_out(pool);
         self.review_memory(pool);
+        if let Some(at) = at {
+            self.close_spaces(at);
+        }
     }
 
-    fn take_out(&mut self, pool: PoolId) {
-        let Some(room) = self.rooms.remove(&pool) else {
-            return;
-        };
-        let at = (room.network, room.layout.family);
+    fn take_out(&mut self, pool: PoolId) -> Option<(NetworkId, Family)> {
+        let room = self.rooms.remove(&pool)?;
+        let (at, length) = ((room.network, room.layout.family), room.layout.length);
         let mut changed = Vec::new();
-        if let Some(space) = self.spaces.get_mut(&at) {
+        let spaces = self.spaces.get_mut(&at);
+        if let Some(space) = spaces.and_then(|spaces| spaces.get_mut(length)) {
             for span in &room.layout.listed {
                 space.subtract(span, pool, &mut changed);
             }
         }
-        self.reopen(at, changed);
+        self.reopen(at, length, changed);
+        Some(at)
     }
 
-    /// Marks the address as not free; false if it was not.
-    fn occupy(&mut self, key: LeaseKey, count: impl FnMut(&mut PoolRoom, PoolId)) -> bool {
-        let free = self.fill(Layer::Occupied, key, count);
-        if free {
-            self.fill(Layer::Shunned, key, |_, _| {});
-            self.memory.occupied(key);
+    /// The prefix, which is `owner`'s where it is leased, goes from one occupancy to another, in the spaces of all lengths; the
+    /// pools that may give any of it. `None`, and nothing changes, where it was to be free and is not.
+    fn turn(
+        &mut self,
+        prefix: LeasePrefix,
+        from: Occupancy,
+        to: Occupancy,
+        owner: Option<PoolId>,
+    ) -> Option<SmallVec<[PoolId; 2]>> {
+        let Self {
+            spaces,
+            rooms,
+            memory,
+            ..
+        } = self;
+        let at = space_of(prefix.key);
+        let FamilySpaces {
+            addresses,
+            prefixes,
+        } = spaces.entry(at).or_insert_with(|| FamilySpaces::new(at.1));
+        let span = prefix.span();
+        let turn = Turn { span, from, to };
+        if !addresses.occupy(turn) {
+            return None;
         }
-        free
-    }
-
-    /// Marks the address as free again.
-    fn vacate(&mut self, key: LeaseKey, count: impl FnMut(&mut PoolRoom, PoolId)) {
-        self.clear(Layer::Occupied, key, count);
-        match self.memory.get(key).map(|past| self.gives(past)) {
-            Some(true) => self.memory.vacated(key),
-            Some(false) => {}
-            None => self.clear(Layer::Shunned, key, |_, _| {}),
+        let mut pools = SmallVec::new();
+        let mut settle = |space: &mut Space, turn: Turn| {
+            if turn.opens_or_closes() {
+                layers::shun_turned(space, memory, rooms, at.0, turn);
+            }
+            let owner = owner.filter(|_| space.length == prefix.length);
+            count(space, rooms, turn, owner, &mut pools);
+        };
+        settle(addresses, turn);
+        for space in prefixes.values_mut() {
+            if let Some(turn) = space.turn(prefix, from, to) {
+                settle(space, turn);
+            }
         }
+        Some(pools)
     }
+}
 
-    fn assigning(&self, key: LeaseKey) -> SmallVec<[PoolId; 2]> {
-        self.stab(key)
-            .iter()
-            .filter(|part| part.is_assignable())
-            .map(|part| part.pool)
-            .collect()
+/// Counts the turn for the pools that give what it is about, the owner of the lease among them, and opens or closes their
+/// segments.
+fn count(
+    space: &Space,
+    rooms: &mut BTreeMap<PoolId, PoolRoom>,
+    turn: Turn,
+    owner: Option<PoolId>,
+    pools: &mut SmallVec<[PoolId; 2]>,
+) {
+    let mut segment = |run: &RangeInclusive<u128>, parts: &Stab, many: u128| {
+        for part in parts {
+            let Some(room) = rooms.get_mut(&part.pool) else {
+                continue;
+            };
+            if owner == Some(part.pool)
+                && let Some(own) = room.own_mut(part.gives)
+            {
+                *own = match turn.to {
+                    Occupancy::Leased => *own + 1,
+                    Occupancy::Free | Occupancy::Taken => *own - 1,
+                };
+            }
+            if part.is_assignable() {
+                room.turn(turn.from, turn.to, many);
+                if !pools.contains(&part.pool) {
+                    pools.push(part.pool);
+                }
+                if turn.opens_or_closes() {
+                    room.open_at(space, run);
+                }
+            }
+        }
+    };
+    if space.is_one(turn.span) {
+        if let Some((run, parts)) = space.segments.get_key_value(&turn.span.first) {
+            segment(run, parts, 1);
+        }
+        return;
     }
+    for (run, parts) in space.segments.overlapping(run_of(turn.span)) {
+        let part = Span {
+            first: turn.span.first.max(*run.start()),
+            last: turn.span.last.min(*run.end()),
+            ..turn.span
+        };
+        segment(run, parts, units(part, space.length));
+    }
+}
+
+/// The run of its addresses.
+fn run_of(span: Span) -> RangeInclusive<u128> {
+    span.first..=span.last
 }
 
 /// Keys of `span`'s addresses in `network`.
@@ -374,5 +500,6 @@ fn space_of(key: LeaseKey) -> (NetworkId, Family) {
 
 mod consistent;
 mod layers;
+mod lengths;
 #[cfg(test)]
 mod tests;

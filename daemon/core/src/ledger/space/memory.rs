@@ -6,7 +6,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
-    ops::Bound,
+    ops::{Bound, RangeInclusive},
     sync::Arc,
 };
 
@@ -23,6 +23,8 @@ pub(in crate::ledger) type Age = (Timestamp, LeaseKey);
 #[derive(Clone, Debug, Default)]
 pub(in crate::ledger) struct PastLeases {
     rows: BTreeMap<LeaseKey, Arc<PastLease>>,
+    /// How long those are that are no addresses.
+    lengths: BTreeMap<LeaseKey, u8>,
     pools: BTreeMap<PoolId, Shelf>,
     /// By who had it, the latest first.
     owners: BTreeSet<(u64, PoolId, Reverse<Timestamp>, LeaseKey)>,
@@ -71,10 +73,24 @@ impl PastLeases {
         self.rows.values()
     }
 
+    /// How many bits it covered: those of an address where nothing else is known.
+    pub fn length(&self, key: LeaseKey) -> u8 {
+        let known = self.lengths.get(&key).copied();
+        known.unwrap_or_else(|| key.bits())
+    }
+
+    /// The keys of rows in the range.
+    pub fn within(&self, range: RangeInclusive<LeaseKey>) -> impl Iterator<Item = LeaseKey> {
+        self.rows.range(range).map(|(key, _)| *key)
+    }
+
     /// Adds a row in place of the one that the address may have; `idle`: its pool gives the address, and nobody has or
     /// takes it.
-    pub fn put(&mut self, past: Arc<PastLease>, idle: bool) {
+    pub fn put(&mut self, past: Arc<PastLease>, length: u8, idle: bool) {
         self.delete(past.key);
+        if length < past.key.bits() {
+            self.lengths.insert(past.key, length);
+        }
         let shelf = self.pools.entry(past.pool).or_default();
         shelf.rows += 1;
         if !self.going.contains_key(&past.key) {
@@ -92,6 +108,7 @@ impl PastLeases {
         let Some(past) = self.rows.remove(&key) else {
             return false;
         };
+        self.lengths.remove(&key);
         self.owners.remove(&ownership(&past));
         self.on_shelf(past.pool, |shelf| {
             shelf.rows -= 1;
@@ -214,7 +231,7 @@ impl PastLeases {
             other.going.insert(*key, *times);
         }
         for past in self.rows.values() {
-            other.put(Arc::clone(past), idle(past));
+            other.put(Arc::clone(past), self.length(past.key), idle(past));
         }
         for (pool, shelf) in &self.pools {
             (0..shelf.coming).for_each(|_| other.comes(*pool));

@@ -38,15 +38,17 @@ impl Ledger {
                 } else if found.len() < limit {
                     found.push((part.pool, first, last));
                 } else {
-                    return named(&found, layout.family);
+                    return named(found, layout.family);
                 }
             }
         }
-        named(&found, layout.family)
+        named(found, layout.family)
     }
 }
 
-fn named(found: &[(PoolId, u128, u128)], family: Family) -> Vec<Overlap> {
+/// Pools of one length were looked at after the other.
+fn named(mut found: Vec<(PoolId, u128, u128)>, family: Family) -> Vec<Overlap> {
+    found.sort_unstable_by_key(|(pool, first, _)| (*first, *pool));
     let overlap = |(pool, first, last): &(PoolId, u128, u128)| Overlap {
         pool: *pool,
         first: family.address(*first),

@@ -6,7 +6,7 @@ use crate::Family;
 
 /// A set of numbers kept as maximal runs: disjoint and never adjacent.
 ///
-/// Grows and shrinks one number at a time in O(log runs); a run costs the same whatever its length.
+/// Grows and shrinks a run at a time in O(log runs), whatever its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::ledger) enum Runs {
     /// Numbers below 2^32 in a quarter of the room.
@@ -37,6 +37,10 @@ pub(in crate::ledger) trait Number:
     fn down(self) -> Option<Self> {
         self.wide().checked_sub(1).and_then(Self::narrow)
     }
+
+    fn run(run: &RangeInclusive<u128>) -> Option<(Self, Self)> {
+        Self::narrow(*run.start()).zip(Self::narrow(*run.end()))
+    }
 }
 
 impl Number for u32 {}
@@ -51,11 +55,11 @@ impl Runs {
         }
     }
 
-    /// A set of sorted numbers.
-    pub fn of_sorted(family: Family, numbers: impl Iterator<Item = u128>) -> Self {
+    /// A set of runs in the order of their starts.
+    pub fn of_sorted(family: Family, runs: impl Iterator<Item = RangeInclusive<u128>>) -> Self {
         match family {
-            Family::V4 => Self::Narrow(Line::of_sorted(numbers)),
-            Family::V6 => Self::Wide(Line::of_sorted(numbers)),
+            Family::V4 => Self::Narrow(Line::of_sorted(runs)),
+            Family::V6 => Self::Wide(Line::of_sorted(runs)),
         }
     }
 
@@ -67,20 +71,36 @@ impl Runs {
         }
     }
 
-    /// Adds `at`; false if it was there.
-    pub fn insert(&mut self, at: u128) -> bool {
+    /// Adds the run; false, and nothing is added, if any of it was there.
+    pub fn insert(&mut self, run: &RangeInclusive<u128>) -> bool {
         match self {
-            Self::Narrow(line) => u32::narrow(at).is_some_and(|at| line.insert(at)),
-            Self::Wide(line) => line.insert(at),
+            Self::Narrow(line) => line.insert(run),
+            Self::Wide(line) => line.insert(run),
         }
     }
 
-    /// Removes `at`; false if it was not there.
-    pub fn remove(&mut self, at: u128) -> bool {
+    /// Adds the run, whatever of it was there. Costs as much as there are runs that it touches.
+    pub fn fill(&mut self, run: &RangeInclusive<u128>) {
         match self {
-            Self::Narrow(line) => u32::narrow(at).is_some_and(|at| line.remove(at)),
-            Self::Wide(line) => line.remove(at),
+            Self::Narrow(line) => line.fill(run),
+            Self::Wide(line) => line.fill(run),
         }
+    }
+
+    /// Removes the run; false, and nothing is removed, if any of it was not there.
+    pub fn remove(&mut self, run: &RangeInclusive<u128>) -> bool {
+        match self {
+            Self::Narrow(line) => line.remove(run),
+            Self::Wide(line) => line.remove(run),
+        }
+    }
+
+    /// Whether none of the run is in the set.
+    pub fn misses(&self, run: &RangeInclusive<u128>) -> bool {
+        if run.start() == run.end() {
+            return !self.contains(*run.start());
+        }
+        self.gap(run).is_some_and(|gap| gap == *run)
     }
 
     /// The lowest numbers within the run that are not in the set; `None` if all are.
@@ -101,13 +121,13 @@ impl Runs {
 }
 
 impl<N: Number> Line<N> {
-    fn of_sorted(numbers: impl Iterator<Item = u128>) -> Self {
+    fn of_sorted(all: impl Iterator<Item = RangeInclusive<u128>>) -> Self {
         let mut runs: Vec<(N, N)> = Vec::new();
-        for number in numbers.filter_map(N::narrow) {
+        for (first, last) in all.filter_map(|run| N::run(&run)) {
             match runs.last_mut() {
-                Some((_, last)) if *last >= number => {}
-                Some((_, last)) if last.up() == Some(number) => *last = number,
-                Some(_) | None => runs.push((number, number)),
+                Some((_, end)) if *end >= first => *end = last.max(*end),
+                Some((_, end)) if end.up() == Some(first) => *end = last,
+                Some(_) | None => runs.push((first, last)),
             }
         }
         Self(runs.into_iter().collect())
@@ -123,36 +143,55 @@ impl<N: Number> Line<N> {
         N::narrow(at).is_some_and(|at| self.around(at).is_some())
     }
 
-    fn insert(&mut self, at: N) -> bool {
-        let below = self.0.range_mut(..=at).next_back();
-        let touching = match below {
-            Some((_, last)) if at <= *last => return false,
-            Some((first, last)) if last.up() == Some(at) => Some((*first, last)),
+    fn insert(&mut self, run: &RangeInclusive<u128>) -> bool {
+        let Some((first, last)) = N::run(run) else {
+            return false;
+        };
+        let mut near = self.0.range_mut(..=last);
+        let touching = match near.next_back() {
+            Some((_, end)) if first <= *end => return false,
+            Some((start, end)) if end.up() == Some(first) => Some((*start, end)),
             Some(_) | None => None,
         };
         match touching {
-            Some((first, last)) => {
-                *last = at;
-                if let Some(above) = self.remove_at(at.up()) {
-                    self.0.insert(first, above);
+            Some((start, end)) => {
+                *end = last;
+                if let Some(above) = self.remove_at(last.up()) {
+                    self.0.insert(start, above);
                 }
             }
             None => {
-                let last = self.remove_at(at.up()).unwrap_or(at);
-                self.0.insert(at, last);
+                let end = self.remove_at(last.up()).unwrap_or(last);
+                self.0.insert(first, end);
             }
         }
         true
     }
 
-    fn remove(&mut self, at: N) -> bool {
-        let Some((first, last)) = self.around(at) else {
+    fn fill(&mut self, run: &RangeInclusive<u128>) {
+        let Some((mut first, mut last)) = N::run(run) else {
+            return;
+        };
+        while let Some((&start, &end)) = self.0.range(..=last).next_back()
+            && end >= first
+        {
+            self.0.remove(&start);
+            (first, last) = (start.min(first), end.max(last));
+        }
+        self.insert(&(first.wide()..=last.wide()));
+    }
+
+    fn remove(&mut self, run: &RangeInclusive<u128>) -> bool {
+        let Some((from, to)) = N::run(run) else {
             return false;
         };
-        if let Some(next) = at.up().filter(|next| *next <= last) {
+        let Some((first, last)) = self.around(from).filter(|(_, last)| to <= *last) else {
+            return false;
+        };
+        if let Some(next) = to.up().filter(|next| *next <= last) {
             self.0.insert(next, last);
         }
-        match at.down().filter(|_| first < at) {
+        match from.down().filter(|_| first < from) {
             Some(below) => self.0.insert(first, below),
             None => self.0.remove(&first),
         };
@@ -196,10 +235,21 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let at = base + u128::from(seed >> 58);
-            if seed & (1 << 20) == 0 {
-                assert_eq!(runs.insert(at), naive.insert(at));
+            if seed & (0b11 << 20) == 0 {
+                let all = at..=at.saturating_add(u128::from(seed >> 8 & 15)).min(base + 63);
+                runs.fill(&all);
+                naive.extend(all);
+            } else if seed & (1 << 20) == 0 {
+                let all = at..=at.saturating_add(u128::from(seed >> 8 & 3)).min(base + 63);
+                let free = all.clone().all(|at| !naive.contains(&at));
+                assert_eq!(runs.misses(&all), free);
+                assert_eq!(runs.insert(&all), free);
+                naive.extend(all.filter(|_| free));
             } else {
-                assert_eq!(runs.remove(at), naive.remove(&at));
+                let all = at..=at.saturating_add(u128::from(seed >> 8 & 3)).min(base + 63);
+                let there = all.clone().all(|at| naive.contains(&at));
+                assert_eq!(runs.remove(&all), there);
+                naive.retain(|at| !there || !all.contains(at));
             }
             let is_free = |n: &u128| !naive.contains(n);
             let lowest = runs.gap(&(at..=family.max())).map(|gap| *gap.start());
@@ -214,7 +264,7 @@ mod tests {
             assert!((base..base + 64).all(|n| runs.contains(n) == naive.contains(&n)));
             assert_eq!(
                 runs,
-                Runs::of_sorted(family, naive.iter().copied()),
+                Runs::of_sorted(family, naive.iter().map(|at| *at..=*at)),
                 "runs are maximal"
             );
         }
@@ -231,11 +281,11 @@ mod tests {
     #[test]
     fn the_highest_number_is_no_special_case() {
         let mut runs = Runs::new(Family::V6);
-        assert!(runs.insert(u128::MAX));
-        assert!(runs.insert(u128::MAX - 1));
+        assert!(runs.insert(&(u128::MAX..=u128::MAX)));
+        assert!(runs.insert(&(u128::MAX - 1..=u128::MAX - 1)));
         assert_eq!(runs.gap(&(u128::MAX - 1..=u128::MAX)), None);
         assert!(runs.covers(&(u128::MAX - 1..=u128::MAX)));
-        assert!(runs.remove(u128::MAX));
+        assert!(runs.remove(&(u128::MAX..=u128::MAX)));
         let last = u128::MAX..=u128::MAX;
         assert_eq!(runs.gap(&(u128::MAX - 1..=u128::MAX)), Some(last));
     }

@@ -45,11 +45,10 @@ impl Ledger {
         })
     }
 
-    /// The pools that list the address, and whether they give it.
+    /// The pools that list the address, and whether they give it, or the prefix around it.
     pub fn pools_at(&self, key: LeaseKey) -> Vec<(PoolId, bool)> {
-        self.free
-            .stab(key)
-            .iter()
+        let parts = self.free.stabs(key);
+        parts
             .map(|part| (part.pool, part.is_assignable()))
             .collect()
     }

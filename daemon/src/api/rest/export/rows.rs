@@ -36,18 +36,18 @@ pub enum Rows {
 
 /// The header lines of CSV: fields of the wire types, those of a nested object behind a dot.
 const LEASES: &str = "\
-    address,prefix,gateway,network,pool,state,owner,marks,members,contenders,tenant,group,labels,since,\
+    address,length,prefix,gateway,network,pool,state,owner,marks,members,contenders,tenant,group,labels,since,\
     until";
 const POOLS: &str = "\
-    id,name,network,network_by_default,family,addresses,exclusions,gateway,prefix,subnet,reserve.first,\
+    id,name,network,network_by_default,family,addresses,exclusions,allocation_length,gateway,prefix,subnet,reserve.first,\
     reserve.last,reserve.of,order,origin.kind,origin.system,origin.cluster,origin.object,origin.uid,\
-    closed,quarantine,sticky_for,sticky_most,priority,scopes,share_across_clusters,quota_required,\
+    closed,quarantine,sticky_for,sticky_most,priority,scopes,share_across_clusters,quota_required,quota_unit,\
     generation,created,usage.size,usage.used,usage.free,usage.quarantined,usage.excluded,usage.reserved,\
     usage.out_of_range,usage.withheld";
 const NETWORKS: &str = "id,name,pools,waiting_for,held_until";
 const SEPARATIONS: &str = "kind,networks";
 const QUOTAS: &str = "tenant,pool,used,limit";
-const AUDIT: &str = "number,at,actor,action,network,address,pool,owner,detail";
+const AUDIT: &str = "number,at,actor,action,network,address,length,pool,owner,detail";
 
 impl Format {
     pub fn parse(text: Option<&str>) -> Result<Self, Problem> {
@@ -221,6 +221,7 @@ mod tests {
             action: String::new(),
             network: None,
             address: None,
+            length: Some(64),
             pool: None,
             owner: None,
             detail: String::new(),

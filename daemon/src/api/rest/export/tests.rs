@@ -28,6 +28,7 @@ pub fn samples() -> (PoolView, LeaseView) {
     };
     ledger.apply(&fipd_core::Op::PutPool(Arc::new(pool.clone())));
     let lease = fipd_core::Lease {
+        length: 32,
         key: key("10.0.0.1"),
         pool: Some(pool.id),
         state: LeaseState::Quarantined,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fipd_core::{
     AddressSpec, Contender, Ends, EndsOf, Family, Holder, ImportRow, ImportedLease, ImportedPool,
     Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Order, Origin, PoolId, PoolSpec,
-    PortClaim, Sticky, Tenant, Text, Timestamp,
+    PortClaim, QuotaUnit, Sticky, Tenant, Text, Timestamp,
 };
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
@@ -88,6 +88,7 @@ struct PoolRow {
     addresses: Vec<String>,
     #[serde(default)]
     exclusions: Vec<String>,
+    allocation_length: Option<u8>,
     gateway: Option<String>,
     prefix: Option<u8>,
     subnet: Option<String>,
@@ -107,6 +108,8 @@ struct PoolRow {
     share_across_clusters: bool,
     #[serde(default)]
     quota_required: bool,
+    #[serde(default)]
+    quota_unit: QuotaUnit,
     sticky_for: Option<u32>,
     sticky_most: Option<u32>,
     id: Option<u32>,
@@ -130,6 +133,7 @@ struct ReserveRow {
 #[serde(deny_unknown_fields)]
 struct LeaseRow {
     address: String,
+    length: Option<u8>,
     network: Option<String>,
     pool: Option<String>,
     state: Option<LeaseState>,
@@ -218,7 +222,10 @@ fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
 fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
     let addresses = convert::specs("addresses", &row.addresses)?;
     let family = addresses.first().map_or(Family::V4, AddressSpec::family);
-    let default = Ends::own_default(family);
+    let default = match row.allocation_length {
+        Some(_) => Ends::NONE,
+        None => Ends::own_default(family),
+    };
     let ends = row.reserve.map_or(default, |given| Ends {
         first: given.first.unwrap_or(default.first),
         last: given.last.unwrap_or(default.last),
@@ -226,6 +233,7 @@ fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
     });
     let spec = PoolSpec {
         exclusions: convert::specs("exclusions", &row.exclusions)?,
+        allocation_length: row.allocation_length,
         gateway: given(&row.gateway, |text| convert::address("gateway", text))?,
         prefix_len: row.prefix,
         subnet: given(&row.subnet, |text| convert::parse("subnet", text))?,
@@ -237,6 +245,7 @@ fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
         scopes: row.scopes.into_iter().map(wants::scope).collect(),
         share_across_clusters: row.share_across_clusters,
         quota_required: row.quota_required,
+        quota_unit: row.quota_unit,
         quarantine: row.quarantine,
         sticky: pools::sticky(Sticky::OWN_DEFAULT, row.sticky_for, row.sticky_most),
         ..PoolSpec::own(row.name, addresses)
@@ -298,15 +307,24 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
     };
     let contenders = row.contenders.iter().map(contender);
     let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
+    let (address, length) = convert::prefix("address", &row.address)?;
+    let key = LeaseKey {
+        network: NetworkId::DEFAULT,
+        address,
+    };
+    if let (Some(named), Some(length)) = (length, row.length)
+        && named != length
+    {
+        let allowed = format!("{named}, as in the address, or nothing");
+        return Err(Problem::invalid("length", length.to_string(), allowed));
+    }
     Ok(ImportRow::Lease(Box::new(ImportedLease {
         network: row.network.unwrap_or_else(|| "default".to_owned()).into(),
         pool: row.pool.map(Into::into),
         since: given(&row.since, |text| time("since", text))?,
         lease: Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: convert::address("address", &row.address)?,
-            },
+            length: length.or(row.length).unwrap_or_else(|| key.bits()),
+            key,
             pool: None,
             state: row.state.unwrap_or(LeaseState::Allocated),
             members: members.into_iter().collect(),

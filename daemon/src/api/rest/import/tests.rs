@@ -92,6 +92,7 @@ async fn full() -> Site {
     }
     ask(&site, Request::Allocate(allocate("fipd/Host/lab/a", 2, 20))).await;
     let found = Adopt {
+        length: None,
         key: LeaseKey {
             network: fipd_core::NetworkId(0),
             address: [10, 1, 0, 3].into(),
@@ -300,7 +301,7 @@ async fn a_preview_that_takes_several_steps_says_what_the_import_does() {
         let counts = (report.written, report.created, report.refused);
         assert_eq!(counts, (false, 2_402, 1));
         let why = report.rows.last().unwrap().error.as_ref().unwrap();
-        assert!(why.contains("holds 2400 addresses of pool wide"), "{why}");
+        assert!(why.contains("holds 2400 of pool wide"), "{why}");
     }
     let preview = give(&site, lines.join("\n"), false, true).await;
     let report = give(&site, lines.join("\n"), false, false).await;

@@ -314,6 +314,7 @@ async fn a_pool_goes_to_another_network_after_a_look() {
         instance: "".into(),
     };
     let adopt = Ask::Adopt(Adopt {
+        length: None,
         key,
         holder: there("fipd/host/lab/there"),
         tenant: None,

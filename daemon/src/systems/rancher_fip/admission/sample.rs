@@ -167,6 +167,7 @@ impl Rancher {
             ports: Vec::new(),
         };
         self.leases.push(Lease {
+            length: 32,
             key: LeaseKey {
                 network: NetworkId::DEFAULT,
                 address: address.parse::<IpAddr>().expect("an address"),

@@ -301,6 +301,7 @@ mod tests {
         for last in [10, 11] {
             let key = Key::new("shop", &format!("web-{last}"));
             let adopt = Adopt {
+                length: None,
                 key: LeaseKey {
                     network: network.expect("a network"),
                     address: [10, 0, 0, last].into(),

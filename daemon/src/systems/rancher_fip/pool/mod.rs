@@ -173,6 +173,8 @@ pub fn desired(
 ) -> PoolSpec {
     let system = System::rancher_fip();
     PoolSpec {
+        allocation_length: None,
+        quota_unit: Default::default(),
         name: mirror.pool_name(&system),
         network,
         network_by_default,

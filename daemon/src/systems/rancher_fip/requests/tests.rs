@@ -405,6 +405,7 @@ async fn a_service_gives_up_the_address_that_outlived_its_floating_ip() {
         address: [10, 0, 0, 5].into(),
     };
     let adopt = fipd_core::Adopt {
+        length: None,
         key: place,
         holder,
         tenant: Some(fipd_core::Tenant("p-a".into())),

@@ -139,6 +139,7 @@ impl Bench {
         let calls = Arc::default();
         let session = testing::session(recorded(&answers, &calls), &ipam).await;
         let adopt = Adopt {
+            length: None,
             key: place(),
             holder: holder(),
             tenant: None,
@@ -226,6 +227,7 @@ impl Bench {
             reason: "".into(),
         };
         let adopt = Adopt {
+            length: None,
             key: place(),
             holder: holder(),
             tenant: Some(Tenant("p-1".into())),

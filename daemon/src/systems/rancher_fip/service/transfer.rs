@@ -126,6 +126,7 @@ fn withdraw(lease: &Lease, own: &Holder, look: &Look<'_>) -> Option<Request> {
 
 fn adopt(look: &Look<'_>, fip: &Fip, key: LeaseKey) -> Request {
     Request::Adopt(Adopt {
+        length: None,
         key,
         holder: look.service.holder(),
         tenant: fip.project.clone(),

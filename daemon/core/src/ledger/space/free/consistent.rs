@@ -1,14 +1,11 @@
 //! Whether free space is what the rows make it.
 
-use std::collections::BTreeSet;
-
-use super::{Free, Leases, PoolRoom, keys, space_of};
+use super::{Free, Leases, PoolRoom, keys, lengths::prefixes_in, run_of, space_of};
 use crate::{
-    Family, LeaseKey, NetworkId, PoolId,
-    address::number,
+    Family, LeaseKey, LeasePrefix, NetworkId, PoolId,
     ledger::space::{
         runs::Runs,
-        segments::{Layer, PoolPart},
+        segments::{Layer, Occupancy, PoolPart, Space},
     },
 };
 
@@ -16,63 +13,75 @@ impl Free {
     /// Whether segments, open sets and counters are what the leases make them; with `in_flight`, taken addresses
     /// count as well. Looks at everything.
     pub fn consistent(&self, leases: &Leases, in_flight: bool) -> bool {
-        let open = |layer: Layer, id: PoolId, room: &PoolRoom| {
-            let Some(space) = self.spaces.get(&(room.network, room.layout.family)) else {
-                return false;
-            };
-            let Some(filled) = space.filled(layer) else {
-                return room.unused.is_empty();
-            };
-            let gives = |part: &PoolPart| part.pool == id && part.is_assignable();
-            let open = space.segments.iter();
-            let open = open.filter(|(run, parts)| parts.iter().any(gives) && !filled.covers(run));
-            let starts = open.map(|(run, _)| *run.start());
-            starts.eq(room.open_in(layer).iter().copied())
-        };
         (in_flight || self.taken.is_empty())
-            && self
-                .taken
-                .iter()
-                .all(|key| !leases.contains_key(key) && !self.is_free(*key))
             && self.rooms.iter().all(|(id, room)| {
-                let spans = || {
-                    room.layout
-                        .assignable
-                        .iter()
-                        .map(|span| keys(room.network, *span))
-                };
-                let rows = || spans().flat_map(|range| leases.range(range));
-                let used = rows().count() as u128;
-                let own = rows().filter(|(_, lease)| lease.pool == Some(*id)).count() as u128;
-                let taken = spans()
-                    .map(|range| self.taken.range(range).count() as u128)
-                    .sum::<u128>();
-                let aside = room.layout.withheld.iter();
-                let aside = aside.flat_map(|span| leases.range(keys(room.network, *span)));
-                let aside = aside.filter(|(_, lease)| lease.pool == Some(*id)).count() as u128;
-                (room.used, room.own, room.aside, room.taken) == (used, own, aside, taken)
-                    && open(Layer::Occupied, *id, room)
-                    && open(Layer::Shunned, *id, room)
+                self.room_consistent(*id, room, leases)
+                    && self.opens(Layer::Occupied, *id, room)
+                    && self.opens(Layer::Shunned, *id, room)
             })
-            && self.memory_consistent(leases)
+            && self
+                .spaces
+                .iter()
+                .all(|(at, spaces)| spaces.all().all(|space| self.follows(*at, space, leases)))
+            && self.memory.consistent(|past| self.is_idle(past))
     }
 
-    /// Whether what is left out for those who had it follows from the past leases.
-    fn memory_consistent(&self, leases: &Leases) -> bool {
-        let remembered = self.memory.rows().map(|past| past.key);
-        let keys: BTreeSet<LeaseKey> = leases.keys().copied().chain(remembered).collect();
-        let follows = |at: &(NetworkId, Family), shunned: &Runs| {
-            let here = keys
+    fn room_consistent(&self, id: PoolId, room: &PoolRoom, leases: &Leases) -> bool {
+        let (network, length) = (room.network, room.layout.length);
+        let given = &room.layout.assignable;
+        let mine = |spans: &[crate::Span]| {
+            let rows = spans
                 .iter()
-                .chain(&self.taken)
-                .filter(|key| space_of(**key) == *at);
-            let numbers: BTreeSet<u128> = here.map(|key| number(key.address)).collect();
-            *shunned == Runs::of_sorted(at.1, numbers.into_iter())
+                .flat_map(|span| leases.range(keys(network, *span)));
+            let mine = rows.filter(|(_, lease)| lease.pool == Some(id) && lease.length == length);
+            mine.count() as u128
         };
-        self.memory.consistent(|past| self.is_idle(past))
-            && self.spaces.iter().all(|(at, space)| match &space.shunned {
-                Some(shunned) => follows(at, shunned),
-                None => !self.memory.rows().any(|past| space_of(past.key) == *at),
-            })
+        room.used == self.count_leased(network, given, length, leases)
+            && room.taken == self.count_taken(network, given, length)
+            && (room.own, room.aside) == (mine(given), mine(&room.layout.withheld))
+    }
+
+    /// Whether the pool knows which of its segments have room.
+    fn opens(&self, layer: Layer, id: PoolId, room: &PoolRoom) -> bool {
+        let spaces = self.spaces.get(&(room.network, room.layout.family));
+        let Some(space) = spaces.and_then(|spaces| spaces.get(room.layout.length)) else {
+            return false;
+        };
+        let Some(filled) = space.filled(layer) else {
+            return room.unused.is_empty();
+        };
+        let gives = |part: &PoolPart| part.pool == id && part.is_assignable();
+        let open = space.segments.iter();
+        let open = open.filter(|(run, parts)| parts.iter().any(gives) && !filled.covers(run));
+        let starts = open.map(|(run, _)| *run.start());
+        starts.eq(room.open_in(layer).iter().copied())
+    }
+
+    /// Whether what is left out in the space follows from leases, what is taken and what is remembered.
+    fn follows(&self, at: (NetworkId, Family), space: &Space, leases: &Leases) -> bool {
+        let all = at.1.network(0, 0);
+        let mut other = Space::new(Runs::new(at.1), space.length);
+        for (_, lease) in leases.range(keys(at.0, all)) {
+            other.turn(lease.prefix(), Occupancy::Free, Occupancy::Leased);
+        }
+        for prefix in prefixes_in(&self.taken, at.0, all) {
+            other.turn(prefix, Occupancy::Free, Occupancy::Taken);
+        }
+        let rows = self.memory.rows().map(|past| past.key);
+        let here = |key: &LeaseKey| space_of(*key) == at;
+        let past = rows.filter(here).map(|key| LeasePrefix {
+            key,
+            length: self.memory.length(key),
+        });
+        let mut past = past.filter(|past| past.length == space.length).peekable();
+        let shunned = match &space.shunned {
+            None => past.peek().is_none(),
+            Some(shunned) => {
+                let mut expected = other.occupied.clone();
+                past.for_each(|past| expected.fill(&run_of(past.span())));
+                *shunned == expected
+            }
+        };
+        shunned && (&other.occupied, &other.inner) == (&space.occupied, &space.inner)
     }
 }

@@ -1,15 +1,17 @@
 //! What pools leave out when they give an address: what is taken, and before that what is remembered.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
-use super::{Free, PoolRoom, space_of};
+use smallvec::SmallVec;
+
+use super::{Free, PoolRoom, keys, run_of, space_of};
 use crate::{
-    Family, LeaseKey, NetworkId, PastLease, PoolId,
+    Family, LeaseKey, LeasePrefix, NetworkId, PastLease, PoolId, Span,
     address::number,
     ledger::space::{
         memory::PastLeases,
         runs::Runs,
-        segments::{Layer, Space},
+        segments::{Layer, Occupancy, Space, Turn},
     },
 };
 
@@ -24,16 +26,16 @@ impl Free {
         self.memory.idle(pool).next()
     }
 
-    /// Whether the pool that remembers the address gives it.
-    pub(in crate::ledger) fn gives(&self, past: &PastLease) -> bool {
-        self.rooms.get(&past.pool).is_some_and(|room| {
-            room.network == past.key.network && room.layout.assigns(number(past.key.address))
-        })
+    /// Whether the pool that remembers the address gives it and nobody has or takes it.
+    pub(in crate::ledger) fn is_idle(&self, past: &PastLease) -> bool {
+        gives(&self.rooms, past) && self.is_free(self.past_prefix(past))
     }
 
-    /// Whether the pool that remembers the address can give it at once.
-    pub(in crate::ledger) fn is_idle(&self, past: &PastLease) -> bool {
-        self.gives(past) && self.is_free(past.key)
+    /// What a past lease covered.
+    pub fn past_prefix(&self, past: &PastLease) -> LeasePrefix {
+        let (key, room) = (past.key, self.rooms.get(&past.pool));
+        let length = room.map_or_else(|| key.bits(), |room| room.layout.length);
+        LeasePrefix { key, length }
     }
 
     /// The pool has other addresses than before.
@@ -50,37 +52,77 @@ impl Free {
 
     /// A past lease appeared.
     pub fn remember(&mut self, past: Arc<PastLease>) {
-        let key = past.key;
-        let idle = self.is_idle(&past);
-        self.memory.put(past, idle);
-        self.fill(Layer::Shunned, key, |_, _| {});
+        let prefix = self.past_prefix(&past);
+        if self.memory.get(past.key).is_some() {
+            self.forget(past.key);
+        }
+        let idle = gives(&self.rooms, &past) && self.is_free(prefix);
+        self.memory.put(past, prefix.length, idle);
+        self.reshun(prefix, |shunned, run| shunned.fill(run));
     }
 
     /// A past lease went.
     pub fn forget(&mut self, key: LeaseKey) {
-        if self.memory.delete(key) && self.is_free(key) {
-            self.clear(Layer::Shunned, key, |_, _| {});
+        let length = self.memory.length(key);
+        let prefix = LeasePrefix { key, length };
+        if self.memory.delete(key) && self.is_free(prefix) {
+            self.reshun(prefix, |shunned, run| {
+                shunned.remove(run);
+            });
+        }
+    }
+
+    /// Changes what is left out of a prefix beside what is occupied.
+    fn reshun(
+        &mut self,
+        prefix: LeasePrefix,
+        change: impl FnOnce(&mut Runs, &RangeInclusive<u128>),
+    ) {
+        let spaces = self.spaces.get_mut(&space_of(prefix.key));
+        let Some(space) = spaces.and_then(|spaces| spaces.get_mut(prefix.length)) else {
+            return;
+        };
+        let Some(shunned) = &mut space.shunned else {
+            return;
+        };
+        change(shunned, &run_of(prefix.span()));
+        let first = number(prefix.key.address);
+        let Some((run, parts)) = space.segments.get_key_value(&first) else {
+            return;
+        };
+        for part in parts.iter().filter(|part| part.is_assignable()) {
+            if let Some(room) = self.rooms.get_mut(&part.pool) {
+                room.open_at(space, run);
+            }
         }
     }
 
     /// From here on what is remembered in the space is left out where there is something else.
-    pub fn shun(&mut self, network: NetworkId, family: Family) {
+    pub fn shun(&mut self, network: NetworkId, family: Family, length: u8) {
         let at = (network, family);
-        let Some(space) = self
-            .spaces
-            .get_mut(&at)
-            .filter(|space| space.shunned.is_none())
-        else {
+        let spaces = self.spaces.get_mut(&at);
+        let space = spaces.and_then(|spaces| spaces.get_mut(length));
+        let Some(space) = space.filter(|space| space.shunned.is_none()) else {
             return;
         };
-        space.shunned = Some(space.occupied.clone());
+        let mut shunned = space.occupied.clone();
+        for past in remembered(&self.memory, network, family.network(0, 0), length) {
+            shunned.fill(&run_of(past.span()));
+        }
+        space.shunned = Some(shunned);
         let starts: Vec<u128> = space.segments.iter().map(|(run, _)| *run.start()).collect();
-        self.reopen(at, starts);
+        self.reopen(at, length, starts);
     }
 
     /// Decides anew which of the segments at `starts` are open, for each of their pools.
-    pub(in crate::ledger) fn reopen(&mut self, at: (NetworkId, Family), mut starts: Vec<u128>) {
-        let Some(space) = self.spaces.get(&at) else {
+    pub(in crate::ledger) fn reopen(
+        &mut self,
+        at: (NetworkId, Family),
+        length: u8,
+        mut starts: Vec<u128>,
+    ) {
+        let spaces = self.spaces.get(&at);
+        let Some(space) = spaces.and_then(|spaces| spaces.get(length)) else {
             return;
         };
         starts.sort_unstable();
@@ -108,67 +150,80 @@ impl Free {
             }
         }
     }
+}
 
-    /// Leaves the address out in the layer; false if it is already, or where there is no such layer.
-    pub(in crate::ledger) fn fill(
-        &mut self,
-        layer: Layer,
-        key: LeaseKey,
-        mut count: impl FnMut(&mut PoolRoom, PoolId),
-    ) -> bool {
-        let at = number(key.address);
-        let of = space_of(key);
-        let space = self
-            .spaces
-            .entry(of)
-            .or_insert_with(|| Space::new(Runs::new(of.1)));
-        if !space
-            .filled_mut(layer)
-            .is_some_and(|filled| filled.insert(at))
-        {
-            return false;
-        }
-        let Some((run, parts)) = space.segments.get_key_value(&at) else {
-            return true;
-        };
-        let filled = space.filled(layer);
-        let full = filled.is_some_and(|filled| filled.covers(run));
-        for part in parts.iter().filter(|part| part.is_assignable()) {
-            let Some(room) = self.rooms.get_mut(&part.pool) else {
-                continue;
-            };
-            count(room, part.pool);
-            if full {
-                room.open_in_mut(layer).remove(run.start());
-            }
-        }
-        true
+/// What is remembered of the span by pools that give prefixes of this length.
+fn remembered(
+    memory: &PastLeases,
+    network: NetworkId,
+    span: Span,
+    length: u8,
+) -> impl Iterator<Item = LeasePrefix> {
+    let keys = memory.within(keys(network, span));
+    let keys = keys.filter(move |key| memory.length(*key) == length);
+    keys.map(move |key| LeasePrefix { key, length })
+}
+
+/// Whether the pool that remembers the address gives it.
+fn gives(rooms: &BTreeMap<PoolId, PoolRoom>, past: &PastLease) -> bool {
+    rooms.get(&past.pool).is_some_and(|room| {
+        room.network == past.key.network && room.layout.assigns(number(past.key.address))
+    })
+}
+
+/// What is remembered of the span, as long as what the space's pools give.
+fn known_in(
+    memory: &PastLeases,
+    space: &Space,
+    network: NetworkId,
+    span: Span,
+) -> SmallVec<[LeasePrefix; 1]> {
+    if !space.is_one(span) {
+        return remembered(memory, network, span, space.length).collect();
     }
+    let (address, length) = (span.first_address(), space.length);
+    let key = LeaseKey { network, address };
+    let known = memory.get(key).filter(|_| memory.length(key) == length);
+    known
+        .map(|_| LeasePrefix { key, length })
+        .into_iter()
+        .collect()
+}
 
-    /// Takes the address back into the layer.
-    pub(in crate::ledger) fn clear(
-        &mut self,
-        layer: Layer,
-        key: LeaseKey,
-        mut count: impl FnMut(&mut PoolRoom, PoolId),
-    ) {
-        let at = number(key.address);
-        let Some(space) = self.spaces.get_mut(&space_of(key)) else {
-            return;
-        };
-        let Some(filled) = space.filled_mut(layer) else {
-            return;
-        };
-        filled.remove(at);
-        let Some((run, parts)) = space.segments.get_key_value(&at) else {
-            return;
-        };
-        for part in parts.iter().filter(|part| part.is_assignable()) {
-            let Some(room) = self.rooms.get_mut(&part.pool) else {
-                continue;
-            };
-            count(room, part.pool);
-            room.open_in_mut(layer).insert(*run.start());
+/// Leaves out what is no longer free, and no longer what is free and not remembered.
+pub(super) fn shun_turned(
+    space: &mut Space,
+    memory: &mut PastLeases,
+    rooms: &BTreeMap<PoolId, PoolRoom>,
+    network: NetworkId,
+    turn: Turn,
+) {
+    if memory.is_empty() && space.shunned.is_none() {
+        return;
+    }
+    let run = run_of(turn.span);
+    let known = known_in(memory, space, network, turn.span);
+    if turn.to != Occupancy::Free {
+        if let Some(shunned) = &mut space.shunned {
+            shunned.fill(&run);
+        }
+        for prefix in known {
+            memory.occupied(prefix.key);
+        }
+        return;
+    }
+    if let Some(shunned) = &mut space.shunned {
+        shunned.remove(&run);
+        for prefix in &known {
+            shunned.fill(&run_of(prefix.span()));
+        }
+    }
+    for prefix in known {
+        if memory
+            .get(prefix.key)
+            .is_some_and(|past| gives(rooms, past))
+        {
+            memory.vacated(prefix.key);
         }
     }
 }

@@ -7,6 +7,10 @@ fn key(text: &str) -> LeaseKey {
     testing::key_of(text)
 }
 
+fn whole(text: &str) -> LeasePrefix {
+    key(text).whole()
+}
+
 fn layout(cidr: &str) -> Arc<Layout> {
     let spec = testing::pool_spec("p", &[cidr]);
     Arc::new(Layout::new(&spec).unwrap())
@@ -15,6 +19,7 @@ fn layout(cidr: &str) -> Arc<Layout> {
 fn leases(addresses: &[&str]) -> Leases {
     let lease = |text: &&str| Lease {
         key: key(text),
+        length: 32,
         pool: Some(POOL),
         state: crate::LeaseState::Allocated,
         members: SmallVec::new(),
@@ -38,7 +43,7 @@ fn a_pool_that_stays_where_it_is_is_not_counted_again() {
     let rows = leases(&["10.0.0.0", "10.0.0.1"]);
     let mut free = Free::of_sorted(&rows.values().cloned().collect::<Vec<_>>());
     free.set_pool(POOL, NetworkId::DEFAULT, layout("10.0.0.0/29"), &rows);
-    free.take(key("10.0.0.2"));
+    free.take(whole("10.0.0.2"));
     let counts = |free: &Free| {
         let room = free.room(POOL).unwrap();
         (room.used, room.own, room.taken)
@@ -78,15 +83,15 @@ fn chance_takes_every_address_and_each_once() {
     let mut dice = Dice::new(7);
     let mut drawn = BTreeSet::new();
     while let Some(key) = free.choose(POOL, |choice| choice.random(&mut dice)) {
-        assert!(free.is_free(key) && drawn.insert(key), "{key:?}");
-        free.take(key);
+        assert!(free.is_free(key.whole()) && drawn.insert(key), "{key:?}");
+        free.take(key.whole());
     }
     assert_eq!(drawn.len(), 64 + 10 + 1);
     let sorted: Vec<LeaseKey> = drawn.iter().copied().collect();
     assert!(
         sorted
             .iter()
-            .all(|key| free.stab(*key).iter().any(|part| part.pool == POOL))
+            .all(|key| free.stab(key.whole()).iter().any(|part| part.pool == POOL))
     );
 }
 
@@ -95,7 +100,7 @@ fn chance_favours_none_of_a_few_that_are_left() {
     let mut free = pieces();
     let left = ["10.0.0.3", "10.0.0.33", "10.0.0.34", "10.0.1.4", "10.0.9.7"].map(key);
     while let Some(key) = free.choose(POOL, |choice| choice.lowest()) {
-        free.take(key);
+        free.take(key.whole());
     }
     for key in left {
         free.give_back(key);
@@ -128,14 +133,14 @@ fn what_is_withheld_is_not_among_what_was_not_used_for_longest() {
     let whole = layout("10.0.0.0/26");
     let mut free = Free::default();
     free.set_pool(POOL, NetworkId::DEFAULT, Arc::clone(&whole), &none);
-    free.shun(NetworkId::DEFAULT, Family::V4);
+    free.shun(NetworkId::DEFAULT, Family::V4, 32);
     (0..32).for_each(|last| free.remember(past(last)));
     let withheld = "10.0.0.0-10.0.0.39".parse::<crate::AddressSpec>().unwrap();
     let rest = Arc::new(whole.without(&[withheld.span()]));
     free.set_pool(POOL, NetworkId::DEFAULT, rest, &none);
     (32..64).for_each(|last| free.remember(past(last)));
     for taken in ["10.0.0.1", "10.0.0.39", "10.0.0.40", "10.0.0.41"].map(key) {
-        free.take(taken);
+        free.take(taken.whole());
     }
     for given_back in ["10.0.0.39", "10.0.0.41"].map(key) {
         free.give_back(given_back);

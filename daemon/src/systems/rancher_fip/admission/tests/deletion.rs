@@ -145,6 +145,7 @@ async fn judged(rancher: Rancher, user: &str, options: Value) -> bool {
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
     let identity = "rancher-fip/cluster-1/FloatingIP/c-m-a/a".parse().unwrap();
     let adopt = Request::Adopt(Adopt {
+        length: None,
         key: testing::key([10, 0, 0, 11]),
         holder: Holder {
             identity,

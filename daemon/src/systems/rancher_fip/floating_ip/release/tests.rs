@@ -92,6 +92,7 @@ impl Bench {
             patched,
         };
         let adopt = Adopt {
+            length: None,
             key: place(),
             holder: bench.fips.context.holder(&key(), &"f".into()),
             tenant: Some(Tenant("p-1".into())),

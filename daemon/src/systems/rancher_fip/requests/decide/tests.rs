@@ -374,6 +374,7 @@ fn what_passes_by_itself_is_asked_again() {
         pool: "net".into(),
         used: 2,
         size: 2,
+        of_prefixes: false,
     });
     assert!(!full.message.contains("denied the request"), "{full}");
     let taken = heard(Refusal::AddressTaken {

@@ -179,6 +179,7 @@ impl Bench {
     /// The lease is of this owner.
     pub async fn give(&self, last: u8, owner: &str) {
         let adopt = Adopt {
+            length: None,
             key: key(last),
             holder: fipd_core::testing::holder(owner, "1"),
             tenant: None,
