@@ -12,6 +12,8 @@ use crate::{AuditRow, Column, Form, Moment, Pager, Shell, links};
 pub struct LeaseRow {
     pub network: u32,
     pub address: IpAddr,
+    /// Bits of the prefix that begins there; `None` for an address.
+    pub length: Option<u8>,
     pub state: LeaseState,
     pub contended: bool,
     pub out_of_range: bool,
@@ -89,7 +91,22 @@ pub struct AddressPage {
     pub pager: Pager,
 }
 
+impl AddressPage {
+    pub(crate) fn what(&self) -> String {
+        let row = self.lease.as_ref();
+        row.map_or_else(|| self.address.to_string(), LeaseRow::what)
+    }
+}
+
 impl LeaseRow {
+    /// An address, or the prefix that begins with it.
+    pub(crate) fn what(&self) -> String {
+        match self.length {
+            Some(length) => format!("{}/{length}", self.address),
+            None => self.address.to_string(),
+        }
+    }
+
     pub(crate) fn link(&self) -> String {
         links::lease(self.network, self.address)
     }

@@ -20,6 +20,10 @@ pub struct PoolPage {
     pub pool: PoolRow,
     pub addresses: Vec<String>,
     pub exclusions: Vec<String>,
+    /// The pool gives prefixes of so many bits; `None`: addresses.
+    pub allocation_length: Option<u8>,
+    /// Its quotas count addresses, and not leases.
+    pub quota_of_addresses: bool,
     pub gateway: String,
     pub prefix_len: String,
     /// `own pool`, or the object it mirrors.
@@ -49,9 +53,9 @@ pub struct PoolPage {
     pub shared: Vec<String>,
     /// Oldest first, the first few.
     pub waiting: Vec<Waiter>,
-    /// `None` for IPv6.
+    /// `None` for IPv6, and for pools of prefixes.
     pub map: Option<AddressMap>,
-    /// Of IPv6, in the place of the map.
+    /// In the place of the map.
     pub blocks: Option<Blocks>,
     pub leases: Vec<LeaseRow>,
     pub pager: Pager,
@@ -67,6 +71,14 @@ pub struct Doubt {
 }
 
 impl PoolPage {
+    /// What the pool gives, one of it.
+    pub(crate) fn given(&self) -> String {
+        match self.allocation_length {
+            Some(length) => format!("a prefix of /{length}"),
+            None => "an address".to_owned(),
+        }
+    }
+
     /// Whether the pool is changed by hand by who looks at it.
     pub(crate) fn editable(&self) -> bool {
         self.follows.is_none() && self.shell.is_admin()

@@ -44,6 +44,7 @@ pub fn lease(address: &str, state: LeaseState) -> LeaseRow {
     LeaseRow {
         network: 0,
         address: address.parse().unwrap(),
+        length: None,
         state,
         contended: false,
         out_of_range: false,
@@ -137,6 +138,8 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         },
         addresses: vec!["10.20.0.0/24".into()],
         exclusions: vec!["10.20.0.200-10.20.0.210".into()],
+        allocation_length: None,
+        quota_of_addresses: false,
         gateway: "10.20.0.1".into(),
         prefix_len: "24".into(),
         origin: "own pool".into(),

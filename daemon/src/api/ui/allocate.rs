@@ -81,11 +81,12 @@ fn allocated(visitor: &Visitor, pool: &Pool, fresh: bool, granted: &Granted) -> 
         return go_to(&here);
     };
     let address = first.address;
+    let what = first.what();
     let text = match (fresh, granted.leases.len()) {
-        (true, _) => format!("{address} was allocated."),
-        (false, 1) => format!("Nothing was changed: the owner holds {address} already."),
+        (true, _) => format!("{what} was allocated."),
+        (false, 1) => format!("Nothing was changed: the owner holds {what} already."),
         (false, many) => {
-            format!("Nothing was changed: the owner holds {many} addresses of the pool already.")
+            format!("Nothing was changed: the owner holds {many} leases of the pool already.")
         }
     };
     let lease = links::lease(pool.spec.network.0, address);
@@ -144,7 +145,7 @@ fn reserve_form() -> Form {
             .hint("Its next free address is kept."),
         Input::new("address", "Address")
             .note("optional")
-            .hint("This one and no other, such as 10.0.0.7."),
+            .hint("This one and no other, such as 10.0.0.7; a prefix such as 2001:db8:0:3::/64 of a pool of those."),
         Input::new("owner", "Owner")
             .required()
             .hint("SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, for example fipd/host/lab/printer-7. Whoever comes by this name gets it."),
@@ -190,7 +191,7 @@ fn body(ledger: &Ledger, form: &Form) -> Result<ReserveRequest, Problem> {
 
 /// The only pool that gives the address.
 fn pool_of(ledger: &Ledger, address: &str) -> Result<String, Problem> {
-    let address = convert::address("address", address)?;
+    let (address, length) = convert::prefix("address", address)?;
     let networks = ledger.networks().take(Ledger::SCAN);
     let keys = networks.map(|network| LeaseKey {
         network: network.id,
@@ -198,6 +199,10 @@ fn pool_of(ledger: &Ledger, address: &str) -> Result<String, Problem> {
     });
     let pools = keys.flat_map(|key| ledger.pools_at(key));
     let giving = pools.filter_map(|(id, gives)| ledger.pool(id).filter(|_| gives));
+    let fits = |pool: &&std::sync::Arc<Pool>| {
+        length.is_none_or(|length| length == pool.spec.lease_length())
+    };
+    let giving = giving.filter(fits);
     match giving.collect::<Vec<_>>().as_slice() {
         [pool] => Ok(pool.spec.name.to_string()),
         [] => Err(wrong("address", "No pool gives this address.")),
@@ -216,13 +221,14 @@ fn reserved(visitor: &Visitor, granted: &Granted) -> Response {
         return go_to(links::LEASES);
     };
     let address = lease.address;
+    let what = lease.what();
     let text = match lease.state {
-        LeaseState::Reserved => format!("{address} is reserved."),
+        LeaseState::Reserved => format!("{what} is reserved."),
         LeaseState::Allocated
         | LeaseState::Probing
         | LeaseState::Quarantined
         | LeaseState::Orphaned => {
-            format!("Nothing was changed: that owner uses {address} already.")
+            format!("Nothing was changed: that owner uses {what} already.")
         }
     };
     let network = visitor.read(|ledger| {

@@ -219,7 +219,7 @@ pub async fn transfer(
 fn moved(visitor: &Visitor, lease: &Lease) -> Response {
     let LeaseKey { network, address } = lease.key;
     let owner = visitor.read(|ledger| views::owner(ledger, lease));
-    let text = format!("{address} is held by {owner} now.");
+    let text = format!("{} is held by {owner} now.", lease.prefix());
     visitor.done(&links::lease(network.0, address), text)
 }
 

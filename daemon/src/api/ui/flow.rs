@@ -189,6 +189,7 @@ mod tests {
         crate::rollup::roll_up(&ipam).await.unwrap();
         let key = testing::key([10, 0, 0, 9]);
         let adopt = Adopt {
+            length: None,
             key,
             holder: testing::holder("fipd/host/lab/a", ""),
             tenant: None,

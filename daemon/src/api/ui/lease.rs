@@ -3,7 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::State;
-use fipd_core::{Contender, Holder, Identity, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
+use fipd_core::{
+    Contender, Holder, Identity, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId, Span,
+};
 use fipd_web_ui::{AddressPage, FreeAddress, Nav, Pager, Party, links};
 
 use super::{
@@ -31,7 +33,10 @@ pub async fn show(
     PathParam((network, address)): PathParam<(String, String)>,
     Query(query): Query,
 ) -> Answered {
-    let key = find(&visitor, &network, &address)?;
+    let asked = find(&visitor, &network, &address)?;
+    // What is in a leased prefix is shown as that.
+    let around = visitor.read(|ledger| ledger.lease_around(asked).map(|lease| lease.key));
+    let key = around.unwrap_or(asked);
     let before = query.get("before").parse().ok();
     let history = history(&visitor.ipam, key, before).await;
     let here = links::lease(key.network.0, key.address);
@@ -133,9 +138,19 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     let pools = ledger.pools_at(key);
     let name = |id| views::text(ledger.pool(id).map(|pool| &pool.spec.name));
     let open = |id| ledger.pool(id).is_some_and(|pool| !pool.spec.closed);
+    // Of a pool of prefixes the whole prefix is given.
+    let whole = |id| {
+        let spec = &ledger.pool(id)?.spec;
+        let first = Span::of_prefix(key.address, spec.lease_length()).first_address();
+        let prefix = spec.prefix_at(LeaseKey {
+            network: key.network,
+            address: first,
+        });
+        ledger.lease_over(prefix).is_none().then_some(prefix)
+    };
     let giving = pools
         .iter()
-        .find(|(id, assignable)| *assignable && open(*id));
+        .find(|(id, assignable)| *assignable && open(*id) && whole(*id).is_some());
     let doubted = pools.iter().find(|(id, _)| ledger.withholds(key, *id));
     let doubted = doubted.filter(|_| giving.is_none());
     let status = match (giving, doubted, pools.first()) {
@@ -152,7 +167,8 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     };
     let settle = doubted.map(|(id, _)| links::pool(id.0) + "#doubts");
     let giving = giving.filter(|_| may_write);
-    let address = key.address.to_string();
+    let address = giving.and_then(|(id, _)| whole(*id));
+    let address = address.map_or_else(|| key.address.to_string(), |prefix| prefix.to_string());
     let allocate = |(id, _): &(PoolId, bool)| {
         with_query(&(links::pool(id.0) + "/allocate"), &[("address", &address)])
     };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::extract::State;
-use fipd_core::{Family, Ledger, Origin, Pool, PoolId, Span};
+use fipd_core::{Family, Ledger, Origin, Pool, PoolId, QuotaUnit, Span};
 use fipd_web_ui::{
     AddressMap, AllocateForm, Doubt, Field, Nav, Pager, PoolPage, Waiter, links, map,
 };
@@ -64,6 +64,8 @@ pub async fn show(
         pool: views::pool_row(ledger, &pool, now),
         addresses: some(&pool.spec.addresses),
         exclusions: some(&pool.spec.exclusions),
+        allocation_length: pool.spec.allocation_length,
+        quota_of_addresses: pool.spec.quota_unit == QuotaUnit::Address,
         gateway: views::text(pool.spec.gateway),
         prefix_len: views::text(pool.spec.prefix_len),
         origin: origin(ledger, &pool),
@@ -117,28 +119,31 @@ pub fn find(visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
     pool.ok_or_else(|| visitor.not_found("There is no pool with that number."))
 }
 
-/// An address that could be asked for; empty where nothing is free at the start of the pool.
+/// An address or prefix that could be asked for; empty where nothing is free at the start of the pool.
 pub fn example(ledger: &Ledger, pool: &Pool) -> String {
+    const TRIED: u128 = 255;
+    let unit = pool.spec.prefix_size().unwrap_or(1);
     let spans = pool.spec.addresses.iter().map(|spec| spec.span());
     let near = spans.min_by_key(|span| span.first).map(|first| Span {
-        last: first.last.min(first.first.saturating_add(255)),
+        last: first
+            .last
+            .min(first.first.saturating_add(unit.saturating_mul(TRIED))),
         ..first
     });
     let Some(spans) = near.and_then(|near| ledger.pool_spans(pool.id, near)) else {
         return String::new();
     };
-    let free = |address: &IpAddr| {
-        let key = fipd_core::LeaseKey {
+    let at = |family: Family, number: u128| {
+        pool.spec.prefix_at(fipd_core::LeaseKey {
             network: pool.spec.network,
-            address: *address,
-        };
-        ledger.lease(key).is_none()
+            address: family.address(number),
+        })
     };
-    let mut addresses = spans
-        .assignable
-        .iter()
-        .flat_map(|span| (span.first..=span.last).map(|number| span.family.address(number)));
-    views::text(addresses.find(free))
+    let mut all = spans.assignable.iter().flat_map(|span| {
+        let next = move |number: &u128| number.checked_add(unit).filter(|next| *next <= span.last);
+        std::iter::successors(Some(span.first), next).map(|number| at(span.family, number))
+    });
+    views::text(all.find(|prefix| ledger.lease_over(*prefix).is_none()))
 }
 
 fn some<T: ToString>(list: &[T]) -> Vec<String> {
@@ -180,7 +185,7 @@ fn waiting(ledger: &Ledger, id: PoolId) -> Vec<Waiter> {
 
 /// The map of the /24 around `at`, or of the first one.
 fn address_map(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<AddressMap> {
-    if pool.spec.family() != Some(Family::V4) {
+    if pool.spec.family() != Some(Family::V4) || pool.spec.allocation_length.is_some() {
         return None;
     }
     let blocks = map::blocks(pool.spec.addresses.iter().map(|spec| spec.span()));
@@ -232,15 +237,17 @@ fn cells(ipam: &Ipam, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
     };
     let (spans, leases) = ipam.read(|ledger| {
         let leases = ledger.pool_range(pool.id, block, 256);
-        let held = leases.iter().filter_map(|lease| {
-            let IpAddr::V4(address) = lease.key.address else {
-                return None;
-            };
-            Some(map::Held {
-                address,
-                state: lease.state,
-                contended: !lease.contenders.is_empty(),
-                owner: views::owner(ledger, lease),
+        let held = leases.iter().flat_map(|lease| {
+            let (span, owner) = (lease.span(), views::owner(ledger, lease));
+            let numbers = span.first.max(block.first)..=span.last.min(block.last);
+            numbers.filter_map(move |number| match span.family.address(number) {
+                IpAddr::V4(address) => Some(map::Held {
+                    address,
+                    state: lease.state,
+                    contended: !lease.contenders.is_empty(),
+                    owner: owner.clone(),
+                }),
+                IpAddr::V6(_) => None,
             })
         });
         (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())

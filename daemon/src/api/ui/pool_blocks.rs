@@ -1,4 +1,4 @@
-//! Where the leases of an IPv6 pool lie: the blocks that have some.
+//! Where the leases of an IPv6 pool lie: the blocks that have some. Those of a pool of prefixes are its prefixes.
 //!
 //! Goes from lease to lease, never from address to address, and counts no block to its end that is crowded. So the blocks
 //! come by address alone, from the one that is asked for: another order would have to count all leases of the pool first.
@@ -20,29 +20,40 @@ const LARGEST: u8 = 64;
 /// How much longer their prefix is than that of a pool that is smaller.
 const FINER: u8 = 8;
 
-/// `None` for a pool of IPv4, which has a map.
+/// `None` for a pool of IPv4 addresses, which has a map.
 pub fn blocks(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<Blocks> {
-    let spans = pool.spec.addresses.iter().map(|spec| spec.span());
-    let spans: Vec<Span> = spans.filter(|span| span.family == Family::V6).collect();
-    let first = spans.iter().map(|span| span.first).min()?;
-    let last = spans.iter().map(|span| span.last).max()?;
-    let length = length(first, last);
+    let family = pool.spec.family()?;
+    let length = match (pool.spec.allocation_length, family) {
+        (Some(length), _) => length,
+        (None, Family::V4) => return None,
+        (None, Family::V6) => {
+            let spans = pool.spec.addresses.iter().map(|spec| spec.span());
+            let first = spans.clone().map(|span| span.first).min()?;
+            length(first, spans.map(|span| span.last).max()?)
+        }
+    };
     let here = links::pool(pool.id.0);
-    let (goto, from) = wanted(query.get("at"));
+    let (goto, from) = wanted(query.get("at"), family);
     let mut found = Vec::new();
-    let mut at = from.unwrap_or(0) & mask(length);
+    let mut at = family.network(from.unwrap_or(0), length).first;
     while found.len() <= PAGE {
-        let Some((base, leases)) = ipam.read(|ledger| next(ledger, pool, at, length)) else {
+        let Some((block, leases)) = ipam.read(|ledger| next(ledger, pool, at, length)) else {
             break;
         };
-        found.push((base, leases));
-        match (base | !mask(length)).checked_add(1) {
+        found.push((block.first, leases));
+        match block
+            .last
+            .checked_add(1)
+            .filter(|next| *next <= family.max())
+        {
             Some(behind) => at = behind,
             None => break,
         }
     }
     let more = (found.len() > PAGE).then(|| found.pop()).flatten();
-    let text = |base: u128| Family::V6.address(base).to_string();
+    let text = |base: u128| family.address(base).to_string();
+    let lowest = pool.spec.addresses.iter().map(|spec| spec.span().first);
+    let example = lowest.min().map(text).unwrap_or_default();
     let name = pool.spec.name.to_string();
     let row = |(base, leases): &(u128, usize)| {
         let block = format!("{}/{length}", text(*base));
@@ -62,35 +73,37 @@ pub fn blocks(ipam: &Ipam, pool: &Pool, query: &Fields) -> Option<Blocks> {
         ),
         goto,
         target: here.clone(),
-        example: text(first),
+        example,
     })
 }
 
 /// The first block from `at` on that has a lease of the pool, and how many, up to one more than are counted.
-fn next(ledger: &Ledger, pool: &Pool, at: u128, length: u8) -> Option<(u128, usize)> {
-    let after = at.checked_sub(1).map(|before| Family::V6.address(before));
+fn next(ledger: &Ledger, pool: &Pool, at: u128, length: u8) -> Option<(Span, usize)> {
+    let family = pool.spec.family()?;
+    let after = at.checked_sub(1).map(|before| family.address(before));
     let leases = ledger.pool_leases(pool.id, after, COUNTED + 1);
-    let bits = |address: IpAddr| match address {
-        IpAddr::V6(address) => address.to_bits(),
-        IpAddr::V4(_) => 0,
-    };
-    let base = bits(leases.first()?.key.address) & mask(length);
-    let inside =
-        |lease: &&std::sync::Arc<fipd_core::Lease>| bits(lease.key.address) & mask(length) == base;
-    Some((base, leases.iter().take_while(inside).count()))
+    let block = Span::of_prefix(leases.first()?.key.address, length);
+    let inside = leases
+        .iter()
+        .take_while(|lease| block.contains(lease.key.address));
+    Some((block, inside.count()))
 }
 
 /// The box's field, and the address to begin at.
-fn wanted(at: &str) -> (Field, Option<u128>) {
+fn wanted(at: &str, family: Family) -> (Field, Option<u128>) {
     let value: String = at.chars().take(64).collect();
     if value.is_empty() {
         return (Field::default(), None);
     }
-    match value.parse() {
-        Ok(IpAddr::V6(address)) => (Field::default(), Some(address.to_bits())),
-        Ok(IpAddr::V4(_)) | Err(_) => {
-            let error = "That is no IPv6 address, such as 2001:db8::7.".to_owned();
-            let error = Some(error);
+    let address: Option<IpAddr> = value.parse().ok();
+    match address.filter(|address| Family::of(*address) == family) {
+        Some(address) => (Field::default(), Some(Span::single(address).first)),
+        None => {
+            let example = match family {
+                Family::V4 => "10.0.0.7",
+                Family::V6 => "2001:db8::7",
+            };
+            let error = Some(format!("That is no {family} address, such as {example}."));
             (Field { value, error }, None)
         }
     }
@@ -102,13 +115,6 @@ fn length(first: u128, last: u128) -> u8 {
     match common < LARGEST {
         true => LARGEST,
         false => common.saturating_add(FINER).min(128),
-    }
-}
-
-fn mask(length: u8) -> u128 {
-    match u32::from(length) {
-        0 => 0,
-        length => u128::MAX << (128 - length.min(128)),
     }
 }
 
@@ -128,15 +134,15 @@ mod tests {
         ] {
             assert_eq!(length(bits(first), bits(last)), expected, "{first}");
         }
-        assert_eq!((mask(0), mask(128), mask(1)), (0, u128::MAX, 1 << 127));
     }
 
     #[test]
     fn the_box_takes_ipv6_and_says_why_not() {
-        assert_eq!(wanted(""), (Field::default(), None));
-        assert_eq!(wanted("::7").1, Some(7));
+        assert_eq!(wanted("", Family::V6), (Field::default(), None));
+        assert_eq!(wanted("::7", Family::V6).1, Some(7));
+        assert_eq!(wanted("0.0.0.7", Family::V4).1, Some(7));
         for at in ["10.0.0.7", "<b>"] {
-            let (field, from) = wanted(at);
+            let (field, from) = wanted(at, Family::V6);
             assert_eq!((field.value.as_str(), from), (at, None));
             assert!(field.error.unwrap().contains("no IPv6"));
         }

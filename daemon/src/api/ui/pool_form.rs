@@ -33,6 +33,10 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         ("prefix", "each network, by prefix length"),
         ("each-cidr", "each CIDR of the pool"),
     ];
+    let units = [
+        ("lease", "leases: an address or a prefix is one"),
+        ("address", "addresses"),
+    ];
     let line = |name, label| Input::new(name, label).note("optional");
     let lines = |name, label| Input::new(name, label).kind(InputKind::Lines);
     let mut inputs = vec![
@@ -77,6 +81,14 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     inputs.push(most.hint("How many of them, the latest releases. Empty: 1000."));
     let required = Input::new("quota_required", "Only who has a quota gets addresses");
     inputs.push(required.kind(InputKind::Tick));
+    inputs.push(Input::new("quota_unit", "Quotas count").kind(InputKind::of(units)));
+    if spec.is_none() {
+        let length = line("allocation_length", "Allocate prefixes of");
+        inputs.push(length.hint(
+            "Bits, such as 64: the pool gives prefixes of this length, and each of its addresses is a CIDR at least as large. \
+             It stays as it is. Empty: single addresses.",
+        ));
+    }
     if spec.is_some() {
         let closed = Input::new("closed", "Closed: gives nothing new, its leases stay");
         inputs.push(closed.kind(InputKind::Tick));
@@ -123,6 +135,7 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
         ("scopes", scopes.join("\n")),
         ("priority", text(priority)),
         ("quota_required", tick(spec.quota_required)),
+        ("quota_unit", spec.quota_unit.to_string()),
         ("closed", tick(spec.closed)),
     ] {
         form.set(name, value);
@@ -132,6 +145,7 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
 /// The body that asks for a pool like the form; `None` with the mistakes noted beside the fields.
 pub fn body(form: &mut Form) -> Option<PoolCreate> {
     let prefix = number(form, "prefix", "a prefix length such as 24");
+    let length = number(form, "allocation_length", "a whole number such as 64")?;
     let first = number(form, "reserve_first", "a whole number");
     let last = number(form, "reserve_last", "a whole number");
     let priority = number(form, "priority", "a whole number up to 65535");
@@ -143,12 +157,16 @@ pub fn body(form: &mut Form) -> Option<PoolCreate> {
     let addresses = entries(form.value("addresses"));
     let family = addresses.first().and_then(|text| text.parse().ok());
     let family = family.map_or(Family::V4, |spec: fipd_core::AddressSpec| spec.family());
-    let ends = Ends::own_default(family);
+    let ends = match length {
+        Some(_) => Ends::NONE,
+        None => Ends::own_default(family),
+    };
     Some(PoolCreate {
         name: form.value("name").to_owned(),
         network: optional("network"),
         addresses,
         exclusions: entries(form.value("exclusions")),
+        allocation_length: length,
         gateway: optional("gateway"),
         prefix: prefix?,
         subnet: optional("subnet"),
@@ -162,6 +180,7 @@ pub fn body(form: &mut Form) -> Option<PoolCreate> {
         priority: Some(priority?.unwrap_or(0)),
         scopes: scopes?,
         quota_required: Some(form.value("quota_required") == "yes"),
+        quota_unit: optional("quota_unit"),
         ..PoolCreate::default()
     })
 }
@@ -187,6 +206,7 @@ pub fn patch(create: PoolCreate, form: &Form) -> PoolPatch {
         priority: create.priority,
         scopes: Some(create.scopes),
         quota_required: create.quota_required,
+        quota_unit: create.quota_unit,
         ..PoolPatch::default()
     }
 }

@@ -178,7 +178,7 @@ fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
         let found = keys.iter().filter(|key| has(**key));
         found.map(|key| key.network).collect()
     };
-    let holding = of(&|key| ledger.lease(key).is_some());
+    let holding = of(&|key| ledger.lease_around(key).is_some());
     if !holding.is_empty() {
         return holding;
     }

@@ -17,6 +17,7 @@ mod large;
 mod lists;
 mod live;
 mod pools;
+mod prefixes;
 mod rooms;
 mod rules_page;
 mod tables;

@@ -4,7 +4,7 @@ use fipd_core::{AuditEntry, ClusterId, Family, Lease, Ledger, Mark, Origin, Pool
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, Usage, links};
 
 use crate::api::{
-    convert::{network_name, owner_text},
+    convert::{length, network_name, owner_text},
     wire::ForecastView,
 };
 
@@ -28,6 +28,7 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
     LeaseRow {
         network: lease.key.network.0,
         address: lease.key.address,
+        length: length(lease),
         state: lease.state,
         contended: marks.contains(&Mark::Contended),
         out_of_range: marks.contains(&Mark::OutOfRange),
@@ -127,7 +128,7 @@ pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
         let link = entry
             .network
             .map(|network| links::lease(network.0, address));
-        (address.to_string(), text(link))
+        (text(entry.what()), text(link))
     });
     let pool = entry.pool.map(|id| match ledger.pool(id) {
         Some(pool) => (pool.spec.name.to_string(), links::pool(id.0)),

@@ -105,6 +105,7 @@ async fn fill(site: &Site) {
         let leases = each().map(|at| {
             let address = [10, 1 + (at / 256) as u8, (at % 256) as u8, 1];
             fipd_core::Request::Adopt(Adopt {
+                length: None,
                 key: testing::key(address),
                 holder: testing::holder(format!("fipd/Service/apps/{user}-{at}"), "1"),
                 tenant: None,

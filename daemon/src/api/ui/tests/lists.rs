@@ -108,6 +108,7 @@ async fn leases_are_filtered_sorted_and_paged() {
 /// Has an address used that fipd did not give.
 async fn adopt(site: &Site, address: std::net::Ipv4Addr, name: &str) {
     let adopt = fipd_core::Adopt {
+        length: None,
         key: testing::key(address),
         holder: fipd_core::Holder {
             identity: format!("rancher-fip/X/Service/shop/{name}")
