@@ -38,6 +38,7 @@ fn places(pattern: &str) -> Vec<String> {
             "/ui/pools/3?at=10.200.7.9",
             "/ui/pools/1?at=x",
             "/ui/pools/5",
+            "/ui/pools/7",
         ],
         "/ui/networks/{network}/addresses/{address}" => vec![
             "/ui/networks/0/addresses/10.20.0.2",
@@ -45,6 +46,7 @@ fn places(pattern: &str) -> Vec<String> {
             "/ui/networks/0/addresses/10.20.0.77",
             "/ui/networks/0/addresses/10.20.0.120",
             "/ui/networks/0/addresses/10.20.0.250",
+            "/ui/networks/0/addresses/2001:db8:21::7",
         ],
         "/ui/search" => vec![
             "/ui/search?q=s",
@@ -85,13 +87,14 @@ const NOWHERE: [&str; 4] = [
 ];
 
 /// What is to be seen at some places, for it is there only where the site has come about as it is to be.
-const SEEN: [(&str, &str); 15] = [
+const SEEN: [(&str, &str); 16] = [
     ("/ui/", "#live-flow tbody tr"),
     ("/ui/pools/1", "#live-chart .chart"),
     ("/ui/pools/1", "#doubts form"),
     ("/ui/pools/1", "main > .notice a[href='/ui/clusters']"),
     ("/ui/pools/1", "#live-map .w"),
     ("/ui/pools/5", "main > .head .tag + .tag"),
+    ("/ui/pools/7", "#live-map tbody a"),
     ("/ui/networks/0/addresses/10.20.0.30", "#contenders-title"),
     (
         "/ui/networks/0/addresses/10.20.0.30/release",
@@ -211,6 +214,8 @@ async fn site() -> Fipd {
         "pool create shut --cidr 10.31.0.0/29",
         "pool update shut --close",
         &format!("import {}", rows.display()),
+        "pool create delegated --cidr 2001:db8:21::/48 --allocation-length 64",
+        "lease allocate --pool delegated --count 3 --owner fipd/Router/lab/edge",
         "lease release 10.30.0.3",
         "lease reserve --pool dmz --owner fipd/host/lab/later --address 10.20.0.120 --until 2999-01-01T00:00:00Z",
         "lease allocate --pool six --owner fipd/host/lab/six --address 2001:db8:20::77",
