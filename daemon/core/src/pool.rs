@@ -109,7 +109,7 @@ pub struct PoolSpec {
     /// `addresses` are CIDRs that are at least as large, an exclusion takes away each prefix that it touches, and the gateway
     /// takes away none. It stays as it is.
     pub allocation_length: Option<u8>,
-    /// Never given; in a pool of prefixes only told.
+    /// Never given. A pool of prefixes only passes it on.
     pub gateway: Option<IpAddr>,
     /// Prefix length handed out with an address. `None`: that of the CIDR around the address, else 32 or 128.
     pub prefix_len: Option<u8>,

@@ -102,8 +102,8 @@ pub trait SystemSettings: AnySettings {
         &[]
     }
 
-    /// Whether the cluster may use this pool as one of fipd's own: who asks there asks for addresses, and none of a pool of
-    /// prefixes.
+    /// Whether the cluster may use this pool as one of fipd's own. Objects there ask for addresses, which a pool of prefixes
+    /// does not give.
     fn offers(&self, pool: &Pool) -> bool {
         let own = matches!(pool.spec.origin, Origin::Own);
         let own = own && pool.spec.allocation_length.is_none();

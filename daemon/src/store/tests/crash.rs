@@ -221,7 +221,7 @@ fn faulty_history(seed: u64, unsettled: bool) -> (History, u32) {
 fn a_failed_commit_is_answered_by_what_the_file_says() {
     let (mut answered, mut refused, mut struck) = (0, 0, 0);
     let mut actions = BTreeSet::new();
-    for seed in 1..=12 {
+    for seed in 1..=20 {
         let (mut history, times) = faulty_history(seed, false);
         answered += history.answered;
         refused += history.refused;

@@ -65,13 +65,13 @@ impl Turn {
 
 /// How many leases lie within a prefix, which is larger than each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::ledger) struct Inner {
+pub(in crate::ledger) struct InnerLeases {
     leased: u64,
     /// And how many decisions in flight take.
     taken: u64,
 }
 
-impl Inner {
+impl InnerLeases {
     fn occupancy(self) -> Occupancy {
         match (self.leased, self.taken) {
             (0, 0) => Occupancy::Free,
@@ -102,7 +102,7 @@ pub(in crate::ledger) struct Space {
     /// Runs of addresses that the same pools have. None is without pools.
     pub segments: RangeInclusiveMap<u128, Stab>,
     /// Prefixes that are occupied by what is smaller, by their first address.
-    pub inner: BTreeMap<u128, Inner>,
+    pub inner: BTreeMap<u128, InnerLeases>,
 }
 
 /// The spaces of one network and family, by the length of what their pools give.
