@@ -343,7 +343,7 @@ async fn rows(visitor: &Visitor<'_>, path: &str) -> usize {
 
 /// What they cost is measured by `bench-peers page`.
 #[tokio::test]
-async fn pages_of_a_hundred_thousand_leases_are_as_long_as_those_of_a_thousand() {
+async fn pages_of_a_hundred_thousand_leases_are_as_long_as_those_of_few() {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;
     let admin = site.visitor("root").await;
@@ -358,13 +358,14 @@ async fn pages_of_a_hundred_thousand_leases_are_as_long_as_those_of_a_thousand()
     }
     // Numbers of pools: dmz is 1.
     for (few, many) in [(2, 3), (4, 5)] {
-        give(&site, PoolId(few), &format!("few-{few}"), 1_000).await;
+        // As many as a reader looks at in one step, so that a slow machine sees all of them too.
+        give(&site, PoolId(few), &format!("few-{few}"), 900).await;
         for batch in 0..50 {
             give(&site, PoolId(many), &format!("many-{many}-{batch}"), 1_000).await;
         }
     }
     let leases = site.api.ipam.read(fipd_core::Ledger::lease_count);
-    assert_eq!(leases, 102_000);
+    assert_eq!(leases, 101_800);
     // The last two addresses of all, and the newest.
     for (pool, name) in [(4, "newest-of-few"), (5, "newest-of-all")] {
         tokio::time::sleep(Duration::from_millis(5)).await;
