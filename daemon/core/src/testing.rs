@@ -1,15 +1,41 @@
 //! Set-up that the tests of all crates share. Fields that a test cares about are set by struct update.
 #![expect(
     clippy::expect_used,
-    reason = "a test fails by panicking on a text that is none"
+    clippy::panic,
+    reason = "a test fails by panicking, such as on a text that is none"
 )]
 
 use std::net::IpAddr;
 
 use crate::{
-    Allocate, Choice, Holder, Lease, LeaseKey, LeaseState, Member, NetworkId, PoolId, PoolSpec,
-    Release, ReleaseScope, Request, Timestamp, Want,
+    Allocate, Answer, Choice, Decision, Holder, Lease, LeaseKey, LeaseState, Ledger, Member,
+    NetworkId, Planned, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Timestamp, Want,
 };
+
+/// Asks when nothing else is in flight, and confirms what was decided; the ledger is sound then.
+///
+/// # Errors
+/// The refusal.
+pub fn ask(
+    ledger: &mut Ledger,
+    request: &Request,
+    now: Timestamp,
+) -> Result<(Answer, Option<Decision>), Refusal> {
+    match ledger.plan(request, now) {
+        Planned::Tentative {
+            ticket,
+            decision,
+            answer,
+        } => {
+            ledger.confirm(ticket);
+            assert_eq!(ledger.check(), []);
+            Ok((answer, Some(decision)))
+        }
+        Planned::Answer(answer) => Ok((answer, None)),
+        Planned::Refused(refusal) => Err(refusal),
+        Planned::Busy => panic!("busy: {request:?}"),
+    }
+}
 
 /// `SYSTEM/CLUSTER/KIND/NAMESPACE/NAME` and the UID of the object.
 pub fn holder(owner: impl AsRef<str>, instance: &str) -> Holder {

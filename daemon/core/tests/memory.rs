@@ -7,8 +7,8 @@
 )]
 
 use fipd_core::{
-    Allocate, Answer, Holder, LeaseKey, LeaseState, Ledger, Op, Order, Planned, PoolEdit, PoolId,
-    PoolSpec, Refusal, Release, ReleaseScope, Request, Sticky, Tenant, Timestamp, testing,
+    Allocate, Answer, Holder, LeaseKey, LeaseState, Ledger, Op, Order, PoolEdit, PoolId, PoolSpec,
+    Refusal, Release, ReleaseScope, Request, Sticky, Tenant, Timestamp, testing,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -52,21 +52,11 @@ impl Book {
 
     fn plan(&mut self, request: &Request) -> Result<Answer, Refusal> {
         self.now += 1_000;
-        match self.ledger.plan(request, Timestamp(self.now)) {
-            Planned::Tentative {
-                ticket,
-                decision,
-                answer,
-            } => {
-                self.ledger.confirm(ticket);
-                assert_eq!(self.ledger.check(), []);
-                self.ops = decision.ops;
-                Ok(answer)
-            }
-            Planned::Answer(answer) => Ok(answer),
-            Planned::Refused(refusal) => Err(refusal),
-            Planned::Busy => panic!("busy: {request:?}"),
+        let (answer, decision) = testing::ask(&mut self.ledger, request, Timestamp(self.now))?;
+        if let Some(decision) = decision {
+            self.ops = decision.ops;
         }
+        Ok(answer)
     }
 
     fn done(&mut self, request: &Request) -> Answer {

@@ -10,8 +10,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use fipd_core::{
     Adopt, Allocate, Answer, Holder, Import, ImportRow, ImportedLease, ImportedPool, Lease,
-    LeaseKey, LeasePrefix, LeaseState, Ledger, Mark, NetworkId, Op, Order, Planned, PoolEdit,
-    PoolId, PoolSize, PoolSpec, Quota, QuotaUnit, Refusal, Release, ReleaseScope, Request, Reserve,
+    LeaseKey, LeasePrefix, LeaseState, Ledger, Mark, NetworkId, Op, Order, PoolEdit, PoolId,
+    PoolSize, PoolSpec, Quota, QuotaUnit, Refusal, Release, ReleaseScope, Request, Reserve,
     RowFate, Selection, Sticky, Tenant, Timestamp, Transfer, Violation, testing,
 };
 
@@ -29,6 +29,17 @@ fn spec(length: u8, addresses: &[&str]) -> PoolSpec {
 /// A pool of single addresses beside the other one.
 fn singles(addresses: &[&str]) -> PoolSpec {
     testing::pool_spec("addresses", addresses)
+}
+
+fn edit(spec: PoolSpec, force: bool) -> Request {
+    Request::UpdatePool(PoolEdit {
+        pool: POOL,
+        spec,
+        if_generation: None,
+        force,
+        actor: "test".into(),
+        reason: "".into(),
+    })
 }
 
 fn holder(owner: &str) -> Holder {
@@ -101,16 +112,8 @@ impl Book {
 
     fn plan(&mut self, request: &Request) -> Result<Answer, Refusal> {
         self.now += 1_000;
-        match self.ledger.plan(request, Timestamp(self.now)) {
-            Planned::Tentative { ticket, answer, .. } => {
-                self.ledger.confirm(ticket);
-                assert_eq!(self.ledger.check(), []);
-                Ok(answer)
-            }
-            Planned::Answer(answer) => Ok(answer),
-            Planned::Refused(refusal) => Err(refusal),
-            Planned::Busy => panic!("busy: {request:?}"),
-        }
+        let asked = testing::ask(&mut self.ledger, request, Timestamp(self.now));
+        asked.map(|(answer, _)| answer)
     }
 
     fn done(&mut self, request: &Request) -> Answer {
@@ -474,18 +477,11 @@ fn a_selection_says_how_long_prefixes_it_wants() {
 fn the_length_of_a_pool_stays() {
     let mut book = Book::new([spec(64, &["fd00::/62"])]);
     for length in [None, Some(63)] {
-        let edit = Request::UpdatePool(PoolEdit {
-            pool: POOL,
-            spec: PoolSpec {
-                allocation_length: length,
-                ..spec(64, &["fd00::/62"])
-            },
-            if_generation: None,
-            force: true,
-            actor: "test".into(),
-            reason: "".into(),
-        });
-        let refusal = book.refused(&edit);
+        let next = PoolSpec {
+            allocation_length: length,
+            ..spec(64, &["fd00::/62"])
+        };
+        let refusal = book.refused(&edit(next, true));
         let expected = "allocation_length";
         assert!(matches!(refusal, Refusal::Invalid { field, .. } if field == expected));
     }
@@ -597,18 +593,11 @@ fn a_pool_does_not_leave_a_network_where_a_larger_prefix_is_in_use() {
     let (name, actor) = ("blue".into(), "test".into());
     book.done(&Request::CreateNetwork { name, actor });
     book.done(&adopts("router", "fd00::/62"));
-    let edit = Request::UpdatePool(PoolEdit {
-        pool: POOL,
-        spec: PoolSpec {
-            network: BLUE,
-            ..spec(64, &["fd00:0:0:1::/64"])
-        },
-        if_generation: None,
-        force: false,
-        actor: "test".into(),
-        reason: "".into(),
-    });
-    let refusal = book.refused(&edit);
+    let next = PoolSpec {
+        network: BLUE,
+        ..spec(64, &["fd00:0:0:1::/64"])
+    };
+    let refusal = book.refused(&edit(next, false));
     assert!(matches!(
         refusal,
         Refusal::Invalid {
@@ -768,14 +757,7 @@ fn whoever_may_have_more_by_another_unit_is_named() {
     book.done(&Request::SetQuota { quota, actor });
     book.gets("a");
     let before = book.ledger.revision();
-    book.done(&Request::UpdatePool(PoolEdit {
-        pool: POOL,
-        spec: by(QuotaUnit::Lease),
-        if_generation: None,
-        force: false,
-        actor: "test".into(),
-        reason: "".into(),
-    }));
+    book.done(&edit(by(QuotaUnit::Lease), false));
     let changes = book.ledger.changes_page(before, 9).expect("changes");
     assert_eq!(changes[0].tenants, [tenant()]);
     assert_eq!(book.gets("b"), "10.0.0.4/30");

@@ -52,16 +52,7 @@ impl Book {
     }
 
     fn plan(&mut self, request: &Request) -> Result<Answer, Refusal> {
-        match self.0.plan(request, NOW) {
-            Planned::Tentative { ticket, answer, .. } => {
-                self.0.confirm(ticket);
-                assert_eq!(self.0.check(), []);
-                Ok(answer)
-            }
-            Planned::Answer(answer) => Ok(answer),
-            Planned::Refused(refusal) => Err(refusal),
-            Planned::Busy => panic!("busy: {request:?}"),
-        }
+        testing::ask(&mut self.0, request, NOW).map(|(answer, _)| answer)
     }
 
     fn done(&mut self, request: &Request) -> Answer {
