@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use askama::Template;
-use fipd_core::LeaseState;
+use fipd_core::{LeaseState, prefix_text};
 
 use crate::{AuditRow, Column, Form, Moment, Pager, Shell, links};
 
@@ -101,10 +101,7 @@ impl AddressPage {
 impl LeaseRow {
     /// An address, or the prefix that begins with it.
     pub(crate) fn what(&self) -> String {
-        match self.length {
-            Some(length) => format!("{}/{length}", self.address),
-            None => self.address.to_string(),
-        }
+        prefix_text(self.address, self.length)
     }
 
     pub(crate) fn link(&self) -> String {

@@ -87,6 +87,12 @@ impl Family {
         }
     }
 
+    /// How many addresses a prefix of so many bits has; all of IPv6 saturates to `u128::MAX`.
+    pub fn prefix_size(self, length: u8) -> u128 {
+        let spare = self.bits().saturating_sub(length);
+        1_u128.checked_shl(spare.into()).unwrap_or(u128::MAX)
+    }
+
     /// The span of the network of `prefix_len` bits around `number`. A longer prefix than the family's bits
     /// counts as all of them.
     pub fn network(self, number: u128, prefix_len: u8) -> Span {
@@ -253,6 +259,14 @@ impl fmt::Display for AddressSpec {
             Self::Single(address) => address.fmt(f),
             Self::Range(first, last) => write!(f, "{first}-{last}"),
         }
+    }
+}
+
+/// `ADDRESS/LENGTH`, or just the address where there is no length.
+pub fn prefix_text(address: IpAddr, length: Option<u8>) -> String {
+    match length {
+        Some(length) => format!("{address}/{length}"),
+        None => address.to_string(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Identity, NetworkId, PoolId, Text, Timestamp, words};
+use crate::{Identity, NetworkId, PoolId, Text, Timestamp, prefix_text, words};
 
 /// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `offline:UID`, `controller:SYSTEM/CLUSTER`,
 /// `fip-v1:PROJECT/CLUSTER`, `fipd`.
@@ -103,11 +103,7 @@ pub struct AuditEntry {
 impl AuditEntry {
     /// The address or prefix that it is about, as text.
     pub fn what(&self) -> Option<String> {
-        let address = self.address?;
-        Some(match self.length {
-            Some(length) => format!("{address}/{length}"),
-            None => address.to_string(),
-        })
+        Some(prefix_text(self.address?, self.length))
     }
 
     /// One that is about no address.

@@ -138,8 +138,7 @@ impl Layout {
 
     /// How many addresses are in what is given.
     pub fn unit(&self) -> u128 {
-        let spare = self.family.bits().saturating_sub(self.length);
-        1_u128.checked_shl(spare.into()).unwrap_or(u128::MAX)
+        self.family.prefix_size(self.length)
     }
 
     /// The prefix length of the outermost CIDR around `number`.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::{
-    Family, Holder, Identity, Labels, NetworkId, PoolId, Span, Tenant, Text, Timestamp,
-    labels::Wrong, words,
+    Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span, Tenant, Text, Timestamp,
+    labels::Wrong, prefix_text, words,
 };
 
 /// What a lease is found by: its first address. Orders by network, then IPv4 before IPv6, then address.
@@ -115,9 +115,9 @@ pub struct Contender {
 
 /// One address held, or one prefix.
 ///
-/// Invariants: the key's address has no bit set behind `length`; `members` is empty exactly when the state is `Quarantined`; without `group` there is at most
-/// one member; no two members have a port in common; members and contenders have distinct identities; contenders are
-/// ordered by `since`.
+/// Invariants: the key's address has no bit set behind `length`; `members` is empty exactly when the state is `Quarantined`;
+/// without `group` there is at most one member; no two members have a port in common; members and contenders have distinct
+/// identities; contenders are ordered by `since`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub key: LeaseKey,
@@ -193,13 +193,28 @@ impl LeasePrefix {
         self.length == self.key.bits()
     }
 
+    /// What may be leased: aligned, and with no IPv4-mapped address in it.
+    ///
+    /// # Errors
+    /// Names the field `address`.
+    pub(crate) fn leasable(self) -> Result<Self, Refusal> {
+        if self.is_aligned() && !self.is_mapped() {
+            return Ok(self);
+        }
+        let bits = self.key.bits();
+        let allowed =
+            format!("a prefix of 0 to {bits} bits without host bits, and without ::ffff:0:0/96");
+        let value = prefix_text(self.key.address, Some(self.length));
+        Err(Refusal::invalid("address", value, allowed))
+    }
+
     /// Whether no bit behind its length is set, and the family has so many bits.
     pub fn is_aligned(&self) -> bool {
         self.length <= self.key.bits() && self.span().first_address() == self.key.address
     }
 
     /// Whether it has addresses of IPv4 under their IPv6 names (`::ffff:0:0/96`), where those are other leases.
-    pub fn is_mapped(&self) -> bool {
+    fn is_mapped(&self) -> bool {
         self.span().overlaps(&Span::MAPPED)
     }
 
@@ -228,6 +243,11 @@ impl Lease {
     pub fn prefix(&self) -> LeasePrefix {
         let (key, length) = (self.key, self.length);
         LeasePrefix { key, length }
+    }
+
+    /// Bits of its prefix; `None` for a single address.
+    pub fn explicit_length(&self) -> Option<u8> {
+        Some(self.length).filter(|_| !self.prefix().is_address())
     }
 
     /// Its addresses.

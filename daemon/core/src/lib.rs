@@ -45,7 +45,7 @@ mod time;
 mod words;
 
 pub use account::{Account, Role, Token, TokenId};
-pub use address::{AddressError, AddressSpec, Family, Span};
+pub use address::{AddressError, AddressSpec, Family, Span, prefix_text};
 pub use adoption::{Adoption, ClusterProof, ClusterRecord, Expectation, Hold};
 pub use audit::{Action, Actor, AuditEntry};
 pub use book_time::{BookTime, BootId, ClockLine, ClockReading};

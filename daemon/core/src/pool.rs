@@ -170,6 +170,15 @@ impl Ends {
             Family::V6 => Self::of_prefix(1, 0),
         }
     }
+
+    /// Where a new pool of fipd's own says nothing: [`Ends::own_default`], and none of a pool that gives prefixes, which have
+    /// no ends that somebody else uses.
+    pub fn own_default_of(family: Family, allocation_length: Option<u8>) -> Self {
+        match allocation_length {
+            Some(_) => Self::NONE,
+            None => Self::own_default(family),
+        }
+    }
 }
 
 impl Sticky {
@@ -259,20 +268,16 @@ impl PoolSpec {
 
     /// How many addresses are in a prefix that the pool gives, saturating; `None` for a pool of addresses.
     pub fn prefix_size(&self) -> Option<u128> {
-        let spare = self
-            .family()?
-            .bits()
-            .saturating_sub(self.allocation_length?);
-        Some(1_u128.checked_shl(spare.into()).unwrap_or(u128::MAX))
+        Some(self.family()?.prefix_size(self.allocation_length?))
     }
 
     /// How much of a quota one lease of the pool is.
     pub fn quota_weight(&self) -> u64 {
-        let bits = self.family().map_or(0, Family::bits);
-        let spare = bits.saturating_sub(self.lease_length());
         match self.quota_unit {
             QuotaUnit::Lease => 1,
-            QuotaUnit::Address => 1_u64.checked_shl(spare.into()).unwrap_or(u64::MAX),
+            QuotaUnit::Address => {
+                u64::try_from(self.prefix_size().unwrap_or(1)).unwrap_or(u64::MAX)
+            }
         }
     }
 

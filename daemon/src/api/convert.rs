@@ -62,11 +62,6 @@ pub fn prefix(field: &str, text: &str) -> Result<(IpAddr, Option<u8>), Problem> 
     }
 }
 
-/// The length of what is leased, where it is more than an address.
-pub fn length(lease: &Lease) -> Option<u8> {
-    Some(lease.length).filter(|_| !lease.prefix().is_address())
-}
-
 /// Parses the entries of a pool.
 pub fn specs(field: &str, texts: &[String]) -> Result<Vec<AddressSpec>, Problem> {
     texts.iter().map(|text| parse(field, text)).collect()
@@ -296,7 +291,7 @@ pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
     let pool = lease.pool.and_then(|id| ledger.pool(id));
     LeaseSummary {
         address: lease.key.address,
-        length: length(lease),
+        length: lease.explicit_length(),
         prefix: ledger.prefix_len(lease),
         gateway: pool.and_then(|pool| pool.spec.gateway),
         network: network_name(ledger, lease.key.network),

@@ -1,7 +1,7 @@
 //! `fipd lease`.
 
 use clap::{Args, Subcommand};
-use fipd_core::{AddressError, AddressSpec, LeaseState, Timestamp};
+use fipd_core::{LeaseState, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::Table,
-    wants::{Sharing, Source},
+    wants::{Sharing, Source, named},
 };
 use crate::{
     api::wire::{
@@ -196,17 +196,9 @@ impl Lease {
     }
 }
 
-/// An address, or a prefix with its length.
-pub(super) fn prefix(text: &str) -> Result<String, String> {
-    match text
-        .parse()
-        .map_err(|error: AddressError| error.to_string())?
-    {
-        AddressSpec::Range(..) => {
-            Err("an address, or a prefix such as 2001:db8:0:3::/64, is allowed".to_owned())
-        }
-        spec @ (AddressSpec::Cidr(_) | AddressSpec::Single(_)) => Ok(spec.to_string()),
-    }
+/// An address, or a prefix with its length, as a request has it.
+fn prefix(text: &str) -> Result<String, String> {
+    named(text).map(|spec| spec.to_string())
 }
 
 /// A whole list, without a cursor.

@@ -126,10 +126,16 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 /// An address, or a prefix with its length.
-fn named(text: &str) -> Result<AddressSpec, String> {
-    let text = super::lease::prefix(text)?;
-    text.parse()
-        .map_err(|error: AddressError| error.to_string())
+pub(super) fn named(text: &str) -> Result<AddressSpec, String> {
+    match text
+        .parse()
+        .map_err(|error: AddressError| error.to_string())?
+    {
+        AddressSpec::Range(..) => {
+            Err("an address, or a prefix such as 2001:db8:0:3::/64, is allowed".to_owned())
+        }
+        spec @ (AddressSpec::Cidr(_) | AddressSpec::Single(_)) => Ok(spec),
+    }
 }
 
 fn this(pool: &str, address: &AddressSpec) -> Want {

@@ -133,7 +133,7 @@ impl Draft {
         let entry = self.say(action, detail);
         entry.network = Some(lease.key.network);
         entry.address = Some(lease.key.address);
-        entry.length = Some(lease.length).filter(|length| *length < lease.key.bits());
+        entry.length = lease.explicit_length();
         entry.pool = lease.pool;
         entry.identity = identity;
     }

@@ -11,7 +11,7 @@ use super::{
     maps::above,
     rows_read::{CountedRows as _, count},
     space::{
-        free::{PoolRoom, keys},
+        free::{PoolRoom, touching},
         segments::PoolPart,
     },
 };
@@ -158,12 +158,8 @@ impl Ledger {
 
     /// The lowest lease that has an address of the span.
     pub(super) fn lease_in(&self, network: NetworkId, span: Span) -> Option<&Arc<Lease>> {
-        let range = keys(network, span);
-        let mut before = self.rows.leases.range(..*range.start());
-        let around = (before.next_back())
-            .filter(|(key, lease)| key.network == network && lease.span().overlaps(&span));
-        let found = around.or_else(|| self.rows.leases.range(range).next());
-        found.map(|(_, lease)| lease)
+        let mut rows = touching(&self.rows.leases, network, span, |lease| lease.length);
+        rows.next().map(|(_, lease)| lease)
     }
 
     /// The lease of the address, or of the prefix around it.
@@ -228,12 +224,9 @@ impl Ledger {
         let Some(pool) = self.rows.pools.get(&pool) else {
             return Vec::new();
         };
-        let range = keys(pool.spec.network, span);
-        let first = *range.start();
-        let around = self.lease_around(first).filter(|lease| lease.key != first);
-        let rows = self.rows.leases.range(range).map(|(_, lease)| lease);
-        let rows = around.into_iter().chain(rows).take(limit);
-        rows.counted().map(Arc::clone).collect()
+        let (rows, network) = (&self.rows.leases, pool.spec.network);
+        let rows = touching(rows, network, span, |lease| lease.length).take(limit);
+        rows.counted().map(|(_, lease)| Arc::clone(lease)).collect()
     }
 
     /// Leases of which the identity is a member, in key order: all at once, so for one that has few.

@@ -304,11 +304,7 @@ pub(in crate::api) fn shown(ipam: &Ipam, pool: &Pool, status: StatusCode) -> Res
 pub(in crate::api) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
     let addresses = convert::specs("addresses", &body.addresses)?;
     let family = addresses.first().map_or(Family::V4, AddressSpec::family);
-    // A prefix has no ends that somebody else uses.
-    let mut ends = match body.allocation_length {
-        Some(_) => Ends::NONE,
-        None => Ends::own_default(family),
-    };
+    let mut ends = Ends::own_default_of(family, body.allocation_length);
     let (first, last) = (body.reserve_first, body.reserve_last);
     set_ends(&mut ends, first, last, &body.reserve_of)?;
     Ok(PoolSpec {

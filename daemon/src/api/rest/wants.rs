@@ -73,12 +73,8 @@ fn want_of(visible: VisibleLedger<'_>, want: &Want) -> Result<fipd_core::Want, P
             Choice::Pool(pool.id)
         }
         (None, Some(select)) => {
-            let length = selected_length(want, select, length)?;
-            Selection {
-                length,
-                ..selection(visible, select, address)?
-            }
-            .into()
+            let length = selected_length(want, select, named)?;
+            selection(visible, select, address, length)?.into()
         }
         (Some(name), Some(_)) => {
             return Err(Problem::invalid("pool", name, "either `pool` or `select`"));
@@ -93,16 +89,20 @@ fn want_of(visible: VisibleLedger<'_>, want: &Want) -> Result<fipd_core::Want, P
 }
 
 /// Bits of what is selected; `None` for an address.
-fn selected_length(want: &Want, select: &Select, named: Option<u8>) -> Result<Option<u8>, Problem> {
+fn selected_length(
+    want: &Want,
+    select: &Select,
+    named: Option<(IpAddr, Option<u8>)>,
+) -> Result<Option<u8>, Problem> {
     match (select.length, named, &want.address) {
-        (Some(length), Some(named), Some(text)) if length != named => {
+        (Some(length), Some((_, Some(named))), Some(text)) if length != named => {
             let allowed = format!("a prefix of /{length}, as `select` says");
             Err(Problem::invalid("address", text, allowed))
         }
-        (None, Some(named), Some(text)) => {
+        (None, Some((address, named)), _) => {
             // Of one address, `/32` and `/128` say nothing.
-            let whole = if text.contains(':') { 128 } else { 32 };
-            Ok(Some(named).filter(|named| *named != whole))
+            let whole = Family::of(address).bits();
+            Ok(named.filter(|named| *named != whole))
         }
         (length, ..) => Ok(length),
     }
@@ -127,6 +127,7 @@ fn selection(
     visible: VisibleLedger<'_>,
     select: &Select,
     address: Option<IpAddr>,
+    length: Option<u8>,
 ) -> Result<Selection, Problem> {
     let network = given(&select.network, |name| Ok(visible.network(name)?.id))?;
     let family = match (select.family.as_deref(), address) {
@@ -146,7 +147,7 @@ fn selection(
     let labels: Result<BTreeMap<Text, Text>, Problem> = select.labels.iter().map(label).collect();
     let cluster = name("cluster", &select.cluster)?;
     Ok(Selection {
-        length: select.length,
+        length,
         network,
         family,
         asker: Asker {
@@ -235,5 +236,25 @@ mod tests {
         };
         let want = parsed(&by_address).unwrap();
         assert!(matches!(want.pool, Choice::Any(selection) if selection.family == Family::V6));
+    }
+
+    #[test]
+    fn the_length_of_an_address_is_that_of_its_family() {
+        let length = |address: &str| {
+            let want = parsed(&Want {
+                select: Some(Select::default()),
+                address: Some(address.into()),
+                ..Want::default()
+            });
+            let Choice::Any(selection) = want.unwrap().pool else {
+                panic!("{address}");
+            };
+            selection.length
+        };
+        for address in ["10.0.0.7/32", "fd00::7/128", "::ffff:10.0.0.7/128"] {
+            assert_eq!(length(address), None, "{address}");
+        }
+        assert_eq!(length("fd00::/64"), Some(64));
+        assert_eq!(length("::ffff:10.0.0.0/120"), Some(24));
     }
 }

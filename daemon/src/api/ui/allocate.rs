@@ -1,6 +1,6 @@
 //! Giving an address by hand, or keeping one for somebody who comes later.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{Json, response::Response};
 use fipd_core::{LeaseKey, LeaseState, Ledger, Pool};
@@ -199,9 +199,7 @@ fn pool_of(ledger: &Ledger, address: &str) -> Result<String, Problem> {
     });
     let pools = keys.flat_map(|key| ledger.pools_at(key));
     let giving = pools.filter_map(|(id, gives)| ledger.pool(id).filter(|_| gives));
-    let fits = |pool: &&std::sync::Arc<Pool>| {
-        length.is_none_or(|length| length == pool.spec.lease_length())
-    };
+    let fits = |pool: &&Arc<Pool>| length.is_none_or(|length| length == pool.spec.lease_length());
     let giving = giving.filter(fits);
     match giving.collect::<Vec<_>>().as_slice() {
         [pool] => Ok(pool.spec.name.to_string()),

@@ -148,13 +148,13 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
         });
         ledger.lease_over(prefix).is_none().then_some(prefix)
     };
-    let giving = pools
-        .iter()
-        .find(|(id, assignable)| *assignable && open(*id) && whole(*id).is_some());
+    let gives = |(id, assignable): &(PoolId, bool)| (*assignable && open(*id)).then_some(*id);
+    let mut giving = pools.iter().filter_map(gives);
+    let giving = giving.find_map(|id| Some((id, whole(id)?)));
     let doubted = pools.iter().find(|(id, _)| ledger.withholds(key, *id));
     let doubted = doubted.filter(|_| giving.is_none());
     let status = match (giving, doubted, pools.first()) {
-        (Some((id, _)), ..) => format!("free in pool {}", name(*id)),
+        (Some((id, _)), ..) => format!("free in pool {}", name(id)),
         (None, Some((id, _)), _) => format!(
             "withheld in pool {}: a pool of another network may mean the same one, and it waits for an admin's word",
             name(*id)
@@ -167,21 +167,20 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     };
     let settle = doubted.map(|(id, _)| links::pool(id.0) + "#doubts");
     let giving = giving.filter(|_| may_write);
-    let address = giving.and_then(|(id, _)| whole(*id));
-    let address = address.map_or_else(|| key.address.to_string(), |prefix| prefix.to_string());
-    let allocate = |(id, _): &(PoolId, bool)| {
-        with_query(&(links::pool(id.0) + "/allocate"), &[("address", &address)])
+    let giving = giving.map(|(id, prefix)| (id, prefix.to_string()));
+    let allocate = |(id, address): &(PoolId, String)| {
+        with_query(&(links::pool(id.0) + "/allocate"), &[("address", address)])
     };
-    let reserve = |(id, _): &(PoolId, bool)| {
+    let reserve = |(id, address): &(PoolId, String)| {
         with_query(
             links::RESERVE,
-            &[("pool", &name(*id)), ("address", &address)],
+            &[("pool", &name(*id)), ("address", address)],
         )
     };
     FreeAddress {
         status,
-        allocate: giving.map(allocate),
-        reserve: giving.map(reserve),
+        allocate: giving.as_ref().map(allocate),
+        reserve: giving.as_ref().map(reserve),
         settle,
     }
 }

@@ -157,10 +157,7 @@ pub fn body(form: &mut Form) -> Option<PoolCreate> {
     let addresses = entries(form.value("addresses"));
     let family = addresses.first().and_then(|text| text.parse().ok());
     let family = family.map_or(Family::V4, |spec: fipd_core::AddressSpec| spec.family());
-    let ends = match length {
-        Some(_) => Ends::NONE,
-        None => Ends::own_default(family),
-    };
+    let ends = Ends::own_default_of(family, length);
     Some(PoolCreate {
         name: form.value("name").to_owned(),
         network: optional("network"),

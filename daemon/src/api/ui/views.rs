@@ -4,7 +4,7 @@ use fipd_core::{AuditEntry, ClusterId, Family, Lease, Ledger, Mark, Origin, Pool
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, Usage, links};
 
 use crate::api::{
-    convert::{length, network_name, owner_text},
+    convert::{network_name, owner_text},
     wire::ForecastView,
 };
 
@@ -28,7 +28,7 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
     LeaseRow {
         network: lease.key.network.0,
         address: lease.key.address,
-        length: length(lease),
+        length: lease.explicit_length(),
         state: lease.state,
         contended: marks.contains(&Mark::Contended),
         out_of_range: marks.contains(&Mark::OutOfRange),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use fipd_core::{LeaseState, Mark};
+use fipd_core::{LeaseState, Mark, prefix_text};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -30,10 +30,7 @@ pub struct LeaseSummary {
 impl LeaseSummary {
     /// What is leased: an address, or a prefix such as `2001:db8::/64`.
     pub fn what(&self) -> String {
-        match self.length {
-            Some(length) => format!("{}/{length}", self.address),
-            None => self.address.to_string(),
-        }
+        prefix_text(self.address, self.length)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use fipd_core::prefix_text;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -59,11 +60,7 @@ pub struct AuditView {
 impl AuditView {
     /// The address or prefix that it is about.
     pub fn what(&self) -> Option<String> {
-        let address = self.address?;
-        Some(match self.length {
-            Some(length) => format!("{address}/{length}"),
-            None => address.to_string(),
-        })
+        Some(prefix_text(self.address?, self.length))
     }
 }
 

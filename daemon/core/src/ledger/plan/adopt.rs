@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use super::from_whom;
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeasePrefix,
-    LeaseState, Member, Refusal, Tenant, Text, Timestamp,
+    LeaseState, Member, Tenant, Text, Timestamp,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -16,9 +16,12 @@ use crate::{
 };
 
 impl Ledger {
-    /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use.
+    /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use. Somebody who uses some of what
+    /// another has in one lease, or more than that, contends for it.
     pub(super) fn plan_adopt(&mut self, ask: &Adopt, mut draft: Draft) -> Draw {
-        let prefix = adopted_prefix(ask)?;
+        let key = ask.key.canonical();
+        let length = ask.length.unwrap_or_else(|| key.bits());
+        let prefix = LeasePrefix { key, length }.leasable()?;
         self.check_network(prefix.key.network)?;
         let prints = Prints::of(&ask.holder.identity);
         Stop::busy_if(self.drafts.edits(prefix.key.network))?;
@@ -80,21 +83,6 @@ impl Ledger {
         }
         Ok((draft, Answer::HandedOver { leases: handed }))
     }
-}
-
-/// What was found in use. Somebody who uses some of what another has in one lease, or more than that, contends for it.
-fn adopted_prefix(ask: &Adopt) -> Result<LeasePrefix, Refusal> {
-    let key = ask.key.canonical();
-    let length = ask.length.unwrap_or_else(|| key.bits());
-    let prefix = LeasePrefix { key, length };
-    if prefix.is_aligned() && !prefix.is_mapped() {
-        return Ok(prefix);
-    }
-    let bits = key.bits();
-    let allowed =
-        format!("a prefix of 0 to {bits} bits without host bits, and without ::ffff:0:0/96");
-    let value = format!("{}/{length}", key.address);
-    Err(Refusal::invalid("address", value, allowed))
 }
 
 /// The lease becomes this one.

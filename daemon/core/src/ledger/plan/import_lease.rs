@@ -16,18 +16,8 @@ impl Trial {
             network,
             address: row.lease.key.address.to_canonical(),
         };
-        let prefix = LeasePrefix {
-            key,
-            length: row.lease.length,
-        };
-        if !prefix.is_aligned() || prefix.is_mapped() {
-            let bits = key.bits();
-            let allowed = format!(
-                "a prefix of 0 to {bits} bits without host bits, and without ::ffff:0:0/96"
-            );
-            let value = format!("{}/{}", key.address, prefix.length);
-            return Err(invalid("address", value, &allowed));
-        }
+        let length = row.lease.length;
+        let prefix = LeasePrefix { key, length }.leasable()?;
         let pool = match &row.pool {
             None => self.pool_around(ledger, prefix),
             Some(name) => {

@@ -43,7 +43,6 @@ impl Ledger {
             ..*key
         };
         self.settled(leases.iter().copied())?;
-        self.settled(leases.iter().map(there))?;
         let rows = leases.iter().filter_map(|key| self.rows.leases.get(key));
         let spans: Vec<Span> = rows.map(|lease| lease.span()).collect();
         self.unlocked_spans(to, &spans)?;

@@ -1,9 +1,9 @@
 //! Networks and pools.
 //!
 //! Making or editing a pool costs as much as its specification has entries and as there are leases on addresses
-//! that come or go, and the first pool of an allocation length as much as its network has leases; it is an admin's request. Leases without a pool on addresses that the pool now lists are
-//! attributed to it in the same decision, under the pool's own audit entry: each of them is a row, nothing
-//! about who holds it changes.
+//! that come or go, and the first pool of an allocation length as much as its network has leases; it is an
+//! admin's request. Leases without a pool on addresses that the pool now lists are attributed to it in the same
+//! decision, under the pool's own audit entry: each of them is a row, nothing about who holds it changes.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -24,7 +24,8 @@ use super::{
 use crate::{
     Family, Lease, LeaseKey, LeasePrefix, NetworkId, PoolId, Span, address::number, layout::Layout,
 };
-pub(in crate::ledger) use lengths::prefixes_in;
+use lengths::count_own;
+pub(in crate::ledger) use lengths::{prefixes_in, touching};
 
 /// The rows of leases, which a pool's counters are counted from when its spans change.
 pub(in crate::ledger) type Leases = BTreeMap<LeaseKey, Arc<Lease>>;
@@ -149,7 +150,7 @@ impl Free {
 
     /// The pools that list the prefix and give such.
     pub fn stab(&self, prefix: LeasePrefix) -> &[PoolPart] {
-        self.space(prefix.key, prefix.length)
+        self.space(space_of(prefix.key), prefix.length)
             .and_then(|space| space.segments.get(&number(prefix.key.address)))
             .map_or(&[], SmallVec::as_slice)
     }
@@ -182,8 +183,8 @@ impl Free {
         spaces.flat_map(move |space| space.within(span))
     }
 
-    fn space(&self, key: LeaseKey, length: u8) -> Option<&Space> {
-        self.spaces.get(&space_of(key))?.get(length)
+    fn space(&self, at: (NetworkId, Family), length: u8) -> Option<&Space> {
+        self.spaces.get(&at)?.get(length)
     }
 
     /// A free address of `pool` that nobody is remembered for, if there is one.
@@ -211,8 +212,7 @@ impl Free {
         choose: impl FnOnce(Choice<'_>) -> Option<u128>,
     ) -> Option<LeaseKey> {
         let room = self.rooms.get(&pool)?;
-        let spaces = self.spaces.get(&(room.network, room.layout.family))?;
-        let space = spaces.get(room.layout.length)?;
+        let space = self.space((room.network, room.layout.family), room.layout.length)?;
         let is_shunned = space.shunned.is_some();
         let layer = if is_shunned { layer } else { Layer::Occupied };
         let at = choose(Choice {
@@ -229,7 +229,7 @@ impl Free {
 
     /// Whether nobody has or takes any of it.
     pub fn is_free(&self, prefix: LeasePrefix) -> bool {
-        let space = self.space(prefix.key, prefix.key.bits());
+        let space = self.space(space_of(prefix.key), prefix.key.bits());
         space.is_none_or(|space| space.occupied.misses(&run_of(prefix.span())))
     }
 
@@ -311,13 +311,8 @@ impl Free {
         }
         let before = self.take_out(pool);
         let at = (network, layout.family);
-        self.open_space(at, layout.length, leases);
-        let spaces = self
-            .spaces
-            .entry(at)
-            .or_insert_with(|| FamilySpaces::new(at.1));
         let mut changed = Vec::new();
-        if let Some(space) = spaces.get_mut(layout.length) {
+        if let Some(space) = self.open_space(at, layout.length, leases) {
             for (spans, gives) in [
                 (&layout.listed, Gives::No),
                 (&layout.withheld, Gives::Withheld),
@@ -331,14 +326,8 @@ impl Free {
         let (given, length) = (&layout.assignable, layout.length);
         let used = self.count_leased(network, given, length, leases);
         let taken = self.count_taken(network, given, length);
-        let mine = |spans: &[Span]| -> u128 {
-            let rows = spans
-                .iter()
-                .flat_map(|span| leases.range(keys(network, *span)));
-            let mine = rows.filter(|(_, lease)| lease.pool == Some(pool) && lease.length == length);
-            mine.count() as u128
-        };
-        let (own, aside) = (mine(given), mine(&layout.withheld));
+        let count = |spans: &[Span]| count_own(pool, network, spans, length, leases);
+        let (own, aside) = (count(given), count(&layout.withheld));
         self.rooms.insert(
             pool,
             PoolRoom {

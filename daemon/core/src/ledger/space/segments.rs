@@ -6,7 +6,10 @@ use rangemap::RangeInclusiveMap;
 use smallvec::SmallVec;
 
 use super::runs::Runs;
-use crate::{Family, LeasePrefix, PoolId, Span, layout::rounded};
+use crate::{
+    Family, LeasePrefix, PoolId, Span,
+    layout::{rounded, units},
+};
 
 /// The pools of one address, by their numbers.
 pub(in crate::ledger) type Stab = SmallVec<[PoolPart; 2]>;
@@ -199,11 +202,7 @@ impl Space {
 
     /// Whether the span is one of what the pools give.
     pub fn is_one(&self, span: Span) -> bool {
-        let spare = span.family.bits().saturating_sub(self.length);
-        (span.last ^ span.first)
-            .checked_shr(spare.into())
-            .unwrap_or(0)
-            == 0
+        units(span, self.length) == 1
     }
 
     /// Whether a lease lies within the prefix that begins there.

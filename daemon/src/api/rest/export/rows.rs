@@ -36,11 +36,11 @@ pub enum Rows {
 
 /// The header lines of CSV: fields of the wire types, those of a nested object behind a dot.
 const LEASES: &str = "\
-    address,length,prefix,gateway,network,pool,state,owner,marks,members,contenders,tenant,group,labels,since,\
-    until";
+    address,length,prefix,gateway,network,pool,state,owner,marks,members,contenders,tenant,group,labels,\
+    since,until";
 const POOLS: &str = "\
-    id,name,network,network_by_default,family,addresses,exclusions,allocation_length,gateway,prefix,subnet,reserve.first,\
-    reserve.last,reserve.of,order,origin.kind,origin.system,origin.cluster,origin.object,origin.uid,\
+    id,name,network,network_by_default,family,addresses,exclusions,allocation_length,gateway,prefix,subnet,\
+    reserve.first,reserve.last,reserve.of,order,origin.kind,origin.system,origin.cluster,origin.object,origin.uid,\
     closed,quarantine,sticky_for,sticky_most,priority,scopes,share_across_clusters,quota_required,quota_unit,\
     generation,created,usage.size,usage.used,usage.free,usage.quarantined,usage.excluded,usage.reserved,\
     usage.out_of_range,usage.withheld";

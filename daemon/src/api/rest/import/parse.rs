@@ -222,10 +222,7 @@ fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
 fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
     let addresses = convert::specs("addresses", &row.addresses)?;
     let family = addresses.first().map_or(Family::V4, AddressSpec::family);
-    let default = match row.allocation_length {
-        Some(_) => Ends::NONE,
-        None => Ends::own_default(family),
-    };
+    let default = Ends::own_default_of(family, row.allocation_length);
     let ends = row.reserve.map_or(default, |given| Ends {
         first: given.first.unwrap_or(default.first),
         last: given.last.unwrap_or(default.last),

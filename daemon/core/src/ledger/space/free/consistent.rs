@@ -1,12 +1,13 @@
 //! Whether free space is what the rows make it.
 
-use super::{Free, Leases, PoolRoom, keys, lengths::prefixes_in, run_of, space_of};
+use super::{
+    Free, Leases, PoolRoom,
+    lengths::{count_own, space_of_rows},
+    run_of, space_of,
+};
 use crate::{
-    Family, LeaseKey, LeasePrefix, NetworkId, PoolId,
-    ledger::space::{
-        runs::Runs,
-        segments::{Layer, Occupancy, PoolPart, Space},
-    },
+    Family, LeaseKey, LeasePrefix, NetworkId, PoolId, Span,
+    ledger::space::segments::{Layer, PoolPart, Space},
 };
 
 impl Free {
@@ -29,22 +30,16 @@ impl Free {
     fn room_consistent(&self, id: PoolId, room: &PoolRoom, leases: &Leases) -> bool {
         let (network, length) = (room.network, room.layout.length);
         let given = &room.layout.assignable;
-        let mine = |spans: &[crate::Span]| {
-            let rows = spans
-                .iter()
-                .flat_map(|span| leases.range(keys(network, *span)));
-            let mine = rows.filter(|(_, lease)| lease.pool == Some(id) && lease.length == length);
-            mine.count() as u128
-        };
+        let own = |spans: &[Span]| count_own(id, network, spans, length, leases);
         room.used == self.count_leased(network, given, length, leases)
             && room.taken == self.count_taken(network, given, length)
-            && (room.own, room.aside) == (mine(given), mine(&room.layout.withheld))
+            && (room.own, room.aside) == (own(given), own(&room.layout.withheld))
     }
 
     /// Whether the pool knows which of its segments have room.
     fn opens(&self, layer: Layer, id: PoolId, room: &PoolRoom) -> bool {
-        let spaces = self.spaces.get(&(room.network, room.layout.family));
-        let Some(space) = spaces.and_then(|spaces| spaces.get(room.layout.length)) else {
+        let at = (room.network, room.layout.family);
+        let Some(space) = self.space(at, room.layout.length) else {
             return false;
         };
         let Some(filled) = space.filled(layer) else {
@@ -59,14 +54,7 @@ impl Free {
 
     /// Whether what is left out in the space follows from leases, what is taken and what is remembered.
     fn follows(&self, at: (NetworkId, Family), space: &Space, leases: &Leases) -> bool {
-        let all = at.1.network(0, 0);
-        let mut other = Space::new(Runs::new(at.1), space.length);
-        for (_, lease) in leases.range(keys(at.0, all)) {
-            other.turn(lease.prefix(), Occupancy::Free, Occupancy::Leased);
-        }
-        for prefix in prefixes_in(&self.taken, at.0, all) {
-            other.turn(prefix, Occupancy::Free, Occupancy::Taken);
-        }
+        let other = space_of_rows(at, space.length, leases, &self.taken);
         let rows = self.memory.rows().map(|past| past.key);
         let here = |key: &LeaseKey| space_of(*key) == at;
         let past = rows.filter(here).map(|key| LeasePrefix {
