@@ -53,7 +53,8 @@ pub(super) type Draw = Result<(Draft, Answer), Stop>;
 pub(super) struct Draft {
     pub now: Timestamp,
     pub actor: Actor,
-    pub flight: InFlight,
+    /// Boxed, as it goes through many hands.
+    pub flight: Box<InFlight>,
     pub audit: Vec<AuditEntry>,
     /// What it adds to the pools' memories and forgets of them.
     pub shifts: BTreeMap<PoolId, Shift>,
@@ -73,7 +74,7 @@ impl Draft {
         Self {
             now,
             actor: Arc::clone(actor),
-            flight: InFlight::default(),
+            flight: Box::default(),
             audit: Vec::with_capacity(1),
             shifts: BTreeMap::new(),
         }
@@ -133,7 +134,7 @@ impl Draft {
         let entry = self.say(action, detail);
         entry.network = Some(lease.key.network);
         entry.address = Some(lease.key.address);
-        entry.length = lease.explicit_length();
+        entry.length = lease.prefix().explicit_length();
         entry.pool = lease.pool;
         entry.identity = identity;
     }
@@ -206,7 +207,7 @@ pub(super) struct InFlight {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drafts {
     /// By ticket; places of ended decisions are used again.
-    flights: Vec<Option<InFlight>>,
+    flights: Vec<Option<Box<InFlight>>>,
     vacant: Vec<usize>,
     keys: BTreeSet<LeaseKey>,
     identities: BTreeMap<u64, usize>,
@@ -220,7 +221,7 @@ pub(super) struct Drafts {
 
 impl Drafts {
     /// Puts a decision in flight and locks what it says.
-    pub fn start(&mut self, flight: InFlight) -> Ticket {
+    pub fn start(&mut self, flight: Box<InFlight>) -> Ticket {
         let at = self.vacant.pop().unwrap_or(self.flights.len());
         self.keys.extend(flight.keys.iter().copied());
         self.identities
@@ -240,7 +241,7 @@ impl Drafts {
     }
 
     /// Ends a decision and unlocks; `None` for a ticket of another ledger.
-    pub fn end(&mut self, ticket: &Ticket) -> Option<InFlight> {
+    pub fn end(&mut self, ticket: &Ticket) -> Option<Box<InFlight>> {
         let flight = self.flights.get_mut(ticket.0)?.take()?;
         self.vacant.push(ticket.0);
         for key in &flight.keys {
@@ -304,7 +305,7 @@ impl Drafts {
 
     /// All decisions in flight.
     pub fn flights(&self) -> impl Iterator<Item = &InFlight> {
-        self.flights.iter().flatten()
+        self.flights.iter().flatten().map(|flight| &**flight)
     }
 
     /// Whether a lease in `range` is being changed.

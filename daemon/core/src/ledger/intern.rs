@@ -121,11 +121,16 @@ impl HolderGroup {
             && self.cluster == identity.cluster
     }
 
-    fn share(&self, identity: &mut Identity) {
-        identity.system = self.system.clone();
-        identity.cluster.clone_from(&self.cluster);
-        identity.kind = Arc::clone(&self.kind);
-        identity.namespace = Arc::clone(&self.namespace);
+    /// The identity, which is of the group, with the group's copies of its texts.
+    fn shared(&self, identity: &Identity) -> Identity {
+        Identity {
+            system: self.system.clone(),
+            cluster: self.cluster.clone(),
+            kind: Arc::clone(&self.kind),
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&identity.name),
+            interface: Arc::clone(&identity.interface),
+        }
     }
 }
 
@@ -137,14 +142,16 @@ impl Interner {
         holder: &Holder,
         tenant: &Option<Tenant>,
     ) -> (Holder, Option<Tenant>) {
-        let (mut holder, mut tenant) = (holder.clone(), tenant.clone());
-        if let Some(group) = self.group(prints, &holder.identity) {
-            group.share(&mut holder.identity);
-            if group.tenant == tenant {
-                tenant.clone_from(&group.tenant);
-            }
-        }
-        (holder, tenant)
+        let Some(group) = self.group(prints, &holder.identity) else {
+            return (holder.clone(), tenant.clone());
+        };
+        let same = group.tenant == *tenant;
+        let tenant = if same { &group.tenant } else { tenant };
+        let holder = Holder {
+            identity: group.shared(&holder.identity),
+            instance: Arc::clone(&holder.instance),
+        };
+        (holder, tenant.clone())
     }
 
     fn group(&self, prints: Prints, identity: &Identity) -> Option<&HolderGroup> {
@@ -215,7 +222,7 @@ impl Interner {
         let find = |identity: &Identity| self.group(Prints::of(identity), identity);
         for member in &mut lease.members {
             if let Some(group) = find(&member.holder.identity) {
-                group.share(&mut member.holder.identity);
+                member.holder.identity = group.shared(&member.holder.identity);
                 if group.tenant == lease.tenant {
                     lease.tenant.clone_from(&group.tenant);
                 }
@@ -223,7 +230,7 @@ impl Interner {
         }
         for contender in &mut lease.contenders {
             if let Some(group) = find(&contender.holder.identity) {
-                group.share(&mut contender.holder.identity);
+                contender.holder.identity = group.shared(&contender.holder.identity);
             }
         }
     }

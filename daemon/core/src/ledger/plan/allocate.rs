@@ -257,7 +257,7 @@ impl Ledger {
     fn grant(
         &self,
         mut draft: Draft,
-        asked: SmallVec<[AskedWant<'_>; 2]>,
+        asked: Vec<AskedWant<'_>>,
         prints: Prints,
         ask: &Allocate,
         (purpose, share): (Purpose, Option<&Share>),

@@ -85,7 +85,7 @@ impl Ledger {
                 continue;
             };
             let weight = pool.spec.quota_weight();
-            let used = self.charged(pool.id, tenant);
+            let used = self.index.charges.of(&key).saturating_mul(weight);
             let need = need.saturating_mul(weight.into());
             let after = u128::from(used).saturating_add(need);
             if after > limit.into() {

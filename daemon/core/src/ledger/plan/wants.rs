@@ -77,9 +77,9 @@ impl Ledger {
         &self,
         ask: &'a Allocate,
         purpose: Purpose,
-    ) -> Result<SmallVec<[AskedWant<'a>; 2]>, Stop> {
+    ) -> Result<Vec<AskedWant<'a>>, Stop> {
         check_wants(ask)?;
-        let mut asked: SmallVec<[AskedWant<'a>; 2]> = SmallVec::new();
+        let mut asked: Vec<AskedWant<'a>> = Vec::with_capacity(ask.wants.len());
         for want in &ask.wants {
             let address = want.address.map(|address| address.to_canonical());
             let mut outside = false;
