@@ -1223,6 +1223,66 @@ impl History {
         }
     }
 
+    /// What is listed of each address and each prefix around it, of all pools and of one, on one page and on many.
+    fn compare_lists(&self) {
+        for family in [Family::V4, Family::V6] {
+            for address in model::world(family) {
+                for length in family.bits() - 6..=family.bits() {
+                    let first = model::first(address, length);
+                    let net = ipnet::IpNet::new(first, length).unwrap();
+                    let span = fipd_core::AddressSpec::Cidr(net).span();
+                    let inside = |other: IpAddr| net.contains(&other);
+                    let around = |lease: &Lease| lease.prefix().net().contains(&net);
+                    let within =
+                        |lease: &Lease| inside(lease.key.address) && lease.length >= length;
+                    for pool in [None, Some(PoolId(1))] {
+                        let all = LeaseFilter {
+                            pool,
+                            ..LeaseFilter::default()
+                        };
+                        let containing = LeaseFilter {
+                            containing: Some(span),
+                            ..all.clone()
+                        };
+                        self.compare_list(&containing, &around);
+                        let whole = LeaseFilter {
+                            within: Some(span),
+                            ..all
+                        };
+                        self.compare_list(&whole, &within);
+                    }
+                }
+            }
+        }
+    }
+
+    fn compare_list(&self, filter: &LeaseFilter, shown: &dyn Fn(&Lease) -> bool) {
+        let mine = |lease: &&Lease| filter.pool.is_none() || filter.pool == lease.pool;
+        let wanted = || {
+            self.model
+                .leases
+                .iter()
+                .filter(mine)
+                .filter(|lease| shown(lease))
+        };
+        for most in [1, 99] {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let page = self.ledger.leases(filter, after, most);
+                assert!(page.leases.len() <= most);
+                found.extend(page.leases);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert!(
+                found.iter().map(|lease| &**lease).eq(wanted()),
+                "{filter:?}: {found:?}"
+            );
+        }
+    }
+
     /// Pools read along with others are as each by itself, wherever the reading begins.
     fn compare_standings(&self) {
         let now = self.hour.end();
@@ -1328,6 +1388,7 @@ impl History {
         }
         self.roll_up();
         self.compare();
+        self.compare_lists();
         let rows: Vec<Op> = self.ledger.dump().collect();
         let loaded = Ledger::load(rows.iter().rev().cloned(), self.ledger.revision()).unwrap();
         assert_eq!(loaded.check(), []);
