@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Identity, NetworkId, PoolId, Text, Timestamp, prefix_text, words};
+use crate::{Family, Identity, NetworkId, PoolId, Span, Text, Timestamp, prefix_text, words};
 
 /// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `offline:UID`, `controller:SYSTEM/CLUSTER`,
 /// `fip-v1:PROJECT/CLUSTER`, `fipd`.
@@ -104,6 +104,13 @@ impl AuditEntry {
     /// The address or prefix that it is about, as text.
     pub fn what(&self) -> Option<String> {
         Some(prefix_text(self.address?, self.length))
+    }
+
+    /// The addresses that it is about.
+    pub fn span(&self) -> Option<Span> {
+        let address = self.address?;
+        let whole = || Family::of(address).bits();
+        Some(Span::of_prefix(address, self.length.unwrap_or_else(whole)))
     }
 
     /// One that is about no address.

@@ -1,9 +1,7 @@
 //! `fipd audit`.
 
-use std::net::IpAddr;
-
 use clap::Args;
-use fipd_core::Action;
+use fipd_core::{Action, AddressSpec};
 use serde::Serialize;
 
 use super::{
@@ -27,9 +25,9 @@ pub struct Audit {
     network: Option<String>,
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
-    /// Who had it, and when
+    /// Who had it, and when; of a prefix also what lies in it
     #[arg(long, value_name = "ADDRESS")]
-    address: Option<IpAddr>,
+    address: Option<AddressSpec>,
     /// Whose leases: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,

@@ -1,8 +1,6 @@
 //! Looking for entries of the audit log, newest first and a bounded number of rows at a time.
 
-use std::net::IpAddr;
-
-use fipd_core::{Action, AuditEntry, Identity, NetworkId, PoolId, Text, Timestamp};
+use fipd_core::{Action, AuditEntry, Family, Identity, NetworkId, PoolId, Span, Text, Timestamp};
 use redb::ReadableTable;
 
 use super::{
@@ -18,7 +16,8 @@ pub struct AuditFilter {
     pub actor: Option<Text>,
     pub action: Option<Action>,
     pub network: Option<NetworkId>,
-    pub address: Option<IpAddr>,
+    /// About an address of these, or a prefix that has any of them.
+    pub touches: Option<Span>,
     pub pool: Option<PoolId>,
     pub owner: Option<Identity>,
     /// Not before.
@@ -37,20 +36,29 @@ pub struct AuditFound {
 }
 
 impl AuditFilter {
-    /// Whether the row has the address's octets anywhere: cheaper than reading it.
+    /// Whether the row has octets anywhere that an address of the span has, or a prefix around its first: cheaper than reading it.
     fn may_match(&self, row: &[u8]) -> bool {
-        let has = |octets: &[u8]| row.windows(octets.len()).any(|part| part == octets);
-        match self.address {
-            Some(IpAddr::V4(address)) => has(&address.octets()),
-            Some(IpAddr::V6(address)) => has(&address.octets()),
-            None => true,
-        }
+        let Some(span) = self.touches else {
+            return true;
+        };
+        let begins_around = |first: u128| {
+            let host_bits = first.trailing_zeros();
+            first.checked_shr(host_bits) == span.first.checked_shr(host_bits)
+        };
+        let octets = usize::from(Family::bits(span.family) / 8);
+        row.windows(octets).any(|octets| {
+            let first = octets
+                .iter()
+                .fold(0, |sum, octet| sum << 8 | u128::from(*octet));
+            (span.first..=span.last).contains(&first) || begins_around(first)
+        })
     }
 
     /// Whether the entry is wanted.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
         let actor = |part: &Text| entry.actor.contains(&**part);
-        (self.address.is_none() || self.address == entry.address)
+        let touches = |span: Span| entry.span().is_some_and(|one| one.overlaps(&span));
+        self.touches.is_none_or(touches)
             && (self.network.is_none() || self.network == entry.network)
             && (self.pool.is_none() || self.pool == entry.pool)
             && self.action.is_none_or(|action| entry.action == action)

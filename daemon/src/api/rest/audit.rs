@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use fipd_core::{Action, AuditEntry, Ledger, Timestamp};
+use fipd_core::{Action, AddressSpec, AuditEntry, Ledger, Span, Timestamp};
 
 use super::admin::blocking;
 use crate::{
@@ -130,8 +130,7 @@ fn filter(visible: VisibleLedger<'_>, query: &AuditQuery) -> Result<AuditFilter,
         action: given(&query.action, known_action)?,
         network: given(&query.network, |name| Ok(visible.network(name)?.id))?,
         pool: given(&query.pool, pool)?,
-        address: given(&query.address, |text| convert::prefix("address", text))?
-            .map(|(address, _)| address),
+        touches: given(&query.address, addresses)?,
         owner: given(&query.owner, |text| convert::owner(visible.ledger, text))?,
         from: given(&query.from, |text| time("from", text))?,
         to: given(&query.to, |text| time("to", text))?,
@@ -147,6 +146,10 @@ fn filter(visible: VisibleLedger<'_>, query: &AuditQuery) -> Result<AuditFilter,
         }
         _ => Ok(filter),
     }
+}
+
+fn addresses(text: &str) -> Result<Span, Problem> {
+    convert::parse::<AddressSpec>("address", text).map(|spec| spec.span())
 }
 
 fn known_action(word: &str) -> Result<Action, Problem> {
@@ -198,7 +201,8 @@ mod tests {
         assert_eq!(read("").unwrap(), AuditFilter::default());
         let query = "address=::ffff:10.0.0.7&owner=fipd/Host/lab/a&action=released&actor=ann&from=2026-03-01&to=2026-03-01T00:00:00Z";
         let found = read(query).unwrap();
-        assert_eq!(found.address, Some("10.0.0.7".parse().unwrap()));
+        let address = "10.0.0.7".parse().unwrap();
+        assert_eq!(found.touches, Some(Span::single(address)));
         assert_eq!(found.owner, Some("fipd/Host/lab/a".parse().unwrap()));
         assert_eq!(
             (found.action, found.from),
@@ -206,6 +210,7 @@ mod tests {
         );
         for (query, status) in [
             ("address=10.0.0", 422),
+            ("address=2001:db8::7/64", 422),
             ("owner=me", 422),
             ("action=nonsense", 422),
             ("actor=%00", 422),

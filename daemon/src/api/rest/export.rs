@@ -49,7 +49,7 @@ enum ExportPosition {
     Networks(Option<NetworkId>),
     Separations(Option<Separation>),
     Quotas(Option<(PoolId, Tenant)>),
-    Audit(AuditFilter, Option<u64>),
+    Audit(Box<AuditFilter>, Option<u64>),
 }
 
 /// An export on its way.
@@ -93,7 +93,7 @@ impl ExportPosition {
             Some("networks") => Ok(Self::Networks(None)),
             Some("separations") => Ok(Self::Separations(None)),
             Some("quotas") => Ok(Self::Quotas(None)),
-            Some("audit") => Ok(Self::Audit(AuditFilter::default(), None)),
+            Some("audit") => Ok(Self::Audit(Box::default(), None)),
             Some(other) => {
                 let allowed = "leases, pools, networks, separations, quotas or audit";
                 Err(Problem::invalid("what", other, allowed))
@@ -109,7 +109,7 @@ impl Export {
             requester,
             stop,
             format: Format::BrowserCsv,
-            next: Some(ExportPosition::Audit(filter, None)),
+            next: Some(ExportPosition::Audit(Box::new(filter), None)),
         }
     }
 

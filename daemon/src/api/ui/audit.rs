@@ -1,9 +1,7 @@
 //! The audit log, newest first, and the way to the rows that somebody looks for.
 
-use std::net::IpAddr;
-
 use axum::{extract::State, response::IntoResponse as _};
-use fipd_core::{Action, Ledger, Timestamp};
+use fipd_core::{Action, AddressSpec, Ledger, Timestamp};
 use fipd_web_ui::{AuditPage, Column, Direction, Form, Input, InputKind, Nav, Pager, count, links};
 use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
@@ -85,7 +83,7 @@ fn listing(query: &Fields) -> Listing<'static> {
         Input::new("actor", "Who").note("user:ann"),
         Input::new("action", "What").kind(InputKind::any_word(Action::WORDS)),
         Input::new("pool", "Pool"),
-        Input::new("address", "Address").note("10.0.0.7"),
+        Input::new("address", "Address").note("10.0.0.7, or a prefix"),
         Input::new("from", "From (UTC)").kind(InputKind::Time),
         Input::new("to", "To (UTC)").kind(InputKind::Time),
     ];
@@ -102,9 +100,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
     let pool = parsed(form, "pool", |name| {
         ledger.find_pool(name).map(|pool| pool.id)
     });
-    let address = parsed(form, "address", |text| {
-        text.parse::<IpAddr>().map_err(|_| "That is no address.")
-    });
+    let addresses = parsed(form, "address", str::parse::<AddressSpec>);
     let time = |text: &str| {
         clock::parse_typed(text).ok_or("Write a day and a time, such as 2026-03-01T12:00.")
     };
@@ -116,7 +112,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
     Some(AuditFilter {
         actor: actor.map(Into::into),
         action: action?,
-        address: address?.map(|address| address.to_canonical()),
+        touches: addresses?.map(|spec| spec.span()),
         pool: pool?,
         from: from?,
         to: to?,
@@ -179,7 +175,7 @@ pub async fn download(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::Action;
+    use fipd_core::Span;
 
     use super::*;
 
@@ -194,7 +190,8 @@ mod tests {
             "actor=ann&action=released&address=::ffff:10.0.0.7&from=2026-03-01T12:00&to=2026-03-02",
         );
         let found = found.unwrap();
-        assert_eq!(found.address, Some("10.0.0.7".parse().unwrap()));
+        let address = "10.0.0.7".parse().unwrap();
+        assert_eq!(found.touches, Some(Span::single(address)));
         assert_eq!(found.action, Some(Action::Released));
         assert!(found.from < found.to);
         assert_eq!(read("").0, Some(AuditFilter::default()));

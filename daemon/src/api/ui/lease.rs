@@ -35,10 +35,11 @@ pub async fn show(
 ) -> Answered {
     let asked = find(&visitor, &network, &address)?;
     // What is in a leased prefix is shown as that.
-    let around = visitor.read(|ledger| ledger.lease_around(asked).map(|lease| lease.key));
-    let key = around.unwrap_or(asked);
+    let around = visitor.read(|ledger| ledger.lease_around(asked).map(|lease| lease.prefix()));
+    let key = around.map_or(asked, |prefix| prefix.key);
+    let span = around.map_or_else(|| Span::single(asked.address), |prefix| prefix.span());
     let before = query.get("before").parse().ok();
-    let history = history(&visitor.ipam, key, before).await;
+    let history = history(&visitor.ipam, key.network, span, before).await;
     let here = links::lease(key.network.0, key.address);
     let next = history.next.map(|number| number.to_string());
     let next = next.map(|next| with_query(&here, &[("before", &next)]));
@@ -236,10 +237,15 @@ fn party(ledger: &Ledger, holder: &Holder, guests: &GuestBoard) -> Party {
 }
 
 /// Empty while the log cannot be read: the page is still worth showing.
-async fn history(ipam: &Ipam, key: LeaseKey, before: Option<u64>) -> AuditFound {
+async fn history(
+    ipam: &Ipam,
+    network: NetworkId,
+    touches: Span,
+    before: Option<u64>,
+) -> AuditFound {
     let filter = AuditFilter {
-        network: Some(key.network),
-        address: Some(key.address),
+        network: Some(network),
+        touches: Some(touches),
         ..AuditFilter::default()
     };
     search(ipam, &filter, before, SHOWN)

@@ -16,6 +16,7 @@ pub struct AuditQuery {
     pub action: Option<String>,
     pub network: Option<String>,
     pub pool: Option<String>,
+    /// An address, a prefix or a range: entries about any of it, or about a prefix around it.
     pub address: Option<String>,
     /// Whose lease it was.
     pub owner: Option<String>,

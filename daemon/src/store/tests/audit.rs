@@ -1,6 +1,6 @@
 //! Looking for entries of the audit log.
 
-use fipd_core::{Action, Authority as _, NetworkId, PoolId, Timestamp};
+use fipd_core::{Action, AddressSpec, Authority as _, NetworkId, PoolId, Span, Timestamp};
 
 use super::file::decision;
 use crate::store::{AuditFilter, Store, StoreOptions};
@@ -28,6 +28,10 @@ fn store(dir: &tempfile::TempDir) -> Store {
     store
 }
 
+fn span(text: &str) -> Span {
+    text.parse::<AddressSpec>().unwrap().span()
+}
+
 fn numbers(store: &Store, filter: &AuditFilter, before: Option<u64>, limit: usize) -> Vec<u64> {
     let found = store.reader().audit_search(filter, before, limit, 1_000);
     let entries = found.unwrap().entries;
@@ -42,7 +46,7 @@ fn each_filter_is_obeyed() {
     let all = AuditFilter::default();
     for filter in [
         AuditFilter {
-            address: Some("10.0.0.7".parse().unwrap()),
+            touches: Some(span("10.0.0.7")),
             ..all.clone()
         },
         AuditFilter {
@@ -65,7 +69,7 @@ fn each_filter_is_obeyed() {
         assert_eq!(numbers(&store, &filter, None, 100), tens, "{filter:?}");
     }
     let other = AuditFilter {
-        address: Some("10.0.0.8".parse().unwrap()),
+        touches: Some(span("10.0.0.8")),
         ..all
     };
     assert_eq!(numbers(&store, &other, None, 100), Vec::<u64>::new());
@@ -91,10 +95,50 @@ fn the_octets_of_an_address_lie_in_its_row() {
     }
     for (number, text) in (1..).zip(texts) {
         let filter = AuditFilter {
-            address: Some(text.parse().unwrap()),
+            touches: Some(span(text)),
             ..AuditFilter::default()
         };
         assert_eq!(numbers(&store, &filter, None, 10), [number], "{text}");
+    }
+}
+
+#[test]
+fn an_address_is_found_in_prefixes_and_a_prefix_around_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fipd.redb");
+    let (mut store, _) = Store::open(&path, StoreOptions::default()).unwrap();
+    let rows = [
+        ("2001:db8:0:1::", Some(64)),
+        ("2001:db8:0:1::7", None),
+        ("2001:db8::", Some(48)),
+        ("2001:db8:0:2::", Some(64)),
+        ("10.0.0.0", Some(28)),
+        ("10.0.0.16", Some(28)),
+        ("10.0.0.0", None),
+    ];
+    for (number, (address, length)) in (1..).zip(rows) {
+        let mut decision = decision(number);
+        decision.audit[0].address = Some(address.parse().unwrap());
+        decision.audit[0].length = length;
+        store.commit(&[decision]);
+    }
+    for (asked, expected) in [
+        ("2001:db8:0:1::7", &[3, 2, 1][..]),
+        ("2001:db8:0:1::/64", &[3, 2, 1]),
+        ("2001:db8:0:1::/65", &[3, 2, 1]),
+        ("2001:db8:0:1:8000::/65", &[3, 1]),
+        ("2001:db8::/47", &[4, 3, 2, 1]),
+        ("2001:db8:1::1", &[]),
+        ("10.0.0.7", &[5]),
+        ("10.0.0.15-10.0.0.16", &[6, 5]),
+        ("10.0.0.0/24", &[7, 6, 5]),
+        ("0.0.0.0/0", &[7, 6, 5]),
+    ] {
+        let filter = AuditFilter {
+            touches: Some(span(asked)),
+            ..AuditFilter::default()
+        };
+        assert_eq!(numbers(&store, &filter, None, 10), expected, "{asked}");
     }
 }
 
