@@ -55,16 +55,18 @@ fn figures(ipam: &Ipam) -> Vec<PoolSeries> {
 
 pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
     let mut figures_of: [Vec<(Labels<'static>, f64)>; 6] = Default::default();
-    let (mut full_in, mut addresses) = (Vec::new(), Vec::new());
+    let mut addresses_of: [Vec<(Labels<'static>, f64)>; 3] = Default::default();
+    let mut full_in = Vec::new();
     for one in figures(ipam) {
         let labels = vec![("pool", one.pool), ("network", one.network)];
         let hours = one.forecast.hours().into_iter();
         full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
-        let free = one
-            .prefix_size
-            .and_then(|size| size.checked_mul(one.usage.free));
-        let exact = free.filter(|free| *free <= EXACT);
-        addresses.extend(exact.map(|free| (labels.clone(), free as f64)));
+        let counts = [one.usage.size, one.usage.used, one.usage.free];
+        for (values, count) in addresses_of.iter_mut().zip(counts) {
+            let addresses = one.prefix_size.and_then(|size| size.checked_mul(count));
+            let exact = addresses.filter(|addresses| *addresses <= EXACT);
+            values.extend(exact.map(|addresses| (labels.clone(), addresses as f64)));
+        }
         let counts = [
             one.usage.size,
             one.usage.used,
@@ -78,6 +80,7 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
         }
     }
     let [size, used, free, quarantined, out, closed] = figures_of;
+    let [in_size, in_used, in_free] = addresses_of;
     vec![
         Series::new(
             "pool_size",
@@ -87,9 +90,19 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
         Series::new("pool_used", "Of these, leased", used),
         Series::new("pool_free", "Of these, free", free),
         Series::new(
+            "pool_size_addresses",
+            "Addresses in all prefixes of a pool of prefixes; missing where they are more than 2^53",
+            in_size,
+        ),
+        Series::new(
+            "pool_used_addresses",
+            "Addresses in the leased prefixes of a pool of prefixes; missing where they are more than 2^53",
+            in_used,
+        ),
+        Series::new(
             "pool_free_addresses",
             "Addresses in the free prefixes of a pool of prefixes; missing where they are more than 2^53",
-            addresses,
+            in_free,
         ),
         Series::new(
             "pool_quarantined",

@@ -82,6 +82,14 @@ fn a_prefix_is_allocated_shown_and_taken_back() {
     );
     let audit = fipd.json("audit --action allocated --limit 1");
     assert_eq!(audit["entries"][0]["length"], 64);
+    let about = |address: &str| {
+        let audit = fipd.json(&format!("audit --action allocated --address {address}"));
+        audit["entries"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(about("2001:db8:0:3::7"), 1);
+    assert_eq!(about("2001:db8::/62"), 3);
+    fipd.cli("audit --address 2001:db8::7/64")
+        .fails(2, &["2001:db8::7/64", "2001:db8::/64"]);
     let metrics = fipd
         .rest(Some(&fipd.token("scraper", "viewer")))
         .get("/metrics");
@@ -94,7 +102,8 @@ fn a_prefix_is_allocated_shown_and_taken_back() {
 
     fipd.cli("lease release 2001:db8:0:3::7")
         .fails(2, &["address", "2001:db8:0:3::/64"]);
-    fipd.json("lease release 2001:db8:0:3::/64");
+    let released = fipd.json("lease release 2001:db8:0:3::/64");
+    assert_eq!(released["released"][0]["length"], 64);
     fipd.json("lease release --owner fipd/Router/lab/edge");
     assert_eq!(listed("--pool delegated"), 1);
     assert_eq!(fipd.json("check")["ok"], true);
@@ -189,8 +198,11 @@ fn prefixes_survive_a_kill_an_export_and_an_import() {
     let metrics = fipd
         .rest(Some(&fipd.token("scraper", "viewer")))
         .get("/metrics");
-    let free = "fipd_pool_free_addresses{pool=\"small\",network=\"default\"} 232";
-    assert!(text(&metrics.body).contains(free));
+    for (name, addresses) in [("size", 256), ("used", 24), ("free", 232)] {
+        let labels = "pool=\"small\",network=\"default\"";
+        let line = format!("fipd_pool_{name}_addresses{{{labels}}} {addresses}\n");
+        assert!(text(&metrics.body).contains(&line), "{line}");
+    }
     fipd.json("quota set --pool small --tenant t --limit 31");
     fipd.cli("lease allocate --pool small --owner fipd/Router/lab/c --tenant t")
         .fails(1, &["quota", "24", "31"]);
