@@ -12,7 +12,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -218,6 +218,49 @@ async fn what_other_load_balancers_use_is_not_given_away_and_the_rest_of_a_share
         "{refused:?}"
     );
     assert_eq!(owners(&scenario).await, known);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_use_inside_a_prefix_contends_for_it_or_keeps_it_from_being_given() {
+    const BLOCKS: &str = "blocks";
+    let mut scenario = prepare().await;
+    scenario.fipd.restart().await.unwrap();
+    scenario.fipd.wait_ready(DEADLINE).await.unwrap();
+    let blocks = "pool create blocks --cidr 10.60.1.0/26 --allocation-length 28";
+    let created = scenario.fipd.cli(blocks.split(' ')).await.unwrap();
+    created.success().unwrap();
+    let allocate = async |owner: &str| {
+        let command = ["lease", "allocate", "--pool", BLOCKS, "--owner", owner];
+        let leases = json_of(&scenario, &command).await["leases"].clone();
+        (leases[0]["address"].clone(), leases[0]["length"].clone())
+    };
+    let given = allocate("fipd/node/lab/one").await;
+    assert_eq!(given, (json!("10.60.1.0"), json!(28)));
+
+    let a = services(&scenario, "a").await;
+    add_foreign(&a, "inside", METALLB, "10.60.1.7").await;
+    add_foreign(&a, "free", None, "10.60.1.20").await;
+    wait_sightings(&scenario, "a", 1, 1).await;
+    let lease = json_of(&scenario, &["lease", "show", "10.60.1.7"]).await;
+    assert_eq!(
+        (&lease["address"], &lease["length"]),
+        (&json!("10.60.1.0"), &json!(28))
+    );
+    let contender = lease["contenders"][0].to_string();
+    assert!(contender.contains("/Service/apps/inside"), "{lease}");
+    let given = allocate("fipd/node/lab/two").await;
+    assert_eq!(given, (json!("10.60.1.32"), json!(28)), "beside 10.60.1.20");
+
+    // Whoever is gone contends for nothing, and keeps nothing.
+    for name in ["inside", "free"] {
+        let gone = a.delete(name, &DeleteParams::default()).await;
+        gone.unwrap();
+    }
+    wait_sightings(&scenario, "a", 0, 0).await;
+    let given = allocate("fipd/node/lab/three").await;
+    assert_eq!(given, (json!("10.60.1.16"), json!(28)));
+    let checked = scenario.fipd.cli(["check"]).await.unwrap();
+    checked.success().unwrap();
 }
 
 /// Ingresses, and Services of others, that all show one address.
