@@ -2,10 +2,15 @@
 
 use std::{fmt, net::IpAddr};
 
-/// An address of a pool that somebody has in the network that the pool was to go to.
+use crate::prefix_text;
+
+/// A lease of a pool whose address or prefix somebody has some of in the network that the pool was to go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
+    /// Where the pool's lease begins.
     pub address: IpAddr,
+    /// Its bits, where it is no single address.
+    pub length: Option<u8>,
     /// Who has it there.
     pub owner: String,
 }
@@ -17,6 +22,7 @@ impl Collision {
 
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.address, self.owner)
+        let what = prefix_text(self.address, self.length);
+        write!(f, "{what} ({})", self.owner)
     }
 }

@@ -193,6 +193,11 @@ impl LeasePrefix {
         self.length == self.key.bits()
     }
 
+    /// Its bits; `None` for a single address.
+    pub fn explicit_length(&self) -> Option<u8> {
+        Some(self.length).filter(|_| !self.is_address())
+    }
+
     /// What may be leased: aligned, and with no IPv4-mapped address in it.
     ///
     /// # Errors
@@ -243,11 +248,6 @@ impl Lease {
     pub fn prefix(&self) -> LeasePrefix {
         let (key, length) = (self.key, self.length);
         LeasePrefix { key, length }
-    }
-
-    /// Bits of its prefix; `None` for a single address.
-    pub fn explicit_length(&self) -> Option<u8> {
-        Some(self.length).filter(|_| !self.prefix().is_address())
     }
 
     /// Its addresses.

@@ -103,7 +103,7 @@ pub enum Refusal {
     WouldOrphan {
         pool: Text,
         count: u64,
-        sample: Vec<IpAddr>,
+        sample: Vec<LeasePrefix>,
     },
     /// `first`: the lowest of them, at most [`Collision::LISTED`].
     #[error("pool {pool} cannot go to network {network}: {count} of its addresses are in use there: {}{}; release them in one of the networks first", joined(.first, ", "), if *.count > .first.len() as u64 { ", ..." } else { "" })]

@@ -4,8 +4,9 @@ use std::{net::IpAddr, sync::Arc};
 
 use crate::{
     Account, Action, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Identity, Import,
-    KeyBytes, KeyId, Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim,
-    Probed, Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
+    KeyBytes, KeyId, Label, Lease, LeaseKey, LeasePrefix, Network, NetworkId, Pool, PoolId,
+    PoolSpec, PortClaim, Probed, Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp,
+    Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -335,7 +336,7 @@ pub enum Answer {
     },
     /// What is free, cools or has passed to a contender.
     Released {
-        leases: Vec<LeaseKey>,
+        leases: Vec<LeasePrefix>,
     },
     /// It holds the address.
     Adopted {

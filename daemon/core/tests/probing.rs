@@ -164,7 +164,7 @@ fn what_somebody_answers_for_cools_and_the_asker_gets_another() {
     assert_eq!(audit[0].action, Action::FoundInUse);
     assert!(audit[0].detail.contains(MAC), "{audit:?}");
     assert_eq!(audit[0].identity, Some(holder("a").identity));
-    let leases = vec![key(0)];
+    let leases = vec![key(0).whole()];
     assert_eq!(answer, Answer::Released { leases });
     let until = Timestamp(book.1 + 1_000 * u64::from(Probed::TAKEN));
     let lease = book.lease(0).expect("cooling");

@@ -291,7 +291,7 @@ pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
     let pool = lease.pool.and_then(|id| ledger.pool(id));
     LeaseSummary {
         address: lease.key.address,
-        length: lease.explicit_length(),
+        length: lease.prefix().explicit_length(),
         prefix: ledger.prefix_len(lease),
         gateway: pool.and_then(|pool| pool.spec.gateway),
         network: network_name(ledger, lease.key.network),

@@ -275,6 +275,7 @@ impl ReleaseArgs {
             released.push(ReleasedAddress {
                 network,
                 address: lease.summary.address,
+                length: lease.summary.length,
             });
         }
         Ok(Released { released })

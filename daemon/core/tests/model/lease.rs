@@ -527,8 +527,9 @@ impl Model {
                 if let Some(lease) =
                     lease.filter(|lease| cools == (lease.state == LeaseState::Quarantined))
                 {
+                    let prefix = lease.prefix();
                     self.vacate(&mut flight, lease, (Action::Released, false), now)?;
-                    freed.push(*key);
+                    freed.push(prefix);
                 }
                 return Ok((flight, Answer::Released { leases: freed }));
             }
@@ -569,7 +570,7 @@ impl Model {
         for lease in leases {
             let identity = Some(holder.identity.clone());
             if lease.members.iter().any(|member| member.holder == *holder) {
-                freed.push(lease.key);
+                freed.push(lease.prefix());
                 if lease.members.len() == 1 {
                     self.vacate(&mut flight, &lease, (Action::Released, true), now)?;
                 } else {

@@ -65,11 +65,12 @@ impl Model {
         let taken = mine.iter().filter_map(|lease| {
             let mut moved = lease.prefix();
             moved.key = there(lease.key);
-            Some((lease.key.address, self.lease_over(moved)?))
+            Some((lease.prefix(), self.lease_over(moved)?))
         });
         let all: Vec<Collision> = taken
-            .map(|(address, lease)| Collision {
-                address,
+            .map(|(prefix, lease)| Collision {
+                address: prefix.key.address,
+                length: prefix.explicit_length(),
                 owner: owner(lease).map_or("in quarantine".into(), |owner| owner.to_string()),
             })
             .collect();

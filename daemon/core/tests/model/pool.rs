@@ -242,11 +242,14 @@ impl Model {
         if !mine.is_empty() && pool.spec.addresses[0].family() != edit.spec.addresses[0].family() {
             return invalid("addresses");
         }
-        let orphans: Vec<IpAddr> = mine
+        let orphans: Vec<LeasePrefix> = mine
             .iter()
             .filter(|lease| lease.state != LeaseState::Quarantined)
-            .map(|lease| lease.key.address)
-            .filter(|address| assignable(&pool.spec, *address) && !assignable(&edit.spec, *address))
+            .filter(|lease| {
+                let address = lease.key.address;
+                assignable(&pool.spec, address) && !assignable(&edit.spec, address)
+            })
+            .map(|lease| lease.prefix())
             .collect();
         if !orphans.is_empty() && !edit.force {
             let count = orphans.len() as u64;

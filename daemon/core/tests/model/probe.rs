@@ -38,7 +38,7 @@ impl Model {
         if lease.state != LeaseState::Probing {
             return not();
         }
-        let who = owner(&lease);
+        let (who, prefix) = (owner(&lease), lease.prefix());
         let mut flight = Flight::default();
         if free && lease.contenders.is_empty() {
             lease.state = LeaseState::Allocated;
@@ -59,7 +59,7 @@ impl Model {
         } else {
             self.vacate(&mut flight, &lease, (Action::FoundInUse, false), now)?;
         }
-        let leases = vec![ask.key];
+        let leases = vec![prefix];
         Ok((flight, Answer::Released { leases }))
     }
 }

@@ -241,7 +241,7 @@ fn lease_view(visible: VisibleLedger<'_>, key: LeaseKey) -> ChangedLease {
     ChangedLease {
         network: convert::network_name(ledger, key.network),
         address: key.address,
-        length: lease.and_then(|lease| lease.explicit_length()),
+        length: lease.and_then(|lease| lease.prefix().explicit_length()),
         state: lease.map(|lease| lease.state.to_string()),
         pool: pool.map(|pool| pool.spec.name.to_string()),
         owner: owner.map(|holder| convert::owner_text(ledger, &holder.identity)),

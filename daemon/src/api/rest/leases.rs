@@ -8,8 +8,8 @@ use std::{
 
 use axum::{Json, response::Response};
 use fipd_core::{
-    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId,
-    Release, ReleaseScope, Request, Role, Scope, Span, Tenant, Text,
+    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeasePrefix, Ledger,
+    NetworkId, PoolId, Release, ReleaseScope, Request, Role, Scope, Span, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -204,9 +204,10 @@ pub async fn release(
             Err(problem) => return Err(problem),
         }
     }
-    let view = |ledger: &Ledger, key: &LeaseKey| ReleasedAddress {
-        network: convert::network_name(ledger, key.network),
-        address: key.address,
+    let view = |ledger: &Ledger, gone: &LeasePrefix| ReleasedAddress {
+        network: convert::network_name(ledger, gone.key.network),
+        address: gone.key.address,
+        length: gone.explicit_length(),
     };
     Ok(Json(Released {
         released: ipam.map_in_steps(&released, view),

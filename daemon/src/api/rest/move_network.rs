@@ -34,6 +34,7 @@ pub async fn preview(
     });
     let view = |one: Collision| CollisionView {
         address: one.address,
+        length: one.length,
         owner: one.owner,
     };
     // All leases of the pool are looked at; the lock is given back after each thousand.

@@ -165,8 +165,7 @@ fn obstacle(would: &PoolMovePreview) -> String {
         return String::new();
     }
     let named = would.first.iter().take(SHOWN);
-    let named = named.map(|one| format!("{} ({})", one.address, one.owner));
-    let named: Vec<String> = named.collect();
+    let named: Vec<String> = named.map(ToString::to_string).collect();
     let more = would.collisions.saturating_sub(named.len() as u64);
     let more = match more {
         0 => String::new(),

@@ -28,7 +28,7 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
     LeaseRow {
         network: lease.key.network.0,
         address: lease.key.address,
-        length: lease.explicit_length(),
+        length: lease.prefix().explicit_length(),
         state: lease.state,
         contended: marks.contains(&Mark::Contended),
         out_of_range: marks.contains(&Mark::OutOfRange),

@@ -236,6 +236,16 @@ pub struct ReleasedAddress {
     pub network: String,
     #[schema(value_type = String)]
     pub address: IpAddr,
+    /// Bits of the prefix that begins with the address; left out where it is just the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u8>,
+}
+
+impl ReleasedAddress {
+    /// The address or prefix.
+    pub fn what(&self) -> String {
+        prefix_text(self.address, self.length)
+    }
 }
 
 /// Which leases to list.

@@ -1,7 +1,8 @@
 //! Networks, and pools that go to another one.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
+use fipd_core::prefix_text;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -74,6 +75,17 @@ pub struct PoolMovePreview {
 pub struct CollisionView {
     #[schema(value_type = String)]
     pub address: IpAddr,
-    /// Who has it there.
+    /// Bits of the prefix that begins with the address; left out where it is just the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u8>,
+    /// Who has some of it there.
     pub owner: String,
+}
+
+/// `10.0.0.7 (OWNER)`.
+impl fmt::Display for CollisionView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = prefix_text(self.address, self.length);
+        write!(f, "{what} ({})", self.owner)
+    }
 }

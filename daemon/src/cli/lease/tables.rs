@@ -25,7 +25,7 @@ pub fn summaries(leases: &mut dyn Iterator<Item = &LeaseSummary>) -> Table {
 }
 
 pub fn releases(released: &Released) -> Table {
-    let row = |one: &ReleasedAddress| [one.address.to_string(), one.network.clone()];
+    let row = |one: &ReleasedAddress| [one.what(), one.network.clone()];
     Table::of(["RELEASED", "NETWORK"], released.released.iter().map(row))
 }
 

@@ -77,11 +77,7 @@ impl MoveNetwork {
 }
 
 fn move_table(preview: &PoolMovePreview) -> Table {
-    let mut listed: Vec<String> = preview
-        .first
-        .iter()
-        .map(|one| format!("{} ({})", one.address, one.owner))
-        .collect();
+    let mut listed: Vec<String> = preview.first.iter().map(ToString::to_string).collect();
     if preview.collisions > listed.len() as u64 {
         listed.push("...".to_owned());
     }

@@ -114,15 +114,19 @@ impl Ledger {
 
     fn collisions(&self, to: NetworkId, leases: &[LeaseKey]) -> impl Iterator<Item = Collision> {
         leases.iter().filter_map(move |key| {
-            let mut there = self.rows.leases.get(key)?.prefix();
+            let here = self.rows.leases.get(key)?.prefix();
+            let mut there = here;
             there.key.network = to;
             let lease = self.lease_over(there)?;
             let owner = lease.owner().map_or_else(
                 || "in quarantine".to_owned(),
                 |owner| owner.identity.to_string(),
             );
-            let address = key.address;
-            Some(Collision { address, owner })
+            Some(Collision {
+                address: here.key.address,
+                length: here.explicit_length(),
+                owner,
+            })
         })
     }
 

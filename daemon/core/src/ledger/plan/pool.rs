@@ -5,11 +5,11 @@
 //! admin's request. Leases without a pool on addresses that the pool now lists are attributed to it in the same
 //! decision, under the pool's own audit entry: each of them is a row, nothing about who holds it changes.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
-    Action, Answer, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Origin, Pool, PoolEdit,
-    PoolId, PoolSpec, Refusal, Span, Text,
+    Action, Answer, Lease, LeaseKey, LeasePrefix, LeaseState, Network, NetworkId, Op, Origin, Pool,
+    PoolEdit, PoolId, PoolSpec, Refusal, Span, Text,
     layout::{Layout, minus},
     ledger::{
         Ledger,
@@ -251,11 +251,11 @@ impl Ledger {
         let leases = gone
             .iter()
             .flat_map(|span| self.rows.leases.range(keys(pool.spec.network, *span)));
-        let (mut count, mut sample) = (0, Vec::<IpAddr>::new());
-        for (key, _) in leases.filter(mine) {
+        let (mut count, mut sample) = (0, Vec::<LeasePrefix>::new());
+        for (_, lease) in leases.filter(mine) {
             count += 1;
             if sample.len() < 5 {
-                sample.push(key.address);
+                sample.push(lease.prefix());
             }
         }
         if count == 0 {

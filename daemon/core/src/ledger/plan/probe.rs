@@ -79,7 +79,7 @@ impl Ledger {
         } else {
             self.vacate(&mut draft, lease, (Action::FoundInUse, &detail), false)?;
         }
-        let leases = vec![lease.key];
+        let leases = vec![lease.prefix()];
         Ok((draft, Answer::Released { leases }))
     }
 }

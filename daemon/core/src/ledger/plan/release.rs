@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::{adopt::exclusive, from_whom};
 use crate::{
-    Action, Answer, Contender, Holder, Labels, Lease, LeaseKey, LeaseState, Release, ReleaseScope,
-    Text, Timestamp,
+    Action, Answer, Contender, Holder, Labels, Lease, LeaseKey, LeasePrefix, LeaseState, Release,
+    ReleaseScope, Text, Timestamp,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -58,21 +58,21 @@ impl Ledger {
                 if let Some(lease) = self.rows.leases.get(&key).filter(meant) {
                     let why = (Action::Released, &ask.reason);
                     self.vacate(&mut draft, lease, why, false)?;
-                    released.push(key);
+                    released.push(lease.prefix());
                 }
             }
         }
         Ok((draft, Answer::Released { leases: released }))
     }
 
-    /// Takes the holder out of a lease; the key if the lease changed hands or went, or the member left it.
+    /// Takes the holder out of a lease; what that covers if it changed hands or went, or the member left it.
     fn leave(
         &self,
         draft: &mut Draft,
         lease: &Arc<Lease>,
         holder: &Holder,
         reason: &Text,
-    ) -> Result<Option<LeaseKey>, Stop> {
+    ) -> Result<Option<LeasePrefix>, Stop> {
         if lease.has_member(holder) {
             if lease.members.len() > 1 {
                 let mut rest = Lease::clone(lease);
@@ -82,7 +82,7 @@ impl Ledger {
             } else {
                 self.vacate(draft, lease, (Action::Released, reason), true)?;
             }
-            return Ok(Some(lease.key));
+            return Ok(Some(lease.prefix()));
         }
         end_contention(draft, lease, holder, reason);
         Ok(None)
