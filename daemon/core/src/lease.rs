@@ -219,7 +219,7 @@ impl LeasePrefix {
     }
 
     /// Whether it has addresses of IPv4 under their IPv6 names (`::ffff:0:0/96`), where those are other leases.
-    fn is_mapped(&self) -> bool {
+    pub(crate) fn is_mapped(&self) -> bool {
         self.span().overlaps(&Span::MAPPED)
     }
 

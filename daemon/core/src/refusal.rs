@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::{
     Collision, Family, Hold, Lease, LeasePrefix, NetworkId, PoolError, PoolId, Tenant, Text,
-    Timestamp,
+    Timestamp, prefix_text,
 };
 
 /// Why the ledger says no. Nothing has changed then (but for a place in a queue).
@@ -31,21 +31,23 @@ pub enum Refusal {
         limit: u64,
     },
     #[error(
-        "no pool is there for this asker that has {}; name a pool, or give one a scope that fits", .address.map_or_else(|| format!("{family} addresses"), |address| address.to_string())
+        "no pool is there for this asker that has {}; name a pool, or give one a scope that fits", sought(*family, *length, *address)
     )]
     NoPool {
         family: Family,
+        /// Bits of the prefix that is to be given; `None` for an address.
+        length: Option<u8>,
         address: Option<IpAddr>,
     },
     /// The first reasons, in the order of the pools; `more` were left out. `full`: it waits in a queue.
-    #[error("none of the {} pools for this asker can give an address: {}{}", .reasons.len() + .more, joined(.reasons, "; "), if *.more > 0 { "; ..." } else { "" })]
+    #[error("none of the {} pools for this asker can give what is asked for: {}{}", .reasons.len() + .more, joined(.reasons, "; "), if *.more > 0 { "; ..." } else { "" })]
     NoneGives {
         reasons: Vec<Refusal>,
         more: usize,
         full: bool,
     },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
-    AddressTaken { address: IpAddr, owner: String },
+    AddressTaken { address: LeasePrefix, owner: String },
     #[error(
         "{prefix} overlaps {held}, which is held by {owner}; choose another or release that lease"
     )]
@@ -57,7 +59,7 @@ pub enum Refusal {
     /// `keep`: it was to be kept for later, or checked first.
     #[error("{address} is in quarantine after a release until about {until}; choose another address, wait, {}", if *.keep { "or let an admin end the quarantine first" } else { "ask as the tenant that had it, or ask an admin" })]
     Quarantined {
-        address: IpAddr,
+        address: LeasePrefix,
         until: Timestamp,
         keep: bool,
     },
@@ -192,7 +194,7 @@ impl Refusal {
             Self::Exhausted { .. } | Self::NoneGives { .. } => RefusalClass::Exhausted,
             Self::QuotaExceeded { tenant, .. } => RefusalClass::OverQuota(tenant),
             Self::AddressTaken { address, .. } | Self::Quarantined { address, .. } => {
-                RefusalClass::AddressTaken(*address)
+                RefusalClass::AddressTaken(address.key.address)
             }
             Self::PrefixTaken { held, .. } => RefusalClass::AddressTaken(held.addr()),
             Self::NotAssignable { .. } => RefusalClass::NotAssignable,
@@ -250,9 +252,10 @@ impl Refusal {
             | Self::Stale { pool, .. } => Some(("pool", pool.to_string())),
             Self::NoPool { .. } | Self::NoneGives { .. } => Some(("select", String::new())),
             Self::QuotaExceeded { tenant, .. } => Some(("tenant", tenant.0.to_string())),
-            Self::AddressTaken { address, .. }
-            | Self::Quarantined { address, .. }
-            | Self::NotAssignable { address, .. }
+            Self::AddressTaken { address, .. } | Self::Quarantined { address, .. } => {
+                Some(("address", address.to_string()))
+            }
+            Self::NotAssignable { address, .. }
             | Self::NetworkAmbiguous { address, .. }
             | Self::NotHeld(address)
             | Self::ChangedHands { address, .. }
@@ -303,10 +306,19 @@ impl Refusal {
     #[must_use]
     pub fn cools(lease: &Lease, keep: bool) -> Self {
         Self::Quarantined {
-            address: lease.key.address,
+            address: lease.prefix(),
             until: lease.until.unwrap_or(lease.since),
             keep,
         }
+    }
+}
+
+/// What no pool has.
+fn sought(family: Family, length: Option<u8>, address: Option<IpAddr>) -> String {
+    match (address, length) {
+        (Some(address), length) => prefix_text(address, length),
+        (None, Some(length)) => format!("{family} prefixes of /{length}"),
+        (None, None) => format!("{family} addresses"),
     }
 }
 
@@ -336,7 +348,7 @@ mod tests {
     #[test]
     fn the_field_and_its_value_are_those_of_the_request() {
         let taken = Refusal::AddressTaken {
-            address: [10, 0, 0, 5].into(),
+            address: crate::testing::key([10, 0, 0, 5]).whole(),
             owner: "x".into(),
         };
         assert_eq!(taken.field(), Some(("address", "10.0.0.5".into())));

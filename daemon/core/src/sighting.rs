@@ -79,6 +79,8 @@ pub struct SightingRules<'a> {
     kept: BTreeMap<PoolId, usize>,
     /// Contenders of what turned out to be the same use.
     moot: Vec<Moot>,
+    /// Of the lease of a prefix that the list asks for last: the addresses of one come one after the other.
+    asked: Option<LeaseKey>,
 }
 
 impl<'a> SightingRules<'a> {
@@ -88,6 +90,7 @@ impl<'a> SightingRules<'a> {
             confirmed,
             kept: BTreeMap::new(),
             moot: Vec::new(),
+            asked: None,
         }
     }
 
@@ -120,7 +123,7 @@ impl<'a> SightingRules<'a> {
         may_keep: bool,
         held_for: impl Fn(&Identity) -> HeldFor,
     ) -> Ruling {
-        let lease = ledger.lease(key);
+        let lease = ledger.lease_around(key);
         if let Some(lease) = lease {
             let mine = |identity: &Identity| identity.cluster.as_ref() == Some(self.cluster);
             let is = |member: &&Holder, whose| held_for(&member.identity) == whose;
@@ -129,19 +132,26 @@ impl<'a> SightingRules<'a> {
             let mut contenders =
                 contenders.filter(|one| one.identity.is_foreign() && mine(&one.identity));
             if let Some(member) = members.clone().find(|one| is(one, HeldFor::This)) {
-                self.moot.extend(contenders.map(|contender| Moot {
-                    contender: contender.clone(),
-                    key,
-                    beside: member.identity.clone(),
-                }));
+                if self.moot.last().is_none_or(|last| last.key != lease.key) {
+                    self.moot.extend(contenders.map(|contender| Moot {
+                        contender: contender.clone(),
+                        key: lease.key,
+                        beside: member.identity.clone(),
+                    }));
+                }
                 return renewal(lease, member, users);
             }
+            let waits = self.asked == Some(lease.key) || contenders.clone().next().is_some();
             let shows = |one: &&Holder| of(users, &one.identity).is_some();
             if let Some(known) = contenders.find(shows) {
                 return renewal(lease, known, users);
             }
             if members.any(|one| is(&one, HeldFor::Unknown)) {
                 return Ruling::Known(None);
+            }
+            // One Service of the cluster waits for a prefix: that is enough.
+            if waits && !lease.prefix().is_address() {
+                return Ruling::Known(users.first().map(|user| user.holder.clone()));
             }
         }
         let Some(first) = users.first() else {
@@ -153,6 +163,7 @@ impl<'a> SightingRules<'a> {
             return Ruling::Report;
         }
         *self.kept.entry(pool.id).or_default() += 1;
+        self.asked = lease.map(|lease| lease.key);
         Ruling::Adopt(first.holder.clone())
     }
 }

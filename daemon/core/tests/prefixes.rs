@@ -642,6 +642,57 @@ fn who_uses_an_address_of_its_own_prefix_has_it_already() {
 }
 
 #[test]
+fn who_uses_a_prefix_around_leases_of_others_contends_for_each_and_gets_all_at_last() {
+    let mut book = Book::new([spec(64, &["fd00::/62"]), singles(&["fd00::/62"])]);
+    let parts = ["fd00::1/128", "fd00::2/128", "fd00::3/128"];
+    for (part, owner) in parts.into_iter().zip(["a", "b", "x"]) {
+        book.done(&adopts(owner, part));
+    }
+    let (found, by_x) = ("fd00::/64", adopts("x", "fd00::/64"));
+    let answer = book.done(&by_x);
+    assert!(matches!(answer, Answer::Contended { .. }), "{answer:?}");
+    for part in &parts[..2] {
+        let lease = book.over(part);
+        assert_eq!(lease.contenders[0].holder, holder("x"), "{part}");
+    }
+    assert_eq!(book.over(parts[2]).contenders, []);
+    // Asking again changes nothing.
+    let answer = book.done(&by_x);
+    assert!(matches!(answer, Answer::Contended { .. }), "{answer:?}");
+
+    for owner in ["a", "b"] {
+        book.done(&releases(ReleaseScope::Holder(holder(owner))));
+    }
+    let answer = book.done(&by_x);
+    assert!(matches!(answer, Answer::Adopted { .. }), "{answer:?}");
+    let lease = book.over(found);
+    assert_eq!((text(lease).as_str(), lease.pool), (found, Some(POOL)));
+    assert_eq!(lease.owner(), Some(&holder("x")));
+    assert_eq!(book.counts(POOL), (4, 1));
+    let mut keys = book.ledger.leases_of(&holder("x").identity).into_iter();
+    assert_eq!(
+        (keys.next().map(|one| text(&one)).as_deref(), keys.next()),
+        (Some(found), None)
+    );
+}
+
+#[test]
+fn what_cools_gives_way_to_who_uses_all_of_it_and_more() {
+    let mut cooling = singles(&["fd00::/64"]);
+    cooling.quarantine = 60;
+    let mut book = Book::new([spec(64, &["fd00::/62"]), cooling]);
+    book.done(&adopts("a", "fd00::7/128"));
+    book.done(&releases(ReleaseScope::Holder(holder("a"))));
+    assert_eq!(book.over("fd00::7/128").state, LeaseState::Quarantined);
+    book.done(&adopts("x", "fd00::/64"));
+    let lease = book.over("fd00::/64");
+    assert_eq!(
+        (text(lease).as_str(), lease.state),
+        ("fd00::/64", LeaseState::Allocated)
+    );
+}
+
+#[test]
 fn a_prefix_found_in_use_is_of_a_pool_that_gives_such() {
     let mut book = Book::new([spec(64, &["fd00::/62"]), singles(&["fd00::/62"])]);
     for (found, pool) in [

@@ -1517,7 +1517,7 @@ fn readers_follow_the_changes() {
     assert_eq!(changes.len(), 2);
     for change in &changes {
         assert_eq!(change.pools.as_slice(), [pool]);
-        assert_eq!(change.leases.as_slice(), [key("10.0.0.8")]);
+        assert_eq!(change.leases.as_slice(), [key("10.0.0.8").whole()]);
         assert_eq!(change.identities.as_slice(), [WEB.parse().unwrap()]);
         assert!(!change.other);
     }
@@ -1674,7 +1674,7 @@ fn what_was_kept_is_not_used_while_another_uses_it() {
     assert_eq!(
         refusal,
         Refusal::AddressTaken {
-            address: address("10.0.0.8"),
+            address: key("10.0.0.8").whole(),
             owner: API.to_owned()
         }
     );

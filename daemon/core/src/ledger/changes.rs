@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{Ledger, identities};
-use crate::{Identity, LeaseKey, LeasePrefix, Network, Op, PoolId, RestoreHold, Tenant, Text};
+use crate::{Identity, LeasePrefix, Network, Op, PoolId, RestoreHold, Tenant, Text};
 
 /// What one confirmed decision touched. Lists are sorted and without repetition; a decision of very many rows names none
 /// of them, and is not in the log.
@@ -15,7 +15,8 @@ pub struct Change {
     pub revision: u64,
     /// Pools changed themselves or with an address taken or freed.
     pub pools: SmallVec<[PoolId; 2]>,
-    pub leases: SmallVec<[LeaseKey; 1]>,
+    /// What they cover, or covered.
+    pub leases: SmallVec<[LeasePrefix; 1]>,
     /// Members and contenders of these leases, before and after.
     pub identities: SmallVec<[Identity; 1]>,
     /// Tenants that may be given more than before by a quota: it was raised, or less counts against it.
@@ -205,10 +206,9 @@ impl Ledger {
     }
 
     fn note_lease(&self, prefix: LeasePrefix, change: &mut Change) {
-        let key = prefix.key;
-        change.leases.push(key);
+        change.leases.push(prefix);
         change.pools.extend(self.free.touched(prefix));
-        if let Some(old) = self.rows.leases.get(&key) {
+        if let Some(old) = self.rows.leases.get(&prefix.key) {
             change.pools.extend(old.pool);
             change.identities.extend(identities(old).cloned());
         }
@@ -218,7 +218,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NetworkId, testing};
+    use crate::{LeaseKey, NetworkId, testing};
 
     fn change(leases: u32) -> Change {
         let key = |number: u32| LeaseKey {
@@ -226,7 +226,7 @@ mod tests {
             address: std::net::Ipv4Addr::from(number).into(),
         };
         Change {
-            leases: (0..leases).map(key).collect(),
+            leases: (0..leases).map(|number| key(number).whole()).collect(),
             ..Change::default()
         }
     }
@@ -257,7 +257,7 @@ mod tests {
             revision: 7,
             pools: (1..=3).map(PoolId).collect(),
             leases: (0..12_u32)
-                .map(|at| testing::key(at.to_be_bytes()))
+                .map(|at| testing::key(at.to_be_bytes()).whole())
                 .collect(),
             identities: (0..6).map(named).collect(),
             tenants: vec![Tenant("t".into())],

@@ -67,7 +67,7 @@ impl Ledger {
         if !self.rows.networks.contains_key(&key.network) {
             found.push(Violation::UnknownNetwork { lease: key });
         }
-        if key.canonical() != key {
+        if key.canonical() != key || lease.prefix().is_mapped() {
             found.push(Violation::MappedAddress { lease: key });
         }
         if !lease.prefix().is_aligned() {

@@ -159,8 +159,10 @@ impl Ledger {
 impl LeaseFilter {
     /// All wanted addresses are in it.
     fn span(&self) -> Option<Span> {
-        let address = self.address.map(Span::single);
-        address.or(self.containing).or(self.within)
+        // Only one lease has the first of the addresses that it is to contain.
+        let first = self.containing.map(|span| span.first_address());
+        let address = self.address.or(first).map(Span::single);
+        address.or(self.within)
     }
 
     /// Whether all leases of one network from this one on are beyond the addresses.

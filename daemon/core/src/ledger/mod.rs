@@ -294,7 +294,7 @@ impl Ledger {
 
     /// [`Ledger::put_lease`] of a lease on a free address with one holder, whose prints are known.
     fn put_first(&mut self, mut lease: Arc<Lease>, prints: Prints, change: &mut Change) {
-        change.leases.push(lease.key);
+        change.leases.push(lease.prefix());
         change.pools.extend(lease.pool);
         change.identities.extend(identities(&lease).cloned());
         self.interner.keep_one(prints, &mut lease);

@@ -227,7 +227,7 @@ impl Model {
             && owner(&lease) != Some(holds)
         {
             return refused(Refusal::AddressTaken {
-                address,
+                address: lease.prefix(),
                 owner: String::new(),
             });
         }

@@ -79,9 +79,10 @@ impl Model {
                 self.pool(lease.pool?).cloned()
             };
             let Some(pool) = candidates.first().cloned().or_else(held) else {
-                let family = selection.expect("a named pool is there").family;
+                let selection = selection.expect("a named pool is there");
                 return Err(Stop::Refused(Refusal::NoPool {
-                    family,
+                    family: selection.family,
+                    length: selection.length,
                     address: want.address,
                 }));
             };
@@ -282,7 +283,7 @@ impl Model {
             || (lease.state == LeaseState::Probing && !ask.probe);
         if let Some(contender) = lease.contenders.first().filter(|_| begins) {
             return Err(Stop::Refused(Refusal::AddressTaken {
-                address: lease.key.address,
+                address: lease.prefix(),
                 owner: contender.holder.identity.to_string(),
             }));
         }
@@ -349,14 +350,14 @@ impl Model {
                     Ok(true)
                 } else {
                     Err(Stop::Refused(Refusal::Quarantined {
-                        address,
+                        address: prefix,
                         until,
                         keep,
                     }))
                 }
             }
             Some(_) => Err(Stop::Refused(Refusal::AddressTaken {
-                address,
+                address: prefix,
                 owner: String::new(),
             })),
             None => free(),
@@ -629,6 +630,9 @@ impl Model {
                 },
             ));
         };
+        if lease.length > prefix.length {
+            return self.adopt_over(flight, prefix, ask, now);
+        }
         if lease.held_by(&ask.holder.identity) {
             let (changed, revived) = renew(&mut lease, &ask.holder, true);
             let answer = Answer::Adopted {
@@ -692,6 +696,84 @@ impl Model {
                 lease: Arc::new(lease),
             },
         ))
+    }
+
+    /// Of smaller leases: its own, cooling and foreign ones of its cluster become one; it contends for the others.
+    fn adopt_over(
+        &self,
+        mut flight: Flight,
+        prefix: LeasePrefix,
+        ask: &Adopt,
+        now: Timestamp,
+    ) -> Plan {
+        let asks = &ask.holder.identity;
+        let inside = |lease: &&Lease| touch(lease.prefix(), prefix);
+        let over: Vec<Lease> = self.leases.iter().filter(inside).cloned().collect();
+        if over.iter().any(|lease| self.locked(lease.key)) {
+            return Err(Stop::Busy);
+        }
+        let mut next = new_lease(prefix, self.pool_of(prefix), &ask.holder, &ask.tenant, now);
+        let (mut others, mut gone) = (Vec::new(), Vec::new());
+        for lease in &over {
+            let mine = |member: &fipd_core::Member| member.holder.identity == *asks;
+            let beside = match over_foreign(lease, ask, now) {
+                Some(taken) => taken.contenders,
+                None if lease.members.iter().all(mine) => lease.contenders.clone(),
+                None => {
+                    others.push(lease.clone());
+                    continue;
+                }
+            };
+            for one in beside
+                .into_iter()
+                .filter(|one| one.holder.identity != *asks)
+            {
+                let known = next.contenders.iter();
+                if known
+                    .clone()
+                    .all(|known| known.holder.identity != one.holder.identity)
+                {
+                    next.contenders.push(one);
+                }
+            }
+            gone.push(lease.clone());
+        }
+        if others.is_empty() {
+            if self.flights.iter().any(Flight::locks_pools) {
+                return Err(Stop::Busy);
+            }
+            next.contenders.sort_by_key(|one| one.since);
+            for lease in &gone {
+                flight.keys.push(lease.prefix());
+                flight.ops.push(Op::DeleteLease(lease.key));
+                let address = Some(lease.key.address);
+                flight.audit.push((Action::Released, address, owner(lease)));
+            }
+            flight.put(&next, Action::Adopted, Some(asks.clone()));
+            flight.edits.push(prefix.key.network);
+            let lease = Arc::new(next);
+            return Ok((flight, Answer::Adopted { lease }));
+        }
+        let mut answer = None;
+        for lease in &mut others {
+            let known = |one: &Contender| one.holder == ask.holder;
+            if !lease.contenders.iter().any(known) && !lease.held_by(asks) {
+                lease.contenders.retain(|one| one.holder.identity != *asks);
+                lease.contenders.push(Contender {
+                    holder: ask.holder.clone(),
+                    tenant: ask.tenant.clone(),
+                    since: ask.since,
+                });
+                lease.contenders.sort_by_key(|one| one.since);
+                flight.put(lease, Action::Contended, owner(lease));
+            }
+            answer = answer.or_else(|| Some(Arc::new(lease.clone())));
+        }
+        let lease = answer.expect("there are others");
+        match flight.ops.is_empty() {
+            true => Err(Stop::Answer(Answer::Contended { lease })),
+            false => Ok((flight, Answer::Contended { lease })),
+        }
     }
 
     /// Of the pools that list it an open one, the smallest, the oldest.

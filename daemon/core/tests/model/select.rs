@@ -85,9 +85,12 @@ impl Model {
             }
             if asked[at].candidates.is_empty() {
                 let (want, selection) = (&asked[at], &asked[at].selection);
-                let family = selection.as_ref().expect("checked").family;
-                let address = want.key.map(|key| key.address);
-                return Err(Stop::Refused(Refusal::NoPool { family, address }));
+                let selection = selection.as_ref().expect("checked");
+                return Err(Stop::Refused(Refusal::NoPool {
+                    family: selection.family,
+                    length: selection.length,
+                    address: want.key.map(|key| key.address),
+                }));
             }
             let (mut reasons, mut full) = (Vec::new(), Vec::new());
             let mut found = false;
@@ -148,7 +151,8 @@ impl Model {
             given.iter().any(|one| touch(*one, prefix))
         };
         if let Some(key) = asked[at].key.filter(twice) {
-            let (address, owner) = (key.address, String::new());
+            let address = around(&asked[at].pool.spec, key.address);
+            let owner = String::new();
             return Err(Stop::Refused(Refusal::AddressTaken { address, owner }));
         }
         (asked[at].again, asked[at].cooling) = (Vec::new(), Vec::new());

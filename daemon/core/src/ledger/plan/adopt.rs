@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::from_whom;
 use crate::{
@@ -10,8 +10,9 @@ use crate::{
     LeaseState, Member, Tenant, Text, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop},
+        draft::{Draft, Draw, LockedTable, Stop},
         intern::{Prints, fingerprint},
+        space::free::touching,
     },
 };
 
@@ -26,10 +27,15 @@ impl Ledger {
         let prints = Prints::of(&ask.holder.identity);
         Stop::busy_if(self.drafts.edits(prefix.key.network))?;
         self.settled_prefix(prefix)?;
+        let over = touching(&self.rows.leases, key.network, prefix.span(), |one| {
+            one.length
+        });
+        let over: SmallVec<[Arc<Lease>; 1]> = over.map(|(_, lease)| Arc::clone(lease)).collect();
+        self.settled(over.iter().map(|lease| lease.key))?;
         Stop::busy_if(self.drafts.locks_identity(prints.whole))?;
         draft.flight.identities.push(prints.whole);
         let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
-        let Some(lease) = self.lease_over(prefix) else {
+        let Some(lease) = over.first() else {
             let pool = self.pool_around(prefix);
             let lease = Arc::new(exclusive(prefix, pool, holder, tenant, draft.now));
             self.free.take(prefix);
@@ -38,6 +44,15 @@ impl Ledger {
             draft.put_new(&lease, Action::Adopted, Text::default());
             return Ok((draft, Answer::Adopted { lease }));
         };
+        let asker = Contender {
+            holder,
+            tenant,
+            since: ask.since,
+        };
+        if !lease.span().covers(&prefix.span()) {
+            return self.adopt_over(draft, prefix, &over, asker);
+        }
+        let Contender { holder, tenant, .. } = asker.clone();
         if lease.held_by(&holder.identity) {
             return readopt(draft, lease, &holder);
         }
@@ -54,13 +69,53 @@ impl Ledger {
             let why = "it was in quarantine";
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
-        let since = ask.since;
-        let contender = Contender {
-            holder,
-            tenant,
-            since,
+        contend(draft, std::slice::from_ref(lease), &asker)
+    }
+
+    /// Somebody uses more than what these leases cover. What is its own already, cools or was kept for a foreign object of
+    /// its cluster gives way to one lease of all; where anybody else has some of it, it contends for that.
+    fn adopt_over(
+        &self,
+        mut draft: Draft,
+        prefix: LeasePrefix,
+        over: &[Arc<Lease>],
+        asker: Contender,
+    ) -> Draw {
+        let gives_way = |lease: &Lease| {
+            let mut owners = lease.owners();
+            owners.all(|owner| *owner == asker.holder.identity)
+                || is_foreign_there(lease, &asker.holder)
         };
-        contend(draft, lease, contender)
+        let stay = over.iter().filter(|lease| !gives_way(lease)).cloned();
+        let stay: SmallVec<[Arc<Lease>; 1]> = stay.collect();
+        if !stay.is_empty() {
+            return contend(draft, &stay, &asker);
+        }
+        // Nobody is given what is free between them meanwhile.
+        self.lock(LockedTable::Pools, &mut draft)?;
+        draft.flight.edits.push(prefix.key.network);
+        let identity = asker.holder.identity.clone();
+        let pool = self.pool_around(prefix);
+        let mut next = exclusive(prefix, pool, asker.holder, asker.tenant, draft.now);
+        for lease in over {
+            let beside = match lease.held_by(&identity) {
+                true => others(lease, &identity),
+                false => contenders_beside(lease, &identity),
+            };
+            for contender in beside {
+                let known = |one: &Contender| one.holder.identity == contender.holder.identity;
+                if !next.contenders.iter().any(known) {
+                    next.contenders.push(contender);
+                }
+            }
+            draft.delete(
+                lease,
+                Action::Released,
+                format!("{prefix} is in use").into(),
+            );
+        }
+        next.contenders.sort_by_key(|one| one.since);
+        Ok(adopted(draft, next, "its parts were leased"))
     }
 
     pub(super) fn plan_handover(&self, ask: &Handover, mut draft: Draft) -> Draw {
@@ -196,13 +251,33 @@ pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, used: bool) -> Option<(
     Some((Arc::new(next), idle))
 }
 
-/// Another holds it: the asker is noted, by the time since when it uses the address.
-fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
+/// Others hold them: the asker is noted in each, by the time since when it uses the address. The answer is the first.
+fn contend(mut draft: Draft, leases: &[Arc<Lease>], contender: &Contender) -> Draw {
+    let mut answer = None;
+    for lease in leases {
+        let next = contended(lease, contender);
+        if let Some(next) = &next {
+            let detail = format!("{} uses it too", contender.holder.identity);
+            draft.put(next, Action::Contended, detail.into());
+        }
+        answer.get_or_insert_with(|| next.unwrap_or_else(|| Arc::clone(lease)));
+    }
+    let Some(lease) = answer else {
+        return Err(Stop::Busy);
+    };
+    let answer = Answer::Contended { lease };
+    match draft.flight.ops.is_empty() {
+        true => Err(Stop::Answer(answer)),
+        false => Ok((draft, answer)),
+    }
+}
+
+/// The lease with the contender; `None` where it is known as that, or shares the lease.
+fn contended(lease: &Lease, contender: &Contender) -> Option<Arc<Lease>> {
     let known = lease.contender(&contender.holder.identity);
-    if known.is_some_and(|known| known.holder.instance == contender.holder.instance) {
-        return Err(Stop::Answer(Answer::Contended {
-            lease: Arc::clone(lease),
-        }));
+    let same = known.is_some_and(|known| known.holder.instance == contender.holder.instance);
+    if same || lease.held_by(&contender.holder.identity) {
+        return None;
     }
     let mut next = Lease::clone(lease);
     next.contenders
@@ -210,11 +285,8 @@ fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
     let at = next
         .contenders
         .partition_point(|known| known.since <= contender.since);
-    let detail = format!("{} uses it too", contender.holder.identity);
-    next.contenders.insert(at, contender);
-    let lease = Arc::new(next);
-    draft.put(&lease, Action::Contended, detail.into());
-    Ok((draft, Answer::Contended { lease }))
+    next.contenders.insert(at, contender.clone());
+    Some(Arc::new(next))
 }
 
 /// Takes a new holder off the contenders. Having been found using the address, it has it in use.

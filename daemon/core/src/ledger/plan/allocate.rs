@@ -79,7 +79,7 @@ impl Ledger {
             | (_, LeaseState::Allocated | LeaseState::Quarantined)
             | (Purpose::Probe(_), LeaseState::Probing) => Ok(()),
             (_, LeaseState::Reserved | LeaseState::Probing) if contender.is_some() => {
-                let address = lease.key.address;
+                let address = lease.prefix();
                 let owner = contender.map(|contender| contender.holder.identity.to_string());
                 let owner = owner.unwrap_or_default();
                 Err(Refusal::AddressTaken { address, owner }.into())
@@ -152,7 +152,7 @@ impl Ledger {
             return Err(Refusal::cools(lease, want.keep).into());
         }
         let owner = lease.owner().map(|owner| owner.identity.to_string());
-        let owner = owner.unwrap_or_default();
+        let (address, owner) = (prefix, owner.unwrap_or_default());
         Err(Refusal::AddressTaken { address, owner }.into())
     }
 

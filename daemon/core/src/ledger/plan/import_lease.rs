@@ -98,7 +98,7 @@ fn may_have(ledger: &Ledger, lease: &Lease, known: Option<&Lease>) -> Result<(),
     match known.map(owner) {
         Some(Some(holds)) if owner(lease).as_ref() != Some(&holds) => {
             return Err(Refusal::AddressTaken {
-                address: lease.key.address,
+                address: lease.prefix(),
                 owner: holds.to_string(),
             }
             .into());

@@ -99,8 +99,12 @@ impl Ledger {
     ) -> Result<(), Stop> {
         let address = want.key.map(|key| key.address);
         if want.outside {
-            let family = selection.family;
-            return Err(Refusal::NoPool { family, address }.into());
+            return Err(Refusal::NoPool {
+                family: selection.family,
+                length: selection.length,
+                address,
+            }
+            .into());
         }
         let mut passed = PassedOver::default();
         let mut next = Some(Arc::clone(&want.pool));
@@ -138,7 +142,8 @@ impl Ledger {
             prefixes_in(&given, key.network, span).next().is_some()
         };
         if let Some(key) = want.key.filter(twice) {
-            let (address, owner) = (key.address, ask.holder.identity.to_string());
+            let address = want.pool.spec.prefix_at(key);
+            let owner = ask.holder.identity.to_string();
             return Err(Refusal::AddressTaken { address, owner }.into());
         }
         want.again = Again::default();

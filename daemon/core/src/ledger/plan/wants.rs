@@ -88,10 +88,14 @@ impl Ledger {
                 Choice::Any(selection) => {
                     let first = self.next_candidate(&self.search(selection), address, None);
                     outside = first.is_none();
-                    let family = selection.family;
+                    let Selection { family, length, .. } = **selection;
                     let pool = first
                         .or_else(|| self.pool_of_held(&ask.holder.identity, selection, address))
-                        .ok_or(Refusal::NoPool { family, address })?;
+                        .ok_or(Refusal::NoPool {
+                            family,
+                            length,
+                            address,
+                        })?;
                     (pool, Some(&**selection))
                 }
             };
