@@ -399,7 +399,7 @@ pub(super) fn report(session: &ClusterSession, system: &System, adopted: &Adopte
     for (identity, lease) in &adopted.contended {
         let holder = lease.owner().map(|owner| owner.identity.to_string());
         let holder = holder.unwrap_or_default();
-        tracing::warn!(cluster = %session.name, %system, owner = %identity, address = %lease.key.address, holder, "in use by another; waits as contender");
+        tracing::warn!(cluster = %session.name, %system, owner = %identity, address = %lease.prefix(), holder, "in use by another; waits as contender");
     }
     tracing::info!(
         cluster = %session.name, %system, objects = adopted.sightings.len(), held = adopted.held,

@@ -61,7 +61,28 @@ pub fn contended(lease: &Lease) -> Unserved {
         .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
     let message = format!(
         "{} is held by {owner}; this one gets it when that is released, end one of the two uses",
-        lease.key.address
+        lease.prefix()
     );
     Unserved::new(CONFLICT, message, Some(Cause::Address(lease.key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::testing;
+
+    use super::*;
+
+    #[test]
+    fn a_prefix_that_another_holds_is_named_with_its_length() {
+        let owner = testing::holder("rancher-fip/Y/Service/ns/web", "1");
+        let key = testing::key_of("2001:db8::");
+        let lease = Lease {
+            length: 64,
+            ..testing::lease(key, None, [owner])
+        };
+        let problem = contended(&lease);
+        let start = "2001:db8::/64 is held by rancher-fip/Y/Service/ns/web;";
+        assert!(problem.message.starts_with(start), "{}", problem.message);
+        assert_eq!(problem.cause, Some(Cause::Address(key)));
+    }
 }

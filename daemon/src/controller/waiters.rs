@@ -10,8 +10,8 @@ use std::{
 };
 
 use fipd_core::{
-    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, RefusalClass,
-    System, Tenant,
+    Change, ClusterId, Identity, LeaseKey, LeasePrefix, Ledger, NetworkId, PoolId, Refusal,
+    RefusalClass, System, Tenant,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -150,7 +150,7 @@ impl Waiters {
                 }
                 for change in *changes {
                     for lease in &change.leases {
-                        keys.extend(state.waiting_for(&Cause::Address(*lease)));
+                        keys.extend(state.waiting_in(*lease));
                     }
                     for tenant in &change.tenants {
                         keys.extend(state.waiting_for(&Cause::Quota(tenant.clone())));
@@ -178,6 +178,15 @@ impl Waiters {
 impl WaiterState {
     fn waiting_for<'a>(&'a self, cause: &Cause) -> impl Iterator<Item = Key> + use<'a> {
         self.waiting.get(cause).into_iter().flatten().cloned()
+    }
+
+    /// For an address of the prefix.
+    fn waiting_in(&self, prefix: LeasePrefix) -> impl Iterator<Item = Key> {
+        let (network, span) = (prefix.key.network, prefix.span());
+        let cause = |address| Cause::Address(LeaseKey { network, address });
+        let causes = cause(span.first_address())..=cause(span.last_address());
+        let waiting = self.waiting.range(causes);
+        waiting.flat_map(|(_, keys)| keys.iter().cloned())
     }
 
     fn waiting_for_quotas(&self) -> impl Iterator<Item = Key> {

@@ -50,7 +50,7 @@ fn changed(ledger: &Ledger, since: u64) -> Option<Vec<LeaseKey>> {
     let changes = ledger.changes_page(since, Ledger::SCAN).ok()?;
     let keys = changes
         .iter()
-        .flat_map(|change| change.leases.iter().copied());
+        .flat_map(|change| change.leases.iter().map(|prefix| prefix.key));
     let keys: Vec<LeaseKey> = keys.take(Ledger::SCAN + 1).collect();
     (changes.len() < Ledger::SCAN && keys.len() <= Ledger::SCAN).then_some(keys)
 }

@@ -198,8 +198,10 @@ fn ask(
     let contentions = ledger.contentions_of(&asker.holder.identity);
     let uses = |lease: &&Arc<Lease>| {
         let named = wish.ok().and_then(|wish| wish.address);
-        let other = policy.moves && named.is_some_and(|address| address != lease.key.address);
-        !other && recorded.map_or(policy.inherits, |key| key == lease.key)
+        let has = |address| lease.span().contains(address);
+        let other = policy.moves && named.is_some_and(|address| !has(address));
+        let same = |key: LeaseKey| key.network == lease.key.network && has(key.address);
+        !other && recorded.map_or(policy.inherits, same)
     };
     if let Some(lease) = contentions.iter().find(uses) {
         return AddressPlan::Unserved(contended(lease));

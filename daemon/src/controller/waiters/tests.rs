@@ -114,7 +114,7 @@ fn what_a_large_change_names_is_looked_at_in_steps() {
         Arc::new(Change {
             revision,
             pools: [PoolId(1)].into_iter().collect(),
-            leases: keys.collect(),
+            leases: keys.map(|key| key.whole()).collect(),
             ..Change::default()
         })
     };

@@ -7,7 +7,8 @@ use std::{
 };
 
 use fipd_core::{
-    Holder, Identity, Lease, LeaseKey, Ledger, Lookout, NetworkId, Release, Request, System, Text,
+    Holder, Identity, Lease, LeaseKey, Ledger, Lookout, NetworkId, Release, Request, Span, System,
+    Text,
     sighting::{Moot, SightingRules},
 };
 use futures::future::BoxFuture;
@@ -71,6 +72,15 @@ struct Latest {
     since: Option<Instant>,
     /// fipd may not list Services.
     forbidden: bool,
+}
+
+impl Latest {
+    /// Who shows addresses of the span.
+    fn users_in(&self, network: NetworkId, span: Span) -> impl Iterator<Item = &Holder> {
+        let key = |address| LeaseKey { network, address };
+        let keys = key(span.first_address())..=key(span.last_address());
+        self.users.range(keys).map(|(_, user)| user)
+    }
 }
 
 impl Drop for ForeignInventory {
@@ -341,10 +351,14 @@ impl Inventory for ForeignInventory {
         })
     }
 
+    /// The lease may be of a prefix around what it shows.
     fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {
+        let span = |ledger: &Ledger| ledger.lease_around(key).map(|lease| lease.span());
+        let span = self.session.ipam.read(span);
+        let span = span.unwrap_or_else(|| Span::single(key.address));
         let latest = self.latest.lock();
-        let shows = latest.users.get(&key);
-        shows.is_some_and(|user| user.identity == holder.identity)
+        let mut users = latest.users_in(key.network, span);
+        users.any(|user| user.identity == holder.identity)
     }
 
     /// Once something is confirmed, what fipd serves itself is adopted in a network, or a pool has addresses that it had not.
@@ -385,14 +399,17 @@ impl Inventory for ForeignInventory {
         })
     }
 
-    /// Another Service of the cluster that shows it, or this one under what it still shows.
+    /// This one under what it still shows, or another Service of the cluster that shows it, or some of it.
     fn heir(&self, gone: &Holder, key: LeaseKey) -> Option<Holder> {
-        let member = |ledger: &Ledger| {
-            let lease = ledger.lease(key);
-            lease.is_some_and(|lease| lease.held_by(&gone.identity))
+        let held = |ledger: &Ledger| {
+            let lease = ledger.lease(key)?;
+            lease.held_by(&gone.identity).then(|| lease.span())
         };
-        let heir = self.latest.lock().users.get(&key).cloned();
-        heir.filter(|_| self.session.ipam.read(member))
+        let span = self.session.ipam.read(held)?;
+        let latest = self.latest.lock();
+        let users = latest.users_in(key.network, span);
+        let heir = users.min_by_key(|user| user.identity != gone.identity);
+        heir.cloned()
     }
 }
 

@@ -23,7 +23,8 @@ pub const CHUNK: usize = 500;
 /// The most addresses of pools that are taken from one list, so that nobody fills fipd's memory with them.
 const MOST: usize = 65_536;
 
-/// Addresses of pools, and who shows them: the oldest, and those that have it in the address book.
+/// Addresses of pools as Services show them, whatever is leased around them, and who does: the oldest, and those that have
+/// it in the address book.
 pub type Users = BTreeMap<LeaseKey, (Arc<Pool>, BTreeSet<ForeignUser>)>;
 
 /// Services by identity; without what they show where an object cannot be read.
@@ -125,7 +126,7 @@ pub async fn users(ipam: &Ipam, services: &Services, stages: &Stages) -> Users {
 fn note(ledger: &Ledger, place: LeaseKey, users: &mut BTreeSet<ForeignUser>, user: ForeignUser) {
     let known = |user: &ForeignUser| {
         let identity = &user.holder.identity;
-        let lease = ledger.lease(place);
+        let lease = ledger.lease_around(place);
         lease.is_some_and(|lease| {
             let mut contenders = lease.contenders.iter();
             lease.held_by(identity) || contenders.any(|one| one.holder.identity == *identity)
@@ -162,12 +163,7 @@ fn pools(ledger: &Ledger, stages: &Stages, address: IpAddr) -> Vec<(LeaseKey, Ar
     let places = stages
         .networks()
         .map(|network| LeaseKey { network, address });
-    let with_pool = |key: LeaseKey| {
-        let pool = Arc::clone(ledger.pool_in_range(key)?);
-        // What is used of a leased prefix is a use of that.
-        let around = ledger.lease_around(key).map(|lease| lease.key);
-        Some((around.unwrap_or(key), pool))
-    };
+    let with_pool = |key: LeaseKey| Some((key, Arc::clone(ledger.pool_in_range(key)?)));
     places.filter_map(with_pool).collect()
 }
 
@@ -183,23 +179,49 @@ pub fn present(holder: Holder) -> Sighting {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::testing;
+    use fipd_core::{Contender, Lease, Op, testing};
 
     use super::*;
+
+    fn numbered(number: u64) -> ForeignUser {
+        ForeignUser {
+            since: Timestamp(number),
+            holder: testing::holder(format!("foreign/X/Service/ns/s{number}"), "1"),
+        }
+    }
+
+    #[test]
+    fn who_waits_for_the_prefix_around_an_address_is_remembered_beside_the_oldest() {
+        let waits = Contender {
+            holder: numbered(9).holder,
+            tenant: None,
+            since: Timestamp(9),
+        };
+        let other = testing::holder("rancher-fip/Y/Service/ns/web", "1");
+        let lease = Lease {
+            length: 64,
+            contenders: vec![waits],
+            ..testing::lease(testing::key_of("2001:db8::"), None, [other])
+        };
+        let mut ledger = Ledger::new();
+        ledger.apply(&Op::PutLease(Arc::new(lease)));
+        let key = testing::key_of("2001:db8::77");
+        let mut users = BTreeSet::new();
+        for number in [9, 5, 1] {
+            note(&ledger, key, &mut users, numbered(number));
+        }
+        assert_eq!(users, BTreeSet::from([numbered(1), numbered(9)]));
+    }
 
     #[test]
     fn of_many_users_of_one_address_the_oldest_is_remembered() {
         let ledger = Ledger::new();
         let key = testing::key([10, 60, 0, 1]);
-        let user = |number: u64| ForeignUser {
-            since: Timestamp(number),
-            holder: testing::holder(format!("foreign/X/Service/ns/s{number}"), "1"),
-        };
         let mut users = BTreeSet::new();
         for number in (500..1_000).rev().chain(700..2_000) {
-            note(&ledger, key, &mut users, user(number));
+            note(&ledger, key, &mut users, numbered(number));
             assert_eq!(users.len(), 1);
         }
-        assert_eq!(users.first(), Some(&user(500)));
+        assert_eq!(users.first(), Some(&numbered(500)));
     }
 }

@@ -64,9 +64,12 @@ pub fn show(
     for some in new.chunks(CHUNK) {
         session.ipam.read(|ledger| {
             for key in some {
-                match ledger.lease(*key).is_some_and(of_other) {
-                    true => contended.insert(*key),
-                    false => held.insert(*key),
+                // The others are counted by the keys of their leases.
+                let lease = ledger.lease_around(*key);
+                let place = lease.map_or(*key, |lease| lease.key);
+                match lease.is_some_and(of_other) {
+                    true => contended.insert(place),
+                    false => held.insert(place),
                 };
             }
         });

@@ -123,15 +123,16 @@ impl<'a> AskedAddress<'a> {
     /// not have it.
     fn is_free(&self, address: IpAddr, pool: &Pool, project: &Tenant) -> Result<bool, Verdict> {
         let network = pool.spec.network;
-        let Some(lease) = self.book.ledger.lease(LeaseKey { network, address }) else {
+        let key = LeaseKey { network, address };
+        let Some(lease) = self.book.ledger.lease_around(key) else {
             return Ok(true);
         };
         if self.is_own(lease) {
             return Ok(false);
         }
-        // What cools goes back to its last tenant.
+        // What cools goes back to its last tenant, but nothing of a prefix.
         let cools = lease.state == LeaseState::Quarantined && lease.contenders.is_empty();
-        if cools && lease.tenant.as_ref() == Some(project) {
+        if cools && lease.prefix() == key.whole() && lease.tenant.as_ref() == Some(project) {
             return Ok(true);
         }
         let allowed = format!(

@@ -185,6 +185,14 @@ impl Rancher {
         self
     }
 
+    /// The last lease is of a prefix of so many bits, which no pool gives.
+    pub fn in_prefix(mut self, length: u8) -> Self {
+        if let Some(lease) = self.leases.last_mut() {
+            (lease.length, lease.pool) = (length, None);
+        }
+        self
+    }
+
     /// The FloatingIP `c-m-a/NAME` has the address.
     pub fn fip(self, address: &str, name: &str, project: &str) -> Self {
         let owner = format!("rancher-fip/cluster-1/FloatingIP/c-m-a/{name}");

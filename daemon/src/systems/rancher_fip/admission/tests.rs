@@ -84,6 +84,24 @@ fn a_named_address_must_be_of_the_pool_and_free() {
 }
 
 #[test]
+fn an_address_in_a_leased_prefix_is_not_free() {
+    let taken = "rancher-fip/other/Service/ns/web";
+    let rancher = Rancher::new()
+        .quota("p-1", 9)
+        .lease("10.0.0.12", taken, "p-1", LeaseState::Allocated)
+        .in_prefix(31)
+        .lease("10.0.0.18", taken, "p-1", LeaseState::Quarantined)
+        .in_prefix(31);
+    for address in ["10.0.0.12", "10.0.0.13", "10.0.0.18", "10.0.0.19"] {
+        let text = why(create(&rancher, fip("net", address)));
+        assert!(text.contains("in use or kept"), "{text}");
+    }
+    for address in ["10.0.0.11", "10.0.0.14", "10.0.0.17", "10.0.0.20"] {
+        assert_eq!(create(&rancher, fip("net", address)), Verdict::allowed());
+    }
+}
+
+#[test]
 fn ipv6_is_compared_by_value_and_never_by_text() {
     let rancher = Rancher::new().pool(
         "six",

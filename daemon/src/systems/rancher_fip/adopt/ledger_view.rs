@@ -132,7 +132,7 @@ pub fn note_holders(site: &Site, fips: &BTreeMap<Key, Fip>, book: &mut LedgerVie
             let lease = |(key, fip): &(&Key, &Fip)| {
                 let address = fip.shown().filter(|_| fip.meta.deleted.is_none())?;
                 let network = ledger.network_by_name(book.network(&fip.pool))?.id;
-                let lease = ledger.lease(LeaseKey { network, address })?;
+                let lease = ledger.lease_around(LeaseKey { network, address })?;
                 let used = lease.state != LeaseState::Quarantined;
                 Some(((*key).clone(), used, stranger(site, lease, key, fip)))
             };
@@ -163,6 +163,7 @@ mod tests {
     use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
     use fipd_core::{Adopt, Holder, LeaseKey, Request, System, Tenant, Timestamp};
+    use fipd_crds::floating_ip::FloatingIP;
     use kube::Client;
     use serde_json::json;
 
@@ -179,6 +180,7 @@ mod tests {
                 inventory::SiteInventory,
                 pool_ranges::{PoolRanges, Uses},
             },
+            floating_ip::observe,
             names::{self, KIND_SERVICE},
             pool::{FloatingIpPoolSource, FloatingIpPools},
             rancher::Data,
@@ -327,6 +329,30 @@ mod tests {
         moved.remove("lab-a");
         let placed = &read(&site, &moved, None).pools["lab-a"];
         assert_eq!((&*placed.network, placed.mirrored), ("lab", true));
+
+        // What a FloatingIP shows is in a prefix that somebody else has.
+        let prefix = Adopt {
+            length: Some(30),
+            key: LeaseKey {
+                network: network.expect("a network"),
+                address: [10, 0, 0, 16].into(),
+            },
+            holder: fipd_core::testing::holder("rancher-fip/Y/Service/ns/web", "1"),
+            tenant: None,
+            since: Timestamp(1),
+            actor: "test".into(),
+        };
+        ipam.submit(Request::Adopt(prefix)).await.expect("adopted");
+        let mut fip = observe::view(FloatingIP::default());
+        fip.pool = "lab-a".into();
+        fip.status.ip_addr = "10.0.0.17".into();
+        let key = Key::new("c-1", "fip");
+        let mut around = read(&site, &pools, None);
+        note_holders(&site, &BTreeMap::from([(key.clone(), fip)]), &mut around);
+        let other = around.held_by_others.get(&key).map(String::as_str);
+        assert_eq!(other, Some("rancher-fip/Y/Service/ns/web"));
+        assert!(around.taken.contains(&key));
+
         assert_eq!(
             said(book, pools),
             "2 of 5 in lab-a; its status says 1 of lab-a, 2 are there"

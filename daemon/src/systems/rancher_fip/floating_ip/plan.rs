@@ -118,8 +118,10 @@ pub fn view(ledger: &Ledger, own: &Identity, service: &ServiceRef, fip: &Fip) ->
     if let Some(lease) = held.iter().copied().find(has) {
         return ServiceView::Show(Box::new(Ok(ShownLease::of(ledger, lease))));
     }
+    // It may contend for a prefix around the address.
     let contentions = ledger.contentions_of(&holder.identity);
-    if let Some(lease) = contentions.iter().find(has) {
+    let covers = |lease: &&Arc<Lease>| address.is_some_and(|one| lease.span().contains(one));
+    if let Some(lease) = contentions.iter().find(covers) {
         return ServiceView::Show(Box::new(Err(contended(lease))));
     }
     let same_family = |lease: &&Arc<Lease>| {

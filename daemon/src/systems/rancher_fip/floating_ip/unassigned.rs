@@ -151,7 +151,7 @@ impl FloatingIpController {
             let network = plan::wish(ledger, &site.id, fip).ok()?.pool.spec.network;
             let address = fip.recorded()?;
             let place = LeaseKey { network, address };
-            ledger.lease(place).is_none().then_some(place)
+            ledger.lease_around(place).is_none().then_some(place)
         });
         if let Some(place) = lost {
             let asker = self.asker(key, &fip.meta);

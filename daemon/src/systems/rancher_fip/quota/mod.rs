@@ -87,7 +87,7 @@ impl Controller for Quotas {
         let mut pools: BTreeSet<PoolId> = BTreeSet::new();
         for change in *changes {
             tenants.extend(change.tenants.iter().cloned());
-            let leases = change.leases.iter().filter_map(|key| ledger.lease(*key));
+            let leases = change.leases.iter().filter_map(|one| ledger.lease(one.key));
             tenants.extend(leases.filter_map(|lease| lease.tenant.clone()));
             pools.extend(change.pools.iter().copied());
         }

@@ -63,10 +63,11 @@ impl Services {
             return None;
         }
         let address: IpAddr = svc.ingress.first()?.parse().ok()?;
-        // Where it is given from.
+        // Where it is given from. A prefix around it changes under its own key.
         let place = self.context.site.ipam.find_network(|ledger, network| {
             let key = LeaseKey { network, address };
-            (!ledger.pools_at(key).is_empty()).then_some(key)
+            let around = ledger.lease_around(key).map_or(key, |lease| lease.key);
+            (!ledger.pools_at(key).is_empty()).then_some(around)
         });
         place.map(Cause::Address)
     }

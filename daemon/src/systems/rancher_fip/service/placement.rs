@@ -52,6 +52,9 @@ impl Services {
         let management = self.management();
         let base = self.pool(management.as_ref(), data.as_deref(), &name);
         let base = base.ok_or_else(|| unknown_pool(&field, &name))?;
+        if let Some(length) = base.spec.allocation_length {
+            return Err(pool_of_prefixes(&field, &name, length));
+        }
         let partner = data
             .as_deref()
             .zip(object(&base))
@@ -59,6 +62,7 @@ impl Services {
                 let partner = data.partner(object)?;
                 self.pool(management.as_ref(), Some(data), &partner)
             });
+        let partner = partner.filter(|pool| pool.spec.allocation_length.is_none());
         let by_family = |pool: Arc<Pool>| Some((pool.spec.family()?, pool));
         let pools = partner.into_iter().chain([base]);
         Ok(pools.filter_map(by_family).collect())
@@ -133,6 +137,14 @@ fn find(ledger: &Ledger, management: Option<&ClusterId>, name: &str) -> Option<A
     mirror.or_else(own).cloned()
 }
 
+/// The pool is there, and a prefix would be no address of a Service.
+fn pool_of_prefixes(field: &str, pool: &str, length: u8) -> Unserved {
+    let message = format!(
+        "{field}: pool {pool:?} gives prefixes of /{length}, and a Service needs a pool of addresses; it is tried again when there is one of this name"
+    );
+    Unserved::new("PoolNotFound", message, Some(Cause::Pools))
+}
+
 /// Whether a pool of the management cluster is known to have no object any more.
 fn is_gone(pool: &Pool, data: Option<&Data>) -> bool {
     let object = object(pool).zip(data);
@@ -154,7 +166,7 @@ pub fn served(
     match without.first() {
         Some(family) if !wish.second_optional || nothing => {
             let message = format!(
-                "no pool for {family}: the pool of this Service is of the other family and names no partner by annotation {PARTNER_POOL}"
+                "no pool for {family}: the pool of this Service is of the other family and names no usable partner by annotation {PARTNER_POOL}"
             );
             Err(Unserved::new("PoolNotFound", message, Some(Cause::Pools)))
         }

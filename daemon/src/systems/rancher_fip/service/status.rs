@@ -205,7 +205,7 @@ fn marked_addresses(svc: &Svc) -> Vec<IpAddr> {
     texts.filter_map(|text| text.parse().ok()).collect()
 }
 
-/// Whether one of these addresses is leased in the network, and not to this identity.
+/// Whether one of these addresses is leased in the network, itself or in a prefix, and not to this identity.
 fn is_anothers(
     ledger: &Ledger,
     network: NetworkId,
@@ -216,7 +216,8 @@ fn is_anothers(
         network,
         address: *address,
     };
-    let mut leases = addresses.iter().filter_map(|one| ledger.lease(place(one)));
+    let leases = addresses.iter().map(place);
+    let mut leases = leases.filter_map(|one| ledger.lease_around(one));
     leases.any(|lease| !lease.held_by(identity))
 }
 
@@ -377,6 +378,10 @@ mod tests {
     }
 
     fn ledger(owner: &str) -> Ledger {
+        leased(owner, "10.0.0.5", 32)
+    }
+
+    fn leased(owner: &str, address: &str, length: u8) -> Ledger {
         let mut ledger = Ledger::new();
         ledger.apply(&Op::PutNetwork(Network {
             id: OTHERS,
@@ -389,9 +394,13 @@ mod tests {
         };
         let key = LeaseKey {
             network: OTHERS,
-            ..sample::place("10.0.0.5")
+            ..sample::place(address)
         };
-        ledger.apply(&Op::PutLease(Arc::new(sample::lease(key, Some(holder)))));
+        let lease = Lease {
+            length,
+            ..sample::lease(key, Some(holder))
+        };
+        ledger.apply(&Op::PutLease(Arc::new(lease)));
         ledger
     }
 
@@ -420,6 +429,9 @@ mod tests {
             ..marked.clone()
         };
         assert!(!shows_anothers(&ledger("api"), &elsewhere, &web));
+        let prefix = |owner: &str| leased(owner, "10.0.0.4", 30);
+        assert!(shows_anothers(&prefix("api"), &elsewhere, &web));
+        assert!(!shows_anothers(&prefix("web"), &elsewhere, &web));
         let unmarked = Svc {
             finalizers: vec![],
             ..marked

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, convert::Infallible};
 
 use fipd_core::{
-    AddressSpec, Adopt, ClusterId, Family, Holder, LeaseKey, NetworkId, Origin, Release,
+    AddressSpec, Adopt, ClusterId, Family, Holder, LeaseKey, NetworkId, Origin, PoolSpec, Release,
     ReleaseScope, Request, Tenant, Timestamp,
 };
 use kube::{Client, client::Body};
@@ -13,7 +13,7 @@ use super::{observe::Projects, status::BEHIND, validate::Wish, *};
 use crate::{
     clock,
     clusters::{absence::Presence, adoption::Inventory, testing},
-    controller::events::Events,
+    controller::{events::Events, waiters::Cause},
     ipam::Ipam,
     systems::rancher_fip::{
         floating_ip,
@@ -498,6 +498,64 @@ async fn a_pool_is_gone_with_its_object_although_its_mirror_is_not_closed_yet() 
     let object = fipd_crds::floating_ip::FloatingIPPool::new("net", Default::default());
     data.pools.set(&Key::new("", "net"), object);
     assert_eq!(found().map(|pools| pools.len()), Ok(1));
+}
+
+#[tokio::test]
+async fn a_pool_that_gives_prefixes_serves_no_service() {
+    let bench = Bench::new(json!({})).await;
+    let blocks = PoolSpec {
+        allocation_length: Some(64),
+        ..fipd_core::testing::pool_spec("blocks", &["2001:db8::/56"])
+    };
+    let single = fipd_core::testing::pool_spec("single", &["2001:db8:1::/64"]);
+    for spec in [blocks, single] {
+        let create = fipd_core::testing::create_pool(spec);
+        bench.ipam.submit(create).await.expect("a pool");
+    }
+    let found = |pool: &str| {
+        let wish = Wish {
+            pool: Some(pool.into()),
+            ..validate::any(&Svc::default())
+        };
+        bench.services.pools(&wish)
+    };
+    assert_eq!(found("single").map(|pools| pools.len()), Ok(1));
+    let problem = found("blocks").expect_err("prefixes");
+    assert_eq!(problem.reason, "PoolNotFound");
+    assert_eq!(problem.cause, Some(Cause::Pools));
+    let why = "pool \"blocks\" gives prefixes of /64, and a Service needs a pool of addresses";
+    assert!(problem.message.contains(why), "{}", problem.message);
+}
+
+#[tokio::test]
+async fn a_service_whose_address_is_in_a_leased_prefix_waits_for_that() {
+    let bench = Bench::new(json!({})).await;
+    let release = fipd_core::testing::release(holder());
+    bench.ipam.submit(release).await.expect("a release");
+    let spec = fipd_core::testing::pool_spec("net", &["10.7.0.0/24"]);
+    let create = fipd_core::testing::create_pool(spec);
+    bench.ipam.submit(create).await.expect("a pool");
+    let status = json!({ "loadBalancer": { "ingress": [{ "ip": "10.7.0.9" }] } });
+    let mut object = marked("1", json!({}));
+    object["status"] = status;
+    let svc = watched(object);
+    let waits = || {
+        let turn = bench.services.turn(&key(), &svc);
+        bench.services.still_shown(&turn)
+    };
+    let address = |text: &str| Some(Cause::Address(fipd_core::testing::key_of(text)));
+    assert_eq!(waits(), address("10.7.0.9"));
+    let adopt = Adopt {
+        length: Some(29),
+        key: fipd_core::testing::key_of("10.7.0.8"),
+        holder: fipd_core::testing::holder("rancher-fip/Y/Service/ns/api", "1"),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    };
+    let adopted = bench.ipam.submit(Request::Adopt(adopt)).await;
+    adopted.expect("a lease");
+    assert_eq!(waits(), address("10.7.0.8"));
 }
 
 /// A Service of another program, which shows the addresses.

@@ -66,7 +66,7 @@ pub fn requests(
         };
         let uid = Text::clone(&fip.meta.uid);
         let own = names::holder(look.management, KIND_FLOATING_IP, key, uid);
-        let lease = ledger.lease(place);
+        let lease = ledger.lease_around(place);
         if lease.is_some_and(|lease| lease.held_by(&look.service.holder().identity)) {
             requests.extend(lease.and_then(|lease| withdraw(lease, &own, look)));
             continue;

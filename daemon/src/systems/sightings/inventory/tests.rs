@@ -1,6 +1,6 @@
 mod bench;
 
-use fipd_core::{PoolSpec, Request, Text, Timestamp, sighting::HeldFor};
+use fipd_core::{Adopt, PoolSpec, Request, Text, Timestamp, sighting::HeldFor};
 
 use self::bench::{Bench, address, key, service};
 use super::*;
@@ -509,4 +509,131 @@ async fn a_service_still_waits_for_what_it_goes_on_showing() {
     bench.shows(vec![]);
     bench.adopt().await;
     assert!(!bench.inventory.still_shows(&holder, key(2)));
+}
+
+/// Addresses of the leased /64 that Services show.
+const INSIDE: &str = "2001:db8:60:3::77";
+const BESIDE: &str = "2001:db8:60:3::88";
+
+/// The holder of the /64, of another cluster.
+fn tenant_of_prefix() -> Holder {
+    fipd_core::testing::holder("rancher-fip/Y/Service/ns/web", "1")
+}
+
+/// A pool that gives /64s, one of which is leased.
+async fn leased_prefix(bench: &Bench) -> LeaseKey {
+    let cidr = "2001:db8:60::/56".parse().expect("a CIDR");
+    let spec = PoolSpec {
+        allocation_length: Some(64),
+        ..PoolSpec::own("blocks", vec![cidr])
+    };
+    let made = bench
+        .ipam
+        .submit(fipd_core::testing::create_pool(spec))
+        .await;
+    made.expect("a pool");
+    let key = fipd_core::testing::key_of("2001:db8:60:3::");
+    let adopt = Adopt {
+        length: Some(64),
+        key,
+        holder: tenant_of_prefix(),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    };
+    let adopted = bench.ipam.submit(Request::Adopt(adopt)).await;
+    adopted.expect("a lease");
+    key
+}
+
+#[tokio::test]
+async fn a_service_contends_for_the_prefix_around_what_it_shows() {
+    let bench = Bench::new(vec![service("one", None, &[INSIDE.into()])]).await;
+    let key = leased_prefix(&bench).await;
+    for _ in 0..2 {
+        bench.adopt().await;
+        let contender = bench.ipam.read(|ledger| {
+            let lease = ledger.lease(key).expect("the /64");
+            assert_eq!(lease.contenders.len(), 1);
+            lease.contenders.first().map(|one| one.holder.clone())
+        });
+        let contender = contender.expect("a contender");
+        assert_eq!(&*contender.identity.name, "one");
+        let view = bench.view();
+        assert_eq!((view.held, view.contended, view.waiting.len()), (0, 1, 0));
+        assert!(bench.inventory.is_whole(&contender.identity));
+        assert!(bench.inventory.still_shows(&contender, key));
+        assert_eq!(bench.inventory.heir(&contender, key), None);
+    }
+    let contender = fipd_core::testing::holder("foreign/X/Service/ns/one", "one");
+    bench.shows(vec![]);
+    bench.adopt().await;
+    assert!(!bench.inventory.still_shows(&contender, key));
+}
+
+#[tokio::test]
+async fn what_a_service_shows_is_kept_also_where_the_prefix_around_it_goes_meanwhile() {
+    let bench = Bench::new(vec![service("one", None, &[INSIDE.into()])]).await;
+    let key = leased_prefix(&bench).await;
+    let sightings = bench.inventory.list().await.expect("a list");
+    let uses: Vec<LeaseKey> = sightings.into_iter().flat_map(|one| one.uses).collect();
+    let shown = fipd_core::testing::key_of(INSIDE);
+    assert_eq!(uses, [shown]);
+    let release = fipd_core::testing::release(tenant_of_prefix());
+    bench.ipam.submit(release).await.expect("a release");
+    bench.adopt().await;
+    let lease = |key| bench.ipam.read(|ledger| ledger.lease(key).cloned());
+    let owner = lease(shown).and_then(|lease| lease.owner().cloned());
+    let owner = owner.expect("an owner");
+    assert_eq!(&*owner.identity.name, "one");
+    assert_eq!(lease(key), None, "nobody shows the first address");
+    assert_eq!(bench.view().held, 1);
+}
+
+#[tokio::test]
+async fn a_report_names_the_address_that_a_service_shows() {
+    let mut bench = Bench::new(vec![service("one", None, &[INSIDE.into()])]).await;
+    let key = leased_prefix(&bench).await;
+    bench.session.settings.sightings = SightingMode::Report;
+    bench.renew();
+    bench.adopt().await;
+    let view = bench.view();
+    assert_eq!((view.held, view.contended, view.waiting.len()), (0, 0, 1));
+    let examples: Vec<String> = view
+        .examples
+        .iter()
+        .map(|one| one.address.to_string())
+        .collect();
+    assert_eq!(examples, [INSIDE]);
+    testing::confirm_sightings(&bench.session)
+        .await
+        .expect("it");
+    bench.adopt().await;
+    let contended = |ledger: &Ledger| {
+        ledger
+            .lease(key)
+            .is_some_and(|one| one.contenders.len() == 1)
+    };
+    assert!(bench.ipam.read(contended), "an admin said so");
+}
+
+#[tokio::test]
+async fn a_prefix_passes_to_whoever_still_shows_some_of_it() {
+    let bench = Bench::new(vec![service("one", None, &[INSIDE.into()])]).await;
+    let key = leased_prefix(&bench).await;
+    bench.adopt().await;
+    let release = fipd_core::testing::release(tenant_of_prefix());
+    bench.ipam.submit(release).await.expect("a release");
+    let owner = |ledger: &Ledger| ledger.lease(key)?.owner().cloned();
+    let one = bench.ipam.read(owner).expect("an owner");
+    assert_eq!(&*one.identity.name, "one", "it waited for the prefix");
+    bench.adopt().await;
+    assert_eq!(bench.inventory.heir(&one, key), Some(one.clone()));
+    bench.shows(vec![service("two", None, &[BESIDE.into()])]);
+    bench.adopt().await;
+    let two = bench.inventory.heir(&one, key).expect("an heir");
+    assert_eq!(&*two.identity.name, "two");
+    bench.shows(vec![]);
+    bench.adopt().await;
+    assert_eq!(bench.inventory.heir(&one, key), None);
 }

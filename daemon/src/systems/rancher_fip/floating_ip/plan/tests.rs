@@ -1,4 +1,4 @@
-use fipd_core::{Family, Op, Origin, Request};
+use fipd_core::{Contender, Family, Op, Origin, Request, Timestamp};
 use fipd_crds::floating_ip::FloatingIP;
 
 use super::*;
@@ -189,6 +189,30 @@ fn only_what_was_made_for_a_service_is_deleted_with_it() {
     ));
     ledger.apply(&lease("10.0.0.5", holder(KIND_FLOATING_IP, "fip-abc12")));
     assert_eq!(plan(&ledger, "fip-abc12"), ServiceView::HandBack);
+}
+
+#[test]
+fn one_whose_service_contends_for_a_prefix_around_its_address_stays() {
+    let service = ServiceRef::parse("Service/c/ns/web/u").expect("a Service");
+    let contender = Contender {
+        holder: service.holder(),
+        tenant: None,
+        since: Timestamp(1),
+    };
+    let prefix = Lease {
+        length: 30,
+        contenders: vec![contender],
+        ..sample::lease(sample::place("10.0.0.4"), Some(holder(KIND_SERVICE, "api")))
+    };
+    let ledger = ledger([prefix]);
+    let own = holder(KIND_FLOATING_IP, &service.floating_ip_name(Family::V4)).identity;
+    let plan = |address: &str| {
+        let mut fip = fip("p");
+        fip.wanted = address.into();
+        view(&ledger, &own, &service, &fip)
+    };
+    assert!(matches!(plan("10.0.0.5"), ServiceView::Show(shown) if shown.is_err()));
+    assert_eq!(plan("10.0.0.8"), ServiceView::Delete);
 }
 
 #[test]

@@ -378,7 +378,7 @@ fn what_passes_by_itself_is_asked_again() {
     });
     assert!(!full.message.contains("denied the request"), "{full}");
     let taken = heard(Refusal::AddressTaken {
-        address: [10, 0, 0, 5].into(),
+        address: fipd_core::testing::key([10, 0, 0, 5]).whole(),
         owner: "FloatingIP of another project".into(),
     });
     assert_eq!(taken, Denied::new(StatusCode::CONFLICT, TAKEN));

@@ -201,3 +201,16 @@ fn an_address_of_nobody_is_adopted_and_a_floating_ip_beside_its_service_withdraw
     ledger.apply(&Op::PutLease(lease(ADDRESS, service().holder(), None)));
     assert_eq!(asked(&ledger, &wish(), ADDRESS, fips()), Ok(vec![]));
 }
+
+#[test]
+fn an_address_in_a_prefix_of_another_is_not_adopted() {
+    let mut ledger = ledger();
+    let prefix = Lease {
+        length: 30,
+        pool: None,
+        ..Lease::clone(&lease("10.0.0.4", own("other"), None))
+    };
+    ledger.apply(&Op::PutLease(Arc::new(prefix)));
+    let fips = vec![fip("one", ADDRESS, &["web"])];
+    assert_eq!(asked(&ledger, &wish(), ADDRESS, fips), Ok(vec![]));
+}
