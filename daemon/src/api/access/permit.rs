@@ -66,19 +66,24 @@ where
 
 /// Who else holds an address is not for callers with a scope.
 fn discreet(caller: &Caller, mut error: IpamError) -> IpamError {
-    if caller.scope.is_all() {
-        return error;
-    }
-    if let IpamError::Refused(Refusal::PrefixTaken { prefix, held, .. }) = &mut error {
-        *held = *prefix;
-    }
-    if let IpamError::Refused(
-        Refusal::AddressTaken { owner, .. } | Refusal::PrefixTaken { owner, .. },
-    ) = &mut error
+    if let IpamError::Refused(refusal) = &mut error
+        && !caller.scope.is_all()
     {
-        *owner = "somebody else".to_owned();
+        hide_owners(refusal);
     }
     error
+}
+
+fn hide_owners(refusal: &mut Refusal) {
+    if let Refusal::PrefixTaken { prefix, held, .. } = refusal {
+        *held = *prefix;
+    }
+    if let Refusal::AddressTaken { owner, .. } | Refusal::PrefixTaken { owner, .. } = refusal {
+        *owner = "somebody else".to_owned();
+    }
+    if let Refusal::NoneGives { reasons, .. } = refusal {
+        reasons.iter_mut().for_each(hide_owners);
+    }
 }
 
 /// Whether the caller may ask for this.

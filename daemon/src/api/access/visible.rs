@@ -46,13 +46,12 @@ impl<'a> VisibleLedger<'a> {
     /// means that names it.
     pub fn key(&self, network: &str, text: &str) -> Result<LeaseKey, Problem> {
         let (key, length) = self.key_and_length(network, text)?;
-        let Some(lease) = self.lease_around(key) else {
+        let asked = length.map_or_else(|| key.whole(), |length| LeasePrefix { key, length });
+        let Some(lease) = self.lease_over(asked) else {
             return Ok(key);
         };
         let prefix = lease.prefix();
-        let meant = length.map_or(lease.key == key, |length| {
-            prefix == LeasePrefix { key, length }
-        });
+        let meant = length.map_or(lease.key == key, |_| prefix == asked);
         match meant {
             true => Ok(key),
             false => {
@@ -101,6 +100,12 @@ impl<'a> VisibleLedger<'a> {
     /// The lease of the address, or of the prefix around it.
     pub fn lease_around(&self, key: LeaseKey) -> Option<&'a Arc<Lease>> {
         let lease = self.ledger.lease_around(key);
+        lease.filter(|lease| self.scope.has_lease(lease))
+    }
+
+    /// The lowest lease that has any of the prefix.
+    fn lease_over(&self, prefix: LeasePrefix) -> Option<&'a Arc<Lease>> {
+        let lease = self.ledger.lease_over(prefix);
         lease.filter(|lease| self.scope.has_lease(lease))
     }
 

@@ -13,7 +13,7 @@ use axum::{
         sse::{Event, Sse},
     },
 };
-use fipd_core::{Actor, Change, LeaseKey, Ledger, PoolId, TooOld};
+use fipd_core::{Actor, Change, LeaseKey, LeasePrefix, Ledger, PoolId, TooOld};
 use futures::{Stream, stream};
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
@@ -177,8 +177,9 @@ fn view(visible: VisibleLedger<'_>, change: &Change) -> Option<ChangeView> {
     let all = visible.scope.is_all();
     let pools = change.pools.iter().filter(|id| has_pool(visible, **id));
     let pools: Vec<_> = pools.map(|id| pool_view(visible, *id)).collect();
-    let leases = change.leases.iter().filter(|key| has_key(visible, **key));
-    let leases: Vec<_> = leases.map(|key| lease_view(visible, *key)).collect();
+    let leases = change.leases.iter();
+    let leases = leases.filter(|prefix| has_key(visible, prefix.key));
+    let leases: Vec<_> = leases.map(|prefix| lease_view(visible, *prefix)).collect();
     let tenants = change.tenants.iter().filter(|_| all);
     let tenants: Vec<_> = tenants.map(|tenant| tenant.0.to_string()).collect();
     let kinds = [
@@ -233,15 +234,16 @@ fn pool_view(visible: VisibleLedger<'_>, id: PoolId) -> ChangedPool {
     }
 }
 
-fn lease_view(visible: VisibleLedger<'_>, key: LeaseKey) -> ChangedLease {
-    let ledger = visible.ledger;
-    let lease = visible.lease(key);
+fn lease_view(visible: VisibleLedger<'_>, prefix: LeasePrefix) -> ChangedLease {
+    let (ledger, key) = (visible.ledger, prefix.key);
+    // What begins there by now may be of another length.
+    let lease = visible.lease(key).filter(|lease| lease.prefix() == prefix);
     let pool = lease.and_then(|lease| ledger.pool(lease.pool?));
     let owner = lease.and_then(|lease| lease.owner());
     ChangedLease {
         network: convert::network_name(ledger, key.network),
         address: key.address,
-        length: lease.and_then(|lease| lease.prefix().explicit_length()),
+        length: prefix.explicit_length(),
         state: lease.map(|lease| lease.state.to_string()),
         pool: pool.map(|pool| pool.spec.name.to_string()),
         owner: owner.map(|holder| convert::owner_text(ledger, &holder.identity)),

@@ -53,7 +53,7 @@ pub async fn list(
     Ok(Json(LeasePage { leases, next }))
 }
 
-/// One lease.
+/// The lease that has an address, or a whole prefix (with its slash as `%2F`).
 #[utoipa::path(get, path = "/api/v1/leases/{network}/{address}", tag = "leases",
     params(("network" = String, Path), ("address" = String, Path)),
     responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 304)))]
@@ -65,7 +65,7 @@ pub async fn show(
     requester.read(|visible| {
         let (key, length) = visible.key_and_length(&network, &address)?;
         let lease = visible.lease_around(key);
-        let lease = lease.filter(|lease| length.is_none_or(|length| length == lease.length));
+        let lease = lease.filter(|lease| length.is_none_or(|length| lease.length <= length));
         let lease = lease.ok_or_else(|| Problem::not_found("lease of", &address))?;
         let view = convert::lease_view(visible.ledger, lease);
         Ok(known.answer(&State::of(&**lease), &view))

@@ -116,10 +116,10 @@ pub struct ChangedLease {
     pub network: String,
     #[schema(value_type = String)]
     pub address: IpAddr,
-    /// Bits of the prefix that begins with the address; left out where it is just the address, or nobody holds it.
+    /// Bits of the prefix that begins with the address; left out where it is just the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u8>,
-    /// As it is now; null where nobody holds the address.
+    /// As it is now; null where nobody holds it any more.
     pub state: Option<String>,
     pub pool: Option<String>,
     pub owner: Option<String>,
