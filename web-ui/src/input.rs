@@ -27,6 +27,8 @@ pub struct AllocateForm {
 pub struct AllocatePage {
     pub shell: Shell,
     pub pool_name: String,
+    /// The pool gives prefixes of so many bits; `None`: addresses.
+    pub allocation_length: Option<u8>,
     pub form: AllocateForm,
 }
 
@@ -95,6 +97,13 @@ pub struct FormPage {
     pub form: Form,
     /// Where to go without sending it.
     pub back: String,
+}
+
+impl AllocatePage {
+    /// One of what the pool gives.
+    pub(crate) fn given(&self) -> String {
+        crate::pool::given(self.allocation_length)
+    }
 }
 
 impl Input {
@@ -390,6 +399,7 @@ mod tests {
         let page = AllocatePage {
             shell: sample::shell(true),
             pool_name: "dmz".into(),
+            allocation_length: Some(28),
             form: AllocateForm {
                 pool: 3,
                 inputs: sample::form(&[
@@ -410,6 +420,7 @@ mod tests {
         assert!(html.contains("aria-invalid=\"true\" aria-describedby=\"owner-error owner-hint\""));
         assert!(html.contains("id=\"owner-error\"") && html.contains("id=\"address-error\""));
         assert!(html.contains("name=\"csrf\" value=\"c5rf\""));
+        assert!(html.contains("<h1>Allocate a prefix of /28</h1>"));
         assert!(page.form.inputs.failed() && !Form::default().failed());
     }
 }

@@ -57,12 +57,16 @@ pub struct Party {
 pub struct FreeAddress {
     /// `free in pool dmz`, `excluded from pool dmz`, `in no pool`.
     pub status: String,
+    /// What would be given: the address, or the prefix around it.
+    pub what: String,
     /// Address of the form that gives it.
     pub allocate: Option<String>,
     /// Address of the form that keeps it for later.
     pub reserve: Option<String>,
     /// Where an admin says which network it is of; `None` where nobody has to.
     pub settle: Option<String>,
+    /// The lease that keeps the prefix around it from being free: its page, and what it covers.
+    pub held: Option<(String, String)>,
 }
 
 /// Everything about one address of one network.
@@ -163,14 +167,21 @@ mod tests {
         page.lease = None;
         page.free = Some(FreeAddress {
             status: "free in pool dmz".into(),
+            what: "10.20.0.0/28".into(),
             allocate: Some("/ui/pools/1/allocate?address=10.20.0.7".into()),
             reserve: Some("/ui/reserve?pool=dmz&address=10.20.0.7".into()),
             settle: Some("/ui/pools/1#doubts".into()),
+            held: Some((
+                "/ui/networks/0/addresses/10.20.0.9".into(),
+                "10.20.0.9".into(),
+            )),
         });
         let html = page.render().unwrap();
         assert!(html.contains("free in pool dmz") && html.contains("allocate?address=10.20.0.7"));
         assert!(html.contains("/ui/reserve?pool=dmz"), "{html}");
         assert!(html.contains("href=\"/ui/pools/1#doubts\""), "{html}");
+        assert!(html.contains(">Allocate 10.20.0.0/28</a>"), "{html}");
+        assert!(html.contains("addresses/10.20.0.9\">See 10.20.0.9</a>"));
         assert!(!html.contains("/release"));
     }
 

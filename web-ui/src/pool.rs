@@ -70,12 +70,25 @@ pub struct Doubt {
     pub pool: String,
 }
 
+/// One of what a pool with this allocation length gives.
+pub(crate) fn given(allocation_length: Option<u8>) -> String {
+    match allocation_length {
+        Some(length) => format!("a prefix of /{length}"),
+        None => "an address".to_owned(),
+    }
+}
+
 impl PoolPage {
-    /// What the pool gives, one of it.
+    /// One of what the pool gives.
     pub(crate) fn given(&self) -> String {
+        given(self.allocation_length)
+    }
+
+    /// Several of what the pool gives.
+    pub(crate) fn units(&self) -> &'static str {
         match self.allocation_length {
-            Some(length) => format!("a prefix of /{length}"),
-            None => "an address".to_owned(),
+            Some(_) => "prefixes",
+            None => "addresses",
         }
     }
 
@@ -128,6 +141,24 @@ mod tests {
         page.map = None;
         let html = page.render().unwrap();
         assert!(!html.contains("class=\"map\"") && html.contains("<table"));
+    }
+
+    #[test]
+    fn a_pool_of_prefixes_speaks_of_prefixes() {
+        let mut page = sample::pool_page(true);
+        page.allocation_length = Some(28);
+        page.leases.clear();
+        let html = page.render().unwrap();
+        for text in [
+            "12 prefixes are not given",
+            "This pool has no leases. Leases of other pools take some of its prefixes.",
+            "Allocate a prefix of /28 above",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        page.pool.usage.0.used = 0;
+        let html = page.render().unwrap();
+        assert!(html.contains("Nothing of this pool is in use."), "{html}");
     }
 
     #[test]

@@ -22,8 +22,10 @@ pub struct PreviewPage {
     pub trail: Vec<(String, String)>,
     /// Label, before (empty for a new pool) and after of what becomes another.
     pub changes: Vec<(&'static str, String, String)>,
-    /// Addresses that can be given, before and after.
+    /// Addresses or prefixes that can be given, before and after.
     pub size: (Option<u128>, Option<u128>),
+    /// The pool gives prefixes.
+    pub prefixes: bool,
     /// Leases that would be out of range, the first few.
     pub leaving: Vec<LeaseRow>,
     /// How many there are in all, at least.
@@ -69,6 +71,7 @@ mod tests {
             trail: vec![],
             changes: vec![("Addresses", "10.0.0.0/24".into(), "10.0.0.0/25 <b>".into())],
             size: (Some(254), Some(126)),
+            prefixes: true,
             leaving: vec![sample::lease("10.20.0.7", LeaseState::Allocated)],
             leaving_count: 1_204,
             leaving_more: false,
@@ -100,6 +103,7 @@ mod tests {
         let html = page().render().unwrap();
         for text in [
             "10.0.0.0/25 &#60;b&#62;",
+            "Prefixes that can be given: <strong>254</strong> before",
             "254",
             "126",
             "1,204 leases would be out of range",

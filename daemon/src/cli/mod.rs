@@ -129,7 +129,7 @@ enum ClientCommand {
     /// Routing domains: inside one an address is given once
     #[command(subcommand)]
     Network(network::Network),
-    /// How many addresses of a pool a tenant may hold
+    /// How much of a pool a tenant may hold
     #[command(subcommand)]
     Quota(quota::Quota),
     /// Kubernetes clusters that the daemon serves

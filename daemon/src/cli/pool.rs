@@ -83,7 +83,7 @@ pub struct Details {
     /// What quotas of the pool count: leases, or addresses
     #[arg(long, value_name = "UNIT", value_parser = QuotaUnit::WORDS)]
     quota_unit: Option<String>,
-    /// Gateway; never given
+    /// Gateway, handed out with each lease; a pool of addresses never gives it, one of prefixes only passes it on
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
     /// Prefix length handed out with each address

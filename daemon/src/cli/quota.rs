@@ -13,7 +13,8 @@ use crate::api::wire::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 
 #[derive(Debug, Subcommand)]
 pub enum Quota {
-    /// Limit how many addresses of a pool a tenant may hold; what it holds already stays
+    /// Limit how many leases of a pool a tenant may hold, or how many addresses where the quotas of the pool count those;
+    /// what it holds already stays
     Set {
         /// Who is charged: a Rancher project or what leases were given with
         #[arg(long)]
@@ -31,7 +32,7 @@ pub enum Quota {
         #[arg(long)]
         pool: Option<String>,
     },
-    /// Take a limit away: the tenant may have any number of the pool's addresses
+    /// Take a limit away: the tenant may hold as much of the pool as there is
     Delete {
         #[arg(long)]
         tenant: String,

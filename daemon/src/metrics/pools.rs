@@ -31,6 +31,14 @@ impl PoolSeries {
             forecast: one.forecast(now),
         })
     }
+
+    /// Addresses in a prefix, where those of all prefixes can be told exactly: all series of addresses of a pool are there,
+    /// or none, however full it is.
+    fn exact_prefix_size(&self) -> Option<u128> {
+        let unit = self.prefix_size?;
+        let all = self.usage.size.checked_mul(unit)?;
+        (all <= EXACT).then_some(unit)
+    }
 }
 
 /// All pools; the ledger is let go after each step, so that no decision waits for more than one of them.
@@ -58,14 +66,15 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
     let mut addresses_of: [Vec<(Labels<'static>, f64)>; 3] = Default::default();
     let mut full_in = Vec::new();
     for one in figures(ipam) {
+        let unit = one.exact_prefix_size();
         let labels = vec![("pool", one.pool), ("network", one.network)];
         let hours = one.forecast.hours().into_iter();
         full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
-        let counts = [one.usage.size, one.usage.used, one.usage.free];
-        for (values, count) in addresses_of.iter_mut().zip(counts) {
-            let addresses = one.prefix_size.and_then(|size| size.checked_mul(count));
-            let exact = addresses.filter(|addresses| *addresses <= EXACT);
-            values.extend(exact.map(|addresses| (labels.clone(), addresses as f64)));
+        if let Some(unit) = unit {
+            let counts = [one.usage.size, one.usage.used, one.usage.free];
+            for (values, count) in addresses_of.iter_mut().zip(counts) {
+                values.push((labels.clone(), count.saturating_mul(unit) as f64));
+            }
         }
         let counts = [
             one.usage.size,
@@ -87,23 +96,23 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
             "Addresses the pool can give, or prefixes of a pool of those, as in all counts of pools",
             size,
         ),
-        Series::new("pool_used", "Of these, leased", used),
+        Series::new(
+            "pool_used",
+            "Of these, leased; of prefixes also those that have leases in them",
+            used,
+        ),
         Series::new("pool_free", "Of these, free", free),
         Series::new(
             "pool_size_addresses",
-            "Addresses in all prefixes of a pool of prefixes; missing where they are more than 2^53",
+            "Addresses in all prefixes of a pool of prefixes; a pool with more than 2^53 has none of the three series of addresses",
             in_size,
         ),
         Series::new(
             "pool_used_addresses",
-            "Addresses in the leased prefixes of a pool of prefixes; missing where they are more than 2^53",
+            "Of these, in prefixes that are leased or have leases in them",
             in_used,
         ),
-        Series::new(
-            "pool_free_addresses",
-            "Addresses in the free prefixes of a pool of prefixes; missing where they are more than 2^53",
-            in_free,
-        ),
+        Series::new("pool_free_addresses", "Of these, in free prefixes", in_free),
         Series::new(
             "pool_quarantined",
             "Of the used, cooling after a release",

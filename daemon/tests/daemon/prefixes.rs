@@ -90,6 +90,9 @@ fn a_prefix_is_allocated_shown_and_taken_back() {
     assert_eq!(about("2001:db8::/62"), 3);
     fipd.cli("audit --address 2001:db8::7/64")
         .fails(2, &["2001:db8::7/64", "2001:db8::/64"]);
+    // All of its addresses are more than 2^53; those of the leased prefix are not.
+    fipd.json("pool create wide --cidr 2001:db9::/68 --allocation-length 80");
+    fipd.json("lease allocate --pool wide --owner fipd/Router/lab/wide");
     let metrics = fipd
         .rest(Some(&fipd.token("scraper", "viewer")))
         .get("/metrics");
@@ -97,12 +100,28 @@ fn a_prefix_is_allocated_shown_and_taken_back() {
         text(&metrics.body)
             .contains("fipd_pool_free{pool=\"delegated\",network=\"default\"} 65532")
     );
-    // 2^80 addresses are more than a number of a metric tells exactly.
-    assert!(!text(&metrics.body).contains("fipd_pool_free_addresses{"));
+    // 2^80 and 2^60 addresses are more than a number of a metric tells exactly.
+    for name in ["size", "used", "free"] {
+        let series = format!("fipd_pool_{name}_addresses{{");
+        assert!(!text(&metrics.body).contains(&series), "{series}");
+    }
 
     fipd.cli("lease release 2001:db8:0:3::7")
         .fails(2, &["address", "2001:db8:0:3::/64"]);
+    let rest = fipd.rest(Some(&fipd.token("root", "admin")));
+    let inside = rest
+        .get("/api/v1/leases/default/2001:db8:0:3::%2F65")
+        .json();
+    assert_eq!(inside["length"], 64, "it is in that lease");
+    let since = rest.get("/api/v1/changes").json()["revision"].clone();
     let released = fipd.json("lease release 2001:db8:0:3::/64");
+    let changes = rest.get(&format!("/api/v1/changes?since={since}")).json();
+    let gone = &changes["changes"][0]["leases"][0];
+    assert_eq!(
+        (&gone["length"], &gone["state"]),
+        (&json!(64), &Value::Null),
+        "{changes}"
+    );
     assert_eq!(released["released"][0]["length"], 64);
     fipd.json("lease release --owner fipd/Router/lab/edge");
     assert_eq!(listed("--pool delegated"), 1);
@@ -122,6 +141,27 @@ fn addresses_and_prefixes_of_one_network_keep_each_other_out() {
         &["2001:db8:0:4::/64", "2001:db8:0:4::10", "fipd/Host/lab/a"],
     );
     assert_eq!(fipd.json("pool show delegated")["usage"]["used"], 1);
+    let rest = fipd.rest(Some(&fipd.token("root", "admin")));
+    let around = "/api/v1/leases/default/2001:db8:0:4::%2F64";
+    let refused = rest.send(http::Method::DELETE, around, &[], None);
+    let problem = refused.problem(422, "invalid");
+    assert_eq!(problem["value"], "2001:db8:0:4::/64");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("2001:db8:0:4::10"),
+        "{problem}"
+    );
+    // Who may see a part only is not told who has it.
+    let made = fipd.json("token create tenant --role operator --tenant red");
+    let tenant = fipd.rest(made["token"].as_str());
+    let ask = json!({
+        "owner": "fipd/Router/lab/red", "tenant": "red",
+        "wants": [{ "select": { "family": "ipv6" }, "address": "2001:db8:0:4::/64" }],
+    });
+    let refused = text(&tenant.post("/api/v1/leases", ask).body);
+    assert!(!refused.contains("fipd/Host/lab/a"), "{refused}");
     fipd.json("lease release --owner fipd/Host/lab/a");
     assert_eq!(fipd.json("pool show delegated")["usage"]["used"], 0);
     fipd.json(

@@ -99,6 +99,7 @@ fn form_page(visitor: &Visitor, pool: &Pool, status: StatusCode, form: Form) -> 
     let page = AllocatePage {
         shell: visitor.shell(Nav::Pools),
         pool_name: pool.spec.name.to_string(),
+        allocation_length: pool.spec.allocation_length,
         form: AllocateForm {
             pool: pool.id.0,
             inputs: form,

@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::{
     fields::{Fields, with_query},
     forms::{Words, blame, filled, optional},
-    lease::find,
+    lease::{available, find},
     page::{Answered, Failure, page_as},
     session_extract::{PathParam, SubmittedForm, Visitor},
     views,
@@ -39,20 +39,26 @@ pub const WORDS: Words = |field, value| match (field, value) {
     _ => None,
 };
 
-/// The address and its lease, for those who may change it.
+/// The lease of the address or around it, with where it begins, for those who may change it.
 fn open(
     visitor: &Visitor,
     (network, address): (&str, &str),
 ) -> Result<(LeaseKey, Option<Arc<Lease>>), Failure> {
     let key = find(visitor, network, address)?;
-    let lease = visitor.read(|ledger| ledger.lease(key).cloned());
-    Ok((key, lease))
+    let lease = held(visitor, key);
+    Ok((lease.as_ref().map_or(key, |lease| lease.key), lease))
+}
+
+/// The lease of the address, or of the prefix around it.
+fn held(visitor: &Visitor, key: LeaseKey) -> Option<Arc<Lease>> {
+    visitor.read(|ledger| ledger.lease_around(key).cloned())
 }
 
 /// To the page of the address, which says that there was nothing to do.
 fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
     let here = links::lease(key.network.0, key.address);
-    visitor.done(&here, format!("{} is free already.", key.address))
+    let what = visitor.read(|ledger| available(ledger, key));
+    visitor.done(&here, format!("{what} is free already."))
 }
 
 /// What is wrong with a form that changes a lease.
@@ -112,8 +118,7 @@ pub async fn release(
     );
     if let Err(problem) = freed.await {
         let status = blame_of_lease(&mut form, &problem);
-        let now = visitor.read(|ledger| ledger.lease(key).cloned());
-        return Ok(match now {
+        return Ok(match held(&visitor, key) {
             Some(lease) => release_page(&visitor, &lease, status, form),
             None => nothing_there(&visitor, key),
         });
@@ -138,15 +143,15 @@ fn not_yet(visitor: &Visitor) -> Failure {
     visitor.failure(StatusCode::FORBIDDEN, what, next)
 }
 
-/// What became of the address.
+/// What became of what was released.
 fn outcome(ipam: &Ipam, before: &Lease) -> String {
-    let address = before.key.address;
+    let what = before.prefix();
     let now = ipam.read(|ledger| ledger.lease(before.key).cloned());
     let owner = now.map(|lease| ipam.read(|ledger| views::owner(ledger, &lease)));
     match owner.as_deref() {
-        None => format!("{address} was released and is free."),
-        Some("") => format!("{address} was released and is quarantined."),
-        Some(owner) => format!("{address} was released and is held by {owner} now."),
+        None => format!("{what} was released and is free."),
+        Some("") => format!("{what} was released and is quarantined."),
+        Some(owner) => format!("{what} was released and is held by {owner} now."),
     }
 }
 
@@ -202,6 +207,7 @@ pub async fn transfer(
         ..TransferRequest::default()
     };
     let network = visitor.read(|ledger| network_name(ledger, key.network));
+    let address = key.address.to_string();
     let if_match = IfMatch::shown(fields.get("seen"));
     let (requester, which) = (visitor.requester(), (&*network, &*address));
     match hand(&requester, which, if_match, &body).await {

@@ -4,7 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::State;
 use fipd_core::{
-    Contender, Holder, Identity, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId, Span,
+    Contender, Holder, Identity, Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Member,
+    NetworkId, Pool, PoolId, Span,
 };
 use fipd_web_ui::{AddressPage, FreeAddress, Nav, Pager, Party, links};
 
@@ -135,54 +136,120 @@ fn pool_of(ledger: &Ledger, key: LeaseKey) -> Option<PoolId> {
     giving.or(pools.first()).map(|(id, _)| *id)
 }
 
-fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
+/// Whether anybody may have an address that nobody has.
+enum Standing<'a> {
+    /// The pool gives this there.
+    Free(PoolId, LeasePrefix),
+    Withheld(PoolId),
+    /// The pool would give this prefix, but somebody has some of it.
+    Occupied(PoolId, LeasePrefix, &'a Arc<Lease>),
+    Closed(PoolId),
+    Excluded(PoolId),
+    Unlisted,
+}
+
+fn standing(ledger: &Ledger, key: LeaseKey) -> Standing<'_> {
     let pools = ledger.pools_at(key);
-    let name = |id| views::text(ledger.pool(id).map(|pool| &pool.spec.name));
-    let open = |id| ledger.pool(id).is_some_and(|pool| !pool.spec.closed);
-    // Of a pool of prefixes the whole prefix is given.
-    let whole = |id| {
-        let spec = &ledger.pool(id)?.spec;
-        let first = Span::of_prefix(key.address, spec.lease_length()).first_address();
-        let prefix = spec.prefix_at(LeaseKey {
-            network: key.network,
-            address: first,
-        });
-        ledger.lease_over(prefix).is_none().then_some(prefix)
-    };
-    let gives = |(id, assignable): &(PoolId, bool)| (*assignable && open(*id)).then_some(*id);
-    let mut giving = pools.iter().filter_map(gives);
-    let giving = giving.find_map(|id| Some((id, whole(id)?)));
-    let doubted = pools.iter().find(|(id, _)| ledger.withholds(key, *id));
-    let doubted = doubted.filter(|_| giving.is_none());
-    let status = match (giving, doubted, pools.first()) {
-        (Some((id, _)), ..) => format!("free in pool {}", name(id)),
-        (None, Some((id, _)), _) => format!(
-            "withheld in pool {}: a pool of another network may mean the same one, and it waits for an admin's word",
-            name(*id)
-        ),
-        (None, None, Some((id, true))) => format!("free in pool {}, which is closed", name(*id)),
-        (None, None, Some((id, false))) => {
-            format!("excluded or reserved in pool {} and never given", name(*id))
+    let giving = pools.iter().filter(|(_, gives)| *gives);
+    let giving = giving.filter_map(|(id, _)| ledger.pool(*id));
+    let (open, closed): (Vec<&Arc<Pool>>, Vec<_>) = giving.partition(|pool| !pool.spec.closed);
+    let open: Vec<(PoolId, LeasePrefix)> = open
+        .into_iter()
+        .map(|pool| (pool.id, around(pool, key)))
+        .collect();
+    let mut occupied = None;
+    for (id, prefix) in open {
+        match ledger.lease_over(prefix) {
+            None => return Standing::Free(id, prefix),
+            Some(lease) => occupied = occupied.or(Some(Standing::Occupied(id, prefix, lease))),
         }
-        (None, None, None) => "in no pool of this network".to_owned(),
-    };
-    let settle = doubted.map(|(id, _)| links::pool(id.0) + "#doubts");
-    let giving = giving.filter(|_| may_write);
-    let giving = giving.map(|(id, prefix)| (id, prefix.to_string()));
-    let allocate = |(id, address): &(PoolId, String)| {
-        with_query(&(links::pool(id.0) + "/allocate"), &[("address", address)])
-    };
-    let reserve = |(id, address): &(PoolId, String)| {
-        with_query(
-            links::RESERVE,
-            &[("pool", &name(*id)), ("address", address)],
-        )
+    }
+    let doubted = pools.iter().find(|(id, _)| ledger.withholds(key, *id));
+    if let Some((id, _)) = doubted {
+        return Standing::Withheld(*id);
+    }
+    match (occupied, closed.first(), pools.first()) {
+        (Some(occupied), ..) => occupied,
+        (None, Some(pool), _) => Standing::Closed(pool.id),
+        (None, None, Some((id, _))) => Standing::Excluded(*id),
+        (None, None, None) => Standing::Unlisted,
+    }
+}
+
+/// What the pool gives where the address is: the address, or the prefix around it.
+fn around(pool: &Pool, key: LeaseKey) -> LeasePrefix {
+    let span = Span::of_prefix(key.address, pool.spec.lease_length());
+    let address = span.first_address();
+    pool.spec.prefix_at(LeaseKey { address, ..key })
+}
+
+/// What may be had where the address is; the address alone where nothing may.
+pub fn available(ledger: &Ledger, key: LeaseKey) -> LeasePrefix {
+    if let Standing::Free(_, prefix) = standing(ledger, key) {
+        prefix
+    } else {
+        key.whole()
+    }
+}
+
+/// Goes on after "This address is".
+fn status(ledger: &Ledger, standing: &Standing<'_>) -> String {
+    let name = |id: &PoolId| views::text(ledger.pool(*id).map(|pool| &pool.spec.name));
+    match standing {
+        Standing::Free(id, prefix) if prefix.is_address() => format!("free in pool {}", name(id)),
+        Standing::Free(id, prefix) => {
+            format!("in the prefix {prefix}, which is free in pool {}", name(id))
+        }
+        Standing::Withheld(id) => format!(
+            "withheld in pool {}: a pool of another network may mean the same one, and it waits for an admin's word",
+            name(id)
+        ),
+        Standing::Occupied(id, prefix, lease) => {
+            let cools = lease.state == LeaseState::Quarantined;
+            format!(
+                "in pool {}, but its prefix {prefix} is not free: {} in it is {}",
+                name(id),
+                lease.prefix(),
+                if cools { "quarantined" } else { "held" }
+            )
+        }
+        Standing::Closed(id) => format!("free in pool {}, which is closed", name(id)),
+        Standing::Excluded(id) => {
+            format!("excluded or reserved in pool {} and never given", name(id))
+        }
+        Standing::Unlisted => "in no pool of this network".to_owned(),
+    }
+}
+
+fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
+    let standing = standing(ledger, key);
+    let status = status(ledger, &standing);
+    let (mut giving, mut settle, mut held) = (None, None, None);
+    match standing {
+        Standing::Free(id, prefix) => giving = Some((id, prefix)),
+        Standing::Withheld(id) => settle = Some(links::pool(id.0) + "#doubts"),
+        Standing::Occupied(_, _, lease) => {
+            let link = links::lease(lease.key.network.0, lease.key.address);
+            held = Some((link, lease.prefix().to_string()));
+        }
+        Standing::Closed(_) | Standing::Excluded(_) | Standing::Unlisted => {}
+    }
+    let what = giving.map_or_else(|| key.whole(), |(_, prefix)| prefix);
+    let what = what.to_string();
+    let giving = giving.filter(|_| may_write).map(|(id, _)| id);
+    let allocate =
+        |id: PoolId| with_query(&(links::pool(id.0) + "/allocate"), &[("address", &what)]);
+    let reserve = |id: PoolId| {
+        let name = views::text(ledger.pool(id).map(|pool| &pool.spec.name));
+        with_query(links::RESERVE, &[("pool", &name), ("address", &what)])
     };
     FreeAddress {
         status,
-        allocate: giving.as_ref().map(allocate),
-        reserve: giving.as_ref().map(reserve),
+        allocate: giving.map(allocate),
+        reserve: giving.map(reserve),
         settle,
+        held,
+        what,
     }
 }
 
@@ -251,4 +318,66 @@ async fn history(
     search(ipam, &filter, before, SHOWN)
         .await
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{Op, PoolSpec, Timestamp, testing};
+
+    use super::*;
+
+    /// With a pool of prefixes.
+    fn ledger(closed: bool) -> Ledger {
+        let spec = PoolSpec {
+            allocation_length: Some(64),
+            closed,
+            ..testing::pool_spec("delegated", &["2001:db8::/48"])
+        };
+        let pool = Pool {
+            id: PoolId(1),
+            spec,
+            created: Timestamp(0),
+            generation: 1,
+        };
+        let mut ledger = Ledger::new();
+        ledger.apply(&Op::PutPool(pool.into()));
+        ledger
+    }
+
+    #[test]
+    fn a_free_prefix_is_offered_as_a_whole() {
+        let key = testing::key_of("2001:db8:0:3::8");
+        let open = free(&ledger(false), key, true);
+        let status = "in the prefix 2001:db8:0:3::/64, which is free in pool delegated";
+        assert_eq!((&*open.status, &*open.what), (status, "2001:db8:0:3::/64"));
+        let allocate = "/ui/pools/1/allocate?address=2001:db8:0:3::/64";
+        assert_eq!(open.allocate.as_deref(), Some(allocate));
+        let closed = free(&ledger(true), key, true);
+        assert_eq!(closed.status, "free in pool delegated, which is closed");
+        assert_eq!((&*closed.what, closed.allocate), ("2001:db8:0:3::8", None));
+    }
+
+    #[test]
+    fn a_prefix_that_somebody_has_some_of_is_not_closed() {
+        let mut ledger = ledger(false);
+        let taken = testing::key_of("2001:db8:0:3::7");
+        let holder = testing::holder("fipd/host/lab/a", "");
+        let mut lease = testing::lease(taken, Some(PoolId(1)), [holder]);
+        ledger.apply(&Op::PutLease(lease.clone().into()));
+        let key = testing::key_of("2001:db8:0:3::8");
+        let of = |how: &str| {
+            format!(
+                "in pool delegated, but its prefix 2001:db8:0:3::/64 is not free: 2001:db8:0:3::7 in it is {how}"
+            )
+        };
+        let held = free(&ledger, key, true);
+        assert_eq!((held.status, held.allocate), (of("held"), None));
+        let (link, what) = held.held.unwrap();
+        assert_eq!(link, links::lease(0, taken.address));
+        assert_eq!(what, "2001:db8:0:3::7");
+        lease.state = LeaseState::Quarantined;
+        lease.members.clear();
+        ledger.apply(&Op::PutLease(lease.into()));
+        assert_eq!(free(&ledger, key, true).status, of("quarantined"));
+    }
 }

@@ -143,7 +143,7 @@ async fn step<const MOST: usize>(posted: &SubmittedForm<MOST>, about: About<'_>)
     if fields.get("step") == "edit" {
         return Ok(ask(visitor, about, StatusCode::OK, form));
     }
-    let Some(create) = body(&mut form) else {
+    let Some(create) = body(&mut form, about.map(|pool| &pool.spec)) else {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(ask(visitor, about, status, form));
     };

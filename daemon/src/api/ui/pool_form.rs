@@ -51,13 +51,14 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         lines("exclusions", "Excluded")
             .note("optional")
             .hint("What is never given of them, one a line."),
-        line("gateway", "Gateway").hint("Handed out with each address, and never given."),
+        line("gateway", "Gateway")
+            .hint("Handed out with each lease. A pool of addresses never gives it; one of prefixes only passes it on."),
         line("prefix", "Prefix length").hint("Empty: that of the CIDR around each address."),
         line("subnet", "Subnet of the link").hint("Where it is wider than the pool, such as 192.0.2.0/23."),
         line("reserve_first", "Reserved at the start")
-            .hint("How many addresses at the start are never given. Empty: 1, the network's own."),
+            .hint("How many addresses at the start are never given. Empty: 1, the network's own; none in a pool of prefixes."),
         line("reserve_last", "Reserved at the end")
-            .hint("How many at the end. Empty: 1 for IPv4 (broadcast), 0 for IPv6."),
+            .hint("How many at the end. Empty: 1 for IPv4 (broadcast), 0 for IPv6; none in a pool of prefixes."),
         Input::new("reserve_of", "Start and end of").kind(InputKind::of(ends)),
         Input::new("order", "Order")
             .kind(InputKind::of(ORDERS))
@@ -142,10 +143,12 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
     }
 }
 
-/// The body that asks for a pool like the form; `None` with the mistakes noted beside the fields.
-pub fn body(form: &mut Form) -> Option<PoolCreate> {
+/// The body that asks for a pool like the form; `None` with the mistakes noted beside the fields. The form of a pool that
+/// there is has no allocation length: that stays as `before` has it.
+pub fn body(form: &mut Form, before: Option<&PoolSpec>) -> Option<PoolCreate> {
     let prefix = number(form, "prefix", "a prefix length such as 24");
     let length = number(form, "allocation_length", "a whole number such as 64")?;
+    let length = before.map_or(length, |before| before.allocation_length);
     let first = number(form, "reserve_first", "a whole number");
     let last = number(form, "reserve_last", "a whole number");
     let priority = number(form, "priority", "a whole number up to 65535");
@@ -269,7 +272,7 @@ mod tests {
 
     /// What REST makes of the form.
     fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Option<PoolSpec> {
-        let create = body(form)?;
+        let create = body(form, before)?;
         let made = match before {
             None => new_spec(ledger, create),
             Some(before) => patched(ledger, before.clone(), patch(create, form)),
@@ -323,6 +326,27 @@ mod tests {
             "name=x&addresses=10.0.0.0/24,+10.0.1.0/24%0D%0A10.0.2.7",
         );
         assert_eq!(spec(&ledger, &mut form, None).unwrap().addresses.len(), 3);
+    }
+
+    #[test]
+    fn ends_that_are_cleared_are_the_usual_ones_of_the_pool() {
+        let ledger = Ledger::new();
+        let mut lab = testing::pool_spec("lab", &["10.0.0.0/24"]);
+        lab.ends.first = 7;
+        let mut delegated = testing::pool_spec("delegated", &["2001:db8::/48"]);
+        delegated.allocation_length = Some(64);
+        for (before, ends) in [
+            (lab, Ends::own_default(Family::V4)),
+            (delegated, Ends::NONE),
+        ] {
+            let mut form = form(&ledger, Some(&before));
+            form.set("reserve_first", "");
+            form.set("reserve_last", "");
+            let after = spec(&ledger, &mut form, Some(&before)).unwrap();
+            assert_eq!(after.ends, ends, "{form:?}");
+            assert_eq!(after.allocation_length, before.allocation_length);
+            assert_eq!(after.validate(), Ok(()));
+        }
     }
 
     #[test]

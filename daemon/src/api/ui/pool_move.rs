@@ -146,6 +146,7 @@ fn preview(
             ("Network", from, to),
         ],
         size: (size, size),
+        prefixes: pool.spec.allocation_length.is_some(),
         obstacle,
         form: Form {
             inputs: form.hidden(),

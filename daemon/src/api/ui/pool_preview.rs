@@ -87,6 +87,7 @@ pub fn show(visitor: &Visitor, status: StatusCode, typed: &Form, would: Would<'_
         trail: trail(about),
         changes,
         size: (preview.before.map(|size| size.assignable), Some(size)),
+        prefixes: spec.allocation_length.is_some(),
         leaving: views::lease_rows(ledger, preview.leaving.iter().take(SHOWN)),
         leaving_count: preview.leaving.len(),
         leaving_more: preview.next.is_some(),
@@ -130,10 +131,13 @@ fn short(text: &str) -> String {
 
 /// The pool's leases, on the addresses of those that leave where all of them are known.
 fn leaving(pool: &Pool, preview: &PoolPreview) -> String {
-    let addresses = || preview.leaving.iter().map(|lease| lease.key.address);
-    let ends = addresses().min().zip(addresses().max());
-    let ends = ends.filter(|_| preview.next.is_none());
-    let within = ends.map_or_else(String::new, |(first, last)| format!("{first}-{last}"));
+    let spans = || preview.leaving.iter().map(|lease| lease.span());
+    let first = spans().min_by_key(|span| span.first);
+    let last = spans().max_by_key(|span| span.last);
+    let ends = first.zip(last).filter(|_| preview.next.is_none());
+    let within = ends.map_or_else(String::new, |(first, last)| {
+        format!("{}-{}", first.first_address(), last.last_address())
+    });
     let pairs = [("pool", &*pool.spec.name), ("within", within.as_str())];
     with_query(links::LEASES, &pairs)
 }
@@ -187,6 +191,7 @@ pub fn deletion(
             title: format!("Delete pool {name}?"),
             trail: trail(Some(pool)),
             size: (usage.map(|usage| usage.size), Some(0)),
+            prefixes: pool.spec.allocation_length.is_some(),
             quotas,
             obstacle,
             form: Form {
@@ -199,4 +204,44 @@ pub fn deletion(
         }
     });
     page_as(status, &page)
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{Lease, PoolSize, Timestamp, testing};
+
+    use super::*;
+
+    #[test]
+    fn the_list_of_what_leaves_has_whole_prefixes() {
+        let pool = Pool {
+            id: PoolId(1),
+            spec: testing::pool_spec("delegated", &["2001:db8::/48"]),
+            created: Timestamp(0),
+            generation: 1,
+        };
+        let lease = |address: &str| {
+            let key = testing::key_of(address);
+            Arc::new(Lease {
+                length: 64,
+                ..testing::lease(key, Some(pool.id), None)
+            })
+        };
+        let preview = PoolPreview {
+            before: None,
+            after: PoolSize {
+                listed: 0,
+                excluded: 0,
+                reserved: 0,
+                assignable: 0,
+            },
+            leaving: vec![lease("2001:db8:0:3::"), lease("2001:db8:0:5::")],
+            next: None,
+            overlaps: Vec::new(),
+        };
+        assert_eq!(
+            leaving(&pool, &preview),
+            "/ui/leases?pool=delegated&within=2001:db8:0:3::-2001:db8:0:5:ffff:ffff:ffff:ffff"
+        );
+    }
 }

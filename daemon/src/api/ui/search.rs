@@ -77,17 +77,16 @@ async fn within(ipam: &Ipam, text: &str, span: Span) -> SearchPage {
     }
 }
 
-/// The first tenants by name, with how many addresses each holds of how many pools; and whether there are more.
-fn first_tenants(found: Vec<Tenancy>) -> (BTreeMap<Tenant, (u64, usize)>, bool) {
-    let mut first = BTreeMap::<Tenant, (u64, usize)>::new();
+/// The first tenants by name, with how many pools each has leases or a limit of; and whether there are more. What they hold
+/// is no sum: pools count leases or addresses.
+fn first_tenants(found: Vec<Tenancy>) -> (BTreeMap<Tenant, usize>, bool) {
+    let mut first = BTreeMap::<Tenant, usize>::new();
     for one in found {
         let last = first.last_key_value().filter(|_| first.len() > GROUP);
         if last.is_some_and(|(last, _)| one.tenant > *last) {
             continue;
         }
-        let (held, pools) = first.entry(one.tenant).or_default();
-        *held += one.used;
-        *pools += 1;
+        *first.entry(one.tenant).or_default() += 1;
         if first.len() > GROUP + 1 {
             first.pop_last();
         }
@@ -116,9 +115,12 @@ async fn named(ipam: &Ipam, clusters: &Clusters, text: &str, tenants: bool) -> S
         false => (Vec::new(), false),
     };
     let (first, more_tenants) = first_tenants(tenancies);
-    let tenant = |(Tenant(name), (held, pools)): (Tenant, (u64, usize))| {
+    let tenant = |(Tenant(name), pools): (Tenant, usize)| {
         let link = with_query(links::TENANTS, &[("filter", &name)]);
-        let about = format!("{} addresses of {pools} pools", count(held));
+        let about = match pools {
+            1 => "in 1 pool".to_owned(),
+            _ => format!("in {} pools", count(pools)),
+        };
         (link, name.to_string(), about)
     };
     let (pools, all_pools) = pools::first(ipam, "filter", text, SHOWN).await;
@@ -213,11 +215,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_tenants_are_told_with_all_that_they_hold() {
+    fn the_first_tenants_are_told_with_all_of_their_pools() {
         let held = |pool, name: String| Tenancy {
             pool: PoolId(pool),
             tenant: Tenant(name.as_str().into()),
-            used: u64::from(pool),
+            used: u64::MAX,
             limit: None,
         };
         // As the ledger has them: by pool, and by name within it, so that early names come late again.
@@ -228,7 +230,7 @@ mod tests {
         for (many, more) in [(0, false), (GROUP, false), (GROUP + 1, true), (100, true)] {
             let (first, told) = first_tenants(tenants(many));
             assert_eq!((first.len(), told), (many.min(GROUP), more), "{many}");
-            assert!(first.values().all(|one| *one == (6, 3)), "{first:?}");
+            assert!(first.values().all(|pools| *pools == 3), "{first:?}");
             let last = first
                 .last_key_value()
                 .map(|(tenant, _)| tenant.0.to_string());

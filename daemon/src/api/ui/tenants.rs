@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Ledger, PoolId, Role, Tenancy, Text};
+use fipd_core::{Ledger, PoolId, QuotaUnit, Role, Tenancy, Text};
 use fipd_web_ui::{Form, Input, Nav, TenantRow, TenantsPage, count, links};
 use http::StatusCode;
 
@@ -61,8 +61,8 @@ pub async fn submit(
     let done = match limit(&form) {
         Ok(Some(limit)) => {
             let set = set(&requester, (pool, tenant), any, limit);
-            let limit = count(limit);
-            let text = format!("{tenant} may hold {limit} addresses of {pool}.");
+            let (limit, units) = (count(limit), units(&visitor, pool));
+            let text = format!("{tenant} may hold {limit} {units} of {pool}.");
             set.await.map(|_| text)
         }
         Ok(None) => {
@@ -71,7 +71,8 @@ pub async fn submit(
                 Path((pool.to_owned(), tenant.to_owned())),
                 any,
             );
-            let text = format!("{tenant} may hold any number of addresses of {pool}.");
+            let units = units(&visitor, pool);
+            let text = format!("{tenant} may hold any number of {units} of {pool}.");
             match lift.await {
                 // There was none.
                 Err(problem) if problem.code == Code::NotFound && problem.field.is_none() => {
@@ -92,6 +93,15 @@ pub async fn submit(
             let status = blame(&mut form, &problem, WORDS);
             Ok(show(&guests, &visitor, status, &Fields::default(), Some(form)).await)
         }
+    }
+}
+
+/// What limits of the pool count.
+fn units(visitor: &Visitor, pool: &str) -> &'static str {
+    let unit = |ledger: &Ledger| Some(ledger.find_pool(pool).ok()?.spec.quota_unit);
+    match visitor.read(unit) {
+        Some(QuotaUnit::Address) => "addresses",
+        Some(QuotaUnit::Lease) | None => "leases",
     }
 }
 

@@ -291,7 +291,7 @@ async fn admins_set_limits_and_operators_see_them() {
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert_eq!(page.headers["location"], "/ui/tenants?filter=team%20a");
     let page = admin.get("/ui/tenants?filter=team%20a").await;
-    assert!(page.html.contains("team a may hold 3 addresses of dmz."));
+    assert!(page.html.contains("team a may hold 3 leases of dmz."));
     let page = operator.get("/ui/tenants").await;
     assert!(
         page.html.contains("team a") && !page.html.contains("Set limit"),

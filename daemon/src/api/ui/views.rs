@@ -92,11 +92,15 @@ pub fn quarantine(pool: &Pool) -> String {
     time(pool.spec.quarantine)
 }
 
-/// How many addresses are remembered for whom had them, and for how long; empty where none are.
+/// How many addresses or prefixes are remembered for whom had them, and for how long; empty where none are.
 pub fn remembered(pool: &Pool) -> String {
     let sticky = pool.spec.sticky;
+    let units = match pool.spec.allocation_length {
+        Some(_) => "prefixes",
+        None => "addresses",
+    };
     match sticky.is_on() {
-        true => format!("{} addresses for {}", sticky.most, time(sticky.lasts)),
+        true => format!("{} {units} for {}", sticky.most, time(sticky.lasts)),
         false => String::new(),
     }
 }

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// How many addresses of a pool a tenant may hold, and how many it holds.
+/// How much of a pool a tenant may hold, and how much it holds: leases, or addresses where the pool's `quota_unit` says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuotaView {
     pub tenant: String,
     pub pool: String,
-    /// Leases of the tenant in the pool that are not in quarantine; more than the limit where it was lowered or
-    /// addresses were adopted.
+    /// What the tenant holds of the pool, without what is in quarantine; more than the limit where that was lowered or
+    /// leases were adopted.
     pub used: u64,
     /// 0: none is given.
     pub limit: u64,

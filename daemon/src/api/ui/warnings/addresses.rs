@@ -54,9 +54,10 @@ pub(super) fn full(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> Vec<
             what: match pool.waiting {
                 0 => format!("Pool {} is full", pool.name),
                 _ => format!(
-                    "Pool {} is full and {} wait for an address of it",
+                    "Pool {} is full and {} wait for {} of it",
                     pool.name,
-                    count(pool.waiting)
+                    count(pool.waiting),
+                    given(one).0
                 ),
             },
             next: match add_to(&pool) {
@@ -97,8 +98,9 @@ pub(super) fn doubtful(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> 
         let pool = row(one);
         Warning {
             what: format!(
-                "{} addresses of pool {} are not given: another network may mean the same ones",
+                "{} {} of pool {} are not given: another network may mean the same ones",
                 count(pool.usage.0.withheld),
+                given(one).1,
                 pool.name
             ),
             next: "Say whether they are two networks or one.".into(),
@@ -107,6 +109,14 @@ pub(super) fn doubtful(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> 
         }
     };
     some_pools(pools.iter().filter(|one| one.doubtful), warning)
+}
+
+/// What the pool gives: one of it, and several.
+fn given(one: &Figures) -> (&'static str, &'static str) {
+    match one.pool.spec.allocation_length {
+        Some(_) => ("a prefix", "prefixes"),
+        None => ("an address", "addresses"),
+    }
 }
 
 /// Where addresses are added to a pool that fipd does not decide about; `None`: in fipd.
@@ -135,7 +145,7 @@ fn some_pools<'a>(
 pub(super) fn contended(ledger: &Ledger) -> Vec<Warning> {
     let warning = |lease: &std::sync::Arc<fipd_core::Lease>| Warning {
         urgent: true,
-        what: format!("{} is used by more than one", lease.key.address),
+        what: format!("{} is used by more than one", lease.prefix()),
         next: "It stays with its holder. Give the other one another address, or release the lease."
             .into(),
         link: link(

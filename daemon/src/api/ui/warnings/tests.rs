@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use fipd_core::{Pool, PoolId, PoolSpec, PoolUsage, Timestamp};
+use fipd_core::{Contender, Ledger, Op, Pool, PoolId, PoolSpec, PoolUsage, Timestamp, testing};
 use fipd_web_ui::{Health, PoolRow, Usage};
 
 use super::{
@@ -98,6 +98,39 @@ fn pools_that_are_full_or_soon_will_be_are_told_once() {
         ..pool("dmz", 5, None)
     };
     assert!(whats(doubtful(&[doubt], row))[0].starts_with("1,200 addresses of pool dmz"));
+}
+
+#[test]
+fn prefixes_are_told_as_such() {
+    let full_pool = pool("delegated", 0, None);
+    let mut prefixes = Pool::clone(&full_pool.pool);
+    prefixes.spec.allocation_length = Some(64);
+    let one = [Figures {
+        pool: Arc::new(prefixes),
+        waiting: 2,
+        doubtful: true,
+        ..full_pool
+    }];
+    assert_eq!(
+        whats(full(&one, row)),
+        ["Pool delegated is full and 2 wait for a prefix of it"]
+    );
+    assert!(whats(doubtful(&one, row))[0].starts_with("1,200 prefixes of pool delegated"));
+
+    let key = testing::key_of("2001:db8:0:3::");
+    let mut lease = testing::lease(key, None, [testing::holder("fipd/Router/lab/a", "")]);
+    lease.length = 64;
+    lease.contenders.push(Contender {
+        holder: testing::holder("fipd/Router/lab/b", ""),
+        tenant: None,
+        since: Timestamp(1),
+    });
+    let mut ledger = Ledger::new();
+    ledger.apply(&Op::PutLease(lease.into()));
+    assert_eq!(
+        whats(contended(&ledger)),
+        ["2001:db8:0:3::/64 is used by more than one"]
+    );
 }
 
 #[test]
