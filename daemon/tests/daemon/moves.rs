@@ -28,16 +28,18 @@ fn a_pool_goes_to_another_network_with_its_leases_or_not_at_all() {
         &["lab", "blue", "192.0.2.11 (fipd/Host/lab/there)", "release"],
     );
     fipd.cli("pool move-network lab red").fails(3, &["red"]);
-    fipd.json("pool create blocks --cidr 192.0.2.0/28 --allocation-length 29");
-    fipd.json("lease allocate --pool blocks --owner fipd/Router/lab/r --address 192.0.2.8/29");
+    fipd.json("pool create far --range 192.0.2.20 --network blue");
+    fipd.json("lease allocate --pool far --owner fipd/Host/lab/far");
+    fipd.json("pool create blocks --cidr 192.0.2.16/28 --allocation-length 29");
+    fipd.json("lease allocate --pool blocks --owner fipd/Router/lab/r");
     fipd.cli("pool move-network blocks blue")
-        .fails(1, &["192.0.2.8/29 (fipd/Host/lab/there)"]);
+        .fails(1, &["192.0.2.16/29 (fipd/Host/lab/far)"]);
     let preview = fipd.json("pool move-network blocks blue --dry-run");
     assert_eq!(preview["first"][0]["length"], 29);
-    fipd.cli("pool update blocks --cidr 192.0.2.0/29")
-        .fails(1, &["192.0.2.8/29", "release"]);
+    fipd.cli("pool update blocks --cidr 192.0.2.24/29")
+        .fails(1, &["192.0.2.16/29", "release"]);
     fipd.json("lease release --owner fipd/Router/lab/r");
-    fipd.json("pool delete blocks");
+    assert_eq!(fipd.cli("pool delete blocks").code, 0);
     assert_eq!(fipd.json("pool show lab")["network"], "default");
 
     fipd.json("lease release --owner fipd/Host/lab/there");

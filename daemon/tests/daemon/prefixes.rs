@@ -240,7 +240,7 @@ fn prefixes_survive_a_kill_an_export_and_an_import() {
         .get("/metrics");
     for (name, addresses) in [("size", 256), ("used", 24), ("free", 232)] {
         let labels = "pool=\"small\",network=\"default\"";
-        let line = format!("fipd_pool_{name}_addresses{{{labels}}} {addresses}\n");
+        let line = format!("fipd_pool_{name}_addresses{{{labels}}} {addresses}.0\n");
         assert!(text(&metrics.body).contains(&line), "{line}");
     }
     fipd.json("quota set --pool small --tenant t --limit 31");
