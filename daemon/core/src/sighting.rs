@@ -141,7 +141,6 @@ impl<'a> SightingRules<'a> {
                 }
                 return renewal(lease, member, users);
             }
-            let waits = self.asked == Some(lease.key) || contenders.clone().next().is_some();
             let shows = |one: &&Holder| of(users, &one.identity).is_some();
             if let Some(known) = contenders.find(shows) {
                 return renewal(lease, known, users);
@@ -149,8 +148,8 @@ impl<'a> SightingRules<'a> {
             if members.any(|one| is(&one, HeldFor::Unknown)) {
                 return Ruling::Known(None);
             }
-            // One Service of the cluster waits for a prefix: that is enough.
-            if waits && !lease.prefix().is_address() {
+            // One more Service of the cluster waits for a prefix with each list, and so all do at last.
+            if self.asked == Some(lease.key) && !lease.prefix().is_address() {
                 return Ruling::Known(users.first().map(|user| user.holder.clone()));
             }
         }

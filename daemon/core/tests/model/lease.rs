@@ -718,24 +718,23 @@ impl Model {
             let mine = |member: &fipd_core::Member| member.holder.identity == *asks;
             let beside = match over_foreign(lease, ask, now) {
                 Some(taken) => taken.contenders,
-                None if lease.members.iter().all(mine) => lease.contenders.clone(),
+                None if lease.members.iter().all(mine) => {
+                    if !lease.members.is_empty() {
+                        next.tenant = next.tenant.or(lease.tenant.clone());
+                        if next.labels == fipd_core::Labels::default() {
+                            next.labels = lease.labels.clone();
+                        }
+                    }
+                    lease.contenders.clone()
+                }
                 None => {
                     others.push(lease.clone());
                     continue;
                 }
             };
-            for one in beside
-                .into_iter()
-                .filter(|one| one.holder.identity != *asks)
-            {
-                let known = next.contenders.iter();
-                if known
-                    .clone()
-                    .all(|known| known.holder.identity != one.holder.identity)
-                {
-                    next.contenders.push(one);
-                }
-            }
+            let beside = beside.into_iter();
+            next.contenders
+                .extend(beside.filter(|one| one.holder.identity != *asks));
             gone.push(lease.clone());
         }
         if others.is_empty() {
@@ -743,6 +742,15 @@ impl Model {
                 return Err(Stop::Busy);
             }
             next.contenders.sort_by_key(|one| one.since);
+            for at in (0..next.contenders.len()).rev() {
+                let (before, rest) = next.contenders.split_at(at);
+                if before
+                    .iter()
+                    .any(|one| one.holder.identity == rest[0].holder.identity)
+                {
+                    next.contenders.remove(at);
+                }
+            }
             for lease in &gone {
                 flight.keys.push(lease.prefix());
                 flight.ops.push(Op::DeleteLease(lease.key));

@@ -1,13 +1,13 @@
 //! Addresses found in use, and leases that change hands.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
 
 use super::from_whom;
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeasePrefix,
-    LeaseState, Member, Tenant, Text, Timestamp,
+    LeaseState, Member, Refusal, Tenant, Text, Timestamp,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -30,7 +30,12 @@ impl Ledger {
         let over = touching(&self.rows.leases, key.network, prefix.span(), |one| {
             one.length
         });
-        let over: SmallVec<[Arc<Lease>; 1]> = over.map(|(_, lease)| Arc::clone(lease)).collect();
+        let over = over.map(|(_, lease)| Arc::clone(lease));
+        let over: SmallVec<[Arc<Lease>; 1]> = over.take(Self::SCAN + 1).collect();
+        if over.len() > Self::SCAN {
+            let allowed = format!("one with at most {} leases in it", Self::SCAN);
+            return Err(Refusal::invalid("address", prefix, allowed).into());
+        }
         self.settled(over.iter().map(|lease| lease.key))?;
         Stop::busy_if(self.drafts.locks_identity(prints.whole))?;
         draft.flight.identities.push(prints.whole);
@@ -98,23 +103,23 @@ impl Ledger {
         let pool = self.pool_around(prefix);
         let mut next = exclusive(prefix, pool, asker.holder, asker.tenant, draft.now);
         for lease in over {
-            let beside = match lease.held_by(&identity) {
-                true => others(lease, &identity),
-                false => contenders_beside(lease, &identity),
-            };
-            for contender in beside {
-                let known = |one: &Contender| one.holder.identity == contender.holder.identity;
-                if !next.contenders.iter().any(known) {
-                    next.contenders.push(contender);
+            if lease.held_by(&identity) {
+                next.tenant = next.tenant.or_else(|| lease.tenant.clone());
+                if next.labels == Labels::default() {
+                    next.labels.clone_from(&lease.labels);
                 }
+                next.contenders.extend(others(lease, &identity));
+            } else {
+                next.contenders.extend(contenders_beside(lease, &identity));
             }
-            draft.delete(
-                lease,
-                Action::Released,
-                format!("{prefix} is in use").into(),
-            );
+            let why = format!("{prefix} is in use");
+            draft.delete(lease, Action::Released, why.into());
         }
+        // Each by its longest use.
         next.contenders.sort_by_key(|one| one.since);
+        let mut known = BTreeSet::new();
+        let mut is_first = |one: &Contender| known.insert(one.holder.identity.clone());
+        next.contenders.retain(|one| is_first(one));
         Ok(adopted(draft, next, "its parts were leased"))
     }
 
