@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::{
-    AuditEntry, Lease, LeaseKey, LeasePrefix, Ledger, Network, Pool, PoolId, Quota, Scope,
+    AuditEntry, Lease, LeaseFilter, LeaseKey, LeasePrefix, Ledger, Network, Pool, PoolId, Quota,
+    Scope,
 };
 
 use crate::api::{access::auth::Caller, convert, problem::Problem};
@@ -103,10 +104,22 @@ impl<'a> VisibleLedger<'a> {
         lease.filter(|lease| self.scope.has_lease(lease))
     }
 
-    /// The lowest lease that has any of the prefix.
-    fn lease_over(&self, prefix: LeasePrefix) -> Option<&'a Arc<Lease>> {
-        let lease = self.ledger.lease_over(prefix);
-        lease.filter(|lease| self.scope.has_lease(lease))
+    /// The lease around the prefix, or the lowest in it.
+    fn lease_over(&self, prefix: LeasePrefix) -> Option<Arc<Lease>> {
+        let inside = LeaseFilter {
+            network: Some(prefix.key.network),
+            within: Some(prefix.span()),
+            scope: self.scope.clone(),
+            ..LeaseFilter::default()
+        };
+        let inside = || {
+            self.ledger
+                .leases(&inside, None, 1)
+                .leases
+                .into_iter()
+                .next()
+        };
+        self.lease_around(prefix.key).cloned().or_else(inside)
     }
 
     pub fn has_quota(&self, quota: &Quota) -> bool {

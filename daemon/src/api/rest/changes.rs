@@ -243,7 +243,10 @@ fn lease_view(visible: VisibleLedger<'_>, prefix: LeasePrefix) -> ChangedLease {
     ChangedLease {
         network: convert::network_name(ledger, key.network),
         address: key.address,
-        length: prefix.explicit_length(),
+        // What others have is told by nothing but its first address.
+        length: prefix
+            .explicit_length()
+            .filter(|_| lease.is_some() || visible.scope.is_all()),
         state: lease.map(|lease| lease.state.to_string()),
         pool: pool.map(|pool| pool.spec.name.to_string()),
         owner: owner.map(|holder| convert::owner_text(ledger, &holder.identity)),

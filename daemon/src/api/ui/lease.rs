@@ -137,7 +137,7 @@ fn pool_of(ledger: &Ledger, key: LeaseKey) -> Option<PoolId> {
 }
 
 /// Whether anybody may have an address that nobody has.
-enum Standing<'a> {
+enum Availability<'a> {
     /// The pool gives this there.
     Free(PoolId, LeasePrefix),
     Withheld(PoolId),
@@ -148,7 +148,7 @@ enum Standing<'a> {
     Unlisted,
 }
 
-fn standing(ledger: &Ledger, key: LeaseKey) -> Standing<'_> {
+fn standing(ledger: &Ledger, key: LeaseKey) -> Availability<'_> {
     let pools = ledger.pools_at(key);
     let giving = pools.iter().filter(|(_, gives)| *gives);
     let giving = giving.filter_map(|(id, _)| ledger.pool(*id));
@@ -160,19 +160,19 @@ fn standing(ledger: &Ledger, key: LeaseKey) -> Standing<'_> {
     let mut occupied = None;
     for (id, prefix) in open {
         match ledger.lease_over(prefix) {
-            None => return Standing::Free(id, prefix),
-            Some(lease) => occupied = occupied.or(Some(Standing::Occupied(id, prefix, lease))),
+            None => return Availability::Free(id, prefix),
+            Some(lease) => occupied = occupied.or(Some(Availability::Occupied(id, prefix, lease))),
         }
     }
     let doubted = pools.iter().find(|(id, _)| ledger.withholds(key, *id));
     if let Some((id, _)) = doubted {
-        return Standing::Withheld(*id);
+        return Availability::Withheld(*id);
     }
     match (occupied, closed.first(), pools.first()) {
         (Some(occupied), ..) => occupied,
-        (None, Some(pool), _) => Standing::Closed(pool.id),
-        (None, None, Some((id, _))) => Standing::Excluded(*id),
-        (None, None, None) => Standing::Unlisted,
+        (None, Some(pool), _) => Availability::Closed(pool.id),
+        (None, None, Some((id, _))) => Availability::Excluded(*id),
+        (None, None, None) => Availability::Unlisted,
     }
 }
 
@@ -185,7 +185,7 @@ fn around(pool: &Pool, key: LeaseKey) -> LeasePrefix {
 
 /// What may be had where the address is; the address alone where nothing may.
 pub fn available(ledger: &Ledger, key: LeaseKey) -> LeasePrefix {
-    if let Standing::Free(_, prefix) = standing(ledger, key) {
+    if let Availability::Free(_, prefix) = standing(ledger, key) {
         prefix
     } else {
         key.whole()
@@ -193,18 +193,20 @@ pub fn available(ledger: &Ledger, key: LeaseKey) -> LeasePrefix {
 }
 
 /// Goes on after "This address is".
-fn status(ledger: &Ledger, standing: &Standing<'_>) -> String {
+fn status(ledger: &Ledger, standing: &Availability<'_>) -> String {
     let name = |id: &PoolId| views::text(ledger.pool(*id).map(|pool| &pool.spec.name));
     match standing {
-        Standing::Free(id, prefix) if prefix.is_address() => format!("free in pool {}", name(id)),
-        Standing::Free(id, prefix) => {
+        Availability::Free(id, prefix) if prefix.is_address() => {
+            format!("free in pool {}", name(id))
+        }
+        Availability::Free(id, prefix) => {
             format!("in the prefix {prefix}, which is free in pool {}", name(id))
         }
-        Standing::Withheld(id) => format!(
+        Availability::Withheld(id) => format!(
             "withheld in pool {}: a pool of another network may mean the same one, and it waits for an admin's word",
             name(id)
         ),
-        Standing::Occupied(id, prefix, lease) => {
+        Availability::Occupied(id, prefix, lease) => {
             let cools = lease.state == LeaseState::Quarantined;
             format!(
                 "in pool {}, but its prefix {prefix} is not free: {} in it is {}",
@@ -213,11 +215,11 @@ fn status(ledger: &Ledger, standing: &Standing<'_>) -> String {
                 if cools { "quarantined" } else { "held" }
             )
         }
-        Standing::Closed(id) => format!("free in pool {}, which is closed", name(id)),
-        Standing::Excluded(id) => {
+        Availability::Closed(id) => format!("free in pool {}, which is closed", name(id)),
+        Availability::Excluded(id) => {
             format!("excluded or reserved in pool {} and never given", name(id))
         }
-        Standing::Unlisted => "in no pool of this network".to_owned(),
+        Availability::Unlisted => "in no pool of this network".to_owned(),
     }
 }
 
@@ -226,13 +228,13 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     let status = status(ledger, &standing);
     let (mut giving, mut settle, mut held) = (None, None, None);
     match standing {
-        Standing::Free(id, prefix) => giving = Some((id, prefix)),
-        Standing::Withheld(id) => settle = Some(links::pool(id.0) + "#doubts"),
-        Standing::Occupied(_, _, lease) => {
+        Availability::Free(id, prefix) => giving = Some((id, prefix)),
+        Availability::Withheld(id) => settle = Some(links::pool(id.0) + "#doubts"),
+        Availability::Occupied(_, _, lease) => {
             let link = links::lease(lease.key.network.0, lease.key.address);
             held = Some((link, lease.prefix().to_string()));
         }
-        Standing::Closed(_) | Standing::Excluded(_) | Standing::Unlisted => {}
+        Availability::Closed(_) | Availability::Excluded(_) | Availability::Unlisted => {}
     }
     let what = giving.map_or_else(|| key.whole(), |(_, prefix)| prefix);
     let what = what.to_string();

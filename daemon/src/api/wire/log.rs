@@ -116,7 +116,7 @@ pub struct ChangedLease {
     pub network: String,
     #[schema(value_type = String)]
     pub address: IpAddr,
-    /// Bits of the prefix that begins with the address; left out where it is just the address.
+    /// Bits of the prefix that begins with the address; left out where it is just the address, or not for the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u8>,
     /// As it is now; null where nobody holds it any more.
