@@ -386,16 +386,17 @@ pub fn of_these(request: &mut Request, pools: &[PoolId]) {
 fn a_week_of_random_life() {
     let weeks = std::env::var("FIPD_WEEKS").ok();
     let weeks: u8 = weeks.and_then(|text| text.parse().ok()).unwrap_or(2);
-    let mut held_back = 0;
+    let (mut held_back, mut expired) = (0, 0);
     for seed in 1..=weeks {
         let told = Week::new(seed).live();
         println!("week {seed}: {told:?}");
         assert!(told.steps > 5_000 && told.granted > 100, "{told:?}");
-        assert!(told.expired > 10 && told.jumps > 5, "{told:?}");
+        assert!(told.expired > 0 && told.jumps > 5, "{told:?}");
         assert!(told.kills > 5 && told.lost > 5, "{told:?}");
         assert_eq!(told.restores, 2, "{told:?}");
         held_back += told.held_back;
+        expired += told.expired;
     }
-    // In a week it may be that nobody was given anything between a copy and its restore.
-    assert!(held_back > 50, "{held_back}");
+    // In a week it may be that nobody was given anything between a copy and its restore, and that few leases ended.
+    assert!(held_back > 50 && expired > 20, "{held_back} {expired}");
 }
