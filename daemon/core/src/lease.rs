@@ -1,6 +1,6 @@
 //! One address held, or one prefix.
 
-use std::{cmp::Ordering, fmt, net::IpAddr, str::FromStr};
+use std::{cmp::Ordering, fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,12 @@ impl LeaseKey {
     /// The length of an address: 32 or 128.
     pub fn bits(&self) -> u8 {
         Family::of(self.address).bits()
+    }
+
+    /// The keys of the span's addresses in the network.
+    pub fn within(network: NetworkId, span: Span) -> RangeInclusive<Self> {
+        let key = |address| Self { network, address };
+        key(span.first_address())..=key(span.last_address())
     }
 
     /// Just this address.

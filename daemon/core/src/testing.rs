@@ -9,7 +9,8 @@ use std::net::IpAddr;
 
 use crate::{
     Allocate, Answer, Choice, Decision, Holder, Lease, LeaseKey, LeaseState, Ledger, Member,
-    NetworkId, Planned, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Timestamp, Want,
+    NetworkId, Planned, Pool, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Timestamp,
+    Want,
 };
 
 /// Asks when nothing else is in flight, and confirms what was decided; the ledger is sound then.
@@ -63,6 +64,16 @@ pub fn pool_spec(name: &str, addresses: &[&str]) -> PoolSpec {
     let parsed = addresses.iter().map(|text| text.parse());
     let parsed: Result<_, _> = parsed.collect();
     PoolSpec::own(name, parsed.expect("addresses"))
+}
+
+/// The first pool of a ledger, as it was made.
+pub fn pool(spec: PoolSpec) -> Pool {
+    Pool {
+        id: PoolId(1),
+        spec,
+        created: Timestamp(0),
+        generation: 1,
+    }
 }
 
 /// One address of the pool, or this one.

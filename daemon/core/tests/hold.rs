@@ -79,17 +79,8 @@ fn restored() -> Ledger {
 }
 
 fn done(ledger: &mut Ledger, request: &Request, now: Timestamp) -> (Answer, Decision) {
-    match ledger.plan(request, now) {
-        Planned::Tentative {
-            ticket,
-            decision,
-            answer,
-        } => {
-            ledger.confirm(ticket);
-            (answer, decision)
-        }
-        other => panic!("{other:?}"),
-    }
+    let (answer, decision) = testing::ask(ledger, request, now).expect("it is not refused");
+    (answer, decision.expect("something is decided"))
 }
 
 fn held(ledger: &mut Ledger, request: &Request, now: Timestamp) -> String {

@@ -6,7 +6,7 @@ use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
     AddressSpec, ClusterId, Identity, Lease, Ledger, Network, NetworkId, Origin, Pool, PoolId,
-    System, Text, Timestamp,
+    Span, System, Text, Timestamp,
 };
 
 use super::{
@@ -60,6 +60,11 @@ pub fn prefix(field: &str, text: &str) -> Result<(IpAddr, Option<u8>), Problem> 
             Err(Problem::invalid(field, text, allowed))
         }
     }
+}
+
+/// Parses an address, a CIDR or a range; its addresses.
+pub fn span(field: &str, text: &str) -> Result<Span, Problem> {
+    parse::<AddressSpec>(field, text).map(|spec| spec.span())
 }
 
 /// Parses the entries of a pool.

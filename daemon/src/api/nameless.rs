@@ -45,19 +45,14 @@ fn check(pool: &Pool, clusters: &[Offering]) -> Option<Checked> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{PoolId, Timestamp, testing};
+    use fipd_core::testing;
 
     use super::*;
     use crate::{config::ClusterConfig, systems::SYSTEMS};
 
     #[test]
     fn it_names_the_clusters_whose_systems_may_use_the_pool() {
-        let pool = Pool {
-            id: PoolId(1),
-            spec: testing::pool_spec("Lab_1", &["10.0.0.0/24"]),
-            created: Timestamp(0),
-            generation: 1,
-        };
+        let pool = testing::pool(testing::pool_spec("Lab_1", &["10.0.0.0/24"]));
         let claims = |cluster: &str, pools: &str| -> Offering {
             let settings = format!("[claims]\npools = [{pools}]");
             let systems = ["claims".to_owned()];

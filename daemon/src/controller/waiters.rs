@@ -182,10 +182,10 @@ impl WaiterState {
 
     /// For an address of the prefix.
     fn waiting_in(&self, prefix: LeasePrefix) -> impl Iterator<Item = Key> {
-        let (network, span) = (prefix.key.network, prefix.span());
-        let cause = |address| Cause::Address(LeaseKey { network, address });
-        let causes = cause(span.first_address())..=cause(span.last_address());
-        let waiting = self.waiting.range(causes);
+        let (first, last) = LeaseKey::within(prefix.key.network, prefix.span()).into_inner();
+        let waiting = self
+            .waiting
+            .range(Cause::Address(first)..=Cause::Address(last));
         waiting.flat_map(|(_, keys)| keys.iter().cloned())
     }
 

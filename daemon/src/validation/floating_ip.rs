@@ -85,8 +85,7 @@ mod tests {
     use std::sync::Arc;
 
     use fipd_core::{
-        ClusterId, Ledger, NetworkId, Op, Planned, Pool, PoolId, Refusal, Request, Timestamp,
-        testing,
+        ClusterId, Ledger, NetworkId, Op, Planned, PoolId, Refusal, Request, Timestamp, testing,
     };
 
     use super::*;
@@ -118,12 +117,7 @@ mod tests {
     #[test]
     fn the_book_gives_exactly_the_addresses_that_the_rule_lets_through() {
         let spec = spec();
-        let pool = Pool {
-            id: PoolId(1),
-            spec: spec.clone(),
-            created: Timestamp(0),
-            generation: 1,
-        };
+        let pool = testing::pool(spec.clone());
         let rows = [Op::PutPool(Arc::new(pool)), Op::PutNextPool(PoolId(2))];
         for last in 0..20 {
             let address = IpAddr::from([10, 0, 0, last]);

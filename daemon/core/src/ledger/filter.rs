@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, intern::fingerprint, rows_read::count, space::free::keys};
+use super::{Ledger, intern::fingerprint, rows_read::count};
 use crate::{
     ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, Mark, NetworkId, PoolId, Scope,
     Span, System, Tenant, Text, layout::rounded,
@@ -128,7 +128,7 @@ impl Ledger {
         span: Span,
         after: Option<LeaseKey>,
     ) -> impl Iterator<Item = (LeaseKey, Option<&Arc<Lease>>)> {
-        let (first, last) = keys(network, span).into_inner();
+        let (first, last) = LeaseKey::within(network, span).into_inner();
         let around = self.lease_around(first).map(|lease| lease.key);
         let first = around.unwrap_or(first);
         let from = match after {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use fipd_core::{Action, AddressSpec, AuditEntry, Ledger, Span, Timestamp};
+use fipd_core::{Action, AuditEntry, Ledger, Timestamp};
 
 use super::admin::blocking;
 use crate::{
@@ -130,7 +130,7 @@ fn filter(visible: VisibleLedger<'_>, query: &AuditQuery) -> Result<AuditFilter,
         action: given(&query.action, known_action)?,
         network: given(&query.network, |name| Ok(visible.network(name)?.id))?,
         pool: given(&query.pool, pool)?,
-        touches: given(&query.address, addresses)?,
+        touches: given(&query.address, |text| convert::span("address", text))?,
         owner: given(&query.owner, |text| convert::owner(visible.ledger, text))?,
         from: given(&query.from, |text| time("from", text))?,
         to: given(&query.to, |text| time("to", text))?,
@@ -146,10 +146,6 @@ fn filter(visible: VisibleLedger<'_>, query: &AuditQuery) -> Result<AuditFilter,
         }
         _ => Ok(filter),
     }
-}
-
-fn addresses(text: &str) -> Result<Span, Problem> {
-    convert::parse::<AddressSpec>("address", text).map(|spec| spec.span())
 }
 
 fn known_action(word: &str) -> Result<Action, Problem> {
@@ -185,7 +181,7 @@ pub fn json(ledger: &Ledger, number: u64, entry: &AuditEntry) -> serde_json::Val
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::Scope;
+    use fipd_core::{Scope, Span};
 
     use super::*;
 

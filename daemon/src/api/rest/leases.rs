@@ -8,8 +8,8 @@ use std::{
 
 use axum::{Json, response::Response};
 use fipd_core::{
-    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeasePrefix, Ledger,
-    NetworkId, PoolId, Release, ReleaseScope, Request, Role, Scope, Span, Tenant, Text,
+    Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeasePrefix, Ledger, NetworkId, PoolId,
+    Release, ReleaseScope, Request, Role, Scope, Span, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -232,9 +232,7 @@ fn filter_of(visible: VisibleLedger<'_>, query: &LeaseQuery) -> Result<LeaseFilt
         _ => None,
     };
     let cluster = query.cluster.as_deref();
-    let span = |field: &'static str| {
-        move |text: &str| Ok(convert::parse::<AddressSpec>(field, text)?.span())
-    };
+    let span = |field: &'static str| move |text: &str| convert::span(field, text);
     let wanted = given(&query.address, |text| convert::prefix("address", text))?;
     let prefix = |(address, length): (IpAddr, Option<u8>)| Some(Span::of_prefix(address, length?));
     let named = wanted.and_then(prefix);

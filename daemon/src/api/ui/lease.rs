@@ -324,7 +324,7 @@ async fn history(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Op, PoolSpec, Timestamp, testing};
+    use fipd_core::{Op, PoolSpec, testing};
 
     use super::*;
 
@@ -335,12 +335,7 @@ mod tests {
             closed,
             ..testing::pool_spec("delegated", &["2001:db8::/48"])
         };
-        let pool = Pool {
-            id: PoolId(1),
-            spec,
-            created: Timestamp(0),
-            generation: 1,
-        };
+        let pool = testing::pool(spec);
         let mut ledger = Ledger::new();
         ledger.apply(&Op::PutPool(pool.into()));
         ledger

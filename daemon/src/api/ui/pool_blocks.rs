@@ -257,7 +257,7 @@ fn length(first: u128, last: u128) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{PoolId, Timestamp, testing};
+    use fipd_core::testing;
 
     use super::*;
 
@@ -283,12 +283,7 @@ mod tests {
             "2001:db8::/56",
             "2001:db8::/64",
         ];
-        let pool = Pool {
-            id: PoolId(1),
-            spec: testing::pool_spec("p", &addresses),
-            created: Timestamp(0),
-            generation: 1,
-        };
+        let pool = testing::pool(testing::pool_spec("p", &addresses));
         let outermost = [&addresses[2], &addresses[0]];
         let outermost = outermost.map(|text| text.parse::<AddressSpec>().unwrap().span());
         assert_eq!(listed(&pool), outermost);

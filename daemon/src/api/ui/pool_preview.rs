@@ -208,18 +208,13 @@ pub fn deletion(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Lease, PoolSize, Timestamp, testing};
+    use fipd_core::{Lease, PoolSize, testing};
 
     use super::*;
 
     #[test]
     fn the_list_of_what_leaves_has_whole_prefixes() {
-        let pool = Pool {
-            id: PoolId(1),
-            spec: testing::pool_spec("delegated", &["2001:db8::/48"]),
-            created: Timestamp(0),
-            generation: 1,
-        };
+        let pool = testing::pool(testing::pool_spec("delegated", &["2001:db8::/48"]));
         let lease = |address: &str| {
             let key = testing::key_of(address);
             Arc::new(Lease {

@@ -77,9 +77,8 @@ struct Latest {
 impl Latest {
     /// Who shows addresses of the span.
     fn users_in(&self, network: NetworkId, span: Span) -> impl Iterator<Item = &Holder> {
-        let key = |address| LeaseKey { network, address };
-        let keys = key(span.first_address())..=key(span.last_address());
-        self.users.range(keys).map(|(_, user)| user)
+        let users = self.users.range(LeaseKey::within(network, span));
+        users.map(|(_, user)| user)
     }
 }
 

@@ -26,17 +26,17 @@ impl Ledger {
         self.check_network(prefix.key.network)?;
         let prints = Prints::of(&ask.holder.identity);
         Stop::busy_if(self.drafts.edits(prefix.key.network))?;
-        self.settled_prefix(prefix)?;
+        Stop::busy_if(self.free.takes_in(prefix.key.network, prefix.span()))?;
         let over = touching(&self.rows.leases, key.network, prefix.span(), |one| {
             one.length
         });
         let over = over.map(|(_, lease)| Arc::clone(lease));
         let over: SmallVec<[Arc<Lease>; 1]> = over.take(Self::SCAN + 1).collect();
+        self.settled(over.iter().map(|lease| lease.key).chain([prefix.key]))?;
         if over.len() > Self::SCAN {
             let allowed = format!("one with at most {} leases in it", Self::SCAN);
             return Err(Refusal::invalid("address", prefix, allowed).into());
         }
-        self.settled(over.iter().map(|lease| lease.key))?;
         Stop::busy_if(self.drafts.locks_identity(prints.whole))?;
         draft.flight.identities.push(prints.whole);
         let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
@@ -57,20 +57,20 @@ impl Ledger {
         if !lease.span().covers(&prefix.span()) {
             return self.adopt_over(draft, prefix, &over, asker);
         }
-        let Contender { holder, tenant, .. } = asker.clone();
+        let holder = &asker.holder;
         if lease.held_by(&holder.identity) {
-            return readopt(draft, lease, &holder);
+            return readopt(draft, lease, holder);
         }
         let is_same = lease.prefix() == prefix;
-        if is_same && is_foreign_there(lease, &holder) {
+        if is_same && is_foreign_there(lease, holder) {
             let contenders = contenders_beside(lease, &holder.identity);
             let why = "a Service of its cluster used it";
-            let next = exclusive(prefix, lease.pool, holder, tenant, draft.now);
+            let next = exclusive(prefix, lease.pool, asker.holder, asker.tenant, draft.now);
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
         if is_same && lease.state == LeaseState::Quarantined {
             let contenders = others(lease, &holder.identity);
-            let next = exclusive(prefix, lease.pool, holder, tenant, draft.now);
+            let next = exclusive(prefix, lease.pool, asker.holder, asker.tenant, draft.now);
             let why = "it was in quarantine";
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }

@@ -16,7 +16,6 @@ use crate::{
         draft::{Draft, Draw, LockedTable, Stop},
         index::charges::{Charge, Charges},
         keyset::KeySet,
-        space::free::keys,
     },
 };
 
@@ -332,7 +331,7 @@ impl Trial {
             return;
         };
         for span in &layout.listed {
-            let range = keys(spec.network, *span);
+            let range = LeaseKey::within(spec.network, *span);
             let found = &ledger.index.poolless;
             self.bring_leases(ledger, found.within(*range.start(), *range.end()));
         }
@@ -353,7 +352,10 @@ impl Trial {
         let any = mine.and_then(|keys| keys.iter().find(|key| !here(key)));
         self.bring_leases(ledger, any);
         for span in gone {
-            let range = ledger.rows.leases.range(keys(pool.spec.network, *span));
+            let range = ledger
+                .rows
+                .leases
+                .range(LeaseKey::within(pool.spec.network, *span));
             let held = range.filter(|(_, lease)| lease.pool == Some(pool.id));
             self.bring_leases(ledger, held.map(|(key, _)| *key));
         }

@@ -15,7 +15,6 @@ use crate::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
         keyset::KeySet,
-        space::free::keys,
     },
 };
 
@@ -248,9 +247,11 @@ impl Ledger {
                 lease.pool == Some(pool.id) && lease.state != LeaseState::Quarantined
             })
         };
-        let leases = gone
-            .iter()
-            .flat_map(|span| self.rows.leases.range(keys(pool.spec.network, *span)));
+        let leases = gone.iter().flat_map(|span| {
+            self.rows
+                .leases
+                .range(LeaseKey::within(pool.spec.network, *span))
+        });
         let (mut count, mut sample) = (0, Vec::<LeasePrefix>::new());
         for (_, lease) in leases.filter(mine) {
             count += 1;
@@ -322,7 +323,7 @@ impl Ledger {
     pub(super) fn attach(&self, draft: &mut Draft, pool: &Pool, spans: &[Span]) -> usize {
         let mut attached = 0;
         let known = |span: &Span| {
-            let range = keys(pool.spec.network, *span);
+            let range = LeaseKey::within(pool.spec.network, *span);
             self.index.poolless.within(*range.start(), *range.end())
         };
         for key in spans.iter().flat_map(known) {
@@ -347,11 +348,11 @@ impl Ledger {
             return Ok(());
         }
         for span in spans {
-            let first = keys(network, *span).into_inner().0;
+            let first = LeaseKey::within(network, *span).into_inner().0;
             let around = self.lease_around(first).map(|lease| lease.key);
             Stop::busy_if(
                 self.free.takes_in(network, *span)
-                    || self.drafts.locks_in(keys(network, *span))
+                    || self.drafts.locks_in(LeaseKey::within(network, *span))
                     || around.is_some_and(|key| self.drafts.locks(key)),
             )?;
         }

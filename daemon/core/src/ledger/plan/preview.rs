@@ -9,7 +9,6 @@ use crate::{
         LeasePage, Ledger,
         keyset::KeySet,
         rows_read::{CountedRows as _, count},
-        space::free::keys,
     },
 };
 
@@ -84,7 +83,7 @@ impl Ledger {
         let of_pool = self.index.of_pool(pool.id);
         let within = |mine: &KeySet| {
             let spans = gone.iter().flat_map(|span| {
-                let (first, last) = keys(pool.spec.network, *span).into_inner();
+                let (first, last) = LeaseKey::within(pool.spec.network, *span).into_inner();
                 let start = after.map_or(first, |after| first.max(after));
                 let rest = mine.within(start, last);
                 rest.filter(move |key| after.is_none_or(|after| *key > after))

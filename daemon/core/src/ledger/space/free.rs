@@ -8,7 +8,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     ops::RangeInclusive,
     sync::Arc,
 };
@@ -383,12 +382,6 @@ impl Free {
 /// The run of its addresses.
 fn run_of(span: Span) -> RangeInclusive<u128> {
     span.first..=span.last
-}
-
-/// Keys of `span`'s addresses in `network`.
-pub(in crate::ledger) fn keys(network: NetworkId, span: Span) -> RangeInclusive<LeaseKey> {
-    let key = |address: IpAddr| LeaseKey { network, address };
-    key(span.first_address())..=key(span.last_address())
 }
 
 fn space_of(key: LeaseKey) -> (NetworkId, Family) {

@@ -56,7 +56,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Ledger, Op, Pool, PoolId, PoolSpec, Span, Timestamp, testing};
+    use crate::{Ledger, Op, PoolId, PoolSpec, Span, testing};
 
     fn ledger() -> Ledger {
         let spec = PoolSpec {
@@ -69,12 +69,7 @@ mod tests {
                 ],
             )
         };
-        let pool = Pool {
-            id: PoolId(1),
-            spec,
-            created: Timestamp(0),
-            generation: 1,
-        };
+        let pool = testing::pool(spec);
         let mut ledger = Ledger::new();
         ledger.apply(&Op::PutPool(pool.into()));
         ledger

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use fipd_core::{Contender, Ledger, Op, Pool, PoolId, PoolSpec, PoolUsage, Timestamp, testing};
+use fipd_core::{Contender, Ledger, Op, Pool, PoolSpec, PoolUsage, Timestamp, testing};
 use fipd_web_ui::{Health, PoolRow, Usage};
 
 use super::{
@@ -20,12 +20,7 @@ use crate::{
 };
 
 fn pool(name: &str, free: u128, full_in: Option<u32>) -> Figures {
-    let pool = Pool {
-        id: PoolId(1),
-        spec: PoolSpec::own(name, Vec::new()),
-        created: Timestamp(0),
-        generation: 1,
-    };
+    let pool = testing::pool(PoolSpec::own(name, Vec::new()));
     Figures {
         pool: Arc::new(pool),
         network: "default".into(),

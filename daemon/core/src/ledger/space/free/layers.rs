@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Free, PoolRoom, keys, run_of, space_of};
+use super::{Free, PoolRoom, run_of, space_of};
 use crate::{
     Family, LeaseKey, LeasePrefix, NetworkId, PastLease, PoolId, Span,
     address::number,
@@ -159,7 +159,7 @@ fn remembered(
     span: Span,
     length: u8,
 ) -> impl Iterator<Item = LeasePrefix> {
-    let keys = memory.within(keys(network, span));
+    let keys = memory.within(LeaseKey::within(network, span));
     let keys = keys.filter(move |key| memory.length(*key) == length);
     keys.map(move |key| LeasePrefix { key, length })
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Free, Leases, keys};
+use super::{Free, Leases};
 use crate::{
     Family, LeaseKey, LeasePrefix, NetworkId, PoolId, Span,
     layout::{rounded, units},
@@ -79,7 +79,7 @@ pub(super) fn space_of_rows(
 ) -> Space {
     let mut space = Space::new(Runs::new(at.1), length);
     let all = at.1.network(0, 0);
-    for (_, lease) in leases.range(keys(at.0, all)) {
+    for (_, lease) in leases.range(LeaseKey::within(at.0, all)) {
         space.turn(lease.prefix(), Occupancy::Free, Occupancy::Leased);
     }
     for prefix in prefixes_in(taken, at.0, all) {
@@ -98,7 +98,7 @@ pub(super) fn count_own(
 ) -> u128 {
     let rows = spans
         .iter()
-        .flat_map(|span| leases.range(keys(network, *span)));
+        .flat_map(|span| leases.range(LeaseKey::within(network, *span)));
     let own = rows.filter(|(_, lease)| lease.pool == Some(pool) && lease.length == length);
     own.count() as u128
 }
@@ -148,7 +148,7 @@ pub(in crate::ledger) fn touching<V>(
     span: Span,
     length: impl Fn(&V) -> u8,
 ) -> impl Iterator<Item = (&LeaseKey, &V)> {
-    let range = keys(network, span);
+    let range = LeaseKey::within(network, span);
     let before = rows.range(..*range.start()).next_back();
     // The one before may reach into the span.
     let around = before.filter(|(key, row)| {
