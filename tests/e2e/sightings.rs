@@ -254,8 +254,26 @@ async fn a_use_inside_a_prefix_contends_for_it_or_keeps_it_from_being_given() {
     );
     let contender = lease["contenders"][0].to_string();
     assert!(contender.contains("/Service/apps/inside"), "{lease}");
+    assert_eq!(lease["contenders"][0]["uses"], json!(["10.60.1.7"]));
     let given = allocate("fipd/node/lab/two").await;
     assert_eq!(given, (json!("10.60.1.32"), json!(28)), "beside 10.60.1.20");
+
+    // It gets what it shows, and nothing beside it.
+    scenario.fipd.kill9().unwrap();
+    scenario.fipd.restart().await.unwrap();
+    scenario.fipd.wait_ready(DEADLINE).await.unwrap();
+    let release = "lease release --owner fipd/node/lab/one";
+    let released = scenario.fipd.cli(release.split(' ')).await.unwrap();
+    released.success().unwrap();
+    let lease = json_of(&scenario, &["lease", "show", "10.60.1.7"]).await;
+    let owner = lease["owner"].as_str().unwrap();
+    assert!(owner.ends_with("/Service/apps/inside"), "{lease}");
+    assert_eq!(
+        (&lease["address"], &lease["length"], &lease["contenders"]),
+        (&json!("10.60.1.7"), &Value::Null, &json!([]))
+    );
+    let given = allocate("fipd/node/lab/three").await;
+    assert_eq!(given, (json!("10.60.1.48"), json!(28)), "beside both");
 
     let checked = scenario.fipd.cli(["check"]).await.unwrap();
     checked.success().unwrap();

@@ -49,6 +49,8 @@ pub struct Party {
     pub guest: Option<(String, String)>,
     /// `TCP 443`; empty in an exclusive lease.
     pub ports: Vec<String>,
+    /// What it uses of a prefix that another holds; empty where that is all of it.
+    pub uses: Vec<String>,
     pub since: Option<Moment>,
 }
 

@@ -4,11 +4,11 @@ use std::{cmp::Ordering, fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span, Tenant, Text, Timestamp,
-    labels::Wrong, prefix_text, words,
+    Contender, Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span, Tenant, Text,
+    Timestamp, labels::Wrong, prefix_text, words,
 };
 
 /// What a lease is found by: its first address. Orders by network, then IPv4 before IPv6, then address.
@@ -105,19 +105,11 @@ pub struct Member {
     pub ports: Vec<PortClaim>,
 }
 
-/// Someone found using an address that another holds. The oldest one gets it next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contender {
-    pub holder: Holder,
-    pub tenant: Option<Tenant>,
-    pub since: Timestamp,
-}
-
 /// One address held, or one prefix.
 ///
 /// Invariants: the key's address has no bit set behind `length`; `members` is empty exactly when the state is `Quarantined`;
 /// without `group` there is at most one member; no two members have a port in common; members and contenders have distinct
-/// identities; contenders are ordered by `since`.
+/// identities; contenders are ordered by `since`, and what they use are parts of the prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub key: LeaseKey,
@@ -250,6 +242,9 @@ impl Lease {
     /// The most members.
     pub const MAX_MEMBERS: usize = 64;
 
+    /// The most uses of its parts by contenders: each is written with each change of the lease.
+    pub const MAX_USES: usize = 1_000;
+
     /// What it covers.
     pub fn prefix(&self) -> LeasePrefix {
         let (key, length) = (self.key, self.length);
@@ -276,6 +271,25 @@ impl Lease {
     pub fn contender(&self, identity: &Identity) -> Option<&Contender> {
         let mut contenders = self.contenders.iter();
         contenders.find(|contender| contender.holder.identity == *identity)
+    }
+
+    /// Whether any of these addresses is one of the lease that the identity has, or uses as contender.
+    pub fn is_used_by(&self, identity: &Identity, span: Span) -> bool {
+        let contender = || self.contender(identity);
+        let uses = || contender().is_some_and(|one| one.uses_any(span));
+        self.span().overlaps(&span) && (self.held_by(identity) || uses())
+    }
+
+    /// What to give back of it so that the identity has nothing of it any more: its key, or those of what it uses as contender.
+    pub fn keys_of(&self, identity: &Identity) -> SmallVec<[LeaseKey; 1]> {
+        let whole = Some(self.key).filter(|_| self.held_by(identity));
+        let uses = |one: &'_ Contender| -> SmallVec<[LeaseKey; 1]> {
+            one.used_of(self.prefix()).map(|used| used.key).collect()
+        };
+        match whole {
+            Some(key) => smallvec![key],
+            None => self.contender(identity).map(uses).unwrap_or_default(),
+        }
     }
 
     /// Whether this instance of an identity is one of the members.

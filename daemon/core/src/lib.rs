@@ -17,6 +17,7 @@ mod adoption;
 mod audit;
 mod book_time;
 mod collision;
+mod contender;
 mod epoch;
 pub mod host;
 mod identity;
@@ -50,14 +51,14 @@ pub use adoption::{Adoption, ClusterProof, ClusterRecord, Expectation, Hold};
 pub use audit::{Action, Actor, AuditEntry};
 pub use book_time::{BookTime, BootId, ClockLine, ClockReading};
 pub use collision::Collision;
+pub use contender::Contender;
 pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
 pub use labels::{Label, LabelWanted, Labels};
 pub use layout::PoolSize;
 pub use lease::{
-    Contender, Lease, LeaseKey, LeasePrefix, LeaseState, Mark, Member, PortClaim, PortError,
-    Protocol,
+    Lease, LeaseKey, LeasePrefix, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
 };
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, Lookout, MovePage, NameError, Overlap,

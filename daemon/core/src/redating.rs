@@ -147,6 +147,7 @@ mod tests {
             holder: testing::holder("fipd/Service/apps/web", "i"),
             tenant: None,
             since: Timestamp(since),
+            uses: Vec::new(),
         }
     }
 

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    ClusterId, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, PoolId, ReleaseScope,
-    Timestamp,
+    ClusterId, Contender, Holder, Identity, Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Pool,
+    PoolId, ReleaseScope, Span, Timestamp,
 };
 
 /// A Service of others, as the list of a cluster has it.
@@ -79,8 +79,6 @@ pub struct SightingRules<'a> {
     kept: BTreeMap<PoolId, usize>,
     /// Contenders of what turned out to be the same use.
     moot: Vec<Moot>,
-    /// Of the lease of a prefix that the list asks for last: the addresses of one come one after the other.
-    asked: Option<LeaseKey>,
 }
 
 impl<'a> SightingRules<'a> {
@@ -90,7 +88,6 @@ impl<'a> SightingRules<'a> {
             confirmed,
             kept: BTreeMap::new(),
             moot: Vec::new(),
-            asked: None,
         }
     }
 
@@ -99,12 +96,17 @@ impl<'a> SightingRules<'a> {
         std::mem::take(&mut self.moot)
     }
 
-    /// Counts a lease that a Service of the cluster holds or contends for. All of them come before the first ruling.
+    /// Counts a lease that Services of the cluster hold, or each of their uses of one that they contend for. All of them come
+    /// before the first ruling.
     pub fn count(&mut self, ledger: &Ledger, lease: &Lease) {
+        let mine = |one: &&Contender| one.holder.identity.cluster.as_ref() == Some(self.cluster);
+        let contenders = lease.contenders.iter().filter(mine);
+        let uses = contenders.flat_map(|one| one.used_of(lease.prefix()));
+        let uses: BTreeSet<LeasePrefix> = uses.collect();
         // An address in a pool of prefixes has no pool of its own.
         let around = || ledger.pool_in_range(lease.key).map(|pool| pool.id);
         if let Some(pool) = lease.pool.or_else(around) {
-            *self.kept.entry(pool).or_default() += 1;
+            *self.kept.entry(pool).or_default() += uses.len().max(1);
         }
     }
 
@@ -128,29 +130,27 @@ impl<'a> SightingRules<'a> {
             let mine = |identity: &Identity| identity.cluster.as_ref() == Some(self.cluster);
             let is = |member: &&Holder, whose| held_for(&member.identity) == whose;
             let mut members = lease.members.iter().map(|member| &member.holder);
-            let contenders = lease.contenders.iter().map(|contender| &contender.holder);
-            let mut contenders =
-                contenders.filter(|one| one.identity.is_foreign() && mine(&one.identity));
+            let contenders = lease.contenders.iter().filter(|one| {
+                let identity = &one.holder.identity;
+                identity.is_foreign() && mine(identity)
+            });
             if let Some(member) = members.clone().find(|one| is(one, HeldFor::This)) {
                 if self.moot.last().is_none_or(|last| last.key != lease.key) {
-                    self.moot.extend(contenders.map(|contender| Moot {
-                        contender: contender.clone(),
+                    self.moot.extend(contenders.map(|one| Moot {
+                        contender: one.holder.clone(),
                         key: lease.key,
                         beside: member.identity.clone(),
                     }));
                 }
                 return renewal(lease, member, users);
             }
-            let shows = |one: &&Holder| of(users, &one.identity).is_some();
-            if let Some(known) = contenders.find(shows) {
-                return renewal(lease, known, users);
+            let mut here = contenders.filter(|one| one.uses_any(Span::single(key.address)));
+            let shows = |one: &&Contender| of(users, &one.holder.identity).is_some();
+            if let Some(known) = here.find(shows) {
+                return renewal(lease, &known.holder, users);
             }
             if members.any(|one| is(&one, HeldFor::Unknown)) {
                 return Ruling::Known(None);
-            }
-            // One more Service of the cluster waits for a prefix with each list, and so all do at last.
-            if self.asked == Some(lease.key) && !lease.prefix().is_address() {
-                return Ruling::Known(users.first().map(|user| user.holder.clone()));
             }
         }
         let Some(first) = users.first() else {
@@ -162,7 +162,6 @@ impl<'a> SightingRules<'a> {
             return Ruling::Report;
         }
         *self.kept.entry(pool.id).or_default() += 1;
-        self.asked = lease.map(|lease| lease.key);
         Ruling::Adopt(first.holder.clone())
     }
 }

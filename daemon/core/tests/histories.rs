@@ -722,9 +722,17 @@ fn lease() -> impl Strategy<Value = Lease> {
         any::<bool>(),
         moment(9),
         prop::option::weighted(0.3, lease_labels(vec!["app", "team"], 2)),
+        prop::option::weighted(0.4, prop::option::of(prefix())),
     );
     lease.prop_map(
-        |(prefix, holder, other, tenant, state, shared, contended, until, labels)| {
+        |(prefix, holder, other, tenant, state, shared, contended, until, labels, used)| {
+            let used = used.map(|used| used.unwrap_or_else(|| prefix.key.whole()).net());
+            let contender = |holder| Contender {
+                holder,
+                tenant: None,
+                since: Timestamp(5),
+                uses: used.into_iter().collect(),
+            };
             let mut lease = new_lease(prefix, None, &holder, &tenant, Timestamp(0));
             lease.labels = labels.unwrap_or_default().into();
             lease.state = state;
@@ -738,21 +746,13 @@ fn lease() -> impl Strategy<Value = Lease> {
                 lease.members.clear();
                 lease.labels = Labels::default();
                 if contended {
-                    lease.contenders.push(Contender {
-                        holder: other,
-                        tenant: None,
-                        since: Timestamp(5),
-                    });
+                    lease.contenders.push(contender(other));
                 }
             } else if holder.identity != other.identity && shared && state != LeaseState::Orphaned {
                 lease.group = Some("g".into());
                 lease.members.push(testing::member(other));
             } else if holder.identity != other.identity && contended {
-                lease.contenders.push(Contender {
-                    holder: other,
-                    tenant: None,
-                    since: Timestamp(5),
-                });
+                lease.contenders.push(contender(other));
             }
             lease
         },
@@ -763,7 +763,15 @@ fn lease() -> impl Strategy<Value = Lease> {
 fn found() -> impl Strategy<Value = Vec<Lease>> {
     prop::collection::vec(lease(), 0..4).prop_map(|leases| {
         let mut known: BTreeMap<LeaseKey, Lease> = BTreeMap::new();
-        for lease in leases {
+        for mut lease in leases {
+            let prefix = lease.prefix();
+            let part = |used: &LeasePrefix| model::aligned(*used) && model::touch(*used, prefix);
+            for one in &mut lease.contenders {
+                let uses = model::uses(one, prefix);
+                if !uses.iter().all(part) || model::said_uses(&uses, prefix) != one.uses {
+                    one.uses.clear();
+                }
+            }
             let apart = |other: &Lease| !model::touch(other.prefix(), lease.prefix());
             let fine = lease.key.network == NetworkId(0) && model::aligned(lease.prefix());
             if fine && known.values().all(apart) {

@@ -9,10 +9,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Holder, Import, ImportRow, ImportedLease, ImportedPool, Lease,
-    LeaseKey, LeasePrefix, LeaseState, Ledger, Mark, NetworkId, Op, Order, PoolEdit, PoolId,
+    Adopt, Allocate, Answer, Contender, Holder, Import, ImportRow, ImportedLease, ImportedPool,
+    Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Mark, NetworkId, Op, Order, PoolEdit, PoolId,
     PoolSize, PoolSpec, Quota, QuotaUnit, Refusal, Release, ReleaseScope, Request, Reserve,
-    RowFate, Selection, Sticky, Tenant, Timestamp, Transfer, Violation, testing,
+    RowFate, Selection, Sticky, Tenant, Text, Timestamp, Transfer, Violation, testing,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -608,7 +608,7 @@ fn a_pool_does_not_leave_a_network_where_a_larger_prefix_is_in_use() {
 }
 
 #[test]
-fn who_uses_an_address_of_a_prefix_contends_for_it_and_gets_it_next() {
+fn who_uses_an_address_of_a_prefix_contends_for_that_and_gets_it_next() {
     let mut book = Book::new([spec(64, &["fd00::/62"])]);
     book.gets("a");
     let contended = book.done(&adopts("b", "fd00::7/128"));
@@ -623,10 +623,153 @@ fn who_uses_an_address_of_a_prefix_contends_for_it_and_gets_it_next() {
     let lease = book.over("fd00::/64");
     assert_eq!(
         (text(lease), lease.contenders.len()),
-        ("fd00::/64".into(), 0)
+        ("fd00::7/128".into(), 0)
     );
     assert!(lease.held_by(&holder("b").identity));
+    assert_eq!(book.counts(POOL), (4, 1), "the prefix is not whole");
+    book.gives_back("b");
+    assert_eq!(book.counts(POOL), (4, 0));
+}
+
+/// What each lease in the prefix is of, who has it and who contends for it.
+fn shares(book: &Book, around: &str) -> Vec<(String, Vec<String>)> {
+    let span = prefix(around).span();
+    let leases = book.ledger.pool_range(POOL, span, 99).into_iter();
+    let name = |one: &Holder| one.identity.name.to_string();
+    leases
+        .map(|lease| {
+            let members = lease.members.iter().map(|one| name(&one.holder));
+            let contenders = lease.contenders.iter().map(|one| name(&one.holder));
+            (text(&lease), members.chain(contenders).collect())
+        })
+        .collect()
+}
+
+fn share(lease: &str, owners: &[&str]) -> (String, Vec<String>) {
+    let owners = owners.iter().map(|one| (*one).to_owned()).collect();
+    (lease.to_owned(), owners)
+}
+
+#[test]
+fn each_of_those_who_use_parts_of_a_prefix_gets_its_own() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    book.gets("a");
+    for (owner, found) in [
+        ("b", "fd00::7/128"),
+        ("c", "fd00::7/128"),
+        ("b", "fd00::9/128"),
+        ("d", "fd00::8/125"),
+        ("b", "fd00::/128"),
+    ] {
+        book.done(&adopts(owner, found));
+    }
+    let uses = &book.over("fd00::/64").contenders[0].uses;
+    let uses: Vec<String> = uses.iter().map(ToString::to_string).collect();
+    assert_eq!(uses, ["fd00::/128", "fd00::7/128", "fd00::9/128"]);
+    book.gives_back("a");
+    let parts = [
+        share("fd00::/128", &["b"]),
+        share("fd00::7/128", &["b", "c"]),
+        share("fd00::9/128", &["b", "d"]),
+    ];
+    assert_eq!(shares(&book, "fd00::/64"), parts);
+    book.gives_back("b");
+    let parts = [share("fd00::7/128", &["c"]), share("fd00::9/128", &["d"])];
+    assert_eq!(shares(&book, "fd00::/64"), parts);
     assert_eq!(book.counts(POOL), (4, 1));
+}
+
+#[test]
+fn who_uses_all_of_a_prefix_goes_before_those_who_use_some() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    book.gets("a");
+    book.done(&adopts("b", "fd00::7/128"));
+    book.done(&adopts("x", "fd00::/63"));
+    book.gives_back("a");
+    let lease = book.over("fd00::/64");
+    assert_eq!(lease.owner(), Some(&holder("x")));
+    assert_eq!(
+        (lease.contenders.len(), text(lease)),
+        (1, "fd00::/64".into())
+    );
+    book.gives_back("x");
+    assert_eq!(text(book.over("fd00::7/128")), "fd00::7/128");
+}
+
+#[test]
+fn a_prefix_cools_before_what_others_use_of_it_is_theirs() {
+    let mut cooling = spec(64, &["fd00::/63"]);
+    cooling.quarantine = 60;
+    let mut book = Book::new([cooling]);
+    book.gets("a");
+    book.done(&adopts("b", "fd00::7/128"));
+    book.gives_back("a");
+    let lease = book.over("fd00::/64");
+    assert_eq!(lease.state, LeaseState::Quarantined);
+    assert_eq!(lease.contenders[0].holder, holder("b"));
+    book.now += 60_000;
+    book.done(&Request::Expire {
+        most: 9,
+        actor: "test".into(),
+    });
+    assert_eq!(shares(&book, "fd00::/64"), [share("fd00::7/128", &["b"])]);
+}
+
+#[test]
+fn one_use_of_a_prefix_ends_without_the_others() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    book.gets("a");
+    for found in ["fd00::7/128", "fd00::/128", "fd00::9/128"] {
+        book.done(&adopts("b", found));
+    }
+    let mut ends = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| prefix(key).key).collect();
+        book.done(&releases(ReleaseScope::HolderAddresses(holder("b"), keys)));
+        let contenders = book.over("fd00::/64").contenders.iter();
+        contenders.map(|one| one.uses.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&["fd00::7/128"]), [2]);
+    assert_eq!(ends(&["fd00::7/128"]), [2], "that has ended already");
+    assert_eq!(ends(&["fd00::/128"]), [1], "the first address");
+    assert_eq!(ends(&["fd00::/128"]), [0_usize; 0], "the whole lease");
+    assert_eq!(book.over("fd00::/64").owner(), Some(&holder("a")));
+}
+
+#[test]
+fn a_prefix_is_not_transferred_to_who_uses_some_of_it() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    book.gets("a");
+    book.done(&adopts("b", "fd00::7/128"));
+    for to in ["b", "c"] {
+        let refusal = book.refused(&Request::Transfer(Transfer {
+            key: prefix("fd00::/64").key,
+            from: None,
+            to: holder(to),
+            tenant: None,
+            force: false,
+            actor: "test".into(),
+            reason: Text::default(),
+        }));
+        let text = refusal.to_string();
+        assert!(text.contains("using fd00::7 of it"), "{text}");
+    }
+}
+
+#[test]
+fn a_lease_is_used_in_parts_up_to_a_limit() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    book.gets("a");
+    for at in 1..=Contender::MAX_USES + 1 {
+        book.done(&adopts("b", &format!("fd00::{at:x}/128")));
+    }
+    let uses = &book.over("fd00::/64").contenders[0].uses;
+    assert_eq!(uses.len(), 0, "that is all of it");
+    for at in 0..Lease::MAX_USES - 1 {
+        book.done(&adopts(&format!("s{at}"), "fd00::7/128"));
+    }
+    let refusal = book.refused(&adopts("z", "fd00::7/128"));
+    let text = refusal.to_string();
+    assert!(text.contains("at most 1000 uses"), "{text}");
 }
 
 #[test]
@@ -655,7 +798,16 @@ fn who_uses_a_prefix_around_leases_of_others_contends_for_each_and_gets_all_at_l
         let lease = book.over(part);
         assert_eq!(lease.contenders[0].holder, holder("x"), "{part}");
     }
-    assert_eq!(book.over(parts[2]).contenders, []);
+    assert_eq!(
+        text(book.over(parts[2])),
+        "fd00::3/128",
+        "between those of b and what is left"
+    );
+    // What is free around them is its own, too.
+    let refusal = book.names("c", OTHER, "fd00::ff").expect_err("it is used");
+    assert!(refusal.to_string().contains("/x"), "{refusal}");
+    let own = book.ledger.leases_of(&holder("x").identity);
+    assert_eq!(own.len(), 2 + 62);
     // Asking again changes nothing.
     let answer = book.done(&by_x);
     assert!(matches!(answer, Answer::Contended { .. }), "{answer:?}");

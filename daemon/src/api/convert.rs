@@ -5,8 +5,8 @@
 use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
-    AddressSpec, ClusterId, Identity, Lease, Ledger, Network, NetworkId, Origin, Pool, PoolId,
-    Span, System, Text, Timestamp,
+    AddressSpec, ClusterId, Contender, Identity, Lease, Ledger, Network, NetworkId, Origin, Pool,
+    PoolId, Span, System, Text, Timestamp,
 };
 
 use super::{
@@ -309,6 +309,14 @@ pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
     }
 }
 
+/// What a contender uses of a lease, as it is shown; nothing: all of it.
+pub fn used_texts(lease: &Lease, contender: &Contender) -> Vec<String> {
+    let uses = contender
+        .used_of(lease.prefix())
+        .map(|used| used.to_string());
+    uses.take(contender.uses.len()).collect()
+}
+
 /// All of a lease.
 pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
     let members = lease.members.iter().map(|member| MemberView {
@@ -321,6 +329,7 @@ pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
         instance: contender.holder.instance.to_string(),
         tenant: (contender.tenant.as_ref()).map(|tenant| tenant.0.to_string()),
         since: clock::rfc3339(contender.since),
+        uses: used_texts(lease, contender),
     });
     LeaseView {
         summary: lease_summary(ledger, lease),

@@ -451,7 +451,8 @@ fn hold_contended(session: &ClusterSession, held: &mut Held) {
         for holder in contenders.filter(|one| one.identity.is_foreign()) {
             if holder.identity.cluster.as_ref() == Some(id) {
                 let of_owner = held.entry(holder.identity.clone()).or_default();
-                of_owner.entry(holder.clone()).or_default().push(lease.key);
+                let keys = of_owner.entry(holder.clone()).or_default();
+                keys.extend(lease.keys_of(&holder.identity));
             }
         }
     });

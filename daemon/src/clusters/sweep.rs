@@ -263,11 +263,14 @@ impl<'a> Sweep<'a> {
         }
         // Who is gone waits for nothing either.
         let contended = |ledger: &Ledger| ledger.contentions_of(&holder.identity);
-        let mut contended = self.session.ipam.read(contended);
-        contended.retain(|lease| !self.inventory.still_shows(holder, lease.key));
-        if !contended.is_empty() {
-            let free = by_heir.entry(None).or_default();
-            free.extend(contended.iter().map(|lease| lease.key));
+        let contended = self.session.ipam.read(contended);
+        let uses = contended
+            .iter()
+            .flat_map(|lease| lease.keys_of(&holder.identity));
+        let ended = uses.filter(|key| !self.inventory.still_shows(holder, *key));
+        let ended: Vec<LeaseKey> = ended.collect();
+        if !ended.is_empty() {
+            by_heir.entry(None).or_default().extend(ended);
         }
         let request = |(heir, keys)| match heir {
             Some(to) => Request::Handover(Handover {

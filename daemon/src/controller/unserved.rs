@@ -59,9 +59,13 @@ pub fn contended(lease: &Lease) -> Unserved {
     let owner = lease
         .owner()
         .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
+    let prefix = lease.prefix();
+    let gets = match prefix.is_address() {
+        true => "gets it",
+        false => "gets what it uses of it",
+    };
     let message = format!(
-        "{} is held by {owner}; this one gets it when that is released, end one of the two uses",
-        lease.prefix()
+        "{prefix} is held by {owner}; this one {gets} when that is released, end one of the two uses"
     );
     Unserved::new(CONFLICT, message, Some(Cause::Address(lease.key)))
 }

@@ -36,6 +36,7 @@ pub(super) const V6: u8 = 6;
 /// All tagged fields that this fipd reads and writes, with their tables.
 pub(super) const KNOWN_TAGS: &[(&str, u16)] = &[
     ("audit", TAG_AUDIT_LENGTH),
+    ("leases", TAG_LEASE_USES),
     ("clusters", TAG_CLUSTER_PROOF),
     ("networks", TAG_NETWORK_HOLD),
     ("pools", TAG_POOL_LENGTH),
@@ -388,6 +389,14 @@ pub(super) const TAG_POOL_QUOTA_UNIT: u16 = 2;
 
 /// Field of an audit entry about a prefix: how many bits it has, a `u8`.
 pub(super) const TAG_AUDIT_LENGTH: u16 = 1;
+
+/// Field of a lease of which contenders use parts: a [`UsesV6`].
+pub(super) const TAG_LEASE_USES: u16 = 1;
+/// Contenders and the prefixes that each uses. One who is not in it uses all of the lease; one who is no contender of the row
+/// any more uses nothing.
+pub(super) type UsesV6 = Vec<(OwnerV6, Vec<(IpV1, u8)>)>;
+/// System, cluster; kind, namespace, name and interface.
+pub(super) type OwnerV6 = (String, Option<String>, [String; 4]);
 
 /// What a way to the cluster has to show.
 #[derive(Debug, Serialize, Deserialize)]

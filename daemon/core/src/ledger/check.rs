@@ -353,6 +353,11 @@ fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {
     if !lease.contenders.is_sorted_by_key(|one| one.since) {
         found.push(Violation::ContendersOutOfOrder { lease: key });
     }
+    let wrong = (lease.contenders.iter()).find(|one| !one.is_sound(lease.prefix()));
+    found.extend(wrong.map(|one| Violation::ContenderUses {
+        lease: key,
+        identity: one.holder.identity.to_string(),
+    }));
     let fits = match state {
         LeaseState::Allocated | LeaseState::Orphaned => lease.until.is_none(),
         LeaseState::Probing | LeaseState::Quarantined => lease.until.is_some(),

@@ -48,6 +48,8 @@ pub enum Violation {
     Labels { lease: LeaseKey, why: String },
     #[error("{}: its contenders are not ordered by age", at(.lease))]
     ContendersOutOfOrder { lease: LeaseKey },
+    #[error("{}: what {identity} uses are no separate parts of it", at(.lease))]
+    ContenderUses { lease: LeaseKey, identity: String },
     #[error("{}: its end does not fit the state {state:?}", at(.lease))]
     Until { lease: LeaseKey, state: LeaseState },
     #[error("pool {}: {why}", .pool.0)]

@@ -9,11 +9,11 @@ use fipd_core::{
 };
 
 use super::{
-    Flight, Model, Plan, Stop,
+    Flight, Model, Plan, Stop, contender,
     lease::overlap,
     owner,
     pool::{invalid, refused},
-    prefix,
+    prefix::{self, touch},
 };
 
 impl Model {
@@ -192,6 +192,13 @@ impl Model {
             },
             ..row.lease.clone()
         };
+        for one in &lease.contenders {
+            let uses = contender::uses(one, whole);
+            let part = |used: &LeasePrefix| prefix::aligned(*used) && touch(*used, whole);
+            if contender::said_uses(&uses, whole) != one.uses || !uses.iter().all(part) {
+                return invalid("uses");
+            }
+        }
         if let Some(known) = self.lease(key) {
             fill(&mut lease, known);
         }
@@ -296,10 +303,18 @@ fn fill(lease: &mut Lease, known: &Lease) {
             }
         }
     }
+    let whole = lease.prefix();
     for contender in &mut lease.contenders {
         for before in &known.contenders {
-            if before.holder.identity == contender.holder.identity && contender.tenant.is_none() {
-                contender.tenant = before.tenant.clone();
+            if before.holder.identity == contender.holder.identity {
+                if contender.tenant.is_none() {
+                    contender.tenant = before.tenant.clone();
+                }
+                let mut all = contender::uses(before, whole);
+                if !contender.uses.is_empty() {
+                    all.extend(contender::uses(contender, whole));
+                }
+                contender.uses = contender::said_uses(&all, whole);
             }
         }
     }

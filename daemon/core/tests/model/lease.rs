@@ -9,7 +9,7 @@ use fipd_core::{
 };
 
 use super::{
-    Flight, Model, Plan, Stop, Waiter, new_lease, owner,
+    Flight, Model, Plan, Stop, Waiter, contender, new_lease, owner,
     pool::{assignable, delete_marker, invalid, lists},
     prefix::{self, around, touch},
     share,
@@ -547,13 +547,11 @@ impl Model {
                     beside.is_none_or(|one| lease.held_by(one))
                 };
                 let mut contended = self.lease(*key).filter(has_it).cloned();
-                if let Some(rest) = &mut contended {
-                    let before = rest.contenders.len();
-                    rest.contenders.retain(|one| one.holder != *holder);
-                    if rest.contenders.len() < before {
-                        let identity = Some(holder.identity.clone());
-                        flight.put(rest, Action::ContenderLeft, identity);
-                    }
+                if let Some(rest) = &mut contended
+                    && contender::end(rest, holder, None)
+                {
+                    let identity = Some(holder.identity.clone());
+                    flight.put(rest, Action::ContenderLeft, identity);
                 }
                 return Ok((flight, Answer::Released { leases: freed }));
             }
@@ -564,13 +562,22 @@ impl Model {
             None => self.leases_with(&holder.identity)?,
             Some(keys) if keys.iter().any(|key| self.locked(*key)) => return Err(Stop::Busy),
             Some(keys) => {
-                let named = self.leases.iter().filter(|lease| keys.contains(&lease.key));
-                named.cloned().collect()
+                let named = |lease: &&Lease| {
+                    let mut keys = keys.iter();
+                    keys.any(|key| touch(lease.prefix(), key.whole()))
+                };
+                let around: Vec<Lease> = self.leases.iter().filter(named).cloned().collect();
+                if around.iter().any(|lease| self.locked(lease.key)) {
+                    return Err(Stop::Busy);
+                }
+                around
             }
         };
         for lease in leases {
             let identity = Some(holder.identity.clone());
-            if lease.members.iter().any(|member| member.holder == *holder) {
+            let is_member = lease.members.iter().any(|member| member.holder == *holder);
+            let all = only.is_none_or(|keys| keys.contains(&lease.key));
+            if is_member && all {
                 freed.push(lease.prefix());
                 if lease.members.len() == 1 {
                     self.vacate(&mut flight, &lease, (Action::Released, true), now)?;
@@ -579,15 +586,17 @@ impl Model {
                     rest.members.retain(|member| member.holder != *holder);
                     flight.put(&rest, Action::Released, identity);
                 }
-            } else if lease
-                .contenders
-                .iter()
-                .any(|contender| contender.holder == *holder)
-            {
+            } else if !is_member {
                 let mut rest = lease.clone();
-                rest.contenders
-                    .retain(|contender| contender.holder != *holder);
-                flight.put(&rest, Action::ContenderLeft, identity);
+                let inside = |keys: &Vec<LeaseKey>| {
+                    let inside = keys.iter().copied();
+                    let inside = inside.filter(|key| touch(lease.prefix(), key.whole()));
+                    inside.collect::<Vec<_>>()
+                };
+                let keys = only.map(inside);
+                if contender::end(&mut rest, holder, keys.as_deref()) {
+                    flight.put(&rest, Action::ContenderLeft, identity);
+                }
             }
         }
         if only.is_none() {
@@ -672,22 +681,12 @@ impl Model {
                 },
             ));
         }
-        let same = |contender: &Contender| contender.holder == ask.holder;
-        if lease.contenders.iter().any(same) {
+        let asker = (&ask.holder, &ask.tenant);
+        if !contender::contend(&mut lease, asker, (prefix, ask.since)) {
             return Err(Stop::Answer(Answer::Contended {
                 lease: Arc::new(lease),
             }));
         }
-        lease
-            .contenders
-            .retain(|contender| contender.holder.identity != ask.holder.identity);
-        let (holder, tenant) = (ask.holder.clone(), ask.tenant.clone());
-        lease.contenders.push(Contender {
-            holder,
-            tenant,
-            since: ask.since,
-        });
-        lease.contenders.sort_by_key(|contender| contender.since);
         let first = owner(&lease);
         flight.put(&lease, Action::Contended, first);
         Ok((
@@ -698,7 +697,8 @@ impl Model {
         ))
     }
 
-    /// Of smaller leases: its own, cooling and foreign ones of its cluster become one; it contends for the others.
+    /// Of smaller leases its own, cooling and foreign ones of its cluster give way; it contends for the others, and has all
+    /// around them.
     fn adopt_over(
         &self,
         mut flight: Flight,
@@ -712,67 +712,60 @@ impl Model {
         if over.iter().any(|lease| self.locked(lease.key)) {
             return Err(Stop::Busy);
         }
-        let mut next = new_lease(prefix, self.pool_of(prefix), &ask.holder, &ask.tenant, now);
         let (mut others, mut gone) = (Vec::new(), Vec::new());
-        for lease in &over {
+        for lease in over {
             let mine = |member: &fipd_core::Member| member.holder.identity == *asks;
-            let beside = match over_foreign(lease, ask, now) {
-                Some(taken) => taken.contenders,
-                None if lease.members.iter().all(mine) => {
-                    if !lease.members.is_empty() {
-                        next.tenant = next.tenant.or(lease.tenant.clone());
-                        if next.labels == fipd_core::Labels::default() {
-                            next.labels = lease.labels.clone();
-                        }
-                    }
-                    lease.contenders.clone()
-                }
-                None => {
-                    others.push(lease.clone());
-                    continue;
-                }
-            };
-            let beside = beside.into_iter();
-            next.contenders
-                .extend(beside.filter(|one| one.holder.identity != *asks));
-            gone.push(lease.clone());
+            let gives_way =
+                over_foreign(&lease, ask, now).is_some() || lease.members.iter().all(mine);
+            let list = if gives_way { &mut gone } else { &mut others };
+            list.push(lease);
         }
-        if others.is_empty() {
+        let mut parts = Vec::new();
+        prefix::beside(prefix, &others, &mut parts);
+        let known = |lease: &Lease| {
+            let has = lease.members.iter().any(|one| one.holder == ask.holder);
+            has && lease.state == LeaseState::Allocated && parts.contains(&lease.prefix())
+        };
+        let mut answer = None;
+        if gone.len() != parts.len() || !gone.iter().all(known) {
             if self.flights.iter().any(Flight::locks_pools) {
                 return Err(Stop::Busy);
             }
-            next.contenders.sort_by_key(|one| one.since);
-            for at in (0..next.contenders.len()).rev() {
-                let (before, rest) = next.contenders.split_at(at);
-                if before
-                    .iter()
-                    .any(|one| one.holder.identity == rest[0].holder.identity)
-                {
-                    next.contenders.remove(at);
-                }
-            }
+            flight.edits.push(prefix.key.network);
             for lease in &gone {
                 flight.keys.push(lease.prefix());
                 flight.ops.push(Op::DeleteLease(lease.key));
                 let address = Some(lease.key.address);
                 flight.audit.push((Action::Released, address, owner(lease)));
             }
-            flight.put(&next, Action::Adopted, Some(asks.clone()));
-            flight.edits.push(prefix.key.network);
-            let lease = Arc::new(next);
+            for part in parts {
+                let pool = self.pool_of(part);
+                let mut next = new_lease(part, pool, &ask.holder, &ask.tenant, now);
+                for lease in gone.iter().filter(|lease| touch(lease.prefix(), part)) {
+                    let mut contenders = lease.contenders.clone();
+                    if let Some(taken) = over_foreign(lease, ask, now) {
+                        contenders = taken.contenders;
+                    } else if !lease.members.is_empty() {
+                        next.tenant = next.tenant.or(lease.tenant.clone());
+                        if next.labels == fipd_core::Labels::default() {
+                            next.labels = lease.labels.clone();
+                        }
+                    }
+                    contenders.retain(|one| one.holder.identity != *asks);
+                    contender::take_in(&mut next, lease.prefix(), contenders);
+                }
+                flight.put(&next, Action::Adopted, Some(asks.clone()));
+                answer = answer.or_else(|| Some(Arc::new(next)));
+            }
+        }
+        if others.is_empty() {
+            let lease = answer.expect("a part");
             return Ok((flight, Answer::Adopted { lease }));
         }
         let mut answer = None;
         for lease in &mut others {
-            let known = |one: &Contender| one.holder == ask.holder;
-            if !lease.contenders.iter().any(known) && !lease.held_by(asks) {
-                lease.contenders.retain(|one| one.holder.identity != *asks);
-                lease.contenders.push(Contender {
-                    holder: ask.holder.clone(),
-                    tenant: ask.tenant.clone(),
-                    since: ask.since,
-                });
-                lease.contenders.sort_by_key(|one| one.since);
+            let asker = (&ask.holder, &ask.tenant);
+            if !lease.held_by(asks) && contender::contend(lease, asker, (prefix, ask.since)) {
                 flight.put(lease, Action::Contended, owner(lease));
             }
             answer = answer.or_else(|| Some(Arc::new(lease.clone())));
@@ -1037,9 +1030,12 @@ impl Model {
         (action, own): (Action, bool),
         now: Timestamp,
     ) -> Result<(), Stop> {
-        if let Some(next) = lease.contenders.first() {
+        let all = lease.contenders.iter().position(|one| one.uses.is_empty());
+        if let Some(at) = all {
+            let mut contenders = lease.contenders.clone();
+            let next = contenders.remove(at);
             let mut passed = new_lease(lease.prefix(), lease.pool, &next.holder, &next.tenant, now);
-            passed.contenders = lease.contenders[1..].to_vec();
+            passed.contenders = contenders;
             let who = Some(next.holder.identity.clone());
             flight.put(&passed, Action::PassedOn, who);
             return Ok(());
@@ -1056,6 +1052,8 @@ impl Model {
             cooling.since = now;
             cooling.until = Some(Timestamp(now.0 + 1_000 * u64::from(seconds)));
             flight.put(&cooling, action, owner(lease));
+        } else if !lease.contenders.is_empty() {
+            return self.pass_parts(flight, lease, action, now);
         } else {
             flight.keys.push(lease.prefix());
             flight.ops.push(Op::DeleteLease(lease.key));
@@ -1198,6 +1196,7 @@ fn over_foreign(lease: &Lease, ask: &Adopt, now: Timestamp) -> Option<Lease> {
                 holder: member.holder.clone(),
                 tenant: lease.tenant.clone(),
                 since: lease.since,
+                uses: Vec::new(),
             });
         }
     }

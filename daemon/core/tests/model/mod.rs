@@ -2,6 +2,7 @@
 //! ledger the request and answer types and nothing else, and is slow on purpose.
 
 mod ambiguity;
+mod contender;
 mod import;
 mod label;
 mod lease;
@@ -26,6 +27,7 @@ use fipd_core::{
     Timestamp,
 };
 
+pub use contender::{said_uses, uses};
 pub use pool::assignable;
 pub use prefix::{aligned, around, first, fits, touch};
 use rollups::Counts;

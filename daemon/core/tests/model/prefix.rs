@@ -54,6 +54,29 @@ pub fn touch(a: LeasePrefix, b: LeasePrefix) -> bool {
     a.key.network == b.key.network && (covers(a, b.key.address) || covers(b, a.key.address))
 }
 
+/// The largest parts of the prefix in which there is none of these leases.
+pub fn beside(prefix: LeasePrefix, leases: &[Lease], parts: &mut Vec<LeasePrefix>) {
+    if !leases.iter().any(|lease| touch(lease.prefix(), prefix)) {
+        parts.push(prefix);
+    } else if prefix.length < prefix.key.bits() {
+        let half = prefix.length + 1;
+        let (whole, number) = bits(prefix.key.address);
+        let upper = number | 1 << (whole - half);
+        for number in [number, upper] {
+            let address = match whole {
+                32 => IpAddr::V4(u32::try_from(number).expect("32 bits").into()),
+                _ => IpAddr::V6(number.into()),
+            };
+            let key = LeaseKey {
+                address,
+                ..prefix.key
+            };
+            let length = half;
+            beside(LeasePrefix { key, length }, leases, parts);
+        }
+    }
+}
+
 /// What the pool gives around the address, whether it lists that or not; of the other family, the address.
 pub fn around(spec: &PoolSpec, address: IpAddr) -> LeasePrefix {
     let length = match spec.addresses[0].family() == Family::of(address) {

@@ -46,7 +46,7 @@ impl Model {
                 && lease
                     .contenders
                     .iter()
-                    .all(|one| one.holder.identity != *to);
+                    .all(|one| one.holder.identity != *to || !one.uses.is_empty());
             if third && !lease.contenders.is_empty() {
                 return Err(no());
             }

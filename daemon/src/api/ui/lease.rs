@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{
-        convert::{network_name, owner_text},
+        convert::{network_name, owner_text, used_texts},
         rest::audit::search,
         ui::session_extract::{PathParam, Query, Visitor},
     },
@@ -277,6 +277,7 @@ fn holders(ledger: &Ledger, lease: &Lease, guests: &GuestBoard) -> Vec<Party> {
 fn contenders(ledger: &Ledger, lease: &Lease, guests: &GuestBoard) -> Vec<Party> {
     let party = |contender: &Contender| Party {
         since: Some(views::moment(contender.since)),
+        uses: used_texts(lease, contender),
         ..party(ledger, &contender.holder, guests)
     };
     lease.contenders.iter().take(SHOWN).map(party).collect()
@@ -301,6 +302,7 @@ fn party(ledger: &Ledger, holder: &Holder, guests: &GuestBoard) -> Party {
         cluster: views::text(cluster),
         guest,
         ports: Vec::new(),
+        uses: Vec::new(),
         since: None,
     }
 }

@@ -68,6 +68,9 @@ pub struct ContenderView {
     /// Who is charged once it gets the address.
     pub tenant: Option<String>,
     pub since: String,
+    /// The prefixes of the lease that it uses and gets; left out where it uses all of the lease.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
 }
 
 /// What was allocated, in the order of the wants.

@@ -35,7 +35,10 @@ pub fn facts(lease: &LeaseView) -> Table {
     let contenders: Vec<_> = lease
         .contenders
         .iter()
-        .map(|one| one.owner.clone())
+        .map(|one| match one.uses.as_slice() {
+            [] => one.owner.clone(),
+            uses => format!("{} (uses {})", one.owner, uses.join(", ")),
+        })
         .collect();
     let owners: Vec<_> = lease
         .members

@@ -31,7 +31,7 @@ pub async fn ask(
     let held = ipam.read(|ledger| ledger.leases_of(&holder.identity));
     let mut here = held
         .into_iter()
-        .filter(|lease| lease.key.network == network);
+        .filter(|lease| lease.key.network == network && lease.prefix().is_address());
     Ok(here.next().ok_or(NotGranted::Refused(refusal)))
 }
 
@@ -47,6 +47,13 @@ pub async fn ask_new(ipam: &Ipam, request: Request) -> Reconciled<Result<Arc<Lea
         Ok(other) => return Err(ReconcileError::unexpected(&other)),
         Err(IpamError::Refused(refusal)) => return Ok(Err(NotGranted::Refused(refusal))),
         Err(error) => return Err(error.into()),
+    };
+    // It has a prefix by another's word, which no object can show.
+    let lease = match lease {
+        Some(lease) if !lease.prefix().is_address() => {
+            return Ok(Err(NotGranted::Contended(lease)));
+        }
+        lease => lease,
     };
     let lost = || ReconcileError::internal("the lease changed hands meanwhile");
     lease.map(Ok).ok_or_else(lost)

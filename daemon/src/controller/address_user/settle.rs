@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Handover, Holder, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Tenant,
-    Text, Timestamp, Transfer, Want,
+    Adopt, Allocate, Handover, Holder, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Span,
+    Tenant, Text, Timestamp, Transfer, Want,
 };
 
 use super::{AddressUser, Edits, outcome::ShownLease};
@@ -156,6 +156,7 @@ pub fn settle(
     let answers =
         |lease: &Lease| !policy.moves || wish.ok().is_none_or(|wish| wish.is_answered_by(lease));
     let mut leases = ledger.leases_of(&holder.identity);
+    leases.retain(|lease| lease.prefix().is_address());
     // Of two that one has which moves, the older one is shown.
     let age = |lease: &Lease| policy.moves.then_some(lease.since);
     leases.sort_by_key(|lease| match holds(lease, holder) {
@@ -172,7 +173,8 @@ pub fn settle(
             holds(lease, holder) || policy.inherits && lease.state == LeaseState::Allocated
         });
         let contended = ledger.contentions_of(&holder.identity);
-        let surplus = held.chain(&contended).map(|lease| lease.key);
+        let surplus = held.chain(&contended);
+        let surplus = surplus.flat_map(|lease| lease.keys_of(&holder.identity));
         let surplus = surplus.filter(|_| policy.moves && wish.is_ok()).collect();
         return keep(ledger, policy, asker, (lease, surplus), wish.ok());
     }
@@ -198,7 +200,7 @@ fn ask(
     let contentions = ledger.contentions_of(&asker.holder.identity);
     let uses = |lease: &&Arc<Lease>| {
         let named = wish.ok().and_then(|wish| wish.address);
-        let has = |address| lease.span().contains(address);
+        let has = |address| lease.is_used_by(&asker.holder.identity, Span::single(address));
         let other = policy.moves && named.is_some_and(|address| !has(address));
         let same = |key: LeaseKey| key.network == lease.key.network && has(key.address);
         !other && recorded.map_or(policy.inherits, same)

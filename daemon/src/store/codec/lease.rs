@@ -5,11 +5,12 @@ use fipd_core::{
     Timestamp,
 };
 
-use super::{DecodeError, EncodeError, code, only, system};
+use super::{DecodeError, EncodeError, code, ip_row, only, pool::net, system};
 use crate::store::{
-    envelope::{RowDraft, StoredRow},
+    envelope::{RowDraft, StoredRow, Tags},
     rows::{
-        ContenderV1, HolderV1, IdentityV1, LeaseV1, LeaseV2, LeaseV6, MemberV1, PastV1, V1, V2, V6,
+        ContenderV1, HolderV1, IdentityV1, LeaseV1, LeaseV2, LeaseV6, MemberV1, OwnerV6, PastV1,
+        TAG_LEASE_USES, UsesV6, V1, V2, V6,
     },
 };
 
@@ -26,10 +27,16 @@ pub(in crate::store) fn encode_lease(lease: &Lease) -> Result<RowDraft, EncodeEr
     };
     let labels = lease.labels.iter().map(|(key, value)| (&**key, &**value));
     let labels = labels.collect();
-    RowDraft::new(&LeaseV6 {
+    let mut tags = Tags::default();
+    let uses = uses_field(&lease.contenders);
+    if !uses.is_empty() {
+        tags.set(TAG_LEASE_USES, &uses)?;
+    }
+    let row = LeaseV6 {
         prefix_len: lease.length,
         lease: LeaseV2 { lease: row, labels },
-    })
+    };
+    RowDraft::tagged(&tags, &row)
 }
 
 /// The row of any version, with the plain values of what it does not have.
@@ -57,27 +64,28 @@ pub(super) fn lease_row<'a>(
 
 pub(in crate::store) fn decode_lease(
     key: LeaseKey,
-    row: &StoredRow<'_>,
+    stored: &StoredRow<'_>,
 ) -> Result<Lease, DecodeError> {
     let LeaseV6 {
         prefix_len,
         lease: LeaseV2 { lease: row, labels },
-    } = lease_row(key, row)?;
+    } = lease_row(key, stored)?;
     if prefix_len > key.bits() {
         return Err(DecodeError::value("prefix length of a lease", prefix_len));
     }
     let label = |(key, value): (&str, &str)| (key.into(), value.into());
+    let contenders = row.contenders.iter().map(contender);
+    let mut contenders: Vec<Contender> = contenders.collect::<Result<_, _>>()?;
+    if let Some(uses) = stored.tags.get::<UsesV6>(TAG_LEASE_USES)? {
+        read_uses(&uses, &mut contenders)?;
+    }
     Ok(Lease {
         length: prefix_len,
         key,
         pool: row.pool.map(PoolId),
         state: code::state(row.state)?,
         members: row.members.iter().map(member).collect::<Result<_, _>>()?,
-        contenders: row
-            .contenders
-            .iter()
-            .map(contender)
-            .collect::<Result<_, _>>()?,
+        contenders,
         tenant: row.tenant.map(|text| Tenant(text.into())),
         group: row.group.map(Into::into),
         since: Timestamp(row.since),
@@ -176,5 +184,41 @@ fn contender(row: &ContenderV1<'_>) -> Result<Contender, DecodeError> {
         holder: holder(&row.holder)?,
         tenant: row.tenant.map(|text| Tenant(text.into())),
         since: Timestamp(row.since),
+        uses: Vec::new(),
     })
+}
+
+fn uses_field(contenders: &[Contender]) -> UsesV6 {
+    let row = |one: &Contender| {
+        let uses = one.uses.iter();
+        let uses = uses.map(|net| (ip_row(net.addr()), net.prefix_len()));
+        (owner_field(&one.holder.identity), uses.collect())
+    };
+    let some = contenders.iter().filter(|one| !one.uses.is_empty());
+    some.map(row).collect()
+}
+
+fn owner_field(identity: &Identity) -> OwnerV6 {
+    let Identity {
+        system,
+        cluster,
+        kind,
+        namespace,
+        name,
+        interface,
+    } = identity;
+    let cluster = cluster.as_ref().map(|cluster| cluster.0.to_string());
+    let parts = [kind, namespace, name, interface].map(|part| part.to_string());
+    (system.to_string(), cluster, parts)
+}
+
+fn read_uses(rows: &UsesV6, contenders: &mut [Contender]) -> Result<(), DecodeError> {
+    for one in contenders {
+        let identity = owner_field(&one.holder.identity);
+        let known = rows.iter().find(|(owner, _)| *owner == identity);
+        for (address, length) in known.into_iter().flat_map(|(_, uses)| uses) {
+            one.uses.push(net(*address, *length)?);
+        }
+    }
+    Ok(())
 }

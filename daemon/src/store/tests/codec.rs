@@ -96,10 +96,14 @@ fn member() -> impl Strategy<Value = Member> {
 }
 
 fn contender() -> impl Strategy<Value = Contender> {
-    (holder(), option::of(text()), time()).prop_map(|(holder, tenant, since)| Contender {
-        holder,
-        tenant: tenant.map(Tenant),
-        since,
+    let uses = vec(net(), 0..3);
+    (holder(), option::of(text()), time(), uses).prop_map(|(holder, tenant, since, uses)| {
+        Contender {
+            holder,
+            tenant: tenant.map(Tenant),
+            since,
+            uses,
+        }
     })
 }
 
@@ -562,6 +566,7 @@ fn everything() -> Vec<Op> {
             holder: holder("old"),
             tenant: None,
             since: Timestamp(5),
+            uses: Vec::new(),
         }],
         tenant: Some(Tenant("p-12".into())),
         since: Timestamp(7),

@@ -74,6 +74,7 @@ fn leases() -> Vec<Lease> {
         holder: holder(WEST, name),
         tenant: Some(Tenant("p-34".into())),
         since: Timestamp(since),
+        uses: Vec::new(),
     };
     let port = |protocol, port| PortClaim { protocol, port };
     let shared = vec![

@@ -281,7 +281,7 @@ impl ForeignInventory {
             Some(service)
                 if held
                     .iter()
-                    .all(|lease| kept::shows(&service.addresses, lease)) =>
+                    .all(|lease| kept::shows_all(&service.addresses, lease, identity)) =>
             {
                 Presence::Present
             }
@@ -352,7 +352,11 @@ impl Inventory for ForeignInventory {
 
     /// The lease may be of a prefix around what it shows.
     fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {
-        let span = |ledger: &Ledger| ledger.lease_around(key).map(|lease| lease.span());
+        let span = |ledger: &Ledger| {
+            let lease = ledger.lease_around(key)?;
+            let mut spans = kept::spans(lease, &holder.identity);
+            spans.find(|span| span.first_address() == key.address)
+        };
         let span = self.session.ipam.read(span);
         let span = span.unwrap_or_else(|| Span::single(key.address));
         let latest = self.latest.lock();

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, System};
+use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, Span, System};
 
 use super::observe::ForeignService;
 use crate::clusters::{
@@ -60,7 +60,8 @@ impl Kept {
         for lease in self.all() {
             for holder in owners_of(lease, &self.cluster) {
                 let known = shown.get(&holder.identity).copied().flatten();
-                if known.is_some_and(|known| !shows(&known.addresses, lease)) {
+                let identity = &holder.identity;
+                if known.is_some_and(|known| !shows_all(&known.addresses, lease, identity)) {
                     partial.insert(holder.identity.clone());
                 }
             }
@@ -69,11 +70,20 @@ impl Kept {
     }
 }
 
-/// Whether one of the addresses is the lease's, or in its prefix.
-pub fn shows(addresses: &BTreeSet<IpAddr>, lease: &Lease) -> bool {
-    let span = lease.span();
-    let mut near = addresses.range(span.first_address()..=span.last_address());
-    near.next().is_some()
+/// Whether some of the addresses are in all that the owner has of the lease or contends for.
+pub fn shows_all(addresses: &BTreeSet<IpAddr>, lease: &Lease, owner: &Identity) -> bool {
+    spans(lease, owner).all(|span| {
+        let mut near = addresses.range(span.first_address()..=span.last_address());
+        near.next().is_some()
+    })
+}
+
+/// What the owner has of the lease, or contends for.
+pub fn spans<'a>(lease: &'a Lease, owner: &'a Identity) -> impl Iterator<Item = Span> {
+    let all = Some(lease.span()).filter(|_| lease.held_by(owner));
+    let contender = lease.contender(owner).into_iter();
+    let uses = contender.flat_map(|one| one.used_of(lease.prefix()));
+    all.into_iter().chain(uses.map(|used| used.span()))
 }
 
 /// Keys of leases.

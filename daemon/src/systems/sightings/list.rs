@@ -7,7 +7,7 @@ use std::{
 };
 
 use fipd_core::{
-    Holder, Identity, LeaseKey, Ledger, Pool, Text, Timestamp,
+    Holder, Identity, LeaseKey, Ledger, Pool, Span, Text, Timestamp,
     sighting::{ForeignUser, HeldFor, Moot, Ruling, SightingRules},
 };
 
@@ -127,10 +127,7 @@ fn note(ledger: &Ledger, place: LeaseKey, users: &mut BTreeSet<ForeignUser>, use
     let known = |user: &ForeignUser| {
         let identity = &user.holder.identity;
         let lease = ledger.lease_around(place);
-        lease.is_some_and(|lease| {
-            let mut contenders = lease.contenders.iter();
-            lease.held_by(identity) || contenders.any(|one| one.holder.identity == *identity)
-        })
+        lease.is_some_and(|lease| lease.is_used_by(identity, Span::single(place.address)))
     };
     match users.first().cloned() {
         Some(first) if user > first => {
@@ -196,6 +193,7 @@ mod tests {
             holder: numbered(9).holder,
             tenant: None,
             since: Timestamp(9),
+            uses: Vec::new(),
         };
         let other = testing::holder("rancher-fip/Y/Service/ns/web", "1");
         let lease = Lease {

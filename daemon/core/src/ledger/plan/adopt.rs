@@ -1,6 +1,6 @@
 //! Addresses found in use, and leases that change hands.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -8,9 +8,10 @@ use super::from_whom;
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeasePrefix,
     LeaseState, Member, Refusal, Tenant, Text, Timestamp,
+    contender::part,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, LockedTable, Stop},
+        draft::{Draft, Draw, Stop},
         intern::{Prints, fingerprint},
         space::free::touching,
     },
@@ -53,6 +54,7 @@ impl Ledger {
             holder,
             tenant,
             since: ask.since,
+            uses: Vec::new(),
         };
         if !lease.span().covers(&prefix.span()) {
             return self.adopt_over(draft, prefix, &over, asker);
@@ -74,53 +76,7 @@ impl Ledger {
             let why = "it was in quarantine";
             return Ok(adopted(draft, Lease { contenders, ..next }, why));
         }
-        contend(draft, std::slice::from_ref(lease), &asker)
-    }
-
-    /// Somebody uses more than what these leases cover. What is its own already, cools or was kept for a foreign object of
-    /// its cluster gives way to one lease of all; where anybody else has some of it, it contends for that.
-    fn adopt_over(
-        &self,
-        mut draft: Draft,
-        prefix: LeasePrefix,
-        over: &[Arc<Lease>],
-        asker: Contender,
-    ) -> Draw {
-        let gives_way = |lease: &Lease| {
-            let mut owners = lease.owners();
-            owners.all(|owner| *owner == asker.holder.identity)
-                || is_foreign_there(lease, &asker.holder)
-        };
-        let stay = over.iter().filter(|lease| !gives_way(lease)).cloned();
-        let stay: SmallVec<[Arc<Lease>; 1]> = stay.collect();
-        if !stay.is_empty() {
-            return contend(draft, &stay, &asker);
-        }
-        // Nobody is given what is free between them meanwhile.
-        self.lock(LockedTable::Pools, &mut draft)?;
-        draft.flight.edits.push(prefix.key.network);
-        let identity = asker.holder.identity.clone();
-        let pool = self.pool_around(prefix);
-        let mut next = exclusive(prefix, pool, asker.holder, asker.tenant, draft.now);
-        for lease in over {
-            if lease.held_by(&identity) {
-                next.tenant = next.tenant.or_else(|| lease.tenant.clone());
-                if next.labels == Labels::default() {
-                    next.labels.clone_from(&lease.labels);
-                }
-                next.contenders.extend(others(lease, &identity));
-            } else {
-                next.contenders.extend(contenders_beside(lease, &identity));
-            }
-            let why = format!("{prefix} is in use");
-            draft.delete(lease, Action::Released, why.into());
-        }
-        // Each by its longest use.
-        next.contenders.sort_by_key(|one| one.since);
-        let mut known = BTreeSet::new();
-        let mut is_first = |one: &Contender| known.insert(one.holder.identity.clone());
-        next.contenders.retain(|one| is_first(one));
-        Ok(adopted(draft, next, "its parts were leased"))
+        contend(draft, std::slice::from_ref(lease), prefix, &asker)
     }
 
     pub(super) fn plan_handover(&self, ask: &Handover, mut draft: Draft) -> Draw {
@@ -153,7 +109,7 @@ fn adopted(mut draft: Draft, next: Lease, why: &str) -> (Draft, Answer) {
 }
 
 /// The contenders other than this one.
-fn others(lease: &Lease, than: &Identity) -> Vec<Contender> {
+pub(super) fn others(lease: &Lease, than: &Identity) -> Vec<Contender> {
     let contenders = lease.contenders.iter();
     let others = contenders.filter(|one| one.holder.identity != *than);
     others.cloned().collect()
@@ -161,7 +117,7 @@ fn others(lease: &Lease, than: &Identity) -> Vec<Contender> {
 
 /// The same where a foreign object loses the lease to `owner`. Unless that is the same object it goes on contending: what it
 /// shows may be another use, until a list of its cluster tells.
-fn contenders_beside(lease: &Lease, owner: &Identity) -> Vec<Contender> {
+pub(super) fn contenders_beside(lease: &Lease, owner: &Identity) -> Vec<Contender> {
     let mut contenders = others(lease, owner);
     let foreign = lease.members.iter().map(|member| &member.holder);
     for holder in foreign.filter(|one| !one.identity.names_same_object(owner)) {
@@ -170,6 +126,7 @@ fn contenders_beside(lease: &Lease, owner: &Identity) -> Vec<Contender> {
             holder: holder.clone(),
             tenant: lease.tenant.clone(),
             since: lease.since,
+            uses: Vec::new(),
         });
     }
     contenders.sort_by_key(|one| one.since);
@@ -177,7 +134,7 @@ fn contenders_beside(lease: &Lease, owner: &Identity) -> Vec<Contender> {
 }
 
 /// Whether the address was only kept for a foreign object of the cluster of which an object is ours now.
-fn is_foreign_there(lease: &Lease, holder: &Holder) -> bool {
+pub(super) fn is_foreign_there(lease: &Lease, holder: &Holder) -> bool {
     let kept = |member: &Member| {
         let identity = &member.holder.identity;
         identity.is_foreign() && identity.shares_cluster(&holder.identity)
@@ -256,13 +213,21 @@ pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, used: bool) -> Option<(
     Some((Arc::new(next), idle))
 }
 
-/// Others hold them: the asker is noted in each, by the time since when it uses the address. The answer is the first.
-fn contend(mut draft: Draft, leases: &[Arc<Lease>], contender: &Contender) -> Draw {
+/// Others hold them: the asker is noted in each, by the time since when it uses the prefix. The answer is the first.
+pub(super) fn contend(
+    mut draft: Draft,
+    leases: &[Arc<Lease>],
+    used: LeasePrefix,
+    contender: &Contender,
+) -> Draw {
     let mut answer = None;
     for lease in leases {
-        let next = contended(lease, contender);
+        let next = contended(lease, used, contender)?;
         if let Some(next) = &next {
-            let detail = format!("{} uses it too", contender.holder.identity);
+            let detail = match used.length > lease.length {
+                true => format!("{} uses {used} of it", contender.holder.identity),
+                false => format!("{} uses it too", contender.holder.identity),
+            };
             draft.put(next, Action::Contended, detail.into());
         }
         answer.get_or_insert_with(|| next.unwrap_or_else(|| Arc::clone(lease)));
@@ -278,20 +243,47 @@ fn contend(mut draft: Draft, leases: &[Arc<Lease>], contender: &Contender) -> Dr
 }
 
 /// The lease with the contender; `None` where it is known as that, or shares the lease.
-fn contended(lease: &Lease, contender: &Contender) -> Option<Arc<Lease>> {
-    let known = lease.contender(&contender.holder.identity);
+fn contended(
+    lease: &Lease,
+    used: LeasePrefix,
+    contender: &Contender,
+) -> Result<Option<Arc<Lease>>, Refusal> {
+    let identity = &contender.holder.identity;
+    if lease.held_by(identity) {
+        return Ok(None);
+    }
+    let known = lease.contender(identity);
+    let mut asker = Contender {
+        uses: known.map_or_else(
+            || part(used, lease.prefix()).into_iter().collect(),
+            |known| known.uses.clone(),
+        ),
+        ..contender.clone()
+    };
+    let is_new = asker.adds(used, lease.prefix());
     let same = known.is_some_and(|known| known.holder.instance == contender.holder.instance);
-    if same || lease.held_by(&contender.holder.identity) {
-        return None;
+    if same && !is_new {
+        return Ok(None);
+    }
+    if !asker.uses.is_empty() {
+        let counted: usize = lease.contenders.iter().map(Contender::count).sum();
+        if counted >= Lease::MAX_USES {
+            let allowed = format!(
+                "one that others hold with at most {} uses of its parts",
+                Lease::MAX_USES
+            );
+            return Err(Refusal::invalid("address", used, allowed));
+        }
     }
     let mut next = Lease::clone(lease);
-    next.contenders
-        .retain(|known| known.holder.identity != contender.holder.identity);
-    let at = next
-        .contenders
-        .partition_point(|known| known.since <= contender.since);
-    next.contenders.insert(at, contender.clone());
-    Some(Arc::new(next))
+    let mut contenders = next.contenders.iter_mut();
+    // Among others of its age it keeps its place.
+    match contenders.find(|known| known.holder.identity == *identity) {
+        Some(known) => *known = asker,
+        None => next.contenders.push(asker),
+    }
+    next.contenders.sort_by_key(|one| one.since);
+    Ok(Some(Arc::new(next)))
 }
 
 /// Takes a new holder off the contenders. Having been found using the address, it has it in use.

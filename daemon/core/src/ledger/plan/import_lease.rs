@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::import::{Trial, invalid, made};
 use crate::{
-    Action, Family, Identity, ImportedLease, Lease, LeaseKey, LeasePrefix, LeaseState, Op, PoolId,
-    Refusal, RowFate, Text,
+    Action, Contender, Family, Identity, ImportedLease, Lease, LeaseKey, LeasePrefix, LeaseState,
+    Op, PoolId, Refusal, RowFate, Text,
     ledger::{Ledger, draft::Stop, identities, index::charges::charge, intern::fingerprint},
 };
 
@@ -53,6 +53,7 @@ impl Trial {
             since: row.since.or(since).unwrap_or(self.draft.now),
             ..row.lease.clone()
         };
+        sound_uses(&lease)?;
         if let Some(known) = &known {
             fill(&mut lease, known);
         }
@@ -144,6 +145,12 @@ fn fill(lease: &mut Lease, known: &Lease) {
     for contender in &mut lease.contenders {
         if let Some(before) = known.contender(&contender.holder.identity) {
             contender.tenant = contender.tenant.take().or_else(|| before.tenant.clone());
+            if contender.uses.is_empty() {
+                contender.uses.clone_from(&before.uses);
+            }
+            for used in before.used_of(known.prefix()) {
+                contender.adds(used, known.prefix());
+            }
         }
     }
     lease.tenant = lease.tenant.take().or_else(|| known.tenant.clone());
@@ -156,6 +163,20 @@ fn fill(lease: &mut Lease, known: &Lease) {
 /// Who uses the address and is not in the row.
 fn left_out<'a>(lease: &Lease, known: &'a Lease) -> Option<&'a Identity> {
     identities(known).find(|one| !identities(lease).any(|named| named == *one))
+}
+
+/// What contenders use are parts of the lease.
+fn sound_uses(lease: &Lease) -> Result<(), Stop> {
+    let mut contenders = lease.contenders.iter();
+    let Some(wrong) = contenders.find(|one| !one.is_sound(lease.prefix())) else {
+        return Ok(());
+    };
+    let uses: Vec<String> = wrong.uses.iter().map(ToString::to_string).collect();
+    let allowed = format!(
+        "at most {} smaller prefixes of the lease in order, none in another; nothing for all of it",
+        Contender::MAX_USES
+    );
+    Err(invalid("uses", uses.join(" "), &allowed))
 }
 
 /// What [`Lease`] promises of itself.

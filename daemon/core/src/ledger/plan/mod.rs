@@ -2,6 +2,7 @@
 
 mod account;
 mod adopt;
+mod adopt_over;
 mod allocate;
 mod cluster;
 mod epoch;

@@ -2,7 +2,10 @@
 //!
 //! In a pool with quarantine an address that was in use cools before it is free.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use smallvec::SmallVec;
 
@@ -12,9 +15,16 @@ use crate::{
     ReleaseScope, Text, Timestamp,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop},
+        draft::{Draft, Draw, LockedTable, Stop},
+        space::free::touching,
     },
 };
+
+/// A lease, and some of its addresses.
+type WithKeys<'a> = (&'a Arc<Lease>, Vec<LeaseKey>);
+
+/// Leases that come of one.
+type Heirs = BTreeMap<LeaseKey, Lease>;
 
 impl Ledger {
     pub(super) fn plan_release(&self, ask: &Release, mut draft: Draft) -> Draw {
@@ -31,8 +41,13 @@ impl Ledger {
                 // Its other leases are not looked at: they may be very many.
                 let keys: BTreeSet<LeaseKey> = keys.iter().map(|key| key.canonical()).collect();
                 self.settled(keys.iter().copied())?;
-                for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
-                    released.extend(self.leave(&mut draft, lease, holder, &ask.reason)?);
+                for (lease, keys) in self.around(&keys)? {
+                    let reason = &ask.reason;
+                    if !lease.has_member(holder) {
+                        end_contention(&mut draft, lease, holder, Some(&keys), reason);
+                    } else if keys.contains(&lease.key) {
+                        released.extend(self.leave(&mut draft, lease, holder, reason)?);
+                    }
                 }
             }
             ReleaseScope::Contention {
@@ -47,7 +62,7 @@ impl Ledger {
                     beside.is_none_or(|one| lease.held_by(one))
                 };
                 if let Some(lease) = self.rows.leases.get(&key).filter(has_it) {
-                    end_contention(&mut draft, lease, contender, &ask.reason);
+                    end_contention(&mut draft, lease, contender, None, &ask.reason);
                 }
             }
             ReleaseScope::Address(key) | ReleaseScope::Quarantine(key) => {
@@ -63,6 +78,23 @@ impl Ledger {
             }
         }
         Ok((draft, Answer::Released { leases: released }))
+    }
+
+    /// The leases with these addresses, and which of them each has.
+    fn around(&self, keys: &BTreeSet<LeaseKey>) -> Result<Vec<WithKeys<'_>>, Stop> {
+        let mut found: Vec<WithKeys<'_>> = Vec::new();
+        for key in keys {
+            let Some(lease) = self.lease_around(*key) else {
+                continue;
+            };
+            // In key order, so that those of one lease come one after the other.
+            match found.last_mut() {
+                Some((last, keys)) if last.key == lease.key => keys.push(*key),
+                Some(_) | None => found.push((lease, vec![*key])),
+            }
+        }
+        self.settled(found.iter().map(|(lease, _)| lease.key))?;
+        Ok(found)
     }
 
     /// Takes the holder out of a lease; what that covers if it changed hands or went, or the member left it.
@@ -84,34 +116,89 @@ impl Ledger {
             }
             return Ok(Some(lease.prefix()));
         }
-        end_contention(draft, lease, holder, reason);
+        end_contention(draft, lease, holder, None, reason);
         Ok(None)
     }
 
-    /// All members go: the lease passes to the oldest contender, cools or is deleted, with action and reason in the
-    /// audit log. `own`: by their own word.
+    /// All members go: the lease passes to the oldest contender that uses all of it, cools, passes in parts to those who use
+    /// them, or is deleted, with action and reason in the audit log. `own`: by their own word.
     pub(super) fn vacate(
         &self,
         draft: &mut Draft,
         lease: &Arc<Lease>,
-        (action, reason): (Action, &Text),
+        why: (Action, &Text),
         own: bool,
     ) -> Result<(), Stop> {
-        let mut contenders = lease.contenders.iter().cloned();
-        let Some(next) = contenders.next() else {
-            match self.cools_until(lease, draft.now) {
-                Some(until) => cool(draft, lease, until, action, reason),
-                None => draft.delete(lease, action, Arc::clone(reason)),
+        let mut contenders = lease.contenders.iter();
+        if let Some(next) = contenders.position(|one| one.uses.is_empty()) {
+            let mut contenders = lease.contenders.clone();
+            let next = contenders.remove(next);
+            let passed = Lease {
+                contenders,
+                ..exclusive(
+                    lease.prefix(),
+                    lease.pool,
+                    next.holder,
+                    next.tenant,
+                    draft.now,
+                )
+            };
+            let detail = from_whom(lease.owner(), why.1);
+            draft.put(&Arc::new(passed), Action::PassedOn, detail);
+            return Ok(());
+        }
+        let (action, reason) = why;
+        match self.cools_until(lease, draft.now) {
+            Some(until) => cool(draft, lease, until, action, reason),
+            None if !lease.contenders.is_empty() => return self.pass_parts(draft, lease, why),
+            None => draft.delete(lease, action, Arc::clone(reason)),
+        }
+        self.remember(draft, lease, own)
+    }
+
+    /// Each contender gets what it uses of the lease, the oldest first, and contends for what another has of that by then.
+    fn pass_parts(
+        &self,
+        draft: &mut Draft,
+        lease: &Lease,
+        (action, reason): (Action, &Text),
+    ) -> Result<(), Stop> {
+        let network = lease.key.network;
+        self.unlocked(LockedTable::Pools)?;
+        Stop::busy_if(self.drafts.edits(network))?;
+        // What pool a part is of is so until it is written.
+        draft.flight.also = Some(LockedTable::Pools);
+        draft.flight.edits.push(network);
+        let whole = lease.prefix();
+        let mut heirs = Heirs::new();
+        for contender in &lease.contenders {
+            for used in contender.used_of(whole) {
+                if with_any_of(&heirs, used).is_empty() {
+                    let (holder, tenant) = (contender.holder.clone(), contender.tenant.clone());
+                    let pool = self.pool_around(used);
+                    let heir = exclusive(used, pool, holder, tenant, draft.now);
+                    heirs.insert(used.key, heir);
+                }
             }
-            return self.remember(draft, lease, own);
-        };
+        }
+        for contender in &lease.contenders {
+            let uses = contender.used_of(whole);
+            let over: BTreeSet<LeaseKey> =
+                uses.flat_map(|used| with_any_of(&heirs, used)).collect();
+            for key in over {
+                if let Some(heir) = heirs.get_mut(&key)
+                    && !heir.held_by(&contender.holder.identity)
+                {
+                    heir.contenders
+                        .extend(contender.moved(whole, heir.prefix()));
+                }
+            }
+        }
+        draft.delete(lease, action, Arc::clone(reason));
         let detail = from_whom(lease.owner(), reason);
-        let (holder, tenant) = (next.holder, next.tenant);
-        let passed = Lease {
-            contenders: contenders.collect(),
-            ..exclusive(lease.prefix(), lease.pool, holder, tenant, draft.now)
-        };
-        draft.put(&Arc::new(passed), Action::PassedOn, detail);
+        for heir in heirs.into_values() {
+            draft.put(&Arc::new(heir), Action::PassedOn, Arc::clone(&detail));
+        }
         Ok(())
     }
 
@@ -126,16 +213,34 @@ impl Ledger {
     }
 }
 
-/// Takes the holder off the contenders, where it is one.
-fn end_contention(draft: &mut Draft, lease: &Arc<Lease>, holder: &Holder, reason: &Text) {
+/// The heirs that have some of the prefix.
+fn with_any_of(heirs: &Heirs, prefix: LeasePrefix) -> Vec<LeaseKey> {
+    let over = touching(heirs, prefix.key.network, prefix.span(), |heir| heir.length);
+    over.map(|(key, _)| *key).collect()
+}
+
+/// Takes the holder off the contenders, where it is one: all of what it uses, or what begins at these keys.
+fn end_contention(
+    draft: &mut Draft,
+    lease: &Arc<Lease>,
+    holder: &Holder,
+    keys: Option<&[LeaseKey]>,
+    reason: &Text,
+) {
     let is_it = |contender: &Contender| contender.holder == *holder;
     if !lease.contenders.iter().any(is_it) {
         return;
     }
+    let stays = |one: &mut Contender| {
+        let mut ends = |key: &LeaseKey| one.ends(*key, lease.prefix());
+        keys.is_some_and(|keys| keys.iter().all(&mut ends))
+    };
     let mut rest = Lease::clone(lease);
-    rest.contenders.retain(|contender| !is_it(contender));
-    let (rest, reason) = (Arc::new(rest), Arc::clone(reason));
-    draft.put_for(rest, Action::ContenderLeft, &holder.identity, reason);
+    rest.contenders.retain_mut(|one| !is_it(one) || stays(one));
+    if rest.contenders != lease.contenders {
+        let (rest, reason) = (Arc::new(rest), Arc::clone(reason));
+        draft.put_for(rest, Action::ContenderLeft, &holder.identity, reason);
+    }
 }
 
 /// Whether its members have used the address.

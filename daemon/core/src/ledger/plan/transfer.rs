@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::adopt::stop_contending;
 use crate::{
-    Action, Answer, Holder, Lease, LeaseState, PortClaim, Refusal, Text, Transfer,
+    Action, Answer, Contender, Holder, Lease, LeaseState, PortClaim, Refusal, Text, Transfer,
     ledger::{
         Ledger,
         draft::{Draft, Draw, Stop},
@@ -99,16 +99,27 @@ fn giver<'a>(lease: &'a Lease, ask: &'a Transfer) -> Result<&'a Holder, Refusal>
     }
 }
 
+/// Whoever uses some of it gets that once it is given back, and never all of it.
 fn may_get(lease: &Lease, ask: &Transfer) -> Result<(), Refusal> {
     let to = &ask.to.identity;
-    let known = lease.held_by(to) || lease.contender(to).is_some();
-    match lease.contenders.first() {
-        Some(next) if !known => {
-            let next = &next.holder.identity;
-            let why = format!("{next} was found using it and gets it next; transfer it to that");
+    let uses_all = |one: &Contender| one.uses.is_empty();
+    if lease.held_by(to) || lease.contender(to).is_some_and(uses_all) {
+        return Ok(());
+    }
+    let next = lease.contenders.iter().find(|one| uses_all(one));
+    match next.or_else(|| lease.contenders.first()) {
+        Some(next) => {
+            let who = &next.holder.identity;
+            let used = next.used_of(lease.prefix()).next();
+            let why = match used.filter(|_| !uses_all(next)) {
+                None => format!("{who} was found using it and gets it next; transfer it to that"),
+                Some(used) => format!(
+                    "{who} was found using {used} of it, and gets that next; release it first"
+                ),
+            };
             Err(refused(lease, why))
         }
-        Some(_) | None => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use fipd_core::{
     Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Order, Origin, PoolId, PoolSpec,
     PortClaim, QuotaUnit, Sticky, Tenant, Text, Timestamp,
 };
+use ipnet::IpNet;
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
 
@@ -175,6 +176,8 @@ struct ContenderRow {
     instance: String,
     tenant: Option<String>,
     since: String,
+    #[serde(default)]
+    uses: Vec<String>,
 }
 
 /// The row that the object says.
@@ -212,6 +215,16 @@ fn fields<T: DeserializeOwned>(value: &Value) -> Result<T, Problem> {
 
 fn tenant(text: &Option<String>) -> Result<Option<Tenant>, Problem> {
     given(text, |text| convert::text("tenant", text).map(Tenant))
+}
+
+fn uses(texts: &[String]) -> Result<Vec<IpNet>, Problem> {
+    let uses = texts.iter().map(|text| {
+        let (address, length) = convert::prefix("uses", text)?;
+        let length = length.unwrap_or_else(|| Family::of(address).bits());
+        let allowed = "an address or a prefix such as 2001:db8::/64";
+        IpNet::new(address, length).map_err(|_| Problem::invalid("uses", text.as_str(), allowed))
+    });
+    uses.collect()
 }
 
 fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
@@ -300,6 +313,7 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
             holder: holder(&contender.owner, &contender.instance)?,
             tenant: tenant(&contender.tenant)?,
             since: time("since", &contender.since)?,
+            uses: uses(&contender.uses)?,
         })
     };
     let contenders = row.contenders.iter().map(contender);

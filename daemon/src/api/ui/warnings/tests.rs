@@ -119,6 +119,7 @@ fn prefixes_are_told_as_such() {
         holder: testing::holder("fipd/Router/lab/b", ""),
         tenant: None,
         since: Timestamp(1),
+        uses: Vec::new(),
     });
     let mut ledger = Ledger::new();
     ledger.apply(&Op::PutLease(lease.into()));

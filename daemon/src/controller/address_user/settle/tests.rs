@@ -56,6 +56,7 @@ fn lease(last: u8, holder: &Holder, contender: Option<&Holder>) -> Lease {
         holder: holder.clone(),
         tenant: None,
         since: Timestamp(1),
+        uses: Vec::new(),
     });
     Lease {
         members: [member(holder)].into_iter().collect(),

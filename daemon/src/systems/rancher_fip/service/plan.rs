@@ -41,7 +41,9 @@ pub fn settle(
     shown: &[IpAddr],
 ) -> ServicePlan {
     let identity = &asker.holder.identity;
-    let held = shown_first(ledger.leases_of(identity), shown);
+    let mut held = ledger.leases_of(identity);
+    held.retain(|lease| lease.prefix().is_address());
+    let held = shown_first(held, shown);
     let found = compare(wish, &held, named);
     let renewed = found.kept.values();
     let renewed = renewed.filter(|lease| !holds(lease, &asker.holder));

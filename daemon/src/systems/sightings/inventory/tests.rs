@@ -515,6 +515,10 @@ async fn a_service_still_waits_for_what_it_goes_on_showing() {
 const INSIDE: &str = "2001:db8:60:3::77";
 const BESIDE: &str = "2001:db8:60:3::88";
 
+fn shown(address: &str) -> LeaseKey {
+    fipd_core::testing::key_of(address)
+}
+
 /// The holder of the /64, of another cluster.
 fn tenant_of_prefix() -> Holder {
     fipd_core::testing::holder("rancher-fip/Y/Service/ns/web", "1")
@@ -562,13 +566,47 @@ async fn a_service_contends_for_the_prefix_around_what_it_shows() {
         let view = bench.view();
         assert_eq!((view.held, view.contended, view.waiting.len()), (0, 1, 0));
         assert!(bench.inventory.is_whole(&contender.identity));
-        assert!(bench.inventory.still_shows(&contender, key));
-        assert_eq!(bench.inventory.heir(&contender, key), None);
+        assert!(bench.inventory.still_shows(&contender, shown(INSIDE)));
+        assert_eq!(bench.inventory.heir(&contender, shown(INSIDE)), None);
     }
     let contender = fipd_core::testing::holder("foreign/X/Service/ns/one", "one");
     bench.shows(vec![]);
     bench.adopt().await;
-    assert!(!bench.inventory.still_shows(&contender, key));
+    assert!(!bench.inventory.still_shows(&contender, shown(INSIDE)));
+}
+
+#[tokio::test]
+async fn each_address_that_services_show_in_a_prefix_is_a_use_of_its_own() {
+    let both = [INSIDE.into(), BESIDE.into()];
+    let bench = Bench::new(vec![service("one", None, &both)]).await;
+    let key = leased_prefix(&bench).await;
+    bench.adopt().await;
+    let uses = |ledger: &Ledger| {
+        let contenders = ledger.lease(key).expect("the /64").contenders.iter();
+        let uses = contenders.map(|one| (one.holder.clone(), one.uses.len()));
+        uses.collect::<Vec<_>>()
+    };
+    let contenders = bench.ipam.read(uses);
+    let (one, of_one) = contenders.first().expect("a contender");
+    assert_eq!((contenders.len(), *of_one), (1, 2));
+    assert!(bench.inventory.is_whole(&one.identity));
+    bench.shows(vec![
+        service("one", None, &[BESIDE.into()]),
+        service("two", None, &[INSIDE.into()]),
+    ]);
+    bench.adopt().await;
+    assert!(
+        !bench.inventory.is_whole(&one.identity),
+        "it shows one of two"
+    );
+    assert!(!bench.inventory.still_shows(one, shown(INSIDE)));
+    assert!(bench.inventory.still_shows(one, shown(BESIDE)));
+    let mut contenders = bench.ipam.read(uses);
+    contenders.sort_by_key(|(_, uses)| *uses);
+    let names = contenders
+        .iter()
+        .map(|(one, uses)| (&*one.identity.name, *uses));
+    assert_eq!(names.collect::<Vec<_>>(), [("two", 1), ("one", 2)]);
 }
 
 #[tokio::test]
@@ -577,7 +615,7 @@ async fn what_a_service_shows_is_kept_also_where_the_prefix_around_it_goes_meanw
     let key = leased_prefix(&bench).await;
     let sightings = bench.inventory.list().await.expect("a list");
     let uses: Vec<LeaseKey> = sightings.into_iter().flat_map(|one| one.uses).collect();
-    let shown = fipd_core::testing::key_of(INSIDE);
+    let shown = shown(INSIDE);
     assert_eq!(uses, [shown]);
     let release = fipd_core::testing::release(tenant_of_prefix());
     bench.ipam.submit(release).await.expect("a release");
@@ -618,22 +656,23 @@ async fn a_report_names_the_address_that_a_service_shows() {
 }
 
 #[tokio::test]
-async fn a_prefix_passes_to_whoever_still_shows_some_of_it() {
+async fn what_a_service_shows_of_a_prefix_is_its_own_after_a_release() {
     let bench = Bench::new(vec![service("one", None, &[INSIDE.into()])]).await;
     let key = leased_prefix(&bench).await;
     bench.adopt().await;
     let release = fipd_core::testing::release(tenant_of_prefix());
     bench.ipam.submit(release).await.expect("a release");
-    let owner = |ledger: &Ledger| ledger.lease(key)?.owner().cloned();
+    let owner = |ledger: &Ledger| ledger.lease(shown(INSIDE))?.owner().cloned();
     let one = bench.ipam.read(owner).expect("an owner");
     assert_eq!(&*one.identity.name, "one", "it waited for the prefix");
+    assert_eq!(bench.ipam.read(|ledger| ledger.lease(key).cloned()), None);
     bench.adopt().await;
-    assert_eq!(bench.inventory.heir(&one, key), Some(one.clone()));
+    let heir = || bench.inventory.heir(&one, shown(INSIDE));
+    assert_eq!(heir(), Some(one.clone()));
+    bench.shows(vec![service("two", None, &[INSIDE.into()])]);
+    bench.adopt().await;
+    assert_eq!(&*heir().expect("an heir").identity.name, "two");
     bench.shows(vec![service("two", None, &[BESIDE.into()])]);
     bench.adopt().await;
-    let two = bench.inventory.heir(&one, key).expect("an heir");
-    assert_eq!(&*two.identity.name, "two");
-    bench.shows(vec![]);
-    bench.adopt().await;
-    assert_eq!(bench.inventory.heir(&one, key), None);
+    assert_eq!(heir(), None);
 }

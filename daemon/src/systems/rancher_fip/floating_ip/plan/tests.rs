@@ -198,6 +198,7 @@ fn one_whose_service_contends_for_a_prefix_around_its_address_stays() {
         holder: service.holder(),
         tenant: None,
         since: Timestamp(1),
+        uses: Vec::new(),
     };
     let prefix = Lease {
         length: 30,

@@ -49,6 +49,7 @@ fn lease(address: &str, holder: Holder, contender: Option<Holder>) -> Arc<Lease>
         holder,
         tenant: None,
         since: Timestamp(0),
+        uses: Vec::new(),
     });
     Arc::new(Lease {
         pool: Some(PoolId(1)),

@@ -1,0 +1,111 @@
+//! Who was found using what another has.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{Holder, LeaseKey, LeasePrefix, Span, Tenant, Timestamp};
+
+/// Someone found using an address that another holds, or some of a prefix. The oldest one gets what it uses next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contender {
+    pub holder: Holder,
+    pub tenant: Option<Tenant>,
+    pub since: Timestamp,
+    /// What it uses of the lease where that is not all: prefixes in order that have no address in common.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<IpNet>,
+}
+
+impl Contender {
+    /// The most parts of a lease; who uses more counts as using all of it.
+    pub const MAX_USES: usize = 64;
+
+    /// What it uses of the lease that covers `lease`.
+    pub fn used_of(&self, lease: LeasePrefix) -> impl Iterator<Item = LeasePrefix> {
+        let all = self.uses.is_empty().then_some(lease);
+        let parts = self.uses.iter().map(move |net| LeasePrefix {
+            key: LeaseKey {
+                network: lease.key.network,
+                address: net.addr(),
+            },
+            length: net.prefix_len(),
+        });
+        all.into_iter().chain(parts)
+    }
+
+    /// Whether it uses any of these addresses, which are some of the lease.
+    pub fn uses_any(&self, span: Span) -> bool {
+        let mut uses = self.uses.iter();
+        self.uses.is_empty() || uses.any(|net| Span::of_net(*net).overlaps(&span))
+    }
+
+    /// How many uses it counts for.
+    pub fn count(&self) -> usize {
+        self.uses.len().max(1)
+    }
+
+    /// Whether its uses are parts of the lease, in order and apart.
+    pub(crate) fn is_sound(&self, lease: LeasePrefix) -> bool {
+        let span = lease.span();
+        let mut before: Option<Span> = None;
+        self.uses.len() <= Self::MAX_USES
+            && self.used_of(lease).all(|used| {
+                let after = before.is_none_or(|one| one.last < used.span().first);
+                before = Some(used.span());
+                let part = self.uses.is_empty() || used.length > lease.length;
+                part && after && used.is_aligned() && span.covers(&used.span())
+            })
+    }
+
+    /// The same as contender for a lease that covers `to`, where it contended for one that covers `from`. `None`: it uses
+    /// nothing of that.
+    pub(crate) fn moved(&self, from: LeasePrefix, to: LeasePrefix) -> Option<Self> {
+        let mut moved: Option<Self> = None;
+        for used in self.used_of(from) {
+            if used.span().overlaps(&to.span()) {
+                let next = moved.get_or_insert_with(|| Self {
+                    uses: part(used, to).into_iter().collect(),
+                    ..self.clone()
+                });
+                next.adds(used, to);
+            }
+        }
+        moved
+    }
+
+    /// Adds a use of the lease; whether it is new.
+    pub(crate) fn adds(&mut self, used: LeasePrefix, lease: LeasePrefix) -> bool {
+        if self.uses.is_empty() {
+            return false;
+        }
+        let Some(net) = part(used, lease) else {
+            self.uses.clear();
+            return true;
+        };
+        if self.uses.iter().any(|known| known.contains(&net)) {
+            return false;
+        }
+        self.uses.retain(|known| !net.contains(known));
+        let at = self.uses.partition_point(|known| *known < net);
+        self.uses.insert(at, net);
+        if self.uses.len() > Self::MAX_USES {
+            self.uses.clear();
+        }
+        true
+    }
+
+    /// Ends the use that begins there in a lease, or all of them where it begins with the lease's; whether one is left.
+    pub(crate) fn ends(&mut self, key: LeaseKey, lease: LeasePrefix) -> bool {
+        let before = self.uses.len();
+        self.uses.retain(|net| net.addr() != key.address);
+        match self.uses.len() < before {
+            true => !self.uses.is_empty(),
+            false => key != lease.key,
+        }
+    }
+}
+
+/// What a use is of a lease; `None`: all of it.
+pub(crate) fn part(used: LeasePrefix, lease: LeasePrefix) -> Option<IpNet> {
+    (used.length > lease.length).then(|| used.net())
+}
