@@ -10,16 +10,19 @@ use crate::testbed::{Fipd, FipdOptions};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Start and memory of an empty daemon, with 100,000 and with 1,000,000 leases.
+/// Start and memory of an empty daemon, with 100,000 and with 1,000,000 leases, and where half of them are prefixes.
 pub async fn run() -> Result<Vec<Figure>> {
     let idle = Fipd::start(FipdOptions::default()).await?;
     idle.wait_ready(READY_WITHIN).await?;
     let idle = megabytes(&idle)?;
     let mut figures = vec![Figure::at_most("memory-idle", "MB", idle, "-", 40.0)];
-    for (leases, name, start_limit, memory_limit) in
-        [(100_000, "100k", 1.0, 110.0), (1_000_000, "1M", 4.0, 700.0)]
-    {
-        let (start, memory) = with_leases(leases).await?;
+    for (leases, prefixes, name, start_limit, memory_limit) in [
+        (100_000, 0, "100k", 1.0, 110.0),
+        (50_000, 50_000, "100k-half-prefixes", 1.0, 110.0),
+        (1_000_000, 0, "1M", 4.0, 700.0),
+        (500_000, 500_000, "1M-half-prefixes", 4.0, 700.0),
+    ] {
+        let (start, memory) = with_leases(leases, prefixes).await?;
         let start = start.as_secs_f64();
         figures.push(Figure::at_most(
             &format!("start-{name}-after-kill"),
@@ -44,13 +47,14 @@ fn megabytes(fipd: &Fipd) -> Result<f64> {
 }
 
 /// The second start, after a write and a kill -9, to ready; and the memory then.
-async fn with_leases(leases: u32) -> Result<(Duration, f64)> {
+async fn with_leases(leases: u32, prefixes: u32) -> Result<(Duration, f64)> {
     let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
     let store = fipd.data_dir().join("fipd.redb");
     std::fs::create_dir_all(fipd.data_dir())?;
     tokio::task::spawn_blocking(move || {
         let pools = fill::Pools::one("10.0.0.0/8")?;
-        fill::fill(&store, &pools, leases, StoreOptions::default().audit_limit)
+        fill::fill(&store, &pools, leases, StoreOptions::default().audit_limit)?;
+        fill::add_prefixes(&store, prefixes)
     })
     .await??;
     fipd.restart().await?;

@@ -24,22 +24,32 @@ const CALLERS: usize = 256;
 /// Decisions of the bulk measurement in each turn.
 const BULK: usize = 20 * CALLERS;
 
-/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases.
+/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases, and where half of the
+/// leases are prefixes.
 pub async fn run() -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for (leases, name) in [(1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")] {
-        figures.extend(beside(leases, name).await?);
+    for (leases, prefixes, name) in [
+        (1_000, 0, "1k"),
+        (100_000, 0, "100k"),
+        (50_000, 50_000, "100k half prefixes"),
+        (1_000_000, 0, "1M"),
+    ] {
+        figures.extend(beside(leases, prefixes, name).await?);
     }
     Ok(figures)
 }
 
-async fn beside(leases: u32, name: &str) -> Result<Vec<Figure>> {
+async fn beside(leases: u32, prefixes: u32, name: &str) -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let ours = directory.path().join("fipd.redb");
     let raw = directory.path().join("raw.redb");
     let pools = &Pools::many()?;
     fill::fill(&ours, pools, leases, u64::from(leases))?;
     fill::fill(&raw, pools, leases, u64::from(leases))?;
+    if prefixes > 0 {
+        fill::add_prefixes(&ours, prefixes)?;
+        fill::add_prefixes(&raw, prefixes)?;
+    }
     let mut floor = Floor::open(&raw, pools.clone(), u64::from(leases))?;
     let (store, loaded) = Store::open(&ours, StoreOptions::default())?;
     let (ipam, writer) = Ipam::with_store(store, loaded, clock())?;

@@ -1,6 +1,6 @@
 //! A store with many leases, written by the store itself.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,6 +157,52 @@ pub fn fill(path: &Path, pools: &Pools, leases: u32, audit: u64) -> Result<()> {
         written += u64::from(CHUNK);
     }
     Ok(())
+}
+
+/// Lengths of the pools that [`add_prefixes`] makes, and what each gives them from.
+const PREFIXES: [(u8, &str); 4] = [
+    (64, "2001:db8::/32"),
+    (60, "3fff::/20"),
+    (56, "fd00::/16"),
+    (30, "172.16.0.0/12"),
+];
+
+/// Adds pools of prefixes of several lengths to a store that has no more than 256 pools, and so many leases of theirs.
+pub fn add_prefixes(path: &Path, leases: u32) -> Result<()> {
+    let pools = PREFIXES.iter().zip(257..).map(|((length, from), id)| {
+        let spec = PoolSpec {
+            allocation_length: Some(*length),
+            ..PoolSpec::own(format!("prefixes-{length}"), vec![from.parse()?])
+        };
+        Ok(Op::PutPool(Arc::new(Pool {
+            id: PoolId(id),
+            spec,
+            created: Timestamp(0),
+            generation: 1,
+        })))
+    });
+    let puts = (0..leases).map(|number| {
+        let many = u32::try_from(PREFIXES.len())?;
+        let (at, id) = (number % many, PoolId(257 + number % many));
+        let (length, from) = PREFIXES.get(at as usize).context("no pool")?;
+        let from: ipnet::IpNet = from.parse()?;
+        let address = match from.addr() {
+            IpAddr::V4(first) => {
+                let step = (number / many) << (32 - length);
+                Ipv4Addr::from_bits(first.to_bits() + step).into()
+            }
+            IpAddr::V6(first) => {
+                let step = u128::from(number / many) << (128 - length);
+                Ipv6Addr::from_bits(first.to_bits() + step).into()
+            }
+        };
+        let lease = Lease {
+            length: *length,
+            ..lease(number.into(), id, address)?
+        };
+        Ok(Op::PutLease(Arc::new(lease)))
+    });
+    rows(path, pools.chain(puts))
 }
 
 fn commit(store: &mut Store, decisions: Vec<Decision>) -> Result<()> {
