@@ -1,17 +1,17 @@
 //! The HTTP stack below a Kubernetes client.
 //!
-//! The same layers as kube's own, with four differences. Answers have bounds ([`answers`](super::answers)). Credentials are
+//! The same layers as kube's own, with five differences. Answers have bounds ([`answers`](super::answers)). Credentials are
 //! fipd's own ([`credentials`](super::credentials)): kube runs a kubeconfig's program without a deadline. The sockets have
 //! `TCP_NODELAY`. kube leaves Nagle's algorithm on (RFC 896): the second segment of a request then waits for the server's delayed
 //! acknowledgement (RFC 1122, 4.2.3.2; 40 ms on Linux), and every write of a controller takes that long. Idle connections are
-//! closed: kube gives hyper no timer, and without one it keeps what it has until the next request.
+//! closed: kube gives hyper no timer, and without one it keeps what it has until the next request. TLS sessions are not resumed.
 
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use hyper::body::Incoming;
-use hyper_rustls::HttpsConnector;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{Builder, Client as Http, connect::HttpConnector},
@@ -22,6 +22,7 @@ use kube::{
     client::{Body, ClientBuilder, ConfigExt, retry::RetryPolicy},
 };
 use parking_lot::Mutex;
+use rustls::{client::Resumption, pki_types::ServerName};
 use tower::{BoxError, Service as _, ServiceBuilder, retry::RetryLayer, service_fn};
 
 use super::{
@@ -119,7 +120,7 @@ fn connections(config: &Config) -> kube::Result<Sending> {
     // TLS is the next layer's; this one may see https.
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    let mut connector = TimeoutConnector::new(tls(config, tcp)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -128,6 +129,22 @@ fn connections(config: &Config) -> kube::Result<Sending> {
     http.http1_max_buf_size(BUFFER);
     http.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
     Ok(http.build(connector))
+}
+
+/// As kube makes it, but without a memory of TLS sessions: with the tickets that API servers send, it is most of what fipd
+/// keeps for a guest cluster between two looks.
+fn tls(config: &Config, tcp: HttpConnector) -> kube::Result<HttpsConnector<HttpConnector>> {
+    let mut tls = config.rustls_client_config()?;
+    tls.resumption = Resumption::disabled();
+    let mut builder = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone());
+        let name = name.map_err(|error| kube::Error::Service(error.into()))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_http1().wrap_connector(tcp))
 }
 
 #[cfg(test)]
