@@ -35,7 +35,7 @@ words! {
         Released = "released",
         /// Its time was over: a quarantine or a reservation.
         Expired = "expired",
-        /// Released by its holder and given to the oldest contender.
+        /// Released by its holder and given to a contender.
         PassedOn = "passed-on",
         Orphaned = "orphaned",
         Forgotten = "forgotten",

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Holder, LeaseKey, LeasePrefix, Span, Tenant, Timestamp};
 
-/// Someone found using an address that another holds, or some of a prefix. The oldest one gets what it uses next.
+/// Someone found using an address that another holds, or some of a prefix. It gets what it uses once that is given back: who uses
+/// more before who uses less, then the oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
     pub holder: Holder,
@@ -17,7 +18,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// The most parts of a lease; who uses more counts as using all of it.
+    /// The most parts of a lease; of who uses more, those next to each other count as one with what is between them.
     pub const MAX_USES: usize = 64;
 
     /// What it uses of the lease that covers `lease`.
@@ -89,20 +90,41 @@ impl Contender {
         let at = self.uses.partition_point(|known| *known < net);
         self.uses.insert(at, net);
         if self.uses.len() > Self::MAX_USES {
-            self.uses.clear();
+            self.merge_nearest();
         }
         true
     }
 
-    /// Ends the use that begins there in a lease, or all of them where it begins with the lease's; whether one is left.
-    pub(crate) fn ends(&mut self, key: LeaseKey, lease: LeasePrefix) -> bool {
-        let before = self.uses.len();
-        self.uses.retain(|net| net.addr() != key.address);
-        match self.uses.len() < before {
-            true => !self.uses.is_empty(),
-            false => key != lease.key,
+    /// Two uses that are next to each other become one, with what is between them: those for which that is the least.
+    fn merge_nearest(&mut self) {
+        let pairs = self
+            .uses
+            .windows(2)
+            .filter_map(|pair| around_both(pair.first()?, pair.last()?));
+        if let Some(merged) = pairs.max_by_key(IpNet::prefix_len) {
+            self.uses.retain(|net| !merged.contains(net));
+            let at = self.uses.partition_point(|known| *known < merged);
+            self.uses.insert(at, merged);
         }
     }
+
+    /// Ends the use that begins there in a lease; whether one is left.
+    pub(crate) fn ends(&mut self, key: LeaseKey, lease: LeasePrefix) -> bool {
+        if self.uses.is_empty() {
+            return key != lease.key;
+        }
+        self.uses.retain(|net| net.addr() != key.address);
+        !self.uses.is_empty()
+    }
+}
+
+/// The smallest prefix that has both.
+fn around_both(one: &IpNet, other: &IpNet) -> Option<IpNet> {
+    let mut around = Some(*one);
+    while let Some(net) = around.filter(|net| !net.contains(other)) {
+        around = net.supernet();
+    }
+    around
 }
 
 /// What a use is of a lease; `None`: all of it.

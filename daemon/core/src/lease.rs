@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    Contender, Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span, Tenant, Text,
-    Timestamp, labels::Wrong, prefix_text, words,
+    ClusterId, Contender, Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span,
+    Tenant, Text, Timestamp, labels::Wrong, prefix_text, words,
 };
 
 /// What a lease is found by: its first address. Orders by network, then IPv4 before IPv6, then address.
@@ -245,6 +245,9 @@ impl Lease {
     /// The most uses of its parts by contenders: each is written with each change of the lease.
     pub const MAX_USES: usize = 1_000;
 
+    /// Of these the most by contenders of one cluster, so that none keeps out what another shows.
+    pub const MAX_USES_OF_CLUSTER: usize = 250;
+
     /// What it covers.
     pub fn prefix(&self) -> LeasePrefix {
         let (key, length) = (self.key, self.length);
@@ -278,6 +281,18 @@ impl Lease {
         let contender = || self.contender(identity);
         let uses = || contender().is_some_and(|one| one.uses_any(span));
         self.span().overlaps(&span) && (self.held_by(identity) || uses())
+    }
+
+    /// Whether one use more of a part of it may be noted, by somebody of this cluster.
+    pub fn has_room_for_use(&self, cluster: Option<&ClusterId>) -> bool {
+        let (mut all, mut of_cluster) = (0, 0);
+        for one in &self.contenders {
+            all += one.uses.len();
+            if cluster.is_some() && one.holder.identity.cluster.as_ref() == cluster {
+                of_cluster += one.uses.len();
+            }
+        }
+        all < Self::MAX_USES && of_cluster < Self::MAX_USES_OF_CLUSTER
     }
 
     /// What to give back of it so that the identity has nothing of it any more: its key, or those of what it uses as contender.

@@ -136,9 +136,9 @@ pub enum Refusal {
     #[error("nobody holds {0}")]
     NotHeld(IpAddr),
     #[error("{address} is held by {owner} and not by whom it was to be taken from; look again")]
-    ChangedHands { address: IpAddr, owner: String },
+    ChangedHands { address: LeasePrefix, owner: String },
     #[error("{address} cannot be transferred: {why}")]
-    NotTransferable { address: IpAddr, why: String },
+    NotTransferable { address: LeasePrefix, why: String },
     #[error("{address} cannot be given as it is asked for: {why}")]
     NotShareable { address: IpAddr, why: String },
     #[error("{address} is not being checked on the wire by this owner: {why}")]
@@ -252,14 +252,13 @@ impl Refusal {
             | Self::Stale { pool, .. } => Some(("pool", pool.to_string())),
             Self::NoPool { .. } | Self::NoneGives { .. } => Some(("select", String::new())),
             Self::QuotaExceeded { tenant, .. } => Some(("tenant", tenant.0.to_string())),
-            Self::AddressTaken { address, .. } | Self::Quarantined { address, .. } => {
-                Some(("address", address.to_string()))
-            }
+            Self::AddressTaken { address, .. }
+            | Self::Quarantined { address, .. }
+            | Self::ChangedHands { address, .. }
+            | Self::NotTransferable { address, .. } => Some(("address", address.to_string())),
             Self::NotAssignable { address, .. }
             | Self::NetworkAmbiguous { address, .. }
             | Self::NotHeld(address)
-            | Self::ChangedHands { address, .. }
-            | Self::NotTransferable { address, .. }
             | Self::NotShareable { address, .. }
             | Self::NotProbed { address, .. } => Some(("address", address.to_string())),
             Self::PrefixTaken { prefix, .. } => Some(("address", prefix.to_string())),

@@ -54,7 +54,7 @@ pub enum Request {
         quota: Quota,
         actor: Actor,
     },
-    /// The tenant may have any number of the pool's addresses.
+    /// The tenant may have any number of what the pool gives.
     DeleteQuota {
         pool: PoolId,
         tenant: Tenant,
@@ -244,7 +244,7 @@ pub enum ReleaseScope {
     /// All that this holder has: leases, places as contender, places in queues. An `instance` other than the
     /// lease's is someone else's: nothing happens to that lease.
     Holder(Holder),
-    /// Just these of the holder's.
+    /// Just these: keys of leases that it has, and first addresses of what it uses of leases of others.
     HolderAddresses(Holder, Vec<LeaseKey>),
     /// A place as contender for an address, never the lease; with `beside` only while that one has it.
     Contention {

@@ -3,7 +3,10 @@
 //! Pure. A free address is kept for the Service that shows it, a held one makes it a contender; neither takes anything
 //! from anybody. A cluster shows what it likes, so that it gets no more than its [`limit`] of a pool without an admin.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     ClusterId, Contender, Holder, Identity, Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Pool,
@@ -65,7 +68,8 @@ pub enum Ruling {
     Adopt(Holder),
     /// Kept already, the same use that its cluster has it for, or perhaps that.
     Known(Option<Holder>),
-    /// More than the cluster may have without an admin, or none of it may be kept: only shown.
+    /// More than the cluster may have without an admin, none of it may be kept, or no use more of the lease can be noted: only
+    /// shown.
     Report,
 }
 
@@ -102,11 +106,17 @@ impl<'a> SightingRules<'a> {
         let mine = |one: &&Contender| one.holder.identity.cluster.as_ref() == Some(self.cluster);
         let contenders = lease.contenders.iter().filter(mine);
         let uses = contenders.flat_map(|one| one.used_of(lease.prefix()));
-        let uses: BTreeSet<LeasePrefix> = uses.collect();
-        // An address in a pool of prefixes has no pool of its own.
-        let around = || ledger.pool_in_range(lease.key).map(|pool| pool.id);
-        if let Some(pool) = lease.pool.or_else(around) {
-            *self.kept.entry(pool).or_default() += uses.len().max(1);
+        let mut uses: BTreeSet<LeasePrefix> = uses.collect();
+        if uses.is_empty() {
+            uses.insert(lease.prefix());
+        }
+        for used in uses {
+            // An address in a pool of prefixes has no pool of its own.
+            let around = || ledger.pool_in_range(used.key).map(|pool| pool.id);
+            let own = lease.pool.filter(|_| used == lease.prefix());
+            if let Some(pool) = own.or_else(around) {
+                *self.kept.entry(pool).or_default() += 1;
+            }
         }
     }
 
@@ -156,6 +166,12 @@ impl<'a> SightingRules<'a> {
         let Some(first) = users.first() else {
             return Ruling::Known(None);
         };
+        let has_room = |lease: &&Arc<Lease>| {
+            lease.prefix().is_address() || lease.has_room_for_use(Some(self.cluster))
+        };
+        if lease.is_some_and(|lease| !has_room(&lease)) {
+            return Ruling::Report;
+        }
         let size = ledger.usage(pool.id).map_or(0, |usage| usage.size);
         let within = may_keep && self.kept(pool.id) < limit(size);
         if !within && !self.confirmed.contains(&key) {

@@ -11,8 +11,9 @@ use std::{collections::BTreeSet, net::IpAddr};
 use fipd_core::{
     Adopt, Allocate, Answer, Contender, Holder, Import, ImportRow, ImportedLease, ImportedPool,
     Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Mark, NetworkId, Op, Order, PoolEdit, PoolId,
-    PoolSize, PoolSpec, Quota, QuotaUnit, Refusal, Release, ReleaseScope, Request, Reserve,
-    RowFate, Selection, Sticky, Tenant, Text, Timestamp, Transfer, Violation, testing,
+    PoolSize, PoolSpec, ProbeVerdict, Probed, Quota, QuotaUnit, Refusal, Release, ReleaseScope,
+    Request, Reserve, RowFate, Selection, Sticky, Tenant, Text, Timestamp, Transfer, Violation,
+    testing,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -670,12 +671,13 @@ fn each_of_those_who_use_parts_of_a_prefix_gets_its_own() {
     let parts = [
         share("fd00::/128", &["b"]),
         share("fd00::7/128", &["b", "c"]),
-        share("fd00::9/128", &["b", "d"]),
+        share("fd00::8/125", &["d", "b"]),
     ];
-    assert_eq!(shares(&book, "fd00::/64"), parts);
+    assert_eq!(shares(&book, "fd00::/64"), parts, "d uses more");
+    book.gives_back("d");
+    assert_eq!(shares(&book, "fd00::8/125"), [share("fd00::9/128", &["b"])]);
     book.gives_back("b");
-    let parts = [share("fd00::7/128", &["c"]), share("fd00::9/128", &["d"])];
-    assert_eq!(shares(&book, "fd00::/64"), parts);
+    assert_eq!(shares(&book, "fd00::/64"), [share("fd00::7/128", &["c"])]);
     assert_eq!(book.counts(POOL), (4, 1));
 }
 
@@ -731,7 +733,8 @@ fn one_use_of_a_prefix_ends_without_the_others() {
     assert_eq!(ends(&["fd00::7/128"]), [2]);
     assert_eq!(ends(&["fd00::7/128"]), [2], "that has ended already");
     assert_eq!(ends(&["fd00::/128"]), [1], "the first address");
-    assert_eq!(ends(&["fd00::/128"]), [0_usize; 0], "the whole lease");
+    assert_eq!(ends(&["fd00::/128"]), [1], "and nothing else of the lease");
+    assert_eq!(ends(&["fd00::9/128"]), [0_usize; 0]);
     assert_eq!(book.over("fd00::/64").owner(), Some(&holder("a")));
 }
 
@@ -763,13 +766,88 @@ fn a_lease_is_used_in_parts_up_to_a_limit() {
         book.done(&adopts("b", &format!("fd00::{at:x}/128")));
     }
     let uses = &book.over("fd00::/64").contenders[0].uses;
-    assert_eq!(uses.len(), 0, "that is all of it");
-    for at in 0..Lease::MAX_USES - 1 {
+    assert_eq!(uses.len(), Contender::MAX_USES);
+    let merged = uses.iter().find(|one| one.prefix_len() < 128);
+    assert_eq!(
+        merged.map(ToString::to_string).as_deref(),
+        Some("fd00::40/127")
+    );
+    for at in 0..Lease::MAX_USES - Contender::MAX_USES {
         book.done(&adopts(&format!("s{at}"), "fd00::7/128"));
     }
     let refusal = book.refused(&adopts("z", "fd00::7/128"));
     let text = refusal.to_string();
     assert!(text.contains("at most 1000 uses"), "{text}");
+    book.done(&adopts("b", "fd00::7/128"));
+    book.gives_back("s1");
+    book.done(&adopts("z", "fd00::7/128"));
+}
+
+#[test]
+fn one_cluster_does_not_use_up_what_others_may_use() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    book.gets("a");
+    let by = |cluster: &str, at: usize| {
+        let Request::Adopt(ask) = adopts("b", "fd00::7/128") else {
+            panic!("not that");
+        };
+        let owner = format!("foreign/{cluster}/Service/apps/s{at}");
+        Request::Adopt(Adopt {
+            holder: testing::holder(owner, "1"),
+            ..ask
+        })
+    };
+    for at in 0..Lease::MAX_USES_OF_CLUSTER {
+        book.done(&by("east", at));
+    }
+    let text = book.refused(&by("east", 999)).to_string();
+    assert!(text.contains("250 for each cluster"), "{text}");
+    book.done(&by("west", 999));
+}
+
+#[test]
+fn a_prefix_that_cools_for_who_uses_some_of_it_outlives_its_pool() {
+    let mut cooling = spec(64, &["fd00::/63"]);
+    cooling.quarantine = 60;
+    let mut book = Book::new([cooling, singles(&["fd00::/63"])]);
+    book.gets("a");
+    book.done(&adopts("b", "fd00::7/128"));
+    book.gives_back("a");
+    book.done(&Request::DeletePool {
+        pool: POOL,
+        actor: "test".into(),
+    });
+    let lease = book.over("fd00::/64");
+    assert_eq!((lease.state, lease.pool), (LeaseState::Quarantined, None));
+    book.names("c", OTHER, "fd00::7").expect_err("b uses it");
+    book.now += 60_000;
+    book.done(&Request::Expire {
+        most: 9,
+        actor: "test".into(),
+    });
+    assert_eq!(book.over("fd00::7/128").owner(), Some(&holder("b")));
+}
+
+#[test]
+fn a_prefix_that_an_unknown_one_answers_for_cools_before_its_parts_pass() {
+    let mut book = Book::new([spec(64, &["fd00::/62"])]);
+    let mut ask = asks("a", POOL, None);
+    ask.probe = true;
+    book.done(&Request::Allocate(ask));
+    book.done(&adopts("b", "fd00::7/128"));
+    let by = "00:11:22:33:44:55".into();
+    book.done(&Request::Probed(Probed {
+        key: prefix("fd00::/64").key,
+        identity: holder("a").identity,
+        verdict: ProbeVerdict::Taken { by },
+        actor: "test".into(),
+    }));
+    let lease = book.over("fd00::/64");
+    assert_eq!(
+        (lease.state, lease.contenders.len()),
+        (LeaseState::Quarantined, 1)
+    );
+    assert_eq!(book.gets("c"), "fd00:0:0:1::/64");
 }
 
 #[test]

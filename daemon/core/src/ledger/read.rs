@@ -236,6 +236,13 @@ impl Ledger {
         leases
     }
 
+    /// The same without prefixes, which nothing that uses an address can show.
+    pub fn addresses_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
+        let mut leases = self.leases_of(identity);
+        leases.retain(|lease| lease.prefix().is_address());
+        leases
+    }
+
     /// Leases of which the identity is a contender, in key order: all at once, so for one that has few.
     pub fn contentions_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
         let mut leases = self.leases_with(identity, None, usize::MAX);

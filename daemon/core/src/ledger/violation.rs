@@ -48,7 +48,7 @@ pub enum Violation {
     Labels { lease: LeaseKey, why: String },
     #[error("{}: its contenders are not ordered by age", at(.lease))]
     ContendersOutOfOrder { lease: LeaseKey },
-    #[error("{}: what {identity} uses are no separate parts of it", at(.lease))]
+    #[error("{}: the uses noted for {identity} are not separate parts of it", at(.lease))]
     ContenderUses { lease: LeaseKey, identity: String },
     #[error("{}: its end does not fit the state {state:?}", at(.lease))]
     Until { lease: LeaseKey, state: LeaseState },

@@ -37,9 +37,7 @@ pub fn said_uses(uses: &[LeasePrefix], lease: LeasePrefix) -> Vec<IpNet> {
     }
     said.sort();
     said.dedup();
-    if said.len() > Contender::MAX_USES {
-        said.clear();
-    }
+    assert!(said.len() <= Contender::MAX_USES, "histories are short");
     said
 }
 
@@ -59,13 +57,21 @@ pub fn contend(
     if let Some(known) = &known {
         all.extend(uses(known, whole));
     }
-    let next = Contender {
+    let mut next = Contender {
         holder: holder.clone(),
         tenant: tenant.clone(),
         since,
         uses: said_uses(&all, whole),
     };
-    if known.is_some_and(|known| known.holder == next.holder && known.uses == next.uses) {
+    if let Some(known) = &known
+        && known.holder == next.holder
+    {
+        next.since = since.min(known.since);
+        if tenant.is_none() {
+            next.tenant = known.tenant.clone();
+        }
+    }
+    if known.is_some_and(|known| known == next) {
         return false;
     }
     let place = place.unwrap_or_else(|| {
@@ -114,7 +120,7 @@ pub fn end(lease: &mut Lease, holder: &Holder, keys: Option<&[LeaseKey]>) -> boo
             let all = uses(one, whole);
             let mut left = all.clone();
             left.retain(|used| used.key != key);
-            if left.is_empty() || (left == all && key == whole.key) {
+            if left.is_empty() {
                 return false;
             }
             one.uses = said_uses(&left, whole);
@@ -125,7 +131,7 @@ pub fn end(lease: &mut Lease, holder: &Holder, keys: Option<&[LeaseKey]>) -> boo
 }
 
 impl Model {
-    /// Every contender's own part of the lease, the oldest first; it contends for what another got of that.
+    /// Every contender's own part of the lease, the largest first, then the oldest; it contends for what another got of that.
     pub fn pass_parts(
         &self,
         flight: &mut Flight,
@@ -139,11 +145,15 @@ impl Model {
         }
         flight.edits.push(network);
         let mut heirs: Vec<Lease> = Vec::new();
-        for one in &lease.contenders {
-            for used in uses(one, lease.prefix()) {
-                if !heirs.iter().any(|heir| touch(heir.prefix(), used)) {
-                    let pool = self.pool_of(used);
-                    heirs.push(new_lease(used, pool, &one.holder, &one.tenant, now));
+        for length in 0..=128 {
+            for one in &lease.contenders {
+                let mut used = uses(one, lease.prefix());
+                used.retain(|used| used.length == length);
+                for used in used {
+                    if !heirs.iter().any(|heir| touch(heir.prefix(), used)) {
+                        let pool = self.pool_of(used);
+                        heirs.push(new_lease(used, pool, &one.holder, &one.tenant, now));
+                    }
                 }
             }
         }

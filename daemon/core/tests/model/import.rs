@@ -311,9 +311,7 @@ fn fill(lease: &mut Lease, known: &Lease) {
                     contender.tenant = before.tenant.clone();
                 }
                 let mut all = contender::uses(before, whole);
-                if !contender.uses.is_empty() {
-                    all.extend(contender::uses(contender, whole));
-                }
+                all.extend(contender::uses(contender, whole));
                 contender.uses = contender::said_uses(&all, whole);
             }
         }

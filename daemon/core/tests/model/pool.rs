@@ -327,7 +327,7 @@ impl Model {
             flight
                 .ops
                 .push(match self.pool_of_but(lease.prefix(), Some(id)) {
-                    None => Op::DeleteLease(lease.key),
+                    None if lease.contenders.is_empty() => Op::DeleteLease(lease.key),
                     heir => Op::PutLease(Arc::new(Lease {
                         pool: heir,
                         ..lease.clone()

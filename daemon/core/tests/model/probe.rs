@@ -46,7 +46,7 @@ impl Model {
             flight.put(&lease, Action::Allocated, who);
             return Ok((flight, granted(lease, true)));
         }
-        if lease.contenders.is_empty() {
+        if lease.contenders.iter().all(|one| !one.uses.is_empty()) {
             let pool = lease.pool.and_then(|id| self.pool(id));
             let cools = pool.map_or(0, |pool| pool.spec.quarantine).max(3_600);
             lease.state = LeaseState::Quarantined;

@@ -18,7 +18,7 @@ impl Model {
             return Err(Stop::Refused(Refusal::NotHeld(key.address)));
         };
         let no = || {
-            let (address, why) = (key.address, String::new());
+            let (address, why) = (lease.prefix(), String::new());
             Stop::Refused(Refusal::NotTransferable { address, why })
         };
         let has = |lease: &Lease, holder: &fipd_core::Holder| {
@@ -35,7 +35,7 @@ impl Model {
                 return Err(no());
             }
             if ask.from.as_ref().is_some_and(|from| !has(&lease, from)) {
-                let (address, owner) = (key.address, String::new());
+                let (address, owner) = (lease.prefix(), String::new());
                 return Err(Stop::Refused(Refusal::ChangedHands { address, owner }));
             }
             if ask.from.is_none() && many {

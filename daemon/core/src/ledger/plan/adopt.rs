@@ -253,27 +253,31 @@ fn contended(
         return Ok(None);
     }
     let known = lease.contender(identity);
-    let mut asker = Contender {
-        uses: known.map_or_else(
-            || part(used, lease.prefix()).into_iter().collect(),
-            |known| known.uses.clone(),
-        ),
-        ..contender.clone()
+    let mut asker = contender.clone();
+    let is_new = match known {
+        Some(known) => {
+            asker.uses.clone_from(&known.uses);
+            if known.holder.instance == asker.holder.instance {
+                asker.since = asker.since.min(known.since);
+                asker.tenant = asker.tenant.or_else(|| known.tenant.clone());
+            }
+            asker.adds(used, lease.prefix())
+        }
+        None => {
+            asker.uses.extend(part(used, lease.prefix()));
+            true
+        }
     };
-    let is_new = asker.adds(used, lease.prefix());
-    let same = known.is_some_and(|known| known.holder.instance == contender.holder.instance);
-    if same && !is_new {
+    if known.is_some_and(|known| *known == asker) {
         return Ok(None);
     }
-    if !asker.uses.is_empty() {
-        let counted: usize = lease.contenders.iter().map(Contender::count).sum();
-        if counted >= Lease::MAX_USES {
-            let allowed = format!(
-                "one that others hold with at most {} uses of its parts",
-                Lease::MAX_USES
-            );
-            return Err(Refusal::invalid("address", used, allowed));
-        }
+    if is_new && !asker.uses.is_empty() && !lease.has_room_for_use(identity.cluster.as_ref()) {
+        let (prefix, all, of_cluster) =
+            (lease.prefix(), Lease::MAX_USES, Lease::MAX_USES_OF_CLUSTER);
+        let allowed = format!(
+            "what is not in {prefix}: of a lease at most {all} uses by others are noted, {of_cluster} for each cluster; end some of them, or release it"
+        );
+        return Err(Refusal::invalid("address", used, allowed));
     }
     let mut next = Lease::clone(lease);
     let mut contenders = next.contenders.iter_mut();

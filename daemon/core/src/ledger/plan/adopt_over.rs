@@ -30,7 +30,11 @@ impl Ledger {
     ) -> Draw {
         let (gone, stay): (SmallVec<[_; 1]>, SmallVec<[_; 1]>) =
             (over.iter().cloned()).partition(|lease: &Arc<Lease>| gives_way(lease, &asker.holder));
-        let parts = around(prefix, &stay)?;
+        let parts = match around(prefix, &stay) {
+            // Too many to have them: at least it contends.
+            Err(_) if !stay.is_empty() => return contend(draft, &stay, prefix, &asker),
+            parts => parts?,
+        };
         let is_part = |lease: &Arc<Lease>| is_its(lease, &asker.holder, &parts);
         let mut taken = None;
         if gone.len() != parts.len() || !gone.iter().all(is_part) {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    Action, Adoption, Answer, ClusterId, ClusterRecord, Holder, Identity, Lease, LeaseState, Op,
-    Refusal, System, Text,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, Holder, Identity, Lease, LeaseKey,
+    LeaseState, Op, Refusal, System, Text,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -16,6 +16,25 @@ use crate::{
 pub(super) const CHUNK: usize = 1_000;
 
 impl Ledger {
+    /// As many of these leases as one decision may give up: each that contenders use in parts becomes several.
+    pub(super) fn affordable(&self, mut keys: Vec<LeaseKey>, more: bool) -> (Vec<LeaseKey>, bool) {
+        let mut rows = 0;
+        let within = |key: &&LeaseKey| {
+            let contenders = self
+                .rows
+                .leases
+                .get(key)
+                .map(|lease| lease.contenders.iter());
+            let uses = contenders.into_iter().flatten().map(|one| one.uses.len());
+            rows += 1 + uses.sum::<usize>();
+            rows <= CHUNK
+        };
+        let some = keys.iter().take_while(within).count().max(1);
+        let more = more || some < keys.len();
+        keys.truncate(some);
+        (keys, more)
+    }
+
     /// Names are only ever added; a name that another cluster has is refused, for it would make two clusters one.
     pub(super) fn plan_record_cluster(&self, record: &ClusterRecord, mut draft: Draft) -> Draw {
         self.lock(LockedTable::Clusters, &mut draft)?;
@@ -147,6 +166,7 @@ impl Ledger {
         if keys.is_empty() {
             return self.forget_names(cluster, draft);
         }
+        let (keys, more) = self.affordable(keys, more);
         self.settled(keys.iter().copied())?;
         let (mut systems, mut leases, mut entries) = (BTreeSet::new(), 0, 0);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {

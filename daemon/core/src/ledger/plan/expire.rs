@@ -15,6 +15,7 @@ use crate::{
 impl Ledger {
     pub(super) fn plan_expire(&self, most: usize, mut draft: Draft) -> Draw {
         let (keys, more) = self.index.due.at(draft.now, most.clamp(1, CHUNK));
+        let (keys, more) = self.affordable(keys, more);
         self.settled(keys.iter().copied())?;
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
             let what = match lease.state {

@@ -145,9 +145,6 @@ fn fill(lease: &mut Lease, known: &Lease) {
     for contender in &mut lease.contenders {
         if let Some(before) = known.contender(&contender.holder.identity) {
             contender.tenant = contender.tenant.take().or_else(|| before.tenant.clone());
-            if contender.uses.is_empty() {
-                contender.uses.clone_from(&before.uses);
-            }
             for used in before.used_of(known.prefix()) {
                 contender.adds(used, known.prefix());
             }
@@ -173,7 +170,7 @@ fn sound_uses(lease: &Lease) -> Result<(), Stop> {
     };
     let uses: Vec<String> = wrong.uses.iter().map(ToString::to_string).collect();
     let allowed = format!(
-        "at most {} smaller prefixes of the lease in order, none in another; nothing for all of it",
+        "at most {} prefixes inside the lease, in address order, none inside another; none for the whole lease",
         Contender::MAX_USES
     );
     Err(invalid("uses", uses.join(" "), &allowed))

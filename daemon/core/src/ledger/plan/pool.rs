@@ -133,18 +133,20 @@ impl Ledger {
         let quotas = self.without_quotas(id)?;
         draft.flight.edits.push(pool.spec.network);
         draft.flight.ops.extend(quotas);
-        // Nobody has what cools: it goes on cooling where another pool may give it, else its row goes with the pool.
+        // Nobody has what cools: it goes on cooling where another pool may give it or somebody uses it, else its row goes with
+        // the pool.
         for key in keys.into_iter().flat_map(KeySet::iter) {
             draft.flight.keys.push(key);
             let cooling = self.rows.leases.get(&key);
             let around =
                 cooling.and_then(|cooling| self.pool_around_but(cooling.prefix(), Some(id)));
-            let op = match (cooling, around) {
-                (Some(cooling), pool @ Some(_)) => {
-                    let lease = Lease::clone(cooling);
+            let stays = |lease: &&Arc<Lease>| around.is_some() || !lease.contenders.is_empty();
+            let op = match cooling.filter(stays) {
+                Some(cooling) => {
+                    let (pool, lease) = (around, Lease::clone(cooling));
                     Op::PutLease(Arc::new(Lease { pool, ..lease }))
                 }
-                _ => Op::DeleteLease(key),
+                None => Op::DeleteLease(key),
             };
             draft.flight.ops.push(op);
         }

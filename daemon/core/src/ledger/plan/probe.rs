@@ -66,7 +66,8 @@ impl Ledger {
 
     /// Somebody uses the address whom fipd does not know: a contender gets it, or it cools. No tenant may end that.
     fn give_up(&self, lease: &Arc<Lease>, detail: Text, mut draft: Draft) -> Draw {
-        if lease.contenders.is_empty() {
+        // Those who use parts get them once the rest has cooled.
+        if lease.contenders.iter().all(|one| !one.uses.is_empty()) {
             let pool = lease.pool.and_then(|id| self.rows.pools.get(&id));
             let seconds = pool.map_or(0, |pool| pool.spec.quarantine);
             let cooling = u64::from(seconds.max(Probed::TAKEN)).saturating_mul(1_000);

@@ -156,7 +156,8 @@ impl Ledger {
         self.remember(draft, lease, own)
     }
 
-    /// Each contender gets what it uses of the lease, the oldest first, and contends for what another has of that by then.
+    /// Each contender gets what it uses of the lease, who uses more before who uses less, then the older one before the younger.
+    /// Where another has that, or more, it contends for it.
     fn pass_parts(
         &self,
         draft: &mut Draft,
@@ -170,15 +171,19 @@ impl Ledger {
         draft.flight.also = Some(LockedTable::Pools);
         draft.flight.edits.push(network);
         let whole = lease.prefix();
+        let mut contenders: Vec<(&Contender, LeasePrefix)> = Vec::new();
+        for one in &lease.contenders {
+            contenders.extend(one.used_of(whole).map(|used| (one, used)));
+        }
+        // Of two prefixes one is in the other, or they have nothing in common.
+        contenders.sort_by_key(|(_, used)| used.length);
         let mut heirs = Heirs::new();
-        for contender in &lease.contenders {
-            for used in contender.used_of(whole) {
-                if with_any_of(&heirs, used).is_empty() {
-                    let (holder, tenant) = (contender.holder.clone(), contender.tenant.clone());
-                    let pool = self.pool_around(used);
-                    let heir = exclusive(used, pool, holder, tenant, draft.now);
-                    heirs.insert(used.key, heir);
-                }
+        for (contender, used) in contenders {
+            if with_any_of(&heirs, used).is_empty() {
+                let (holder, tenant) = (contender.holder.clone(), contender.tenant.clone());
+                let pool = self.pool_around(used);
+                let heir = exclusive(used, pool, holder, tenant, draft.now);
+                heirs.insert(used.key, heir);
             }
         }
         for contender in &lease.contenders {

@@ -88,7 +88,7 @@ fn giver<'a>(lease: &'a Lease, ask: &'a Transfer) -> Result<&'a Holder, Refusal>
     match &ask.from {
         Some(from) if lease.has_member(from) => Ok(from),
         Some(_) => Err(Refusal::ChangedHands {
-            address: lease.key.address,
+            address: lease.prefix(),
             owner: owner.identity.to_string(),
         }),
         None if lease.members.len() == 1 => Ok(owner),
@@ -161,7 +161,7 @@ fn take_place(next: &mut Lease, giver: &Holder, to: &Holder) {
 
 fn refused(lease: &Lease, why: impl Into<String>) -> Refusal {
     Refusal::NotTransferable {
-        address: lease.key.address,
+        address: lease.prefix(),
         why: why.into(),
     }
 }
