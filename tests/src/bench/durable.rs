@@ -24,14 +24,14 @@ const CALLERS: usize = 256;
 /// Decisions of the bulk measurement in each turn.
 const BULK: usize = 20 * CALLERS;
 
-/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases, and where half of the
-/// leases are prefixes.
+/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases, and among as
+/// many leases of prefixes.
 pub async fn run() -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (leases, prefixes, name) in [
         (1_000, 0, "1k"),
         (100_000, 0, "100k"),
-        (50_000, 50_000, "100k half prefixes"),
+        (100_000, 100_000, "100k among prefixes"),
         (1_000_000, 0, "1M"),
     ] {
         figures.extend(beside(leases, prefixes, name).await?);
