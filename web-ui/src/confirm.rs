@@ -10,8 +10,10 @@ pub struct AskedLease {
     pub lease: LeaseRow,
     /// What the page was made from; sent back, so that a lease that changed meanwhile is left as it is.
     pub seen: String,
-    /// Who was found using it for the longest time; empty without contenders.
+    /// Who was found using all of it for the longest time; empty where nobody was.
     pub heir: String,
+    /// How many were found using parts of it, which each gets; 0 where somebody uses all of it.
+    pub users: usize,
     /// A controller keeps this lease: it may ask for an address again at once.
     pub controlled: bool,
 }
@@ -48,6 +50,7 @@ mod tests {
             lease: sample::lease("10.20.0.7", fipd_core::LeaseState::Allocated),
             seen: "abc".into(),
             heir: "kube-fip/c-2/FloatingIP/old/web".into(),
+            users: 0,
             controlled: true,
         }
     }
@@ -81,22 +84,26 @@ mod tests {
 
     #[test]
     fn says_what_becomes_of_the_address() {
-        let html = |heir: &str, cools: &str| {
+        let html = |heir: &str, users: usize, cools: &str| {
             let mut page = page();
-            (page.asked.heir, page.cools) = (heir.into(), cools.into());
+            (page.asked.heir, page.asked.users, page.cools) = (heir.into(), users, cools.into());
             page.render().unwrap()
         };
         let texts = [
             "it goes to",
             "it is quarantined for 1 h",
             "given to anyone at once",
+            "Somebody else was found using parts of it. They get these parts at once",
+            "2 others were found using parts of it. They get these parts after it was quarantined for 1 h",
         ];
-        for (heir, cools, said) in [
-            ("fipd/host/lab/b", "1 h", texts[0]),
-            ("", "1 h", texts[1]),
-            ("", "", texts[2]),
+        for (heir, users, cools, said) in [
+            ("fipd/host/lab/b", 0, "1 h", texts[0]),
+            ("", 0, "1 h", texts[1]),
+            ("", 0, "", texts[2]),
+            ("", 1, "", texts[3]),
+            ("", 2, "1 h", texts[4]),
         ] {
-            let html = html(heir, cools);
+            let html = html(heir, users, cools);
             for text in texts {
                 assert_eq!(html.contains(text), text == said, "{text}: {html}");
             }

@@ -101,6 +101,7 @@ pub fn lease_page(may_write: bool) -> AddressPage {
         cluster: "edge-1".into(),
         guest: Some(("/ui/guests?filter=c-m-1".into(), "shop".into())),
         ports: vec!["TCP 443".into()],
+        uses: Vec::new(),
         since: Some(NOW),
     };
     AddressPage {

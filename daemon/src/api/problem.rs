@@ -17,13 +17,13 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
-    /// The pool has no free address.
+    /// The pool has no free address or prefix.
     Exhausted,
     /// The tenant holds as much of the pool as it may.
     QuotaExceeded,
-    /// Another holder has the address.
+    /// Another holder has the address, or some of the prefix.
     AddressTaken,
-    /// The address is excluded, reserved or outside the pool.
+    /// The address or prefix is excluded, reserved or outside the pool.
     NotAssignable,
     /// A pool of another network may mean the same address, and nobody chose the networks.
     NetworkAmbiguous,

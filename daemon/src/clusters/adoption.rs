@@ -447,12 +447,13 @@ pub(super) fn held(
 fn hold_contended(session: &ClusterSession, held: &mut Held) {
     let id = &session.id;
     for_each_contended(session, |lease| {
-        let contenders = lease.contenders.iter().map(|contender| &contender.holder);
-        for holder in contenders.filter(|one| one.identity.is_foreign()) {
+        let contenders = lease.contenders.iter();
+        for one in contenders.filter(|one| one.holder.identity.is_foreign()) {
+            let holder = &one.holder;
             if holder.identity.cluster.as_ref() == Some(id) {
                 let of_owner = held.entry(holder.identity.clone()).or_default();
                 let keys = of_owner.entry(holder.clone()).or_default();
-                keys.extend(lease.keys_of(&holder.identity));
+                keys.extend(one.used_of(lease.prefix()).map(|used| used.key));
             }
         }
     });

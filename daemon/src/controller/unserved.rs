@@ -56,16 +56,27 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Unserved {
 
 /// Another holds the address that the object uses.
 pub fn contended(lease: &Lease) -> Unserved {
-    let owner = lease
-        .owner()
-        .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
     let prefix = lease.prefix();
     let gets = match prefix.is_address() {
         true => "gets it",
         false => "gets what it uses of it",
     };
+    let message = match lease.owner().map(|holder| &holder.identity) {
+        Some(owner) => format!(
+            "{prefix} is held by {owner}; this one {gets} when that is released, end one of the two uses"
+        ),
+        None => {
+            format!("{prefix} is in quarantine after a release; this one {gets} when that ends")
+        }
+    };
+    Unserved::new(CONFLICT, message, Some(Cause::Address(lease.key)))
+}
+
+/// Somebody gave the object a prefix.
+pub fn has_prefix(lease: &Lease) -> Unserved {
     let message = format!(
-        "{prefix} is held by {owner}; this one {gets} when that is released, end one of the two uses"
+        "it holds all of {}, which it cannot show: release that lease (`fipd lease release`)",
+        lease.prefix()
     );
     Unserved::new(CONFLICT, message, Some(Cause::Address(lease.key)))
 }

@@ -259,8 +259,8 @@ fn pool_in_reach(ledger: &Ledger, caller: &Caller, id: PoolId) -> Result<(), Ipa
 /// A lease out of sight is as if nobody held the address.
 fn in_reach(ledger: &Ledger, caller: &Caller, key: LeaseKey) -> Result<(), IpamError> {
     let out = |lease: &&Arc<Lease>| !caller.scope.has_lease(lease);
-    match ledger.lease(key).filter(out) {
-        Some(lease) => Err(Refusal::NotHeld(lease.key.address).into()),
+    match ledger.lease_around(key).filter(out) {
+        Some(_) => Err(Refusal::NotHeld(key.address).into()),
         None => Ok(()),
     }
 }

@@ -96,7 +96,7 @@ pub(in crate::api) async fn set(
     }))
 }
 
-/// Takes a limit away: the tenant may have any number of the pool's addresses.
+/// Takes a limit away: the tenant may have any number of what the pool gives.
 #[utoipa::path(delete, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
     params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
         ("If-Match" = Option<String>, Header)), responses((status = 204), (status = 409, body = Problem)))]

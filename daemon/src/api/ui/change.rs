@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::response::Response;
-use fipd_core::{Lease, LeaseKey, LeaseState, Ledger};
+use fipd_core::{Contender, Lease, LeaseKey, LeaseState, Ledger};
 use fipd_web_ui::{AskedLease, Form, Nav, ReleasePage, TransferPage, links};
 use http::StatusCode;
 
@@ -72,12 +72,17 @@ fn blame_of_lease(form: &mut Form, problem: &Problem) -> StatusCode {
 
 /// The lease as the asker has it in front of them.
 fn asked(ledger: &Ledger, lease: &Lease) -> AskedLease {
-    let heir = lease.contenders.first();
+    let uses_all = |one: &&Contender| one.uses.is_empty();
+    let heir = lease.contenders.iter().find(uses_all);
     let owner = lease.owner();
     AskedLease {
         lease: views::lease_row(ledger, lease),
         seen: State::of(lease).as_str().to_owned(),
         heir: views::text(heir.map(|heir| owner_text(ledger, &heir.holder.identity))),
+        users: match heir {
+            Some(_) => 0,
+            None => lease.contenders.len(),
+        },
         controlled: owner.is_some_and(|holder| holder.identity.cluster.is_some()),
     }
 }
@@ -146,9 +151,13 @@ fn not_yet(visitor: &Visitor) -> Failure {
 /// What became of what was released.
 fn outcome(ipam: &Ipam, before: &Lease) -> String {
     let what = before.prefix();
-    let now = ipam.read(|ledger| ledger.lease(before.key).cloned());
-    let owner = now.map(|lease| ipam.read(|ledger| views::owner(ledger, &lease)));
+    let now = ipam.read(|ledger| ledger.lease_over(what).cloned());
+    let owner = now.as_ref();
+    let owner = owner.map(|lease| ipam.read(|ledger| views::owner(ledger, lease)));
     match owner.as_deref() {
+        Some(_) if now.is_some_and(|now| now.prefix() != what) => {
+            format!("{what} was released. What others use of it is theirs now, the rest is free.")
+        }
         None => format!("{what} was released and is free."),
         Some("") => format!("{what} was released and is quarantined."),
         Some(owner) => format!("{what} was released and is held by {owner} now."),

@@ -27,7 +27,7 @@ use crate::{
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        unserved::{contended, refused},
+        unserved::{contended, has_prefix, refused},
         waiters::LedgerEvent,
     },
     ipam::IpamError,
@@ -231,6 +231,7 @@ impl<U: AddressHooks> AddressController<U> {
         Ok(match ask(ipam, request, holder, network).await? {
             Ok(lease) => Ok(ipam.read(|ledger| ShownLease::of(ledger, &lease))),
             Err(NotGranted::Contended(lease)) => Err(contended(&lease)),
+            Err(NotGranted::Whole(lease)) => Err(has_prefix(&lease)),
             Err(NotGranted::Refused(refusal)) => Err(refused(&refusal, network)),
         })
     }
@@ -253,6 +254,7 @@ impl<U: AddressHooks> AddressController<U> {
                 }
             }
             Err(NotGranted::Contended(lease)) => held.staying(&contended(&lease)),
+            Err(NotGranted::Whole(lease)) => held.staying(&has_prefix(&lease)),
             Err(NotGranted::Refused(refusal)) => held.staying(&refused(&refusal, network)),
         }))
     }

@@ -14,6 +14,8 @@ use crate::{
 pub enum NotGranted {
     /// Another holds it; the asker waits for it.
     Contended(Arc<Lease>),
+    /// The asker has all of a prefix around it, by another's word.
+    Whole(Arc<Lease>),
     Refused(Refusal),
 }
 
@@ -28,10 +30,10 @@ pub async fn ask(
     let Err(NotGranted::Refused(refusal)) = asked else {
         return Ok(asked);
     };
-    let held = ipam.read(|ledger| ledger.leases_of(&holder.identity));
+    let held = ipam.read(|ledger| ledger.addresses_of(&holder.identity));
     let mut here = held
         .into_iter()
-        .filter(|lease| lease.key.network == network && lease.prefix().is_address());
+        .filter(|lease| lease.key.network == network);
     Ok(here.next().ok_or(NotGranted::Refused(refusal)))
 }
 
@@ -48,13 +50,9 @@ pub async fn ask_new(ipam: &Ipam, request: Request) -> Reconciled<Result<Arc<Lea
         Err(IpamError::Refused(refusal)) => return Ok(Err(NotGranted::Refused(refusal))),
         Err(error) => return Err(error.into()),
     };
-    // It has a prefix by another's word, which no object can show.
-    let lease = match lease {
-        Some(lease) if !lease.prefix().is_address() => {
-            return Ok(Err(NotGranted::Contended(lease)));
-        }
-        lease => lease,
-    };
+    if let Some(lease) = lease.as_ref().filter(|lease| !lease.prefix().is_address()) {
+        return Ok(Err(NotGranted::Whole(Arc::clone(lease))));
+    }
     let lost = || ReconcileError::internal("the lease changed hands meanwhile");
     lease.map(Ok).ok_or_else(lost)
 }

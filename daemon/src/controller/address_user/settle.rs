@@ -155,8 +155,7 @@ pub fn settle(
     let network = wish.ok().map(|wish| wish.pool.spec.network);
     let answers =
         |lease: &Lease| !policy.moves || wish.ok().is_none_or(|wish| wish.is_answered_by(lease));
-    let mut leases = ledger.leases_of(&holder.identity);
-    leases.retain(|lease| lease.prefix().is_address());
+    let mut leases = ledger.addresses_of(&holder.identity);
     // Of two that one has which moves, the older one is shown.
     let age = |lease: &Lease| policy.moves.then_some(lease.since);
     leases.sort_by_key(|lease| match holds(lease, holder) {

@@ -1,5 +1,7 @@
 //! Leases, past leases and who has them to bytes and back.
 
+use std::collections::BTreeMap;
+
 use fipd_core::{
     ClusterId, Contender, Holder, Identity, Lease, LeaseKey, Member, PastLease, PoolId, Tenant,
     Timestamp,
@@ -9,8 +11,8 @@ use super::{DecodeError, EncodeError, code, ip_row, only, pool::net, system};
 use crate::store::{
     envelope::{RowDraft, StoredRow, Tags},
     rows::{
-        ContenderV1, HolderV1, IdentityV1, LeaseV1, LeaseV2, LeaseV6, MemberV1, OwnerV6, PastV1,
-        TAG_LEASE_USES, UsesV6, V1, V2, V6,
+        ContenderV1, HolderV1, IdentityV1, IpV1, LeaseV1, LeaseV2, LeaseV6, MemberV1, OwnerV6,
+        PastV1, TAG_LEASE_USES, UsesV6, V1, V2, V6,
     },
 };
 
@@ -213,10 +215,11 @@ fn owner_field(identity: &Identity) -> OwnerV6 {
 }
 
 fn read_uses(rows: &UsesV6, contenders: &mut [Contender]) -> Result<(), DecodeError> {
+    let rows: BTreeMap<&OwnerV6, &Vec<(IpV1, u8)>> =
+        rows.iter().map(|(owner, uses)| (owner, uses)).collect();
     for one in contenders {
-        let identity = owner_field(&one.holder.identity);
-        let known = rows.iter().find(|(owner, _)| *owner == identity);
-        for (address, length) in known.into_iter().flat_map(|(_, uses)| uses) {
+        let uses = rows.get(&owner_field(&one.holder.identity));
+        for (address, length) in uses.into_iter().copied().flatten() {
             one.uses.push(net(*address, *length)?);
         }
     }

@@ -50,19 +50,22 @@ impl Kept {
 
     /// Foreign holders and contenders of the cluster.
     pub fn owners(&self) -> BTreeSet<Holder> {
-        let owners = self.all().flat_map(|lease| owners_of(lease, &self.cluster));
-        owners.cloned().collect()
+        let owners = self.all().flat_map(|lease| uses_of(lease, &self.cluster));
+        owners.map(|(holder, _)| holder.clone()).collect()
     }
 
     /// Services that are there and do not show all that they have.
     pub fn partial(&self, shown: &Shown<'_>) -> BTreeSet<Identity> {
         let mut partial = BTreeSet::new();
+        let shows = |identity: &Identity, span: Span| {
+            let known = shown.get(identity).copied().flatten();
+            known.is_none_or(|known| has_some(&known.addresses, span))
+        };
         for lease in self.all() {
-            for holder in owners_of(lease, &self.cluster) {
-                let known = shown.get(&holder.identity).copied().flatten();
+            for (holder, spans) in uses_of(lease, &self.cluster) {
                 let identity = &holder.identity;
-                if known.is_some_and(|known| !shows_all(&known.addresses, lease, identity)) {
-                    partial.insert(holder.identity.clone());
+                if !spans.into_iter().all(|span| shows(identity, span)) {
+                    partial.insert(identity.clone());
                 }
             }
         }
@@ -72,10 +75,12 @@ impl Kept {
 
 /// Whether some of the addresses are in all that the owner has of the lease or contends for.
 pub fn shows_all(addresses: &BTreeSet<IpAddr>, lease: &Lease, owner: &Identity) -> bool {
-    spans(lease, owner).all(|span| {
-        let mut near = addresses.range(span.first_address()..=span.last_address());
-        near.next().is_some()
-    })
+    spans(lease, owner).all(|span| has_some(addresses, span))
+}
+
+fn has_some(addresses: &BTreeSet<IpAddr>, span: Span) -> bool {
+    let mut near = addresses.range(span.first_address()..=span.last_address());
+    near.next().is_some()
 }
 
 /// What the owner has of the lease, or contends for.
@@ -96,8 +101,17 @@ pub fn is_of(holder: &Holder, cluster: &ClusterId) -> bool {
     holder.identity.is_foreign() && holder.identity.cluster.as_ref() == Some(cluster)
 }
 
-fn owners_of<'a>(lease: &'a Lease, cluster: &'a ClusterId) -> impl Iterator<Item = &'a Holder> {
-    let members = lease.members.iter().map(|member| &member.holder);
-    let all = members.chain(lease.contenders.iter().map(|one| &one.holder));
-    all.filter(|holder| is_of(holder, cluster))
+/// Foreign holders and contenders of the cluster, and what each has of the lease.
+fn uses_of<'a>(
+    lease: &'a Lease,
+    cluster: &'a ClusterId,
+) -> impl Iterator<Item = (&'a Holder, Vec<Span>)> {
+    let members = lease.members.iter();
+    let members = members.map(|member| (&member.holder, vec![lease.span()]));
+    let contenders = lease.contenders.iter().map(|one| {
+        let uses = one.used_of(lease.prefix()).map(|used| used.span());
+        (&one.holder, uses.collect())
+    });
+    let all = members.chain(contenders);
+    all.filter(|(holder, _)| is_of(holder, cluster))
 }

@@ -298,3 +298,31 @@ fn one_that_moves_waits_for_the_address_that_it_names_alone() {
     };
     assert_eq!(plan(other), "allocate Some(10.0.0.7)");
 }
+
+#[test]
+fn a_prefix_that_somebody_gave_the_object_is_no_address_of_it() {
+    let asker = asker("one", "u");
+    let prefix = Lease {
+        length: 30,
+        ..lease(4, &asker.holder, None)
+    };
+    let ledger = ledger([prefix]);
+    assert_eq!(plan(&ledger, &asker, &wish()), "allocate None");
+}
+
+#[test]
+fn only_the_address_that_it_uses_of_a_prefix_of_others_is_waited_for() {
+    let (asker, other) = (asker("one", "u"), testing::holder("fipd/vm/lab/a", "1"));
+    let mut prefix = lease(4, &other, Some(&asker.holder));
+    prefix.length = 30;
+    prefix.contenders[0].uses = vec!["10.0.0.5/32".parse().unwrap()];
+    let ledger = ledger([prefix]);
+    let recorded = |address: &str| AddressWish {
+        recorded: Some(address.parse().unwrap()),
+        ..wish()
+    };
+    let waits = plan(&ledger, &asker, &recorded("10.0.0.5"));
+    assert_eq!(waits, CONFLICT);
+    let beside = plan(&ledger, &asker, &recorded("10.0.0.6"));
+    assert!(beside.starts_with("adopt 10.0.0.6"), "{beside}");
+}

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, Pool, System, Tenant};
+use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, Pool, Span, System, Tenant};
 
 use super::observe::Fip;
 use crate::{
@@ -120,8 +120,10 @@ pub fn view(ledger: &Ledger, own: &Identity, service: &ServiceRef, fip: &Fip) ->
     }
     // It may contend for a prefix around the address.
     let contentions = ledger.contentions_of(&holder.identity);
-    let covers = |lease: &&Arc<Lease>| address.is_some_and(|one| lease.span().contains(one));
-    if let Some(lease) = contentions.iter().find(covers) {
+    let uses = |lease: &&Arc<Lease>| {
+        address.is_some_and(|one| lease.is_used_by(&holder.identity, Span::single(one)))
+    };
+    if let Some(lease) = contentions.iter().find(uses) {
         return ServiceView::Show(Box::new(Err(contended(lease))));
     }
     let same_family = |lease: &&Arc<Lease>| {

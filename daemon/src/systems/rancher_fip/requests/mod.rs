@@ -174,7 +174,7 @@ impl ProjectCall {
     /// What the address book says of the object.
     fn consult(&self, known: &mut Known) {
         let identity = self.holder(known).identity;
-        let leases = self.all.ipam.read(|ledger| ledger.leases_of(&identity));
+        let leases = self.all.ipam.read(|ledger| ledger.addresses_of(&identity));
         let lease = leases.first();
         let held = lease.map(|lease| lease.key.address);
         known.address = held.or_else(|| known.fip.shown());

@@ -59,7 +59,8 @@ impl Services {
     /// to be hidden.
     pub(super) fn still_shown(&self, turn: &ServiceTurn<'_>) -> Option<Cause> {
         let svc = turn.svc;
-        if !svc.is_marked() || !self.held(&turn.service).is_empty() {
+        let held = self.held(&turn.service);
+        if !svc.is_marked() || held.iter().any(|lease| lease.prefix().is_address()) {
             return None;
         }
         let address: IpAddr = svc.ingress.first()?.parse().ok()?;

@@ -41,9 +41,7 @@ pub fn settle(
     shown: &[IpAddr],
 ) -> ServicePlan {
     let identity = &asker.holder.identity;
-    let mut held = ledger.leases_of(identity);
-    held.retain(|lease| lease.prefix().is_address());
-    let held = shown_first(held, shown);
+    let held = shown_first(ledger.addresses_of(identity), shown);
     let found = compare(wish, &held, named);
     let renewed = found.kept.values();
     let renewed = renewed.filter(|lease| !holds(lease, &asker.holder));
