@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Holder, LeaseKey, LeasePrefix, Span, Tenant, Timestamp};
 
-/// Someone found using an address that another holds, or some of a prefix. It gets what it uses once that is given back: who uses
+/// Someone found using an address, or part of a prefix, that another holds. It gets what it uses when that is released: who uses
 /// more before who uses less, then the oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {

@@ -167,7 +167,7 @@ const PREFIXES: [(u8, &str); 4] = [
     (30, "172.16.0.0/12"),
 ];
 
-/// Adds pools of prefixes of several lengths to a store that has no more than 256 pools, and so many leases of theirs.
+/// Adds pools of prefixes of several lengths, and so many leases of theirs, to a store with at most 256 pools.
 pub fn add_prefixes(path: &Path, leases: u32) -> Result<()> {
     let pools = PREFIXES.iter().zip(257..).map(|((length, from), id)| {
         let spec = PoolSpec {

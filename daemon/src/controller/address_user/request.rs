@@ -14,7 +14,7 @@ use crate::{
 pub enum NotGranted {
     /// Another holds it; the asker waits for it.
     Contended(Arc<Lease>),
-    /// The asker has all of a prefix around it, by another's word.
+    /// The asker holds the whole prefix around it, because somebody gave it that.
     Whole(Arc<Lease>),
     Refused(Refusal),
 }

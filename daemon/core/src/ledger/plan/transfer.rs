@@ -99,7 +99,7 @@ fn giver<'a>(lease: &'a Lease, ask: &'a Transfer) -> Result<&'a Holder, Refusal>
     }
 }
 
-/// Whoever uses some of it gets that once it is given back, and never all of it.
+/// A contender that uses part of the lease gets that part when it is released, never all of it.
 fn may_get(lease: &Lease, ask: &Transfer) -> Result<(), Refusal> {
     let to = &ask.to.identity;
     let uses_all = |one: &Contender| one.uses.is_empty();
