@@ -220,27 +220,28 @@ async fn what_other_load_balancers_use_is_not_given_away_and_the_rest_of_a_share
     assert_eq!(owners(&scenario).await, known);
 }
 
+/// What the owner gets of the pool of prefixes: its first address and length.
+async fn allocate_block(scenario: &Scenario, owner: &str) -> (Value, Value) {
+    let command = format!("lease allocate --pool blocks --owner {owner} -o json");
+    // The first waits for the network to be adopted.
+    let granted = wait_until("a block is given", DEADLINE, || async {
+        let done = scenario.fipd.cli(command.split(' ')).await;
+        let granted = done.and_then(|done| done.json());
+        granted.map_err(|error| error.to_string())
+    });
+    let lease = granted.await.unwrap()["leases"][0].clone();
+    (lease["address"].clone(), lease["length"].clone())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_use_inside_a_prefix_contends_for_it_or_keeps_it_from_being_given() {
-    const BLOCKS: &str = "blocks";
     let mut scenario = prepare().await;
     scenario.fipd.restart().await.unwrap();
     scenario.fipd.wait_ready(DEADLINE).await.unwrap();
     let blocks = "pool create blocks --cidr 10.60.1.0/26 --allocation-length 28";
     let created = scenario.fipd.cli(blocks.split(' ')).await.unwrap();
     created.success().unwrap();
-    let allocate = async |owner: &str| {
-        let command = format!("lease allocate --pool {BLOCKS} --owner {owner} -o json");
-        // The first waits for the network to be adopted.
-        let granted = wait_until("a block is given", DEADLINE, || async {
-            let done = scenario.fipd.cli(command.split(' ')).await;
-            let granted = done.and_then(|done| done.json());
-            granted.map_err(|error| error.to_string())
-        });
-        let lease = granted.await.unwrap()["leases"][0].clone();
-        (lease["address"].clone(), lease["length"].clone())
-    };
-    let given = allocate("fipd/node/lab/one").await;
+    let given = allocate_block(&scenario, "fipd/node/lab/one").await;
     assert_eq!(given, (json!("10.60.1.0"), json!(28)));
 
     let a = services(&scenario, "a").await;
@@ -255,7 +256,7 @@ async fn a_use_inside_a_prefix_contends_for_it_or_keeps_it_from_being_given() {
     let contender = lease["contenders"][0].to_string();
     assert!(contender.contains("/Service/apps/inside"), "{lease}");
     assert_eq!(lease["contenders"][0]["uses"], json!(["10.60.1.7"]));
-    let given = allocate("fipd/node/lab/two").await;
+    let given = allocate_block(&scenario, "fipd/node/lab/two").await;
     assert_eq!(given, (json!("10.60.1.32"), json!(28)), "beside 10.60.1.20");
 
     // It gets what it shows, and nothing beside it.
@@ -272,7 +273,7 @@ async fn a_use_inside_a_prefix_contends_for_it_or_keeps_it_from_being_given() {
         (&lease["address"], &lease["length"], &lease["contenders"]),
         (&json!("10.60.1.7"), &Value::Null, &json!([]))
     );
-    let given = allocate("fipd/node/lab/three").await;
+    let given = allocate_block(&scenario, "fipd/node/lab/three").await;
     assert_eq!(given, (json!("10.60.1.48"), json!(28)), "beside both");
 
     let checked = scenario.fipd.cli(["check"]).await.unwrap();

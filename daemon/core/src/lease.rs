@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    ClusterId, Contender, Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span,
-    Tenant, Text, Timestamp, labels::Wrong, prefix_text, words,
+    Contender, Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span, Tenant, Text,
+    Timestamp, labels::Wrong, prefix_text, words,
 };
 
 /// What a lease is found by: its first address. Orders by network, then IPv4 before IPv6, then address.
@@ -242,11 +242,8 @@ impl Lease {
     /// The most members.
     pub const MAX_MEMBERS: usize = 64;
 
-    /// The most uses of its parts by contenders: each is written with each change of the lease.
+    /// The most uses of its parts by foreign contenders, and by others: each is written with each change of the lease.
     pub const MAX_USES: usize = 1_000;
-
-    /// Of these the most by contenders of one cluster, so that none keeps out what another shows.
-    pub const MAX_USES_OF_CLUSTER: usize = 250;
 
     /// What it covers.
     pub fn prefix(&self) -> LeasePrefix {
@@ -283,16 +280,11 @@ impl Lease {
         self.span().overlaps(&span) && (self.held_by(identity) || uses())
     }
 
-    /// Whether one use more of a part of it may be noted, by somebody of this cluster.
-    pub fn has_room_for_use(&self, cluster: Option<&ClusterId>) -> bool {
-        let (mut all, mut of_cluster) = (0, 0);
-        for one in &self.contenders {
-            all += one.uses.len();
-            if cluster.is_some() && one.holder.identity.cluster.as_ref() == cluster {
-                of_cluster += one.uses.len();
-            }
-        }
-        all < Self::MAX_USES && of_cluster < Self::MAX_USES_OF_CLUSTER
+    /// Whether one use more of a part of it may be noted. What foreign objects use keeps out no others.
+    pub fn has_room_for_use(&self, by: &Identity) -> bool {
+        let like = |one: &&Contender| one.holder.identity.is_foreign() == by.is_foreign();
+        let uses = self.contenders.iter().filter(like);
+        uses.map(|one| one.uses.len()).sum::<usize>() < Self::MAX_USES
     }
 
     /// What to give back of it so that the identity has nothing of it any more: its key, or those of what it uses as contender.

@@ -3,10 +3,7 @@
 //! Pure. A free address is kept for the Service that shows it, a held one makes it a contender; neither takes anything
 //! from anybody. A cluster shows what it likes, so that it gets no more than its [`limit`] of a pool without an admin.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     ClusterId, Contender, Holder, Identity, Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Pool,
@@ -30,6 +27,9 @@ pub fn limit(size: u128) -> usize {
     let share = usize::try_from(size / SHARE).unwrap_or(usize::MAX);
     share.clamp(LEAST, MOST)
 }
+
+/// The most uses of one leased prefix that a cluster has without an admin, so that it keeps out none of another.
+const MOST_OF_PREFIX: usize = 250;
 
 /// For whom an owner holds an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub struct SightingRules<'a> {
     confirmed: &'a BTreeSet<LeaseKey>,
     /// Addresses of each pool that the cluster has by sightings.
     kept: BTreeMap<PoolId, usize>,
+    /// New uses of leased prefixes.
+    uses: BTreeMap<LeaseKey, usize>,
     /// Contenders of what turned out to be the same use.
     moot: Vec<Moot>,
 }
@@ -91,6 +93,7 @@ impl<'a> SightingRules<'a> {
             cluster,
             confirmed,
             kept: BTreeMap::new(),
+            uses: BTreeMap::new(),
             moot: Vec::new(),
         }
     }
@@ -166,19 +169,33 @@ impl<'a> SightingRules<'a> {
         let Some(first) = users.first() else {
             return Ruling::Known(None);
         };
-        let has_room = |lease: &&Arc<Lease>| {
-            lease.prefix().is_address() || lease.has_room_for_use(Some(self.cluster))
-        };
-        if lease.is_some_and(|lease| !has_room(&lease)) {
+        let is_confirmed = self.confirmed.contains(&key);
+        let lease = lease.filter(|lease| !lease.prefix().is_address());
+        if lease.is_some_and(|lease| !self.has_room(lease, &first.holder.identity, is_confirmed)) {
             return Ruling::Report;
         }
         let size = ledger.usage(pool.id).map_or(0, |usage| usage.size);
         let within = may_keep && self.kept(pool.id) < limit(size);
-        if !within && !self.confirmed.contains(&key) {
+        if !within && !is_confirmed {
             return Ruling::Report;
         }
         *self.kept.entry(pool.id).or_default() += 1;
+        if let Some(lease) = lease {
+            *self.uses.entry(lease.key).or_default() += 1;
+        }
         Ruling::Adopt(first.holder.clone())
+    }
+}
+
+impl SightingRules<'_> {
+    /// Whether one use more of the lease of a prefix may be noted, after those of this list.
+    fn has_room(&self, lease: &Lease, user: &Identity, is_confirmed: bool) -> bool {
+        let mine = |one: &&Contender| one.holder.identity.cluster.as_ref() == Some(self.cluster);
+        let uses = lease.contenders.iter().filter(mine);
+        let uses: usize = uses.map(|one| one.uses.len()).sum();
+        let new = self.uses.get(&lease.key).copied().unwrap_or(0);
+        let within = is_confirmed || uses + new < MOST_OF_PREFIX;
+        within && lease.has_room_for_use(user)
     }
 }
 

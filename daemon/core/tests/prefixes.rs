@@ -784,25 +784,24 @@ fn a_lease_is_used_in_parts_up_to_a_limit() {
 }
 
 #[test]
-fn one_cluster_does_not_use_up_what_others_may_use() {
+fn what_foreign_services_use_keeps_out_no_others() {
     let mut book = Book::new([spec(64, &["fd00::/62"])]);
     book.gets("a");
-    let by = |cluster: &str, at: usize| {
+    let by = |owner: &str| {
         let Request::Adopt(ask) = adopts("b", "fd00::7/128") else {
             panic!("not that");
         };
-        let owner = format!("foreign/{cluster}/Service/apps/s{at}");
         Request::Adopt(Adopt {
             holder: testing::holder(owner, "1"),
             ..ask
         })
     };
-    for at in 0..Lease::MAX_USES_OF_CLUSTER {
-        book.done(&by("east", at));
+    for at in 0..Lease::MAX_USES {
+        book.done(&by(&format!("foreign/east/Service/apps/s{at}")));
     }
-    let text = book.refused(&by("east", 999)).to_string();
-    assert!(text.contains("250 for each cluster"), "{text}");
-    book.done(&by("west", 999));
+    let text = book.refused(&by("foreign/west/Service/apps/z")).to_string();
+    assert!(text.contains("at most 1000 uses"), "{text}");
+    book.done(&by("rancher-fip/east/Service/apps/web"));
 }
 
 #[test]

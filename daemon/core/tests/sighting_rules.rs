@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{
     Adopt, Allocate, Answer, ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, Planned, PoolId,
-    Quota, Refusal, Release, ReleaseScope, Request, System, Tenant, Timestamp,
+    PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, System, Tenant, Timestamp,
     sighting::{ForeignUser, HeldFor, Ruling, SightingRules, limit},
     testing,
 };
@@ -490,4 +490,62 @@ proptest! {
             prop_assert!(book.kept(cluster).is_empty());
         }
     }
+}
+
+#[test]
+fn a_cluster_has_so_many_uses_of_one_prefix_without_an_admin() {
+    const MOST: usize = 250;
+    let mut book = Book(Ledger::new());
+    let spec = PoolSpec {
+        allocation_length: Some(64),
+        ..testing::pool_spec("blocks", &["2001:db8::/48"])
+    };
+    book.ask(testing::create_pool(spec));
+    let first = testing::key_of("2001:db8::");
+    book.ask(Request::Adopt(Adopt {
+        length: Some(64),
+        key: first,
+        holder: holder("rancher-fip/west/Service/ns/web"),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    }));
+    let keys: Vec<LeaseKey> = (1..=300)
+        .map(|at| testing::key_of(format!("2001:db8::{at:x}")))
+        .collect();
+    let users = |at: usize| {
+        let owner = format!("foreign/east/Service/ns/s{at}");
+        BTreeSet::from([ForeignUser {
+            since: Timestamp(1),
+            holder: holder(&owner),
+        }])
+    };
+    let adopted = |confirmed: &BTreeSet<LeaseKey>, book: &mut Book| {
+        let cluster = ClusterId("east".into());
+        let mut rules = SightingRules::new(&cluster, confirmed);
+        let pool = book.0.pool(POOL).expect("the pool").clone();
+        let mut rulings = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            let held_for = |_: &Identity| HeldFor::Another;
+            rulings.push(rules.rule(&book.0, (*key, &pool), &users(at), true, held_for));
+        }
+        let adopts = rulings
+            .into_iter()
+            .zip(&keys)
+            .filter_map(|(ruling, key)| match ruling {
+                Ruling::Adopt(holder) => Some((holder, *key)),
+                _ => None,
+            });
+        let adopts: Vec<_> = adopts.collect();
+        for (holder, key) in &adopts {
+            book.adopt(holder.clone(), *key);
+        }
+        adopts.len()
+    };
+    let none = BTreeSet::new();
+    assert_eq!(adopted(&none, &mut book), MOST, "in one list");
+    assert_eq!(adopted(&none, &mut book), 0);
+    let all: BTreeSet<LeaseKey> = keys.iter().copied().collect();
+    assert_eq!(adopted(&all, &mut book), 300 - MOST, "an admin said so");
+    assert_eq!(book.0.check(), vec![]);
 }

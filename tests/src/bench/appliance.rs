@@ -54,7 +54,7 @@ async fn with_leases(leases: u32, prefixes: u32) -> Result<(Duration, f64)> {
     tokio::task::spawn_blocking(move || {
         let pools = fill::Pools::one("10.0.0.0/8")?;
         fill::fill(&store, &pools, leases, StoreOptions::default().audit_limit)?;
-        fill::add_prefixes(&store, prefixes)
+        fill::add(&store, &fill::PREFIXES, prefixes)
     })
     .await??;
     fipd.restart().await?;

@@ -24,32 +24,59 @@ const CALLERS: usize = 256;
 /// Decisions of the bulk measurement in each turn.
 const BULK: usize = 20 * CALLERS;
 
-/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases, and among as
-/// many leases of prefixes.
+/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases; and the callers where
+/// half of 100,000 leases are prefixes.
 pub async fn run() -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for (leases, prefixes, name) in [
-        (1_000, 0, "1k"),
-        (100_000, 0, "100k"),
-        (100_000, 100_000, "100k among prefixes"),
-        (1_000_000, 0, "1M"),
-    ] {
-        figures.extend(beside(leases, prefixes, name).await?);
+    for (leases, name) in [(1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")] {
+        figures.extend(beside(leases, name).await?);
     }
+    figures.push(among_prefixes().await?);
     Ok(figures)
 }
 
-async fn beside(leases: u32, prefixes: u32, name: &str) -> Result<Vec<Figure>> {
+/// In turns with a store that has addresses in their place.
+async fn among_prefixes() -> Result<Figure> {
+    const HALF: u32 = 50_000;
+    let directory = tempfile::tempdir()?;
+    let pools = &Pools::many()?;
+    let mut sides = Vec::new();
+    for (name, added) in [("addresses", fill::ADDRESSES), ("prefixes", fill::PREFIXES)] {
+        let path = directory.path().join(name);
+        fill::fill(&path, pools, HALF, u64::from(HALF))?;
+        fill::add(&path, &added, HALF)?;
+        let (store, loaded) = Store::open(&path, StoreOptions::default())?;
+        sides.push((Ipam::with_store(store, loaded, clock())?, Vec::new()));
+    }
+    let mut next = u64::from(HALF);
+    for _ in 0..TURNS {
+        let first = next;
+        for ((ipam, _), turns) in &mut sides {
+            next = first;
+            turns.push(at_once(ipam, pools, &mut next).await?);
+        }
+    }
+    let mut rates = Vec::new();
+    for ((ipam, writer), turns) in sides {
+        ipam.shutdown().await;
+        writer.join();
+        let p50 = percentile(&turns, 0.5).context("no sample")?;
+        rates.push(BULK as f64 / p50.as_secs_f64());
+    }
+    let [addresses, prefixes] = rates[..] else {
+        bail!("two sides have {} rates", rates.len());
+    };
+    let name = "durable-allocation-256 among prefixes";
+    Ok(Figure::rate_ratio(name, "1/s", prefixes, addresses, 0.95))
+}
+
+async fn beside(leases: u32, name: &str) -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let ours = directory.path().join("fipd.redb");
     let raw = directory.path().join("raw.redb");
     let pools = &Pools::many()?;
     fill::fill(&ours, pools, leases, u64::from(leases))?;
     fill::fill(&raw, pools, leases, u64::from(leases))?;
-    if prefixes > 0 {
-        fill::add_prefixes(&ours, prefixes)?;
-        fill::add_prefixes(&raw, prefixes)?;
-    }
     let mut floor = Floor::open(&raw, pools.clone(), u64::from(leases))?;
     let (store, loaded) = Store::open(&ours, StoreOptions::default())?;
     let (ipam, writer) = Ipam::with_store(store, loaded, clock())?;

@@ -159,20 +159,32 @@ pub fn fill(path: &Path, pools: &Pools, leases: u32, audit: u64) -> Result<()> {
     Ok(())
 }
 
-/// Lengths of the pools that [`add_prefixes`] makes, and what each gives them from.
-const PREFIXES: [(u8, &str); 4] = [
+/// Pools of a family and length each: what they give, and from where.
+type MorePools = [(u8, &'static str); 4];
+
+/// Pools of prefixes of several lengths.
+pub const PREFIXES: MorePools = [
     (64, "2001:db8::/32"),
     (60, "3fff::/20"),
     (56, "fd00::/16"),
     (30, "172.16.0.0/12"),
 ];
 
-/// Adds pools of prefixes of several lengths, and so many leases of theirs, to a store with at most 256 pools.
-pub fn add_prefixes(path: &Path, leases: u32) -> Result<()> {
-    let pools = PREFIXES.iter().zip(257..).map(|((length, from), id)| {
+/// Pools of addresses in their place.
+pub const ADDRESSES: MorePools = [
+    (128, "2001:db8::/32"),
+    (128, "3fff::/20"),
+    (128, "fd00::/16"),
+    (32, "172.16.0.0/12"),
+];
+
+/// Adds these pools, and so many leases of theirs, to a store with at most 256 pools.
+pub fn add(path: &Path, added: &MorePools, leases: u32) -> Result<()> {
+    let pools = added.iter().zip(257..).map(|((length, from), id)| {
+        let from: ipnet::IpNet = from.parse()?;
         let spec = PoolSpec {
-            allocation_length: Some(*length),
-            ..PoolSpec::own(format!("prefixes-{length}"), vec![from.parse()?])
+            allocation_length: Some(*length).filter(|length| *length < from.max_prefix_len()),
+            ..PoolSpec::own(format!("more-{id}"), vec![from.to_string().parse()?])
         };
         Ok(Op::PutPool(Arc::new(Pool {
             id: PoolId(id),
@@ -182,9 +194,9 @@ pub fn add_prefixes(path: &Path, leases: u32) -> Result<()> {
         })))
     });
     let puts = (0..leases).map(|number| {
-        let many = u32::try_from(PREFIXES.len())?;
+        let many = u32::try_from(added.len())?;
         let (at, id) = (number % many, PoolId(257 + number % many));
-        let (length, from) = PREFIXES.get(at as usize).context("no pool")?;
+        let (length, from) = added.get(at as usize).context("no pool")?;
         let from: ipnet::IpNet = from.parse()?;
         let address = match from.addr() {
             IpAddr::V4(first) => {

@@ -56,7 +56,11 @@ pub fn show(
     }
     let of_other = |lease: &Arc<Lease>| {
         let mut members = lease.members.iter();
-        !lease.members.is_empty() && !members.any(|one| kept::is_of(&one.holder, &session.id))
+        match lease.members.is_empty() {
+            // Of a prefix that cools nobody gets anything before that ends.
+            true => !lease.prefix().is_address(),
+            false => !members.any(|one| kept::is_of(&one.holder, &session.id)),
+        }
     };
     let new: Vec<LeaseKey> = (list.adopt.iter())
         .flat_map(|sighting| sighting.uses.iter().copied())

@@ -254,28 +254,25 @@ fn contended(
     }
     let known = lease.contender(identity);
     let mut asker = contender.clone();
-    let is_new = match known {
+    match known {
         Some(known) => {
             asker.uses.clone_from(&known.uses);
             if known.holder.instance == asker.holder.instance {
                 asker.since = asker.since.min(known.since);
                 asker.tenant = asker.tenant.or_else(|| known.tenant.clone());
             }
-            asker.adds(used, lease.prefix())
+            asker.adds(used, lease.prefix());
         }
-        None => {
-            asker.uses.extend(part(used, lease.prefix()));
-            true
-        }
-    };
+        None => asker.uses.extend(part(used, lease.prefix())),
+    }
     if known.is_some_and(|known| *known == asker) {
         return Ok(None);
     }
-    if is_new && !asker.uses.is_empty() && !lease.has_room_for_use(identity.cluster.as_ref()) {
-        let (prefix, all, of_cluster) =
-            (lease.prefix(), Lease::MAX_USES, Lease::MAX_USES_OF_CLUSTER);
+    let before = known.map_or(0, |known| known.uses.len());
+    if asker.uses.len() > before && !lease.has_room_for_use(identity) {
+        let (prefix, most) = (lease.prefix(), Lease::MAX_USES);
         let allowed = format!(
-            "what is not in {prefix}: of a lease at most {all} uses by others are noted, {of_cluster} for each cluster; end some of them, or release it"
+            "what is not in {prefix}: of a lease at most {most} uses by others are noted; end some of them, or release it"
         );
         return Err(Refusal::invalid("address", used, allowed));
     }

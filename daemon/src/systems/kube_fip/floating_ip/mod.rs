@@ -121,7 +121,7 @@ impl AddressHooks for GuestFloatingIps {
             return Ok(());
         }
         let identity = fips.context.identity(key);
-        let leases = fips.context.read(|ledger| ledger.leases_of(&identity));
+        let leases = fips.context.read(|ledger| ledger.addresses_of(&identity));
         let held: Vec<LeaseKey> = leases.iter().map(|lease| lease.key).collect();
         let reason = "its FloatingIP is deleted, and the guest may use it still";
         fips.give_up(key, fip, &held, reason).await?;
@@ -164,11 +164,11 @@ fn kept_for(
     fip: &FipView,
 ) -> Option<LeaseKey> {
     let pool = site.mirror_in(ledger, fip.range.as_deref()?)?;
-    let kept = ledger.leases_of(&keeper.identity);
+    let kept = ledger.addresses_of(&keeper.identity);
     let mut kept = kept.iter().filter(|lease| lease.pool == Some(pool.id));
     let back = match fip.named() {
         Some(named) => kept.find(|lease| lease.key.address == named),
-        None if ledger.leases_of(&own.identity).is_empty() => kept.next(),
+        None if ledger.addresses_of(&own.identity).is_empty() => kept.next(),
         None => None,
     };
     back.map(|lease| lease.key)

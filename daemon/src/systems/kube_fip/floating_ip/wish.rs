@@ -74,7 +74,7 @@ fn address(
         );
         return Err(Unserved::new("Invalid", message, None));
     };
-    let leases = ledger.leases_of(own);
+    let leases = ledger.addresses_of(own);
     let held = leases.iter().find(|lease| lease.key.address == address);
     let of_range = held.is_some_and(|lease| lease.pool == Some(pool.id));
     if of_range || gives(&pool.spec, address) {

@@ -75,7 +75,7 @@ impl VipGuests {
 
     pub(super) fn kept(&self, id: &str) -> Vec<LeaseKey> {
         let keeper = self.keeper(id).identity;
-        let held = self.site.ipam.read(|ledger| ledger.addresses_of(&keeper));
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(&keeper));
         held.iter().map(|lease| lease.key).collect()
     }
 

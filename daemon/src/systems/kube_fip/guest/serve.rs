@@ -262,7 +262,7 @@ impl VipGuests {
     fn leases(&self, key: &Key) -> Vec<LeaseKey> {
         let site = &self.site;
         let identity = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
-        let held = site.ipam.read(|ledger| ledger.leases_of(&identity));
+        let held = site.ipam.read(|ledger| ledger.addresses_of(&identity));
         let held = held.iter();
         held.filter(|lease| lease.state == LeaseState::Allocated)
             .map(|lease| lease.key)

@@ -63,7 +63,7 @@ fn kept(
         return None;
     };
     let from = names::reported_service(management, called, service);
-    let leases = ledger.leases_of(&from.identity);
+    let leases = ledger.addresses_of(&from.identity);
     let fits = |lease: &&Arc<Lease>| {
         lease.pool == Some(pool.id)
             && lease.tenant.as_ref() == Some(project)
@@ -90,7 +90,7 @@ pub fn yields(
         ledger.lease(LeaseKey { network, address })
     };
     let owner = place().and_then(|lease| lease.owner());
-    let leases = ledger.leases_of(&own.identity);
+    let leases = ledger.addresses_of(&own.identity);
     let held = leases.iter().any(|lease| holds(lease, own));
     !held && owner.is_some_and(|owner| is_for(&owner.identity))
 }
@@ -104,13 +104,13 @@ pub fn view(ledger: &Ledger, own: &Identity, service: &ServiceRef, fip: &Fip) ->
     } else {
         ServiceView::HandBack
     };
-    if !ledger.leases_of(own).is_empty() {
+    if !ledger.addresses_of(own).is_empty() {
         return end;
     }
     let address: Option<IpAddr> = fip.wanted.parse().ok();
     let has = |lease: &&Arc<Lease>| Some(lease.key.address) == address;
     let holder = service.holder();
-    let leases = ledger.leases_of(&holder.identity);
+    let leases = ledger.addresses_of(&holder.identity);
     let held: Vec<&Arc<Lease>> = leases
         .iter()
         .filter(|lease| lease.members.iter().any(|member| member.holder == holder))
