@@ -1421,8 +1421,70 @@ fn cases() -> u32 {
         .unwrap_or(2_500)
 }
 
+/// Uses of 10.0.0.0/28 and its parts, which somebody had before all of them.
+fn use_of_block() -> impl Strategy<Value = Step> {
+    let inside = (0..16_usize, 0..5_u8).prop_map(|(at, behind)| {
+        let (network, length) = (NetworkId(0), 32 - behind);
+        let address = model::first(model::world(Family::V4)[at], length);
+        LeasePrefix {
+            key: LeaseKey { network, address },
+            length,
+        }
+    });
+    let adopts = (inside.clone(), holder(), tenant(), 0..50_u64).prop_map(
+        |(used, holder, tenant, since)| {
+            Request::Adopt(Adopt {
+                length: Some(used.length),
+                key: used.key,
+                holder,
+                tenant,
+                since: Timestamp(since),
+                actor: ACTOR.into(),
+            })
+        },
+    );
+    let keys = prop::collection::vec(inside.prop_map(|used| used.key), 1..4);
+    let ends = (holder(), keys).prop_map(|(holder, keys)| {
+        Request::Release(Release {
+            scope: ReleaseScope::HolderAddresses(holder, keys),
+            actor: ACTOR.into(),
+            reason: "".into(),
+        })
+    });
+    prop_oneof![
+        8 => adopts.prop_map(asks),
+        1 => ends.prop_map(asks),
+        3 => holder().prop_map(testing::release).prop_map(asks),
+        1 => Just(Request::Expire { most: 9, actor: ACTOR.into() }).prop_map(asks),
+        12 => Just(Step::Confirm(0)),
+        1 => Just(Step::Abort(0)),
+    ]
+}
+
 proptest! {
     #![proptest_config(Config { cases: cases(), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn parts_of_a_prefix_pass_as_in_the_model(
+        owner in holder(),
+        quarantine in select(vec![0, 1]),
+        steps in prop::collection::vec((use_of_block(), select(vec![0, 500])), 1..60),
+    ) {
+        let whole = LeaseKey { network: NetworkId(0), address: model::world(Family::V4)[0] };
+        let block = Lease { length: 28, ..new_lease(whole.whole(), None, &owner, &None, Timestamp(0)) };
+        let mut history = History::new(vec![block], None);
+        let blocks = testing::pool_spec("blocks", &["10.0.0.0/28"]);
+        let ends = Ends::own_default_of(Family::V4, Some(28));
+        let spec = PoolSpec { allocation_length: Some(28), quarantine, ends, ..blocks };
+        history.step(&asks(Request::CreatePool { spec, actor: ACTOR.into() }), Timestamp(0));
+        history.step(&Step::Confirm(0), Timestamp(0));
+        let mut now = 500;
+        for (step, passes) in &steps {
+            now += passes;
+            history.step(step, Timestamp(now));
+        }
+        history.end();
+    }
 
     #[test]
     fn the_ledger_answers_as_the_model(
