@@ -24,13 +24,8 @@ impl Contender {
     /// What it uses of the lease that covers `lease`.
     pub fn used_of(&self, lease: LeasePrefix) -> impl Iterator<Item = LeasePrefix> {
         let all = self.uses.is_empty().then_some(lease);
-        let parts = self.uses.iter().map(move |net| LeasePrefix {
-            key: LeaseKey {
-                network: lease.key.network,
-                address: net.addr(),
-            },
-            length: net.prefix_len(),
-        });
+        let uses = self.uses.iter();
+        let parts = uses.map(move |net| LeasePrefix::of(lease.key.network, *net));
         all.into_iter().chain(parts)
     }
 
@@ -38,11 +33,6 @@ impl Contender {
     pub fn uses_any(&self, span: Span) -> bool {
         let mut uses = self.uses.iter();
         self.uses.is_empty() || uses.any(|net| Span::of_net(*net).overlaps(&span))
-    }
-
-    /// How many uses it counts for.
-    pub fn count(&self) -> usize {
-        self.uses.len().max(1)
     }
 
     /// Whether its uses are parts of the lease, in order and apart.
@@ -74,25 +64,29 @@ impl Contender {
         moved
     }
 
-    /// Adds a use of the lease; whether it is new.
-    pub(crate) fn adds(&mut self, used: LeasePrefix, lease: LeasePrefix) -> bool {
+    /// Adds a use of the lease.
+    pub(crate) fn adds(&mut self, used: LeasePrefix, lease: LeasePrefix) {
         if self.uses.is_empty() {
-            return false;
+            return;
         }
         let Some(net) = part(used, lease) else {
             self.uses.clear();
-            return true;
+            return;
         };
         if self.uses.iter().any(|known| known.contains(&net)) {
-            return false;
+            return;
         }
-        self.uses.retain(|known| !net.contains(known));
-        let at = self.uses.partition_point(|known| *known < net);
-        self.uses.insert(at, net);
+        self.put(net);
         if self.uses.len() > Self::MAX_USES {
             self.merge_nearest();
         }
-        true
+    }
+
+    /// In its place, and for all that is in it.
+    fn put(&mut self, net: IpNet) {
+        self.uses.retain(|known| !net.contains(known));
+        let at = self.uses.partition_point(|known| *known < net);
+        self.uses.insert(at, net);
     }
 
     /// Two uses that are next to each other become one, with what is between them: those for which that is the least.
@@ -102,9 +96,7 @@ impl Contender {
             .windows(2)
             .filter_map(|pair| around_both(pair.first()?, pair.last()?));
         if let Some(merged) = pairs.max_by_key(IpNet::prefix_len) {
-            self.uses.retain(|net| !merged.contains(net));
-            let at = self.uses.partition_point(|known| *known < merged);
-            self.uses.insert(at, merged);
+            self.put(merged);
         }
     }
 

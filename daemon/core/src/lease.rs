@@ -4,7 +4,7 @@ use std::{cmp::Ordering, fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::{
     Contender, Family, Holder, Identity, Labels, NetworkId, PoolId, Refusal, Span, Tenant, Text,
@@ -181,6 +181,13 @@ impl LeaseKey {
 }
 
 impl LeasePrefix {
+    /// The prefix in a network.
+    pub fn of(network: NetworkId, net: IpNet) -> Self {
+        let (address, length) = (net.addr(), net.prefix_len());
+        let key = LeaseKey { network, address };
+        Self { key, length }
+    }
+
     /// Its addresses.
     pub fn span(&self) -> Span {
         Span::of_prefix(self.key.address, self.length)
@@ -280,23 +287,24 @@ impl Lease {
         self.span().overlaps(&span) && (self.held_by(identity) || uses())
     }
 
-    /// Whether one use more of a part of it may be noted. What foreign objects use keeps out no others.
-    pub fn has_room_for_use(&self, by: &Identity) -> bool {
-        let like = |one: &&Contender| one.holder.identity.is_foreign() == by.is_foreign();
-        let uses = self.contenders.iter().filter(like);
-        uses.map(|one| one.uses.len()).sum::<usize>() < Self::MAX_USES
+    /// How many uses of its parts are noted for contenders like these.
+    pub fn part_uses(&self, like: impl Fn(&Identity) -> bool) -> usize {
+        let contenders = self.contenders.iter();
+        let like = contenders.filter(|one| like(&one.holder.identity));
+        like.map(|one| one.uses.len()).sum()
     }
 
-    /// What to give back of it so that the identity has nothing of it any more: its key, or those of what it uses as contender.
-    pub fn keys_of(&self, identity: &Identity) -> SmallVec<[LeaseKey; 1]> {
-        let whole = Some(self.key).filter(|_| self.held_by(identity));
-        let uses = |one: &'_ Contender| -> SmallVec<[LeaseKey; 1]> {
-            one.used_of(self.prefix()).map(|used| used.key).collect()
-        };
-        match whole {
-            Some(key) => smallvec![key],
-            None => self.contender(identity).map(uses).unwrap_or_default(),
-        }
+    /// Whether one use more of a part of it may be noted. What foreign objects use keeps out no others.
+    pub fn has_room_for_use(&self, by: &Identity) -> bool {
+        self.part_uses(|one| one.is_foreign() == by.is_foreign()) < Self::MAX_USES
+    }
+
+    /// What the identity has of it: all of it, or what it uses as contender. To be given back by the keys of these.
+    pub fn parts_of(&self, identity: &Identity) -> impl Iterator<Item = LeasePrefix> {
+        let all = Some(self.prefix()).filter(|_| self.held_by(identity));
+        let contender = self.contender(identity).into_iter();
+        let uses = contender.flat_map(|one| one.used_of(self.prefix()));
+        all.into_iter().chain(uses)
     }
 
     /// Whether this instance of an identity is one of the members.

@@ -190,9 +190,7 @@ impl<'a> SightingRules<'a> {
 impl SightingRules<'_> {
     /// Whether one use more of the lease of a prefix may be noted, after those of this list.
     fn has_room(&self, lease: &Lease, user: &Identity, is_confirmed: bool) -> bool {
-        let mine = |one: &&Contender| one.holder.identity.cluster.as_ref() == Some(self.cluster);
-        let uses = lease.contenders.iter().filter(mine);
-        let uses: usize = uses.map(|one| one.uses.len()).sum();
+        let uses = lease.part_uses(|one| one.cluster.as_ref() == Some(self.cluster));
         let new = self.uses.get(&lease.key).copied().unwrap_or(0);
         let within = is_confirmed || uses + new < MOST_OF_PREFIX;
         within && lease.has_room_for_use(user)

@@ -266,7 +266,8 @@ impl<'a> Sweep<'a> {
         let contended = self.session.ipam.read(contended);
         let uses = contended
             .iter()
-            .flat_map(|lease| lease.keys_of(&holder.identity));
+            .flat_map(|lease| lease.parts_of(&holder.identity))
+            .map(|part| part.key);
         let ended = uses.filter(|key| !self.inventory.still_shows(holder, *key));
         let ended: Vec<LeaseKey> = ended.collect();
         if !ended.is_empty() {

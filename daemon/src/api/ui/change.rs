@@ -151,16 +151,20 @@ fn not_yet(visitor: &Visitor) -> Failure {
 /// What became of what was released.
 fn outcome(ipam: &Ipam, before: &Lease) -> String {
     let what = before.prefix();
-    let now = ipam.read(|ledger| ledger.lease_over(what).cloned());
-    let owner = now.as_ref();
-    let owner = owner.map(|lease| ipam.read(|ledger| views::owner(ledger, lease)));
-    match owner.as_deref() {
-        Some(_) if now.is_some_and(|now| now.prefix() != what) => {
+    let now = ipam.read(|ledger| {
+        let lease = ledger.lease_over(what)?;
+        Some((lease.prefix(), views::owner(ledger, lease)))
+    });
+    match now
+        .as_ref()
+        .map(|(prefix, owner)| (*prefix, owner.as_str()))
+    {
+        None => format!("{what} was released and is free."),
+        Some((now, _)) if now != what => {
             format!("{what} was released. What others use of it is theirs now, the rest is free.")
         }
-        None => format!("{what} was released and is free."),
-        Some("") => format!("{what} was released and is quarantined."),
-        Some(owner) => format!("{what} was released and is held by {owner} now."),
+        Some((_, "")) => format!("{what} was released and is quarantined."),
+        Some((_, owner)) => format!("{what} was released and is held by {owner} now."),
     }
 }
 

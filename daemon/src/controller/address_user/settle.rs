@@ -173,7 +173,8 @@ pub fn settle(
         });
         let contended = ledger.contentions_of(&holder.identity);
         let surplus = held.chain(&contended);
-        let surplus = surplus.flat_map(|lease| lease.keys_of(&holder.identity));
+        let surplus = surplus.flat_map(|lease| lease.parts_of(&holder.identity));
+        let surplus = surplus.map(|part| part.key);
         let surplus = surplus.filter(|_| policy.moves && wish.is_ok()).collect();
         return keep(ledger, policy, asker, (lease, surplus), wish.ok());
     }

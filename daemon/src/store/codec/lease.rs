@@ -201,17 +201,10 @@ fn uses_field(contenders: &[Contender]) -> UsesV6 {
 }
 
 fn owner_field(identity: &Identity) -> OwnerV6 {
-    let Identity {
-        system,
-        cluster,
-        kind,
-        namespace,
-        name,
-        interface,
-    } = identity;
-    let cluster = cluster.as_ref().map(|cluster| cluster.0.to_string());
-    let parts = [kind, namespace, name, interface].map(|part| part.to_string());
-    (system.to_string(), cluster, parts)
+    let row = identity_row(identity);
+    let parts = [row.kind, row.namespace, row.name, row.interface];
+    let cluster = row.cluster.map(Into::into);
+    (row.system.into(), cluster, parts.map(Into::into))
 }
 
 fn read_uses(rows: &UsesV6, contenders: &mut [Contender]) -> Result<(), DecodeError> {

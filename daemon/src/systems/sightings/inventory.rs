@@ -354,8 +354,9 @@ impl Inventory for ForeignInventory {
     fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {
         let span = |ledger: &Ledger| {
             let lease = ledger.lease_around(key)?;
-            let mut spans = kept::spans(lease, &holder.identity);
-            spans.find(|span| span.first_address() == key.address)
+            let mut parts = lease.parts_of(&holder.identity);
+            let part = parts.find(|part| part.key == key)?;
+            Some(part.span())
         };
         let span = self.session.ipam.read(span);
         let span = span.unwrap_or_else(|| Span::single(key.address));

@@ -75,20 +75,13 @@ impl Kept {
 
 /// Whether some of the addresses are in all that the owner has of the lease or contends for.
 pub fn shows_all(addresses: &BTreeSet<IpAddr>, lease: &Lease, owner: &Identity) -> bool {
-    spans(lease, owner).all(|span| has_some(addresses, span))
+    let mut parts = lease.parts_of(owner);
+    parts.all(|part| has_some(addresses, part.span()))
 }
 
 fn has_some(addresses: &BTreeSet<IpAddr>, span: Span) -> bool {
     let mut near = addresses.range(span.first_address()..=span.last_address());
     near.next().is_some()
-}
-
-/// What the owner has of the lease, or contends for.
-pub fn spans<'a>(lease: &'a Lease, owner: &'a Identity) -> impl Iterator<Item = Span> {
-    let all = Some(lease.span()).filter(|_| lease.held_by(owner));
-    let contender = lease.contender(owner).into_iter();
-    let uses = contender.flat_map(|one| one.used_of(lease.prefix()));
-    all.into_iter().chain(uses.map(|used| used.span()))
 }
 
 /// Keys of leases.

@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 
 use super::adopt::{contend, contenders_beside, exclusive, is_foreign_there, others};
 use crate::{
-    Action, Answer, Contender, Family, Holder, Labels, Lease, LeaseKey, LeasePrefix, LeaseState,
-    Refusal, Span,
+    Action, Answer, Contender, Family, Holder, Labels, Lease, LeasePrefix, LeaseState, Span,
     ledger::{
         Ledger,
         draft::{Draft, Draw, LockedTable, Stop},
@@ -30,10 +29,9 @@ impl Ledger {
     ) -> Draw {
         let (gone, stay): (SmallVec<[_; 1]>, SmallVec<[_; 1]>) =
             (over.iter().cloned()).partition(|lease: &Arc<Lease>| gives_way(lease, &asker.holder));
-        let parts = match around(prefix, &stay) {
+        let Some(parts) = around(prefix, &stay) else {
             // Too many to have them: at least it contends.
-            Err(_) if !stay.is_empty() => return contend(draft, &stay, prefix, &asker),
-            parts => parts?,
+            return contend(draft, &stay, prefix, &asker);
         };
         let is_part = |lease: &Arc<Lease>| is_its(lease, &asker.holder, &parts);
         let mut taken = None;
@@ -92,8 +90,8 @@ fn is_its(lease: &Lease, holder: &Holder, parts: &[LeasePrefix]) -> bool {
     is_part && lease.state == LeaseState::Allocated && lease.has_member(holder)
 }
 
-/// The largest prefixes of what none of these leases in the prefix has, in order.
-fn around(prefix: LeasePrefix, leases: &[Arc<Lease>]) -> Result<Vec<LeasePrefix>, Refusal> {
+/// The largest prefixes of what none of these leases in the prefix has, in order; `None`: more than [`Ledger::SCAN`].
+fn around(prefix: LeasePrefix, leases: &[Arc<Lease>]) -> Option<Vec<LeasePrefix>> {
     let all = prefix.span();
     let mut gaps: Vec<Span> = Vec::new();
     let mut from = Some(all.first);
@@ -106,19 +104,10 @@ fn around(prefix: LeasePrefix, leases: &[Arc<Lease>]) -> Result<Vec<LeasePrefix>
     }
     let rest = from.filter(|first| *first <= all.last);
     gaps.extend(rest.map(|first| Span { first, ..all }));
-    let parts = gaps.into_iter().flat_map(prefixes).map(|net| LeasePrefix {
-        key: LeaseKey {
-            address: net.addr(),
-            ..prefix.key
-        },
-        length: net.prefix_len(),
-    });
+    let nets = gaps.into_iter().flat_map(prefixes);
+    let parts = nets.map(|net| LeasePrefix::of(prefix.key.network, net));
     let parts: Vec<LeasePrefix> = parts.take(Ledger::SCAN + 1).collect();
-    if parts.len() > Ledger::SCAN {
-        let allowed = format!("one that others leave in at most {} parts", Ledger::SCAN);
-        return Err(Refusal::invalid("address", prefix, allowed));
-    }
-    Ok(parts)
+    Some(parts).filter(|parts| parts.len() <= Ledger::SCAN)
 }
 
 /// The largest prefixes of the span.

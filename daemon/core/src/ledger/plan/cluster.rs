@@ -20,13 +20,8 @@ impl Ledger {
     pub(super) fn affordable(&self, mut keys: Vec<LeaseKey>, more: bool) -> (Vec<LeaseKey>, bool) {
         let mut rows = 0;
         let within = |key: &&LeaseKey| {
-            let contenders = self
-                .rows
-                .leases
-                .get(key)
-                .map(|lease| lease.contenders.iter());
-            let uses = contenders.into_iter().flatten().map(|one| one.uses.len());
-            rows += 1 + uses.sum::<usize>();
+            let lease = self.rows.leases.get(key);
+            rows += 1 + lease.map_or(0, |lease| lease.part_uses(|_| true));
             rows <= CHUNK
         };
         let some = keys.iter().take_while(within).count().max(1);

@@ -166,7 +166,7 @@ fn left_out<'a>(lease: &Lease, known: &'a Lease) -> Option<&'a Identity> {
 fn sound_uses(lease: &Lease) -> Result<(), Stop> {
     let mut contenders = lease.contenders.iter();
     let Some(wrong) = contenders.find(|one| !one.is_sound(lease.prefix())) else {
-        let uses: usize = lease.contenders.iter().map(|one| one.uses.len()).sum();
+        let uses = lease.part_uses(|_| true);
         let most = 2 * Lease::MAX_USES;
         let allowed = format!("at most {most} of one lease");
         return match uses > most {
