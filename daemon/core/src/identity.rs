@@ -82,6 +82,11 @@ impl System {
         Self("claims".into())
     }
 
+    /// Addresses that Cluster API asks for.
+    pub fn cluster_api() -> Self {
+        Self("cluster-api".into())
+    }
+
     /// Addresses of guest clusters that Rancher makes on Harvester.
     pub fn kube_fip() -> Self {
         Self("kube-fip".into())

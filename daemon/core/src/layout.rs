@@ -14,7 +14,8 @@ use ipnet::IpNet;
 use rangemap::RangeInclusiveSet;
 
 use crate::{
-    AddressSpec, Family, PoolError, PoolSpec, Span, address::number, select::check_scopes,
+    AddressSpec, Family, LeasePrefix, PoolError, PoolSpec, Span, address::number,
+    select::check_scopes,
 };
 
 use valid::{
@@ -254,6 +255,19 @@ impl PoolSpec {
     /// Checks everything that can be checked without a ledger.
     pub fn validate(&self) -> Result<(), PoolError> {
         Layout::new(self).map(|_| ())
+    }
+
+    /// Those of the leases that a pool of this specification would not give.
+    ///
+    /// # Errors
+    /// The specification makes no pool.
+    pub fn outside(
+        &self,
+        leases: impl Iterator<Item = LeasePrefix>,
+    ) -> Result<Vec<LeasePrefix>, PoolError> {
+        let layout = Layout::new(self)?;
+        let lost = |lease: &LeasePrefix| why_not(self, &layout, lease.key.address).is_some();
+        Ok(leases.filter(lost).collect())
     }
 
     /// Counts its addresses.

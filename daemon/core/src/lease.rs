@@ -180,6 +180,14 @@ impl LeaseKey {
     }
 }
 
+impl From<LeaseKey> for LeasePrefix {
+    /// The address alone.
+    fn from(key: LeaseKey) -> Self {
+        let length = key.bits();
+        Self { key, length }
+    }
+}
+
 impl LeasePrefix {
     /// The prefix in a network.
     pub fn of(network: NetworkId, net: IpNet) -> Self {

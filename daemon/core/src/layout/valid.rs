@@ -199,7 +199,8 @@ pub(super) fn check_link(
             format!("{family} only, as the pool's addresses"),
         ));
     }
-    if spec.allocation_length.is_some() {
+    // Which gateways a mirror may have is a rule of its system.
+    if spec.allocation_length.is_some() || spec.origin != Origin::Own {
         return Ok(());
     }
     match gateway_link(spec, gateway) {
