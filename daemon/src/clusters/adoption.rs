@@ -8,8 +8,8 @@ use std::{
 };
 
 use fipd_core::{
-    Actor, Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger,
-    NetworkId, Request, System, Tenant, Text, Timestamp,
+    Actor, Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeasePrefix, LeaseState,
+    Ledger, NetworkId, Request, System, Tenant, Text, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
 use kube::{
@@ -46,8 +46,8 @@ const AT_ONCE: usize = 256;
 pub struct Sighting {
     pub holder: Holder,
     pub tenant: Option<Tenant>,
-    /// Addresses in use by it, with their networks.
-    pub uses: Vec<LeaseKey>,
+    /// Addresses and prefixes in use by it, with their networks.
+    pub uses: Vec<LeasePrefix>,
     /// Since when, as far as known: decides who is the older of two users.
     pub since: Timestamp,
 }
@@ -209,18 +209,19 @@ async fn take_in(
     for some in adopted.sightings.chunks(500) {
         let uses = some
             .iter()
-            .flat_map(|seen| seen.uses.iter().map(move |key| (seen, *key)));
+            .flat_map(|seen| seen.uses.iter().map(move |prefix| (seen, *prefix)));
         let missing: Vec<_> = session.ipam.read(|ledger| {
-            let is_missing = |(seen, key): &(&Sighting, LeaseKey)| {
-                let lease = ledger.lease_around(*key);
+            let is_missing = |(seen, prefix): &(&Sighting, LeasePrefix)| {
+                let lease = ledger.lease_around(prefix.key);
+                let lease = lease.filter(|lease| lease.span().covers(&prefix.span()));
                 !lease.is_some_and(|lease| holds(lease, &seen.holder))
             };
             uses.clone().filter(is_missing).collect()
         });
         adopted.held += uses.count() - missing.len();
-        requests.extend(missing.into_iter().map(|(seen, key)| Adopt {
-            length: None,
-            key,
+        requests.extend(missing.into_iter().map(|(seen, prefix)| Adopt {
+            length: prefix.explicit_length(),
+            key: prefix.key,
             holder: seen.holder.clone(),
             tenant: seen.tenant.clone(),
             since: seen.since,

@@ -58,6 +58,8 @@ pub struct PoolFacts<'a> {
     pub pool: &'a str,
     /// Value of the annotation `fipd.io/network`.
     pub annotation: Option<&'a str>,
+    /// The network that its system has for it where no rule fits; `None`: its VLAN's, else `default`.
+    pub own_network: Option<&'a str>,
 }
 
 /// The link that a pool is for, as far as it is known.
@@ -93,6 +95,8 @@ pub struct NetworkChoice {
 pub enum ChosenBy {
     Annotation,
     Rule,
+    /// Its system has a network for it.
+    System,
     /// Nothing said so: pools that overlap only across such choices are ambiguous.
     Default,
 }
@@ -101,9 +105,10 @@ impl NetworkChoice {
     /// The network that the pool is in, where nothing says another: a default takes nothing away from where an admin took it.
     #[must_use]
     pub fn unless_in(self, network: Option<Text>) -> Self {
-        match network {
-            Some(network) if self.by == ChosenBy::Default => Self { network, ..self },
-            Some(_) | None => self,
+        let is_word = matches!(self.by, ChosenBy::Annotation | ChosenBy::Rule);
+        match network.filter(|_| !is_word) {
+            Some(network) => Self { network, ..self },
+            None => self,
         }
     }
 
@@ -151,10 +156,11 @@ impl NetworkRules {
         // What a rule ahead may decide once the link is known, none after it does.
         let rule = (self.0.iter()).find(|rule| rule.fits(pool, pool.link.unread));
         let decided = rule.filter(|rule| rule.fits(pool, false));
-        let (network, by) = match (decided, pool.link.vlan) {
-            (Some(rule), _) => (rule.name.clone(), ChosenBy::Rule),
-            (None, Some(vlan)) => (format!("vlan-{vlan}").into(), ChosenBy::Default),
-            (None, None) => (DEFAULT_NETWORK.into(), ChosenBy::Default),
+        let (network, by) = match (decided, pool.own_network, pool.link.vlan) {
+            (Some(rule), ..) => (rule.name.clone(), ChosenBy::Rule),
+            (None, Some(own), _) => (own.into(), ChosenBy::System),
+            (None, None, Some(vlan)) => (format!("vlan-{vlan}").into(), ChosenBy::Default),
+            (None, None, None) => (DEFAULT_NETWORK.into(), ChosenBy::Default),
         };
         NetworkChoice {
             network,

@@ -284,6 +284,7 @@ fn a_default_leaves_a_mirror_where_it_is_and_a_rule_does_not() {
         link: &PoolLink::NONE,
         pool: "vips",
         annotation: None,
+        own_network: None,
     };
     let is_in = || Some("blue".into());
     let nothing = NetworkRules::default();
@@ -295,6 +296,13 @@ fn a_default_leaves_a_mirror_where_it_is_and_a_rule_does_not() {
     assert_eq!(&*rules.choose(&facts).unless_in(is_in()).network, "red");
     facts.annotation = Some("green");
     assert_eq!(&*nothing.choose(&facts).unless_in(is_in()).network, "green");
+    facts.annotation = None;
+    facts.own_network = Some("its-own");
+    let choice = nothing.choose(&facts);
+    assert_eq!((&*choice.network, choice.by), ("its-own", ChosenBy::System));
+    assert!(!choice.is_default_for(None), "somebody chose it");
+    assert_eq!(&*choice.unless_in(is_in()).network, "blue");
+    assert_eq!(rules.choose(&facts).by, ChosenBy::Rule);
 }
 
 #[test]
@@ -405,6 +413,7 @@ fn facts<'a>(cluster: &'a [Text], pool: &'a str, system: &'a System) -> PoolFact
         link: &PoolLink::NONE,
         pool,
         annotation: None,
+        own_network: None,
     }
 }
 
@@ -446,6 +455,7 @@ fn a_vlan_that_is_not_known_takes_no_pool_elsewhere() {
     assert!(rules.ask_for_vlan(&other));
     let chosen = PoolFacts {
         annotation: Some("red"),
+        own_network: None,
         ..other
     };
     assert!(!rules.ask_for_vlan(&chosen), "nothing asks");
@@ -557,6 +567,7 @@ fn an_annotation_counts_on_cluster_scoped_pools_only() {
     let here = ["rancher".into()];
     let pool = PoolFacts {
         annotation: Some("grey"),
+        own_network: None,
         ..facts(&here, "blue-1", &system)
     };
     assert_eq!(rules.choose(&pool).by, ChosenBy::Annotation);
@@ -569,6 +580,7 @@ fn an_annotation_counts_on_cluster_scoped_pools_only() {
     assert!(namespaced.ignored_annotation.unwrap().contains("team"));
     let malformed = rules.choose(&PoolFacts {
         annotation: Some("Grey!"),
+        own_network: None,
         ..pool
     });
     assert_eq!(&*malformed.network, "blue");

@@ -25,10 +25,14 @@ pub enum Death {
     After(usize),
 }
 
-/// An API server that knows one kind.
+/// An API server that knows one kind, and perhaps one that the daemon makes objects of.
 #[derive(Default)]
 pub struct FakeApi {
     pub objects: BTreeMap<Key, Value>,
+    /// Objects of the other kind.
+    pub made: BTreeMap<Key, Value>,
+    /// How paths name it.
+    pub makes: Option<&'static str>,
     version: u64,
     /// How many writes are answered, and whether the one after them is carried out.
     dies: Option<(usize, bool)>,
@@ -93,11 +97,19 @@ impl FakeApi {
         let parts: Vec<&str> = path.split('/').collect();
         let status = parts.last() == Some(&"status");
         let parts = &parts[..parts.len() - usize::from(status)];
-        if method == http::Method::POST || parts.contains(&"events") {
+        let is_made = self.makes.is_some_and(|plural| parts.contains(&plural));
+        if !is_made && method == http::Method::POST || parts.contains(&"events") {
             return (201, json!({}));
+        }
+        if parts.get(..4) == Some(&["", "api", "v1", "namespaces"]) {
+            return (200, json!({ "metadata": {} }));
         }
         // `/apis/GROUP/VERSION/...`
         let key = match parts.get(4..).unwrap_or_default() {
+            ["namespaces", namespace, _] if method == http::Method::POST => Key::new(
+                namespace,
+                body["metadata"]["name"].as_str().unwrap_or_default(),
+            ),
             ["namespaces", namespace, _, name] => Key::new(namespace, name),
             [_, name] => Key::new("", name),
             _ => {
@@ -106,32 +118,69 @@ impl FakeApi {
                 return (200, json!({ "metadata": meta, "items": items }));
             }
         };
-        let missing = (404, json!("it is not there"));
-        match *method {
-            http::Method::GET => self
-                .objects
-                .get(&key)
-                .map_or(missing, |one| (200, one.clone())),
-            http::Method::PATCH => {
-                match &mut self.dies {
-                    Some((0, carried_out)) => {
-                        if *carried_out {
-                            self.patch(&key, body, status);
-                        }
-                        self.dead = true;
-                        return (503, json!("it died"));
-                    }
-                    Some((left, _)) => *left -= 1,
-                    None => {}
-                }
-                self.patch(&key, body, status)
-            }
+        if *method == http::Method::GET {
+            let missing = (404, json!("it is not there"));
+            let found = self.of(is_made).get(&key);
+            return found.map_or(missing, |one| (200, one.clone()));
+        }
+        let write = |server: &mut Self| match *method {
+            http::Method::PATCH => server.patch((is_made, &key), body, status),
+            http::Method::POST => server.post(&key, body),
+            http::Method::DELETE => server.remove(&key, body),
             _ => panic!("{method} {path}"),
+        };
+        match &mut self.dies {
+            Some((0, carried_out)) => {
+                if *carried_out {
+                    write(self);
+                }
+                self.dead = true;
+                return (503, json!("it died"));
+            }
+            Some((left, _)) => *left -= 1,
+            None => {}
+        }
+        write(self)
+    }
+
+    fn of(&mut self, is_made: bool) -> &mut BTreeMap<Key, Value> {
+        match is_made {
+            true => &mut self.made,
+            false => &mut self.objects,
         }
     }
 
-    fn patch(&mut self, key: &Key, body: &Value, status: bool) -> (u16, Value) {
-        let Some(object) = self.objects.get_mut(key) else {
+    /// Makes an object of the other kind.
+    fn post(&mut self, key: &Key, body: &Value) -> (u16, Value) {
+        if self.made.contains_key(key) {
+            return (409, json!("it is there"));
+        }
+        self.version += 1;
+        let mut object = body.clone();
+        object["metadata"]["uid"] = json!(format!("m-{}", self.version));
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.made.insert(key.clone(), object.clone());
+        (201, object)
+    }
+
+    /// Deletes an object of the other kind.
+    fn remove(&mut self, key: &Key, body: &Value) -> (u16, Value) {
+        let Some(object) = self.made.get(key) else {
+            return (404, json!("it is not there"));
+        };
+        assert_eq!(body["preconditions"]["uid"], object["metadata"]["uid"]);
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        assert!(finalizers.is_none_or(Vec::is_empty), "{object}");
+        self.made.remove(key);
+        (200, json!({}))
+    }
+
+    fn patch(&mut self, (is_made, key): (bool, &Key), body: &Value, status: bool) -> (u16, Value) {
+        let objects = match is_made {
+            true => &mut self.made,
+            false => &mut self.objects,
+        };
+        let Some(object) = objects.get_mut(key) else {
             return (404, json!("it is not there"));
         };
         let before = object.clone();
@@ -176,7 +225,7 @@ impl FakeApi {
             .as_array()
             .is_some_and(|all| !all.is_empty());
         if meta.get("deletionTimestamp").is_some() && !held {
-            self.objects.remove(key);
+            self.of(is_made).remove(key);
         }
         (200, now)
     }

@@ -116,6 +116,7 @@ impl Site {
             link: &PoolLink::NONE,
             pool,
             annotation: name,
+            own_network: None,
         };
         let (network, _) = self.session.network_of(&facts, None).await?;
         Ok(network)

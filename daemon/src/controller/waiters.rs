@@ -39,6 +39,8 @@ pub enum Cause {
     Exhausted,
     /// Room in a quota of the tenant.
     Quota(Tenant),
+    /// Another object of the cluster, by kind: whoever follows those queues what [`Waiters::waiting_on`] names.
+    Object(&'static str, Key),
 }
 
 impl Cause {
@@ -47,7 +49,9 @@ impl Cause {
     pub fn keeps_place(&self) -> bool {
         match self {
             Self::Exhausted | Self::Held(_) => true,
-            Self::Pools | Self::Networks | Self::Address(_) | Self::Quota(_) => false,
+            Self::Pools | Self::Networks | Self::Address(_) | Self::Quota(_) | Self::Object(..) => {
+                false
+            }
         }
     }
 
@@ -55,9 +59,12 @@ impl Cause {
     pub fn ask_again(&self) -> Duration {
         match self {
             Self::Held(_) => RECHECK_HELD_AFTER,
-            Self::Pools | Self::Networks | Self::Address(_) | Self::Exhausted | Self::Quota(_) => {
-                RECHECK_AFTER
-            }
+            Self::Pools
+            | Self::Networks
+            | Self::Address(_)
+            | Self::Exhausted
+            | Self::Quota(_)
+            | Self::Object(..) => RECHECK_AFTER,
         }
     }
 }
@@ -114,6 +121,12 @@ impl Waiters {
             state.causes.insert(key.clone(), cause.clone());
             state.waiting.entry(cause).or_default().insert(key.clone());
         }
+    }
+
+    /// The objects that wait for this one.
+    pub fn waiting_on(&self, kind: &'static str, key: &Key) -> Vec<Key> {
+        let cause = Cause::Object(kind, key.clone());
+        self.state.lock().waiting_for(&cause).collect()
     }
 
     /// The objects to look at again.

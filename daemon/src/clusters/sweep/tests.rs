@@ -62,7 +62,7 @@ fn sighting(n: u8) -> Sighting {
             instance: "1".into(),
         },
         tenant: None,
-        uses: vec![key(n)],
+        uses: vec![key(n).into()],
         since: Timestamp(1),
     }
 }
@@ -645,7 +645,7 @@ impl Inventory for Partial {
         let sighting = Sighting {
             holder: self.0.clone(),
             tenant: None,
-            uses: vec![key(1)],
+            uses: vec![key(1).into()],
             since: Timestamp(1),
         };
         Box::pin(std::future::ready(Ok(vec![sighting])))

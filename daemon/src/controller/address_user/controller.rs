@@ -96,7 +96,9 @@ impl<U: AddressHooks> Controller for AddressController<U> {
             return Ok(Next::Done);
         };
         let meta = object.meta();
-        U::before_release(self, key, &object).await?;
+        if let Some(next) = U::before_release(self, key, &object).await? {
+            return Ok(next);
+        }
         let holder = self.context.holder(key, &meta.uid);
         self.give_back(holder, "deleted").await?;
         let drop = self.context.drop_finalizer(key, &meta, U::FINALIZER);
@@ -155,7 +157,9 @@ impl<U: AddressHooks> AddressController<U> {
     /// Serves an object that holds its address itself.
     async fn serve(&self, key: &Key, object: &U::View) -> Reconciled {
         let site = &self.context.site;
-        let wish = site.ipam.read(|ledger| U::wish(ledger, site, key, object));
+        let wish = site
+            .ipam
+            .read(|ledger| self.user.wish(ledger, site, key, object));
         if let Ok(wish) = &wish {
             self.context.leave_other_queues(key, &[wish.pool.id]);
             self.expected(&wish.pool).await?;
@@ -228,12 +232,14 @@ impl<U: AddressHooks> AddressController<U> {
         network: NetworkId,
     ) -> Reconciled<AddressOutcome> {
         let ipam = &self.context.site.ipam;
-        Ok(match ask(ipam, request, holder, network).await? {
-            Ok(lease) => Ok(ipam.read(|ledger| ShownLease::of(ledger, &lease))),
-            Err(NotGranted::Contended(lease)) => Err(contended(&lease)),
-            Err(NotGranted::Whole(lease)) => Err(has_prefix(&lease)),
-            Err(NotGranted::Refused(refusal)) => Err(refused(&refusal, network)),
-        })
+        Ok(
+            match ask(ipam, request, holder, network, U::PREFIXES).await? {
+                Ok(lease) => Ok(ipam.read(|ledger| ShownLease::of(ledger, &lease))),
+                Err(NotGranted::Contended(lease)) => Err(contended(&lease)),
+                Err(NotGranted::Whole(lease)) => Err(has_prefix(&lease)),
+                Err(NotGranted::Refused(refusal)) => Err(refused(&refusal, network)),
+            },
+        )
     }
 
     /// Takes another address in the place of the one that the object has, which stays where that is refused.
@@ -244,7 +250,7 @@ impl<U: AddressHooks> AddressController<U> {
         network: NetworkId,
     ) -> Reconciled<AddressOutcome> {
         let ipam = &self.context.site.ipam;
-        Ok(Ok(match ask_new(ipam, request).await? {
+        Ok(Ok(match ask_new(ipam, request, U::PREFIXES).await? {
             Ok(lease) => {
                 let surplus = Some(held.key).filter(|key| *key != lease.key);
                 let shown = ipam.read(|ledger| ShownLease::of(ledger, &lease));
@@ -264,7 +270,15 @@ impl<U: AddressHooks> AddressController<U> {
         let cause = cause(&outcome);
         self.context.waits_for(key, cause.clone());
         let marked = match &outcome {
-            Ok(shown) => self.mark(key, object, Some(shown)).await?,
+            Ok(shown) => {
+                let mark = self.mark(key, object, Some(shown));
+                let (marked, wait) = tokio::join!(mark, U::publish(self, key, object, shown));
+                let marked = marked?;
+                if let Some(next) = wait? {
+                    return Ok(next);
+                }
+                marked
+            }
             Err(_) => None,
         };
         if U::SPEC_FIRST && marked.is_some() && self.context.queue.is_crowded() {

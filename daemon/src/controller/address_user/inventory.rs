@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Holder, Identity, LeaseKey, NetworkId};
+use fipd_core::{Holder, Identity, LeaseKey, LeasePrefix, NetworkId};
 use futures::future::BoxFuture;
 use kube::{Resource, api::ListParams};
 
@@ -36,6 +36,7 @@ impl<U: AddressHooks> AddressInventory<U> {
         for (key, own, shown) in seen {
             let Some(ShownAddress {
                 address,
+                length,
                 network,
                 user,
             }) = shown
@@ -53,9 +54,10 @@ impl<U: AddressHooks> AddressInventory<U> {
                     }
                 },
             };
-            let place = LeaseKey { network, address };
+            let key = LeaseKey { network, address };
+            let shown = length.map_or(key.into(), |length| LeasePrefix { key, length });
             let uses: Vec<_> = (!self.is_adopted(network))
-                .then_some(place)
+                .then_some(shown)
                 .into_iter()
                 .collect();
             let Some(holder) = user else {
@@ -82,7 +84,10 @@ impl<U: AddressHooks> AddressInventory<U> {
         };
         let meta = view.meta();
         let over = meta.is_terminating() && !meta.has_finalizer(U::FINALIZER);
-        let shown = context.read(|ledger| U::shown(ledger, &context.site, &key, &view));
+        let shown = context.read(|ledger| {
+            let user = &self.0.user;
+            user.shown(ledger, &context.site, &key, &view)
+        });
         let own = Sighting {
             holder: context.holder(&key, &meta.uid),
             tenant: U::tenant(&context.site, &key, &view),

@@ -70,6 +70,8 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     const EDITS: Edits<Self::View>;
     /// The status shows details of the pool: an edit of a pool may change it.
     const SHOWS_POOL: bool;
+    /// Pools of prefixes serve the objects as well: each gets a prefix of the length that its pool gives.
+    const PREFIXES: bool = false;
     /// What a tenant is called in messages.
     const TENANT: &'static str;
     /// What the audit log says where another tenant is charged.
@@ -88,15 +90,21 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     /// Who is charged, where the object says it.
     fn tenant(site: &Site, key: &Key, object: &Self::View) -> Option<Tenant>;
 
-    fn wish(ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Wished;
+    fn wish(&self, ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Wished;
 
     fn conditions(object: &Self::View) -> &[Condition];
 
-    /// The address in the status: an object that has none yet was not edited.
-    fn recorded(object: &Self::View) -> Option<IpAddr>;
+    /// Whether the status shows an address: an object that has none yet was not edited.
+    fn shows_address(object: &Self::View) -> bool;
 
     /// What adoption believes.
-    fn shown(ledger: &Ledger, site: &Site, key: &Key, object: &Self::View) -> Option<ShownAddress>;
+    fn shown(
+        &self,
+        ledger: &Ledger,
+        site: &Site,
+        key: &Key,
+        object: &Self::View,
+    ) -> Option<ShownAddress>;
 
     fn last_status(object: &Self::View) -> &Self::Status;
 
@@ -123,14 +131,25 @@ pub trait AddressHooks: AddressUser {
         std::future::ready(Ok(None))
     }
 
-    /// Runs before the lease of an object that is deleted is released, and may transfer it to whoever uses the address. Of an
-    /// object that does not fit its schema only the metadata is known.
+    /// Runs before the lease of an object that is deleted is released, and may transfer it to whoever uses the address; `Some`:
+    /// nothing is released yet. Of an object that does not fit its schema only the metadata is known.
     fn before_release(
         _: &AddressController<Self>,
         _: &Key,
         _: &Self::View,
-    ) -> impl Future<Output = Reconciled<()>> + Send {
-        std::future::ready(Ok(()))
+    ) -> impl Future<Output = Reconciled<Option<Next>>> + Send {
+        std::future::ready(Ok(None))
+    }
+
+    /// Writes the other objects that show the address, beside finalizer and specification and before the status refers to
+    /// them; `Some`: nothing is shown yet.
+    fn publish(
+        _: &AddressController<Self>,
+        _: &Key,
+        _: &Self::View,
+        _: &ShownLease,
+    ) -> impl Future<Output = Reconciled<Option<Next>>> + Send {
+        std::future::ready(Ok(None))
     }
 
     /// Who keeps an address that the object gives up, as it may be in use still; `None`: it is free.
@@ -156,6 +175,8 @@ pub trait AddressHooks: AddressUser {
 #[derive(Debug)]
 pub struct ShownAddress {
     pub address: IpAddr,
+    /// Bits of the prefix that begins there; `None`: the address alone.
+    pub length: Option<u8>,
     pub network: ShownNetwork,
     /// Who uses it in place of the object.
     pub user: Option<Holder>,

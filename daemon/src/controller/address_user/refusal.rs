@@ -26,7 +26,7 @@ pub fn judged<U: AddressUser>(object: &U::View, shown: ShownLease, wish: &Wished
     match (U::EDITS, wish) {
         (Edits::Refused(fixed), wish) => {
             // One that shows no address yet was not edited: it gets whatever is kept for it.
-            let first = wish.is_ok() && U::recorded(object).is_none();
+            let first = wish.is_ok() && !U::shows_address(object);
             let accepted = first || is_accepted(U::conditions(object), object.meta().generation);
             let refused = refusal(&fixed(object), accepted, &shown, wish);
             ShownLease { refused, ..shown }

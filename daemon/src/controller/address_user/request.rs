@@ -19,18 +19,23 @@ pub enum NotGranted {
     Refused(Refusal),
 }
 
-/// Asks for an address of the network for the holder, who keeps the one that it has where another is refused.
+/// Asks for an address of the network for the holder, who keeps the one that it has where another is refused. `prefixes`: it
+/// may also be a prefix.
 pub async fn ask(
     ipam: &Ipam,
     request: Request,
     holder: &Holder,
     network: NetworkId,
+    prefixes: bool,
 ) -> Reconciled<Result<Arc<Lease>, NotGranted>> {
-    let asked = ask_new(ipam, request).await?;
+    let asked = ask_new(ipam, request, prefixes).await?;
     let Err(NotGranted::Refused(refusal)) = asked else {
         return Ok(asked);
     };
-    let held = ipam.read(|ledger| ledger.addresses_of(&holder.identity));
+    let held = ipam.read(|ledger| match prefixes {
+        true => ledger.leases_of(&holder.identity),
+        false => ledger.addresses_of(&holder.identity),
+    });
     let mut here = held
         .into_iter()
         .filter(|lease| lease.key.network == network);
@@ -38,7 +43,11 @@ pub async fn ask(
 }
 
 /// Asks for an address, whatever the holder has.
-pub async fn ask_new(ipam: &Ipam, request: Request) -> Reconciled<Result<Arc<Lease>, NotGranted>> {
+pub async fn ask_new(
+    ipam: &Ipam,
+    request: Request,
+    prefixes: bool,
+) -> Reconciled<Result<Arc<Lease>, NotGranted>> {
     let lease = match ipam.submit(request).await {
         Ok(Answer::Granted { leases, .. }) => leases.into_iter().next(),
         Ok(Answer::Adopted { lease }) => Some(lease),
@@ -50,7 +59,8 @@ pub async fn ask_new(ipam: &Ipam, request: Request) -> Reconciled<Result<Arc<Lea
         Err(IpamError::Refused(refusal)) => return Ok(Err(NotGranted::Refused(refusal))),
         Err(error) => return Err(error.into()),
     };
-    if let Some(lease) = lease.as_ref().filter(|lease| !lease.prefix().is_address()) {
+    let whole = |lease: &&Arc<Lease>| !prefixes && !lease.prefix().is_address();
+    if let Some(lease) = lease.as_ref().filter(whole) {
         return Ok(Err(NotGranted::Whole(Arc::clone(lease))));
     }
     let lost = || ReconcileError::internal("the lease changed hands meanwhile");

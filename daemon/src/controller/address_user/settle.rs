@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Handover, Holder, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Span,
-    Tenant, Text, Timestamp, Transfer, Want,
+    Adopt, Allocate, Handover, Holder, Lease, LeaseKey, LeasePrefix, LeaseState, Ledger, Pool,
+    Request, Span, Tenant, Text, Timestamp, Transfer, Want,
 };
 
 use super::{AddressUser, Edits, outcome::ShownLease};
@@ -28,6 +28,8 @@ pub struct AddressPolicy {
     pub inherits: bool,
     /// An object that asks for another address than it has gets that.
     pub moves: bool,
+    /// An object has a prefix where its pool gives prefixes.
+    pub prefixes: bool,
     /// What the audit log says where another tenant is charged.
     pub charge_reason: &'static str,
 }
@@ -74,9 +76,11 @@ impl AddressWish {
         }]
     }
 
-    fn recorded_key(&self) -> Option<LeaseKey> {
+    /// What adoption takes in.
+    fn recorded_prefix(&self) -> Option<LeasePrefix> {
         let network = self.pool.spec.network;
-        self.recorded.map(|address| LeaseKey { network, address })
+        let key = self.recorded.map(|address| LeaseKey { network, address });
+        key.map(|key| self.pool.spec.prefix_at(key))
     }
 }
 
@@ -155,7 +159,7 @@ pub fn settle(
     let network = wish.ok().map(|wish| wish.pool.spec.network);
     let answers =
         |lease: &Lease| !policy.moves || wish.ok().is_none_or(|wish| wish.is_answered_by(lease));
-    let mut leases = ledger.addresses_of(&holder.identity);
+    let mut leases = policy.leases_of(ledger, holder, wish.ok());
     // Of two that one has which moves, the older one is shown.
     let age = |lease: &Lease| policy.moves.then_some(lease.since);
     leases.sort_by_key(|lease| match holds(lease, holder) {
@@ -196,13 +200,16 @@ fn ask(
     if let Some(kept) = wish.ok().and_then(|wish| wish.kept.as_ref()) {
         return AddressPlan::Ask(Box::new(asker.take(kept)));
     }
-    let recorded = wish.ok().and_then(AddressWish::recorded_key);
+    let recorded = wish.ok().and_then(AddressWish::recorded_prefix);
     let contentions = ledger.contentions_of(&asker.holder.identity);
     let uses = |lease: &&Arc<Lease>| {
         let named = wish.ok().and_then(|wish| wish.address);
         let has = |address| lease.is_used_by(&asker.holder.identity, Span::single(address));
         let other = policy.moves && named.is_some_and(|address| !has(address));
-        let same = |key: LeaseKey| key.network == lease.key.network && has(key.address);
+        let same = |prefix: LeasePrefix| {
+            let key = prefix.key;
+            key.network == lease.key.network && has(key.address)
+        };
         !other && recorded.map_or(policy.inherits, same)
     };
     if let Some(lease) = contentions.iter().find(uses) {
@@ -210,8 +217,8 @@ fn ask(
     }
     match (wish, recorded) {
         (Err(problem), _) => AddressPlan::Unserved(problem.clone()),
-        (Ok(wish), Some(key)) => {
-            AddressPlan::Ask(Box::new(asker.adopt(key, Some(wish.tenant.clone()))))
+        (Ok(wish), Some(prefix)) => {
+            AddressPlan::Ask(Box::new(asker.adopt(prefix, Some(wish.tenant.clone()))))
         }
         (Ok(wish), None) => {
             let request = asker.allocate(wish.tenant.clone(), wish.wants());
@@ -230,7 +237,7 @@ fn keep(
 ) -> AddressPlan {
     if !holds(lease, &asker.holder) {
         let tenant = wish.map(|wish| wish.tenant.clone());
-        return AddressPlan::Ask(Box::new(asker.adopt(lease.key, tenant)));
+        return AddressPlan::Ask(Box::new(asker.adopt(lease.prefix(), tenant)));
     }
     let shown = ShownLease {
         surplus,
@@ -274,17 +281,36 @@ impl AddressPolicy {
         Self {
             inherits: U::INHERITS,
             moves: matches!(U::EDITS, Edits::Followed),
+            prefixes: U::PREFIXES,
             charge_reason: U::CHARGE_REASON,
         }
+    }
+
+    /// What the holder has that the object can show.
+    fn leases_of(
+        self,
+        ledger: &Ledger,
+        holder: &Holder,
+        wish: Option<&AddressWish>,
+    ) -> Vec<Arc<Lease>> {
+        if !self.prefixes {
+            return ledger.addresses_of(&holder.identity);
+        }
+        let mut leases = ledger.leases_of(&holder.identity);
+        if let Some(wish) = wish {
+            let spec = &wish.pool.spec;
+            leases.retain(|lease| lease.prefix() == spec.prefix_at(lease.key));
+        }
+        leases
     }
 }
 
 impl AddressAsker {
-    /// The request for an address that the object uses.
-    pub fn adopt(&self, key: LeaseKey, tenant: Option<Tenant>) -> Request {
+    /// The request for an address or prefix that the object uses.
+    pub fn adopt(&self, prefix: LeasePrefix, tenant: Option<Tenant>) -> Request {
         Request::Adopt(Adopt {
-            length: None,
-            key,
+            length: prefix.explicit_length(),
+            key: prefix.key,
             holder: self.holder.clone(),
             tenant,
             since: self.created,

@@ -20,7 +20,10 @@ use self::{
     keeper::{LeaseRenewer, Loss, Waits},
     record::RETRY,
 };
-use crate::{clusters::ClusterSession, controller::client::Remote};
+use crate::{
+    clusters::ClusterSession,
+    controller::{client::Remote, store::Key},
+};
 
 /// For what was begun to end before others may take the lease: less than lies between the holder's deadline and theirs.
 const LAST_WORDS: Duration = Duration::from_secs(4);
@@ -29,8 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The Leases to hold. Whoever wants several takes them in one order, so that no two wait for each other.
 pub struct Wanted {
-    pub namespace: Text,
-    pub names: Vec<Text>,
+    pub leases: Vec<Key>,
     /// Who holds them.
     pub me: Text,
 }
@@ -49,7 +51,7 @@ pub async fn while_held<R: Future<Output = ()>>(
     if take_all(session, system, wanted, &elsewhere, &stop, &mut kept).await {
         elsewhere(false);
         session.waits_for(system, None);
-        tracing::info!(cluster = %session.name, %system, leases = ?wanted.names, "leads");
+        tracing::info!(cluster = %session.name, %system, leases = ?wanted.leases, "leads");
         let lost = async {
             // `None`: there is no lease to lose.
             match kept.join_next().await {
@@ -105,10 +107,10 @@ async fn take_all(
     kept: &mut JoinSet<Option<Lost>>,
 ) -> bool {
     let remote = Remote::new(session.client.clone());
-    let names = wanted.names.iter();
-    let mut keepers: VecDeque<LeaseRenewer> = names
-        .map(|name| LeaseRenewer::new(remote.clone(), &wanted.namespace, name, &wanted.me))
-        .collect();
+    let leases = wanted.leases.iter();
+    let renewer =
+        |lease: &Key| LeaseRenewer::new(remote.clone(), &lease.namespace, &lease.name, &wanted.me);
+    let mut keepers: VecDeque<LeaseRenewer> = leases.map(renewer).collect();
     while let Some(mut keeper) = keepers.pop_front() {
         let place = format!("{}/{}", keeper.namespace(), keeper.name());
         let tell = |waits: Waits| {

@@ -9,6 +9,7 @@ use super::{
     state::VLAN_UNKNOWN,
 };
 use crate::{
+    config::PoolFacts,
     controller::{
         Reconciled,
         conditions::{ConditionUpdate, INVALID, REFUSED},
@@ -42,15 +43,20 @@ impl<S: PoolSource> PoolController<S> {
 
     /// The finalizer comes before the pool.
     pub(super) async fn define(&self, key: &Key, object: &S::View) -> Reconciled<Verdict> {
-        let (meta, name) = (object.meta(), key.to_string());
+        let (meta, name) = (object.meta(), Self::object_of(key));
         let existing = self.existing(key);
         let spec = match self.source.spec(&self.mirror_of(&name, &meta), object) {
             Ok(spec) => spec,
             Err(rule) => return Ok(Err(rejected(existing.as_deref(), &rule))),
         };
         let link = self.link(object, existing.is_none());
-        let facts = pool_facts(&self.context.site, key, &self.source.facts(object), &link);
-        let session = &self.context.site.session;
+        let site = &self.context.site;
+        let own = self.source.own_network(site, key);
+        let facts = PoolFacts {
+            own_network: own.as_deref(),
+            ..pool_facts(site, key, &self.source.facts(object), &link)
+        };
+        let session = &site.session;
         let network = session.network_of(&facts, existing.as_deref());
         let (network, choice) = network.await?;
         let spec = PoolSpec {

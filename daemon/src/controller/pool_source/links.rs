@@ -151,6 +151,7 @@ pub fn pool_facts<'a>(
         link,
         pool: &key.name,
         annotation: facts.network,
+        own_network: None,
     }
 }
 

@@ -31,6 +31,7 @@ use super::{
     meta::{Meta, View},
     queue::Next,
     reconcile::Controller,
+    site::Site,
     store::{Key, Malformed},
     waiters::LedgerEvent,
 };
@@ -55,6 +56,9 @@ pub trait PoolSource: Send + Sync + 'static {
     const AMBIGUOUS_IS_UNREADY: bool;
     /// The most leases that the status lists.
     const LISTED: usize = 0;
+    /// Before `[namespace/]name` in the address book, where another kind of the system has such names as well. It has an
+    /// underscore, as no name of an object does.
+    const TAG: &'static str = "";
 
     /// What decides the network of the pool.
     fn facts<'a>(&'a self, object: &'a Self::View) -> SourceFacts<'a>;
@@ -88,9 +92,14 @@ pub trait PoolSource: Send + Sync + 'static {
         None
     }
 
-    /// How long the finalizer keeps a deleted object whose addresses are in use.
-    fn release_wait(&self) -> ReleaseWait {
-        ReleaseWait::default()
+    /// How long the finalizer keeps a deleted object whose addresses are in use; `None`: until none is.
+    fn release_wait(&self) -> Option<ReleaseWait> {
+        Some(ReleaseWait::default())
+    }
+
+    /// The network of the pool, where neither the object nor a rule names one.
+    fn own_network(&self, _: &Site, _: &Key) -> Option<String> {
+        None
     }
 
     /// How the status lists a lease.
@@ -220,21 +229,28 @@ impl<S: PoolSource> PoolController<S> {
     /// The object that the pool mirrors, if it is one of these.
     pub fn key_of(&self, pool: &Pool) -> Option<Key> {
         let object = self.context.site.object_of(pool)?;
+        let object = object.strip_prefix(S::TAG)?;
         let key = match object.split_once('/') {
             Some((namespace, name)) => Key::new(namespace, name),
-            None => Key::new("", &object),
+            None => Key::new("", object),
         };
-        (self.context.kind.namespaced != key.namespace.is_empty()).then_some(key)
+        let tagged = object.contains('_');
+        (!tagged && self.context.kind.namespaced != key.namespace.is_empty()).then_some(key)
+    }
+
+    /// What the address book calls the object.
+    pub fn object_of(key: &Key) -> String {
+        format!("{}{key}", S::TAG)
     }
 
     fn existing(&self, key: &Key) -> Option<Arc<Pool>> {
-        let (site, object) = (&self.context.site, key.to_string());
+        let (site, object) = (&self.context.site, Self::object_of(key));
         let find = |ledger: &Ledger| site.mirror_in(ledger, &object).cloned();
         site.ipam.read(find)
     }
 
     fn eligible(&self, key: &Key, object: &S::View) -> Eligible {
-        let (meta, name) = (object.meta(), key.to_string());
+        let (meta, name) = (object.meta(), Self::object_of(key));
         let mirror = self.mirror_of(&name, &meta);
         let eligible = |ledger: &Ledger| self.source.eligible(ledger, &mirror, object);
         self.context.read(eligible)

@@ -27,6 +27,8 @@ const OVERLAPS: usize = 3;
 pub struct PoolState {
     pub pool: Arc<Pool>,
     pub usage: PoolUsage,
+    /// Name of its network.
+    pub network: String,
     /// Why its network gives nothing yet.
     pub waiting: Vec<String>,
     /// Why some of its addresses are not given.
@@ -54,6 +56,8 @@ impl PoolState {
     pub fn read(ledger: &Ledger, pool: &Arc<Pool>) -> Option<Self> {
         Some(Self {
             usage: ledger.usage(pool.id)?,
+            network: (ledger.network(pool.spec.network))
+                .map_or_else(String::new, |network| network.name.to_string()),
             waiting: (ledger.holds(pool.spec.network).iter())
                 .map(ToString::to_string)
                 .collect(),

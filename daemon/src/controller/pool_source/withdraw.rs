@@ -8,8 +8,8 @@ use super::{PoolController, PoolSource, not_ready};
 use crate::{
     clock,
     controller::{
-        Reconciled, conditions::ConditionUpdate, meta::Meta, queue::Next, reconcile::Controller,
-        site::Site, store::Key,
+        Reconciled, conditions::ConditionUpdate, confirm_absence::RECHECK_AFTER, meta::Meta,
+        queue::Next, reconcile::Controller, site::Site, store::Key,
     },
     ipam::IpamError,
 };
@@ -74,7 +74,8 @@ impl<S: PoolSource> PoolController<S> {
         let site = &self.context.site;
         let says = site.ipam.read(|ledger| in_use(ledger, pool));
         let wait = self.source.release_wait();
-        let rest = wait.left(meta.deleted.unwrap_or_default(), clock::now());
+        let since = meta.deleted.unwrap_or_default();
+        let rest = wait.map_or(Some(RECHECK_AFTER), |wait| wait.left(since, clock::now()));
         let shown = match object {
             Some(object) => self.show(key, object, Err(says.clone())).await?,
             None => Next::Done,

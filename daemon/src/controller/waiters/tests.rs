@@ -65,10 +65,13 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
         ("quota", Cause::Quota(Tenant("p-1".into()))),
         ("other", Cause::Quota(Tenant("p-2".into()))),
         ("done", Cause::Pools),
+        ("object", Cause::Object("Cluster", key("c"))),
     ] {
         wakes.wait(&key(name), Some(cause));
     }
     wakes.wait(&key("done"), None);
+    assert_eq!(wakes.waiting_on("Cluster", &key("c")), [key("object")]);
+    assert_eq!(wakes.waiting_on("Pool", &key("c")), []);
     let cancel = CancellationToken::new();
     let (sender, mut affected) = mpsc::unbounded_channel();
     let listener = listen(ipam.clone(), cancel.clone(), move |ledger, news| {
@@ -84,7 +87,9 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
         let (names, edited) = next().await;
         assert_eq!(
             names,
-            ["address", "held", "networks", "other", "pools", "quota"]
+            [
+                "address", "held", "networks", "object", "other", "pools", "quota"
+            ]
         );
         assert!(edited, "at the start");
         for (request, expected) in [

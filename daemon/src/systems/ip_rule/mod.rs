@@ -193,8 +193,10 @@ impl RunningIpRule {
             return run(session).await;
         }
         let wanted = Wanted {
-            namespace: Text::clone(&settings.lease_lock_namespace),
-            names: vec![Text::clone(&settings.lease_lock_name)],
+            leases: vec![Key::new(
+                &settings.lease_lock_namespace,
+                &settings.lease_lock_name,
+            )],
             me: Text::clone(&self.means.me),
         };
         leader_election::while_held(&session, &System::ip_rule(), &wanted, |_| {}, run).await;

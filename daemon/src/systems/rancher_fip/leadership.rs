@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use fipd_core::{System, Text};
+use fipd_core::System;
 use fipd_crds::labels::{API_SERVER_LEASE, MANAGER_LEASE};
 
 use super::{RunningRancherFip, downstream, management, site_of};
 use crate::{
     clusters::ClusterSession,
-    controller::leader_election::{self, Wanted},
+    controller::{
+        leader_election::{self, Wanted},
+        store::Key,
+    },
     systems::rancher_fip::settings::RancherFipSettings,
 };
 
@@ -22,14 +25,16 @@ impl RunningRancherFip {
             rancher.led_elsewhere(false);
             return run(session).await;
         }
-        let mut names = vec![MANAGER_LEASE.into(), API_SERVER_LEASE.into()];
+        let mut names = vec![MANAGER_LEASE, API_SERVER_LEASE];
         // Otherwise the original cluster manager may go on.
         let third = settings.cluster_manager.enabled;
-        names.extend(third.then(|| Text::clone(&settings.lease_lock_name)));
+        names.extend(third.then_some(&*settings.lease_lock_name));
+        let namespace = &settings.lease_lock_namespace;
         let wanted = Wanted {
-            namespace: Text::clone(&settings.lease_lock_namespace),
-            names,
-            me: Text::clone(&self.means.me),
+            leases: (names.iter())
+                .map(|name| Key::new(namespace, name))
+                .collect(),
+            me: self.means.me.clone(),
         };
         let elsewhere = |elsewhere| rancher.led_elsewhere(elsewhere);
         let system = System::rancher_fip();

@@ -79,7 +79,7 @@ impl SightingList {
                 self.users.insert(key, holder.clone());
                 let since = users.iter().find(|user| user.holder == holder);
                 self.adopt.push(Sighting {
-                    uses: vec![key],
+                    uses: vec![key.into()],
                     since: since.map_or(Timestamp(0), |user| user.since),
                     ..present(holder)
                 });

@@ -63,7 +63,7 @@ pub fn show(
         }
     };
     let new: Vec<LeaseKey> = (list.adopt.iter())
-        .flat_map(|sighting| sighting.uses.iter().copied())
+        .flat_map(|sighting| sighting.uses.iter().map(|used| used.key))
         .collect();
     for some in new.chunks(CHUNK) {
         session.ipam.read(|ledger| {

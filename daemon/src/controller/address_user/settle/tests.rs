@@ -18,6 +18,7 @@ fn asker(name: &str, uid: &str) -> AddressAsker {
 const POLICY: AddressPolicy = AddressPolicy {
     inherits: true,
     moves: false,
+    prefixes: false,
     charge_reason: "moved",
 };
 
@@ -172,6 +173,49 @@ fn what_an_earlier_object_left_is_inherited_or_asked_for_anew() {
     };
     let plan = settle(&ledger([left]), anew, &next, &Ok(wish()));
     assert_eq!(word(plan), "allocate None");
+}
+
+#[test]
+fn where_pools_of_prefixes_serve_an_object_shows_a_prefix_of_its_pool() {
+    let one = asker("one", "u");
+    let addresses: AddressSpec = "2001:db8::/48".parse().expect("addresses");
+    let spec = PoolSpec {
+        allocation_length: Some(64),
+        ..PoolSpec::own("prefixes", vec![addresses])
+    };
+    let pool = Arc::new(Pool {
+        spec,
+        ..(*pool()).clone()
+    });
+    let wish = AddressWish::new(tenant("t"), pool, None);
+    let key = testing::key_of("2001:db8::");
+    let held = |length| Lease {
+        length,
+        key,
+        ..lease(9, &one.holder, None)
+    };
+    let policy = AddressPolicy {
+        prefixes: true,
+        ..POLICY
+    };
+    let planned = |policy, wish: &AddressWish, held: Lease| {
+        word(settle(&ledger([held]), policy, &one, &Ok(wish.clone())))
+    };
+    assert_eq!(planned(policy, &wish, held(64)), "show 2001:db8::");
+    assert_eq!(planned(POLICY, &wish, held(64)), "allocate None");
+    assert_eq!(planned(policy, &wish, held(56)), "allocate None");
+    let recorded = AddressWish {
+        recorded: Some(key.address),
+        ..wish
+    };
+    let plan = settle(&ledger([]), policy, &one, &Ok(recorded));
+    let AddressPlan::Ask(request) = plan else {
+        panic!("{plan:?}");
+    };
+    let Request::Adopt(adopt) = *request else {
+        panic!("{request:?}");
+    };
+    assert_eq!((adopt.key, adopt.length), (key, Some(64)));
 }
 
 #[test]

@@ -5,8 +5,6 @@ mod conformance_tests;
 pub mod observe;
 pub mod pools;
 
-use std::net::IpAddr;
-
 use fipd_core::{Ledger, Tenant};
 use fipd_crds::fipd_io::{AddressClaim, AddressClaimStatus};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
@@ -60,7 +58,7 @@ impl AddressUser for ManagedClaims {
         Some(site.tenant_of(&key.namespace))
     }
 
-    fn wish(ledger: &Ledger, site: &Site, key: &Key, claim: &ClaimView) -> Wished {
+    fn wish(&self, ledger: &Ledger, site: &Site, key: &Key, claim: &ClaimView) -> Wished {
         let place = ClaimPlace {
             cluster: &site.id,
             namespace: &key.namespace,
@@ -78,12 +76,13 @@ impl AddressUser for ManagedClaims {
         &claim.status.conditions
     }
 
-    fn recorded(claim: &ClaimView) -> Option<IpAddr> {
-        claim.recorded()
+    fn shows_address(claim: &ClaimView) -> bool {
+        claim.recorded().is_some()
     }
 
-    fn shown(_: &Ledger, _: &Site, _: &Key, claim: &ClaimView) -> Option<ShownAddress> {
+    fn shown(&self, _: &Ledger, _: &Site, _: &Key, claim: &ClaimView) -> Option<ShownAddress> {
         Some(ShownAddress {
+            length: None,
             address: claim.recorded()?,
             network: ShownNetwork::Named(claim.status.network.clone()),
             user: None,

@@ -2,12 +2,13 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{ClusterId, Ledger, Pool, System};
+use fipd_core::{ClusterId, Ledger, Pool};
 use fipd_crds::fipd_io::{AddressClaimSpec, NAMESPACED_POOL, POOL, PoolRef};
 
 use crate::{
-    config::SystemSettings,
-    controller::{address_user::refusal::FixedFields, unserved::Unserved, waiters::Cause},
+    controller::{
+        address_user::refusal::FixedFields, own_pools::OwnPools, unserved::Unserved, waiters::Cause,
+    },
     systems::claims::settings::ClaimsSettings,
 };
 
@@ -65,26 +66,19 @@ fn find(
             return Err(Unserved::new("Invalid", message, None));
         }
     };
-    let object = match kind {
-        "" | POOL => name.to_owned(),
-        NAMESPACED_POOL => format!("{}/{name}", place.namespace),
-        other => {
-            let message = format!(
-                "spec.poolRef.kind: {other:?} is unknown; allowed are {POOL:?} and {NAMESPACED_POOL:?}"
-            );
-            return Err(Unserved::new("Invalid", message, None));
-        }
-    };
-    let mirror = ledger.mirror(&System::claims(), place.cluster, &object);
-    // Nothing keeps a slash out of a name in a claim, and it must lead into no namespace.
-    if let Some(pool) = mirror.filter(|_| !name.contains('/')) {
-        return Ok(Arc::clone(pool));
+    let kind = if kind.is_empty() { POOL } else { kind };
+    if ![POOL, NAMESPACED_POOL].contains(&kind) {
+        let message = format!(
+            "spec.poolRef.kind: {kind:?} is unknown; allowed are {POOL:?} and {NAMESPACED_POOL:?}"
+        );
+        return Err(Unserved::new("Invalid", message, None));
     }
-    let own = ledger.find_pool(name).ok().filter(|pool| {
-        kind != NAMESPACED_POOL && *pool.spec.name == *name && place.settings.offers(pool)
-    });
-    own.cloned().ok_or_else(|| {
-        let kind = if kind.is_empty() { POOL } else { kind };
+    let pools = OwnPools {
+        cluster: place.cluster,
+        namespace: place.namespace,
+        settings: place.settings,
+    };
+    pools.find(ledger, kind, name).ok_or_else(|| {
         let message = format!(
             "spec.poolRef: there is no {kind} {name:?} for this claim; it is tried again when one appears"
         );
@@ -94,7 +88,7 @@ fn find(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Op, Origin, PoolId, Timestamp, testing};
+    use fipd_core::{Op, Origin, PoolId, System, Timestamp, testing};
 
     use super::*;
 

@@ -82,7 +82,7 @@ impl PoolSource for ClaimPoolSource {
         (!self.settings.pool_objects).then_some(OFF)
     }
 
-    fn release_wait(&self) -> ReleaseWait {
-        self.settings.release_wait
+    fn release_wait(&self) -> Option<ReleaseWait> {
+        Some(self.settings.release_wait)
     }
 }

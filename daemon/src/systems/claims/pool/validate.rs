@@ -31,10 +31,16 @@ pub fn spec(mirror: &MirrorOf<'_>, raw: &fipd_io::PoolSpec) -> Result<PoolSpec, 
             .transpose()?,
         ends,
         order: Order::Lowest,
-        origin: mirror.origin(System::claims()),
         closed: raw.closed,
         quarantine: number("spec.quarantineSeconds", raw.quarantine_seconds)?,
-        ..PoolSpec::own(mirror.pool_name(&System::claims()), addresses)
+        ..PoolSpec::own("pool", addresses)
+    };
+    // What fipd's own pools may not say, these may not either.
+    spec.validate().map_err(|wrong| wrong.to_string())?;
+    let spec = PoolSpec {
+        name: mirror.pool_name(&System::claims()),
+        origin: mirror.origin(System::claims()),
+        ..spec
     };
     spec.validate().map_err(|wrong| wrong.to_string())?;
     Ok(spec)
@@ -113,6 +119,10 @@ mod tests {
             (
                 json!({ "addresses": ["10.0.0.0/24"], "gateway": "x" }),
                 "spec.gateway",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.0/24"], "gateway": "10.0.1.1" }),
+                "gateway",
             ),
             (
                 json!({ "addresses": ["10.0.0.0/24"], "prefixLength": 300 }),

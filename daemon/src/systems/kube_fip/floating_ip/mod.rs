@@ -8,7 +8,6 @@ mod conformance_tests;
 pub mod wish;
 
 use std::{
-    net::IpAddr,
     sync::{OnceLock, Weak},
     time::Duration,
 };
@@ -116,9 +115,13 @@ impl AddressHooks for GuestFloatingIps {
     }
 
     /// Its guest may use the address still.
-    async fn before_release(fips: &GuestFipController, key: &Key, fip: &FipView) -> Reconciled<()> {
+    async fn before_release(
+        fips: &GuestFipController,
+        key: &Key,
+        fip: &FipView,
+    ) -> Reconciled<Option<Next>> {
         if Self::keeper(fips, key, fip).is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let identity = fips.context.identity(key);
         let leases = fips.context.read(|ledger| ledger.addresses_of(&identity));
@@ -132,7 +135,7 @@ impl AddressHooks for GuestFloatingIps {
             );
             fips.context.note(key, &fip.meta.uid, "AddressKept", note);
         }
-        Ok(())
+        Ok(None)
     }
 
     fn keeper(fips: &GuestFipController, key: &Key, fip: &FipView) -> Option<Holder> {
@@ -198,7 +201,7 @@ impl AddressUser for GuestFloatingIps {
         Some(site.tenant_of(&key.namespace))
     }
 
-    fn wish(ledger: &Ledger, site: &Site, key: &Key, fip: &FipView) -> Wished {
+    fn wish(&self, ledger: &Ledger, site: &Site, key: &Key, fip: &FipView) -> Wished {
         let own = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
         wish::wish(ledger, &own, site.tenant_of(&key.namespace), fip)
     }
@@ -207,12 +210,12 @@ impl AddressUser for GuestFloatingIps {
         &fip.status.conditions
     }
 
-    fn recorded(fip: &FipView) -> Option<IpAddr> {
-        fip.recorded()
+    fn shows_address(fip: &FipView) -> bool {
+        fip.recorded().is_some()
     }
 
     /// What fipd showed last, or what the original wrote, which has no status.
-    fn shown(ledger: &Ledger, site: &Site, _: &Key, fip: &FipView) -> Option<ShownAddress> {
+    fn shown(&self, ledger: &Ledger, site: &Site, _: &Key, fip: &FipView) -> Option<ShownAddress> {
         let (address, network) = match fip.recorded() {
             Some(address) => (address, ShownNetwork::Named(fip.status.network.clone())),
             None => {
@@ -223,6 +226,7 @@ impl AddressUser for GuestFloatingIps {
             }
         };
         Some(ShownAddress {
+            length: None,
             address,
             network,
             user: None,

@@ -133,8 +133,8 @@ impl PoolSource for RangeSource {
         self.attachments.as_ref()
     }
 
-    fn release_wait(&self) -> ReleaseWait {
-        self.release_wait
+    fn release_wait(&self) -> Option<ReleaseWait> {
+        Some(self.release_wait)
     }
 
     fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {

@@ -14,7 +14,7 @@ mod unassigned;
 
 pub use unassigned::{return_after, without_users};
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::{ClusterId, Holder, Identity, LeaseKey, Ledger, NetworkId, System, Tenant};
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPStatus, ServiceRef as Assignee};
@@ -104,7 +104,7 @@ impl AddressUser for ManagedFloatingIps {
         fip.project.clone()
     }
 
-    fn wish(ledger: &Ledger, site: &Site, _: &Key, fip: &Fip) -> Wished {
+    fn wish(&self, ledger: &Ledger, site: &Site, _: &Key, fip: &Fip) -> Wished {
         plan::wish(ledger, &site.id, fip)
     }
 
@@ -112,12 +112,12 @@ impl AddressUser for ManagedFloatingIps {
         &fip.status.conditions
     }
 
-    fn recorded(fip: &Fip) -> Option<IpAddr> {
-        fip.recorded()
+    fn shows_address(fip: &Fip) -> bool {
+        fip.recorded().is_some()
     }
 
     /// Not what its Service has by now, nor what a Service left to it.
-    fn shown(ledger: &Ledger, site: &Site, key: &Key, fip: &Fip) -> Option<ShownAddress> {
+    fn shown(&self, ledger: &Ledger, site: &Site, key: &Key, fip: &Fip) -> Option<ShownAddress> {
         let address = fip.shown()?;
         let pool = site.mirror_in(ledger, &fip.pool);
         let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
@@ -132,6 +132,7 @@ impl AddressUser for ManagedFloatingIps {
             None => !of_its_service,
         };
         counts.then(|| ShownAddress {
+            length: None,
             address,
             network: ShownNetwork::Known(network),
             user: fip.holder.as_ref().map(ServiceRef::holder),
@@ -201,8 +202,12 @@ impl AddressHooks for ManagedFloatingIps {
         Ok(None)
     }
 
-    async fn before_release(fips: &FloatingIpController, key: &Key, fip: &Fip) -> Reconciled<()> {
-        fips.leave_to_users(key, fip).await
+    async fn before_release(
+        fips: &FloatingIpController,
+        key: &Key,
+        fip: &Fip,
+    ) -> Reconciled<Option<Next>> {
+        fips.leave_to_users(key, fip).await.map(|()| None)
     }
 
     async fn absent(fips: &FloatingIpController, key: &Key) -> Reconciled {

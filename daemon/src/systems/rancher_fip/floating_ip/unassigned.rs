@@ -155,7 +155,7 @@ impl FloatingIpController {
         });
         if let Some(place) = lost {
             let asker = self.asker(key, &fip.meta);
-            let adopt = asker.adopt(place, fip.project.clone());
+            let adopt = asker.adopt(place.into(), fip.project.clone());
             site.ipam.submit(adopt).await?;
         }
         self.take_users_off(key, fip, |_| true).await?;

@@ -125,6 +125,7 @@ mod tests {
             out_of_range: 0,
         };
         let mut state = PoolState {
+            network: "default".into(),
             pool: Arc::new(pool),
             usage,
             waiting: Vec::new(),

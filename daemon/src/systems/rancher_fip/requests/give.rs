@@ -229,7 +229,7 @@ impl ProjectCall {
     }
 
     async fn submit(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<IpAddr, No> {
-        match ask(&self.all.ipam, request, holder, pool.spec.network).await {
+        match ask(&self.all.ipam, request, holder, pool.spec.network, false).await {
             Ok(Ok(lease)) => Ok(lease.key.address),
             Ok(Err(NotGranted::Contended(_) | NotGranted::Whole(_))) => {
                 Err(Denied::new(StatusCode::CONFLICT, TAKEN).into())

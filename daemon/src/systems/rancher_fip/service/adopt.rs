@@ -8,7 +8,8 @@ use std::{
 };
 
 use fipd_core::{
-    Holder, Identity, Lease, LeaseKey, Ledger, NetworkId, Origin, Pool, Tenant, Timestamp,
+    Holder, Identity, Lease, LeaseKey, LeasePrefix, Ledger, NetworkId, Origin, Pool, Tenant,
+    Timestamp,
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -99,7 +100,9 @@ impl ServiceInventory {
         Sighting {
             holder: self.0.service(key, &svc.uid).holder(),
             tenant: project.map(|project| project.tenant),
-            uses: self.uses(cluster.as_deref(), key, svc),
+            uses: (self.uses(cluster.as_deref(), key, svc).into_iter())
+                .map(LeasePrefix::from)
+                .collect(),
             since: svc.created,
         }
     }

@@ -47,7 +47,7 @@ pub fn settle(
     let renewed = renewed.filter(|lease| !holds(lease, &asker.holder));
     ServicePlan {
         renew: renewed
-            .map(|lease| asker.adopt(lease.key, lease.tenant.clone()))
+            .map(|lease| asker.adopt(lease.prefix(), lease.tenant.clone()))
             .collect(),
         contended: (ledger.contentions_of(identity).first()).map(|lease| contended(lease)),
         found,
@@ -245,7 +245,7 @@ mod tests {
         let mut ledger = Ledger::new();
         ledger.apply(&Op::PutLease(Arc::new(left.clone())));
         let settled = |instance| settle(&ledger, &asker(instance), &wish(&[Family::V4]), None, &[]);
-        let adopt = asker("now").adopt(left.key, left.tenant.clone());
+        let adopt = asker("now").adopt(left.prefix(), left.tenant.clone());
         assert_eq!(settled("now").renew, [adopt]);
         assert_eq!(settled("before").renew, []);
         assert!(settled("now").found.missing.is_empty() && settled("now").contended.is_none());

@@ -614,7 +614,8 @@ async fn what_a_service_shows_is_kept_also_where_the_prefix_around_it_goes_meanw
     let bench = Bench::new(vec![service("one", None, &[INSIDE.into()])]).await;
     let key = leased_prefix(&bench).await;
     let sightings = bench.inventory.list().await.expect("a list");
-    let uses: Vec<LeaseKey> = sightings.into_iter().flat_map(|one| one.uses).collect();
+    let uses = sightings.into_iter().flat_map(|one| one.uses);
+    let uses: Vec<LeaseKey> = uses.map(|used| used.key).collect();
     let shown = shown(INSIDE);
     assert_eq!(uses, [shown]);
     let release = fipd_core::testing::release(tenant_of_prefix());
