@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
-    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
-use crate::{fipd_io, floating_ip, ip_rule, kube_fip};
+use crate::{cluster_api, fipd_io, floating_ip, ip_rule, kube_fip};
 
 macro_rules! manifest {
     ($name:literal) => {
@@ -17,13 +17,17 @@ macro_rules! manifest {
 }
 
 /// The committed YAML of [`all`], in the same order: file name and text.
-pub const MANIFESTS: [(&str, &str); 11] = [
+pub const MANIFESTS: [(&str, &str); 15] = [
     manifest!("api.operator.brtrm.dev_agents.yaml"),
     manifest!("api.operator.brtrm.dev_ipruleconfigs.yaml"),
     manifest!("api.operator.brtrm.dev_iprules.yaml"),
     manifest!("fipd.io_addressclaims.yaml"),
     manifest!("fipd.io_namespacedpools.yaml"),
     manifest!("fipd.io_pools.yaml"),
+    manifest!("ipam.cluster.x-k8s.io_globalinclusterippools.yaml"),
+    manifest!("ipam.cluster.x-k8s.io_globalinclusterprefixpools.yaml"),
+    manifest!("ipam.cluster.x-k8s.io_inclusterippools.yaml"),
+    manifest!("ipam.cluster.x-k8s.io_inclusterprefixpools.yaml"),
     manifest!("kubefip.k8s.binbash.org_floatingipranges.yaml"),
     manifest!("kubefip.k8s.binbash.org_floatingips.yaml"),
     manifest!("rancher.k8s.binbash.org_floatingippools.yaml"),
@@ -41,6 +45,10 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         own(fipd_io::AddressClaim::crd()),
         own(fipd_io::NamespacedPool::crd()),
         own(fipd_io::Pool::crd()),
+        in_cluster(cluster_api::GlobalInClusterIPPool::crd()),
+        prefixes(cluster_api::GlobalInClusterPrefixPool::crd()),
+        in_cluster(cluster_api::InClusterIPPool::crd()),
+        prefixes(cluster_api::InClusterPrefixPool::crd()),
         lax(kube_fip::FloatingIPRange::crd()),
         lax(kube_fip::GuestFloatingIP::crd()),
         family(floating_ip::FloatingIPPool::crd()),
@@ -87,6 +95,34 @@ fn lax(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut lax = own(crd);
     roots(&mut lax).for_each(|root| root.required = None);
     lax
+}
+
+/// A pool of Cluster API. `clusterctl move` finds its kind by the first label and takes all objects of it by the second; the others
+/// name the version that each contract of Cluster API means.
+fn in_cluster(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut crd = lax(crd);
+    let labels = crd.metadata.labels.get_or_insert_default();
+    for (label, value) in [
+        (cluster_api::names::CLUSTERCTL, ""),
+        (cluster_api::names::MOVE_HIERARCHY, ""),
+        ("cluster.x-k8s.io/v1beta1", cluster_api::names::POOL_VERSION),
+        ("cluster.x-k8s.io/v1beta2", cluster_api::names::POOL_VERSION),
+    ] {
+        labels.insert(label.to_owned(), value.to_owned());
+    }
+    crd
+}
+
+/// A pool of prefixes. The original has the API server write the default length into the object, where it must not change any more.
+fn prefixes(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut crd = in_cluster(crd);
+    let specs = roots(&mut crd).filter_map(|root| fields_of(root, "spec"));
+    let lengths = specs.filter_map(|spec| spec.get_mut("allocationPrefixLength"));
+    lengths.for_each(|length| {
+        let default = cluster_api::DEFAULT_ALLOCATION_PREFIX_LENGTH;
+        length.default = Some(JSON(default.into()));
+    });
+    crd
 }
 
 /// A floating IP of v1beta1 names one Service in place of several, and no group of them.

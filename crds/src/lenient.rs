@@ -34,6 +34,14 @@ pub(crate) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64,
     Ok(number.as_ref().map_or(0, saturate))
 }
 
+/// [`integer`], but absent stays absent.
+pub(crate) fn optional_integer<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<i64>, D::Error> {
+    let number = Option::<Number>::deserialize(deserializer)?;
+    Ok(number.as_ref().map(saturate))
+}
+
 /// [`integer`] for the values of a map.
 pub(crate) fn integers<'de, D: Deserializer<'de>>(
     deserializer: D,

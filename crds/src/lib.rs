@@ -11,6 +11,7 @@
     reason = "each printer column names its type and priority"
 )]
 
+pub mod cluster_api;
 pub mod fipd_io;
 pub mod floating_ip;
 mod generate;
