@@ -12,6 +12,7 @@ mod base64;
 mod browser;
 mod certificates;
 mod charts;
+pub mod cluster_api;
 mod control_plane;
 mod directory;
 mod etcd;

@@ -8,7 +8,7 @@ pub const RECIPE: u32 = 1;
 /// etcd, `go.etcd.io/etcd/server/v3`.
 pub const ETCD: &str = "v3.6.8";
 
-/// kube-apiserver, kube-controller-manager, kube-scheduler and kubelet, `k8s.io/kubernetes`.
+/// kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl, `k8s.io/kubernetes`.
 pub const KUBERNETES: &str = "v1.35.4";
 
 /// helm, `helm.sh/helm/v3`.
@@ -19,6 +19,9 @@ pub const HELM_4: &str = "v4.3.1";
 
 /// The helm-controller of RKE2 and K3s, `github.com/k3s-io/helm-controller`.
 pub const HELM_CONTROLLER: &str = "v0.17.9";
+
+/// The core manager of Cluster API and its CRDs, `sigs.k8s.io/cluster-api`.
+pub const CLUSTER_API: &str = "v1.14.2";
 
 /// The OCI registry, `github.com/google/go-containerregistry`.
 pub const REGISTRY: &str = "v0.19.0";
@@ -99,6 +102,17 @@ mod tests {
         assert!(
             requires(controller, module, HELM_CONTROLLER),
             "testbed-go/helm-controller/go.mod"
+        );
+        let cluster_api = include_str!("../testbed-go/cluster-api/go.mod");
+        let module = "sigs.k8s.io/cluster-api";
+        assert!(
+            requires(cluster_api, module, CLUSTER_API),
+            "testbed-go/cluster-api/go.mod"
+        );
+        let api = format!("replace {module}/api => {module}/api {CLUSTER_API}");
+        assert!(
+            cluster_api.lines().any(|line| line == api),
+            "testbed-go/cluster-api/go.mod: {api}"
         );
         let registry = include_str!("../testbed-go/registry/go.mod");
         assert!(

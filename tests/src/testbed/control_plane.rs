@@ -443,7 +443,8 @@ async fn api_ready(client: &Client) -> Result<(), kube::Error> {
     Ok(())
 }
 
-async fn client_of(kubeconfig: &str) -> Result<Client> {
+/// It belongs to the runtime it is made in.
+pub(super) async fn client_of(kubeconfig: &str) -> Result<Client> {
     let client = fipd::clusters::client_of(kubeconfig, "of the testbed", false).await;
     client.map_err(anyhow::Error::msg)
 }

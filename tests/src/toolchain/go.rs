@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 use super::{cache_dir, cached, run_logged};
 use crate::say::progress;
 use crate::versions;
+
+const CLUSTER_API: &str = "sigs.k8s.io/cluster-api";
 
 /// One Go program of the testbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +20,15 @@ pub enum Component {
     KubeControllerManager,
     KubeScheduler,
     Kubelet,
+    Kubectl,
     /// The helm CLI.
     Helm,
     /// The same of version 4.
     Helm4,
     /// The helm-controller of RKE2 and K3s.
     HelmController,
+    /// The core manager of Cluster API.
+    ClusterApi,
     /// An OCI registry that keeps what it has in memory.
     Registry,
     /// What adds policy rules by the Go library for netlink; only `cargo bench-peers` takes it.
@@ -31,14 +37,16 @@ pub enum Component {
 
 impl Component {
     /// Those of `cargo verify`, in the order in which they are built.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::Kubelet,
+        Self::Kubectl,
         Self::Helm,
         Self::HelmController,
+        Self::ClusterApi,
         Self::Registry,
     ];
 
@@ -55,11 +63,8 @@ impl Component {
             self.binary(),
             self.version()
         ));
-        let module = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("testbed-go")
-            .join(self.module());
-        let mut command = Command::new("go");
-        command.current_dir(module).env("CGO_ENABLED", "0");
+        let mut command = self.go();
+        command.env("CGO_ENABLED", "0");
         command.args([
             "build",
             "-mod=readonly",
@@ -73,16 +78,28 @@ impl Component {
         run_logged(command, &output.with_extension("log"))
     }
 
+    /// `go` in the folder of the tool module.
+    fn go(self) -> Command {
+        let module = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("testbed-go")
+            .join(self.module());
+        let mut command = Command::new("go");
+        command.current_dir(module);
+        command
+    }
+
     fn module(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kubelet => "kubernetes",
+            | Self::Kubelet
+            | Self::Kubectl => "kubernetes",
             Self::Helm => "helm",
             Self::Helm4 => "helm4",
             Self::HelmController => "helm-controller",
+            Self::ClusterApi => "cluster-api",
             Self::Registry => "registry",
             Self::NetlinkPeer => "netlink",
         }
@@ -94,10 +111,12 @@ impl Component {
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kubelet => versions::KUBERNETES,
+            | Self::Kubelet
+            | Self::Kubectl => versions::KUBERNETES,
             Self::Helm => versions::HELM,
             Self::Helm4 => versions::HELM_4,
             Self::HelmController => versions::HELM_CONTROLLER,
+            Self::ClusterApi => versions::CLUSTER_API,
             Self::Registry => versions::REGISTRY,
             Self::NetlinkPeer => versions::GO_NETLINK,
         }
@@ -110,8 +129,10 @@ impl Component {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kubelet => "kubelet",
+            Self::Kubectl => "kubectl",
             Self::Helm | Self::Helm4 => "helm",
             Self::HelmController => "helm-controller",
+            Self::ClusterApi => "cluster-api-manager",
             Self::Registry => "registry",
             Self::NetlinkPeer => "netlink",
         }
@@ -123,10 +144,12 @@ impl Component {
             Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
             Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
             Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),
+            Self::ClusterApi => format!("{CLUSTER_API}/core"),
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kubelet => {
+            | Self::Kubelet
+            | Self::Kubectl => {
                 format!("k8s.io/kubernetes/cmd/{}", self.binary())
             }
         }
@@ -135,8 +158,12 @@ impl Component {
     /// Without symbols, and with the version the components would have as released binaries.
     fn linker_flags(self) -> String {
         let mut flags = "-s -w".to_string();
-        if self.module() == "kubernetes" {
-            let package = "k8s.io/component-base/version";
+        let package = match self.module() {
+            "kubernetes" => Some("k8s.io/component-base/version".to_string()),
+            "cluster-api" => Some(format!("{CLUSTER_API}/version")),
+            _ => None,
+        };
+        if let Some(package) = package {
             flags.push_str(&format!(" -X {package}.gitVersion={}", self.version()));
             let numbers = self.version().trim_start_matches('v').split('.');
             for (name, number) in ["gitMajor", "gitMinor"].into_iter().zip(numbers) {
@@ -149,6 +176,29 @@ impl Component {
         }
         flags
     }
+}
+
+/// The sources of Cluster API in Go's module cache, downloaded when they are not there.
+pub fn cluster_api_sources() -> Result<PathBuf> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Module {
+        dir: PathBuf,
+    }
+    check_go()?;
+    let mut command = Component::ClusterApi.go();
+    command.args(["mod", "download", "-json", CLUSTER_API]);
+    let output = command.output().context("start go mod download")?;
+    if !output.status.success() {
+        bail!(
+            "go mod download {CLUSTER_API}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let module: Module =
+        serde_json::from_slice(&output.stdout).context("answer of go mod download")?;
+    Ok(module.dir)
 }
 
 fn check_go() -> Result<()> {

@@ -1,0 +1,110 @@
+//! The CRDs of core, from the sources of its release.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use k8s_openapi::ByteString;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
+};
+use kube::api::Api;
+
+use crate::testbed::control_plane::ControlPlane;
+use crate::testbed::manifests;
+use crate::testbed::ports::free_port;
+use crate::toolchain::go::cluster_api_sources;
+
+/// The URL of its conversion webhook has the port on which the core manager listens.
+const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
+
+/// The API versions that a server has of Cluster API's kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// All versions of the release. Conversion between them needs the core manager.
+    Both,
+    /// As Cluster API before 1.11.
+    OnlyV1Beta1,
+    /// As Cluster API from 1.16 on, which no longer serves v1beta1.
+    OnlyV1Beta2,
+}
+
+/// The CRDs of core as the sources have them: without conversion, which the release adds by kustomize.
+pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
+    let folder = cluster_api_sources()?.join("core/config/crd/bases");
+    let mut files = Vec::new();
+    let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+    for entry in entries {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let mut definitions = Vec::new();
+    for file in files {
+        for document in manifests::documents(&fs::read_to_string(&file)?)? {
+            let definition = serde_json::from_value(document);
+            definitions.push(definition.with_context(|| format!("{}", file.display()))?);
+        }
+    }
+    Ok(definitions)
+}
+
+/// Installs the CRDs of core and waits until they are served.
+pub async fn install_definitions(plane: &ControlPlane, versions: Versions) -> Result<()> {
+    let mut all = tokio::task::spawn_blocking(definitions).await??;
+    let port = free_port()?;
+    for definition in &mut all {
+        match versions {
+            Versions::Both => convert_by_webhook(definition, plane, port),
+            // ExtensionConfig has no v1beta1.
+            Versions::OnlyV1Beta1 => keep_only(definition, &["v1beta1", "v1alpha1"])?,
+            Versions::OnlyV1Beta2 => keep_only(definition, &["v1beta2"])?,
+        }
+    }
+    let mut yaml = String::new();
+    for definition in &all {
+        yaml.push_str(&format!("---\n{}\n", serde_json::to_string(definition)?));
+    }
+    plane.install_crds(&yaml).await
+}
+
+/// The port of the conversion webhook; `None`: only one version is installed.
+pub(super) async fn webhook_port(plane: &ControlPlane) -> Result<Option<u16>> {
+    let api: Api<CustomResourceDefinition> = Api::all(plane.client().await?);
+    let clusters = api.get(CLUSTERS).await?;
+    let webhook = clusters.spec.conversion.and_then(|one| one.webhook);
+    let url = webhook.and_then(|webhook| webhook.client_config?.url);
+    let Some(url) = url else { return Ok(None) };
+    let url: http::Uri = url.parse()?;
+    Ok(url.port_u16())
+}
+
+fn convert_by_webhook(definition: &mut CustomResourceDefinition, plane: &ControlPlane, port: u16) {
+    let authority = plane.foundation().authority();
+    let client_config = WebhookClientConfig {
+        url: Some(format!("https://127.0.0.1:{port}/convert")),
+        ca_bundle: Some(ByteString(authority.pem().into_bytes())),
+        service: None,
+    };
+    definition.spec.conversion = Some(CustomResourceConversion {
+        strategy: "Webhook".to_owned(),
+        webhook: Some(WebhookConversion {
+            client_config: Some(client_config),
+            conversion_review_versions: vec!["v1".to_owned()],
+        }),
+    });
+}
+
+/// Keeps only the first of `versions` that the definition has.
+fn keep_only(definition: &mut CustomResourceDefinition, versions: &[&str]) -> Result<()> {
+    let name = definition.metadata.name.clone();
+    let all = &mut definition.spec.versions;
+    let has = |version: &&&str| all.iter().any(|one| one.name == **version);
+    let kept = versions.iter().find(has);
+    let kept = kept.with_context(|| format!("{name:?} has none of {versions:?}"))?;
+    all.retain(|one| one.name == *kept);
+    for version in all {
+        (version.served, version.storage) = (true, true);
+        version.deprecated = None;
+        version.deprecation_warning = None;
+    }
+    Ok(())
+}
