@@ -85,6 +85,11 @@ pub trait RunningSystem: Send + Sync {
         None
     }
 
+    /// The answer to a hook of another program at this path, called for a cluster by its configured name; `None`: it has no such.
+    fn hook(&self, _cluster: &str, _path: &str, _body: &[u8]) -> Option<Value> {
+        None
+    }
+
     /// Takes over what [`System::adopts`] says.
     fn takeover(&self) -> Option<Arc<dyn Takeover>> {
         None
@@ -150,6 +155,12 @@ impl RunningSystems {
     pub fn serve(&self, session: &ClusterSession, service: &Service) -> bool {
         let mut systems = self.0.values();
         systems.any(|one| one.serves(session, service))
+    }
+
+    /// The answer to a hook of another program.
+    pub fn hook(&self, cluster: &str, path: &str, body: &[u8]) -> Option<Value> {
+        let mut systems = self.0.values();
+        systems.find_map(|one| one.hook(cluster, path, body))
     }
 
     /// For whom owners hold their addresses, by the system of each.

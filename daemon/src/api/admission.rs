@@ -166,8 +166,13 @@ impl Desk {
         Question::read(&body, kind).map_err(|error| malformed(error.to_string()))
     }
 
+    /// Whether who asks there has not asked too often.
+    pub(super) fn takes(&self, peer: IpAddr) -> bool {
+        self.limiter.take(Whom::peer(peer), RATE, Instant::now())
+    }
+
     fn within(&self, peer: IpAddr) -> Result<(), Refused> {
-        if self.limiter.take(Whom::peer(peer), RATE, Instant::now()) {
+        if self.takes(peer) {
             return Ok(());
         }
         let problem = Problem::new(Code::Busy, "more reviews than fipd answers; ask later");

@@ -18,6 +18,7 @@ pub mod etag;
 pub mod extract;
 pub mod fip_v1;
 pub mod health;
+mod hooks;
 mod layers;
 pub mod listen;
 mod nameless;

@@ -160,12 +160,13 @@ mod tests {
                         || path.starts_with("/ui/login/")
                         || path.starts_with("/ui/static/")
                 }
-                // LB controllers, and reviews that are only judged.
+                // LB controllers, and questions that are only answered.
                 (Port::Api, Access::Own) => {
                     let path = path.strip_prefix("/v1").unwrap_or(&path);
                     path.starts_with("/auth/token")
                         || path.starts_with("/fip/")
                         || path.starts_with("/admission/")
+                        || path.starts_with("/hooks/")
                 }
                 // The next test has them by the word.
                 (Port::Listener(_), Access::Open | Access::Own) => true,
@@ -195,6 +196,7 @@ mod tests {
                 ],
                 Serve::Ipam => &["GET /ipam"],
                 Serve::Admission => &["POST /admission/{cluster}/{rule}"],
+                Serve::Hooks => &["POST /hooks/{cluster}/{*hook}"],
             };
             let mut served = Vec::new();
             for right in all(*SYSTEMS) {

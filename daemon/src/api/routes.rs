@@ -4,7 +4,7 @@ use fipd_core::Role;
 
 use super::{
     access::{Access, Routes},
-    admission, fip_v1, health, ui,
+    admission, fip_v1, health, hooks, ui,
 };
 use crate::api::rest::{
     admin, adopt, attach, audit, backups, bulk, changes, clusters, export, guests, history, import,
@@ -174,7 +174,7 @@ where
 
 /// What [`super::router`] serves beside the guard: its tokens are its own.
 pub(super) fn beside() -> Routes {
-    admission::routes(fip_v1::routes(Routes::default()))
+    hooks::routes(admission::routes(fip_v1::routes(Routes::default())))
 }
 
 /// What a `[[listener]]` serves for a word of `serve`.
@@ -193,6 +193,7 @@ pub(super) fn open_routes(routes: Routes, part: Serve) -> Routes {
         Serve::FipV1 => fip_v1::routes(routes),
         Serve::Ipam => fip_v1::ipam(routes),
         Serve::Admission => admission::routes(routes),
+        Serve::Hooks => hooks::routes(routes),
     }
 }
 

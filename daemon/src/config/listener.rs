@@ -46,6 +46,8 @@ pub enum Serve {
     Ipam,
     /// What API servers ask before they store an object.
     Admission,
+    /// What other programs ask before they go on.
+    Hooks,
 }
 
 fn on() -> bool {
@@ -58,7 +60,13 @@ impl Serve {
         let metrics = known.0.iter().filter(|one| one.metrics);
         let metrics = metrics.map(|one| Self::SystemMetrics(one.name));
         let metrics = std::iter::once(Self::Metrics).chain(metrics);
-        let rest = [Self::Health, Self::FipV1, Self::Ipam, Self::Admission];
+        let rest = [
+            Self::Health,
+            Self::FipV1,
+            Self::Ipam,
+            Self::Admission,
+            Self::Hooks,
+        ];
         metrics.chain(rest).collect()
     }
 
@@ -71,6 +79,7 @@ impl Serve {
             Self::FipV1 => "fip-v1".into(),
             Self::Ipam => "ipam".into(),
             Self::Admission => "admission".into(),
+            Self::Hooks => "hooks".into(),
         }
     }
 
@@ -112,7 +121,7 @@ pub(super) fn about_serve(known: Systems) -> String {
         .map(|one| format!("`metrics:{}`, ", one.name))
         .collect();
     format!(
-        "What it serves: `metrics`, {metrics}`health`, `ipam`, `fip-v1`, `admission`. The first five are read without a login or \
+        "What it serves: `metrics`, {metrics}`health`, `ipam`, `fip-v1`, `admission`, `hooks`. The first five are read without a login or \
          token, `ipam` names every address in use: listen where only those come who may."
     )
 }

@@ -3,8 +3,8 @@
 use crate::{
     controller::address_user::conformance_tests::conforms,
     systems::{
-        claims::claim::ManagedClaims, kube_fip::floating_ip::GuestFloatingIps,
-        rancher_fip::floating_ip::ManagedFloatingIps,
+        claims::claim::ManagedClaims, cluster_api::claim::IpClaims,
+        kube_fip::floating_ip::GuestFloatingIps, rancher_fip::floating_ip::ManagedFloatingIps,
     },
 };
 
@@ -21,4 +21,9 @@ async fn floating_ips_conform() {
 #[tokio::test]
 async fn guest_floating_ips_conform() {
     conforms::<GuestFloatingIps>().await;
+}
+
+#[tokio::test]
+async fn claims_of_cluster_api_conform() {
+    conforms::<IpClaims>().await;
 }

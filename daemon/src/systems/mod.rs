@@ -6,6 +6,7 @@
 //! address: that is the ledger's, through [`crate::ipam`].
 
 pub mod claims;
+pub mod cluster_api;
 #[cfg(test)]
 mod conformance_tests;
 pub mod ip_rule;
@@ -39,6 +40,7 @@ pub static ALL: &[&dyn system::System] = &[
     &claims::AddressClaims,
     &ip_rule::IpRule,
     &kube_fip::KubeFip,
+    &cluster_api::ClusterApi,
 ];
 
 /// What the configuration knows of each.

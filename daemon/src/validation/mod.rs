@@ -4,6 +4,7 @@
 pub mod addresses;
 pub mod floating_ip;
 pub mod held_address;
+pub mod in_cluster_pool;
 pub mod mirror;
 pub mod pool;
 pub mod quota;

@@ -1,0 +1,215 @@
+//! Whether a pool of the in-cluster provider may be stored or deleted, by the rules of its own webhook.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::{Ledger, Origin, Pool, PoolSpec, System};
+use fipd_crds::cluster_api::{InClusterIPPoolSpec, InClusterPrefixPoolSpec};
+use futures::future::BoxFuture;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::{
+    names::{IPAM_GROUP, SKIP_VALIDATE_DELETE},
+    pool::PREFIX_TAG,
+};
+use crate::{
+    admission::{
+        Asks, Judge, Judged, ReviewedKind, Sample,
+        review::{Operation, Question, Verdict},
+        spec,
+    },
+    ipam::Ipam,
+    validation::in_cluster_pool::{self, outside},
+};
+
+/// The name of fipd's object.
+pub const VALIDATOR: &str = "fipd-cluster-api-validator";
+
+const WRITES: &[&str] = &["CREATE", "UPDATE", "DELETE"];
+
+const fn kind(plural: &'static str, namespaced: bool, names: [&'static str; 2]) -> ReviewedKind {
+    let [path, webhook] = names;
+    ReviewedKind {
+        group: IPAM_GROUP,
+        plural,
+        operations: WRITES,
+        path,
+        namespaced,
+        webhook,
+    }
+}
+
+const POOLS: [ReviewedKind; 4] = [
+    kind(
+        "inclusterippools",
+        true,
+        ["validate-inclusterippool", "vinclusterippool.fipd.io"],
+    ),
+    kind(
+        "globalinclusterippools",
+        false,
+        [
+            "validate-globalinclusterippool",
+            "vglobalinclusterippool.fipd.io",
+        ],
+    ),
+    kind(
+        "inclusterprefixpools",
+        true,
+        [
+            "validate-inclusterprefixpool",
+            "vinclusterprefixpool.fipd.io",
+        ],
+    ),
+    kind(
+        "globalinclusterprefixpools",
+        false,
+        [
+            "validate-globalinclusterprefixpool",
+            "vglobalinclusterprefixpool.fipd.io",
+        ],
+    ),
+];
+
+/// What API servers ask about.
+pub static ASKS: Asks = Asks {
+    system: "cluster-api",
+    name: VALIDATOR,
+    kinds: &POOLS,
+    versions: &["v1alpha2"],
+    sample: Sample {
+        api: "apis/ipam.cluster.x-k8s.io/v1alpha2",
+        kind: "GlobalInClusterIPPool",
+        plural: "globalinclusterippools",
+        namespace: "",
+        spec: r#"{ "addresses": ["192.0.2.1"], "prefix": 24 }"#,
+        role: "packaging/rbac/cluster-api.yaml",
+    },
+    original: None,
+};
+
+/// The clusters whose pools are known, by the names that they are asked under.
+#[derive(Clone, Default)]
+pub struct KnownClusters(Arc<RwLock<BTreeMap<String, fipd_core::ClusterId>>>);
+
+impl KnownClusters {
+    pub fn add(&self, name: &str, id: &fipd_core::ClusterId) {
+        self.0.write().insert(name.to_owned(), id.clone());
+    }
+
+    fn of(&self, name: &str) -> Option<fipd_core::ClusterId> {
+        self.0.read().get(name).cloned()
+    }
+}
+
+/// Judges pools by the address book.
+pub struct PoolJudge {
+    pub ipam: Ipam,
+    pub clusters: KnownClusters,
+}
+
+impl Judge for PoolJudge {
+    fn judge<'a>(
+        &'a self,
+        cluster: &'a str,
+        kind: &'static ReviewedKind,
+        question: &'a Question,
+    ) -> BoxFuture<'a, Judged> {
+        Box::pin(std::future::ready(self.verdict(cluster, kind, question)))
+    }
+}
+
+impl PoolJudge {
+    fn verdict(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
+        let wanted = match question.operation {
+            Operation::Delete => None,
+            _ if question.passes() => return Judged::checked(Verdict::allowed()),
+            _ => match read(kind, &question.object.spec) {
+                Ok(spec) => Some(spec),
+                Err(verdict) => return Judged::checked(verdict),
+            },
+        };
+        if question.operation == Operation::Create {
+            return Judged::checked(Verdict::allowed());
+        }
+        let Some(id) = self.clusters.of(cluster) else {
+            return Judged::unchecked();
+        };
+        let object = object_of(kind, question);
+        let verdict = self.ipam.read(|ledger| {
+            let pool = ledger.mirror(&System::cluster_api(), &id, &object)?;
+            Some(used(ledger, pool, wanted.as_ref(), question))
+        });
+        Judged::checked(verdict.unwrap_or_else(Verdict::allowed))
+    }
+}
+
+/// Whether the specification describes a pool.
+#[cfg(any(test, feature = "fuzz"))]
+pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
+    match question.operation {
+        Operation::Delete => Verdict::allowed(),
+        _ => read(kind, &question.object.spec).map_or_else(|wrong| wrong, |_| Verdict::allowed()),
+    }
+}
+
+/// What the address book calls the object.
+fn object_of(kind: &ReviewedKind, question: &Question) -> String {
+    let tag = match kind.plural.ends_with("prefixpools") {
+        true => PREFIX_TAG,
+        false => "",
+    };
+    match question.namespace.as_str() {
+        "" => format!("{tag}{}", question.name),
+        namespace => format!("{tag}{namespace}/{}", question.name),
+    }
+}
+
+/// The pool that the specification describes.
+fn read(kind: &ReviewedKind, value: &Value) -> Result<PoolSpec, Verdict> {
+    let read = match kind.plural.ends_with("prefixpools") {
+        true => in_cluster_pool::prefixes(&spec::<InClusterPrefixPoolSpec>(value)?),
+        false => in_cluster_pool::addresses(&spec::<InClusterIPPoolSpec>(value)?),
+    };
+    let named = read.and_then(|spec| {
+        let origin = Origin::Mirror {
+            system: System::cluster_api(),
+            cluster: fipd_core::ClusterId("x".into()),
+            object: "x".into(),
+            uid: "x".into(),
+        };
+        in_cluster_pool::named(spec, "cluster-api/x/x".into(), origin)
+    });
+    named.map_err(Verdict::invalid)
+}
+
+/// A pool is not deleted, and gives up no address, while that is allocated. `None`: it is deleted.
+fn used(ledger: &Ledger, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question) -> Verdict {
+    let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
+    let Some(wanted) = wanted else {
+        let old = question
+            .old
+            .as_ref()
+            .and_then(|old| old.metadata.annotations.as_ref());
+        let skipped = old.is_some_and(|all| all.contains_key(SKIP_VALIDATE_DELETE));
+        let held = leases.iter().any(|lease| lease.owner().is_some());
+        return match held && !skipped {
+            true => Verdict::invalid(format!(
+                "the pool has allocated addresses; delete their claims first, or write the annotation {SKIP_VALIDATE_DELETE}: then the pool stays until the last is free"
+            )),
+            false => Verdict::allowed(),
+        };
+    };
+    if wanted.allocation_length != pool.spec.allocation_length {
+        return Verdict::invalid(
+            "spec.allocationPrefixLength is immutable; make another pool".to_owned(),
+        );
+    }
+    let held = leases.iter().filter(|lease| lease.owner().is_some());
+    match outside(wanted, held.map(|lease| lease.prefix())) {
+        Some(text) => Verdict::invalid(format!(
+            "spec: the pool has allocated addresses that it would not have any more: {text}; keep them, or delete their claims first"
+        )),
+        None => Verdict::allowed(),
+    }
+}

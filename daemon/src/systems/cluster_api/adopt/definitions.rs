@@ -1,0 +1,163 @@
+//! The definitions of the in-cluster provider name its Service for conversion: once it is gone, nobody reads or writes a pool
+//! of an older version.
+
+use fipd_crds::cluster_api::{InClusterIPPoolV1Alpha1Spec, to_v1alpha2};
+use serde_json::{Value, json};
+
+use super::{IpamAction, IpamReport};
+use crate::{
+    adopt::FindingKind,
+    controller::{
+        client::{CallError, Patch, Remote, Target},
+        kind::{CUSTOM_RESOURCE_DEFINITION, Kind},
+        owned::identify,
+    },
+    systems::cluster_api::names::{IN_CLUSTER, IPAM_GROUP, POOL_VERSION},
+};
+
+const OLDER: &str = "v1alpha1";
+const OLDER_API: &str = "apis/ipam.cluster.x-k8s.io/v1alpha1";
+
+fn target(plural: &str) -> Target {
+    CUSTOM_RESOURCE_DEFINITION.named("", &format!("{plural}.{IPAM_GROUP}"))
+}
+
+/// Which definitions have to change.
+pub(super) async fn look(remote: &Remote, report: &mut IpamReport) {
+    for kind in IN_CLUSTER {
+        let found: Result<Option<Value>, _> = remote.get(&target(kind.plural)).await;
+        match found {
+            Ok(Some(found)) if is_original(&found) => report.act(
+                format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural),
+                "its objects are rewritten in v1alpha2, v1alpha1 is served no more, and the original's conversion webhook goes",
+                IpamAction::Definition(kind.plural),
+            ),
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let says = format!("there is no {}: run `fipd crds install`", kind.kind);
+                report.wrong(FindingKind::Leftover, kind.plural, says);
+            }
+            Err(error) => report.unseen.push(format!("the definition of {}: {error}", kind.kind)),
+        }
+    }
+}
+
+/// Whether anything of the original's versions is left.
+fn is_original(definition: &Value) -> bool {
+    let versions = definition["spec"]["versions"].as_array();
+    let served = versions.is_some_and(|all| {
+        all.iter()
+            .any(|one| one["name"] == OLDER && one["served"] == true)
+    });
+    let stored = definition["status"]["storedVersions"].as_array();
+    let stored = stored.is_some_and(|all| all.iter().any(|one| one == OLDER));
+    served || stored || definition["spec"]["conversion"]["strategy"] == "Webhook"
+}
+
+/// Nothing is converted while its objects are rewritten, so each is read as it was stored.
+pub(super) async fn take(remote: &Remote, plural: &'static str) -> Result<(), CallError> {
+    let Some(kind) = IN_CLUSTER.into_iter().find(|kind| kind.plural == plural) else {
+        return Ok(());
+    };
+    let target = target(plural);
+    let none = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
+    remote.patch(&target, Patch::Merge, &none).await?;
+    let older = Kind {
+        api: OLDER_API,
+        ..kind
+    };
+    let read_as = if older.is_served(remote).await? {
+        older
+    } else {
+        kind
+    };
+    for object in remote.list(&read_as.all(), "").await? {
+        let Some((key, uid)) = identify(&object) else {
+            continue;
+        };
+        let mut patch = json!({ "metadata": { "uid": uid } });
+        if let Some(spec) = converted(&object["spec"]) {
+            patch["spec"] = spec;
+        }
+        match remote.patch(&kind.target(&key), Patch::Merge, &patch).await {
+            Ok(()) | Err(CallError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let now: Option<Value> = remote.get(&target).await?;
+    let now = now.unwrap_or_default();
+    let mut versions = now["spec"]["versions"].clone();
+    for one in versions.as_array_mut().into_iter().flatten() {
+        if one["name"] == OLDER {
+            one["served"] = json!(false);
+        }
+    }
+    let version = &now["metadata"]["resourceVersion"];
+    let unserved =
+        json!({ "metadata": { "resourceVersion": version }, "spec": { "versions": versions } });
+    remote.patch(&target, Patch::Merge, &unserved).await?;
+    let stored = json!({ "status": { "storedVersions": [POOL_VERSION] } });
+    remote
+        .patch_status_seen::<Value>(&target, Patch::Merge, &stored)
+        .await
+        .map(drop)
+}
+
+/// What a pool of the older form is in the newer one; `None`: it has that form already.
+fn converted(spec: &Value) -> Option<Value> {
+    let is_older = ["subnet", "start", "end"]
+        .iter()
+        .any(|field| spec.get(field).is_some());
+    let older: InClusterIPPoolV1Alpha1Spec = serde_json::from_value(spec.clone()).ok()?;
+    let newer = to_v1alpha2(&older).ok().filter(|_| is_older)?;
+    let mut newer = serde_json::to_value(newer).ok()?;
+    for field in ["subnet", "start", "end"] {
+        newer[field] = Value::Null;
+    }
+    Some(newer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_the_originals_versions_is_found() {
+        let definition = |served, stored: Value, strategy: &str| {
+            json!({
+                "spec": {
+                    "versions": [{ "name": "v1alpha1", "served": served }, { "name": "v1alpha2", "served": true }],
+                    "conversion": { "strategy": strategy },
+                },
+                "status": { "storedVersions": stored },
+            })
+        };
+        let newer = || json!(["v1alpha2"]);
+        assert!(is_original(&definition(true, newer(), "None")));
+        assert!(is_original(&definition(
+            false,
+            json!(["v1alpha1", "v1alpha2"]),
+            "None"
+        )));
+        assert!(is_original(&definition(false, newer(), "Webhook")));
+        assert!(!is_original(&definition(false, newer(), "None")));
+        assert!(!is_original(
+            &json!({ "spec": { "versions": [{ "name": "v1alpha2" }] } })
+        ));
+    }
+
+    #[test]
+    fn a_pool_of_the_older_form_is_rewritten() {
+        let older = json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1", "start": "10.0.0.10", "end": "10.0.0.20" });
+        let newer = converted(&older).expect("a newer form");
+        assert_eq!(newer["addresses"], json!(["10.0.0.10-10.0.0.20"]));
+        assert_eq!(
+            (&newer["prefix"], &newer["start"]),
+            (&json!(24), &Value::Null)
+        );
+        assert_eq!(
+            converted(&json!({ "addresses": ["10.0.0.5"], "prefix": 24 })),
+            None
+        );
+    }
+}

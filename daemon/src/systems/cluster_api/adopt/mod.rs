@@ -1,0 +1,339 @@
+//! Taking over from the in-cluster provider and from capi-vip-allocator: what is found of them, and what keeps fipd's pools from
+//! being written once they are gone. The addresses are adopted when the system starts, all of them before the first new
+//! one; here is told what becomes of each.
+
+mod definitions;
+mod webhooks;
+
+use std::collections::BTreeMap;
+
+use fipd_core::{System, Text};
+use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::ListParams;
+
+use super::{
+    claim::{
+        observe::{AddressView, IpClaimView},
+        wish,
+    },
+    leases,
+    names::{ADDRESS_OBJECT, CLAIM, CLUSTER, CONTROL_PLANE_CLAIM},
+    settings::ClusterApiSettings,
+    vip::ClusterView,
+};
+use crate::{
+    adopt::{
+        AdoptLog, ChangeState, FindingKind, OriginalWorkload, Takeover, TakeoverError,
+        TakeoverReport, leases as lease_looks,
+    },
+    clusters::{ClusterSession, adoption::complete_list},
+    controller::{
+        client::{CallError, Remote},
+        kind::{DEPLOYMENT, Kind, LEASE},
+        store::Key,
+    },
+    ipam::Ipam,
+};
+
+/// The programs that fipd stands in for, by the name of their Deployment.
+const PROVIDER: &str = "capi-ipam-in-cluster-controller-manager";
+const ALLOCATOR: &str = "capi-vip-allocator";
+
+/// Looks at what the originals left in a management cluster.
+pub struct IpamTakeover {
+    pub ipam: Ipam,
+    /// What this daemon calls itself in Leases.
+    pub me: Text,
+}
+
+/// What the takeover changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum IpamAction {
+    /// The definition of this kind is fipd's alone.
+    Definition(&'static str),
+    /// A webhook configuration of the original goes.
+    Webhook {
+        mutating: bool,
+        name: String,
+        uid: String,
+    },
+}
+
+type IpamReport = TakeoverReport<IpamAction>;
+
+impl IpamTakeover {
+    async fn report(&self, session: &ClusterSession) -> Result<IpamReport, TakeoverError> {
+        if !session.systems.contains(&System::cluster_api()) {
+            return Err(TakeoverError::NotServed(format!(
+                "cluster {} does not have the system cluster-api: its systems in the configuration lack \"cluster-api\"",
+                session.name
+            )));
+        }
+        session.verify_identity().await?;
+        let mut report = IpamReport {
+            wording: ("changes", "made"),
+            ..IpamReport::default()
+        };
+        let remote = Remote::new(session.client.clone());
+        let settings = session.settings.of::<ClusterApiSettings>();
+        self.programs(&remote, settings, &mut report).await;
+        if settings.serves_in_cluster_kinds() {
+            definitions::look(&remote, &mut report).await;
+            webhooks::look(&remote, &mut report).await;
+        }
+        let claims = list(
+            session,
+            &remote,
+            CLAIM,
+            "list IPAddressClaims",
+            |claim: IPAddressClaim| {
+                let key = Key::of(&claim.metadata);
+                let served = wish::sort_of(&claim.spec.pool_ref, settings).is_some();
+                served.then(|| (key, IpClaimView::of(claim)))
+            },
+        );
+        let claims: BTreeMap<Key, IpClaimView> = claims.await?.into_iter().collect();
+        let addresses = list(
+            session,
+            &remote,
+            ADDRESS_OBJECT,
+            "list IPAddresses",
+            |one: IPAddress| {
+                let key = Key::of(&one.metadata);
+                let served = wish::sort_of(&one.spec.pool_ref, settings).is_some();
+                served.then(|| (key, AddressView::of(one)))
+            },
+        );
+        let addresses = addresses.await?;
+        let clusters = list(
+            session,
+            &remote,
+            CLUSTER,
+            "list Clusters",
+            |cluster: Cluster| Some((Key::of(&cluster.metadata), ClusterView::of(cluster))),
+        );
+        let clusters = clusters.await?;
+        report.count("IPAddressClaims", claims.len());
+        report.count("IPAddresses", addresses.len());
+        report.count("Clusters", clusters.len());
+        self.addresses(session, &addresses, &mut report);
+        endpoints(&clusters, &claims, &addresses, &mut report);
+        Ok(report)
+    }
+
+    /// Whether an original still runs.
+    async fn programs(
+        &self,
+        remote: &Remote,
+        settings: &ClusterApiSettings,
+        report: &mut IpamReport,
+    ) {
+        let provider = (&settings.in_cluster_lease_namespace, PROVIDER);
+        let provider = settings.serves_in_cluster_kinds().then_some(provider);
+        let allocator = (&settings.vip_allocator_lease_namespace, ALLOCATOR);
+        let allocator = settings.vips.then_some(allocator);
+        for (namespace, name) in provider.into_iter().chain(allocator) {
+            let found = remote
+                .get::<Deployment>(&DEPLOYMENT.named(namespace, name))
+                .await;
+            let found = match found {
+                Ok(found) => found.map(|one| OriginalWorkload::deployment(&one)),
+                Err(error) => {
+                    report
+                        .unseen
+                        .push(format!("Deployment {namespace}/{name}: {error}"));
+                    continue;
+                }
+            };
+            if let Some(program) = found.filter(|one| one.replicas > 0) {
+                let why = format!(
+                    "{program} is to have pods, and both would give addresses: run `kubectl -n {namespace} scale deployment {name} --replicas=0`"
+                );
+                report.wrong(FindingKind::Program, program.to_string(), why.clone());
+                report.blockers.push(why);
+            }
+        }
+        for lease in leases(settings) {
+            let target = [LEASE.target(&lease)];
+            let [holder] = lease_looks::look(remote, &self.me, &target, 1).await;
+            if let lease_looks::LeaseHolder::Other {
+                by, alive: true, ..
+            } = holder
+            {
+                let why = format!("{by} holds the Lease {lease} and renews it: stop that program");
+                report.wrong(FindingKind::Program, lease.to_string(), why.clone());
+                report.blockers.push(why);
+            }
+        }
+    }
+
+    /// Which addresses their claims keep. Of two with one address the first that was made keeps it.
+    fn addresses(
+        &self,
+        session: &ClusterSession,
+        addresses: &[(Key, AddressView)],
+        report: &mut IpamReport,
+    ) {
+        for (key, there) in addresses {
+            let Some(address) = there.address else {
+                report.wrong(
+                    FindingKind::Malformed,
+                    key.to_string(),
+                    "it shows no address",
+                );
+                continue;
+            };
+            let claim = Key::new(&key.namespace, &there.claim);
+            let identity = claim.identity(System::cluster_api(), &session.id, CLAIM.kind);
+            let (held, contends) = self.ipam.read(|ledger| {
+                let held = ledger.leases_of(&identity);
+                let waits = ledger.contentions_of(&identity);
+                (
+                    held.iter().any(|lease| lease.key.address == address),
+                    waits.iter().any(|lease| lease.key.address == address),
+                )
+            });
+            let name = key.to_string();
+            match (held, contends) {
+                (true, _) => {
+                    report.fine(FindingKind::Address, name, format!("{address} is adopted"))
+                }
+                (false, true) => {
+                    let says = format!(
+                        "{address} is held by another; this one gets it when that is released"
+                    );
+                    report.wrong(FindingKind::Conflict, name, says);
+                }
+                (false, false) => {
+                    let why = format!(
+                        "{address} is not adopted yet: `fipd clusters show {}` shows whether the adoption waits",
+                        session.name
+                    );
+                    report.wrong(FindingKind::Address, name, why);
+                }
+            }
+        }
+    }
+
+    async fn take_all(&self, log: AdoptLog<'_>) -> Result<IpamReport, TakeoverError> {
+        let mut report = self.report(log.session).await?.unblocked()?;
+        let remote = Remote::new(log.session.client.clone());
+        for change in &mut report.changes {
+            let Some(action) = change.action.clone() else {
+                continue;
+            };
+            let what = format!("{}: {}", change.name, change.does);
+            let done = match log.begin(&what).await {
+                Err(why) => Err(why),
+                Ok(()) => act(&remote, &action)
+                    .await
+                    .map_err(|error| error.to_string()),
+            };
+            log.end(&match &done {
+                Ok(()) => format!("{}: done", change.name),
+                Err(why) => format!("{}: failed: {why}", change.name),
+            })
+            .await;
+            change.state = match done {
+                Ok(()) => ChangeState::Done,
+                Err(why) => ChangeState::Failed(why),
+            };
+        }
+        Ok(report)
+    }
+}
+
+async fn act(remote: &Remote, action: &IpamAction) -> Result<(), CallError> {
+    match action {
+        IpamAction::Definition(plural) => definitions::take(remote, plural).await,
+        IpamAction::Webhook {
+            mutating,
+            name,
+            uid,
+        } => webhooks::remove(remote, *mutating, name, uid).await,
+    }
+}
+
+/// What a complete list shows, in the version that the cluster serves; nothing where it has no such kind.
+async fn list<K, T>(
+    session: &ClusterSession,
+    remote: &Remote,
+    kind: Kind,
+    what: &str,
+    keep: impl Fn(K) -> Option<T>,
+) -> Result<Vec<T>, TakeoverError>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    T: std::fmt::Debug,
+{
+    let Ok(Some(kind)) = kind.served(remote).await else {
+        return Ok(Vec::new());
+    };
+    let api = kind.all_as::<K>(session.client.clone());
+    let read = |one: crate::clusters::lenient::Lenient<K>| one.0.ok().and_then(&keep);
+    Ok(complete_list(session, &api, ListParams::default(), what, read).await?)
+}
+
+/// Endpoints that the original wrote and whose claim is gone, and claims that it burnt beside an endpoint given by hand.
+fn endpoints(
+    clusters: &[(Key, ClusterView)],
+    claims: &BTreeMap<Key, IpClaimView>,
+    addresses: &[(Key, AddressView)],
+    report: &mut IpamReport,
+) {
+    let shown: BTreeMap<&Key, &AddressView> =
+        addresses.iter().map(|(key, one)| (key, one)).collect();
+    for (key, cluster) in clusters {
+        let Some(host) = cluster.host() else {
+            continue;
+        };
+        let claim = Key::new(
+            &key.namespace,
+            &format!("{CONTROL_PLANE_CLAIM}{}", key.name),
+        );
+        let burnt = claims
+            .contains_key(&claim)
+            .then(|| shown.get(&claim)?.address)
+            .flatten();
+        match burnt {
+            Some(address) if address == host => {
+                report.fine(
+                    FindingKind::Address,
+                    key.to_string(),
+                    format!("{host} is the address of its claim"),
+                );
+            }
+            Some(address) => {
+                let says = format!(
+                    "its endpoint is {host}, and the claim {} keeps {address} for nothing; delete the claim",
+                    claim.name
+                );
+                report.wrong(FindingKind::Orphan, key.to_string(), says);
+            }
+            None => {
+                let says = format!(
+                    "its endpoint {host} has no claim; fipd reserves it where a pool has it"
+                );
+                report.fine(FindingKind::Address, key.to_string(), says);
+            }
+        }
+    }
+}
+
+impl Takeover for IpamTakeover {
+    fn look<'a>(
+        &'a self,
+        session: &'a ClusterSession,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        Box::pin(async { Ok(self.report(session).await?.shown()) })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        log: AdoptLog<'a>,
+    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        Box::pin(async move { Ok(self.take_all(log).await?.shown()) })
+    }
+}

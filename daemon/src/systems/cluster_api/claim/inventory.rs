@@ -1,0 +1,137 @@
+//! What IPAddresses show, taken into the ledger before anything new is allocated: those of claims, and those without.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fipd_core::{Holder, Identity, LeaseKey, LeasePrefix, Ledger, NetworkId, Text};
+use futures::future::BoxFuture;
+
+use super::{IpClaimController, observe::AddressView, wish};
+use crate::{
+    clusters::{
+        CallError,
+        absence::Presence,
+        adoption::{Inventory, Sighting},
+    },
+    controller::{
+        address_user::{ShownAddress, ShownNetwork, inventory::AddressInventory},
+        site::Site,
+        store::Key,
+    },
+    systems::cluster_api::{names::CLUSTER, vip::VipController},
+};
+
+/// The address or prefix of an IPAddress, in the network of its pool.
+pub fn shown(
+    ledger: &Ledger,
+    site: &Site,
+    namespace: &str,
+    there: &AddressView,
+) -> Option<ShownAddress> {
+    let address = there.address?;
+    wish::sort_of(&there.pool, site.settings())?;
+    let pool = wish::pool(ledger, site, namespace, &there.pool).ok();
+    let network = pool
+        .as_ref()
+        .map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
+    let length = pool.and_then(|pool| {
+        let prefix = pool.spec.prefix_at(LeaseKey { network, address });
+        prefix.explicit_length()
+    });
+    Some(ShownAddress {
+        address,
+        length,
+        network: ShownNetwork::Known(network),
+        user: None,
+    })
+}
+
+/// What a cluster has of claims and IPAddresses.
+pub struct IpamInventory {
+    pub claims: AddressInventory<super::IpClaims>,
+    vips: Arc<VipController>,
+}
+
+impl IpamInventory {
+    pub fn new(claims: &Arc<IpClaimController>, vips: &Arc<VipController>) -> Self {
+        Self {
+            claims: AddressInventory(Arc::clone(claims)),
+            vips: Arc::clone(vips),
+        }
+    }
+
+    /// IPAddresses whose claims are not there: made in advance, or cooling.
+    fn orphans(&self, claimed: &BTreeSet<Identity>) -> Vec<Sighting> {
+        let controller = &self.claims.0;
+        let (context, site) = (&controller.context, &controller.context.site);
+        let all = controller.user.addresses.all().into_iter();
+        let orphans = all.filter_map(|(key, there)| {
+            let holder = context.holder(&key, &Text::from(""));
+            if claimed.contains(&holder.identity) {
+                return None;
+            }
+            let found = context.read(|ledger| {
+                let found = shown(ledger, site, &key.namespace, &there)?;
+                let ShownNetwork::Known(network) = found.network else {
+                    return None;
+                };
+                let place = LeaseKey {
+                    network,
+                    address: found.address,
+                };
+                let adopted = ledger.truly_adopted(network, &site.id, &site.system);
+                let prefix = found
+                    .length
+                    .map_or(LeasePrefix::from(place), |length| LeasePrefix {
+                        key: place,
+                        length,
+                    });
+                Some((!adopted).then_some(prefix))
+            })?;
+            Some(Sighting {
+                holder,
+                tenant: Some(site.tenant_of(&key.namespace)),
+                uses: found.into_iter().collect(),
+                since: there.meta.created,
+            })
+        });
+        orphans.collect()
+    }
+}
+
+impl Inventory for IpamInventory {
+    fn kinds(&self) -> BTreeSet<&'static str> {
+        let mut kinds = self.claims.kinds();
+        kinds.insert(CLUSTER.kind);
+        kinds
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        Box::pin(async {
+            let mut sightings = self.claims.list().await?;
+            let claimed = sightings.iter().map(|one| one.holder.identity.clone());
+            let orphans = self.orphans(&claimed.collect());
+            sightings.extend(orphans);
+            sightings.extend(self.vips.sightings().await?);
+            Ok(sightings)
+        })
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
+        Box::pin(async move {
+            if *identity.kind == *CLUSTER.kind {
+                return self.vips.presence(&Key::of_identity(identity)).await;
+            }
+            let claim = self.claims.read(identity).await;
+            let key = Key::of_identity(identity);
+            let there = self.claims.0.user.addresses.seen(&key).is_some();
+            match claim {
+                Presence::Gone if there => Presence::Present,
+                other => other,
+            }
+        })
+    }
+
+    fn heir(&self, gone: &Holder, key: LeaseKey) -> Option<Holder> {
+        self.claims.heir(gone, key)
+    }
+}

@@ -1,0 +1,385 @@
+//! The IPAddress of a claim: made with its lease, kept as it is, and taken away or left for a while when the claim goes.
+
+use std::time::Duration;
+
+use fipd_core::{Ledger, Origin, Pool, ReleaseScope, Text, Timestamp};
+use fipd_crds::{
+    cluster_api::{ClaimRef, IPAddress, IPAddressSpec, PoolRef},
+    labels::MANAGED_BY,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
+
+use super::{
+    IpClaimController,
+    observe::{AddressView, IpClaimView},
+    wish::{self, PoolSort},
+};
+use crate::{
+    clock,
+    controller::{
+        Reconciled,
+        address_user::outcome::ShownLease,
+        client::{CallError, Patch, Target},
+        conditions::CONFLICT,
+        confirm_absence::RECHECK_AFTER,
+        kind::{Kind, NAMESPACE},
+        queue::Next,
+        store::Key,
+    },
+    systems::cluster_api::names::{
+        ADDRESS_OBJECT, CLAIM, CLUSTER_NAME, GRACE_ENDS, IPAM_GROUP, PROTECT_ADDRESS,
+    },
+};
+
+/// Makes the IPAddress, where the claim has none.
+pub async fn publish(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+    shown: &ShownLease,
+) -> Reconciled<Option<Next>> {
+    match claims.user.addresses.get(key) {
+        Some(there) if there.grace_ends.is_some() => {
+            // It is of an earlier claim of the name; what it shows cools in the address book.
+            remote_delete(claims, key, &there).await?;
+        }
+        Some(there) if there.address == Some(shown.address()) => {
+            return complete(claims, key, claim, shown, &there).await;
+        }
+        Some(_) => return differs(claims, key, claim, shown).await,
+        None => {}
+    }
+    let kind = followed(claims);
+    let body = object(claims, kind, (key, claim), shown);
+    let target = kind.target(key);
+    let made = claims.context.remote.create_seen(&target, &body);
+    match made.await {
+        Ok(made) => {
+            claims.user.addresses.set(key, AddressView::of(made));
+            Ok(None)
+        }
+        Err(CallError::Conflict(..)) => {
+            let there: Option<IPAddress> = claims.context.remote.get(&target).await?;
+            if let Some(there) = there {
+                claims.user.addresses.set(key, AddressView::of(there));
+            }
+            Ok(Some(Next::Retry))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The IPAddress of the claim's name shows another address than its lease. A claim that shows none yet gets what the IPAddress
+/// shows; otherwise two writers are at odds.
+async fn differs(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+    shown: &ShownLease,
+) -> Reconciled<Option<Next>> {
+    if claim.status.address_ref.is_none() {
+        let reason = "its IPAddress shows another address";
+        claims.give_up(key, claim, &[shown.key], reason).await?;
+        return Ok(Some(Next::Retry));
+    }
+    let message = format!(
+        "IPAddress {} does not show {}, which the claim has; delete it, and it is made again",
+        key.name,
+        shown.address()
+    );
+    claims.context.warn(key, &claim.meta.uid, CONFLICT, message);
+    Ok(Some(Next::After(RECHECK_AFTER)))
+}
+
+/// Owners and finalizer of an IPAddress that was there before.
+async fn complete(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+    shown: &ShownLease,
+    there: &AddressView,
+) -> Reconciled<Option<Next>> {
+    let owned = there.owners.iter().any(|uid| **uid == *claim.meta.uid);
+    if there.meta.is_terminating() || owned && there.meta.has_finalizer(PROTECT_ADDRESS) {
+        return Ok(None);
+    }
+    let kind = followed(claims);
+    let wanted = object(claims, kind, (key, claim), shown).metadata;
+    let finalizers = there.meta.finalizers.iter().map(String::as_str);
+    let missing = !there.meta.has_finalizer(PROTECT_ADDRESS);
+    let patch = json!({ "metadata": {
+        "uid": &*there.meta.uid, "resourceVersion": there.meta.version,
+        "ownerReferences": wanted.owner_references,
+        "finalizers": finalizers.chain(missing.then_some(PROTECT_ADDRESS)).collect::<Vec<_>>(),
+    } });
+    let (remote, target) = (&claims.context.remote, kind.target(key));
+    let now = remote.patch_seen(&target, Patch::Merge, &patch);
+    claims.user.addresses.keep(key, AddressView::of(now.await?));
+    Ok(None)
+}
+
+/// Takes the IPAddress of a deleted claim away; during the grace of its pool it stays, without owners.
+pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Reconciled<()> {
+    // Of a claim that does not fit its schema only the UID is known.
+    let its_own = |there: &AddressView| {
+        there.owners.iter().any(|uid| **uid == *claim.meta.uid)
+            || there.answers(&key.name, &claim.pool)
+    };
+    let there = claims.user.addresses.get(key);
+    let Some(there) = there.filter(|there| there.grace_ends.is_none() && its_own(there)) else {
+        return Ok(());
+    };
+    match grace(claims, key).await? {
+        Some(grace) => leave(claims, key, &there, grace).await,
+        None => remove(claims, key, &there).await,
+    }
+}
+
+/// How long the pool keeps what the claim had; `None`: not at all, as with a pool or namespace that goes.
+async fn grace(claims: &IpClaimController, key: &Key) -> Reconciled<Option<Duration>> {
+    let identity = claims.context.identity(key);
+    let cools = |ledger: &Ledger| {
+        let leases = ledger.leases_of(&identity);
+        let pool = ledger.pool(leases.first()?.pool?)?;
+        (pool.spec.quarantine > 0 && !pool.spec.closed).then_some(pool.spec.quarantine)
+    };
+    let Some(seconds) = claims.context.read(cools) else {
+        return Ok(None);
+    };
+    let namespace = NAMESPACE.named("", &key.namespace);
+    let found: Option<Value> = claims.context.remote.get(&namespace).await?;
+    let stays = found.is_some_and(|one| one["metadata"]["deletionTimestamp"].is_null());
+    Ok(stays.then(|| Duration::from_secs(seconds.into())))
+}
+
+async fn leave(
+    claims: &IpClaimController,
+    key: &Key,
+    there: &AddressView,
+    grace: Duration,
+) -> Reconciled<()> {
+    let now = clock::now().0;
+    let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    let ends = clock::rfc3339(Timestamp(now.saturating_add(millis)));
+    let finalizers = there.meta.finalizers.iter();
+    let others: Vec<_> = finalizers.filter(|one| *one != PROTECT_ADDRESS).collect();
+    let patch = json!({ "metadata": {
+        "uid": &*there.meta.uid, "resourceVersion": there.meta.version,
+        "ownerReferences": null, "finalizers": others, "annotations": { GRACE_ENDS: ends },
+    } });
+    let (remote, target) = (&claims.context.remote, target(claims, key));
+    let now = remote.patch_seen(&target, Patch::Merge, &patch);
+    match now.await {
+        Ok(now) => claims.user.addresses.keep(key, AddressView::of(now)),
+        Err(CallError::NotFound(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    claims.context.queue.add_after(key.clone(), grace);
+    Ok(())
+}
+
+/// The finalizer goes, then the object.
+async fn remove(claims: &IpClaimController, key: &Key, there: &AddressView) -> Reconciled<()> {
+    let (remote, target, meta) = (&claims.context.remote, target(claims, key), &there.meta);
+    let drop = remote.drop_finalizer(&target, &meta.uid, &meta.finalizers, PROTECT_ADDRESS);
+    drop.await?;
+    remote_delete(claims, key, there).await
+}
+
+async fn remote_delete(
+    claims: &IpClaimController,
+    key: &Key,
+    there: &AddressView,
+) -> Reconciled<()> {
+    let target = target(claims, key);
+    Ok(claims
+        .context
+        .remote
+        .delete(&target, &there.meta.uid)
+        .await?)
+}
+
+/// What becomes of an IPAddress without a claim, and of a lease without either.
+pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled {
+    let Some(there) = claims.user.addresses.get(key) else {
+        let reason = "neither its claim nor its IPAddress is there";
+        return claims.release_unwritten(key, reason).await;
+    };
+    let settings = claims.context.site.settings();
+    if wish::sort_of(&there.pool, settings).is_none() || *there.claim != *key.name {
+        return Ok(Next::Done);
+    }
+    if let Some(ends) = there.grace_ends {
+        let rest = ends.0.saturating_sub(clock::now().0);
+        if rest > 0 {
+            return Ok(Next::After(Duration::from_millis(rest)));
+        }
+        remove(claims, key, &there).await?;
+        // One that was only adopted has held the address until now.
+        return release_unclaimed(claims, key).await;
+    }
+    let claim: Option<Value> = claims
+        .context
+        .remote
+        .get(&claim_target(claims, key))
+        .await?;
+    if claim.is_some() {
+        return Ok(Next::Done);
+    }
+    if there.meta.is_terminating() {
+        release_unclaimed(claims, key).await?;
+        remove(claims, key, &there).await?;
+        return Ok(Next::Done);
+    }
+    reserve(claims, key, &there).await
+}
+
+async fn release_unclaimed(claims: &IpClaimController, key: &Key) -> Reconciled {
+    let holder = claims.context.holder(key, &Text::from(""));
+    let scope = ReleaseScope::Holder(holder);
+    claims
+        .context
+        .site
+        .release(scope, "its IPAddress is gone")
+        .await?;
+    Ok(Next::Done)
+}
+
+/// An IPAddress that was made before its claim holds what it shows.
+async fn reserve(claims: &IpClaimController, key: &Key, there: &AddressView) -> Reconciled {
+    let site = &claims.context.site;
+    let identity = claims.context.identity(key);
+    let missing = claims.context.read(|ledger| {
+        let known =
+            ledger.leases_of(&identity).is_empty() && ledger.contentions_of(&identity).is_empty();
+        let pool = wish::pool(ledger, site, &key.namespace, &there.pool).ok();
+        known.then_some(pool).flatten().zip(there.address)
+    });
+    let Some((pool, address)) = missing else {
+        return Ok(Next::Done);
+    };
+    // The watch may still show one that was deleted with its claim.
+    let fresh: Option<IPAddress> = claims.context.remote.get(&target(claims, key)).await?;
+    if fresh.is_none_or(|fresh| fresh.metadata.uid.as_deref() != Some(&*there.meta.uid)) {
+        return Ok(Next::Done);
+    }
+    let network = pool.spec.network;
+    let prefix = pool
+        .spec
+        .prefix_at(fipd_core::LeaseKey { network, address });
+    let mut asker = claims.asker(key, &there.meta);
+    asker.holder.instance = "".into();
+    let tenant = Some(site.tenant_of(&key.namespace));
+    match claims.context.submit(asker.adopt(prefix, tenant)).await {
+        Ok(_) | Err(crate::ipam::IpamError::Refused(_)) => Ok(Next::Done),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn followed(claims: &IpClaimController) -> Kind {
+    claims
+        .user
+        .addresses
+        .followed_as()
+        .unwrap_or(ADDRESS_OBJECT)
+}
+
+fn target(claims: &IpClaimController, key: &Key) -> Target {
+    followed(claims).target(key)
+}
+
+fn claim_target(claims: &IpClaimController, key: &Key) -> Target {
+    claims.context.kind().target(key)
+}
+
+/// The IPAddress of a claim.
+fn object(
+    claims: &IpClaimController,
+    kind: Kind,
+    (key, claim): (&Key, &IpClaimView),
+    shown: &ShownLease,
+) -> IPAddress {
+    let site = &claims.context.site;
+    let (pool, prefix) = claims.context.read(|ledger| {
+        let pool = shown.pool_id.and_then(|id| ledger.pool(id)).cloned();
+        let prefix = pool
+            .as_ref()
+            .map_or(shown.prefix_len, |pool| prefix_of(pool, shown));
+        (pool, prefix)
+    });
+    let claim_api = claims.context.kind().api_version();
+    let claim_owner = OwnerReference {
+        api_version: claim_api.to_owned(),
+        kind: CLAIM.kind.to_owned(),
+        name: key.name.to_string(),
+        uid: claim.meta.uid.to_string(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let sort = wish::sort_of(&claim.pool, site.settings());
+    let pool_owner = pool
+        .as_deref()
+        .and_then(|pool| owner_of(pool, &claim.pool, sort?));
+    let label = claim.cluster_label.clone();
+    let labels = label.map(|name| (CLUSTER_NAME.to_owned(), name));
+    let managed = (
+        MANAGED_BY.to_owned(),
+        fipd_crds::labels::FIELD_MANAGER.to_owned(),
+    );
+    IPAddress {
+        api_version: kind.api_version().to_owned(),
+        metadata: ObjectMeta {
+            namespace: Some(key.namespace.to_string()),
+            name: Some(key.name.to_string()),
+            labels: Some(labels.into_iter().chain([managed]).collect()),
+            finalizers: Some(vec![PROTECT_ADDRESS.to_owned()]),
+            owner_references: Some([claim_owner].into_iter().chain(pool_owner).collect()),
+            ..ObjectMeta::default()
+        },
+        spec: IPAddressSpec {
+            claim_ref: ClaimRef {
+                name: key.name.to_string(),
+            },
+            pool_ref: claim.pool.clone(),
+            address: shown.address().to_string(),
+            prefix: Some(prefix.into()),
+            gateway: shown
+                .gateway
+                .map_or_else(String::new, |one| one.to_string()),
+        },
+    }
+}
+
+/// That of the pool; a prefix has its own, and a pool of the in-cluster provider without one has 0.
+fn prefix_of(pool: &Pool, shown: &ShownLease) -> u8 {
+    let in_cluster = matches!(&pool.spec.origin, Origin::Mirror { system, .. }
+        if *system == fipd_core::System::cluster_api());
+    match (pool.spec.allocation_length, pool.spec.prefix_len) {
+        (Some(length), _) | (None, Some(length)) => length,
+        (None, None) if in_cluster => 0,
+        (None, None) => shown.prefix_len,
+    }
+}
+
+/// The object of the pool, where it is one of this cluster.
+fn owner_of(pool: &Pool, named: &PoolRef, sort: PoolSort) -> Option<OwnerReference> {
+    let Origin::Mirror { uid, .. } = &pool.spec.origin else {
+        return None;
+    };
+    let version = match sort {
+        PoolSort::InCluster(kind) => kind.api_version().to_owned(),
+        PoolSort::Own => format!(
+            "{}/v1alpha1",
+            named.api_group.as_deref().unwrap_or(IPAM_GROUP)
+        ),
+    };
+    Some(OwnerReference {
+        api_version: version,
+        kind: named.kind.clone(),
+        name: named.name.clone(),
+        uid: uid.to_string(),
+        controller: Some(false),
+        block_owner_deletion: Some(true),
+    })
+}

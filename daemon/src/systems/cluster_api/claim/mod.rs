@@ -1,0 +1,247 @@
+//! IPAddressClaims: each gets an address or a prefix of its pool, and an IPAddress that shows it.
+//!
+//! ```text
+//!  claim --wish--> lease --+--> finalizer of the claim --+--> status.addressRef
+//!                          +--> IPAddress ---------------+
+//!  claim deleted --> IPAddress goes, or stays for the grace of its pool --> lease released or cooling --> finalizer dropped
+//! ```
+//!
+//! An IPAddress that is there before its claim is what the claim gets: so restores and moves keep addresses.
+
+#[cfg(test)]
+mod conformance_tests;
+pub mod inventory;
+pub mod ip_address;
+pub mod observe;
+pub mod paused;
+pub mod status;
+pub mod wish;
+
+use std::sync::Arc;
+
+use fipd_core::{Ledger, Pool, Tenant};
+use fipd_crds::cluster_api::{IPAddressClaim, IPAddressClaimStatus, PoolRef};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
+
+use super::{
+    names::{CLAIM, RELEASE_ADDRESS, ROLE, WATCH_FILTER},
+    pool::InClusterView,
+    settings::ClusterApiSettings,
+    vip::{ClusterView, leave::leave_to_cluster},
+};
+use crate::controller::{
+    Reconciled,
+    address_user::{
+        AddressController, AddressHooks, AddressUser, Edits, ShownAddress,
+        outcome::{AddressOutcome, ShownLease},
+        refusal::FixedFields,
+        settle::{AddressWish, Wished},
+    },
+    kind::Kind,
+    queue::Next,
+    site::Site,
+    store::{Key, Objects},
+    unserved::Unserved,
+};
+use observe::{AddressView, IpClaimView};
+
+/// The claims of a cluster that fipd serves.
+pub struct IpClaims {
+    /// The IPAddresses of the cluster.
+    pub addresses: Arc<Objects<AddressView>>,
+    /// The Clusters that claims name.
+    pub clusters: Arc<Objects<ClusterView>>,
+    /// The pools of each kind of the in-cluster provider.
+    pub pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
+}
+
+/// The controller of these claims.
+pub type IpClaimController = AddressController<IpClaims>;
+
+impl IpClaims {
+    /// What is kept of a claim that is fipd's to serve, or one that may be of a Cluster.
+    pub fn view_at(site: &Site, claim: IPAddressClaim) -> Option<IpClaimView> {
+        let served = Self::serves(site, &claim);
+        let labels = claim.metadata.labels.as_ref();
+        let of_cluster = labels.is_some_and(|labels| labels.contains_key(ROLE));
+        (served || of_cluster).then(|| IpClaimView {
+            served,
+            ..IpClaimView::of(claim)
+        })
+    }
+
+    fn serves(site: &Site, claim: &IPAddressClaim) -> bool {
+        let settings = site.settings::<ClusterApiSettings>();
+        let meta = &claim.metadata;
+        let label = meta.labels.as_ref();
+        let filter = label.and_then(|labels| labels.get(WATCH_FILTER));
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        settings.covers(namespace, filter.map(String::as_str))
+            && wish::sort_of(&claim.spec.pool_ref, settings).is_some()
+    }
+
+    /// The IPAddress that answers the claim.
+    pub fn address_of(&self, key: &Key, pool: &PoolRef) -> Option<Arc<AddressView>> {
+        let address = self.addresses.get(key);
+        address.filter(|address| address.answers(&key.name, pool))
+    }
+
+    /// The pool that the claim means, once nothing else is in the way.
+    fn pool_of(
+        &self,
+        ledger: &Ledger,
+        site: &Site,
+        key: &Key,
+        claim: &IpClaimView,
+    ) -> Result<Arc<Pool>, Unserved> {
+        if let Some(other) = self.addresses.get(key)
+            && other.grace_ends.is_none()
+            && !other.answers(&key.name, &claim.pool)
+        {
+            let message = format!(
+                "the IPAddress {} is there and belongs to another claim or pool; delete it, and the claim is served",
+                key.name
+            );
+            return Err(Unserved::new("AddressTaken", message, None));
+        }
+        wish::pool(ledger, site, &key.namespace, &claim.pool)
+    }
+}
+
+impl AddressUser for IpClaims {
+    type Raw = IPAddressClaim;
+    type View = IpClaimView;
+    type Status = IPAddressClaimStatus;
+
+    const KIND: Kind = CLAIM;
+    const METRIC: &'static str = "ipaddressclaim";
+    const FINALIZER: &'static str = RELEASE_ADDRESS;
+    const FINALIZER_FIRST: bool = false;
+    const INHERITS: bool = true;
+    const EDITS: Edits<IpClaimView> =
+        Edits::Refused(|claim| -> FixedFields<'_> { wish::fixed(claim) });
+    const SHOWS_POOL: bool = false;
+    const PREFIXES: bool = true;
+    const TENANT: &'static str = "tenant";
+    const CHARGE_REASON: &'static str = "its cluster goes by another name";
+
+    fn view(raw: IPAddressClaim) -> IpClaimView {
+        IpClaimView::of(raw)
+    }
+
+    fn tenant(site: &Site, key: &Key, _: &IpClaimView) -> Option<Tenant> {
+        Some(site.tenant_of(&key.namespace))
+    }
+
+    fn wish(&self, ledger: &Ledger, site: &Site, key: &Key, claim: &IpClaimView) -> Wished {
+        let pool = self.pool_of(ledger, site, key, claim)?;
+        let there = self.address_of(key, &claim.pool);
+        let there = there.and_then(|address| address.address);
+        let named = match there {
+            Some(_) => None,
+            None => wish::address(claim)?,
+        };
+        Ok(AddressWish {
+            recorded: there,
+            ..AddressWish::new(site.tenant_of(&key.namespace), pool, named)
+        })
+    }
+
+    fn conditions(claim: &IpClaimView) -> &[Condition] {
+        &claim.conditions
+    }
+
+    fn shows_address(claim: &IpClaimView) -> bool {
+        claim.status.address_ref.is_some()
+    }
+
+    /// What its IPAddress says.
+    fn shown(
+        &self,
+        ledger: &Ledger,
+        site: &Site,
+        key: &Key,
+        claim: &IpClaimView,
+    ) -> Option<ShownAddress> {
+        let there = self.address_of(key, &claim.pool)?;
+        inventory::shown(ledger, site, &key.namespace, &there)
+    }
+
+    fn last_status(claim: &IpClaimView) -> &IPAddressClaimStatus {
+        &claim.status
+    }
+
+    fn status(
+        claim: &IpClaimView,
+        outcome: &AddressOutcome,
+        now: jiff::Timestamp,
+    ) -> IPAddressClaimStatus {
+        status::desired(claim, outcome, now)
+    }
+
+    fn news(claim: &IpClaimView, shown: &ShownLease) -> Option<String> {
+        let note = || format!("{} of pool {} is allocated", shown.address(), shown.pool);
+        (!Self::shows_address(claim)).then(note)
+    }
+}
+
+impl AddressHooks for IpClaims {
+    /// A paused claim, or one of a paused Cluster or pool, gets nothing.
+    async fn before(
+        claims: &IpClaimController,
+        key: &Key,
+        claim: &IpClaimView,
+    ) -> Reconciled<Option<Next>> {
+        if !claim.served {
+            return Ok(Some(Next::Done));
+        }
+        let Some(why) = paused::in_the_way(claims, key, claim).await? else {
+            return Ok(None);
+        };
+        match Self::shows_address(claim) {
+            true => {
+                claims.context.waits_for(key, why.cause);
+                Ok(Some(Next::Done))
+            }
+            false => claims.show(key, claim, Err(why)).await.map(Some),
+        }
+    }
+
+    /// The IPAddress goes first. A paused claim keeps it.
+    async fn before_release(
+        claims: &IpClaimController,
+        key: &Key,
+        claim: &IpClaimView,
+    ) -> Reconciled<Option<Next>> {
+        if !claim.served {
+            return Ok(Some(Next::Done));
+        }
+        if let Some(why) = paused::keeps(claims, key, claim).await? {
+            let next = why
+                .cause
+                .as_ref()
+                .map_or(Next::Done, |cause| Next::After(cause.ask_again()));
+            claims
+                .context
+                .warn(key, &claim.meta.uid, why.reason, why.message);
+            claims.context.waits_for(key, why.cause);
+            return Ok(Some(next));
+        }
+        ip_address::retire(claims, key, claim).await?;
+        leave_to_cluster(claims, key, claim).await?;
+        Ok(None)
+    }
+
+    async fn publish(
+        claims: &IpClaimController,
+        key: &Key,
+        claim: &IpClaimView,
+        shown: &ShownLease,
+    ) -> Reconciled<Option<Next>> {
+        ip_address::publish(claims, key, claim, shown).await
+    }
+
+    async fn absent(claims: &IpClaimController, key: &Key) -> Reconciled {
+        ip_address::without_claim(claims, key).await
+    }
+}

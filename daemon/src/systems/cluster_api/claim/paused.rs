@@ -1,0 +1,129 @@
+//! Whether somebody paused a claim, its Cluster or its pool: then nothing is allocated and nothing released.
+
+use super::{
+    IpClaimController,
+    observe::IpClaimView,
+    wish::{PoolSort, pool_key, sort_of},
+};
+use crate::{
+    controller::{Reconciled, store::Key, unserved::Unserved, waiters::Cause},
+    systems::cluster_api::{
+        names::{CLUSTER, PAUSED},
+        settings::ClusterApiSettings,
+        vip::ClusterView,
+    },
+};
+
+const PAUSED_REASON: &str = "Paused";
+
+/// What keeps a claim from getting its address.
+pub async fn in_the_way(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+) -> Reconciled<Option<Unserved>> {
+    if let Some(why) = here(claims, key, claim) {
+        return Ok(Some(why));
+    }
+    let Some((cluster, found)) = cluster_of(claims, key, claim).await? else {
+        return Ok(None);
+    };
+    let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
+    Ok(match found {
+        Found::Running => None,
+        Found::Paused => Some(of_cluster(&cluster, cause)),
+        Found::Absent => {
+            let message = format!(
+                "there is no Cluster {}, which the claim names; the claim is served as soon as there is",
+                cluster.name
+            );
+            Some(Unserved::new("ClusterNotFound", message, cause))
+        }
+    })
+}
+
+/// What keeps a deleted claim from giving its address back. A Cluster that is gone keeps nothing.
+pub async fn keeps(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+) -> Reconciled<Option<Unserved>> {
+    if let Some(why) = here(claims, key, claim) {
+        return Ok(Some(why));
+    }
+    let cluster = cluster_of(claims, key, claim).await?;
+    Ok(cluster.and_then(|(cluster, found)| {
+        let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
+        (found == Found::Paused).then(|| of_cluster(&cluster, cause))
+    }))
+}
+
+fn of_cluster(cluster: &Key, cause: Option<Cause>) -> Unserved {
+    let message = format!(
+        "Cluster {} is paused; nothing is allocated or released until that ends",
+        cluster.name
+    );
+    Unserved::new(PAUSED_REASON, message, cause)
+}
+
+/// Claim and pool.
+fn here(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Option<Unserved> {
+    if claim.paused {
+        let message = format!(
+            "the claim is paused by its annotation {PAUSED}; nothing is allocated or released until that is removed"
+        );
+        return Some(Unserved::new(PAUSED_REASON, message, None));
+    }
+    let settings = claims.context.site.settings::<ClusterApiSettings>();
+    let PoolSort::InCluster(kind) = sort_of(&claim.pool, settings)? else {
+        return None;
+    };
+    let (_, pools) = claims
+        .user
+        .pools
+        .iter()
+        .find(|(one, _)| one.kind == kind.kind)?;
+    let pool = pool_key(kind, &key.namespace, &claim.pool.name);
+    pools.get(&pool).filter(|pool| pool.paused)?;
+    let message = format!(
+        "{} {} is paused by its annotation {PAUSED}; nothing is allocated or released until that is removed",
+        kind.kind, claim.pool.name
+    );
+    let cause = Some(Cause::Object(kind.kind, pool));
+    Some(Unserved::new("PoolPaused", message, cause))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Running,
+    Paused,
+    Absent,
+}
+
+/// The Cluster that the claim names, by a fresh read where not all are known yet.
+async fn cluster_of(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+) -> Reconciled<Option<(Key, Found)>> {
+    let Some(name) = &claim.cluster else {
+        return Ok(None);
+    };
+    let cluster = Key::new(&key.namespace, name);
+    let clusters = &claims.user.clusters;
+    let paused = match clusters.get(&cluster) {
+        Some(found) => Some(found.paused),
+        None if clusters.is_complete() && clusters.seen(&cluster).is_none() => None,
+        None => {
+            let kind = clusters.followed_as().unwrap_or(CLUSTER);
+            let read = claims.context.remote.get(&kind.target(&cluster)).await?;
+            read.map(|found| ClusterView::of(found).paused)
+        }
+    };
+    let found = match paused {
+        Some(true) => Found::Paused,
+        Some(false) => Found::Running,
+        None => Found::Absent,
+    };
+    Ok(Some((cluster, found)))
+}

@@ -1,0 +1,232 @@
+//! The runtime hook BeforeClusterCreate: nothing of a Cluster is made before its endpoint is written. Pure.
+//!
+//! Whoever reaches fipd may ask, so an answer says nothing that the question does not: it looks at the Cluster in the question,
+//! at the clock and at the configuration, and decides nothing.
+
+use fipd_core::Timestamp;
+use fipd_crds::cluster_api::Cluster;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    names::{CLUSTER_VIP, HOOKS_GROUP, HOOKS_VERSION},
+    settings::ClusterApiSettings,
+    vip::ClusterView,
+};
+
+/// Name of the handler, as the path and the ExtensionConfig have it.
+pub const HANDLER: &str = "fipd-vip";
+/// Seconds that Cluster API waits for an answer.
+const TIMEOUT: u32 = 5;
+/// Seconds until it asks again.
+const RETRY: u32 = 1;
+
+const BEFORE_CREATE: &str = "BeforeClusterCreate";
+
+#[derive(Deserialize)]
+struct Asked {
+    kind: String,
+    #[serde(default)]
+    cluster: Cluster,
+}
+
+/// The answer to a call at this path behind the group and version, whatever is sent. `None`: there is no such hook.
+pub fn answer(
+    settings: &ClusterApiSettings,
+    path: &str,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<Value> {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    let prefix = format!("{HOOKS_GROUP}/{HOOKS_VERSION}/");
+    let call = path.trim_start_matches('/').strip_prefix(&prefix)?;
+    let asked: Result<Asked, _> = serde_json::from_slice(body);
+    if call == "discovery" {
+        return Some(match asked {
+            Ok(asked) if asked.kind == "DiscoveryRequest" => discovery(),
+            Ok(asked) => failure(
+                "Discovery",
+                &format!("kind {:?} is not DiscoveryRequest", asked.kind),
+            ),
+            Err(error) => failure(
+                "Discovery",
+                &format!("the body is no DiscoveryRequest: {error}"),
+            ),
+        });
+    }
+    (call == format!("beforeclustercreate/{HANDLER}")).then(|| match asked {
+        Ok(asked) if asked.kind == "BeforeClusterCreateRequest" => {
+            before_create(settings, &ClusterView::of(asked.cluster), now)
+        }
+        Ok(asked) => {
+            let why = format!("kind {:?} is not BeforeClusterCreateRequest", asked.kind);
+            failure(BEFORE_CREATE, &why)
+        }
+        Err(error) => failure(
+            BEFORE_CREATE,
+            &format!("the body is no BeforeClusterCreateRequest: {error}"),
+        ),
+    })
+}
+
+fn before_create(settings: &ClusterApiSettings, cluster: &ClusterView, now: Timestamp) -> Value {
+    let endpoint = cluster.endpoint.as_ref();
+    let written = endpoint.is_some_and(|one| one.port > 0);
+    // A class that declares the variable has it in the Cluster by its default.
+    let filled = cluster.variable.as_deref() != Some("");
+    if written && filled || !settings.vips {
+        return response(BEFORE_CREATE, "", 0);
+    }
+    let waited = now.0.saturating_sub(cluster.meta.created.0);
+    let patience = u64::try_from(settings.hook_patience.0.as_millis()).unwrap_or(u64::MAX);
+    if waited > patience {
+        let text = "fipd has given the Cluster no address in time; it is made without one (see its condition fipd.io/EndpointReady)";
+        return response(BEFORE_CREATE, text, 0);
+    }
+    let what = match written {
+        true => CLUSTER_VIP,
+        false => "spec.controlPlaneEndpoint",
+    };
+    let text = format!("fipd has not written {what} yet (see the condition fipd.io/EndpointReady)");
+    response(BEFORE_CREATE, &text, RETRY)
+}
+
+fn discovery() -> Value {
+    let hook = json!({ "apiVersion": api_version(), "hook": BEFORE_CREATE });
+    let mut response = response("Discovery", "", 0);
+    response["handlers"] = json!([{
+        "name": HANDLER, "requestHook": hook, "timeoutSeconds": TIMEOUT, "failurePolicy": "Ignore",
+    }]);
+    if let Some(fields) = response.as_object_mut() {
+        fields.remove("retryAfterSeconds");
+        fields.remove("message");
+    }
+    response
+}
+
+fn response(hook: &str, message: &str, retry: u32) -> Value {
+    json!({
+        "apiVersion": api_version(), "kind": format!("{hook}Response"), "status": "Success",
+        "message": message, "retryAfterSeconds": retry,
+    })
+}
+
+fn failure(hook: &str, why: &str) -> Value {
+    let mut response = response(hook, why, 0);
+    response["status"] = json!("Failure");
+    response
+}
+
+fn api_version() -> String {
+    format!("{HOOKS_GROUP}/{HOOKS_VERSION}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_700_000_100_000);
+
+    fn asked(path: &str, body: &Value) -> Option<Value> {
+        let settings = ClusterApiSettings::default();
+        let path = format!("/hooks.runtime.cluster.x-k8s.io/v1alpha1/{path}");
+        answer(&settings, &path, body.to_string().as_bytes(), NOW)
+    }
+
+    fn before(spec: Value, created: &str) -> Value {
+        let request = json!({
+            "apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "kind": "BeforeClusterCreateRequest",
+            "cluster": {
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": { "name": "c", "namespace": "ns", "creationTimestamp": created }, "spec": spec,
+            },
+        });
+        asked("beforeclustercreate/fipd-vip?timeout=5s", &request).expect("an answer")
+    }
+
+    /// Row 85.
+    #[test]
+    fn e_7_creation_is_blocked_until_endpoint_and_variable_are_written() {
+        let just = "2023-11-14T22:14:50Z";
+        let endpoint = json!({ "host": "10.0.0.5", "port": 6443 });
+        let variables = |value: &str| json!([{ "name": "clusterVip", "value": value }]);
+        for (spec, retry) in [
+            (json!({}), 1),
+            (
+                json!({ "controlPlaneEndpoint": { "host": "", "port": 0 } }),
+                1,
+            ),
+            (
+                json!({ "controlPlaneEndpoint": { "host": "10.0.0.5", "port": 0 } }),
+                1,
+            ),
+            (
+                json!({ "controlPlaneEndpoint": endpoint, "topology": { "classRef": { "name": "r" }, "variables": variables("") } }),
+                1,
+            ),
+            (
+                json!({ "controlPlaneEndpoint": endpoint, "topology": { "classRef": { "name": "r" }, "variables": variables("10.0.0.5") } }),
+                0,
+            ),
+            (json!({ "controlPlaneEndpoint": endpoint }), 0),
+        ] {
+            let answer = before(spec.clone(), just);
+            assert_eq!(
+                (&answer["status"], &answer["retryAfterSeconds"]),
+                (&json!("Success"), &json!(retry)),
+                "{spec}"
+            );
+            assert_eq!(answer["message"] == "", retry == 0, "{answer}");
+            assert_eq!(
+                answer,
+                before(spec, just),
+                "the same question has the same answer"
+            );
+        }
+        let late = before(json!({}), "2023-11-14T00:00:00Z");
+        assert_eq!(late["retryAfterSeconds"], 0, "it does not wait for ever");
+        assert!(
+            late["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("in time"))
+        );
+    }
+
+    #[test]
+    fn nonsense_is_answered_by_a_failure_of_the_api() {
+        for (path, kind) in [
+            ("discovery", "DiscoveryResponse"),
+            (
+                "beforeclustercreate/fipd-vip",
+                "BeforeClusterCreateResponse",
+            ),
+        ] {
+            for body in [
+                json!(null),
+                json!([]),
+                json!({}),
+                json!({ "kind": "Other" }),
+                json!({ "kind": 7 }),
+            ] {
+                let answer = asked(path, &body).expect("an answer");
+                assert_eq!(
+                    (&answer["kind"], &answer["status"]),
+                    (&json!(kind), &json!("Failure")),
+                    "{body}"
+                );
+            }
+        }
+        assert_eq!(asked("beforeclusterdelete/fipd-vip", &json!({})), None);
+        let settings = ClusterApiSettings::default();
+        assert_eq!(answer(&settings, "/other/v1/discovery", b"{}", NOW), None);
+        let discovered = asked(
+            "discovery?timeout=10s",
+            &json!({ "kind": "DiscoveryRequest" }),
+        );
+        let handler = &discovered.expect("an answer")["handlers"][0];
+        assert_eq!(
+            (&handler["name"], &handler["requestHook"]["hook"]),
+            (&json!("fipd-vip"), &json!("BeforeClusterCreate"))
+        );
+    }
+}

@@ -1,0 +1,427 @@
+//! An IPAM provider of Cluster API, in the place of the in-cluster provider, and the addresses of its clusters, in the place of
+//! capi-vip-allocator.
+//!
+//! ```text
+//!  InClusterIPPool, InClusterPrefixPool, ... --> pool (mirror) --+
+//!  Pool of fipd ------------------------------------------------+--> IPAddressClaim --> lease --> IPAddress
+//!  Cluster --> claims of its control plane and ingress -----------------^                            |
+//!     ^------------------------------------------------------------------------------- endpoint -----+
+//! ```
+//!
+//! fipd does nothing in a cluster until it holds the Leases of both programs. Pools are defined before anything is adopted,
+//! since they decide the network of an address; every IPAddress is adopted before the first new one. Claims are served in
+//! either version of their API, by what the cluster serves.
+
+mod admission;
+mod adopt;
+pub mod claim;
+mod extension;
+pub mod hook;
+mod leaving;
+pub mod metrics;
+pub mod names;
+mod operations;
+pub mod pool;
+pub mod settings;
+mod sites;
+pub mod vip;
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+
+use fipd_core::{System, Text};
+use fipd_crds::cluster_api::{
+    Cluster, ClusterClass, GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress,
+    IPAddressClaim, InClusterIPPool, InClusterPrefixPool,
+};
+use futures::future::BoxFuture;
+use kube::Resource;
+use parking_lot::RwLock;
+use prometheus_client::registry::Registry;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    admission::{Asks, Judge},
+    adopt::Takeover,
+    clock,
+    clusters::{ClusterSession, adoption},
+    config::{ClusterSettings, SystemConfig, operation::SystemOperation},
+    controller::{
+        client::Remote,
+        context::Context,
+        events::Events,
+        kind::Kind,
+        leader_election::{self, Wanted},
+        pool_source::close_all,
+        queue::Queue,
+        reconcile,
+        reconcile::Controller,
+        site::Site,
+        store::{Key, Objects},
+        tasks::{count, events_behind, finish, follow_pools, until},
+        webhook,
+    },
+    detach::Leaving,
+    system::{self, Means, RunningSystem},
+};
+use admission::{KnownClusters, PoolJudge};
+use adopt::IpamTakeover;
+use claim::{IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView};
+use metrics::VipCounts;
+use names::{
+    ADDRESS_OBJECT, CLAIM, CLUSTER, CLUSTER_CLASS_OBJECT, GLOBAL_POOL, GLOBAL_PREFIX_POOL,
+    IN_CLUSTER_LEASE, POOL, PREFIX_POOL, VIP_ALLOCATOR_LEASE,
+};
+use pool::{InClusterPools, InClusterSource, InClusterView, OFF};
+use settings::ClusterApiSettings;
+use sites::IpamSites;
+use vip::{ClassView, ClusterView, VipController};
+
+/// The system.
+pub struct ClusterApi;
+
+/// The system in a daemon.
+#[derive(Clone)]
+struct RunningClusterApi {
+    means: Means,
+    sites: IpamSites,
+    known: KnownClusters,
+    counts: VipCounts,
+    /// What the configuration says of each cluster that is to have the system, whether reached or not.
+    settings: Arc<RwLock<BTreeMap<Text, ClusterApiSettings>>>,
+}
+
+impl system::System for ClusterApi {
+    fn config(&self) -> &'static SystemConfig {
+        &settings::CONFIG
+    }
+
+    fn adopts(&self) -> Option<&'static str> {
+        Some(
+            "Pools, claims and addresses of Cluster API's in-cluster provider and of capi-vip-allocator",
+        )
+    }
+
+    fn asks(&self) -> Option<&'static Asks> {
+        Some(&admission::ASKS)
+    }
+
+    #[cfg(any(test, feature = "fuzz"))]
+    fn fuzz(&self) -> Option<crate::admission::FuzzJudge> {
+        Some(admission::judge)
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &leaving::ClusterApiLeaving
+    }
+
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(RunningClusterApi {
+            means: means.clone(),
+            sites: IpamSites::default(),
+            known: KnownClusters::default(),
+            counts: VipCounts::default(),
+            settings: Arc::default(),
+        })
+    }
+}
+
+impl RunningSystem for RunningClusterApi {
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let running = self.clone();
+        Box::pin(async move { running.lead(session).await })
+    }
+
+    fn set_clusters(&self, clusters: &BTreeMap<&Text, &ClusterSettings>) {
+        let clusters = clusters.iter();
+        let known =
+            clusters.map(|(name, one)| (Text::clone(name), one.of::<ClusterApiSettings>().clone()));
+        *self.settings.write() = known.collect();
+    }
+
+    fn hook(&self, cluster: &str, path: &str, body: &[u8]) -> Option<Value> {
+        let settings = self.settings.read();
+        hook::answer(settings.get(cluster)?, path, body, clock::now())
+    }
+
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        Some(Arc::new(PoolJudge {
+            ipam: self.means.ipam.clone(),
+            clusters: self.known.clone(),
+        }))
+    }
+
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
+        Some(Arc::new(IpamTakeover {
+            ipam: self.means.ipam.clone(),
+            me: self.means.me.clone(),
+        }))
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        metrics::register(registry, self.sites.clone(), &self.counts);
+    }
+
+    fn rows(&self, _: &'static SystemOperation) -> BTreeMap<String, Value> {
+        operations::claims(&self.sites)
+    }
+}
+
+impl RunningClusterApi {
+    /// Serves a cluster for as long as no other program does.
+    async fn lead(&self, session: ClusterSession) {
+        let run = |session| {
+            serve(
+                Arc::new(Site::new(session, System::cluster_api())),
+                self.clone(),
+            )
+        };
+        let settings = session.settings.of::<ClusterApiSettings>();
+        if !settings.leader_elect {
+            return run(session).await;
+        }
+        let wanted = Wanted {
+            leases: leases(settings),
+            me: self.means.me.clone(),
+        };
+        leader_election::while_held(&session, &System::cluster_api(), &wanted, |_| {}, run).await;
+    }
+}
+
+/// The Leases of the programs that fipd stands in for, as the settings say.
+fn leases(settings: &ClusterApiSettings) -> Vec<Key> {
+    let in_cluster = settings.serves_in_cluster_kinds();
+    let provider = Key::new(&settings.in_cluster_lease_namespace, IN_CLUSTER_LEASE);
+    let allocator = Key::new(&settings.vip_allocator_lease_namespace, VIP_ALLOCATOR_LEASE);
+    let provider = in_cluster.then_some(provider);
+    provider
+        .into_iter()
+        .chain(settings.vips.then_some(allocator))
+        .collect()
+}
+
+/// The controllers of the pools of addresses and of prefixes, namespaced and not.
+struct AllPools {
+    addresses: [Arc<InClusterPools<false>>; 2],
+    prefixes: [Arc<InClusterPools<true>>; 2],
+}
+
+async fn serve(site: Arc<Site>, system: RunningClusterApi) {
+    let cancel = site.cancel();
+    let queue = Queue::<Key>::new();
+    let events = events_behind(&site, &queue);
+    let mut tasks = JoinSet::new();
+    let settings = site.settings::<ClusterApiSettings>();
+    if !settings.serves_in_cluster_kinds()
+        && let Err(error) = close_all(&site, OFF).await
+    {
+        tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
+    }
+    let pools = AllPools::new(&site, &events);
+    let user = IpClaims {
+        addresses: Objects::new(),
+        clusters: Objects::new(),
+        pools: pools.stores(),
+    };
+    let context = context(CLAIM, &site, &events).with_queue(queue);
+    let claims = IpClaimController::new(context, user);
+    system.sites.add(&site.name, &claims);
+    count(&site, "IPAddressClaims", &claims.context.objects);
+    count(&site, "IPAddresses", &claims.user.addresses);
+    let clusters = other(CLUSTER, &site, &events, &claims.user.clusters);
+    let vips = VipController::new(clusters, &claims, &system.counts);
+    count(&site, "Clusters", &claims.user.clusters);
+    watch(&site, (&claims, &vips), &pools, &events, &mut tasks);
+    let known = async {
+        pools.completed().await;
+        claims.user.addresses.completed().await;
+        claims.completed().await;
+    };
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = known => {}
+    }
+    let serves = settings.serves_in_cluster_kinds();
+    let define = || pools.define_all();
+    if serves && !until(&cancel, "the pools are not defined yet", define).await {
+        return;
+    }
+    let inventory = IpamInventory::new(&claims, &vips);
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
+        return;
+    }
+    system.known.add(&site.name, &site.id);
+    if serves {
+        pools.start(&mut tasks);
+        let (webhook, own) = (&settings.webhook, &system.means.endpoint);
+        webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
+    }
+    reconcile::follow_and_work(&claims, &mut tasks);
+    extension::keep(&site, &system.means.endpoint, &mut tasks);
+    if settings.vips {
+        // It begins once the Clusters are known, where there are such.
+        reconcile::follow_and_work(&vips, &mut tasks);
+    }
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    finish(tasks).await;
+}
+
+impl AllPools {
+    fn new(site: &Arc<Site>, events: &Arc<Events>) -> Self {
+        let settings = site.settings::<ClusterApiSettings>();
+        let context = |kind| context(kind, site, events);
+        let addresses = |kind| {
+            let settings = settings.clone();
+            InClusterPools::new(context(kind), InClusterSource { settings })
+        };
+        let prefixes = |kind| {
+            let settings = settings.clone();
+            InClusterPools::new(context(kind), InClusterSource { settings })
+        };
+        Self {
+            addresses: [addresses(POOL), addresses(GLOBAL_POOL)],
+            prefixes: [prefixes(PREFIX_POOL), prefixes(GLOBAL_PREFIX_POOL)],
+        }
+    }
+
+    fn contexts(&self) -> [&Context<InClusterView>; 4] {
+        let [one, two] = &self.addresses;
+        let [three, four] = &self.prefixes;
+        [
+            one.context(),
+            two.context(),
+            three.context(),
+            four.context(),
+        ]
+    }
+
+    fn stores(&self) -> Vec<(Kind, Arc<Objects<InClusterView>>)> {
+        let stores = self.contexts().into_iter();
+        stores
+            .map(|context| (context.kind, Arc::clone(&context.objects)))
+            .collect()
+    }
+
+    async fn completed(&self) {
+        for context in self.contexts() {
+            context.objects.completed().await;
+        }
+    }
+
+    async fn define_all(&self) -> crate::controller::Reconciled<()> {
+        for pools in &self.addresses {
+            pools.define_all().await?;
+        }
+        for pools in &self.prefixes {
+            pools.define_all().await?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, tasks: &mut JoinSet<()>) {
+        for context in self.contexts() {
+            context.queue_all();
+        }
+        self.addresses
+            .iter()
+            .for_each(|pools| follow_pools(pools, tasks));
+        self.prefixes
+            .iter()
+            .for_each(|pools| follow_pools(pools, tasks));
+    }
+}
+
+/// Follows the objects of the cluster, and tells the claims of them.
+fn watch(
+    site: &Arc<Site>,
+    (claims, vips): (&Arc<IpClaimController>, &Arc<VipController>),
+    pools: &AllPools,
+    events: &Arc<Events>,
+    tasks: &mut JoinSet<()>,
+) {
+    let [addresses, global_addresses, prefixes, global_prefixes] = pools.contexts();
+    pools_of::<InClusterIPPool>(addresses, InClusterView::addresses, claims, tasks);
+    let view = InClusterView::global_addresses;
+    pools_of::<GlobalInClusterIPPool>(global_addresses, view, claims, tasks);
+    pools_of::<InClusterPrefixPool>(prefixes, InClusterView::prefixes, claims, tasks);
+    let view = InClusterView::global_prefixes;
+    pools_of::<GlobalInClusterPrefixPool>(global_prefixes, view, claims, tasks);
+    let (waiting, queue) = (Arc::clone(claims), Arc::clone(&vips.context.queue));
+    let view = |cluster: Cluster| Some(ClusterView::of(cluster));
+    vips.context.follow(tasks, view, move |key| {
+        wake(&waiting, CLUSTER, key);
+        queue.add(key.clone());
+    });
+    let objects = other(ADDRESS_OBJECT, site, events, &claims.user.addresses);
+    let (queue, all) = (Arc::clone(&claims.context.queue), Arc::clone(vips));
+    let view = |address: IPAddress| Some(AddressView::of(address));
+    objects.follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        all.claim_changed(key);
+    });
+    let here = Arc::clone(site);
+    let view = move |claim: IPAddressClaim| IpClaims::view_at(&here, claim);
+    let (queue, all) = (Arc::clone(&claims.context.queue), Arc::clone(vips));
+    claims.context.follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        all.claim_changed(key);
+    });
+    let classes = other(CLUSTER_CLASS_OBJECT, site, events, &vips.classes);
+    let all = Arc::clone(vips);
+    let view = |class: ClusterClass| Some(ClassView::of(class));
+    classes.follow(tasks, view, move |key| all.class_changed(key));
+}
+
+/// Follows the pools of a kind that are fipd's to serve.
+fn pools_of<K>(
+    context: &Context<InClusterView>,
+    view: fn(K) -> InClusterView,
+    claims: &Arc<IpClaimController>,
+    tasks: &mut JoinSet<()>,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let (queue, kind) = (Arc::clone(&context.queue), context.kind);
+    let (site, waiting) = (Arc::clone(&context.site), Arc::clone(claims));
+    let view = move |pool: K| {
+        let namespace = pool.meta().namespace.clone().unwrap_or_default();
+        let view = view(pool);
+        let settings = site.settings::<ClusterApiSettings>();
+        settings
+            .covers(&namespace, view.filter.as_deref())
+            .then_some(view)
+    };
+    context.follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        wake(&waiting, kind, key);
+    });
+}
+
+/// Queues the claims that wait for an object.
+fn wake(claims: &IpClaimController, kind: Kind, key: &Key) {
+    let waiting = claims
+        .context
+        .waiters
+        .waiting_on(kind.kind, key)
+        .into_iter();
+    waiting.for_each(|claim| claims.context.queue.add(claim));
+}
+
+fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Events>) -> Context<V> {
+    other(kind, site, events, &Objects::new())
+}
+
+fn other<V: PartialEq + Debug>(
+    kind: Kind,
+    site: &Arc<Site>,
+    events: &Arc<Events>,
+    objects: &Arc<Objects<V>>,
+) -> Context<V> {
+    let remote = Remote::new(site.session.client.clone());
+    let (site, events) = (Arc::clone(site), Arc::clone(events));
+    Context::new(kind, site, remote, events, Arc::clone(objects))
+}

@@ -1,0 +1,65 @@
+//! What the system can be asked for.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::sites::IpamSites;
+use crate::config::operation::{Column, Does, Operations, Served, SystemOperation};
+
+/// All of it.
+pub(super) static OPERATIONS: Operations = Operations {
+    about: "cluster-api: claims of Cluster API and the addresses that they have",
+    all: &[SystemOperation {
+        name: CLAIMS,
+        about: "IPAddressClaims, their pools and addresses, and why they wait",
+        path: "/api/v1/cluster-api/claims",
+        variable: "",
+        does: Does::List {
+            field: "claims",
+            columns: &[
+                column("CLUSTER", "cluster"),
+                column("NAMESPACE", "namespace"),
+                column("NAME", "name"),
+                column("POOL", "pool"),
+                column("ADDRESS", "address"),
+                column("READY", "ready"),
+                column("REASON", "reason"),
+                column("MESSAGE", "message"),
+            ],
+        },
+        served: Served::BySystem,
+    }],
+};
+
+/// The operation that lists claims.
+pub(super) const CLAIMS: &str = "claims";
+
+const fn column(title: &'static str, field: &'static str) -> Column {
+    Column { title, field }
+}
+
+/// The claims of all connected clusters.
+pub(super) fn claims(sites: &IpamSites) -> BTreeMap<String, Value> {
+    let mut rows = BTreeMap::new();
+    for (cluster, claims) in sites.connected() {
+        for (key, claim) in claims.context.objects.all() {
+            let there = claims.user.address_of(&key, &claim.pool);
+            let address = there.and_then(|there| there.address);
+            let ready = claim
+                .conditions
+                .iter()
+                .find(|one| one.type_ == super::names::READY);
+            let row = json!({
+                "cluster": &*cluster, "namespace": &*key.namespace, "name": &*key.name,
+                "pool": format!("{}/{}", claim.pool.kind, claim.pool.name),
+                "address": address.map(|address| address.to_string()),
+                "ready": ready.map(|ready| &*ready.status),
+                "reason": ready.map(|ready| &*ready.reason),
+                "message": ready.map(|ready| &*ready.message),
+            });
+            rows.insert(format!("{cluster}/{key}"), row);
+        }
+    }
+    rows
+}

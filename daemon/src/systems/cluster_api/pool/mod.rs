@@ -1,0 +1,241 @@
+//! Pools of the in-cluster provider as sources of pools.
+
+#[cfg(test)]
+mod conformance_tests;
+pub mod status;
+mod vip_labels;
+
+pub use vip_labels::VipLabels;
+
+use fipd_core::{PoolSpec, System};
+use fipd_crds::{
+    cluster_api::{
+        GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterIPPoolSpec,
+        InClusterPoolStatus, InClusterPrefixPool, InClusterPrefixPoolSpec, has_paused_annotation,
+    },
+    labels::NETWORK,
+};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff};
+
+use super::{
+    names::{PROTECT_POOL, WATCH_FILTER},
+    settings::ClusterApiSettings,
+};
+use crate::{
+    config::ReleaseWait,
+    controller::{
+        meta::{Meta, View},
+        pool_source::{
+            Leaving, OUT_OF_RANGE, PoolController, PoolReport, PoolSource, PoolState, SourceFacts,
+        },
+        site::Site,
+        store::Key,
+    },
+    validation::{in_cluster_pool, mirror::MirrorOf},
+};
+
+/// Why the pools of all objects are closed.
+pub const OFF: &str = "in-cluster-kinds is \"leave\" for this cluster";
+
+/// A pool object, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InClusterView {
+    pub meta: Meta,
+    pub spec: InClusterSpec,
+    pub status: InClusterPoolStatus,
+    /// It neither allocates nor releases.
+    pub paused: bool,
+    /// The network (routing domain) that an annotation of fipd's names.
+    pub network: Option<String>,
+    /// Value of the label that shards providers.
+    pub filter: Option<String>,
+    /// `None`: it serves no Clusters.
+    pub vip: Option<VipLabels>,
+}
+
+/// What the two sorts of pools say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InClusterSpec {
+    Addresses(InClusterIPPoolSpec),
+    Prefixes(InClusterPrefixPoolSpec),
+}
+
+impl View for InClusterView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+impl InClusterView {
+    fn of(meta: &ObjectMeta, spec: InClusterSpec, status: Option<InClusterPoolStatus>) -> Self {
+        let annotation = |key| meta.annotations.as_ref()?.get(key).cloned();
+        let label = |key| meta.labels.as_ref()?.get(key).cloned();
+        Self {
+            paused: has_paused_annotation(meta),
+            network: annotation(NETWORK),
+            filter: label(WATCH_FILTER),
+            vip: VipLabels::of(meta.labels.as_ref(), meta.annotations.as_ref()),
+            meta: Meta::of(meta),
+            spec,
+            status: status.unwrap_or_default(),
+        }
+    }
+
+    pub fn addresses(pool: InClusterIPPool) -> Self {
+        Self::of(
+            &pool.metadata,
+            InClusterSpec::Addresses(pool.spec),
+            pool.status,
+        )
+    }
+
+    pub fn global_addresses(pool: GlobalInClusterIPPool) -> Self {
+        let spec = InClusterSpec::Addresses(pool.spec.pool);
+        Self::of(&pool.metadata, spec, pool.status)
+    }
+
+    pub fn prefixes(pool: InClusterPrefixPool) -> Self {
+        Self::of(
+            &pool.metadata,
+            InClusterSpec::Prefixes(pool.spec),
+            pool.status,
+        )
+    }
+
+    pub fn global_prefixes(pool: GlobalInClusterPrefixPool) -> Self {
+        let spec = InClusterSpec::Prefixes(pool.spec.pool);
+        Self::of(&pool.metadata, spec, pool.status)
+    }
+
+    fn grace(&self) -> Option<i64> {
+        match &self.spec {
+            InClusterSpec::Addresses(spec) => spec.address_reuse_grace_period_seconds,
+            InClusterSpec::Prefixes(spec) => spec.address_reuse_grace_period_seconds,
+        }
+    }
+}
+
+/// The controller of the pools of one kind.
+pub type InClusterPools<const PREFIXES: bool> = PoolController<InClusterSource<PREFIXES>>;
+
+/// What pools of addresses, or of prefixes, say.
+pub struct InClusterSource<const PREFIXES: bool> {
+    pub settings: ClusterApiSettings,
+}
+
+/// Before the names of pools of prefixes in the address book: pools of addresses have such names as well.
+pub const PREFIX_TAG: &str = "prefix_";
+
+impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
+    type View = InClusterView;
+    type Status = InClusterPoolStatus;
+
+    const METRIC: &'static str = "inclusterpool";
+    const FINALIZER: Option<&'static str> = Some(PROTECT_POOL);
+    const LEAVING: Leaving = Leaving::Marked;
+    const AMBIGUOUS_IS_UNREADY: bool = true;
+    const TAG: &'static str = if PREFIXES { PREFIX_TAG } else { "" };
+
+    fn facts<'a>(&'a self, pool: &'a InClusterView) -> SourceFacts<'a> {
+        SourceFacts {
+            network: pool.network.as_deref(),
+            ..SourceFacts::default()
+        }
+    }
+
+    fn spec(&self, mirror: &MirrorOf<'_>, pool: &InClusterView) -> Result<PoolSpec, String> {
+        let spec = match &pool.spec {
+            InClusterSpec::Addresses(spec) => in_cluster_pool::addresses(spec)?,
+            InClusterSpec::Prefixes(spec) => in_cluster_pool::prefixes(spec)?,
+        };
+        let system = System::cluster_api();
+        in_cluster_pool::named(spec, mirror.pool_name(&system), mirror.origin(system))
+    }
+
+    fn written(&self, pool: &InClusterView) -> InClusterPoolStatus {
+        pool.status.clone()
+    }
+
+    fn status(
+        &self,
+        pool: &InClusterView,
+        report: &PoolReport,
+        now: jiff::Timestamp,
+    ) -> InClusterPoolStatus {
+        status::desired(&pool.status, pool.meta.generation, report, now)
+    }
+
+    fn own_network(&self, site: &Site, key: &Key) -> Option<String> {
+        let own = self.settings.network_per_namespace && !key.namespace.is_empty();
+        own.then(|| network_name(&site.id.0, &site.name, &key.namespace))
+    }
+
+    /// It stays for as long as an address of it is in use, as with the original.
+    fn release_wait(&self) -> Option<ReleaseWait> {
+        None
+    }
+
+    fn remark(&self, pool: &InClusterView) -> Option<(&'static str, String)> {
+        in_cluster_pool::remark(pool.grace()).map(|text| ("GraceShortened", text))
+    }
+
+    fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {
+        let exhausted = || {
+            let (used, size) = (state.usage.used, state.usage.size);
+            format!("{used} of {size} are in use: claims wait; add addresses or delete claims")
+        };
+        let exhausted = (state.usage.free == 0 && state.usage.size > 0).then(exhausted);
+        [
+            (OUT_OF_RANGE, state.out_of_range()),
+            ("Overlapping", state.overlap.clone()),
+            ("PoolExhausted", exhausted),
+        ]
+        .into_iter()
+        .filter_map(|(reason, text)| Some((reason, text?)))
+        .collect()
+    }
+}
+
+/// The network of a namespace: readable as far as its length allows, and unlike that of any other namespace.
+fn network_name(id: &str, cluster: &str, namespace: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(format!("{id}/{namespace}"));
+    let tail: String = digest
+        .iter()
+        .take(5)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let head: String = format!("{cluster}-{namespace}").chars().take(50).collect();
+    let head = head
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+        .to_lowercase();
+    format!("{}-{tail}", head.trim_matches('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_namespace_of_each_cluster_has_a_network_of_its_own() {
+        let names = [
+            network_name("1", "a-b", "c"),
+            network_name("1", "a", "b-c"),
+            network_name("2", "a", "b-c"),
+            network_name("1", "m.example", &"n".repeat(63)),
+        ];
+        for (index, name) in names.iter().enumerate() {
+            assert!(
+                name.len() <= 63 && fipd_crds::names::is_label(name),
+                "{name}"
+            );
+            assert!(!names[..index].contains(name), "{name}");
+        }
+        assert!(names[0].starts_with("a-b-c-"), "{}", names[0]);
+        assert_eq!(
+            names[0],
+            network_name("1", "a-b", "c"),
+            "and always the same"
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! What is kept of Clusters and of their classes.
+
+use std::net::IpAddr;
+
+use fipd_crds::cluster_api::{Cluster, ClusterClass, Endpoint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::{
+    controller::meta::{Meta, View},
+    systems::cluster_api::names::{CLUSTER_CLASS, CLUSTER_VIP, INGRESS_ENABLED, INGRESS_VIP},
+};
+
+/// A Cluster, as far as it matters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterView {
+    pub meta: Meta,
+    /// By its specification or annotation.
+    pub paused: bool,
+    /// Namespace and name of its ClusterClass.
+    pub class: Option<(String, String)>,
+    /// The class of its pools, where it has no ClusterClass; an annotation says it.
+    pub named_class: Option<String>,
+    pub endpoint: Option<Endpoint>,
+    /// Value of the variable `clusterVip`.
+    pub variable: Option<String>,
+    pub ingress: IngressView,
+    /// Its infrastructure is there: certificates carry the endpoint.
+    pub is_provisioned: bool,
+    /// It was read in the deprecated version.
+    pub is_v1beta1: bool,
+    /// Of the form of `metav1.Condition`, wherever its version has them.
+    pub conditions: Vec<Condition>,
+}
+
+/// What a Cluster says of its ingress.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IngressView {
+    pub disabled: bool,
+    /// Its address by the annotation.
+    pub address: Option<String>,
+    /// The same by the label.
+    pub label: Option<String>,
+}
+
+impl View for ClusterView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+impl ClusterView {
+    pub fn of(cluster: Cluster) -> Self {
+        let meta = &cluster.metadata;
+        let annotation = |key: &str| {
+            let text = meta.annotations.as_ref()?.get(key)?;
+            (!text.is_empty()).then(|| text.clone())
+        };
+        let variable = cluster.variable(CLUSTER_VIP);
+        let variable = variable.and_then(|value| value.as_str());
+        Self {
+            paused: cluster.is_paused(),
+            class: cluster.class(),
+            named_class: annotation(CLUSTER_CLASS),
+            endpoint: cluster.endpoint().cloned(),
+            variable: variable.map(str::to_owned),
+            ingress: IngressView {
+                disabled: annotation(INGRESS_ENABLED).as_deref() == Some("false"),
+                address: annotation(INGRESS_VIP),
+                label: meta
+                    .labels
+                    .as_ref()
+                    .and_then(|all| all.get(INGRESS_VIP).cloned()),
+            },
+            is_provisioned: cluster.is_infrastructure_ready(),
+            is_v1beta1: cluster.is_v1beta1(),
+            conditions: cluster.ready_conditions(),
+            meta: Meta::of(meta),
+        }
+    }
+
+    /// Name of the class that pools name; `None`: the Cluster gets no addresses.
+    pub fn class_name(&self) -> Option<&str> {
+        let class = self.class.as_ref().map(|(_, name)| name.as_str());
+        class.or(self.named_class.as_deref())
+    }
+
+    /// The address of its endpoint.
+    pub fn host(&self) -> Option<IpAddr> {
+        let host: IpAddr = self.endpoint.as_ref()?.host.parse().ok()?;
+        Some(host.to_canonical())
+    }
+}
+
+/// A ClusterClass, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassView {
+    pub meta: Meta,
+    /// It declares the variable `clusterVip`.
+    pub declares_vip: bool,
+}
+
+impl View for ClassView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+impl ClassView {
+    pub fn of(class: ClusterClass) -> Self {
+        Self {
+            declares_vip: class.declares(CLUSTER_VIP),
+            meta: Meta::of(&class.metadata),
+        }
+    }
+}

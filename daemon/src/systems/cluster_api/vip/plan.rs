@@ -1,0 +1,270 @@
+//! What to do for a Cluster. Pure.
+
+use std::net::IpAddr;
+
+use super::{
+    choose::VipRole,
+    observe::{ClassView, ClusterView},
+};
+use crate::{controller::conditions::ConditionUpdate, systems::cluster_api::names::CLUSTER_VIP};
+
+/// Type of the condition on the address of the control plane.
+pub const ENDPOINT_READY: &str = "fipd.io/EndpointReady";
+/// The same of the ingress.
+pub const INGRESS_READY: &str = "fipd.io/IngressReady";
+
+/// What is known of the claim of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimState {
+    /// There is none; the pool that it would name, or why there is none.
+    Absent(Result<String, String>),
+    /// Somebody else's claim has its name.
+    Foreign(String),
+    /// It has no address yet; why, as far as it says so.
+    Pending(String),
+    /// It waits for a full pool while another has room.
+    Misplaced(String),
+    Fulfilled(IpAddr),
+}
+
+/// What is to be done for one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VipStep {
+    Nothing,
+    Claim,
+    /// The claim goes, and another is made on another pool.
+    ClaimAnew,
+    /// The address that somebody else chose is kept from others.
+    Reserve(IpAddr),
+}
+
+/// What is written into the Cluster, in one apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VipApply {
+    /// Host and port.
+    pub endpoint: Option<(IpAddr, i32)>,
+    /// The endpoint is the value of the variable as well.
+    pub variable: bool,
+    pub ingress: Option<IpAddr>,
+}
+
+/// What to do for a Cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VipPlan {
+    pub control_plane: VipStep,
+    pub ingress: VipStep,
+    /// All that is fipd's in the Cluster; empty: nothing is.
+    pub apply: VipApply,
+    /// Whether anything of it is missing there.
+    pub differs: bool,
+    /// What is to be said; of roles that concern the Cluster.
+    pub conditions: Vec<ConditionUpdate>,
+}
+
+/// What is known of a Cluster.
+#[derive(Debug)]
+pub struct VipFacts<'a> {
+    pub cluster: &'a ClusterView,
+    /// `None`: it has no ClusterClass, or that is not known.
+    pub class: Option<&'a ClassView>,
+    pub control_plane: ClaimState,
+    pub ingress: ClaimState,
+    pub default_port: i32,
+}
+
+/// Plans both roles; neither waits for the other.
+pub fn plan(facts: &VipFacts<'_>) -> VipPlan {
+    let cluster = facts.cluster;
+    let mut apply = VipApply::default();
+    let mut conditions = Vec::new();
+    let control_plane = control_plane(facts, &mut apply, &mut conditions);
+    let ingress = match &cluster.ingress {
+        one if one.disabled => VipStep::Nothing,
+        one => ingress(facts, one.address.as_deref(), &mut apply, &mut conditions),
+    };
+    VipPlan {
+        control_plane,
+        ingress,
+        differs: differs(cluster, &apply),
+        apply,
+        conditions,
+    }
+}
+
+fn control_plane(
+    facts: &VipFacts<'_>,
+    apply: &mut VipApply,
+    conditions: &mut Vec<ConditionUpdate>,
+) -> VipStep {
+    let cluster = facts.cluster;
+    let host = cluster
+        .endpoint
+        .as_ref()
+        .map(|endpoint| endpoint.host.as_str());
+    let mut says = |status, reason, message: String| {
+        conditions.push(ConditionUpdate {
+            kind: ENDPOINT_READY,
+            status,
+            reason,
+            message,
+        });
+    };
+    let (Some(host), ClaimState::Fulfilled(address)) = (host, &facts.control_plane) else {
+        return match (host, &facts.control_plane) {
+            (Some(host), _) => {
+                let message = format!("the endpoint {host} was chosen by somebody else, and stays");
+                says(true, "EndpointGiven", message);
+                cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
+            }
+            (None, ClaimState::Fulfilled(address)) => {
+                fill(facts, *address, apply);
+                says(
+                    true,
+                    "AddressAllocated",
+                    format!("{address} is the endpoint"),
+                );
+                missing_variable(facts, conditions);
+                VipStep::Nothing
+            }
+            (None, state) => wait(VipRole::ControlPlane, state, conditions),
+        };
+    };
+    if cluster.host() != Some(*address) {
+        let message = format!(
+            "the endpoint is {host}, and the claim has {address}; certificates carry the endpoint, so it is not changed: delete the claim, or make the Cluster anew"
+        );
+        says(false, "EndpointDiffers", message);
+        return cluster.host().map_or(VipStep::Nothing, VipStep::Reserve);
+    }
+    fill(facts, *address, apply);
+    says(
+        true,
+        "AddressAllocated",
+        format!("{address} is the endpoint"),
+    );
+    missing_variable(facts, conditions);
+    VipStep::Nothing
+}
+
+/// The endpoint of the claim, and the variable where the class has one.
+fn fill(facts: &VipFacts<'_>, address: IpAddr, apply: &mut VipApply) {
+    let port = facts
+        .cluster
+        .endpoint
+        .as_ref()
+        .map(|endpoint| endpoint.port);
+    // v1beta1 says 0 for none.
+    let port = port.filter(|port| *port > 0).unwrap_or(facts.default_port);
+    apply.endpoint = Some((address, port));
+    apply.variable = facts.class.is_some_and(|class| class.declares_vip);
+}
+
+/// An endpoint is written directly where the class lacks the variable; a class that means to have it is told how.
+fn missing_variable(facts: &VipFacts<'_>, conditions: &mut [ConditionUpdate]) {
+    let lacks = facts.class.is_some_and(|class| !class.declares_vip);
+    if let Some(last) = conditions.last_mut().filter(|_| lacks) {
+        last.message = format!(
+            "{}; the class has no variable {CLUSTER_VIP}: patches that need it ask for spec.variables: [{{name: {CLUSTER_VIP}, required: false, schema: {{openAPIV3Schema: {{type: string, default: \"\"}}}}}}]",
+            last.message
+        );
+    }
+}
+
+fn ingress(
+    facts: &VipFacts<'_>,
+    annotated: Option<&str>,
+    apply: &mut VipApply,
+    conditions: &mut Vec<ConditionUpdate>,
+) -> VipStep {
+    let mut says = |status, reason, message: String| {
+        conditions.push(ConditionUpdate {
+            kind: INGRESS_READY,
+            status,
+            reason,
+            message,
+        });
+    };
+    match (annotated, &facts.ingress) {
+        (None, ClaimState::Fulfilled(address)) => {
+            apply.ingress = Some(*address);
+            says(
+                true,
+                "AddressAllocated",
+                format!("{address} is the address of the ingress"),
+            );
+            VipStep::Nothing
+        }
+        (Some(text), ClaimState::Fulfilled(address)) if text.parse() == Ok(*address) => {
+            apply.ingress = Some(*address);
+            says(
+                true,
+                "AddressAllocated",
+                format!("{address} is the address of the ingress"),
+            );
+            VipStep::Nothing
+        }
+        (Some(text), state) => {
+            let kept = matches!(state, ClaimState::Fulfilled(_));
+            let note = if kept {
+                "; the claim has another one"
+            } else {
+                ""
+            };
+            let message =
+                format!("the address {text} was chosen by somebody else, and stays{note}");
+            says(true, "AddressGiven", message);
+            text.parse().map_or(VipStep::Nothing, VipStep::Reserve)
+        }
+        (None, state) => wait(VipRole::Ingress, state, conditions),
+    }
+}
+
+/// A role without an address.
+fn wait(role: VipRole, state: &ClaimState, conditions: &mut Vec<ConditionUpdate>) -> VipStep {
+    let kind = match role {
+        VipRole::ControlPlane => ENDPOINT_READY,
+        VipRole::Ingress => INGRESS_READY,
+    };
+    let (reason, message, step) = match state {
+        ClaimState::Absent(Ok(pool)) => (
+            "ClaimPending",
+            format!("a claim on pool {pool} is made"),
+            VipStep::Claim,
+        ),
+        ClaimState::Absent(Err(why)) => ("PoolNotFound", why.clone(), VipStep::Nothing),
+        ClaimState::Foreign(why) => ("ClaimTaken", why.clone(), VipStep::Nothing),
+        ClaimState::Pending(why) => ("ClaimPending", why.clone(), VipStep::Nothing),
+        ClaimState::Misplaced(why) => ("ClaimPending", why.clone(), VipStep::ClaimAnew),
+        ClaimState::Fulfilled(_) => return VipStep::Nothing,
+    };
+    conditions.push(ConditionUpdate {
+        kind,
+        status: false,
+        reason,
+        message,
+    });
+    step
+}
+
+/// Whether the Cluster lacks anything of it.
+fn differs(cluster: &ClusterView, apply: &VipApply) -> bool {
+    let endpoint = apply.endpoint.is_some_and(|(address, port)| {
+        let there = cluster.endpoint.as_ref();
+        cluster.host() != Some(address) || there.is_none_or(|there| there.port != port)
+    });
+    let text = |address: IpAddr| address.to_string();
+    let endpoint_text = apply.endpoint.map(|(address, _)| text(address));
+    let variable = apply.variable && cluster.variable != endpoint_text;
+    let ingress = apply.ingress.map(text);
+    let label = ingress.clone().filter(|text| is_label_value(text));
+    let annotated = ingress.is_some() && cluster.ingress.address != ingress;
+    endpoint || variable || annotated || label.is_some() && cluster.ingress.label != label
+}
+
+/// A label may have it as its value; an IPv6 address may not be one.
+pub fn is_label_value(text: &str) -> bool {
+    !text.contains(':')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+use fipd_crds::cluster_api::Cluster;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn cluster(rest: &Value) -> ClusterView {
+    let mut object = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": { "name": "c", "namespace": "ns", "uid": "u" },
+        "spec": { "topology": { "classRef": { "name": "rke2" }, "version": "v1.35.0" } },
+    });
+    crate::controller::fake_api_tests::merge(&mut object, rest);
+    let object: Cluster = serde_json::from_value(object).expect("a Cluster");
+    ClusterView::of(object)
+}
+
+fn class(declares_vip: bool) -> ClassView {
+    ClassView {
+        meta: crate::controller::meta::Meta::default(),
+        declares_vip,
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn given(text: &str) -> ClaimState {
+    ClaimState::Fulfilled(ip(text))
+}
+
+fn absent() -> ClaimState {
+    ClaimState::Absent(Err("no matching ip pool".into()))
+}
+
+struct Case<'a> {
+    cluster: &'a Value,
+    declares: Option<bool>,
+    control_plane: ClaimState,
+    ingress: ClaimState,
+}
+
+fn planned(case: Case<'_>) -> VipPlan {
+    let (cluster, class) = (cluster(case.cluster), case.declares.map(class));
+    plan(&VipFacts {
+        cluster: &cluster,
+        class: class.as_ref(),
+        control_plane: case.control_plane,
+        ingress: case.ingress,
+        default_port: 6443,
+    })
+}
+
+fn says<'a>(plan: &'a VipPlan, kind: &str) -> &'a ConditionUpdate {
+    let found = plan.conditions.iter().find(|one| one.kind == kind);
+    found.expect("a condition")
+}
+
+/// Rows 67, 69 to 71 and 73, E-5.
+#[test]
+fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
+    let by_hand =
+        json!({ "spec": { "controlPlaneEndpoint": { "host": "10.2.0.20", "port": 6443 } } });
+    let plan = planned(Case {
+        cluster: &by_hand,
+        declares: Some(true),
+        control_plane: ClaimState::Absent(Ok("net".into())),
+        ingress: absent(),
+    });
+    assert_eq!(plan.control_plane, VipStep::Reserve(ip("10.2.0.20")), "67");
+    assert_eq!((plan.apply.endpoint, plan.differs), (None, false));
+    assert_eq!(says(&plan, ENDPOINT_READY).reason, "EndpointGiven");
+    let name =
+        json!({ "spec": { "controlPlaneEndpoint": { "host": "api.example", "port": 6443 } } });
+    let plan = planned(Case {
+        cluster: &name,
+        declares: None,
+        control_plane: absent(),
+        ingress: absent(),
+    });
+    assert_eq!(plan.control_plane, VipStep::Nothing, "a name is no address");
+
+    let fresh = json!({});
+    for (declares, port, cluster) in [
+        (Some(false), 6443, &fresh),
+        (None, 6443, &fresh),
+        (Some(true), 6443, &fresh),
+        (
+            Some(true),
+            7443,
+            &json!({ "spec": { "controlPlaneEndpoint": { "port": 7443 } } }),
+        ),
+    ] {
+        let mut view = self::cluster(cluster);
+        // A port alone is no endpoint to Cluster API, and stays all the same.
+        if port == 7443 {
+            view.endpoint = Some(fipd_crds::cluster_api::Endpoint {
+                host: String::new(),
+                port,
+            });
+        }
+        let class = declares.map(class);
+        let facts = VipFacts {
+            cluster: &ClusterView {
+                endpoint: view.endpoint.clone().filter(|one| !one.host.is_empty()),
+                ..view
+            },
+            class: class.as_ref(),
+            control_plane: given("10.0.0.15"),
+            ingress: absent(),
+            default_port: if port == 7443 { 7443 } else { 6443 },
+        };
+        let plan = super::plan(&facts);
+        assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), port)), "69, 71");
+        assert_eq!(plan.apply.variable, declares == Some(true), "70");
+        assert!(plan.differs);
+    }
+}
+
+/// Row 81, E-8.
+#[test]
+fn e_8_the_variable_is_asserted_again_whenever_it_is_lost() {
+    let with = |variables: Value| {
+        json!({ "spec": {
+            "controlPlaneEndpoint": { "host": "10.0.0.15", "port": 6443 },
+            "topology": { "variables": variables },
+        } })
+    };
+    let plan = |variables: Value, declares| {
+        planned(Case {
+            cluster: &with(variables),
+            declares: Some(declares),
+            control_plane: given("10.0.0.15"),
+            ingress: absent(),
+        })
+    };
+    let there = plan(
+        json!([{ "name": "clusterVip", "value": "10.0.0.15" }]),
+        true,
+    );
+    assert!(!there.differs && there.apply.variable);
+    for lost in [
+        json!([]),
+        json!([{ "name": "clusterVip", "value": "" }]),
+        json!([{ "name": "other", "value": 1 }]),
+    ] {
+        assert!(plan(lost.clone(), true).differs, "{lost}");
+        let without = plan(lost, false);
+        assert!(!without.differs, "a class without it asks for none");
+        let text = &says(&without, ENDPOINT_READY).message;
+        assert!(
+            text.contains("spec.variables: [{name: clusterVip"),
+            "{text}"
+        );
+    }
+}
+
+/// What differs from its lease once certificates carry it is said, and never rewritten.
+#[test]
+fn an_endpoint_that_differs_from_its_claim_is_not_rewritten() {
+    let other = json!({ "spec": { "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } } });
+    let plan = planned(Case {
+        cluster: &other,
+        declares: Some(true),
+        control_plane: given("10.0.0.15"),
+        ingress: absent(),
+    });
+    assert_eq!(says(&plan, ENDPOINT_READY).reason, "EndpointDiffers");
+    assert_eq!(plan.control_plane, VipStep::Reserve(ip("10.0.0.9")));
+    assert_eq!((plan.apply.endpoint, plan.differs), (None, false));
+}
+
+/// Rows 77 to 79, E-2, E-3 and E-4.
+#[test]
+fn e_3_4_the_ingress_never_holds_up_the_control_plane() {
+    let fresh = json!({});
+    let plan = planned(Case {
+        cluster: &fresh,
+        declares: None,
+        control_plane: given("10.0.0.15"),
+        ingress: absent(),
+    });
+    assert!(plan.apply.endpoint.is_some() && plan.differs, "79");
+    assert_eq!(says(&plan, INGRESS_READY).reason, "PoolNotFound");
+    let plan = planned(Case {
+        cluster: &fresh,
+        declares: None,
+        control_plane: ClaimState::Absent(Ok("net".into())),
+        ingress: given("10.0.0.101"),
+    });
+    assert_eq!(plan.control_plane, VipStep::Claim);
+    assert_eq!(
+        (plan.apply.ingress, plan.differs),
+        (Some(ip("10.0.0.101")), true),
+        "77"
+    );
+    let off = json!({ "metadata": { "annotations": { "vip.capi.gorizond.io/ingress-enabled": "false" } } });
+    let plan = planned(Case {
+        cluster: &off,
+        declares: None,
+        control_plane: absent(),
+        ingress: ClaimState::Absent(Ok("net".into())),
+    });
+    assert_eq!((plan.ingress, plan.conditions.len()), (VipStep::Nothing, 1));
+    let by_hand = json!({ "metadata": { "annotations": { "vip.capi.gorizond.io/ingress-vip": "10.0.0.7" } } });
+    let plan = planned(Case {
+        cluster: &by_hand,
+        declares: None,
+        control_plane: absent(),
+        ingress: ClaimState::Absent(Ok("net".into())),
+    });
+    assert_eq!(plan.ingress, VipStep::Reserve(ip("10.0.0.7")));
+    assert!(!plan.differs);
+}
+
+#[test]
+fn e_2_an_ipv6_address_of_the_ingress_is_no_label() {
+    let annotated =
+        json!({ "metadata": { "annotations": { "vip.capi.gorizond.io/ingress-vip": "fd00::5" } } });
+    let plan = planned(Case {
+        cluster: &annotated,
+        declares: None,
+        control_plane: absent(),
+        ingress: given("fd00::5"),
+    });
+    assert!(!plan.differs, "nothing is missing");
+    let four = json!({ "metadata": { "annotations": { "vip.capi.gorizond.io/ingress-vip": "10.0.0.5" } } });
+    let plan = planned(Case {
+        cluster: &four,
+        declares: None,
+        control_plane: absent(),
+        ingress: given("10.0.0.5"),
+    });
+    assert!(plan.differs, "the label is missing");
+}
+
+/// E-11 and E-14.
+#[test]
+fn a_foreign_claim_is_refused_and_a_full_pool_is_left() {
+    let fresh = json!({});
+    let plan = planned(Case {
+        cluster: &fresh,
+        declares: None,
+        control_plane: ClaimState::Foreign("it is of another".into()),
+        ingress: ClaimState::Misplaced("pool b has room".into()),
+    });
+    assert_eq!(plan.control_plane, VipStep::Nothing);
+    assert_eq!(says(&plan, ENDPOINT_READY).reason, "ClaimTaken");
+    assert_eq!(plan.ingress, VipStep::ClaimAnew);
+}

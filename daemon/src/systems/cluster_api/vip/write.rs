@@ -1,0 +1,104 @@
+//! What fipd writes for a Cluster: its claims, its addresses and its conditions.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    choose::{VipPool, VipRole},
+    observe::ClusterView,
+    plan::{VipApply, is_label_value},
+};
+use crate::{
+    controller::{kind::Kind, store::Key},
+    systems::cluster_api::names::{
+        CLUSTER_NAME, CLUSTER_VIP, CONTROL_PLANE_CLAIM, INGRESS_CLAIM, INGRESS_VIP, IPAM_GROUP,
+        ROLE,
+    },
+};
+
+/// The field manager of an apply. What a manager leaves out of an apply is removed, so that each always has the same fields.
+pub fn manager(apply: &VipApply) -> &'static str {
+    match (apply.endpoint.is_some(), apply.ingress.is_some()) {
+        (true, false) => "fipd-cluster-endpoint",
+        (false, true) => "fipd-cluster-ingress",
+        (true, true) | (false, false) => "fipd-cluster-vip",
+    }
+}
+
+/// The field manager of the conditions.
+pub const CONDITION_MANAGER: &str = "fipd-cluster-conditions";
+
+/// The claim of a role.
+pub fn claim_key(cluster: &Key, role: VipRole) -> Key {
+    let prefix = match role {
+        VipRole::ControlPlane => CONTROL_PLANE_CLAIM,
+        VipRole::Ingress => INGRESS_CLAIM,
+    };
+    Key::new(&cluster.namespace, &format!("{prefix}{}", cluster.name))
+}
+
+/// The claim of a role on this pool.
+pub fn claim(
+    (kind, api): (Kind, &str),
+    (key, cluster): (&Key, &ClusterView),
+    role: VipRole,
+    pool: &VipPool,
+) -> Value {
+    let name = claim_key(key, role).name;
+    json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": {
+            "name": &*name, "namespace": &*key.namespace,
+            "labels": { ROLE: role.name(), CLUSTER_NAME: &*key.name },
+            "ownerReferences": [{
+                "apiVersion": api, "kind": "Cluster", "name": &*key.name, "uid": &*cluster.meta.uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "clusterName": &*key.name,
+            "poolRef": { "apiGroup": IPAM_GROUP, "kind": pool.kind.kind, "name": &*pool.key.name },
+        },
+    })
+}
+
+/// Both addresses, in one apply of exactly these fields.
+pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) -> Value {
+    let mut meta = json!({
+        "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
+    });
+    if let Some(address) = apply.ingress {
+        let text = address.to_string();
+        meta["annotations"] = json!({ INGRESS_VIP: text });
+        if is_label_value(&text) {
+            meta["labels"] = json!({ INGRESS_VIP: text });
+        }
+    }
+    let mut spec = Map::new();
+    if let Some((address, port)) = apply.endpoint {
+        let host = address.to_string();
+        if apply.variable {
+            let variables = json!([{ "name": CLUSTER_VIP, "value": host }]);
+            spec.insert("topology".into(), json!({ "variables": variables }));
+        }
+        let endpoint = json!({ "host": host, "port": port });
+        spec.insert("controlPlaneEndpoint".into(), endpoint);
+    }
+    let mut body = json!({ "apiVersion": api, "kind": "Cluster", "metadata": meta });
+    if !spec.is_empty() {
+        body["spec"] = spec.into();
+    }
+    body
+}
+
+/// The conditions, where the version of the Cluster has those of the form of `metav1.Condition`.
+pub fn conditions(api: &str, key: &Key, cluster: &ClusterView, all: &Value) -> Value {
+    let status = match cluster.is_v1beta1 {
+        true => json!({ "v1beta2": { "conditions": all } }),
+        false => json!({ "conditions": all }),
+    };
+    json!({
+        "apiVersion": api, "kind": "Cluster",
+        "metadata": { "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid },
+        "status": status,
+    })
+}
