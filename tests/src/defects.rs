@@ -14,6 +14,14 @@ const DEFECTS: [u32; 36] = [
     27, 28, 29, 30, 32, 33, 34, 35, 36, 37,
 ];
 
+/// Those of Cluster API's in-cluster provider and of capi-vip-allocator, by the numbers of their contract; their tests are called
+/// `e_N_...`. 29 is about another provider, 30 about certificates that fipd does not need, 28 about probes that it does not
+/// send.
+const CLUSTER_API: [u32; 27] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+    27,
+];
+
 /// Inputs that kube-fip-operator panics on; each has a test `panic_...` of this name.
 const PANICS: [&str; 3] = [
     "network_name_without_a_slash",
@@ -24,9 +32,9 @@ const PANICS: [&str; 3] = [
 /// This file, whose examples are no tests.
 const OWN: &str = "tests/src/defects.rs";
 
-/// The numbers that the names of tests in a source begin with.
-fn numbers(source: &str) -> BTreeSet<u32> {
-    let names = source.split("fn defect_").skip(1);
+/// The numbers that the names of tests in a source begin with, behind `prefix`.
+fn numbers(source: &str, prefix: &str) -> BTreeSet<u32> {
+    let names = source.split(prefix).skip(1);
     let parts = names.flat_map(|name| name.split('_').map_while(|part| part.parse().ok()));
     parts.collect()
 }
@@ -46,8 +54,10 @@ fn gather(folder: &Path, show: &mut impl FnMut(&str)) {
 #[test]
 fn every_defect_of_the_originals_has_a_test_of_its_number() {
     let (mut found, mut panics) = (BTreeSet::new(), BTreeSet::<&str>::new());
+    let mut cluster_api = BTreeSet::new();
     let mut show = |source: &str| {
-        found.extend(numbers(source));
+        found.extend(numbers(source, "fn defect_"));
+        cluster_api.extend(numbers(source, "fn e_"));
         let tested = |name: &&&str| source.contains(&format!("fn panic_{name}("));
         panics.extend(PANICS.iter().filter(tested));
     };
@@ -57,6 +67,11 @@ fn every_defect_of_the_originals_has_a_test_of_its_number() {
     let missing = DEFECTS.iter().filter(|number| !found.contains(number));
     let missing: Vec<_> = missing.collect();
     assert!(missing.is_empty(), "no test is named after {missing:?}");
+    let missing = CLUSTER_API
+        .iter()
+        .filter(|number| !cluster_api.contains(number));
+    let missing: Vec<_> = missing.collect();
+    assert!(missing.is_empty(), "no test is named after E-{missing:?}");
     assert_eq!(panics.len(), PANICS.len(), "only of {panics:?}");
 }
 
@@ -66,7 +81,9 @@ fn those_of_kube_fip_operator_are_tested_over_its_kinds() {
     let mut found = BTreeSet::new();
     for folder in ["tests/e2e/kube_fip", "tests/e2e/kube_fip_guests"] {
         let folder = checkout().join(folder);
-        gather(&folder, &mut |source| found.extend(numbers(source)));
+        gather(&folder, &mut |source| {
+            found.extend(numbers(source, "fn defect_"))
+        });
     }
     assert_eq!(found, BTreeSet::from([13, 25]));
 }
@@ -74,5 +91,5 @@ fn those_of_kube_fip_operator_are_tested_over_its_kinds() {
 #[test]
 fn a_name_may_have_several_numbers() {
     let source = "fn defect_03_15_a_2_b() {}\nfn defect_20_x() {} // fn other_7";
-    assert_eq!(numbers(source), BTreeSet::from([3, 15, 20]));
+    assert_eq!(numbers(source, "fn defect_"), BTreeSet::from([3, 15, 20]));
 }

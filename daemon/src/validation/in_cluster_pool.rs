@@ -51,10 +51,10 @@ pub fn addresses(raw: &InClusterIPPoolSpec) -> Result<PoolSpec, String> {
         exclusions.push(AddressSpec::Single(network.first_address()));
         exclusions.extend(last.map(AddressSpec::Single));
     }
-    let ends = match family {
-        _ if all => Ends::NONE,
-        Family::V4 => ends(1, 1),
-        Family::V6 => ends(1, 0),
+    let ends = match (all, family) {
+        (true, _) => Ends::NONE,
+        (false, Family::V4) => ends(1, 1),
+        (false, Family::V6) => ends(1, 0),
     };
     let spec = PoolSpec {
         exclusions,

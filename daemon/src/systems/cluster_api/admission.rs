@@ -121,13 +121,14 @@ impl Judge for PoolJudge {
 
 impl PoolJudge {
     fn verdict(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
-        let wanted = match question.operation {
-            Operation::Delete => None,
-            _ if question.passes() => return Judged::checked(Verdict::allowed()),
-            _ => match read(kind, &question.object.spec) {
-                Ok(spec) => Some(spec),
-                Err(verdict) => return Judged::checked(verdict),
-            },
+        let deleted = question.operation == Operation::Delete;
+        if !deleted && question.passes() {
+            return Judged::checked(Verdict::allowed());
+        }
+        let wanted = (!deleted).then(|| read(kind, &question.object.spec));
+        let wanted = match wanted.transpose() {
+            Ok(wanted) => wanted,
+            Err(verdict) => return Judged::checked(verdict),
         };
         if question.operation == Operation::Create {
             return Judged::checked(Verdict::allowed());
@@ -147,9 +148,11 @@ impl PoolJudge {
 /// Whether the specification describes a pool.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
-    match question.operation {
-        Operation::Delete => Verdict::allowed(),
-        _ => read(kind, &question.object.spec).map_or_else(|wrong| wrong, |_| Verdict::allowed()),
+    let deleted = question.operation == Operation::Delete;
+    let read = (!deleted).then(|| read(kind, &question.object.spec));
+    match read {
+        Some(Err(wrong)) => wrong,
+        Some(Ok(_)) | None => Verdict::allowed(),
     }
 }
 

@@ -344,12 +344,12 @@ fn watch(
     tasks: &mut JoinSet<()>,
 ) {
     let [addresses, global_addresses, prefixes, global_prefixes] = pools.contexts();
-    pools_of::<InClusterIPPool>(addresses, InClusterView::addresses, claims, tasks);
+    pools_of::<InClusterIPPool>(addresses, InClusterView::addresses, vips, tasks);
     let view = InClusterView::global_addresses;
-    pools_of::<GlobalInClusterIPPool>(global_addresses, view, claims, tasks);
-    pools_of::<InClusterPrefixPool>(prefixes, InClusterView::prefixes, claims, tasks);
+    pools_of::<GlobalInClusterIPPool>(global_addresses, view, vips, tasks);
+    pools_of::<InClusterPrefixPool>(prefixes, InClusterView::prefixes, vips, tasks);
     let view = InClusterView::global_prefixes;
-    pools_of::<GlobalInClusterPrefixPool>(global_prefixes, view, claims, tasks);
+    pools_of::<GlobalInClusterPrefixPool>(global_prefixes, view, vips, tasks);
     let (waiting, queue) = (Arc::clone(claims), Arc::clone(&vips.context.queue));
     let view = |cluster: Cluster| Some(ClusterView::of(cluster));
     vips.context.follow(tasks, view, move |key| {
@@ -380,13 +380,13 @@ fn watch(
 fn pools_of<K>(
     context: &Context<InClusterView>,
     view: fn(K) -> InClusterView,
-    claims: &Arc<IpClaimController>,
+    vips: &Arc<VipController>,
     tasks: &mut JoinSet<()>,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let (queue, kind) = (Arc::clone(&context.queue), context.kind);
-    let (site, waiting) = (Arc::clone(&context.site), Arc::clone(claims));
+    let (site, waiting) = (Arc::clone(&context.site), Arc::clone(vips));
     let view = move |pool: K| {
         let namespace = pool.meta().namespace.clone().unwrap_or_default();
         let view = view(pool);
@@ -397,7 +397,8 @@ fn pools_of<K>(
     };
     context.follow(tasks, view, move |key| {
         queue.add(key.clone());
-        wake(&waiting, kind, key);
+        wake(&waiting.claims, kind, key);
+        waiting.queue_waiting();
     });
 }
 

@@ -124,9 +124,9 @@ impl Inventory for IpamInventory {
             let claim = self.claims.read(identity).await;
             let key = Key::of_identity(identity);
             let there = self.claims.0.user.addresses.seen(&key).is_some();
-            match claim {
-                Presence::Gone if there => Presence::Present,
-                other => other,
+            match there && matches!(claim, Presence::Gone) {
+                true => Presence::Present,
+                false => claim,
             }
         })
     }

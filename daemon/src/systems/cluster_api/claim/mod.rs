@@ -24,10 +24,13 @@ use fipd_crds::cluster_api::{IPAddressClaim, IPAddressClaimStatus, PoolRef};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 
 use super::{
-    names::{CLAIM, RELEASE_ADDRESS, ROLE, WATCH_FILTER},
+    names::{CLAIM, RELEASE_ADDRESS, WATCH_FILTER},
     pool::InClusterView,
     settings::ClusterApiSettings,
-    vip::{ClusterView, leave::leave_to_cluster},
+    vip::{
+        ClusterView,
+        leave::{cluster_of, leave_to_cluster},
+    },
 };
 use crate::controller::{
     Reconciled,
@@ -62,8 +65,8 @@ impl IpClaims {
     /// What is kept of a claim that is fipd's to serve, or one that may be of a Cluster.
     pub fn view_at(site: &Site, claim: IPAddressClaim) -> Option<IpClaimView> {
         let served = Self::serves(site, &claim);
-        let labels = claim.metadata.labels.as_ref();
-        let of_cluster = labels.is_some_and(|labels| labels.contains_key(ROLE));
+        // Whoever made it, its name is that of a Cluster's claim.
+        let of_cluster = cluster_of(&Key::of(&claim.metadata)).is_some();
         (served || of_cluster).then(|| IpClaimView {
             served,
             ..IpClaimView::of(claim)

@@ -83,10 +83,7 @@ impl Controller for VipController {
             LedgerEvent::Changes(changes) => changes.iter().any(|change| !change.pools.is_empty()),
         };
         if touched {
-            let waiting = self.waiting.lock();
-            waiting
-                .iter()
-                .for_each(|key| self.context.queue.add(key.clone()));
+            self.queue_waiting();
         }
     }
 
@@ -121,6 +118,14 @@ impl VipController {
             counts: counts.clone(),
             waiting: Mutex::default(),
         })
+    }
+
+    /// Queues the Clusters that lack an address: a pool is another one now, or its labels are.
+    pub fn queue_waiting(&self) {
+        let waiting = self.waiting.lock();
+        waiting
+            .iter()
+            .for_each(|key| self.context.queue.add(key.clone()));
     }
 
     /// A claim or its IPAddress changed.
@@ -208,7 +213,7 @@ impl VipController {
             return Ok(Next::Done);
         };
         let settings = self.context.site.settings::<ClusterApiSettings>();
-        if !settings.covers(&key.namespace, None) {
+        if !settings.covers(&key.namespace, cluster.filter.as_deref()) {
             return Ok(Next::Done);
         }
         let pools = self.pools();

@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::{
     controller::meta::{Meta, View},
-    systems::cluster_api::names::{CLUSTER_CLASS, CLUSTER_VIP, INGRESS_ENABLED, INGRESS_VIP},
+    systems::cluster_api::names::{
+        CLUSTER_CLASS, CLUSTER_VIP, INGRESS_ENABLED, INGRESS_VIP, WATCH_FILTER,
+    },
 };
 
 /// A Cluster, as far as it matters.
@@ -16,11 +18,15 @@ pub struct ClusterView {
     pub meta: Meta,
     /// By its specification or annotation.
     pub paused: bool,
+    /// Value of the label that shards providers.
+    pub filter: Option<String>,
     /// Namespace and name of its ClusterClass.
     pub class: Option<(String, String)>,
     /// The class of its pools, where it has no ClusterClass; an annotation says it.
     pub named_class: Option<String>,
     pub endpoint: Option<Endpoint>,
+    /// The port of its endpoint, be it without a host.
+    pub port: Option<i32>,
     /// Value of the variable `clusterVip`.
     pub variable: Option<String>,
     pub ingress: IngressView,
@@ -59,9 +65,16 @@ impl ClusterView {
         let variable = variable.and_then(|value| value.as_str());
         Self {
             paused: cluster.is_paused(),
+            filter: meta
+                .labels
+                .as_ref()
+                .and_then(|all| all.get(WATCH_FILTER).cloned()),
             class: cluster.class(),
             named_class: annotation(CLUSTER_CLASS),
             endpoint: cluster.endpoint().cloned(),
+            port: (cluster.spec.control_plane_endpoint.as_ref())
+                .map(|endpoint| endpoint.port)
+                .filter(|port| *port > 0),
             variable: variable.map(str::to_owned),
             ingress: IngressView {
                 disabled: annotation(INGRESS_ENABLED).as_deref() == Some("false"),

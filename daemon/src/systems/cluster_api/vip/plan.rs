@@ -148,13 +148,8 @@ fn control_plane(
 
 /// The endpoint of the claim, and the variable where the class has one.
 fn fill(facts: &VipFacts<'_>, address: IpAddr, apply: &mut VipApply) {
-    let port = facts
-        .cluster
-        .endpoint
-        .as_ref()
-        .map(|endpoint| endpoint.port);
-    // v1beta1 says 0 for none.
-    let port = port.filter(|port| *port > 0).unwrap_or(facts.default_port);
+    // Without a host it is no endpoint to Cluster API, and stays all the same.
+    let port = facts.cluster.port.unwrap_or(facts.default_port);
     apply.endpoint = Some((address, port));
     apply.variable = facts.class.is_some_and(|class| class.declares_vip);
 }

@@ -11,7 +11,7 @@ use crate::{
     controller::{kind::Kind, store::Key},
     systems::cluster_api::names::{
         CLUSTER_NAME, CLUSTER_VIP, CONTROL_PLANE_CLAIM, INGRESS_CLAIM, INGRESS_VIP, IPAM_GROUP,
-        ROLE,
+        ROLE, WATCH_FILTER,
     },
 };
 
@@ -44,11 +44,16 @@ pub fn claim(
     pool: &VipPool,
 ) -> Value {
     let name = claim_key(key, role).name;
+    let mut labels = json!({ ROLE: role.name(), CLUSTER_NAME: &*key.name });
+    // So that the shard that serves the Cluster serves its claim.
+    if let Some(filter) = &cluster.filter {
+        labels[WATCH_FILTER] = json!(filter);
+    }
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": {
             "name": &*name, "namespace": &*key.namespace,
-            "labels": { ROLE: role.name(), CLUSTER_NAME: &*key.name },
+            "labels": labels,
             "ownerReferences": [{
                 "apiVersion": api, "kind": "Cluster", "name": &*key.name, "uid": &*cluster.meta.uid,
                 "controller": true, "blockOwnerDeletion": true,

@@ -91,24 +91,13 @@ fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
             &json!({ "spec": { "controlPlaneEndpoint": { "port": 7443 } } }),
         ),
     ] {
-        let mut view = self::cluster(cluster);
-        // A port alone is no endpoint to Cluster API, and stays all the same.
-        if port == 7443 {
-            view.endpoint = Some(fipd_crds::cluster_api::Endpoint {
-                host: String::new(),
-                port,
-            });
-        }
         let class = declares.map(class);
         let facts = VipFacts {
-            cluster: &ClusterView {
-                endpoint: view.endpoint.clone().filter(|one| !one.host.is_empty()),
-                ..view
-            },
+            cluster: &self::cluster(cluster),
             class: class.as_ref(),
             control_plane: given("10.0.0.15"),
             ingress: absent(),
-            default_port: if port == 7443 { 7443 } else { 6443 },
+            default_port: 6443,
         };
         let plan = super::plan(&facts);
         assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), port)), "69, 71");

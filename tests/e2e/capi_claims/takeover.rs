@@ -1,0 +1,205 @@
+//! A site as the in-cluster provider and capi-vip-allocator leave it, taken over and left again. Neither program can be had
+//! here: its objects are written as the contract has them.
+
+use super::*;
+
+const OLDER: &str = "v1alpha1";
+const PLURAL: &str = "inclusterippools.ipam.cluster.x-k8s.io";
+
+/// The definition of the pools as the provider has it: two versions and a conversion webhook that nobody answers.
+async fn stock_definition(plane: &ControlPlane, only_older: bool) {
+    let all = fipd_crds::all();
+    let ours = all
+        .iter()
+        .find(|crd| crd.metadata.name.as_deref() == Some(PLURAL));
+    let mut crd = json!(ours.unwrap());
+    let open = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let older = json!({
+        "name": OLDER, "served": true, "storage": only_older, "schema": open, "subresources": { "status": {} },
+    });
+    let newer = crd["spec"]["versions"][0].clone();
+    crd["spec"]["versions"] = if only_older {
+        json!([older])
+    } else {
+        json!([newer, older])
+    };
+    if !only_older {
+        crd["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": { "service": { "namespace": "capi-ipam-in-cluster-system", "name": "gone", "path": "/convert" } },
+        } });
+    }
+    // Nobody answers the conversion, so that only the older form alone is seen to be served.
+    match only_older {
+        true => plane.install_crds(&crd.to_string()).await.unwrap(),
+        false => plane.apply(&crd.to_string()).await.unwrap(),
+    }
+}
+
+fn webhook(kind: &str, name: &str) -> String {
+    let rule = json!({
+        "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["v1alpha2"], "operations": ["UPDATE"],
+        "resources": ["globalinclusterippools"],
+    });
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name },
+        "webhooks": [{
+            "name": "stock.ipam.cluster.x-k8s.io", "rules": [rule], "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": { "service": { "namespace": "capi-ipam-in-cluster-system", "name": "gone", "path": "/x" } },
+        }],
+    })
+    .to_string()
+}
+
+/// A claim and its IPAddress as the provider leaves them.
+async fn fulfilled(objects: &IpamObjects, path: &str, pool: &str, address: &str) {
+    let (namespace, name) = path.split_once('/').unwrap();
+    let rest = json!({ "metadata": { "finalizers": ["ipam.cluster.x-k8s.io/ReleaseAddress"] } });
+    objects.claim_with(path, (POOL, pool), rest).await.unwrap();
+    let claim = objects.get(CLAIM, path).await.unwrap().unwrap();
+    let there = json!({
+        "metadata": {
+            "namespace": namespace, "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
+            "ownerReferences": [{
+                "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": CLAIM, "name": name,
+                "uid": claim["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "claimRef": { "name": name }, "address": address, "prefix": 24,
+            "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": POOL, "name": pool },
+        },
+    });
+    objects.make(ADDRESS, path, there).await.unwrap();
+    let status = json!({ "status": { "addressRef": { "name": name } } });
+    let api = objects.of(CLAIM, Some(namespace));
+    let patch = kube::api::Patch::Merge(&status);
+    api.patch_status(name, &kube::api::PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
+    let plane = plane("stock", Versions::OnlyV1Beta2).await.unwrap();
+    let objects = IpamObjects {
+        client: plane.client().await.unwrap(),
+        version: "v1beta2",
+    };
+    plane
+        .bind_role("fipd-cluster-api-adopt", None)
+        .await
+        .unwrap();
+    // One pool is stored in the older form.
+    objects.delete_definition(PLURAL).await.unwrap();
+    stock_definition(&plane, true).await;
+    let older = json!({
+        "apiVersion": format!("ipam.cluster.x-k8s.io/{OLDER}"), "kind": POOL,
+        "metadata": { "name": "old", "namespace": "default" },
+        "spec": { "subnet": "10.5.0.0/24", "gateway": "10.5.0.1", "start": "10.5.0.10", "end": "10.5.0.20" },
+    });
+    plane.apply(&older.to_string()).await.unwrap();
+    stock_definition(&plane, false).await;
+    let spec = json!({ "addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24 });
+    objects.pool("default/net", spec).await.unwrap();
+    fulfilled(&objects, "default/a", "net", "10.0.0.11").await;
+    fulfilled(&objects, "default/double", "net", "10.0.0.11").await;
+    for (kind, name) in [
+        (
+            "ValidatingWebhookConfiguration",
+            "capi-ipam-in-cluster-validating-webhook-configuration",
+        ),
+        (
+            "MutatingWebhookConfiguration",
+            "capi-ipam-in-cluster-mutating-webhook-configuration",
+        ),
+    ] {
+        plane.apply(&webhook(kind, name)).await.unwrap();
+    }
+
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+    write_kubeconfig(&fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
+    fipd.write_config(&config("")).unwrap();
+    fipd.restart().await.unwrap();
+    fipd.wait_ready(DEADLINE).await.unwrap();
+    let adopt = ["adopt", "cluster-api", "--cluster", "management"];
+    let preview = fipd
+        .cli(adopt.into_iter().chain(["--dry-run"]))
+        .await
+        .unwrap();
+    let preview = preview.success().unwrap();
+    for text in [
+        PLURAL,
+        "capi-ipam-in-cluster-validating-webhook-configuration",
+    ] {
+        assert!(preview.contains(text), "{preview}");
+    }
+    let definition = objects.definition(PLURAL).await.unwrap();
+    assert_eq!(
+        definition["spec"]["conversion"]["strategy"], "Webhook",
+        "nothing is changed"
+    );
+    // Without [api] advertise fipd's own webhook is not in force, and those of the original stay.
+    let done = fipd.cli(adopt).await.unwrap();
+    let done = format!("{done:?}");
+    let definition = objects.definition(PLURAL).await.unwrap();
+    assert_eq!(
+        definition["spec"]["conversion"]["strategy"], "None",
+        "{done}"
+    );
+    assert_eq!(
+        definition["status"]["storedVersions"],
+        json!(["v1alpha2"]),
+        "{done}"
+    );
+    let old = objects.get(POOL, "default/old").await.unwrap().unwrap();
+    assert_eq!(old["spec"]["addresses"], json!(["10.5.0.10-10.5.0.20"]));
+    assert_eq!(
+        (&old["spec"]["prefix"], &old["spec"]["start"]),
+        (&json!(24), &Value::Null)
+    );
+
+    // What was in use stays with who has it; of two with one address one contends.
+    objects.claim("default/new", (POOL, "net")).await.unwrap();
+    assert_eq!(
+        objects.wait_address("default/new").await.unwrap(),
+        "10.0.0.10"
+    );
+    objects
+        .claim("default/from-old", (POOL, "old"))
+        .await
+        .unwrap();
+    assert_eq!(
+        objects.wait_address("default/from-old").await.unwrap(),
+        "10.5.0.10"
+    );
+    wait_until("a contender", DEADLINE, || async {
+        let leases = fipd.cli(["lease", "list", "-o", "json"]).await;
+        let leases = leases
+            .map_err(|e| e.to_string())?
+            .json()
+            .map_err(|e| e.to_string())?;
+        let all = leases["leases"].as_array().cloned().unwrap_or_default();
+        let of = |lease: &&Value| lease["address"] == "10.0.0.11";
+        let lease = all.iter().find(of).cloned().unwrap_or_default();
+        match lease["contenders"].as_array().map(Vec::len) {
+            Some(1) => Ok(()),
+            _ => Err(leases.to_string()),
+        }
+    })
+    .await
+    .unwrap();
+
+    let detach = fipd
+        .cli(["clusters", "detach", "management"])
+        .await
+        .unwrap();
+    detach.success().unwrap();
+    for path in ["default/a", "default/new"] {
+        let claim = objects.get(CLAIM, path).await.unwrap().unwrap();
+        assert_eq!(claim["metadata"]["finalizers"], Value::Null, "{claim}");
+        let there = objects.get(ADDRESS, path).await.unwrap().unwrap();
+        assert!(there["spec"]["address"].is_string(), "{there}");
+    }
+}

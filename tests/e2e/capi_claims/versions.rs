@@ -1,0 +1,106 @@
+//! A server with only the deprecated version of Cluster API, and who else may serve its pools.
+
+use super::*;
+
+#[tokio::test]
+async fn a_server_with_only_v1beta1_is_served() {
+    let plane = plane("older", Versions::OnlyV1Beta1).await.unwrap();
+    let objects = IpamObjects {
+        client: plane.client().await.unwrap(),
+        version: "v1beta1",
+    };
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+    write_kubeconfig(&fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
+    fipd.write_config(&config("")).unwrap();
+    fipd.restart().await.unwrap();
+    fipd.wait_ready(DEADLINE).await.unwrap();
+    let spec = json!({ "addresses": ["10.0.0.10"], "prefix": 24 });
+    objects.pool("default/net", spec).await.unwrap();
+    for name in ["default/a", "default/b"] {
+        objects.claim(name, (POOL, "net")).await.unwrap();
+        if name == "default/a" {
+            assert_eq!(objects.wait_address(name).await.unwrap(), "10.0.0.10");
+        }
+    }
+    objects
+        .wait_reason(CLAIM, "default/b", "PoolExhausted")
+        .await
+        .unwrap();
+    let claim = objects.get(CLAIM, "default/b").await.unwrap().unwrap();
+    let ready = &claim["status"]["conditions"][0];
+    assert_eq!(
+        (&ready["severity"], &ready["reason"]),
+        (&json!("Warning"), &json!("PoolExhausted"))
+    );
+    objects.delete(CLAIM, "default/a").await.unwrap();
+    objects.wait_gone(ADDRESS, "default/a").await.unwrap();
+    assert_eq!(
+        objects.wait_address("default/b").await.unwrap(),
+        "10.0.0.10"
+    );
+}
+
+/// The stock provider leads: fipd does nothing until its Lease is free.
+#[tokio::test]
+async fn the_lease_of_the_stock_provider_is_waited_for() {
+    let mut bed = Bed::prepare("").await;
+    let held = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": "capi-ipam-in-cluster-system" },
+        "spec": {
+            "holderIdentity": "stock", "leaseDurationSeconds": 3600, "leaseTransitions": 0,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2126-01-01T00:00:00.000000Z",
+        },
+    });
+    bed.plane.apply(&held.to_string()).await.unwrap();
+    bed.fipd.restart().await.unwrap();
+    bed.pool("one/net", &["10.0.0.10"], 24, "").await;
+    bed.claim("one/a", (POOL, "net")).await;
+    wait_until("waiting for the Lease", DEADLINE, || async {
+        let shown = bed.fipd.cli(["clusters", "list", "-o", "json"]).await;
+        let shown = shown
+            .map_err(|e| e.to_string())?
+            .json()
+            .map_err(|e| e.to_string())?;
+        let text = shown.to_string();
+        if text.contains("7bb7acb4") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    })
+    .await
+    .unwrap();
+    let claim = bed.objects.get(CLAIM, "one/a").await.unwrap().unwrap();
+    assert_eq!(claim["metadata"]["finalizers"], Value::Null);
+    let free = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": "capi-ipam-in-cluster-system" },
+        "spec": { "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z" },
+    });
+    bed.plane.apply(&free.to_string()).await.unwrap();
+    assert_eq!(bed.address("one/a").await, "10.0.0.10");
+}
+
+/// `in-cluster-kinds = "leave"`: pools of that provider stay as they are, and fipd's own pools serve claims.
+#[tokio::test]
+async fn left_to_the_stock_provider_its_pools_are_not_touched() {
+    let bed = Bed::start("in-cluster-kinds = \"leave\"\npools = [\"lab\"]").await;
+    bed.fipd
+        .cli(["pool", "create", "lab", "--cidr", "10.8.0.0/30"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    bed.pool("one/net", &["10.0.0.10"], 24, "").await;
+    bed.claim("one/theirs", (POOL, "net")).await;
+    bed.claim("one/ours", ("Pool", "lab")).await;
+    assert_eq!(bed.address("one/ours").await, "10.8.0.1");
+    let theirs = bed.objects.get(CLAIM, "one/theirs").await.unwrap().unwrap();
+    assert_eq!(theirs["metadata"]["finalizers"], Value::Null);
+    let pool = bed.objects.get(POOL, "one/net").await.unwrap().unwrap();
+    assert_eq!(
+        (&pool["metadata"]["finalizers"], &pool["status"]),
+        (&Value::Null, &Value::Null)
+    );
+}
