@@ -4,6 +4,7 @@
 
 mod adoption;
 mod appliance;
+mod cluster_api;
 mod clusters;
 mod decision;
 mod durable;
@@ -77,6 +78,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "kube-fip",
         run: || Box::pin(kube_fip::run()),
+    },
+    Bench {
+        name: "cluster-api",
+        run: || Box::pin(cluster_api::run()),
     },
     Bench {
         name: "rules",
