@@ -89,7 +89,7 @@ impl Controller for VipController {
 
     async fn reconcile(&self, key: &Key, cluster: Option<Arc<ClusterView>>) -> Reconciled {
         match cluster {
-            None => self.gone(key).await,
+            None => Ok(self.gone(key)),
             Some(cluster) => self.counted(key, &cluster).await,
         }
     }
@@ -182,7 +182,7 @@ impl VipController {
     }
 
     /// What was reserved for it is free; its claims go with it.
-    async fn gone(&self, key: &Key) -> Reconciled {
+    fn gone(&self, key: &Key) -> Next {
         self.waiting.lock().remove(key);
         let identity = self.context.identity(key);
         let held = self.context.read(|ledger| {
@@ -191,7 +191,7 @@ impl VipController {
         if held {
             self.context.site.session.suspect();
         }
-        Ok(Next::Done)
+        Next::Done
     }
 
     async fn counted(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
