@@ -79,7 +79,7 @@ impl Inventory for Maps {
                         instance: map.uid().unwrap().into(),
                     },
                     tenant: None,
-                    uses: address.map(key).into_iter().collect(),
+                    uses: address.map(|last| key(last).into()).into_iter().collect(),
                     since: Timestamp(1),
                 })
             };
