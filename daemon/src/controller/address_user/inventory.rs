@@ -56,10 +56,8 @@ impl<U: AddressHooks> AddressInventory<U> {
             };
             let key = LeaseKey { network, address };
             let shown = length.map_or(key.into(), |length| LeasePrefix { key, length });
-            let uses: Vec<_> = (!self.is_adopted(network))
-                .then_some(shown)
-                .into_iter()
-                .collect();
+            let counts = !self.is_adopted(network) || self.may_be_of_others(&own.holder);
+            let uses: Vec<_> = counts.then_some(shown).into_iter().collect();
             let Some(holder) = user else {
                 sightings.push(Sighting { uses, ..own });
                 continue;
@@ -95,6 +93,12 @@ impl<U: AddressHooks> AddressInventory<U> {
             since: meta.created,
         };
         (key, own, shown.filter(|_| !over))
+    }
+
+    /// Whether another program may have allocated what the object shows.
+    fn may_be_of_others(&self, holder: &Holder) -> bool {
+        let ipam = &self.0.context.site.ipam;
+        U::OTHERS_ALLOCATE && ipam.read(|ledger| ledger.leases_of(&holder.identity).is_empty())
     }
 
     /// Whether the network has adopted this cluster: from then on the ledger alone decides.

@@ -36,7 +36,7 @@ use super::{
 pub use controller::AddressController;
 use outcome::{AddressOutcome, ShownLease};
 use refusal::FixedFields;
-use settle::Wished;
+use settle::{Inheritance, Wished};
 
 /// A kind whose objects use an address each. Pure: what an object asks for, shows and is told.
 ///
@@ -65,8 +65,10 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     /// The specification shows the address to those who wait for it: where many ask at once each gets its address before anyone
     /// gets its status.
     const SPEC_FIRST: bool = false;
-    /// An object gets what an object of its name left, whatever it asks for.
-    const INHERITS: bool;
+    const INHERITS: Inheritance;
+    /// Other programs may allocate what objects show, so what an object without a lease shows counts even after the adoption of
+    /// the network.
+    const OTHERS_ALLOCATE: bool = false;
     const EDITS: Edits<Self::View>;
     /// The status shows details of the pool: an edit of a pool may change it.
     const SHOWS_POOL: bool;

@@ -24,14 +24,23 @@ pub struct AddressAsker {
 /// What differs between kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressPolicy {
-    /// An object gets what an object of its name left, or an admin reserved for it, whatever it asks for.
-    pub inherits: bool,
+    pub inherits: Inheritance,
     /// An object that asks for another address than it has gets that.
     pub moves: bool,
     /// An object has a prefix where its pool gives prefixes.
     pub prefixes: bool,
     /// What the audit log says where another tenant is charged.
     pub charge_reason: &'static str,
+}
+
+/// What an object gets of that which an object of its name left, or an admin reserved for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inheritance {
+    Nothing,
+    /// What answers its wish: its pool, and the address if it names one. The rest is released.
+    Wished,
+    /// Whatever it asks for.
+    Anything,
 }
 
 /// What an object asks for.
@@ -157,8 +166,10 @@ pub fn settle(
     let wish = wish.as_ref();
     let holder = &asker.holder;
     let network = wish.ok().map(|wish| wish.pool.spec.network);
-    let answers =
-        |lease: &Lease| !policy.moves || wish.ok().is_none_or(|wish| wish.is_answered_by(lease));
+    let answers = |lease: &Lease| {
+        wish.ok()
+            .is_none_or(|wish| policy.is_answered_by(wish, lease, holder))
+    };
     let mut leases = policy.leases_of(ledger, holder, wish.ok());
     // Of two that one has which moves, the older one is shown.
     let age = |lease: &Lease| policy.moves.then_some(lease.since);
@@ -167,23 +178,26 @@ pub fn settle(
         false => (true, lease.state != LeaseState::Allocated, age(lease)),
     });
     let found = compare(&[()], &leases, |lease| {
-        let has = policy.inherits || holds(lease, holder);
+        let has = policy.inherits != Inheritance::Nothing || holds(lease, holder);
         (has && answers(lease)).then_some(())
     });
     if let Some(lease) = found.kept.get(&()) {
         // Also what an earlier object of its name left, which nobody else would release.
         let held = found.surplus.iter().filter(|lease| {
-            holds(lease, holder) || policy.inherits && lease.state == LeaseState::Allocated
+            let inherits = policy.inherits != Inheritance::Nothing;
+            holds(lease, holder) || inherits && lease.state == LeaseState::Allocated
         });
         let contended = ledger.contentions_of(&holder.identity);
-        let surplus = held.chain(&contended);
+        let contended = contended.iter().filter(|_| policy.moves);
+        let surplus = held.chain(contended);
         let surplus = surplus.flat_map(|lease| lease.parts_of(&holder.identity));
         let surplus = surplus.map(|part| part.key);
-        let surplus = surplus.filter(|_| policy.moves && wish.is_ok()).collect();
+        let frees = policy.moves || policy.inherits == Inheritance::Wished;
+        let surplus = surplus.filter(|_| frees && wish.is_ok()).collect();
         return keep(ledger, policy, asker, (lease, surplus), wish.ok());
     }
     let held = leases.iter().find(|lease| holds(lease, holder));
-    if let (Some(lease), Ok(wish)) = (held, wish) {
+    if let (true, Some(lease), Ok(wish)) = (policy.moves, held, wish) {
         let request = Box::new(asker.allocate(wish.tenant.clone(), wish.wants()));
         return AddressPlan::Move(ShownLease::of(ledger, lease), request);
     }
@@ -210,7 +224,8 @@ fn ask(
             let key = prefix.key;
             key.network == lease.key.network && has(key.address)
         };
-        !other && recorded.map_or(policy.inherits, same)
+        let inherits = policy.inherits != Inheritance::Nothing;
+        !other && recorded.map_or(inherits, same)
     };
     if let Some(lease) = contentions.iter().find(uses) {
         return AddressPlan::Unserved(contended(lease));
@@ -283,6 +298,18 @@ impl AddressPolicy {
             moves: matches!(U::EDITS, Edits::Followed),
             prefixes: U::PREFIXES,
             charge_reason: U::CHARGE_REASON,
+        }
+    }
+
+    /// Whether the lease of the holder is what it is to have.
+    fn is_answered_by(self, wish: &AddressWish, lease: &Lease, holder: &Holder) -> bool {
+        match self.inherits {
+            _ if self.moves => wish.is_answered_by(lease),
+            Inheritance::Wished => {
+                let here = lease.key.network == wish.pool.spec.network;
+                here && holds(lease, holder) || wish.is_answered_by(lease)
+            }
+            Inheritance::Nothing | Inheritance::Anything => true,
         }
     }
 

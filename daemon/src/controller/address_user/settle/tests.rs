@@ -16,7 +16,7 @@ fn asker(name: &str, uid: &str) -> AddressAsker {
 }
 
 const POLICY: AddressPolicy = AddressPolicy {
-    inherits: true,
+    inherits: Inheritance::Anything,
     moves: false,
     prefixes: false,
     charge_reason: "moved",
@@ -168,11 +168,45 @@ fn what_an_earlier_object_left_is_inherited_or_asked_for_anew() {
         assert_eq!(plan(&ledger, asker, &wish()), adopts);
     }
     let anew = AddressPolicy {
-        inherits: false,
+        inherits: Inheritance::Nothing,
         ..POLICY
     };
     let plan = settle(&ledger([left]), anew, &next, &Ok(wish()));
     assert_eq!(word(plan), "allocate None");
+}
+
+#[test]
+fn what_an_earlier_object_left_of_another_pool_is_not_inherited() {
+    let (next, one) = (asker("one", "next"), asker("one", "u"));
+    let policy = AddressPolicy {
+        inherits: Inheritance::Wished,
+        ..POLICY
+    };
+    let plan = |held: &[Lease], wish: &AddressWish| {
+        let ledger = ledger(held.iter().cloned());
+        settle(&ledger, policy, &next, &Ok(wish.clone()))
+    };
+    let left = lease(9, &one.holder, None);
+    let elsewhere = Lease {
+        pool: Some(PoolId(2)),
+        key: testing::key([10, 0, 1, 9]),
+        ..left.clone()
+    };
+    let adopts = r#"adopt 10.0.0.9 for Some(Tenant("t"))"#;
+    assert_eq!(word(plan(std::slice::from_ref(&left), &wish())), adopts);
+    let named = AddressWish {
+        address: Some([10, 0, 0, 8].into()),
+        ..wish()
+    };
+    let anew = "allocate Some(10.0.0.8)";
+    assert_eq!(word(plan(&[left], &named)), anew);
+    let held = std::slice::from_ref(&elsewhere);
+    assert_eq!(word(plan(held, &wish())), "allocate None");
+    let own = lease(7, &next.holder, None);
+    let AddressPlan::Show(shown) = plan(&[elsewhere.clone(), own], &wish()) else {
+        panic!("it has an address");
+    };
+    assert_eq!(shown.surplus, [elsewhere.key], "nobody else would free it");
 }
 
 #[test]

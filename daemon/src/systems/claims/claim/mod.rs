@@ -18,7 +18,7 @@ use crate::controller::{
         AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
         claim_status,
         outcome::{AddressOutcome, ShownLease},
-        settle::{AddressWish, Wished},
+        settle::{AddressWish, Inheritance, Wished},
     },
     kind::Kind,
     site::Site,
@@ -44,7 +44,7 @@ impl AddressUser for ManagedClaims {
     const METRIC: &'static str = "addressclaim";
     const FINALIZER: &'static str = names::FINALIZER;
     const FINALIZER_FIRST: bool = true;
-    const INHERITS: bool = true;
+    const INHERITS: Inheritance = Inheritance::Anything;
     const EDITS: Edits<ClaimView> = Edits::Refused(|claim| pools::fixed(&claim.spec));
     const SHOWS_POOL: bool = true;
     const TENANT: &'static str = "tenant";

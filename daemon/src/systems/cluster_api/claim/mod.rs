@@ -38,7 +38,7 @@ use crate::controller::{
         AddressController, AddressHooks, AddressUser, Edits, ShownAddress,
         outcome::{AddressOutcome, ShownLease},
         refusal::FixedFields,
-        settle::{AddressWish, Wished},
+        settle::{AddressWish, Inheritance, Wished},
     },
     kind::Kind,
     queue::Next,
@@ -97,15 +97,21 @@ impl IpClaims {
         key: &Key,
         claim: &IpClaimView,
     ) -> Result<Arc<Pool>, Unserved> {
-        if let Some(other) = self.addresses.get(key)
-            && other.grace_ends.is_none()
-            && !other.answers(&key.name, &claim.pool)
-        {
-            let message = format!(
-                "the IPAddress {} is there and belongs to another claim or pool; delete it, and the claim is served",
-                key.name
-            );
-            return Err(Unserved::new("AddressTaken", message, None));
+        let there = self.addresses.get(key);
+        if let Some(other) = there.filter(|other| other.grace_ends.is_none()) {
+            let belongs = other.answers(&key.name, &claim.pool);
+            let wrong = match (belongs, other.address) {
+                (true, Some(_)) => None,
+                (true, None) => Some("shows no IP address"),
+                (false, _) => Some("belongs to another claim or pool"),
+            };
+            if let Some(wrong) = wrong {
+                let name = &key.name;
+                let message = format!(
+                    "the IPAddress {name} is there and {wrong}; delete it, and the claim is served"
+                );
+                return Err(Unserved::new("AddressTaken", message, None));
+            }
         }
         wish::pool(ledger, site, &key.namespace, &claim.pool)
     }
@@ -120,9 +126,10 @@ impl AddressUser for IpClaims {
     const METRIC: &'static str = "ipaddressclaim";
     const FINALIZER: &'static str = RELEASE_ADDRESS;
     const FINALIZER_FIRST: bool = false;
-    const INHERITS: bool = true;
+    const INHERITS: Inheritance = Inheritance::Wished;
     const EDITS: Edits<IpClaimView> =
         Edits::Refused(|claim| -> FixedFields<'_> { wish::fixed(claim) });
+    const OTHERS_ALLOCATE: bool = true;
     const SHOWS_POOL: bool = false;
     const PREFIXES: bool = true;
     const TENANT: &'static str = "tenant";
@@ -198,6 +205,7 @@ impl AddressHooks for IpClaims {
         if !claim.served {
             return Ok(Some(Next::Done));
         }
+        ip_address::end_grace(claims, key).await?;
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {
             return Ok(None);
         };

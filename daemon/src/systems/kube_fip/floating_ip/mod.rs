@@ -32,7 +32,7 @@ use crate::{
             AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
             SpecWrite, claim_status,
             outcome::{AddressOutcome, ShownLease},
-            settle::Wished,
+            settle::{Inheritance, Wished},
         },
         kind::Kind,
         meta::{Meta, View},
@@ -187,7 +187,7 @@ impl AddressUser for GuestFloatingIps {
     const FINALIZER: &'static str = FIP_CLEANUP;
     const FINALIZER_FIRST: bool = false;
     const SPEC_FIRST: bool = true;
-    const INHERITS: bool = true;
+    const INHERITS: Inheritance = Inheritance::Anything;
     const EDITS: Edits<FipView> = Edits::Followed;
     const SHOWS_POOL: bool = true;
     const TENANT: &'static str = "tenant";

@@ -35,7 +35,7 @@ use crate::{
             SpecWrite,
             outcome::{AddressOutcome, ShownLease},
             refusal::FixedFields,
-            settle::{Wished, holds},
+            settle::{Inheritance, Wished, holds},
         },
         confirm_absence::AbsenceCheck,
         context::Context,
@@ -87,7 +87,7 @@ impl AddressUser for ManagedFloatingIps {
     const METRIC: &'static str = "floatingip";
     const FINALIZER: &'static str = names::FINALIZER;
     const FINALIZER_FIRST: bool = false;
-    const INHERITS: bool = false;
+    const INHERITS: Inheritance = Inheritance::Nothing;
     const EDITS: Edits<Fip> = Edits::Refused(|fip| FixedFields {
         address: rules::ADDRESS,
         pool: Some((rules::POOL, &fip.pool, rules::POOL_KIND)),
