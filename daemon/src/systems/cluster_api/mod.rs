@@ -233,6 +233,12 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     let vips = VipController::new(clusters, &claims, &system.counts);
     count(&site, "Clusters", &claims.user.clusters);
     watch(&site, (&claims, &vips), &pools, &events, &mut tasks);
+    let serves = settings.serves_in_cluster_kinds();
+    if serves {
+        // The original's webhook goes once this one is in force, and until then may keep pools from being read and written.
+        let (webhook, own) = (&settings.webhook, &system.means.endpoint);
+        webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
+    }
     let known = async {
         pools.completed().await;
         claims.user.addresses.completed().await;
@@ -242,7 +248,6 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         () = cancel.cancelled() => return,
         () = known => {}
     }
-    let serves = settings.serves_in_cluster_kinds();
     let define = || pools.define_all();
     if serves && !until(&cancel, "the pools are not defined yet", define).await {
         return;
@@ -257,8 +262,6 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     system.known.add(&site.name, &site.id);
     if serves {
         pools.start(&mut tasks);
-        let (webhook, own) = (&settings.webhook, &system.means.endpoint);
-        webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
     }
     reconcile::follow_and_work(&claims, &mut tasks);
     extension::keep(&site, &system.means.endpoint, &mut tasks);
@@ -370,10 +373,12 @@ fn watch(
         queue.add(key.clone());
         all.claim_changed(key);
     });
-    let classes = other(CLUSTER_CLASS_OBJECT, site, events, &vips.classes);
-    let all = Arc::clone(vips);
-    let view = |class: ClusterClass| Some(ClassView::of(class));
-    classes.follow(tasks, view, move |key| all.class_changed(key));
+    if site.settings::<ClusterApiSettings>().vips {
+        let classes = other(CLUSTER_CLASS_OBJECT, site, events, &vips.classes);
+        let all = Arc::clone(vips);
+        let view = |class: ClusterClass| Some(ClassView::of(class));
+        classes.follow(tasks, view, move |key| all.class_changed(key));
+    }
 }
 
 /// Follows the pools of a kind that are fipd's to serve.
@@ -388,12 +393,9 @@ fn pools_of<K>(
     let (queue, kind) = (Arc::clone(&context.queue), context.kind);
     let (site, waiting) = (Arc::clone(&context.site), Arc::clone(vips));
     let view = move |pool: K| {
-        let namespace = pool.meta().namespace.clone().unwrap_or_default();
-        let view = view(pool);
+        let namespace = pool.meta().namespace.as_deref().unwrap_or_default();
         let settings = site.settings::<ClusterApiSettings>();
-        settings
-            .covers(&namespace, view.filter.as_deref())
-            .then_some(view)
+        settings.covers_namespace(namespace).then(|| view(pool))
     };
     context.follow(tasks, view, move |key| {
         queue.add(key.clone());

@@ -47,7 +47,7 @@ pub struct ClusterApiSettings {
     pub network_per_namespace: bool,
     /// The only namespace whose claims and pools are served. Empty: all of them.
     pub namespace: Text,
-    /// Only objects with the label `cluster.x-k8s.io/watch-filter` of this value are served. Empty: all of them.
+    /// Only claims and Clusters with the label `cluster.x-k8s.io/watch-filter` of this value are served. Empty: all of them.
     pub watch_filter: Text,
     /// Whether `Cluster`s get the addresses of their control plane and ingress.
     pub vips: bool,
@@ -68,11 +68,23 @@ pub struct ClusterApiSettings {
 }
 
 /// `[cluster.cluster-api.hook]`: the ExtensionConfig by which Cluster API asks at `[api] advertise`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct HookSettings {
     /// Labels of the namespaces whose Clusters are asked about. All namespaces, where it names none.
     pub namespace_labels: BTreeMap<String, String>,
+    /// Whether Cluster API makes nothing of a Cluster while fipd does not answer. It asks again by itself. Else the Cluster is
+    /// made without its addresses, and gets them later.
+    pub required: bool,
+}
+
+impl Default for HookSettings {
+    fn default() -> Self {
+        Self {
+            namespace_labels: BTreeMap::new(),
+            required: true,
+        }
+    }
 }
 
 /// How long a Cluster waits at most.
@@ -142,12 +154,15 @@ const DEFAULT: NonZeroU16 = match NonZeroU16::new(DEFAULT_PORT as u16) {
 };
 
 impl ClusterApiSettings {
-    /// Whether objects of the namespace with this watch filter are served.
+    /// Whether claims and Clusters of the namespace with this watch filter are served.
     pub fn covers(&self, namespace: &str, filter: Option<&str>) -> bool {
-        let here =
-            namespace.is_empty() || self.namespace.is_empty() || *self.namespace == *namespace;
         let filtered = self.watch_filter.is_empty() || filter == Some(&*self.watch_filter);
-        here && filtered
+        filtered && self.covers_namespace(namespace)
+    }
+
+    /// Whether pools of the namespace are served; what is of no namespace always is.
+    pub fn covers_namespace(&self, namespace: &str) -> bool {
+        namespace.is_empty() || self.namespace.is_empty() || *self.namespace == *namespace
     }
 
     pub fn serves_in_cluster_kinds(&self) -> bool {

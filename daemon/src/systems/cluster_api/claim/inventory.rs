@@ -5,7 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use fipd_core::{Holder, Identity, LeaseKey, LeasePrefix, Ledger, NetworkId, Text};
 use futures::future::BoxFuture;
 
-use super::{IpClaimController, observe::AddressView, wish};
+use fipd_crds::cluster_api::PoolRef;
+
+use super::{
+    IpClaimController,
+    ip_address::is_served,
+    observe::AddressView,
+    wish::{self, PoolSort},
+};
 use crate::{
     clusters::{
         CallError,
@@ -17,7 +24,9 @@ use crate::{
         site::Site,
         store::Key,
     },
-    systems::cluster_api::{names::CLUSTER, vip::VipController},
+    systems::cluster_api::{
+        names::CLUSTER, pool::own_network_name, settings::ClusterApiSettings, vip::VipController,
+    },
 };
 
 /// The address or prefix of an IPAddress, in the network of its pool.
@@ -30,19 +39,33 @@ pub fn shown(
     let address = there.address?;
     wish::sort_of(&there.pool, site.settings())?;
     let pool = wish::pool(ledger, site, namespace, &there.pool).ok();
-    let network = pool
-        .as_ref()
-        .map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
+    let network = match &pool {
+        Some(pool) => ShownNetwork::Known(pool.spec.network),
+        None => own_network(site, namespace, &there.pool),
+    };
     let length = pool.and_then(|pool| {
+        let network = pool.spec.network;
         let prefix = pool.spec.prefix_at(LeaseKey { network, address });
         prefix.explicit_length()
     });
     Some(ShownAddress {
         address,
         length,
-        network: ShownNetwork::Known(network),
+        network,
         user: None,
     })
+}
+
+/// The network of a pool that nothing is known of but its name.
+fn own_network(site: &Site, namespace: &str, pool: &PoolRef) -> ShownNetwork {
+    let settings = site.settings::<ClusterApiSettings>();
+    let own = match wish::sort_of(pool, settings) {
+        Some(PoolSort::InCluster(kind)) if kind.namespaced => {
+            own_network_name(settings, site, namespace)
+        }
+        Some(_) | None => None,
+    };
+    own.map_or(ShownNetwork::Known(NetworkId::DEFAULT), ShownNetwork::Named)
 }
 
 /// What a cluster has of claims and IPAddresses.
@@ -66,19 +89,23 @@ impl IpamInventory {
         let all = controller.user.addresses.all().into_iter();
         let orphans = all.filter_map(|(key, there)| {
             let holder = context.holder(&key, &Text::from(""));
-            if claimed.contains(&holder.identity) {
+            if claimed.contains(&holder.identity) || !is_served(site, &key, &there) {
                 return None;
             }
             let found = context.read(|ledger| {
                 let found = shown(ledger, site, &key.namespace, &there)?;
+                // The network of a pool that is not known yet is not made for an IPAddress without a claim.
                 let ShownNetwork::Known(network) = found.network else {
-                    return None;
+                    return Some(None);
                 };
                 let place = LeaseKey {
                     network,
                     address: found.address,
                 };
-                let adopted = ledger.truly_adopted(network, &site.id, &site.system);
+                // What cools is not in use; what nobody has may have been allocated by another program.
+                let unknown =
+                    there.grace_ends.is_none() && ledger.leases_of(&holder.identity).is_empty();
+                let adopted = ledger.truly_adopted(network, &site.id, &site.system) && !unknown;
                 let prefix = found
                     .length
                     .map_or(LeasePrefix::from(place), |length| LeasePrefix {

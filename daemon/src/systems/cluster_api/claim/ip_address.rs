@@ -25,10 +25,15 @@ use crate::{
         confirm_absence::RECHECK_AFTER,
         kind::{Kind, NAMESPACE},
         queue::Next,
+        site::Site,
         store::Key,
     },
-    systems::cluster_api::names::{
-        ADDRESS_OBJECT, CLAIM, CLUSTER_NAME, GRACE_ENDS, IPAM_GROUP, PROTECT_ADDRESS,
+    systems::cluster_api::{
+        names::{
+            ADDRESS_OBJECT, CLAIM, CLUSTER_NAME, GRACE_ENDS, IPAM_GROUP, PROTECT_ADDRESS,
+            WATCH_FILTER,
+        },
+        settings::ClusterApiSettings,
     },
 };
 
@@ -40,10 +45,8 @@ pub async fn publish(
     shown: &ShownLease,
 ) -> Reconciled<Option<Next>> {
     match claims.user.addresses.get(key) {
-        Some(there) if there.grace_ends.is_some() => {
-            // It is of an earlier claim of the name; what it shows cools in the address book.
-            remote_delete(claims, key, &there).await?;
-        }
+        // Deleted already, and of an earlier claim of the name.
+        Some(there) if there.grace_ends.is_some() => {}
         Some(there) if there.address == Some(shown.address()) => {
             return complete(claims, key, claim, shown, &there).await;
         }
@@ -70,6 +73,14 @@ pub async fn publish(
     }
 }
 
+/// Deletes the IPAddress of an earlier claim of the name: what it shows cools in the address book.
+pub async fn end_grace(claims: &IpClaimController, key: &Key) -> Reconciled<()> {
+    match claims.user.addresses.get(key) {
+        Some(there) if there.grace_ends.is_some() => remote_delete(claims, key, &there).await,
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// The IPAddress of the claim's name shows another address than its lease. A claim that shows none yet gets what the IPAddress
 /// shows; otherwise two writers are at odds.
 async fn differs(
@@ -92,7 +103,7 @@ async fn differs(
     Ok(Some(Next::After(RECHECK_AFTER)))
 }
 
-/// Owners and finalizer of an IPAddress that was there before.
+/// Owners and finalizer of an IPAddress that was there before. Owners of others stay.
 async fn complete(
     claims: &IpClaimController,
     key: &Key,
@@ -100,23 +111,48 @@ async fn complete(
     shown: &ShownLease,
     there: &AddressView,
 ) -> Reconciled<Option<Next>> {
-    let owned = there.owners.iter().any(|uid| **uid == *claim.meta.uid);
+    let kind = followed(claims);
+    let wanted = object(claims, kind, (key, claim), shown).metadata;
+    let wanted = wanted.owner_references.unwrap_or_default();
+    let owned = wanted.iter().all(|owner| there.owners.contains(&owner.uid));
     if there.meta.is_terminating() || owned && there.meta.has_finalizer(PROTECT_ADDRESS) {
         return Ok(None);
     }
-    let kind = followed(claims);
-    let wanted = object(claims, kind, (key, claim), shown).metadata;
-    let finalizers = there.meta.finalizers.iter().map(String::as_str);
-    let missing = !there.meta.has_finalizer(PROTECT_ADDRESS);
-    let patch = json!({ "metadata": {
-        "uid": &*there.meta.uid, "resourceVersion": there.meta.version,
-        "ownerReferences": wanted.owner_references,
-        "finalizers": finalizers.chain(missing.then_some(PROTECT_ADDRESS)).collect::<Vec<_>>(),
-    } });
     let (remote, target) = (&claims.context.remote, kind.target(key));
+    let found: Option<IPAddress> = remote.get(&target).await?;
+    let Some(found) = found.filter(|one| one.metadata.uid.as_deref() == Some(&*there.meta.uid))
+    else {
+        return Ok(Some(Next::Retry));
+    };
+    let finalizers = found.metadata.finalizers.unwrap_or_default();
+    let missing = !finalizers.iter().any(|one| one == PROTECT_ADDRESS);
+    let missing = missing.then(|| PROTECT_ADDRESS.to_owned());
+    let owners = found.metadata.owner_references.unwrap_or_default();
+    let patch = json!({ "metadata": {
+        "uid": &*there.meta.uid, "resourceVersion": found.metadata.resource_version,
+        "ownerReferences": owners_with(owners, wanted),
+        "finalizers": finalizers.into_iter().chain(missing).collect::<Vec<_>>(),
+    } });
     let now = remote.patch_seen(&target, Patch::Merge, &patch);
     claims.user.addresses.keep(key, AddressView::of(now.await?));
     Ok(None)
+}
+
+/// The owners with these among them. An object has one controller; an owner that was made again has another UID.
+fn owners_with(found: Vec<OwnerReference>, wanted: Vec<OwnerReference>) -> Vec<OwnerReference> {
+    let same = |one: &OwnerReference, other: &OwnerReference| {
+        (&one.kind, &one.name) == (&other.kind, &other.name)
+    };
+    let others = found.into_iter();
+    let mut owners: Vec<_> = others
+        .filter(|one| !wanted.iter().any(|other| same(one, other)))
+        .collect();
+    let controlled = owners.iter().any(|one| one.controller == Some(true));
+    owners.extend(wanted.into_iter().map(|one| OwnerReference {
+        controller: one.controller.map(|is| is && !controlled),
+        ..one
+    }));
+    owners
 }
 
 /// Takes the IPAddress of a deleted claim away; during the grace of its pool it stays, without owners.
@@ -200,30 +236,35 @@ async fn remote_delete(
         .await?)
 }
 
+/// Whether an IPAddress without a claim is fipd's.
+pub fn is_served(site: &Site, key: &Key, there: &AddressView) -> bool {
+    let settings = site.settings::<ClusterApiSettings>();
+    *there.claim == *key.name
+        && settings.covers(&key.namespace, there.filter.as_deref())
+        && wish::sort_of(&there.pool, settings).is_some()
+}
+
 /// What becomes of an IPAddress without a claim, and of a lease without either.
 pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled {
     let Some(there) = claims.user.addresses.get(key) else {
         let reason = "neither its claim nor its IPAddress is there";
         return claims.release_unwritten(key, reason).await;
     };
-    let settings = claims.context.site.settings();
-    if wish::sort_of(&there.pool, settings).is_none() || *there.claim != *key.name {
+    if !is_served(&claims.context.site, key, &there) {
         return Ok(Next::Done);
     }
+    let claim = claim_target(claims, key);
+    let claim: Option<Value> = claims.context.remote.get(&claim).await?;
     if let Some(ends) = there.grace_ends {
         let rest = ends.0.saturating_sub(clock::now().0);
-        if rest > 0 {
+        // A claim of its name, whoever serves that, needs the name now.
+        if rest > 0 && claim.is_none() {
             return Ok(Next::After(Duration::from_millis(rest)));
         }
         remove(claims, key, &there).await?;
         // One that was only adopted has held the address until now.
         return release_unclaimed(claims, key).await;
     }
-    let claim: Option<Value> = claims
-        .context
-        .remote
-        .get(&claim_target(claims, key))
-        .await?;
     if claim.is_some() {
         return Ok(Next::Done);
     }
@@ -323,6 +364,9 @@ fn object(
         .and_then(|pool| owner_of(pool, &claim.pool, sort?));
     let label = claim.cluster_label.clone();
     let labels = label.map(|name| (CLUSTER_NAME.to_owned(), name));
+    // Whoever shards providers has it on the claim.
+    let filter = &site.settings::<ClusterApiSettings>().watch_filter;
+    let filter = (!filter.is_empty()).then(|| (WATCH_FILTER.to_owned(), filter.to_string()));
     let managed = (
         MANAGED_BY.to_owned(),
         fipd_crds::labels::FIELD_MANAGER.to_owned(),
@@ -332,7 +376,7 @@ fn object(
         metadata: ObjectMeta {
             namespace: Some(key.namespace.to_string()),
             name: Some(key.name.to_string()),
-            labels: Some(labels.into_iter().chain([managed]).collect()),
+            labels: Some(labels.into_iter().chain(filter).chain([managed]).collect()),
             finalizers: Some(vec![PROTECT_ADDRESS.to_owned()]),
             owner_references: Some([claim_owner].into_iter().chain(pool_owner).collect()),
             ..ObjectMeta::default()
@@ -382,4 +426,35 @@ fn owner_of(pool: &Pool, named: &PoolRef, sort: PoolSort) -> Option<OwnerReferen
         controller: Some(false),
         block_owner_deletion: Some(true),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(kind: &str, uid: &str, controller: Option<bool>) -> OwnerReference {
+        OwnerReference {
+            kind: kind.to_owned(),
+            name: "n".to_owned(),
+            uid: uid.to_owned(),
+            controller,
+            ..OwnerReference::default()
+        }
+    }
+
+    #[test]
+    fn owners_of_others_stay_and_one_is_the_controller() {
+        let claim = || owner("IPAddressClaim", "new", Some(true));
+        let pool = || owner("InClusterIPPool", "p", Some(false));
+        let wanted = || vec![claim(), pool()];
+        let stale = owner("IPAddressClaim", "old", Some(true));
+        assert_eq!(owners_with(vec![stale], wanted()), wanted());
+        let other = owner("Other", "o", None);
+        let with = owners_with(vec![other.clone(), claim()], wanted());
+        assert_eq!(with, [other, claim(), pool()]);
+        let controller = owner("Other", "o", Some(true));
+        let with = owners_with(vec![controller.clone()], wanted());
+        let shared = owner("IPAddressClaim", "new", Some(false));
+        assert_eq!(with, [controller, shared, pool()]);
+    }
 }

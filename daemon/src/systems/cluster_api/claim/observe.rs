@@ -13,7 +13,9 @@ use k8s_openapi::{
 
 use crate::controller::meta::{Meta, View};
 
-use crate::systems::cluster_api::names::{ADDRESS, CLUSTER_NAME, GRACE_ENDS, METAL3_ADDRESS, ROLE};
+use crate::systems::cluster_api::names::{
+    ADDRESS, CLUSTER_NAME, GRACE_ENDS, METAL3_ADDRESS, PROTECT_ADDRESS, ROLE, WATCH_FILTER,
+};
 
 /// An IPAddressClaim, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +89,8 @@ pub struct AddressView {
     pub owners: Vec<String>,
     /// Its claim is gone, and it goes then.
     pub grace_ends: Option<Timestamp>,
+    /// Value of the label that shards providers.
+    pub filter: Option<String>,
 }
 
 impl View for AddressView {
@@ -99,11 +103,19 @@ impl AddressView {
     pub fn of(object: IPAddress) -> Self {
         let meta = &object.metadata;
         let owners = meta.owner_references.iter().flatten();
+        let owners: Vec<_> = owners.map(|owner| owner.uid.clone()).collect();
         let address: Option<IpAddr> = object.spec.address.parse().ok();
+        let filter = meta.labels.as_ref().and_then(|all| all.get(WATCH_FILTER));
+        let filter = filter.cloned();
+        let meta = Meta::of(meta);
+        // A mark on one that a claim owns was written by somebody else.
+        let released = owners.is_empty() && !meta.has_finalizer(PROTECT_ADDRESS);
+        let marked = || grace_ends(&object.metadata);
         Self {
-            grace_ends: grace_ends(meta),
-            owners: owners.map(|owner| owner.uid.clone()).collect(),
-            meta: Meta::of(meta),
+            grace_ends: released.then(marked).flatten(),
+            owners,
+            filter,
+            meta,
             claim: object.spec.claim_ref.name.as_str().into(),
             address: address.map(|address| address.to_canonical()),
             pool: object.spec.pool_ref,

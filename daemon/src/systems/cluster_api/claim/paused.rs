@@ -93,6 +93,23 @@ fn here(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Option<Un
     Some(Unserved::new("PoolPaused", message, cause))
 }
 
+/// A fresh read of a Cluster, in the version that the API server has; `None`: there is no such Cluster.
+pub async fn read_cluster(
+    claims: &IpClaimController,
+    cluster: &Key,
+) -> Reconciled<Option<ClusterView>> {
+    let remote = &claims.context.remote;
+    let kind = match claims.user.clusters.followed_as() {
+        Some(kind) => Some(kind),
+        None => CLUSTER.served(remote).await?,
+    };
+    let Some(kind) = kind else {
+        return Ok(None);
+    };
+    let found = remote.get(&kind.target(cluster)).await?;
+    Ok(found.map(ClusterView::of))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Running,
@@ -115,9 +132,8 @@ async fn cluster_of(
         Some(found) => Some(found.paused),
         None if clusters.is_complete() && clusters.seen(&cluster).is_none() => None,
         None => {
-            let kind = clusters.followed_as().unwrap_or(CLUSTER);
-            let read = claims.context.remote.get(&kind.target(&cluster)).await?;
-            read.map(|found| ClusterView::of(found).paused)
+            let read = read_cluster(claims, &cluster).await?;
+            read.map(|found| found.paused)
         }
     };
     let found = match paused {

@@ -17,10 +17,7 @@ use fipd_crds::{
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff};
 
-use super::{
-    names::{PROTECT_POOL, WATCH_FILTER},
-    settings::ClusterApiSettings,
-};
+use super::{names::PROTECT_POOL, settings::ClusterApiSettings};
 use crate::{
     config::ReleaseWait,
     controller::{
@@ -47,8 +44,6 @@ pub struct InClusterView {
     pub paused: bool,
     /// The network (routing domain) that an annotation of fipd's names.
     pub network: Option<String>,
-    /// Value of the label that shards providers.
-    pub filter: Option<String>,
     /// `None`: it serves no Clusters.
     pub vip: Option<VipLabels>,
 }
@@ -69,11 +64,9 @@ impl View for InClusterView {
 impl InClusterView {
     fn of(meta: &ObjectMeta, spec: InClusterSpec, status: Option<InClusterPoolStatus>) -> Self {
         let annotation = |key| meta.annotations.as_ref()?.get(key).cloned();
-        let label = |key| meta.labels.as_ref()?.get(key).cloned();
         Self {
             paused: has_paused_annotation(meta),
             network: annotation(NETWORK),
-            filter: label(WATCH_FILTER),
             vip: VipLabels::of(meta.labels.as_ref(), meta.annotations.as_ref()),
             meta: Meta::of(meta),
             spec,
@@ -166,8 +159,7 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     }
 
     fn own_network(&self, site: &Site, key: &Key) -> Option<String> {
-        let own = self.settings.network_per_namespace && !key.namespace.is_empty();
-        own.then(|| network_name(&site.id.0, &site.name, &key.namespace))
+        own_network_name(&self.settings, site, &key.namespace)
     }
 
     /// It stays for as long as an address of it is in use, as with the original.
@@ -182,7 +174,7 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {
         let exhausted = || {
             let (used, size) = (state.usage.used, state.usage.size);
-            format!("{used} of {size} are in use: claims wait; add addresses or delete claims")
+            format!("{used} of {size} are in use: new claims wait; add addresses or delete claims")
         };
         let exhausted = (state.usage.free == 0 && state.usage.size > 0).then(exhausted);
         [
@@ -194,6 +186,16 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
         .filter_map(|(reason, text)| Some((reason, text?)))
         .collect()
     }
+}
+
+/// The network that the pools of a namespace have to themselves.
+pub fn own_network_name(
+    settings: &ClusterApiSettings,
+    site: &Site,
+    namespace: &str,
+) -> Option<String> {
+    let own = settings.network_per_namespace && !namespace.is_empty();
+    own.then(|| network_name(&site.id.0, &site.name, namespace))
 }
 
 /// The network of a namespace: readable as far as its length allows, and unlike that of any other namespace.

@@ -2,13 +2,12 @@
 //! else may get it.
 
 use fipd_core::Holder;
-use fipd_crds::cluster_api::Cluster;
 
 use super::observe::ClusterView;
 use crate::{
     controller::{Reconciled, store::Key},
     systems::cluster_api::{
-        claim::{IpClaimController, observe::IpClaimView},
+        claim::{IpClaimController, observe::IpClaimView, paused::read_cluster},
         names::{CLUSTER, CONTROL_PLANE_CLAIM, INGRESS_CLAIM},
     },
 };
@@ -26,13 +25,11 @@ pub async fn leave_to_cluster(
     key: &Key,
     claim: &IpClaimView,
 ) -> Reconciled<()> {
-    let Some(cluster) = cluster_of(key).filter(|_| claim.role.is_some()) else {
+    let Some(cluster) = cluster_of(key) else {
         return Ok(());
     };
-    let kind = claims.user.clusters.followed_as().unwrap_or(CLUSTER);
     // The watch may lag behind the garbage collector, which deletes the claims of a Cluster that is gone.
-    let found: Option<Cluster> = claims.context.remote.get(&kind.target(&cluster)).await?;
-    let found = found.map(ClusterView::of);
+    let found = read_cluster(claims, &cluster).await?;
     let owner = |one: &ClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
     let Some(found) = found.filter(owner) else {
         return Ok(());
