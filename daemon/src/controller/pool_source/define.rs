@@ -11,7 +11,8 @@ use super::{
 use crate::{
     config::PoolFacts,
     controller::{
-        Reconciled,
+        ReconcileError, Reconciled,
+        client::CallError,
         conditions::{ConditionUpdate, INVALID, REFUSED},
         meta::{Meta, View},
         queue::Next,
@@ -24,12 +25,21 @@ use crate::{
 pub(super) type Verdict = Result<Option<String>, ConditionUpdate>;
 
 impl<S: PoolSource> PoolController<S> {
-    /// Defines all pools and shows nothing, for before anything is adopted: a pool decides the network of an address.
+    /// Defines all pools and shows nothing, for before anything is adopted: a pool decides the network of an address. One whose
+    /// object the API server does not let fipd write stalls no other: it is defined once that is over.
     pub async fn define_all(&self) -> Reconciled<()> {
         self.links_read().await;
         for (key, object) in self.context.objects.all() {
-            if !self.goes(&key, &object.meta()) {
-                let _ = self.define(&key, &object).await?;
+            if self.goes(&key, &object.meta()) {
+                continue;
+            }
+            match self.define(&key, &object).await {
+                Err(ReconcileError::Call(error @ CallError::Rejected(..))) => {
+                    let (cluster, kind) = (&self.context.site.name, self.context.kind.kind);
+                    tracing::warn!(%cluster, %key, "this {kind} gives no address yet: {error}");
+                }
+                Err(error) => return Err(error),
+                Ok(_) => {}
             }
         }
         Ok(())

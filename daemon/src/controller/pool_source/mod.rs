@@ -38,7 +38,7 @@ use super::{
 use crate::{config::ReleaseWait, validation::mirror::MirrorOf};
 
 pub use links::{link_of, pool_facts};
-pub use state::{OUT_OF_RANGE, PoolReport, PoolState, READY, entries, not_ready};
+pub use state::{OUT_OF_RANGE, PoolReport, PoolState, READY, entries, leases_of, not_ready};
 pub use withdraw::close_all;
 
 /// What objects of one kind say of pools. Pure.

@@ -121,24 +121,27 @@ pub fn not_ready(reason: &'static str, message: impl Into<String>) -> ConditionU
     ConditionUpdate::ready(false, reason, message)
 }
 
-/// The first leases of a pool with their texts, one more than `most`, a page of the ledger at a time.
+/// All leases of a pool in address order, a page of the ledger at a time.
+pub fn leases_of(ipam: &Ipam, pool: PoolId) -> impl Iterator<Item = Arc<Lease>> {
+    let mut next = Some(None);
+    let page = move || {
+        let after = next?;
+        let page = ipam.read(|ledger| ledger.pool_leases(pool, after, Ledger::SCAN));
+        next = (page.len() == Ledger::SCAN).then(|| page.last().map(|lease| lease.key.address));
+        Some(page)
+    };
+    std::iter::from_fn(page).flatten()
+}
+
+/// The first leases of a pool with their texts, one more than `most`.
 pub fn entries(
     ipam: &Ipam,
     pool: PoolId,
     most: usize,
     text: impl Fn(&Lease) -> String,
 ) -> Vec<(IpAddr, String)> {
-    let mut entries: Vec<(IpAddr, String)> = Vec::new();
-    while entries.len() <= most {
-        let after = entries.last().map(|(address, _)| *address);
-        let page = ipam.read(|ledger| ledger.pool_leases(pool, after, Ledger::SCAN));
-        let texts = page.iter().map(|lease| (lease.key.address, text(lease)));
-        entries.extend(texts);
-        if page.len() < Ledger::SCAN {
-            break;
-        }
-    }
-    entries
+    let entries = leases_of(ipam, pool).map(|lease| (lease.key.address, text(&lease)));
+    entries.take(most.saturating_add(1)).collect()
 }
 
 fn overlap(ledger: &Ledger, pool: PoolId) -> Option<String> {

@@ -18,6 +18,7 @@ use crate::{
         review::{Operation, Question, Verdict},
         spec,
     },
+    controller::pool_source::leases_of,
     ipam::Ipam,
     validation::in_cluster_pool::{self, outside},
 };
@@ -137,11 +138,12 @@ impl PoolJudge {
             return Judged::unchecked();
         };
         let object = object_of(kind, question);
-        let verdict = self.ipam.read(|ledger| {
-            let pool = ledger.mirror(&System::cluster_api(), &id, &object)?;
-            Some(used(ledger, pool, wanted.as_ref(), question))
-        });
-        Judged::checked(verdict.unwrap_or_else(Verdict::allowed))
+        let pool = |ledger: &Ledger| ledger.mirror(&System::cluster_api(), &id, &object).cloned();
+        let verdict = match self.ipam.read(pool) {
+            Some(pool) => used(&self.ipam, &pool, wanted.as_ref(), question),
+            None => Verdict::allowed(),
+        };
+        Judged::checked(verdict)
     }
 }
 
@@ -187,16 +189,15 @@ fn read(kind: &ReviewedKind, value: &Value) -> Result<PoolSpec, Verdict> {
 }
 
 /// A pool is not deleted, and gives up no address, while that is allocated. `None`: it is deleted.
-fn used(ledger: &Ledger, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question) -> Verdict {
-    let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
+fn used(ipam: &Ipam, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question) -> Verdict {
+    let mut held = leases_of(ipam, pool.id).filter(|lease| lease.owner().is_some());
     let Some(wanted) = wanted else {
         let old = question
             .old
             .as_ref()
             .and_then(|old| old.metadata.annotations.as_ref());
         let skipped = old.is_some_and(|all| all.contains_key(SKIP_VALIDATE_DELETE));
-        let held = leases.iter().any(|lease| lease.owner().is_some());
-        return match held && !skipped {
+        return match !skipped && held.next().is_some() {
             true => Verdict::invalid(format!(
                 "the pool has allocated addresses; delete their claims first, or write the annotation {SKIP_VALIDATE_DELETE}: then the pool stays until the last is free"
             )),
@@ -208,7 +209,6 @@ fn used(ledger: &Ledger, pool: &Pool, wanted: Option<&PoolSpec>, question: &Ques
             "spec.allocationPrefixLength is immutable; make another pool".to_owned(),
         );
     }
-    let held = leases.iter().filter(|lease| lease.owner().is_some());
     match outside(wanted, held.map(|lease| lease.prefix())) {
         Some(text) => Verdict::invalid(format!(
             "spec: the pool has allocated addresses that it would not have any more: {text}; keep them, or delete their claims first"
