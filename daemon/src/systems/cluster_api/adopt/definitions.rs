@@ -22,22 +22,31 @@ fn target(plural: &str) -> Target {
     CUSTOM_RESOURCE_DEFINITION.named("", &format!("{plural}.{IPAM_GROUP}"))
 }
 
-/// Which definitions have to change.
-pub(super) async fn look(remote: &Remote, report: &mut IpamReport) {
+/// Which definitions have to change, and whether their objects are `writable`.
+pub(super) async fn look(remote: &Remote, writable: bool, report: &mut IpamReport) {
+    let does = "its objects are rewritten in v1alpha2, v1alpha1 is served no more, and the original's conversion webhook goes";
     for kind in IN_CLUSTER {
         let found: Result<Option<Value>, _> = remote.get(&target(kind.plural)).await;
         match found {
-            Ok(Some(found)) if is_original(&found) => report.act(
-                format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural),
-                "its objects are rewritten in v1alpha2, v1alpha1 is served no more, and the original's conversion webhook goes",
-                IpamAction::Definition(kind.plural),
-            ),
+            Ok(Some(found)) if is_original(&found) => {
+                let name = format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural);
+                match writable {
+                    true => report.act(name, does, IpamAction::Definition(kind.plural)),
+                    false => report.cannot(
+                        name,
+                        does,
+                        "the original's webhooks refuse every write of a pool until they are gone",
+                    ),
+                }
+            }
             Ok(Some(_)) => {}
             Ok(None) => {
                 let says = format!("there is no {}: run `fipd crds install`", kind.kind);
                 report.wrong(FindingKind::Leftover, kind.plural, says);
             }
-            Err(error) => report.unseen.push(format!("the definition of {}: {error}", kind.kind)),
+            Err(error) => report
+                .unseen
+                .push(format!("the definition of {}: {error}", kind.kind)),
         }
     }
 }

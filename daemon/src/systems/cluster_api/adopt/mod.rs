@@ -5,7 +5,10 @@
 mod definitions;
 mod webhooks;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use fipd_core::{System, Text};
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
@@ -14,12 +17,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
 
 use super::{
-    claim::{
-        observe::{AddressView, IpClaimView},
-        wish,
-    },
+    claim::{observe::AddressView, wish},
     leases,
-    names::{ADDRESS_OBJECT, CLAIM, CLUSTER, CONTROL_PLANE_CLAIM},
+    names::{ADDRESS_OBJECT, CLAIM, CLUSTER, CONTROL_PLANE_CLAIM, INGRESS_CLAIM},
     settings::ClusterApiSettings,
     vip::ClusterView,
 };
@@ -28,7 +28,7 @@ use crate::{
         AdoptLog, ChangeState, FindingKind, OriginalWorkload, Takeover, TakeoverError,
         TakeoverReport, leases as lease_looks,
     },
-    clusters::{ClusterSession, adoption::complete_list},
+    clusters::{ClusterSession, adoption::complete_list, lenient::Lenient},
     controller::{
         client::{CallError, Remote},
         kind::{DEPLOYMENT, Kind, LEASE},
@@ -80,8 +80,8 @@ impl IpamTakeover {
         let settings = session.settings.of::<ClusterApiSettings>();
         self.programs(&remote, settings, &mut report).await;
         if settings.serves_in_cluster_kinds() {
-            definitions::look(&remote, &mut report).await;
-            webhooks::look(&remote, &mut report).await;
+            let writable = webhooks::look(&remote, &mut report).await;
+            definitions::look(&remote, writable, &mut report).await;
         }
         let claims = list(
             session,
@@ -89,12 +89,12 @@ impl IpamTakeover {
             CLAIM,
             "list IPAddressClaims",
             |claim: IPAddressClaim| {
-                let key = Key::of(&claim.metadata);
                 let served = wish::sort_of(&claim.spec.pool_ref, settings).is_some();
-                served.then(|| (key, IpClaimView::of(claim)))
+                served.then(|| Key::of(&claim.metadata))
             },
+            &mut report,
         );
-        let claims: BTreeMap<Key, IpClaimView> = claims.await?.into_iter().collect();
+        let claims: BTreeSet<Key> = claims.await?.into_iter().collect();
         let addresses = list(
             session,
             &remote,
@@ -105,6 +105,7 @@ impl IpamTakeover {
                 let served = wish::sort_of(&one.spec.pool_ref, settings).is_some();
                 served.then(|| (key, AddressView::of(one)))
             },
+            &mut report,
         );
         let addresses = addresses.await?;
         let clusters = list(
@@ -113,6 +114,7 @@ impl IpamTakeover {
             CLUSTER,
             "list Clusters",
             |cluster: Cluster| Some((Key::of(&cluster.metadata), ClusterView::of(cluster))),
+            &mut report,
         );
         let clusters = clusters.await?;
         report.count("IPAddressClaims", claims.len());
@@ -185,6 +187,10 @@ impl IpamTakeover {
                 );
                 continue;
             };
+            // What it shows cools in the address book, and has no holder there.
+            if there.grace_ends.is_some() {
+                continue;
+            }
             let claim = Key::new(&key.namespace, &there.claim);
             let identity = claim.identity(System::cluster_api(), &session.id, CLAIM.kind);
             let (held, contends) = self.ipam.read(|ledger| {
@@ -263,61 +269,99 @@ async fn list<K, T>(
     kind: Kind,
     what: &str,
     keep: impl Fn(K) -> Option<T>,
+    report: &mut IpamReport,
 ) -> Result<Vec<T>, TakeoverError>
 where
     K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     T: std::fmt::Debug,
 {
-    let Ok(Some(kind)) = kind.served(remote).await else {
-        return Ok(Vec::new());
+    let kind = match kind.served(remote).await {
+        Ok(Some(kind)) => kind,
+        Ok(None) => return Ok(Vec::new()),
+        Err(error) => {
+            report.unseen.push(format!("{what}: {error}"));
+            return Ok(Vec::new());
+        }
     };
     let api = kind.all_as::<K>(session.client.clone());
-    let read = |one: crate::clusters::lenient::Lenient<K>| one.0.ok().and_then(&keep);
-    Ok(complete_list(session, &api, ListParams::default(), what, read).await?)
+    let read = |one: Lenient<K>| match one.0 {
+        Ok(object) => keep(object).map(Ok),
+        Err(malformed) => Some(Err(Key::of(&malformed.metadata))),
+    };
+    let mut kept = Vec::new();
+    for one in complete_list(session, &api, ListParams::default(), what, read).await? {
+        match one {
+            Ok(one) => kept.push(one),
+            Err(key) => {
+                let name = format!("{} {key}", kind.kind);
+                report.wrong(FindingKind::Malformed, name, "it does not fit its schema");
+            }
+        }
+    }
+    Ok(kept)
 }
 
-/// Endpoints that the original wrote and whose claim is gone, and claims that it burnt beside an endpoint given by hand.
+/// Addresses that the original wrote and whose claim is gone, and claims that it burnt beside one given by hand.
 fn endpoints(
     clusters: &[(Key, ClusterView)],
-    claims: &BTreeMap<Key, IpClaimView>,
+    claims: &BTreeSet<Key>,
     addresses: &[(Key, AddressView)],
     report: &mut IpamReport,
 ) {
     let shown: BTreeMap<&Key, &AddressView> =
         addresses.iter().map(|(key, one)| (key, one)).collect();
     for (key, cluster) in clusters {
-        let Some(host) = cluster.host() else {
-            continue;
-        };
-        let claim = Key::new(
-            &key.namespace,
-            &format!("{CONTROL_PLANE_CLAIM}{}", key.name),
-        );
-        let burnt = claims
-            .contains_key(&claim)
-            .then(|| shown.get(&claim)?.address)
-            .flatten();
-        match burnt {
-            Some(address) if address == host => {
-                report.fine(
-                    FindingKind::Address,
-                    key.to_string(),
-                    format!("{host} is the address of its claim"),
-                );
-            }
-            Some(address) => {
-                let says = format!(
-                    "its endpoint is {host}, and the claim {} keeps {address} for nothing; delete the claim",
-                    claim.name
-                );
-                report.wrong(FindingKind::Orphan, key.to_string(), says);
-            }
-            None => {
-                let says = format!(
-                    "its endpoint {host} has no claim; fipd reserves it where a pool has it"
-                );
-                report.fine(FindingKind::Address, key.to_string(), says);
-            }
+        let ingress = cluster.ingress.address.as_deref();
+        let shows = [
+            ("endpoint", CONTROL_PLANE_CLAIM, cluster.host()),
+            (
+                "ingress address",
+                INGRESS_CLAIM,
+                ingress.and_then(|text| text.parse().ok()),
+            ),
+        ];
+        for (what, prefix, address) in shows {
+            let Some(address) = address else {
+                continue;
+            };
+            let claim = Key::new(&key.namespace, &format!("{prefix}{}", key.name));
+            let there = shown.get(&claim).filter(|_| claims.contains(&claim));
+            judge(
+                what,
+                (key, address),
+                &claim,
+                there.and_then(|one| one.address),
+                report,
+            );
+        }
+    }
+}
+
+/// What becomes of an address that a Cluster shows, and of that of its claim.
+fn judge(
+    what: &str,
+    (cluster, address): (&Key, IpAddr),
+    claim: &Key,
+    claimed: Option<IpAddr>,
+    report: &mut IpamReport,
+) {
+    let name = cluster.to_string();
+    match claimed {
+        Some(own) if own == address => {
+            let says = format!("its {what} {address} is the address of its claim");
+            report.fine(FindingKind::Address, name, says);
+        }
+        Some(other) => {
+            let says = format!(
+                "its {what} is {address}, and the claim {} keeps {other} for nothing; delete the claim",
+                claim.name
+            );
+            report.wrong(FindingKind::Orphan, name, says);
+        }
+        None => {
+            let says =
+                format!("its {what} {address} has no claim; fipd reserves it where a pool has it");
+            report.fine(FindingKind::Address, name, says);
         }
     }
 }

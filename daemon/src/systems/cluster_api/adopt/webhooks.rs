@@ -33,8 +33,9 @@ fn kind(mutating: bool) -> Kind {
     }
 }
 
-/// They go once fipd's own judges pools.
-pub(super) async fn look(remote: &Remote, report: &mut IpamReport) {
+/// They go once fipd's own judges pools, and before any pool is written. Says whether none is left that refuses that.
+pub(super) async fn look(remote: &Remote, report: &mut IpamReport) -> bool {
+    let mut goes = true;
     let own = VALIDATING_WEBHOOK_CONFIGURATION.named("", VALIDATOR);
     let in_force = remote
         .get::<Value>(&own)
@@ -57,6 +58,7 @@ pub(super) async fn look(remote: &Remote, report: &mut IpamReport) {
                 match in_force {
                     true => report.act(object, does, action),
                     false => {
+                        goes = false;
                         let why = "fipd's own webhook is not in force: set [api] advertise, or delete it yourself";
                         report.wrong(FindingKind::Leftover, object.clone(), why);
                         report.cannot(object, does, why);
@@ -66,6 +68,7 @@ pub(super) async fn look(remote: &Remote, report: &mut IpamReport) {
             Err(error) => report.unseen.push(format!("{object}: {error}")),
         }
     }
+    goes
 }
 
 pub(super) async fn remove(
