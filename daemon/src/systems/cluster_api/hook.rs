@@ -43,7 +43,7 @@ pub fn answer(
     let asked: Result<Asked, _> = serde_json::from_slice(body);
     if call == "discovery" {
         return Some(match asked {
-            Ok(asked) if asked.kind == "DiscoveryRequest" => discovery(),
+            Ok(asked) if asked.kind == "DiscoveryRequest" => discovery(settings),
             Ok(asked) => failure(
                 "Discovery",
                 &format!("kind {:?} is not DiscoveryRequest", asked.kind),
@@ -56,7 +56,9 @@ pub fn answer(
     }
     (call == format!("beforeclustercreate/{HANDLER}")).then(|| match asked {
         Ok(asked) if asked.kind == "BeforeClusterCreateRequest" => {
-            before_create(settings, &ClusterView::of(asked.cluster), now)
+            let namespace = asked.cluster.metadata.namespace.clone();
+            let cluster = ClusterView::of(asked.cluster);
+            before_create(settings, &namespace.unwrap_or_default(), &cluster, now)
         }
         Ok(asked) => {
             let why = format!("kind {:?} is not BeforeClusterCreateRequest", asked.kind);
@@ -69,12 +71,20 @@ pub fn answer(
     })
 }
 
-fn before_create(settings: &ClusterApiSettings, cluster: &ClusterView, now: Timestamp) -> Value {
+fn before_create(
+    settings: &ClusterApiSettings,
+    namespace: &str,
+    cluster: &ClusterView,
+    now: Timestamp,
+) -> Value {
     let endpoint = cluster.endpoint.as_ref();
     let written = endpoint.is_some_and(|one| one.port > 0);
     // A class that declares the variable has it in the Cluster by its default.
     let filled = cluster.variable.as_deref() != Some("");
-    if written && filled || !settings.vips {
+    let served = settings.vips
+        && settings.covers(namespace, cluster.filter.as_deref())
+        && cluster.class_name().is_some();
+    if written && filled || !served {
         return response(BEFORE_CREATE, "", 0);
     }
     let waited = now.0.saturating_sub(cluster.meta.created.0);
@@ -91,11 +101,13 @@ fn before_create(settings: &ClusterApiSettings, cluster: &ClusterView, now: Time
     response(BEFORE_CREATE, &text, RETRY)
 }
 
-fn discovery() -> Value {
+fn discovery(settings: &ClusterApiSettings) -> Value {
+    let required = settings.hook.as_ref().is_none_or(|hook| hook.required);
+    let policy = if required { "Fail" } else { "Ignore" };
     let hook = json!({ "apiVersion": api_version(), "hook": BEFORE_CREATE });
     let mut response = response("Discovery", "", 0);
     response["handlers"] = json!([{
-        "name": HANDLER, "requestHook": hook, "timeoutSeconds": TIMEOUT, "failurePolicy": "Ignore",
+        "name": HANDLER, "requestHook": hook, "timeoutSeconds": TIMEOUT, "failurePolicy": policy,
     }]);
     if let Some(fields) = response.as_object_mut() {
         fields.remove("retryAfterSeconds");
@@ -124,6 +136,7 @@ fn api_version() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::cluster_api::settings::HookSettings;
 
     const NOW: Timestamp = Timestamp(1_700_000_100_000);
 
@@ -133,7 +146,14 @@ mod tests {
         answer(&settings, &path, body.to_string().as_bytes(), NOW)
     }
 
-    fn before(spec: Value, created: &str) -> Value {
+    fn before(mut spec: Value, created: &str) -> Value {
+        if spec["topology"].is_null() {
+            spec["topology"] = json!({ "classRef": { "name": "r" } });
+        }
+        before_with(&ClusterApiSettings::default(), spec, created)
+    }
+
+    fn before_with(settings: &ClusterApiSettings, spec: Value, created: &str) -> Value {
         let request = json!({
             "apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "kind": "BeforeClusterCreateRequest",
             "cluster": {
@@ -141,7 +161,59 @@ mod tests {
                 "metadata": { "name": "c", "namespace": "ns", "creationTimestamp": created }, "spec": spec,
             },
         });
-        asked("beforeclustercreate/fipd-vip?timeout=5s", &request).expect("an answer")
+        let call =
+            "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/fipd-vip?timeout=5s";
+        let body = request.to_string();
+        answer(settings, call, body.as_bytes(), NOW).expect("an answer")
+    }
+
+    #[test]
+    fn a_cluster_that_gets_no_addresses_waits_for_none() {
+        let just = "2023-11-14T22:14:50Z";
+        let all = ClusterApiSettings::default;
+        let classy = || json!({ "topology": { "classRef": { "name": "r" } } });
+        let off = ClusterApiSettings {
+            vips: false,
+            ..all()
+        };
+        let elsewhere = ClusterApiSettings {
+            namespace: "other".into(),
+            ..all()
+        };
+        let filtered = ClusterApiSettings {
+            watch_filter: "a".into(),
+            ..all()
+        };
+        for (settings, spec, retry) in [
+            (all(), classy(), 1),
+            (all(), json!({}), 0),
+            (off, classy(), 0),
+            (elsewhere, classy(), 0),
+            (filtered, classy(), 0),
+        ] {
+            let answer = before_with(&settings, spec.clone(), just);
+            assert_eq!(answer["retryAfterSeconds"], retry, "{settings:?} {spec}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_says_whether_a_cluster_is_made_without_an_answer() {
+        let policy = |hook| {
+            let settings = ClusterApiSettings {
+                hook,
+                ..ClusterApiSettings::default()
+            };
+            let body = br#"{ "kind": "DiscoveryRequest" }"#;
+            let call = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery";
+            let answer = answer(&settings, call, body, NOW).expect("an answer");
+            answer["handlers"][0]["failurePolicy"].clone()
+        };
+        let with = |required| {
+            let hook = HookSettings::default();
+            policy(Some(HookSettings { required, ..hook }))
+        };
+        assert_eq!(policy(None), "Fail");
+        assert_eq!((with(true), with(false)), (json!("Fail"), json!("Ignore")));
     }
 
     /// Row 85.
