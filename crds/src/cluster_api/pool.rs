@@ -188,7 +188,7 @@ pub struct InClusterPoolCounts {
     /// All that can be allocated.
     #[serde(deserialize_with = "integer")]
     pub total: i64,
-    /// Free ones. An address pool counts `total` minus `used`, which can be negative.
+    /// Free ones, never below zero: what is out of range takes nothing away.
     #[serde(deserialize_with = "integer")]
     pub free: i64,
     /// Allocated ones.

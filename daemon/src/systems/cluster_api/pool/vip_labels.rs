@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::super::names::{CLUSTER_CLASS, PRIORITY, ROLE};
+use super::super::names::{CLUSTER_CLASS, CONTROL_PLANE, INGRESS, PRIORITY, ROLE};
 
 /// The value of a label that means that the annotation of the same key is a list.
 const LISTED: &str = "true";
+
+/// Classes that a pool serves at most; what it names beyond them does not count.
+const CLASSES: usize = 100;
+/// Bytes of the longest name of an object.
+const NAME: usize = 253;
 
 /// What a pool says of Clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,10 +39,16 @@ impl VipLabels {
                 .filter(|part| !part.is_empty());
             Some(parts.map(str::to_owned).collect::<Vec<_>>())
         };
+        let (mut classes, mut roles) = (list(CLUSTER_CLASS)?, list(ROLE)?);
+        classes.retain(|class| class.len() <= NAME);
+        classes.truncate(CLASSES);
+        roles.retain(|role| [CONTROL_PLANE, INGRESS].contains(&&**role));
+        roles.sort();
+        roles.dedup();
         let priority = annotations.and_then(|all| all.get(PRIORITY));
         Some(Self {
-            classes: list(CLUSTER_CLASS)?,
-            roles: list(ROLE)?,
+            classes,
+            roles,
             priority: priority
                 .and_then(|text| text.trim().parse().ok())
                 .unwrap_or(0),
@@ -57,5 +68,31 @@ impl VipLabels {
     pub fn serves(&self, class: &str, role: &str) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|one| one == wanted);
         has(&self.classes, class) && has(&self.roles, role)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_pool_names_more_than_it_can_serve() {
+        let map = |all: &[(&str, String)]| -> BTreeMap<String, String> {
+            let owned = all
+                .iter()
+                .map(|(key, text)| ((*key).to_owned(), text.clone()));
+            owned.collect()
+        };
+        let many: Vec<String> = (0..1_000).map(|index| format!("class-{index}")).collect();
+        let roles = "ingress,worker,control-plane,ingress";
+        let long = "x".repeat(254);
+        let annotations = map(&[
+            (CLUSTER_CLASS, format!("{long},{}", many.join(","))),
+            (ROLE, roles.to_owned()),
+        ]);
+        let labels = VipLabels::of(None, Some(&annotations)).expect("it serves some");
+        assert_eq!(labels.pairs().count(), 2 * CLASSES);
+        assert!(labels.serves("class-0", INGRESS) && labels.serves("class-99", CONTROL_PLANE));
+        assert!(!labels.serves("class-100", INGRESS) && !labels.serves("class-0", "worker"));
     }
 }
