@@ -1,9 +1,9 @@
 //! Addresses of control planes and ingresses: fipd beside the real core manager of Cluster API, with the rights of
 //! packaging/rbac/cluster-api.yaml.
 //!
-//! Most tests share one management cluster, one after another; each has a namespace, a fipd and a store of its own. Clusters
-//! and pools have the name of their test, so that nothing that an earlier test left is taken for an answer. Numbers of rows and
-//! of defects are those of the contract.
+//! Most tests share a management cluster and a fipd at the same time; each has a namespace and addresses of its own, and its
+//! Clusters and pools have its name. Those that kill fipd or need other settings have the cluster alone for a while, with a
+//! fipd and a store of their own. Numbers of rows and of defects are those of the contract.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
@@ -35,13 +35,11 @@ use fipd_tests::testbed::cluster_api::{
     StandInProviders, Versions, condition, install_definitions, install_stand_ins,
 };
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, ForAllTests, RESTRICTED_USER,
-    wait_object, wait_until,
+    ClustersOfTest, ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER,
+    SharedClusters, SharedSite, TestFipd, wait_object, wait_until,
 };
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::sync::MappedMutexGuard;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Less than the minute after which fipd looks again at a Cluster that waits: what shows up within it was not left to the clock.
@@ -62,7 +60,7 @@ const INGRESS_READY: &str = "fipd.io/IngressReady";
 /// A finalizer that nobody but a test removes.
 const HELD: &str = "fipd.test/held";
 
-static MANAGEMENT: ForAllTests<Management> = ForAllTests::new();
+static MANAGEMENT: SharedSite<Management> = SharedSite::new();
 
 struct Management {
     // Dropped in this order: clients end before the API server.
@@ -71,12 +69,12 @@ struct Management {
     plane: ControlPlane,
 }
 
-impl Management {
+impl SharedClusters for Management {
     async fn start() -> anyhow::Result<Self> {
         let mut plane = ControlPlane::start("management", ControlPlaneOptions::default()).await?;
         install_definitions(&plane, Versions::Both).await?;
         install_stand_ins(&plane).await?;
-        give_to_fipd(&mut plane).await?;
+        plane.give_cluster_api_to_fipd().await?;
         let manager = CoreManager::start(&plane).await?;
         Ok(Self {
             _providers: StandInProviders::start(&plane)?,
@@ -84,15 +82,29 @@ impl Management {
             plane,
         })
     }
+
+    async fn clean(&self) -> anyhow::Result<()> {
+        clean(&self.plane, ApiVersion::V1Beta2).await
+    }
+
+    async fn prepare_fipd(&self, settings: &str) -> anyhow::Result<Fipd> {
+        let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
+        let kubeconfig = self.plane.kubeconfig_of(RESTRICTED_USER);
+        write_kubeconfig(&fipd, "management", &kubeconfig)?;
+        let text = config(&["management"]);
+        fipd.write_config(&format!("{text}[cluster.cluster-api]\n{settings}\n"))?;
+        Ok(fipd)
+    }
 }
 
-/// fipd's definitions, its rights, and the garbage collector, which takes the claims of Clusters that are gone.
-async fn give_to_fipd(plane: &mut ControlPlane) -> anyhow::Result<()> {
-    for crd in fipd_crds::all() {
-        plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
-    }
-    plane.restrict_cluster_api().await?;
-    plane.start_controller_manager().await
+/// For a fipd with an empty store.
+async fn clean(plane: &ControlPlane, version: ApiVersion) -> anyhow::Result<()> {
+    let ipam = IpamObjects {
+        client: plane.client().await?,
+        version: version.name(),
+    };
+    ipam.remove_all().await?;
+    plane.forget_leaders().await
 }
 
 fn config(clusters: &[&str]) -> String {
@@ -104,61 +116,53 @@ fn config(clusters: &[&str]) -> String {
     clusters.iter().map(cluster).collect()
 }
 
-/// The daemon of an earlier test was killed with its leader-election Leases.
-async fn forget_leaders(plane: &ControlPlane) {
-    let client = plane.client().await.unwrap();
-    for namespace in ["capi-ipam-in-cluster-system", "capi-system"] {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-        let (all, params) = (ListParams::default(), DeleteParams::default());
-        leases.delete_collection(&params, &all).await.unwrap();
-    }
-}
-
 struct Bed {
-    // Dropped in this order: fipd ends before the next test has the server.
-    fipd: Fipd,
+    // Dropped in this order: fipd ends before another test has the server.
+    fipd: TestFipd,
     ipam: IpamObjects,
     core: ClusterApiObjects,
-    management: MappedMutexGuard<'static, Management>,
+    management: ClustersOfTest<Management>,
 }
 
 impl Bed {
-    /// fipd runs, and the namespace has nothing but its class, which has the same name.
+    /// With the fipd of all tests. The namespace has nothing but its class, which has the same name.
     async fn start(class: Class) -> Self {
-        Self::start_with(class, "").await
+        let (fipd, management) = MANAGEMENT.share("").await.unwrap();
+        Self::of(class, fipd, management).await
     }
 
-    /// The same with these lines in `[cluster.cluster-api]`.
-    async fn start_with(class: Class, settings: &str) -> Self {
-        let management = MANAGEMENT.take(Management::start).await.unwrap();
+    /// With a fipd of its own, which runs, and these lines in `[cluster.cluster-api]`.
+    async fn alone(class: Class, settings: &str) -> Self {
+        let (fipd, management) = MANAGEMENT.alone(settings).await.unwrap();
+        let mut bed = Self::of(class, fipd, management).await;
+        bed.restart().await;
+        bed
+    }
+
+    async fn of(class: Class, fipd: TestFipd, management: ClustersOfTest<Management>) -> Self {
         let plane = &management.plane;
         let ipam = IpamObjects {
             client: plane.client().await.unwrap(),
             version: "v1beta2",
         };
-        ipam.remove_all().await.unwrap();
-        forget_leaders(plane).await;
         let core = ClusterApiObjects::of(plane, &class.name).await.unwrap();
         core.make_class(&class).await.unwrap();
-        let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
-        let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
-        write_kubeconfig(&fipd, "management", &kubeconfig).unwrap();
-        let text = config(&["management"]);
-        fipd.write_config(&format!("{text}[cluster.cluster-api]\n{settings}\n"))
-            .unwrap();
-        let mut bed = Self {
+        Self {
             fipd,
             ipam,
             core,
             management,
-        };
-        bed.restart().await;
-        bed
+        }
     }
 
     async fn restart(&mut self) {
-        self.fipd.restart().await.unwrap();
+        self.own_fipd().restart().await.unwrap();
         self.fipd.wait_ready(DEADLINE).await.unwrap();
+    }
+
+    /// That of a test that has the site alone.
+    fn own_fipd(&mut self) -> &mut Fipd {
+        self.fipd.own().unwrap()
     }
 
     /// Namespace and name of an object of the test.

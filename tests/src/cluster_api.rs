@@ -1,5 +1,7 @@
 //! Pools, claims and addresses of Cluster API in a management cluster, written and read as JSON, as providers do.
 
+mod claim_bed;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,6 +13,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::testbed::{ControlPlane, wait_until};
+
+pub use claim_bed::{ClaimBed, ManagementPlane, management_config};
 
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -178,11 +182,15 @@ impl IpamObjects {
         .await
     }
 
-    /// Waits for an Event of this reason about the object; what it says.
-    pub async fn wait_event(&self, kind: &str, name: &str, reason: &str) -> Result<String> {
+    /// Waits for an Event of this reason about the object, in any namespace where `path` names none; what it says.
+    pub async fn wait_event(&self, kind: &str, path: &str, reason: &str) -> Result<String> {
         let events: Api<Event> = Api::all(self.client.clone());
+        let (namespace, name) = match path.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, path),
+        };
         wait_until(
-            &format!("Event {reason} of {kind} {name}"),
+            &format!("Event {reason} of {kind} {path}"),
             DEADLINE,
             || async {
                 let all = events
@@ -194,6 +202,7 @@ impl IpamObjects {
                     event.reason.as_deref() == Some(reason)
                         && object.kind.as_deref() == Some(kind)
                         && object.name.as_deref() == Some(name)
+                        && (namespace.is_none() || object.namespace.as_deref() == namespace)
                 };
                 let found = all.items.iter().find(|event| about(event));
                 let reasons: Vec<_> = all

@@ -5,21 +5,22 @@ use super::*;
 /// Rows 21, 24 to 27: what the IPAddress of a claim is, and which address is next.
 #[tokio::test]
 async fn a_claim_gets_the_lowest_free_address_and_an_ipaddress_that_shows_it() {
-    let bed = Bed::start("").await;
-    bed.pool("one/net", &["10.0.0.1-10.0.0.254"], 24, "10.0.0.2")
-        .await;
+    let bed = Bed::share(&["lowest", "lowest-two"]).await.unwrap();
+    bed.pool("lowest/net", &["10.11.0.1-10.11.0.254"], 24, "10.11.0.2")
+        .await
+        .unwrap();
     let labelled = json!({ "metadata": { "labels": { "cluster.x-k8s.io/cluster-name": "c" } } });
     bed.objects
-        .make("Cluster", "one/c", cluster())
+        .make("Cluster", "lowest/c", cluster())
         .await
         .unwrap();
     let pool = (POOL, "net");
     bed.objects
-        .claim_with("one/a", pool, labelled)
+        .claim_with("lowest/a", pool, labelled)
         .await
         .unwrap();
-    assert_eq!(bed.address("one/a").await, "10.0.0.1", "21");
-    let claim = bed.objects.get(CLAIM, "one/a").await.unwrap().unwrap();
+    assert_eq!(bed.address("lowest/a").await.unwrap(), "10.11.0.1", "21");
+    let claim = bed.objects.get(CLAIM, "lowest/a").await.unwrap().unwrap();
     let finalizer = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
     assert_eq!(claim["metadata"]["finalizers"], finalizer);
     let ready = &claim["status"]["conditions"][0];
@@ -27,9 +28,9 @@ async fn a_claim_gets_the_lowest_free_address_and_an_ipaddress_that_shows_it() {
         (&ready["type"], &ready["reason"]),
         (&json!("Ready"), &json!("AddressAllocated"))
     );
-    let there = bed.objects.get(ADDRESS, "one/a").await.unwrap().unwrap();
+    let there = bed.objects.get(ADDRESS, "lowest/a").await.unwrap().unwrap();
     let spec = json!({
-        "claimRef": { "name": "a" }, "address": "10.0.0.1", "prefix": 24, "gateway": "10.0.0.2",
+        "claimRef": { "name": "a" }, "address": "10.11.0.1", "prefix": 24, "gateway": "10.11.0.2",
         "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": POOL, "name": "net" },
     });
     assert_eq!(there["spec"], spec);
@@ -39,7 +40,7 @@ async fn a_claim_gets_the_lowest_free_address_and_an_ipaddress_that_shows_it() {
         json!(["ipam.cluster.x-k8s.io/ProtectAddress"])
     );
     assert_eq!(meta["labels"]["cluster.x-k8s.io/cluster-name"], "c");
-    let pool = bed.objects.get(POOL, "one/net").await.unwrap().unwrap();
+    let pool = bed.objects.get(POOL, "lowest/net").await.unwrap().unwrap();
     assert_eq!(
         pool["metadata"]["finalizers"],
         json!(["ipam.cluster.x-k8s.io/ProtectPool"])
@@ -53,58 +54,85 @@ async fn a_claim_gets_the_lowest_free_address_and_an_ipaddress_that_shows_it() {
     assert_eq!(meta["ownerReferences"], owners);
 
     // The first address after the gateway; lowest first, whatever the order of the list.
-    bed.claim("one/b", ("InClusterIPPool", "net")).await;
-    assert_eq!(bed.address("one/b").await, "10.0.0.3");
-    bed.pool("two/singles", &["10.2.0.128", "10.2.0.50"], 24, "")
-        .await;
-    for (name, address) in [("a", "10.2.0.50"), ("b", "10.2.0.128")] {
-        let path = format!("two/{name}");
-        bed.claim(&path, (POOL, "singles")).await;
-        assert_eq!(bed.address(&path).await, address, "24, 26");
+    bed.claim("lowest/b", ("InClusterIPPool", "net"))
+        .await
+        .unwrap();
+    assert_eq!(bed.address("lowest/b").await.unwrap(), "10.11.0.3");
+    bed.pool(
+        "lowest-two/singles",
+        &["10.11.20.128", "10.11.20.50"],
+        24,
+        "",
+    )
+    .await
+    .unwrap();
+    for (name, address) in [("a", "10.11.20.50"), ("b", "10.11.20.128")] {
+        let path = format!("lowest-two/{name}");
+        bed.claim(&path, (POOL, "singles")).await.unwrap();
+        assert_eq!(bed.address(&path).await.unwrap(), address, "24, 26");
         let there = bed.objects.get(ADDRESS, &path).await.unwrap().unwrap();
         assert_eq!(there["spec"]["gateway"], Value::Null, "25");
     }
-    bed.counts(POOL, "two/singles", [2, 2, 0, 0]).await;
+    bed.counts(POOL, "lowest-two/singles", [2, 2, 0, 0])
+        .await
+        .unwrap();
 }
 
 /// Rows 22, 27 and 28, E-16 and E-22: who waits is told why, and is served in the order of creation.
 #[tokio::test]
 async fn e_22_who_waits_for_a_full_pool_is_served_when_it_has_room() {
-    let bed = Bed::start("").await;
-    let listed = ["10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.255"];
-    bed.pool("one/net", &listed, 24, "10.0.1.1").await;
-    bed.claim("one/a", (POOL, "net")).await;
-    assert_eq!(bed.address("one/a").await, "10.0.1.2", "22");
+    let bed = Bed::share(&["full"]).await.unwrap();
+    let listed = ["10.12.1.0", "10.12.1.1", "10.12.1.2", "10.12.1.255"];
+    bed.pool("full/net", &listed, 24, "10.12.1.1")
+        .await
+        .unwrap();
+    bed.claim("full/a", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("full/a").await.unwrap(), "10.12.1.2", "22");
     for name in ["b", "c"] {
         fipd_tests::kube_fip::next_second().await;
-        let path = format!("one/{name}");
-        bed.claim(&path, (POOL, "net")).await;
-        let said = bed.refused(&path, "PoolExhausted", "PoolExhausted").await;
+        let path = format!("full/{name}");
+        bed.claim(&path, (POOL, "net")).await.unwrap();
+        let said = bed
+            .refused(&path, "PoolExhausted", "PoolExhausted")
+            .await
+            .unwrap();
         assert!(said.contains("net"), "{said}");
     }
     bed.objects
-        .wait_event(POOL, "net", "PoolExhausted")
+        .wait_event(POOL, "full/net", "PoolExhausted")
         .await
         .unwrap();
-    bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "one/a").await.unwrap();
-    assert_eq!(bed.address("one/b").await, "10.0.1.2");
-    let wider = json!({ "spec": { "addresses": ["10.0.1.2-10.0.1.3"] } });
-    bed.objects.merge(POOL, "one/net", wider).await.unwrap();
-    assert_eq!(bed.address("one/c").await, "10.0.1.3", "28");
+    bed.objects.delete(CLAIM, "full/a").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "full/a").await.unwrap();
+    assert_eq!(bed.address("full/b").await.unwrap(), "10.12.1.2");
+    let wider = json!({ "spec": { "addresses": ["10.12.1.2-10.12.1.3"] } });
+    bed.objects.merge(POOL, "full/net", wider).await.unwrap();
+    assert_eq!(bed.address("full/c").await.unwrap(), "10.12.1.3", "28");
 }
 
 /// Rows 29 and 30, E-27.
 #[tokio::test]
 async fn e_27_a_claim_waits_for_its_pool_and_says_so_and_another_providers_is_left_alone() {
-    let bed = Bed::start("").await;
-    bed.claim("one/a", (POOL, "later")).await;
-    bed.claim("one/other", ("FooPool", "later")).await;
-    let said = bed.refused("one/a", "PoolNotReady", "PoolNotFound").await;
+    let bed = Bed::share(&["missing"]).await.unwrap();
+    bed.claim("missing/a", (POOL, "later")).await.unwrap();
+    bed.claim("missing/other", ("FooPool", "later"))
+        .await
+        .unwrap();
+    let said = bed
+        .refused("missing/a", "PoolNotReady", "PoolNotFound")
+        .await
+        .unwrap();
     assert!(said.contains("InClusterIPPool \"later\""), "{said}");
-    bed.pool("one/later", &["10.0.0.5"], 24, "").await;
-    assert_eq!(bed.address("one/a").await, "10.0.0.5", "30");
-    let other = bed.objects.get(CLAIM, "one/other").await.unwrap().unwrap();
+    bed.pool("missing/later", &["10.13.0.5"], 24, "")
+        .await
+        .unwrap();
+    assert_eq!(bed.address("missing/a").await.unwrap(), "10.13.0.5", "30");
+    let other = bed
+        .objects
+        .get(CLAIM, "missing/other")
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(
         (&other["status"], &other["metadata"]["finalizers"]),
         (&Value::Null, &Value::Null),
@@ -116,50 +144,60 @@ async fn e_27_a_claim_waits_for_its_pool_and_says_so_and_another_providers_is_le
 #[tokio::test]
 async fn e_10_19_a_pause_stops_giving_and_releasing() {
     const PAUSED: &str = "cluster.x-k8s.io/paused";
-    let bed = Bed::start("").await;
-    bed.pool("one/net", &["10.0.0.10-10.0.0.20"], 24, "").await;
+    let bed = Bed::share(&["paused"]).await.unwrap();
+    let pool = json!({
+        "metadata": { "annotations": { PAUSED: "" } },
+        "spec": { "addresses": ["10.14.0.10-10.14.0.20"], "prefix": 24 },
+    });
+    bed.objects.make(POOL, "paused/net", pool).await.unwrap();
     let pool = (POOL, "net");
+    bed.claim("paused/a", pool).await.unwrap();
+    bed.refused("paused/a", "PoolNotReady", "PoolPaused")
+        .await
+        .unwrap();
     bed.objects
-        .annotate(POOL, "one/net", PAUSED, json!(""))
+        .annotate(POOL, "paused/net", PAUSED, Value::Null)
+        .await
+        .unwrap();
+    assert_eq!(bed.address("paused/a").await.unwrap(), "10.14.0.10", "35");
+    bed.objects
+        .annotate(POOL, "paused/net", PAUSED, json!("false"))
         .await
         .unwrap();
     next_look().await;
-    bed.claim("one/a", pool).await;
-    bed.refused("one/a", "PoolNotReady", "PoolPaused").await;
+    bed.objects.delete(CLAIM, "paused/a").await.unwrap();
     bed.objects
-        .annotate(POOL, "one/net", PAUSED, Value::Null)
-        .await
-        .unwrap();
-    assert_eq!(bed.address("one/a").await, "10.0.0.10", "35");
-    bed.objects
-        .annotate(POOL, "one/net", PAUSED, json!("false"))
-        .await
-        .unwrap();
-    next_look().await;
-    bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    bed.objects
-        .wait_event(CLAIM, "a", "PoolPaused")
+        .wait_event(CLAIM, "paused/a", "PoolPaused")
         .await
         .unwrap();
     assert!(
-        bed.objects.get(ADDRESS, "one/a").await.unwrap().is_some(),
+        bed.objects
+            .get(ADDRESS, "paused/a")
+            .await
+            .unwrap()
+            .is_some(),
         "36"
     );
     bed.objects
-        .annotate(POOL, "one/net", PAUSED, Value::Null)
+        .annotate(POOL, "paused/net", PAUSED, Value::Null)
         .await
         .unwrap();
-    bed.objects.wait_gone(CLAIM, "one/a").await.unwrap();
-    bed.objects.wait_gone(ADDRESS, "one/a").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "paused/a").await.unwrap();
+    bed.objects.wait_gone(ADDRESS, "paused/a").await.unwrap();
 
     let paused = json!({ "metadata": { "annotations": { PAUSED: "true" } } });
-    bed.objects.claim_with("one/b", pool, paused).await.unwrap();
-    bed.refused("one/b", "AllocationFailed", "Paused").await;
     bed.objects
-        .annotate(CLAIM, "one/b", PAUSED, Value::Null)
+        .claim_with("paused/b", pool, paused)
         .await
         .unwrap();
-    assert_eq!(bed.address("one/b").await, "10.0.0.10", "37");
+    bed.refused("paused/b", "AllocationFailed", "Paused")
+        .await
+        .unwrap();
+    bed.objects
+        .annotate(CLAIM, "paused/b", PAUSED, Value::Null)
+        .await
+        .unwrap();
+    assert_eq!(bed.address("paused/b").await.unwrap(), "10.14.0.10", "37");
 
     for (name, by_field, by_label) in [
         ("c-1", false, false),
@@ -167,67 +205,73 @@ async fn e_10_19_a_pause_stops_giving_and_releasing() {
         ("c-3", true, false),
         ("c-4", true, true),
     ] {
-        let path = format!("one/{name}");
+        let path = format!("paused/{name}");
         let claim = match by_label {
             true => json!({ "metadata": { "labels": { "cluster.x-k8s.io/cluster-name": name } } }),
             false => json!({ "spec": { "clusterName": name } }),
         };
         bed.objects.claim_with(&path, pool, claim).await.unwrap();
         bed.refused(&path, "AllocationFailed", "ClusterNotFound")
-            .await;
+            .await
+            .unwrap();
         let mut cluster = cluster();
         match by_field {
             true => cluster["spec"]["paused"] = json!(true),
             false => cluster["metadata"]["annotations"] = json!({ PAUSED: "" }),
         }
         bed.objects.make("Cluster", &path, cluster).await.unwrap();
-        bed.objects.wait_event(CLAIM, name, "Paused").await.unwrap();
+        bed.objects
+            .wait_event(CLAIM, &path, "Paused")
+            .await
+            .unwrap();
         let unpaused =
             json!({ "spec": { "paused": false }, "metadata": { "annotations": { PAUSED: null } } });
         bed.objects.merge("Cluster", &path, unpaused).await.unwrap();
-        bed.address(&path).await;
+        bed.address(&path).await.unwrap();
     }
     // Row 40 and E-19: a Cluster that is gone keeps nothing.
-    bed.objects.delete("Cluster", "one/c-1").await.unwrap();
-    bed.objects.delete(CLAIM, "one/c-1").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "one/c-1").await.unwrap();
+    bed.objects.delete("Cluster", "paused/c-1").await.unwrap();
+    bed.objects.delete(CLAIM, "paused/c-1").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "paused/c-1").await.unwrap();
 }
 
 /// Rows 42 and 43.
 #[tokio::test]
 async fn addresses_and_pools_in_use_stay() {
-    let bed = Bed::start("").await;
-    bed.pool("one/net", &["10.0.0.10-10.0.0.20"], 24, "").await;
-    bed.claim("one/a", (POOL, "net")).await;
-    bed.address("one/a").await;
-    bed.objects.delete(ADDRESS, "one/a").await.unwrap();
-    bed.objects.delete(POOL, "one/net").await.unwrap();
-    bed.objects
-        .wait_reason(POOL, "one/net", "InUse")
+    let bed = Bed::share(&["used"]).await.unwrap();
+    bed.pool("used/net", &["10.21.0.10-10.21.0.20"], 24, "")
         .await
         .unwrap();
-    let there = bed.objects.get(ADDRESS, "one/a").await.unwrap().unwrap();
-    assert_eq!(there["spec"]["address"], "10.0.0.10", "42");
-    bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "one/a").await.unwrap();
-    bed.objects.wait_gone(ADDRESS, "one/a").await.unwrap();
-    bed.objects.wait_gone(POOL, "one/net").await.unwrap();
-    assert_eq!(bed.leases().await, BTreeMap::new(), "43");
+    bed.claim("used/a", (POOL, "net")).await.unwrap();
+    bed.address("used/a").await.unwrap();
+    bed.objects.delete(ADDRESS, "used/a").await.unwrap();
+    bed.objects.delete(POOL, "used/net").await.unwrap();
+    bed.objects
+        .wait_reason(POOL, "used/net", "InUse")
+        .await
+        .unwrap();
+    let there = bed.objects.get(ADDRESS, "used/a").await.unwrap().unwrap();
+    assert_eq!(there["spec"]["address"], "10.21.0.10", "42");
+    bed.objects.delete(CLAIM, "used/a").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "used/a").await.unwrap();
+    bed.objects.wait_gone(ADDRESS, "used/a").await.unwrap();
+    bed.objects.wait_gone(POOL, "used/net").await.unwrap();
+    assert_eq!(bed.leases("10.21.0.").await.unwrap(), BTreeMap::new(), "43");
 }
 
 /// Row 44 and E-18: the address cools, and nobody waits for that.
 #[tokio::test]
 async fn e_18_the_grace_keeps_the_address_and_holds_up_no_owner() {
-    let bed = Bed::start("").await;
+    let bed = Bed::share(&["grace"]).await.unwrap();
     let spec = json!({
-        "addresses": ["10.0.0.10-10.0.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 6,
+        "addresses": ["10.22.0.10-10.22.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 6,
     });
-    bed.objects.pool("one/net", spec).await.unwrap();
-    bed.claim("one/a", (POOL, "net")).await;
-    assert_eq!(bed.address("one/a").await, "10.0.0.10");
-    bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "one/a").await.unwrap();
-    let left = bed.objects.get(ADDRESS, "one/a").await.unwrap().unwrap();
+    bed.objects.pool("grace/net", spec).await.unwrap();
+    bed.claim("grace/a", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("grace/a").await.unwrap(), "10.22.0.10");
+    bed.objects.delete(CLAIM, "grace/a").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "grace/a").await.unwrap();
+    let left = bed.objects.get(ADDRESS, "grace/a").await.unwrap().unwrap();
     let meta = &left["metadata"];
     assert_eq!(meta["ownerReferences"], Value::Null, "{left}");
     assert_eq!(meta["finalizers"], Value::Null, "{left}");
@@ -236,42 +280,52 @@ async fn e_18_the_grace_keeps_the_address_and_holds_up_no_owner() {
         "{left}"
     );
     // A new claim of that name is served at once, with another address.
-    bed.claim("one/a", (POOL, "net")).await;
-    assert_eq!(bed.address("one/a").await, "10.0.0.11");
-    bed.claim("one/b", (POOL, "net")).await;
-    bed.refused("one/b", "PoolExhausted", "PoolExhausted").await;
-    assert_eq!(bed.address("one/b").await, "10.0.0.10", "its grace is over");
-    bed.objects.delete(CLAIM, "one/b").await.unwrap();
-    bed.objects.wait_gone(ADDRESS, "one/b").await.unwrap();
+    bed.claim("grace/a", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("grace/a").await.unwrap(), "10.22.0.11");
+    bed.claim("grace/b", (POOL, "net")).await.unwrap();
+    bed.refused("grace/b", "PoolExhausted", "PoolExhausted")
+        .await
+        .unwrap();
+    assert_eq!(
+        bed.address("grace/b").await.unwrap(),
+        "10.22.0.10",
+        "its grace is over"
+    );
+    bed.objects.delete(CLAIM, "grace/b").await.unwrap();
+    bed.objects.wait_gone(ADDRESS, "grace/b").await.unwrap();
 }
 
 /// Rows 46 to 49, E-25: counts, also of what lies outside.
 #[tokio::test]
 async fn e_25_counts_are_true_and_never_below_zero() {
-    let bed = Bed::start("").await;
-    let range = ["10.0.0.10-10.0.0.20"];
-    bed.pool("one/p46", &range, 24, "").await;
-    bed.claim("one/a", (POOL, "p46")).await;
-    bed.counts(POOL, "one/p46", [11, 1, 10, 0]).await;
-    bed.claim("one/b", (POOL, "p46")).await;
-    bed.counts(POOL, "one/p46", [11, 2, 9, 0]).await;
-    let narrower = json!({ "spec": { "addresses": ["10.0.0.12-10.0.0.12"] } });
+    // Its webhook would refuse the edits.
+    let bed = Bed::alone("webhook = { enabled = false }").await.unwrap();
+    let range = ["10.23.0.10-10.23.0.20"];
+    bed.pool("one/p46", &range, 24, "").await.unwrap();
+    bed.claim("one/a", (POOL, "p46")).await.unwrap();
+    bed.counts(POOL, "one/p46", [11, 1, 10, 0]).await.unwrap();
+    bed.claim("one/b", (POOL, "p46")).await.unwrap();
+    bed.counts(POOL, "one/p46", [11, 2, 9, 0]).await.unwrap();
+    let narrower = json!({ "spec": { "addresses": ["10.23.0.12-10.23.0.12"] } });
     bed.objects.merge(POOL, "one/p46", narrower).await.unwrap();
-    bed.counts(POOL, "one/p46", [1, 2, 1, 2]).await;
+    bed.counts(POOL, "one/p46", [1, 2, 1, 2]).await.unwrap();
     for (name, addresses, prefix, gateway) in [
-        ("p48a", ["10.1.0.0-10.1.0.1"], 24, "10.1.0.2"),
-        ("p48b", ["10.1.1.254-10.1.1.255"], 24, "10.1.1.1"),
+        ("p48a", ["10.23.10.0-10.23.10.1"], 24, "10.23.10.2"),
+        ("p48b", ["10.23.11.254-10.23.11.255"], 24, "10.23.11.1"),
         ("p48c", ["fe80::fffe-fe80::ffff"], 120, "fe80::ffff"),
     ] {
         bed.pool(&format!("one/{name}"), &addresses, prefix, gateway)
-            .await;
+            .await
+            .unwrap();
         let claim = format!("one/of-{name}");
-        bed.claim(&claim, (POOL, name)).await;
-        bed.address(&claim).await;
-        bed.counts(POOL, &format!("one/{name}"), [1, 1, 0, 0]).await;
+        bed.claim(&claim, (POOL, name)).await.unwrap();
+        bed.address(&claim).await.unwrap();
+        bed.counts(POOL, &format!("one/{name}"), [1, 1, 0, 0])
+            .await
+            .unwrap();
     }
     // A pool that breaks a rule stays as it was accepted last.
-    let wrong = json!({ "spec": { "addresses": ["10.0.0.12", "10.9.0.1"] } });
+    let wrong = json!({ "spec": { "addresses": ["10.23.0.12", "10.23.90.1"] } });
     bed.objects.merge(POOL, "one/p46", wrong).await.unwrap();
     let said = bed
         .objects
@@ -279,74 +333,88 @@ async fn e_25_counts_are_true_and_never_below_zero() {
         .await
         .unwrap();
     assert!(said.contains("different subnet"), "{said}");
-    bed.claim("one/c", (POOL, "p46")).await;
-    assert_eq!(bed.address("one/c").await, "10.0.0.12");
+    bed.claim("one/c", (POOL, "p46")).await.unwrap();
+    assert_eq!(bed.address("one/c").await.unwrap(), "10.23.0.12");
 }
 
 /// E-26: a claim may name its address.
 #[tokio::test]
 async fn e_26_a_claim_may_name_its_address_and_a_sticky_pool_gives_it_again() {
-    let bed = Bed::start("").await;
-    let spec = json!({ "addresses": ["10.0.0.10-10.0.0.20"], "prefix": 24, "stickySeconds": 3600 });
-    bed.objects.pool("one/net", spec).await.unwrap();
+    let bed = Bed::share(&["named"]).await.unwrap();
+    let spec =
+        json!({ "addresses": ["10.15.0.10-10.15.0.20"], "prefix": 24, "stickySeconds": 3600 });
+    bed.objects.pool("named/net", spec).await.unwrap();
     for (name, key, address) in [
-        ("a", "fipd.io/address", "10.0.0.15"),
-        ("b", "ipAddress", "10.0.0.17"),
+        ("a", "fipd.io/address", "10.15.0.15"),
+        ("b", "ipAddress", "10.15.0.17"),
     ] {
         let named = json!({ "metadata": { "annotations": { key: address } } });
-        let path = format!("one/{name}");
+        let path = format!("named/{name}");
         bed.objects
             .claim_with(&path, (POOL, "net"), named)
             .await
             .unwrap();
-        assert_eq!(bed.address(&path).await, address);
+        assert_eq!(bed.address(&path).await.unwrap(), address);
     }
     for (name, address, event) in [
-        ("taken", "10.0.0.15", "AddressTaken"),
-        ("outside", "10.0.0.99", "AddressNotAssignable"),
-        ("nonsense", "10.0.0", "Invalid"),
+        ("taken", "10.15.0.15", "AddressTaken"),
+        ("outside", "10.15.0.99", "AddressNotAssignable"),
+        ("nonsense", "10.15.0", "Invalid"),
     ] {
         let named = json!({ "metadata": { "annotations": { "fipd.io/address": address } } });
-        let path = format!("one/{name}");
+        let path = format!("named/{name}");
         bed.objects
             .claim_with(&path, (POOL, "net"), named)
             .await
             .unwrap();
-        bed.refused(&path, "AllocationFailed", event).await;
+        bed.refused(&path, "AllocationFailed", event).await.unwrap();
     }
-    bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "one/a").await.unwrap();
-    assert_eq!(bed.address("one/taken").await, "10.0.0.15");
-    bed.objects.delete(CLAIM, "one/b").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "one/b").await.unwrap();
-    bed.claim("one/b", (POOL, "net")).await;
-    assert_eq!(bed.address("one/b").await, "10.0.0.17", "sticky");
+    bed.objects.delete(CLAIM, "named/a").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "named/a").await.unwrap();
+    assert_eq!(bed.address("named/taken").await.unwrap(), "10.15.0.15");
+    bed.objects.delete(CLAIM, "named/b").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "named/b").await.unwrap();
+    bed.claim("named/b", (POOL, "net")).await.unwrap();
+    assert_eq!(
+        bed.address("named/b").await.unwrap(),
+        "10.15.0.17",
+        "sticky"
+    );
 }
 
 /// Rows 60 to 64: whole prefixes.
 #[tokio::test]
 async fn claims_on_pools_of_prefixes_get_prefixes() {
     const PREFIXES: &str = "InClusterPrefixPool";
-    let bed = Bed::start("").await;
+    let bed = Bed::share(&["prefixes"]).await.unwrap();
     let spec = json!({ "spec": { "prefixes": ["fd00::/63"], "gateway": "fd10::1" } });
-    bed.objects.make(PREFIXES, "one/net", spec).await.unwrap();
+    bed.objects
+        .make(PREFIXES, "prefixes/net", spec)
+        .await
+        .unwrap();
     for (name, address) in [("a", "fd00::"), ("b", "fd00:0:0:1::")] {
-        let path = format!("one/{name}");
-        bed.claim(&path, (PREFIXES, "net")).await;
-        assert_eq!(bed.address(&path).await, address, "60");
+        let path = format!("prefixes/{name}");
+        bed.claim(&path, (PREFIXES, "net")).await.unwrap();
+        assert_eq!(bed.address(&path).await.unwrap(), address, "60");
         let there = bed.objects.get(ADDRESS, &path).await.unwrap().unwrap();
         let (prefix, gateway) = (&there["spec"]["prefix"], &there["spec"]["gateway"]);
         assert_eq!((prefix, gateway), (&json!(64), &json!("fd10::1")));
     }
-    bed.claim("one/c", (PREFIXES, "net")).await;
-    bed.refused("one/c", "PoolExhausted", "PoolExhausted").await;
-    bed.counts(PREFIXES, "one/net", [2, 2, 0, 0]).await;
-    bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    assert_eq!(bed.address("one/c").await, "fd00::", "64");
+    bed.claim("prefixes/c", (PREFIXES, "net")).await.unwrap();
+    bed.refused("prefixes/c", "PoolExhausted", "PoolExhausted")
+        .await
+        .unwrap();
+    bed.counts(PREFIXES, "prefixes/net", [2, 2, 0, 0])
+        .await
+        .unwrap();
+    bed.objects.delete(CLAIM, "prefixes/a").await.unwrap();
+    assert_eq!(bed.address("prefixes/c").await.unwrap(), "fd00::", "64");
     // A pool of addresses of the same name is another one.
-    bed.pool("one/net", &["10.0.0.5"], 24, "").await;
-    bed.claim("one/d", (POOL, "net")).await;
-    assert_eq!(bed.address("one/d").await, "10.0.0.5");
+    bed.pool("prefixes/net", &["10.24.0.5"], 24, "")
+        .await
+        .unwrap();
+    bed.claim("prefixes/d", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("prefixes/d").await.unwrap(), "10.24.0.5");
 }
 
 /// A Cluster without a class.

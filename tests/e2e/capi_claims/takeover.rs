@@ -82,7 +82,9 @@ async fn fulfilled(objects: &IpamObjects, path: &str, pool: &str, address: &str)
 
 #[tokio::test]
 async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
-    let plane = plane("stock", Versions::OnlyV1Beta2).await.unwrap();
+    let plane = ManagementPlane::with("stock", Versions::OnlyV1Beta2)
+        .await
+        .unwrap();
     let objects = IpamObjects {
         client: plane.client().await.unwrap(),
         version: "v1beta2",
@@ -120,7 +122,8 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
 
     let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
     write_kubeconfig(&fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
-    fipd.write_config(&config("")).unwrap();
+    let config = management_config(&fipd, "").replace("advertise", "# advertise");
+    fipd.write_config(&config).unwrap();
     fipd.restart().await.unwrap();
     fipd.wait_ready(DEADLINE).await.unwrap();
     let adopt = ["adopt", "cluster-api", "--cluster", "management"];

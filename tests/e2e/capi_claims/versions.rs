@@ -4,14 +4,16 @@ use super::*;
 
 #[tokio::test]
 async fn a_server_with_only_v1beta1_is_served() {
-    let plane = plane("older", Versions::OnlyV1Beta1).await.unwrap();
+    let plane = ManagementPlane::with("older", Versions::OnlyV1Beta1)
+        .await
+        .unwrap();
     let objects = IpamObjects {
         client: plane.client().await.unwrap(),
         version: "v1beta1",
     };
     let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
     write_kubeconfig(&fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
-    fipd.write_config(&config("")).unwrap();
+    fipd.write_config(&management_config(&fipd, "")).unwrap();
     fipd.restart().await.unwrap();
     fipd.wait_ready(DEADLINE).await.unwrap();
     let spec = json!({ "addresses": ["10.0.0.10"], "prefix": 24 });
@@ -43,7 +45,7 @@ async fn a_server_with_only_v1beta1_is_served() {
 /// The stock provider leads: fipd does nothing until its Lease is free.
 #[tokio::test]
 async fn the_lease_of_the_stock_provider_is_waited_for() {
-    let mut bed = Bed::prepare("").await;
+    let mut bed = Bed::prepare("").await.unwrap();
     let held = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": "capi-ipam-in-cluster-system" },
@@ -52,10 +54,10 @@ async fn the_lease_of_the_stock_provider_is_waited_for() {
             "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2126-01-01T00:00:00.000000Z",
         },
     });
-    bed.plane.apply(&held.to_string()).await.unwrap();
-    bed.fipd.restart().await.unwrap();
-    bed.pool("one/net", &["10.0.0.10"], 24, "").await;
-    bed.claim("one/a", (POOL, "net")).await;
+    bed.plane.0.apply(&held.to_string()).await.unwrap();
+    bed.fipd.own().unwrap().restart().await.unwrap();
+    bed.pool("one/net", &["10.0.0.10"], 24, "").await.unwrap();
+    bed.claim("one/a", (POOL, "net")).await.unwrap();
     wait_until("waiting for the Lease", DEADLINE, || async {
         let shown = bed.fipd.cli(["clusters", "list", "-o", "json"]).await;
         let shown = shown
@@ -78,24 +80,26 @@ async fn the_lease_of_the_stock_provider_is_waited_for() {
         "metadata": { "name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": "capi-ipam-in-cluster-system" },
         "spec": { "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z" },
     });
-    bed.plane.apply(&free.to_string()).await.unwrap();
-    assert_eq!(bed.address("one/a").await, "10.0.0.10");
+    bed.plane.0.apply(&free.to_string()).await.unwrap();
+    assert_eq!(bed.address("one/a").await.unwrap(), "10.0.0.10");
 }
 
 /// `in-cluster-kinds = "leave"`: pools of that provider stay as they are, and fipd's own pools serve claims.
 #[tokio::test]
 async fn left_to_the_stock_provider_its_pools_are_not_touched() {
-    let bed = Bed::start("in-cluster-kinds = \"leave\"\npools = [\"lab\"]").await;
+    let bed = Bed::alone("in-cluster-kinds = \"leave\"\npools = [\"lab\"]")
+        .await
+        .unwrap();
     bed.fipd
         .cli(["pool", "create", "lab", "--cidr", "10.8.0.0/30"])
         .await
         .unwrap()
         .success()
         .unwrap();
-    bed.pool("one/net", &["10.0.0.10"], 24, "").await;
-    bed.claim("one/theirs", (POOL, "net")).await;
-    bed.claim("one/ours", ("Pool", "lab")).await;
-    assert_eq!(bed.address("one/ours").await, "10.8.0.1");
+    bed.pool("one/net", &["10.0.0.10"], 24, "").await.unwrap();
+    bed.claim("one/theirs", (POOL, "net")).await.unwrap();
+    bed.claim("one/ours", ("Pool", "lab")).await.unwrap();
+    assert_eq!(bed.address("one/ours").await.unwrap(), "10.8.0.1");
     let theirs = bed.objects.get(CLAIM, "one/theirs").await.unwrap().unwrap();
     assert_eq!(theirs["metadata"]["finalizers"], Value::Null);
     let pool = bed.objects.get(POOL, "one/net").await.unwrap().unwrap();

@@ -3,10 +3,9 @@
 use super::*;
 
 /// A claim that was there before has the name that the claim of the Cluster would get.
-async fn taken(name: &str, pool: (&str, &str)) {
+async fn taken(name: &str, pool: (&str, &str), range: &str) {
     let bed = Bed::start(Class::without_endpoint(name)).await;
-    bed.pool(name, CONTROL_PLANE, &["10.51.0.15-10.51.0.19"])
-        .await;
+    bed.pool(name, CONTROL_PLANE, &[range]).await;
     let (claim, path) = (format!("vip-cp-{name}"), format!("{name}/vip-cp-{name}"));
     bed.ipam.claim(&path, pool).await.unwrap();
     let foreign = bed.claim(&claim).await.unwrap();
@@ -40,12 +39,12 @@ async fn taken(name: &str, pool: (&str, &str)) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e_11_a_claim_of_somebody_else_is_not_used() {
-    taken("taken", (GLOBAL, "taken")).await;
+    taken("taken", (GLOBAL, "taken"), "10.51.0.15-10.51.0.19").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e_11_nor_is_one_on_a_pool_of_another_provider() {
-    taken("foreign", ("FooPool", "foreign")).await;
+    taken("foreign", ("FooPool", "foreign"), "10.57.0.15-10.57.0.19").await;
 }
 
 /// Of two Clusters of one name in two namespaces each has its own claim.

@@ -7,13 +7,13 @@ const POLICY: &str = "fipd-test-no-writes-of-clusters";
 /// Killed after the claim was made and before it had an address.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_before_the_claim_has_an_address_fipd_goes_on_with_that_claim() {
-    let mut bed = Bed::start(Class::with_cluster_vip("killed")).await;
+    let mut bed = Bed::alone(Class::with_cluster_vip("killed"), "").await;
     bed.pool("killed", CONTROL_PLANE, &["10.71.0.15-10.71.0.19"])
         .await;
     bed.annotate_pool("killed", PAUSED, json!("")).await;
     bed.cluster("killed").await;
     let claim = bed.wait_claim("vip-cp-killed", "is there", |_| true).await;
-    bed.fipd.kill9().unwrap();
+    bed.own_fipd().kill9().unwrap();
     bed.annotate_pool("killed", PAUSED, Value::Null).await;
     bed.restart().await;
     let seen = bed.wait_endpoint("killed", "10.71.0.15").await;
@@ -64,7 +64,7 @@ async fn wait_may_write(bed: &Bed, wanted: bool) {
 /// Killed after the address was allocated and before it was written into the Cluster, which an admission policy refuses.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_address_and_endpoint_fipd_writes_the_endpoint() {
-    let mut bed = Bed::start(Class::with_cluster_vip("cut")).await;
+    let mut bed = Bed::alone(Class::with_cluster_vip("cut"), "").await;
     bed.cluster_with("decoy", json!({ "spec": { "paused": true } }))
         .await;
     let policy = json!({
@@ -96,7 +96,7 @@ async fn killed_between_address_and_endpoint_fipd_writes_the_endpoint() {
     let allocated = bed.ipam.wait_address("cut/vip-cp-cut").await.unwrap();
     assert_eq!(allocated, "10.72.0.15");
     let claim = bed.claim("vip-cp-cut").await.unwrap();
-    bed.fipd.kill9().unwrap();
+    bed.own_fipd().kill9().unwrap();
     let seen = json!(bed.clusters().get("cut").await.unwrap());
     assert_eq!(endpoint(&seen), &Value::Null, "{seen}");
     remove_policy(&bed).await;
@@ -128,7 +128,7 @@ async fn remove_policy(bed: &Bed) {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_time_each_cluster_has_one_claim_and_one_address_of_each_role() {
     const CLUSTERS: usize = 6;
-    let mut bed = Bed::start(Class::with_cluster_vip("many")).await;
+    let mut bed = Bed::alone(Class::with_cluster_vip("many"), "").await;
     bed.pool("many", CONTROL_PLANE, &["10.73.0.1-10.73.0.50"])
         .await;
     bed.pool("many-ingress", INGRESS, &["10.73.0.101-10.73.0.150"])
@@ -140,7 +140,7 @@ async fn killed_at_any_time_each_cluster_has_one_claim_and_one_address_of_each_r
         bed.cluster(name).await;
         if number % 2 == 1 {
             // At whatever step the one before has come to.
-            bed.fipd.kill9().unwrap();
+            bed.own_fipd().kill9().unwrap();
             bed.restart().await;
         }
     }

@@ -130,7 +130,7 @@ async fn e_14_a_claim_that_waits_moves_to_a_new_pool() {
 async fn a_watch_filter_picks_clusters_and_pools() {
     const FILTER: &str = "cluster.x-k8s.io/watch-filter";
     let class = Class::without_endpoint("filtered");
-    let bed = Bed::start_with(class, "watch-filter = \"ours\"").await;
+    let bed = Bed::alone(class, "watch-filter = \"ours\"").await;
     bed.pool("a-unfiltered", CONTROL_PLANE, &["10.47.1.1"])
         .await;
     let labels = json!({ CLUSTER_CLASS: "filtered", ROLE: CONTROL_PLANE, FILTER: "ours" });

@@ -1,9 +1,9 @@
-//! Servers with one version of Cluster API each, in one fipd. They have no core manager: nobody but fipd writes Clusters, so
-//! no change of theirs covers up one that fipd overlooks.
+//! Servers with one version of Cluster API each, in one fipd, which the tests share. They have no core manager: nobody but fipd
+//! writes Clusters, so no change of theirs covers up one that fipd overlooks.
 
 use super::*;
 
-static SERVERS: ForAllTests<Vec<ControlPlane>> = ForAllTests::new();
+static SERVERS: SharedSite<Servers> = SharedSite::new();
 
 /// A server, and the objects of one namespace on it.
 pub(super) struct Server {
@@ -18,44 +18,57 @@ const SERVED: [(&str, Versions, ApiVersion); 2] = [
     ("newer", Versions::OnlyV1Beta2, ApiVersion::V1Beta2),
 ];
 
-/// Without a core manager.
-pub(super) async fn install(plane: &mut ControlPlane, versions: Versions) -> anyhow::Result<()> {
-    install_definitions(plane, versions).await?;
-    give_to_fipd(plane).await
-}
+pub(super) struct Servers(Vec<ControlPlane>);
 
-async fn start_servers() -> anyhow::Result<Vec<ControlPlane>> {
-    let options = ControlPlaneOptions::default();
-    let names = SERVED.map(|(name, _, _)| name);
-    let mut planes = ControlPlane::start_many(&names, &options).await?;
-    for (plane, (_, versions, _)) in planes.iter_mut().zip(SERVED) {
-        install(plane, versions).await?;
+impl SharedClusters for Servers {
+    async fn start() -> anyhow::Result<Self> {
+        let options = ControlPlaneOptions::default();
+        let names = SERVED.map(|(name, _, _)| name);
+        let mut planes = ControlPlane::start_many(&names, &options).await?;
+        for (plane, (_, versions, _)) in planes.iter_mut().zip(SERVED) {
+            install_definitions(plane, versions).await?;
+            plane.give_cluster_api_to_fipd().await?;
+        }
+        Ok(Self(planes))
     }
-    Ok(planes)
+
+    async fn clean(&self) -> anyhow::Result<()> {
+        for (plane, (_, _, version)) in self.0.iter().zip(SERVED) {
+            clean(plane, version).await?;
+        }
+        Ok(())
+    }
+
+    async fn prepare_fipd(&self, _settings: &str) -> anyhow::Result<Fipd> {
+        let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
+        for plane in &self.0 {
+            let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
+            write_kubeconfig(&fipd, plane.name(), &kubeconfig)?;
+        }
+        fipd.write_config(&config(&SERVED.map(|(name, _, _)| name)))?;
+        Ok(fipd)
+    }
 }
 
-async fn start(
-    namespace: &str,
-) -> (
-    Fipd,
-    Vec<Server>,
-    MappedMutexGuard<'static, Vec<ControlPlane>>,
-) {
-    let planes = SERVERS.take(start_servers).await.unwrap();
-    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+/// What a test has of them. Dropped in this order: fipd before its servers.
+pub(super) struct ServersBed {
+    pub(super) fipd: TestFipd,
+    /// In the order of [`SERVED`].
+    pub(super) servers: Vec<Server>,
+    _planes: ClustersOfTest<Servers>,
+}
+
+pub(super) async fn start(namespace: &str) -> ServersBed {
+    let (fipd, planes) = SERVERS.share("").await.unwrap();
     let mut servers = Vec::new();
-    for (plane, (name, _, version)) in planes.iter().zip(SERVED) {
-        let server = Server::of(plane, namespace, (name, version)).await;
-        server.ipam.remove_all().await.unwrap();
-        forget_leaders(plane).await;
-        write_kubeconfig(&fipd, name, &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
-        servers.push(server);
+    for (plane, (name, _, version)) in planes.0.iter().zip(SERVED) {
+        servers.push(Server::of(plane, namespace, (name, version)).await);
     }
-    fipd.write_config(&config(&SERVED.map(|(name, _, _)| name)))
-        .unwrap();
-    fipd.restart().await.unwrap();
-    fipd.wait_ready(DEADLINE).await.unwrap();
-    (fipd, servers, planes)
+    ServersBed {
+        fipd,
+        servers,
+        _planes: planes,
+    }
 }
 
 impl Server {
@@ -138,8 +151,8 @@ impl Server {
 /// Row 84 and E-12.
 #[tokio::test(flavor = "multi_thread")]
 async fn e_12_either_version_alone_is_served() {
-    let (_fipd, servers, _planes) = start("alone").await;
-    for (number, server) in servers.iter().enumerate() {
+    let bed = start("alone").await;
+    for (number, server) in bed.servers.iter().enumerate() {
         server.class("alone").await;
         let (host, ingress) = (format!("10.8{number}.0.15"), format!("10.8{number}.0.101"));
         let made = server.cluster("alone", "alone", json!({})).await;
@@ -179,7 +192,7 @@ async fn e_12_either_version_alone_is_served() {
         assert_eq!(owner["apiVersion"], made["apiVersion"]);
     }
     // Row 71 in either form.
-    for (number, server) in servers.iter().enumerate() {
+    for (number, server) in bed.servers.iter().enumerate() {
         let port = json!({ "spec": { "controlPlaneEndpoint": match server.version {
             ApiVersion::V1Beta1 => json!({ "host": "", "port": 7443 }),
             ApiVersion::V1Beta2 => json!({ "port": 7443 }),
@@ -201,8 +214,8 @@ async fn e_12_either_version_alone_is_served() {
 /// E-6. The change of the labels is all that tells fipd.
 #[tokio::test(flavor = "multi_thread")]
 async fn e_6_a_pool_that_gets_its_labels_serves_the_cluster_that_waits() {
-    let (_fipd, servers, _planes) = start("labelled").await;
-    for (number, server) in servers.iter().enumerate() {
+    let bed = start("labelled").await;
+    for (number, server) in bed.servers.iter().enumerate() {
         let host = format!("10.10{number}.0.15");
         server.labelled_pool("labelled", json!({}), &[&host]).await;
         server.cluster("labelled", "labelled", json!({})).await;
@@ -227,8 +240,8 @@ async fn e_6_a_pool_that_gets_its_labels_serves_the_cluster_that_waits() {
 /// A claim that waits on a full pool moves to another one when an address of that becomes free.
 #[tokio::test(flavor = "multi_thread")]
 async fn e_14_a_claim_that_waits_moves_to_a_pool_with_an_address_that_became_free() {
-    let (_fipd, servers, _planes) = start("freed").await;
-    let server = &servers[1];
+    let bed = start("freed").await;
+    let server = &bed.servers[1];
     for (pool, address) in [("freed-a", "10.110.1.1"), ("freed-b", "10.110.2.1")] {
         server.pool(pool, "freed", CONTROL_PLANE, &[address]).await;
         let path = format!("freed/{pool}");
