@@ -5,10 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "capi_claims/crash.rs"]
+mod crash;
 #[path = "capi_claims/lifecycle.rs"]
 mod lifecycle;
-#[path = "capi_claims/networks.rs"]
-mod networks;
 #[path = "capi_claims/takeover.rs"]
 mod takeover;
 #[path = "capi_claims/versions.rs"]
@@ -29,4 +29,3 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CLAIM: &str = "IPAddressClaim";
 const ADDRESS: &str = "IPAddress";
 const POOL: &str = "InClusterIPPool";
-const GLOBAL: &str = "GlobalInClusterIPPool";

@@ -1,4 +1,4 @@
-//! A claim from first to last: rows 21 to 49.
+//! A claim from first to last: rows 21 to 40.
 
 use super::*;
 
@@ -235,108 +235,6 @@ async fn e_10_19_a_pause_stops_giving_and_releasing() {
     bed.objects.wait_gone(CLAIM, "paused/c-1").await.unwrap();
 }
 
-/// Rows 42 and 43.
-#[tokio::test]
-async fn addresses_and_pools_in_use_stay() {
-    let bed = Bed::share(&["used"]).await.unwrap();
-    bed.pool("used/net", &["10.21.0.10-10.21.0.20"], 24, "")
-        .await
-        .unwrap();
-    bed.claim("used/a", (POOL, "net")).await.unwrap();
-    bed.address("used/a").await.unwrap();
-    bed.objects.delete(ADDRESS, "used/a").await.unwrap();
-    bed.objects.delete(POOL, "used/net").await.unwrap();
-    bed.objects
-        .wait_reason(POOL, "used/net", "InUse")
-        .await
-        .unwrap();
-    let there = bed.objects.get(ADDRESS, "used/a").await.unwrap().unwrap();
-    assert_eq!(there["spec"]["address"], "10.21.0.10", "42");
-    bed.objects.delete(CLAIM, "used/a").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "used/a").await.unwrap();
-    bed.objects.wait_gone(ADDRESS, "used/a").await.unwrap();
-    bed.objects.wait_gone(POOL, "used/net").await.unwrap();
-    assert_eq!(bed.leases("10.21.0.").await.unwrap(), BTreeMap::new(), "43");
-}
-
-/// Row 44 and E-18: the address cools, and nobody waits for that.
-#[tokio::test]
-async fn e_18_the_grace_keeps_the_address_and_holds_up_no_owner() {
-    let bed = Bed::share(&["grace"]).await.unwrap();
-    let spec = json!({
-        "addresses": ["10.22.0.10-10.22.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 6,
-    });
-    bed.objects.pool("grace/net", spec).await.unwrap();
-    bed.claim("grace/a", (POOL, "net")).await.unwrap();
-    assert_eq!(bed.address("grace/a").await.unwrap(), "10.22.0.10");
-    bed.objects.delete(CLAIM, "grace/a").await.unwrap();
-    bed.objects.wait_gone(CLAIM, "grace/a").await.unwrap();
-    let left = bed.objects.get(ADDRESS, "grace/a").await.unwrap().unwrap();
-    let meta = &left["metadata"];
-    assert_eq!(meta["ownerReferences"], Value::Null, "{left}");
-    assert_eq!(meta["finalizers"], Value::Null, "{left}");
-    assert!(
-        meta["annotations"]["fipd.io/grace-ends"].is_string(),
-        "{left}"
-    );
-    // A new claim of that name is served at once, with another address.
-    bed.claim("grace/a", (POOL, "net")).await.unwrap();
-    assert_eq!(bed.address("grace/a").await.unwrap(), "10.22.0.11");
-    bed.claim("grace/b", (POOL, "net")).await.unwrap();
-    bed.refused("grace/b", "PoolExhausted", "PoolExhausted")
-        .await
-        .unwrap();
-    assert_eq!(
-        bed.address("grace/b").await.unwrap(),
-        "10.22.0.10",
-        "its grace is over"
-    );
-    bed.objects.delete(CLAIM, "grace/b").await.unwrap();
-    bed.objects.wait_gone(ADDRESS, "grace/b").await.unwrap();
-}
-
-/// Rows 46 to 49, E-25: counts, also of what lies outside.
-#[tokio::test]
-async fn e_25_counts_are_true_and_never_below_zero() {
-    // Its webhook would refuse the edits.
-    let bed = Bed::alone("webhook = { enabled = false }").await.unwrap();
-    let range = ["10.23.0.10-10.23.0.20"];
-    bed.pool("one/p46", &range, 24, "").await.unwrap();
-    bed.claim("one/a", (POOL, "p46")).await.unwrap();
-    bed.counts(POOL, "one/p46", [11, 1, 10, 0]).await.unwrap();
-    bed.claim("one/b", (POOL, "p46")).await.unwrap();
-    bed.counts(POOL, "one/p46", [11, 2, 9, 0]).await.unwrap();
-    let narrower = json!({ "spec": { "addresses": ["10.23.0.12-10.23.0.12"] } });
-    bed.objects.merge(POOL, "one/p46", narrower).await.unwrap();
-    bed.counts(POOL, "one/p46", [1, 2, 1, 2]).await.unwrap();
-    for (name, addresses, prefix, gateway) in [
-        ("p48a", ["10.23.10.0-10.23.10.1"], 24, "10.23.10.2"),
-        ("p48b", ["10.23.11.254-10.23.11.255"], 24, "10.23.11.1"),
-        ("p48c", ["fe80::fffe-fe80::ffff"], 120, "fe80::ffff"),
-    ] {
-        bed.pool(&format!("one/{name}"), &addresses, prefix, gateway)
-            .await
-            .unwrap();
-        let claim = format!("one/of-{name}");
-        bed.claim(&claim, (POOL, name)).await.unwrap();
-        bed.address(&claim).await.unwrap();
-        bed.counts(POOL, &format!("one/{name}"), [1, 1, 0, 0])
-            .await
-            .unwrap();
-    }
-    // A pool that breaks a rule stays as it was accepted last.
-    let wrong = json!({ "spec": { "addresses": ["10.23.0.12", "10.23.90.1"] } });
-    bed.objects.merge(POOL, "one/p46", wrong).await.unwrap();
-    let said = bed
-        .objects
-        .wait_reason(POOL, "one/p46", "Refused")
-        .await
-        .unwrap();
-    assert!(said.contains("different subnet"), "{said}");
-    bed.claim("one/c", (POOL, "p46")).await.unwrap();
-    assert_eq!(bed.address("one/c").await.unwrap(), "10.23.0.12");
-}
-
 /// E-26: a claim may name its address.
 #[tokio::test]
 async fn e_26_a_claim_may_name_its_address_and_a_sticky_pool_gives_it_again() {
@@ -380,41 +278,6 @@ async fn e_26_a_claim_may_name_its_address_and_a_sticky_pool_gives_it_again() {
         "10.15.0.17",
         "sticky"
     );
-}
-
-/// Rows 60 to 64: whole prefixes.
-#[tokio::test]
-async fn claims_on_pools_of_prefixes_get_prefixes() {
-    const PREFIXES: &str = "InClusterPrefixPool";
-    let bed = Bed::share(&["prefixes"]).await.unwrap();
-    let spec = json!({ "spec": { "prefixes": ["fd00::/63"], "gateway": "fd10::1" } });
-    bed.objects
-        .make(PREFIXES, "prefixes/net", spec)
-        .await
-        .unwrap();
-    for (name, address) in [("a", "fd00::"), ("b", "fd00:0:0:1::")] {
-        let path = format!("prefixes/{name}");
-        bed.claim(&path, (PREFIXES, "net")).await.unwrap();
-        assert_eq!(bed.address(&path).await.unwrap(), address, "60");
-        let there = bed.objects.get(ADDRESS, &path).await.unwrap().unwrap();
-        let (prefix, gateway) = (&there["spec"]["prefix"], &there["spec"]["gateway"]);
-        assert_eq!((prefix, gateway), (&json!(64), &json!("fd10::1")));
-    }
-    bed.claim("prefixes/c", (PREFIXES, "net")).await.unwrap();
-    bed.refused("prefixes/c", "PoolExhausted", "PoolExhausted")
-        .await
-        .unwrap();
-    bed.counts(PREFIXES, "prefixes/net", [2, 2, 0, 0])
-        .await
-        .unwrap();
-    bed.objects.delete(CLAIM, "prefixes/a").await.unwrap();
-    assert_eq!(bed.address("prefixes/c").await.unwrap(), "fd00::", "64");
-    // A pool of addresses of the same name is another one.
-    bed.pool("prefixes/net", &["10.24.0.5"], 24, "")
-        .await
-        .unwrap();
-    bed.claim("prefixes/d", (POOL, "net")).await.unwrap();
-    assert_eq!(bed.address("prefixes/d").await.unwrap(), "10.24.0.5");
 }
 
 /// A Cluster without a class.
