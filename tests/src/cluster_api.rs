@@ -5,6 +5,7 @@ mod claim_bed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -18,6 +19,8 @@ pub use claim_bed::{ClaimBed, ManagementPlane, management_config};
 
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How many objects are removed at once.
+const REMOVERS: usize = 8;
 /// Namespaces of the Leases that fipd holds.
 const LEASES: [&str; 2] = ["capi-ipam-in-cluster-system", "capi-system"];
 
@@ -248,22 +251,24 @@ impl IpamObjects {
             "GlobalInClusterPrefixPool",
             "Cluster",
         ] {
-            for object in self
-                .of(kind, None)
-                .list(&ListParams::default())
-                .await?
-                .items
-            {
-                let api = self.of(kind, object.namespace().as_deref());
-                let name = object.name_any();
-                let none = json!({ "metadata": { "finalizers": null } });
-                let _gone = api
-                    .patch(&name, &PatchParams::default(), &Patch::Merge(&none))
-                    .await;
-                let _gone = api.delete(&name, &DeleteParams::default()).await;
-            }
+            let all = self.of(kind, None).list(&ListParams::default()).await?;
+            let gone = all.into_iter().map(|object| self.remove(kind, object));
+            stream::iter(gone)
+                .for_each_concurrent(REMOVERS, |gone| gone)
+                .await;
         }
         Ok(())
+    }
+
+    /// Removes one object, unless that is gone already.
+    async fn remove(&self, kind: &str, object: DynamicObject) {
+        let api = self.of(kind, object.namespace().as_deref());
+        let name = object.name_any();
+        let none = json!({ "metadata": { "finalizers": null } });
+        let _gone = api
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&none))
+            .await;
+        let _gone = api.delete(&name, &DeleteParams::default()).await;
     }
 }
 

@@ -157,8 +157,15 @@ async fn unit_tests() -> Result<Tally> {
     Ok(tally)
 }
 
-/// Files of `tests/e2e` whose tests mostly wait for minutes to pass that fipd must let pass; three run at once.
-const WAITING: [&str; 2] = ["clusters", "service_lb"];
+/// Files of `tests/e2e` of which three tests run at once: they mostly wait for minutes to pass that fipd must let pass, or share
+/// their servers and a fipd.
+const SIDE_BY_SIDE: [&str; 5] = [
+    "capi_claims",
+    "capi_pools",
+    "capi_vip",
+    "clusters",
+    "service_lb",
+];
 
 /// One file of `tests/e2e` against the daemon as it is built here, mostly one test at a time: each starts several
 /// API servers, and their start is what two cores are busy with. `more` is set in its environment.
@@ -168,7 +175,7 @@ pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<St
         build_daemon()
     })
     .await??;
-    let threads = if WAITING.contains(&target) {
+    let threads = if SIDE_BY_SIDE.contains(&target) {
         "--test-threads=3"
     } else {
         "--test-threads=1"
