@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "capi_pools/admission.rs"]
+mod admission;
 #[path = "capi_pools/networks.rs"]
 mod networks;
 #[path = "capi_pools/prefixes.rs"]
@@ -13,10 +15,13 @@ mod prefixes;
 mod usage;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fipd_tests::cluster_api::ClaimBed as Bed;
+use fipd_tests::testbed::wait_until;
 use serde_json::{Value, json};
 
+const DEADLINE: Duration = Duration::from_secs(60);
 const CLAIM: &str = "IPAddressClaim";
 const ADDRESS: &str = "IPAddress";
 const POOL: &str = "InClusterIPPool";
