@@ -1,9 +1,14 @@
-//! The behaviour of Cluster API's core manager that fipd relies on, and who overwrites the fields that fipd sets.
+//! The behaviour of Cluster API's core manager that fipd relies on, who overwrites the fields that fipd sets, and the hook that
+//! core asks before it creates what belongs to a Cluster.
 //!
 //! The tests share one management cluster, one after another; each has a namespace of its own.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "capi_core/fipd_hook.rs"]
+mod fipd_hook;
+#[path = "capi_core/hook_nonsense.rs"]
+mod hook_nonsense;
 #[path = "capi_core/hooks.rs"]
 mod hooks;
 #[path = "capi_core/ipam.rs"]
@@ -46,10 +51,13 @@ impl Bed {
     /// The management cluster with an empty namespace.
     async fn start(namespace: &str) -> Self {
         let management = MANAGEMENT.take(async || {
-            let plane = ControlPlane::start("management", ControlPlaneOptions::default()).await?;
+            let options = ControlPlaneOptions::default();
+            let mut plane = ControlPlane::start("management", options).await?;
             let start = Instant::now();
             install_definitions(&plane, Versions::Both).await?;
             install_stand_ins(&plane).await?;
+            plane.give_cluster_api_to_fipd().await?;
+            plane.bind_role("fipd-cluster-api-hook", None).await?;
             let installed = start.elapsed().as_secs_f64();
             let manager = CoreManager::start(&plane).await?;
             let ready = start.elapsed().as_secs_f64() - installed;

@@ -13,7 +13,7 @@ use super::{Bed, FIPD, variable, vip_fields};
 
 const HANDLER: &str = "fipd-vip";
 
-fn extension_configs(bed: &Bed) -> Api<DynamicObject> {
+pub(super) fn extension_configs(bed: &Bed) -> Api<DynamicObject> {
     let gvk = GroupVersionKind::gvk("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig");
     let resource = ApiResource::from_gvk_with_plural(&gvk, "extensionconfigs");
     Api::all_with(bed.objects.client.clone(), &resource)

@@ -93,7 +93,7 @@ async fn conditions_of_others_and_of_core_live_side_by_side() {
 }
 
 /// `kubectl apply` of one manifest as administrator.
-async fn kubectl(bed: &Bed, arguments: &[&str], manifest: &Value) {
+pub(super) async fn kubectl(bed: &Bed, arguments: &[&str], manifest: &Value) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("manifest.json");
     std::fs::write(&file, manifest.to_string()).unwrap();
