@@ -42,6 +42,8 @@ pub struct LeasesPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
     pub owner: String,
+    /// The list that has its object.
+    pub listed: Option<String>,
     /// UID or container id; may be empty.
     pub instance: String,
     pub cluster: String,

@@ -77,7 +77,7 @@ pub use rules::{RuleRow, RulesPage, StepRow};
 pub use search::SearchPage;
 pub use settings::{SettingRow, SettingsPage};
 pub use shell::{Nav, Notice, Pager, Shell, Viewer};
-pub use system_list::{SystemCell, SystemListPage};
+pub use system_list::{SystemCell, SystemListPage, SystemPage, SystemSection, SystemTable};
 pub use tenants::{TenantRow, TenantsPage};
 pub use text::{Moment, count, percent, shorten};
 pub use usage::Usage;

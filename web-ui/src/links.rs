@@ -106,6 +106,16 @@ pub fn guests_named(text: &str) -> String {
     filtered(GUESTS, "filter", text)
 }
 
+/// The page of a system that serves lists.
+pub fn system(name: &str) -> String {
+    format!("/ui/{name}")
+}
+
+/// A list that a system serves, at `here`: the rows that contain the text.
+pub fn rows_like(here: &str, text: &str) -> String {
+    filtered(here, "filter", text)
+}
+
 /// What a tenant may have.
 pub fn tenant(name: &str) -> String {
     filtered(TENANTS, "filter", name)

@@ -97,6 +97,7 @@ pub fn history() -> Vec<AuditRow> {
 pub fn lease_page(may_write: bool) -> AddressPage {
     let party = |owner: &str| Party {
         owner: owner.into(),
+        listed: None,
         instance: "6b1f".into(),
         cluster: "edge-1".into(),
         guest: Some(("/ui/guests?filter=c-m-1".into(), "shop".into())),

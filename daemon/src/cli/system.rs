@@ -55,7 +55,7 @@ pub(super) async fn run(
     path: &str,
 ) -> Result<(), Failure> {
     match operation.does {
-        Does::List { field, columns } => {
+        Does::List { field, columns, .. } => {
             let table = |list: &Value| {
                 let mut table = Table::new(columns.iter().map(|column| column.title));
                 let rows = list.get(field).and_then(Value::as_array);

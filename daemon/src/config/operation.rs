@@ -7,6 +7,8 @@ use serde_json::Value;
 /// The operations of a system.
 #[derive(Debug)]
 pub struct Operations {
+    /// Heading of the page of the system.
+    pub title: &'static str,
     /// What `fipd SYSTEM` is about.
     pub about: &'static str,
     pub all: &'static [SystemOperation],
@@ -31,9 +33,11 @@ pub struct SystemOperation {
 /// What an operation does.
 #[derive(Clone, Copy, Debug)]
 pub enum Does {
-    /// Shows rows, which the answer has in `field`.
+    /// Shows rows, which the answer has in `field`. Rows with `waiting: true` come first on the page of the system.
     List {
         field: &'static str,
+        /// The kind of the objects that rows are about, as holders of leases name it; empty: they are about no objects.
+        kind: &'static str,
         columns: &'static [Column],
     },
     /// Changes something; for admins.
@@ -55,6 +59,19 @@ pub struct Column {
     pub title: &'static str,
     /// Of the JSON object that is a row.
     pub field: &'static str,
+    pub link: ColumnLink,
+}
+
+/// The page that a cell leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnLink {
+    None,
+    /// Of the pool whose number the row has in `FIELD_id`.
+    Pool,
+    /// Of the address, in the network whose number the row has in `FIELD_network`.
+    Lease,
+    /// The list of this name of the same system, with rows that contain the cell.
+    Rows(&'static str),
 }
 
 impl SystemOperation {
@@ -85,6 +102,15 @@ impl SystemOperation {
 }
 
 impl Column {
+    pub const fn new(title: &'static str, field: &'static str) -> Self {
+        let link = ColumnLink::None;
+        Self { title, field, link }
+    }
+
+    pub const fn to(self, link: ColumnLink) -> Self {
+        Self { link, ..self }
+    }
+
     /// The cell of a row: a text as it is, a list joined, the names of an object.
     pub fn cell(&self, row: &Value) -> String {
         match row.get(self.field) {
@@ -116,7 +142,7 @@ mod tests {
     #[test]
     fn cells_are_texts_whatever_a_row_has() {
         let row = json!({ "text": "a", "number": 7, "list": ["x", 1], "map": { "k": 1, "l": {} }, "nothing": null });
-        let cell = |field| Column { title: "", field }.cell(&row);
+        let cell = |field| Column::new("", field).cell(&row);
         let cells = ["text", "number", "list", "map", "nothing", "missing"].map(cell);
         assert_eq!(cells, ["a", "7", "x,1", "k,l", "", ""]);
     }

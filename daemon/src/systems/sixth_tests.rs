@@ -35,7 +35,7 @@ use crate::{
     config::{
         ClusterSettings, Config, Draws, Serve, SettingsTable, SystemConfig, SystemSettings,
         Systems, TypedSettings,
-        operation::{Column, Does, Operations, Served, SystemOperation},
+        operation::{Column, ColumnLink, Does, Operations, Served, SystemOperation},
         reference,
     },
     controller::{kind::Kind, store::Key},
@@ -83,6 +83,7 @@ const METRICS: Serve = Serve::SystemMetrics(SixthSettings::NAME);
 const WITHIN: Duration = Duration::from_secs(60);
 const KNOWN: Systems = Systems(&[&CONFIG]);
 static OPERATIONS: Operations = Operations {
+    title: "Brushes of sixth",
     about: "Brushes",
     all: &[
         SystemOperation {
@@ -92,15 +93,10 @@ static OPERATIONS: Operations = Operations {
             variable: "",
             does: Does::List {
                 field: "brushes",
+                kind: "Brush",
                 columns: &[
-                    Column {
-                        title: "NAME",
-                        field: "name",
-                    },
-                    Column {
-                        title: "COLOUR",
-                        field: "colour",
-                    },
+                    Column::new("NAME", "name").to(ColumnLink::Rows("brushes")),
+                    Column::new("COLOUR", "colour"),
                 ],
             },
             served: Served::BySystem,
@@ -200,7 +196,7 @@ impl RunningSystem for RunningSixth {
 
     fn rows(&self, _list: &'static SystemOperation) -> BTreeMap<String, Value> {
         let brushes = ["broad", "fine"];
-        let row = |name: &str| json!({ "name": name, "colour": format!("<{name} red>") });
+        let row = |name: &str| json!({ "name": name, "colour": format!("<{name} red>"), "waiting": name == "fine" });
         brushes.map(|name| (name.to_owned(), row(name))).into()
     }
 
@@ -461,6 +457,10 @@ async fn its_operations_are_routes_pages_and_commands() {
     assert_eq!(status, 200);
     assert!(page.contains("broad") && !page.contains(">fine<"), "{page}");
     assert!(!page.contains("<broad red>"), "markup is escaped: {page}");
+    let (_, page) = ask("GET", "/ui/sixth").await;
+    let link = "<a href=\"/ui/sixth/brushes?filter=fine\">fine</a>";
+    let (waiting, other) = (page.find(">fine<"), page.find(">broad<"));
+    assert!(page.contains(link) && waiting < other, "{page}");
     let command = command_of(KNOWN, &[&Sixth]);
     let matches = command.try_get_matches_from(["fipd", "sixth", "clean", "fine"]);
     let (_, path) = asked(&matches.unwrap(), KNOWN).unwrap();

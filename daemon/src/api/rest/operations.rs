@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::{
     Content, OpenApi, Ref, Required, ResponseBuilder,
     path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathItem},
-    schema::{ObjectBuilder, Type},
+    schema::{ArrayBuilder, Object, ObjectBuilder, SchemaType, Type},
 };
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     },
     config::{
         Systems,
-        operation::{Does, Served, SystemOperation},
+        operation::{Column, Does, Served, SystemOperation},
     },
     system::{OperationCall, OperationError, RunningSystems},
 };
@@ -116,6 +116,17 @@ async fn change(
     Ok(Json(Outcome { message }))
 }
 
+/// A row of a list: the fields that its columns show, each of any type, and whatever else it has.
+fn row(columns: &[Column]) -> Object {
+    let row = ObjectBuilder::new().schema_type(Type::Object);
+    let fields = columns.iter();
+    let row = fields.fold(row, |row, column| {
+        let value = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
+        row.property(column.field, value)
+    });
+    row.build()
+}
+
 /// Adds the operations that systems serve to the document; `complete` adds the errors that all have.
 pub fn document(
     document: &mut OpenApi,
@@ -124,9 +135,9 @@ pub fn document(
 ) {
     for (system, operation) in served(known) {
         let answer = match operation.does {
-            Does::List { field, .. } => Content::new(Some(
+            Does::List { field, columns, .. } => Content::new(Some(
                 ObjectBuilder::new()
-                    .property(field, ObjectBuilder::new().schema_type(Type::Array))
+                    .property(field, ArrayBuilder::new().items(row(columns)))
                     .property("next", ObjectBuilder::new().schema_type(Type::String)),
             )),
             Does::Change => Content::new(Some(Ref::from_schema_name("Outcome"))),
@@ -137,7 +148,9 @@ pub fn document(
         let mut described = OperationBuilder::new()
             .tag(system)
             .summary(Some(operation.about))
-            .operation_id(Some(operation.name.replace('-', "_")))
+            .operation_id(Some(
+                format!("{system}_{}", operation.name).replace('-', "_"),
+            ))
             .response("200", answer);
         if let Some(name) = operation.variable_name() {
             let text = ObjectBuilder::new().schema_type(Type::String);

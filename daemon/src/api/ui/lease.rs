@@ -11,6 +11,7 @@ use fipd_web_ui::{AddressPage, FreeAddress, Nav, Pager, Party, links};
 
 use super::{
     fields::with_query,
+    operations,
     page::{Answered, Failure, go_to, page},
     views,
 };
@@ -20,6 +21,7 @@ use crate::{
         rest::audit::search,
         ui::session_extract::{PathParam, Query, Visitor},
     },
+    config::Systems,
     guests::GuestBoard,
     ipam::Ipam,
     store::{AuditFilter, AuditFound},
@@ -30,6 +32,7 @@ const SHOWN: usize = 50;
 
 pub async fn show(
     State(guests): State<GuestBoard>,
+    State(known): State<Systems>,
     visitor: Visitor,
     PathParam((network, address)): PathParam<(String, String)>,
     Query(query): Query,
@@ -47,6 +50,7 @@ pub async fn show(
     let pager = Pager::onward(before.map(|_| here), next);
     let shell = visitor.shell(Nav::Pools);
     let may_write = visitor.may_write();
+    let about = MoreOf(known, &guests);
     let page_of_lease = visitor.read(|ledger| {
         let lease = ledger.lease(key);
         let pool = lease
@@ -64,8 +68,8 @@ pub async fn show(
             labels: lease.map_or_else(Vec::new, labels),
             lease: lease.map(|lease| views::lease_row(ledger, lease)),
             free: lease.is_none().then(|| free(ledger, key, may_write)),
-            holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease, &guests)),
-            contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease, &guests)),
+            holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease, about)),
+            contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease, about)),
             listed: listed(ledger, key, pool.map(|pool| pool.id)),
             history: (history.entries.iter())
                 .map(|(_, entry)| views::audit_row(ledger, entry))
@@ -262,28 +266,32 @@ fn labels(lease: &Arc<Lease>) -> Vec<(String, String)> {
         .collect()
 }
 
-fn holders(ledger: &Ledger, lease: &Lease, guests: &GuestBoard) -> Vec<Party> {
+fn holders(ledger: &Ledger, lease: &Lease, about: MoreOf<'_>) -> Vec<Party> {
     let party = |member: &Member| {
         let ports = member.ports.iter();
         let ports = ports.map(|claim| format!("{} {}", claim.protocol, claim.port));
         Party {
             ports: ports.collect(),
-            ..party(ledger, &member.holder, guests)
+            ..party(ledger, &member.holder, about)
         }
     };
     lease.members.iter().take(SHOWN).map(party).collect()
 }
 
-fn contenders(ledger: &Ledger, lease: &Lease, guests: &GuestBoard) -> Vec<Party> {
+fn contenders(ledger: &Ledger, lease: &Lease, about: MoreOf<'_>) -> Vec<Party> {
     let party = |contender: &Contender| Party {
         since: Some(views::moment(contender.since)),
         uses: used_texts(lease, contender),
-        ..party(ledger, &contender.holder, guests)
+        ..party(ledger, &contender.holder, about)
     };
     lease.contenders.iter().take(SHOWN).map(party).collect()
 }
 
-fn party(ledger: &Ledger, holder: &Holder, guests: &GuestBoard) -> Party {
+/// Where more is shown of a holder.
+#[derive(Clone, Copy)]
+struct MoreOf<'a>(Systems, &'a GuestBoard);
+
+fn party(ledger: &Ledger, holder: &Holder, MoreOf(systems, guests): MoreOf<'_>) -> Party {
     let Identity {
         cluster, namespace, ..
     } = &holder.identity;
@@ -298,6 +306,7 @@ fn party(ledger: &Ledger, holder: &Holder, guests: &GuestBoard) -> Party {
     let cluster = named.map(|(id, name)| format!("{name} ({id})"));
     Party {
         owner: owner_text(ledger, &holder.identity),
+        listed: operations::of_holder(systems, &holder.identity),
         instance: holder.instance.to_string(),
         cluster: views::text(cluster),
         guest,

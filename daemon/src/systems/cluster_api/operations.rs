@@ -9,6 +9,7 @@ use crate::config::operation::{Column, Does, Operations, Served, SystemOperation
 
 /// All of it.
 pub(super) static OPERATIONS: Operations = Operations {
+    title: "Cluster API",
     about: "cluster-api: claims of Cluster API and the addresses that they have",
     all: &[SystemOperation {
         name: CLAIMS,
@@ -17,15 +18,16 @@ pub(super) static OPERATIONS: Operations = Operations {
         variable: "",
         does: Does::List {
             field: "claims",
+            kind: "IPAddressClaim",
             columns: &[
-                column("CLUSTER", "cluster"),
-                column("NAMESPACE", "namespace"),
-                column("NAME", "name"),
-                column("POOL", "pool"),
-                column("ADDRESS", "address"),
-                column("READY", "ready"),
-                column("REASON", "reason"),
-                column("MESSAGE", "message"),
+                Column::new("CLUSTER", "cluster"),
+                Column::new("NAMESPACE", "namespace"),
+                Column::new("NAME", "name"),
+                Column::new("POOL", "pool"),
+                Column::new("ADDRESS", "address"),
+                Column::new("READY", "ready"),
+                Column::new("REASON", "reason"),
+                Column::new("MESSAGE", "message"),
             ],
         },
         served: Served::BySystem,
@@ -34,10 +36,6 @@ pub(super) static OPERATIONS: Operations = Operations {
 
 /// The operation that lists claims.
 pub(super) const CLAIMS: &str = "claims";
-
-const fn column(title: &'static str, field: &'static str) -> Column {
-    Column { title, field }
-}
 
 /// The claims of all connected clusters.
 pub(super) fn claims(sites: &IpamSites) -> BTreeMap<String, Value> {

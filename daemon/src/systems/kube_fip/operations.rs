@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::metrics::VipSites;
-use crate::config::operation::{Column, Does, Operations, Served, SystemOperation};
+use crate::config::operation::{Column, ColumnLink, Does, Operations, Served, SystemOperation};
 
 /// All of it.
 pub(super) static OPERATIONS: Operations = Operations {
+    title: "kube-fip",
     about: "kube-fip: addresses and kube-vip of guest clusters",
     all: &[
         SystemOperation {
@@ -18,15 +19,16 @@ pub(super) static OPERATIONS: Operations = Operations {
             variable: "",
             does: Does::List {
                 field: "guests",
+                kind: "",
                 columns: &[
-                    column("ID", "id"),
-                    column("NAME", "display_name"),
-                    column("PHASE", "phase"),
-                    column("REASON", "reason"),
-                    column("ADDRESSES", "addresses"),
-                    column("RANGES", "ranges"),
-                    column("SINCE", "since"),
-                    column("MESSAGE", "message"),
+                    Column::new("ID", "id"),
+                    Column::new("NAME", "display_name"),
+                    Column::new("PHASE", "phase"),
+                    Column::new("REASON", "reason"),
+                    Column::new("ADDRESSES", "addresses"),
+                    Column::new("RANGES", "ranges"),
+                    Column::new("SINCE", "since"),
+                    Column::new("MESSAGE", "message"),
                 ],
             },
             served: Served::ByFipd,
@@ -38,25 +40,22 @@ pub(super) static OPERATIONS: Operations = Operations {
             variable: "",
             does: Does::List {
                 field: "ranges",
+                kind: "",
                 columns: &[
-                    column("CLUSTER", "cluster"),
-                    column("NAME", "name"),
-                    column("RANGE", "range"),
-                    column("HARVESTER", "harvester"),
-                    column("NETWORK", "network"),
-                    column("POOL", "pool"),
-                    column("USED", "used"),
-                    column("FREE", "free"),
+                    Column::new("CLUSTER", "cluster"),
+                    Column::new("NAME", "name"),
+                    Column::new("RANGE", "range"),
+                    Column::new("HARVESTER", "harvester"),
+                    Column::new("NETWORK", "network"),
+                    Column::new("POOL", "pool").to(ColumnLink::Pool),
+                    Column::new("USED", "used"),
+                    Column::new("FREE", "free"),
                 ],
             },
             served: Served::BySystem,
         },
     ],
 };
-
-const fn column(title: &'static str, field: &'static str) -> Column {
-    Column { title, field }
-}
 
 /// The ranges of all connected Ranchers. One that is no pool has no figures.
 pub(super) fn ranges(sites: &VipSites) -> BTreeMap<String, Value> {

@@ -10,6 +10,7 @@ use crate::{
 
 /// All of it.
 pub(super) static OPERATIONS: Operations = Operations {
+    title: "rancher-fip",
     about: "The rancher-fip family: clusters that Rancher manages",
     all: &[
         SystemOperation {
@@ -19,15 +20,16 @@ pub(super) static OPERATIONS: Operations = Operations {
             variable: "",
             does: Does::List {
                 field: "guests",
+                kind: "",
                 columns: &[
-                    column("ID", "id"),
-                    column("NAME", "display_name"),
-                    column("PHASE", "phase"),
-                    column("REASON", "reason"),
-                    column("PROJECTS", "projects"),
-                    column("LB", "load_balancer"),
-                    column("SINCE", "since"),
-                    column("MESSAGE", "message"),
+                    Column::new("ID", "id"),
+                    Column::new("NAME", "display_name"),
+                    Column::new("PHASE", "phase"),
+                    Column::new("REASON", "reason"),
+                    Column::new("PROJECTS", "projects"),
+                    Column::new("LB", "load_balancer"),
+                    Column::new("SINCE", "since"),
+                    Column::new("MESSAGE", "message"),
                 ],
             },
             served: Served::ByFipd,
@@ -50,10 +52,6 @@ pub(super) static OPERATIONS: Operations = Operations {
         },
     ],
 };
-
-const fn column(title: &'static str, field: &'static str) -> Column {
-    Column { title, field }
-}
 
 /// Gives a project a new secret, the only change that the system serves itself.
 pub(super) async fn rotate_secret(
