@@ -5,7 +5,7 @@
 
 use fipd_core::Timestamp;
 use fipd_crds::cluster_api::Cluster;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -21,7 +21,36 @@ const TIMEOUT: u32 = 5;
 /// Seconds until it asks again.
 const RETRY: u32 = 1;
 
-const BEFORE_CREATE: &str = "BeforeClusterCreate";
+/// The hook, as answers and series name it.
+pub const BEFORE_CREATE: &str = "BeforeClusterCreate";
+
+fipd_core::words! {
+    /// What an answer has Cluster API do.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum HookAnswer {
+        Proceed = "proceed",
+        Wait = "wait",
+        /// Go on without an address, which did not come in time.
+        GaveUp = "gave-up",
+        /// The question was nonsense.
+        Failure = "failure",
+    }
+}
+
+impl HookAnswer {
+    /// Of an answer to [`BEFORE_CREATE`].
+    pub fn of(answer: &Value) -> Self {
+        if answer["status"] != "Success" {
+            Self::Failure
+        } else if answer["retryAfterSeconds"] != 0 {
+            Self::Wait
+        } else if answer["message"] != "" {
+            Self::GaveUp
+        } else {
+            Self::Proceed
+        }
+    }
+}
 
 #[derive(Deserialize)]
 struct Asked {
@@ -249,6 +278,8 @@ mod tests {
                 "{spec}"
             );
             assert_eq!(answer["message"] == "", retry == 0, "{answer}");
+            let meant = [HookAnswer::Proceed, HookAnswer::Wait][retry];
+            assert_eq!(HookAnswer::of(&answer), meant);
             assert_eq!(
                 answer,
                 before(spec, just),
@@ -257,6 +288,7 @@ mod tests {
         }
         let late = before(json!({}), "2023-11-14T00:00:00Z");
         assert_eq!(late["retryAfterSeconds"], 0, "it does not wait for ever");
+        assert_eq!(HookAnswer::of(&late), HookAnswer::GaveUp);
         assert!(
             late["message"]
                 .as_str()

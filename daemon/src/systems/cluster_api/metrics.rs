@@ -1,4 +1,4 @@
-//! The series of capi-vip-allocator, by its names and labels, all of them fed.
+//! The series of capi-vip-allocator, by its names and labels, all of them fed, and fipd's own of the system.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,16 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{claim::IpClaimController, names::READY, sites::IpamSites, vip::choose::VipRole};
+use super::{
+    claim::{IpClaimController, observe::IpClaimView},
+    hook::{BEFORE_CREATE, HookAnswer},
+    sites::IpamSites,
+    vip::{
+        VipController,
+        choose::VipRole,
+        report::{endpoint_differs, report},
+    },
+};
 use crate::metrics::series::{Labels, Series, Values, encode_connected, live, with};
 
 /// Upper bounds in seconds: an address comes within milliseconds, or once somebody made room.
@@ -29,6 +38,8 @@ pub struct VipCounts {
     durations: Family<Of<2>, Histogram, fn() -> Histogram>,
     reconciles: Family<Of<2>, Counter>,
     reconcile_durations: Family<Of<1>, Histogram, fn() -> Histogram>,
+    hook_answers: Family<[(&'static str, &'static str); 2], Counter>,
+    hook_durations: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
 }
 
 /// What failed, as the original names it.
@@ -59,6 +70,8 @@ impl Default for VipCounts {
             durations: Family::new_with_constructor(histogram),
             reconciles: Family::default(),
             reconcile_durations: Family::new_with_constructor(histogram),
+            hook_answers: Family::default(),
+            hook_durations: Family::new_with_constructor(histogram),
         }
     }
 }
@@ -110,6 +123,122 @@ impl VipCounts {
     }
 }
 
+impl VipCounts {
+    pub fn answered(&self, hook: &'static str, answer: HookAnswer, took: Duration) {
+        let labels = [("hook", hook), ("result", answer.as_str())];
+        self.hook_answers.get_or_create(&labels).inc();
+        let labels = [("hook", hook)];
+        self.hook_durations
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
+    }
+}
+
+/// Adds fipd's own series of the system.
+pub fn register_own(registry: &mut Registry, sites: IpamSites, counts: &VipCounts) {
+    // A rate counts the first answer only where there was a value before it.
+    for answer in HookAnswer::ALL {
+        let labels = [("hook", BEFORE_CREATE), ("result", answer.as_str())];
+        drop(counts.hook_answers.get_or_create(&labels));
+    }
+    let own = registry.sub_registry_with_prefix("cluster_api");
+    own.register(
+        "hook_answers",
+        "Answers to hooks of Cluster API: go on, wait, go on without an address, failure",
+        counts.hook_answers.clone(),
+    );
+    own.register_with_unit(
+        "hook_duration",
+        "How long an answer to a hook took",
+        Unit::Seconds,
+        counts.hook_durations.clone(),
+    );
+    let leading = sites.clone();
+    own.register_collector(live(move |encoder| {
+        let held = leading.leading().into_iter();
+        let held = held.map(|(cluster, held)| {
+            let labels = vec![("cluster", cluster.to_string())];
+            (labels, f64::from(u8::from(held)))
+        });
+        let what = "1 while fipd holds the Leases of the programs that it stands in for";
+        Series::new("leases_held", what, held.collect()).encode(encoder)
+    }));
+    let add = |figures: &mut OwnFigures, vips: &Arc<VipController>, more: &_| {
+        figures.add(vips, more);
+    };
+    own.register_collector(live(move |encoder| {
+        encode_connected(encoder, &sites.connected(), add, OwnFigures::series)
+    }));
+}
+
+/// The values of fipd's own gauges.
+#[derive(Debug, Default, PartialEq)]
+struct OwnFigures {
+    claims: Values<'static>,
+    clusters: Values<'static>,
+    differ: Values<'static>,
+    grace: Values<'static>,
+}
+
+impl OwnFigures {
+    fn add(&mut self, vips: &VipController, more: &Labels<'static>) {
+        let mut claims: BTreeMap<(&str, String), u64> = BTreeMap::new();
+        for (_, claim) in vips.claims.context.objects.all() {
+            if claim.served {
+                let reason = claim.ready().map_or("New", |ready| &*ready.reason);
+                let of = (phase(&claim), reason.to_owned());
+                *claims.entry(of).or_default() += 1;
+            }
+        }
+        for ((phase, reason), count) in claims {
+            let labels = [("phase", phase), ("reason", &*reason)];
+            self.claims.push((with(more, labels), count as f64));
+        }
+        let mut states: BTreeMap<_, u64> = BTreeMap::new();
+        for (key, cluster) in vips.context.objects.all() {
+            let state = report(vips.context.site.settings(), &key, &cluster).state;
+            *states.entry(state).or_default() += 1;
+            if endpoint_differs(&cluster) {
+                let labels = [("namespace", &*key.namespace), ("name", &*key.name)];
+                self.differ.push((with(more, labels), 1.0));
+            }
+        }
+        for (state, count) in states {
+            let labels = with(more, [("state", state.as_str())]);
+            self.clusters.push((labels, count as f64));
+        }
+        let addresses = vips.claims.user.addresses.values().into_iter();
+        let grace = addresses.filter(|one| one.grace_ends.is_some()).count();
+        self.grace.push((more.clone(), grace as f64));
+    }
+
+    fn series(self) -> [Series<'static>; 4] {
+        [
+            Series::new("claims", "Claims that fipd serves", self.claims),
+            Series::new("clusters", "Clusters, by what they get", self.clusters),
+            Series::new(
+                "endpoint_differs",
+                "1 while the endpoint of the Cluster is another than its claim has",
+                self.differ,
+            ),
+            Series::new(
+                "addresses_in_grace",
+                "IPAddresses whose claim is gone, which nobody else gets yet",
+                self.grace,
+            ),
+        ]
+    }
+}
+
+/// What a claim has.
+pub fn phase(claim: &IpClaimView) -> &'static str {
+    match claim.ready() {
+        _ if claim.meta.is_terminating() => "deleting",
+        Some(ready) if ready.status == "True" => "allocated",
+        Some(_) | None => "waiting",
+    }
+}
+
 /// Adds the series of the original.
 pub fn register(registry: &mut Registry, sites: IpamSites, counts: &VipCounts) {
     let family = registry.sub_registry_with_prefix("capi_vip_allocator");
@@ -136,8 +265,8 @@ pub fn register(registry: &mut Registry, sites: IpamSites, counts: &VipCounts) {
         Unit::Seconds,
         counts.reconcile_durations.clone(),
     );
-    let add = |figures: &mut VipFigures, claims: &Arc<IpClaimController>, more: &_| {
-        figures.add(claims, more);
+    let add = |figures: &mut VipFigures, vips: &Arc<VipController>, more: &_| {
+        figures.add(&vips.claims, more);
     };
     family.register_collector(live(move |encoder| {
         encode_connected(encoder, &sites.connected(), add, VipFigures::series)
@@ -160,10 +289,7 @@ impl VipFigures {
             let Some(role) = claim.role.clone() else {
                 continue;
             };
-            let ready = claim.conditions.iter();
-            let ready = ready
-                .filter(|one| one.type_ == READY)
-                .any(|one| one.status == "True");
+            let ready = claim.ready().is_some_and(|one| one.status == "True");
             let count = counts.entry((role, key.namespace.to_string())).or_default();
             count[0] += 1;
             count[if ready { 1 } else { 2 }] += 1;
@@ -239,9 +365,13 @@ mod tests {
         let counts = VipCounts::default();
         counts.allocated(VipRole::ControlPlane, "rke2", Duration::from_millis(20));
         counts.failed(VipRole::Ingress, "rke2", VipFailure::Claim);
+        counts.answered(BEFORE_CREATE, HookAnswer::Wait, Duration::from_micros(80));
         counts.reconciled("rke2", VipReconcile::Success, Duration::from_millis(3));
         let mut registry = Registry::default();
-        register(&mut registry, IpamSites::default(), &counts);
+        let sites = IpamSites::default();
+        sites.lead(&"management".into(), Some(false));
+        register(&mut registry, sites.clone(), &counts);
+        register_own(&mut registry, sites, &counts);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         for line in [
@@ -250,6 +380,10 @@ mod tests {
             "capi_vip_allocator_allocation_duration_seconds_bucket{le=\"300.0\",role=\"control-plane\",cluster_class=\"rke2\"} 1",
             "capi_vip_allocator_reconcile_total{cluster_class=\"rke2\",result=\"success\"} 1",
             "capi_vip_allocator_reconcile_duration_seconds_count{cluster_class=\"rke2\"} 1",
+            "cluster_api_hook_answers_total{hook=\"BeforeClusterCreate\",result=\"wait\"} 1",
+            "cluster_api_hook_answers_total{hook=\"BeforeClusterCreate\",result=\"failure\"} 0",
+            "cluster_api_hook_duration_seconds_count{hook=\"BeforeClusterCreate\"} 1",
+            "cluster_api_leases_held{cluster=\"management\"} 0",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

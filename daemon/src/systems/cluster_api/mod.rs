@@ -26,7 +26,7 @@ pub mod settings;
 mod sites;
 pub mod vip;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Instant};
 
 use fipd_core::{System, Text};
 use fipd_crds::cluster_api::{
@@ -68,6 +68,7 @@ use crate::{
 use admission::{KnownClusters, PoolJudge};
 use adopt::IpamTakeover;
 use claim::{IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView};
+use hook::HookAnswer;
 use metrics::VipCounts;
 use names::{
     ADDRESS_OBJECT, CLAIM, CLUSTER, CLUSTER_CLASS_OBJECT, GLOBAL_POOL, GLOBAL_PREFIX_POOL,
@@ -141,8 +142,15 @@ impl RunningSystem for RunningClusterApi {
     }
 
     fn hook(&self, cluster: &str, path: &str, body: &[u8]) -> Option<Value> {
+        let began = Instant::now();
         let settings = self.settings.read();
-        hook::answer(settings.get(cluster)?, path, body, clock::now())
+        let answer = hook::answer(settings.get(cluster)?, path, body, clock::now())?;
+        if answer["kind"] == format!("{}Response", hook::BEFORE_CREATE) {
+            let meant = HookAnswer::of(&answer);
+            self.counts
+                .answered(hook::BEFORE_CREATE, meant, began.elapsed());
+        }
+        Some(answer)
     }
 
     fn judge(&self) -> Option<Arc<dyn Judge>> {
@@ -163,8 +171,12 @@ impl RunningSystem for RunningClusterApi {
         metrics::register(registry, self.sites.clone(), &self.counts);
     }
 
-    fn rows(&self, _: &'static SystemOperation) -> BTreeMap<String, Value> {
-        operations::claims(&self.sites)
+    fn register_own_metrics(&self, registry: &mut Registry) {
+        metrics::register_own(registry, self.sites.clone(), &self.counts);
+    }
+
+    fn rows(&self, list: &'static SystemOperation) -> BTreeMap<String, Value> {
+        operations::rows(&self.sites, list)
     }
 }
 
@@ -178,14 +190,25 @@ impl RunningClusterApi {
             )
         };
         let settings = session.settings.of::<ClusterApiSettings>();
+        let cluster = &session.name;
         if !settings.leader_elect {
+            self.sites.lead(cluster, None);
             return run(session).await;
         }
+        self.sites.lead(cluster, Some(false));
+        let run = async |session| {
+            self.sites.lead(cluster, Some(true));
+            run(session).await;
+            self.sites.lead(cluster, Some(false));
+        };
         let wanted = Wanted {
             leases: leases(settings),
             me: self.means.me.clone(),
         };
         leader_election::while_held(&session, &System::cluster_api(), &wanted, |_| {}, run).await;
+        if session.cancel.is_cancelled() {
+            self.sites.lead(cluster, None);
+        }
     }
 }
 
@@ -226,11 +249,11 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     };
     let context = context(CLAIM, &site, &events).with_queue(queue);
     let claims = IpClaimController::new(context, user);
-    system.sites.add(&site.name, &claims);
     count(&site, "IPAddressClaims", &claims.context.objects);
     count(&site, "IPAddresses", &claims.user.addresses);
     let clusters = other(CLUSTER, &site, &events, &claims.user.clusters);
     let vips = VipController::new(clusters, &claims, &system.counts);
+    system.sites.add(&site.name, &vips);
     count(&site, "Clusters", &claims.user.clusters);
     watch(&site, (&claims, &vips), &pools, &events, &mut tasks);
     let serves = settings.serves_in_cluster_kinds();

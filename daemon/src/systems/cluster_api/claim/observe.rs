@@ -14,7 +14,7 @@ use k8s_openapi::{
 use crate::controller::meta::{Meta, View};
 
 use crate::systems::cluster_api::names::{
-    ADDRESS, CLUSTER_NAME, GRACE_ENDS, METAL3_ADDRESS, PROTECT_ADDRESS, ROLE, WATCH_FILTER,
+    ADDRESS, CLUSTER_NAME, GRACE_ENDS, METAL3_ADDRESS, PROTECT_ADDRESS, READY, ROLE, WATCH_FILTER,
 };
 
 /// An IPAddressClaim, as far as it matters.
@@ -74,6 +74,11 @@ impl IpClaimView {
             pool: claim.spec.pool_ref,
             status: claim.status.unwrap_or_default(),
         }
+    }
+
+    /// Its condition `Ready`.
+    pub fn ready(&self) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.type_ == READY)
     }
 }
 

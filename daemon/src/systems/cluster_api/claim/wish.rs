@@ -52,7 +52,7 @@ pub fn pool_key(kind: Kind, namespace: &str, name: &str) -> Key {
 }
 
 /// What the address book calls that object.
-fn object_of(kind: Kind, key: &Key) -> String {
+pub fn object_of(kind: Kind, key: &Key) -> String {
     let prefixes = kind.plural.ends_with("prefixpools");
     let tag = if prefixes { PREFIX_TAG } else { "" };
     format!("{tag}{key}")

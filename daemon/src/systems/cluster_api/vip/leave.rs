@@ -40,11 +40,7 @@ pub async fn leave_to_cluster(
         identity: cluster.identity(site.system.clone(), &site.id, CLUSTER.kind),
         instance: found.meta.uid.clone(),
     };
-    let ingress = found
-        .ingress
-        .address
-        .as_deref()
-        .and_then(|text| text.parse().ok());
+    let ingress = found.ingress_address();
     for lease in claims
         .context
         .read(|ledger| ledger.leases_of(&own.identity))

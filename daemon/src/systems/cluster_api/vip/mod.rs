@@ -15,7 +15,8 @@ pub mod controller;
 pub mod leave;
 pub mod observe;
 pub mod plan;
-mod write;
+pub mod report;
+pub mod write;
 
 pub use controller::VipController;
 pub use observe::{ClassView, ClusterView};

@@ -97,6 +97,12 @@ impl ClusterView {
         class.or(self.named_class.as_deref())
     }
 
+    /// What it says is the address of its ingress.
+    pub fn ingress_address(&self) -> Option<IpAddr> {
+        let address: IpAddr = self.ingress.address.as_ref()?.parse().ok()?;
+        Some(address.to_canonical())
+    }
+
     /// The address of its endpoint.
     pub fn host(&self) -> Option<IpAddr> {
         let host: IpAddr = self.endpoint.as_ref()?.host.parse().ok()?;

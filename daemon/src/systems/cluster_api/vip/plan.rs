@@ -13,6 +13,11 @@ pub const ENDPOINT_READY: &str = "fipd.io/EndpointReady";
 /// The same of the ingress.
 pub const INGRESS_READY: &str = "fipd.io/IngressReady";
 
+/// Reason of [`ENDPOINT_READY`]: the endpoint is another than its claim has.
+pub const ENDPOINT_DIFFERS: &str = "EndpointDiffers";
+/// Reason of both: no pool has the labels of the class and role.
+pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+
 /// What is known of the claim of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimState {
@@ -133,7 +138,7 @@ fn control_plane(
         let message = format!(
             "the endpoint is {host}, and the claim has {address}; certificates carry the endpoint, so it is not changed: delete the claim, or make the Cluster anew"
         );
-        says(false, "EndpointDiffers", message);
+        says(false, ENDPOINT_DIFFERS, message);
         return cluster.host().map_or(VipStep::Nothing, VipStep::Reserve);
     }
     fill(facts, *address, apply);
@@ -226,7 +231,7 @@ fn wait(role: VipRole, state: &ClaimState, conditions: &mut Vec<ConditionUpdate>
             format!("a claim on pool {pool} is made"),
             VipStep::Claim,
         ),
-        ClaimState::Absent(Err(why)) => ("PoolNotFound", why.clone(), VipStep::Nothing),
+        ClaimState::Absent(Err(why)) => (POOL_NOT_FOUND, why.clone(), VipStep::Nothing),
         ClaimState::Foreign(why) => ("ClaimTaken", why.clone(), VipStep::Nothing),
         ClaimState::Pending(why) => ("ClaimPending", why.clone(), VipStep::Nothing),
         ClaimState::Misplaced(why) => ("ClaimPending", why.clone(), VipStep::ClaimAnew),
