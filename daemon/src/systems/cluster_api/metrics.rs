@@ -45,7 +45,10 @@ pub struct VipCounts {
 /// What failed, as the original names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VipFailure {
+    /// No claim was made, or no pool was there for one.
     Claim,
+    /// What is the Cluster's already could not be reserved.
+    Resolution,
     Patch,
 }
 
@@ -92,8 +95,11 @@ impl VipCounts {
     /// One failure counts once.
     pub fn failed(&self, role: VipRole, class: &str, failure: VipFailure) {
         let reason = match (role, failure) {
-            (VipRole::Ingress, VipFailure::Claim) => "ingress_vip_allocation_failed",
+            (VipRole::Ingress, VipFailure::Claim | VipFailure::Resolution) => {
+                "ingress_vip_allocation_failed"
+            }
             (VipRole::ControlPlane, VipFailure::Claim) => "claim_creation_failed",
+            (VipRole::ControlPlane, VipFailure::Resolution) => "ip_resolution_failed",
             (_, VipFailure::Patch) => "cluster_patch_failed",
         };
         let labels = [

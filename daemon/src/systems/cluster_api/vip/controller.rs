@@ -12,14 +12,16 @@ use fipd_crds::cluster_api::Cluster;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use kube::{Resource as _, api::ListParams};
 use parking_lot::Mutex;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{
     choose::{VipPool, VipRole, best, candidates},
     leave::cluster_of,
     observe::{ClassView, ClusterView},
-    plan::{ClaimState, ENDPOINT_READY, INGRESS_READY, VipFacts, VipPlan, VipStep, plan},
+    plan::{
+        ClaimState, ENDPOINT_READY, INGRESS_READY, POOL_NOT_FOUND, VipFacts, VipPlan, VipStep, plan,
+    },
+    report,
     write::{self, CONDITION_MANAGER, claim_key},
 };
 use crate::{
@@ -47,7 +49,7 @@ use crate::{
     systems::cluster_api::{
         claim::{IpClaimController, observe::IpClaimView},
         metrics::{VipCounts, VipFailure, VipReconcile},
-        names::{GLOBAL_POOL, POOL, POOL_EXHAUSTED, READY},
+        names::{GLOBAL_POOL, POOL, POOL_EXHAUSTED},
         settings::ClusterApiSettings,
     },
 };
@@ -194,12 +196,16 @@ impl VipController {
         Next::Done
     }
 
+    fn idle(&self, key: &Key, cluster: &ClusterView) -> bool {
+        report::idle(self.context.site.settings(), key, cluster).is_some()
+    }
+
     async fn counted(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
         let began = Instant::now();
         let done = self.serve(key, cluster).await;
         let class = cluster.class_name().unwrap_or_default();
         let ended = match &done {
-            Ok(_) if class.is_empty() || cluster.paused => VipReconcile::Skipped,
+            Ok(_) if self.idle(key, cluster) => VipReconcile::Skipped,
             Ok(Next::Done) => VipReconcile::Success,
             Ok(Next::After(_) | Next::Retry) => VipReconcile::Requeued,
             Err(_) => VipReconcile::Error,
@@ -209,13 +215,10 @@ impl VipController {
     }
 
     async fn serve(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
-        let Some(class) = cluster.class_name().filter(|_| !cluster.paused) else {
+        let Some(class) = cluster.class_name().filter(|_| !self.idle(key, cluster)) else {
             return Ok(Next::Done);
         };
         let settings = self.context.site.settings::<ClusterApiSettings>();
-        if !settings.covers(&key.namespace, cluster.filter.as_deref()) {
-            return Ok(Next::Done);
-        }
         let pools = self.pools();
         let fits = |role| candidates(&pools, class, role, &key.namespace);
         let (planes, ingresses) = (fits(VipRole::ControlPlane), fits(VipRole::Ingress));
@@ -300,7 +303,7 @@ impl VipController {
         if let Some(address) = self.address_of(&name, &claim) {
             return ClaimState::Fulfilled(address);
         }
-        let ready = claim.conditions.iter().find(|one| one.type_ == READY);
+        let ready = claim.ready();
         let why = ready.map(|ready| ready.message.clone());
         let why = why.unwrap_or_else(|| format!("IPAddressClaim {} has no address yet", name.name));
         let exhausted = ready.is_some_and(|ready| ready.reason == POOL_EXHAUSTED);
@@ -329,22 +332,29 @@ impl VipController {
         cluster: &ClusterView,
         (role, step, fits): (VipRole, &VipStep, &[&VipPool]),
     ) -> Reconciled<()> {
-        match step {
-            VipStep::Nothing => Ok(()),
+        let (done, failure) = match step {
+            VipStep::Nothing => return Ok(()),
             VipStep::Claim => match best(fits) {
                 Some(pool) => {
                     let made = self.claim(key, cluster, role, pool).await;
-                    if made.is_err() {
-                        let class = cluster.class_name().unwrap_or_default();
-                        self.counts.failed(role, class, VipFailure::Claim);
-                    }
-                    made
+                    (made, VipFailure::Claim)
                 }
-                None => Ok(()),
+                None => return Ok(()),
             },
-            VipStep::ClaimAnew => self.delete_claim(&claim_key(key, role)).await,
-            VipStep::Reserve(address) => self.reserve(key, cluster, *address, fits).await,
+            VipStep::ClaimAnew => {
+                let deleted = self.delete_claim(&claim_key(key, role)).await;
+                (deleted, VipFailure::Claim)
+            }
+            VipStep::Reserve(address) => {
+                let reserved = self.reserve(key, cluster, *address, fits).await;
+                (reserved, VipFailure::Resolution)
+            }
+        };
+        if done.is_err() {
+            let class = cluster.class_name().unwrap_or_default();
+            self.counts.failed(role, class, failure);
         }
+        done
     }
 
     async fn claim(
@@ -486,11 +496,26 @@ impl VipController {
             return self.counts.failed(role, class, VipFailure::Patch);
         }
         for (role, _) in roles.into_iter().filter(|(_, fresh)| *fresh) {
+            let now = clock::now().0;
             let claim = self.claims.context.objects.get(&claim_key(key, role));
-            let since = claim.map_or(0, |claim| claim.meta.created.0);
-            let after = clock::now().0.saturating_sub(since);
+            let since = claim.map_or(now, |claim| claim.meta.created.0);
+            let after = now.saturating_sub(since);
             self.counts
                 .allocated(role, class, Duration::from_millis(after));
+        }
+    }
+
+    /// Counts that a role finds no pool, once for as long as it does not.
+    fn count_poolless(&self, cluster: &ClusterView, says: &ConditionUpdate) {
+        let mut before = cluster.conditions.iter();
+        let known = before.any(|one| one.type_ == says.kind && one.reason == says.reason);
+        if says.reason == POOL_NOT_FOUND && !known {
+            let role = match says.kind {
+                INGRESS_READY => VipRole::Ingress,
+                _ => VipRole::ControlPlane,
+            };
+            let class = cluster.class_name().unwrap_or_default();
+            self.counts.failed(role, class, VipFailure::Claim);
         }
     }
 
@@ -526,7 +551,13 @@ impl VipController {
         let body = write::conditions(kind.api_version(), key, cluster, &all);
         let remote = self.context.remote.with_manager(CONDITION_MANAGER);
         let target = kind.target(key);
-        let write = remote.patch_status_seen::<IgnoredAny>(&target, Patch::Apply, &body);
-        Ok(write.await.map(drop)?)
+        let now: Cluster = remote
+            .patch_status_seen(&target, Patch::Apply, &body)
+            .await?;
+        says.iter()
+            .for_each(|one| self.count_poolless(cluster, one));
+        // Until the watch tells of it the same is not said, and counted, twice.
+        self.context.objects.keep(key, ClusterView::of(now));
+        Ok(())
     }
 }
