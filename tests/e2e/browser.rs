@@ -11,6 +11,8 @@ use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, SiteOption
 
 #[path = "../../daemon/tests/daemon/beside.rs"]
 mod beside;
+#[path = "browser/cluster_api.rs"]
+mod cluster_api;
 #[path = "browser/guests.rs"]
 mod guests;
 #[path = "browser/oidc.rs"]

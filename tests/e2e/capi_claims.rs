@@ -9,6 +9,8 @@
 mod crash;
 #[path = "capi_claims/lifecycle.rs"]
 mod lifecycle;
+#[path = "capi_claims/surface.rs"]
+mod surface;
 #[path = "capi_claims/takeover.rs"]
 mod takeover;
 #[path = "capi_claims/versions.rs"]

@@ -3,6 +3,7 @@
 //!
 //! Nothing here is linked into the daemon. All processes listen on loopback and end with the process that started them.
 
+pub mod alerts;
 pub mod bench;
 pub mod cluster_api;
 #[cfg(test)]

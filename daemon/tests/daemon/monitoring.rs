@@ -168,7 +168,10 @@ fn alerts_and_dashboard_use_only_series_that_are_served() {
 }
 
 /// Labels of series that are served only in times of trouble or after days of use.
-const RARE: [(&str, &[&str]); 6] = [
+const RARE: [(&str, &[&str]); 9] = [
+    ("fipd_cluster_api_claims", &["phase", "reason"]),
+    ("fipd_cluster_api_endpoint_differs", &["name", "namespace"]),
+    ("fipd_cluster_api_leases_held", &["cluster"]),
     ("fipd_cluster_sightings", &["cluster", "state"]),
     ("fipd_cluster_trouble", &["cluster", "part"]),
     ("fipd_guest_releases", &["guest", "release", "state"]),
@@ -178,7 +181,10 @@ const RARE: [(&str, &[&str]); 6] = [
 ];
 
 /// Values of their labels that alerts ask for.
-const RARE_VALUES: [(&str, &str, &str); 2] = [
+const RARE_VALUES: [(&str, &str, &str); 5] = [
+    ("fipd_cluster_api_claims", "phase", "waiting"),
+    ("fipd_cluster_api_claims", "reason", "PoolExhausted"),
+    ("fipd_cluster_trouble", "part", "runtime-hook"),
     ("fipd_cluster_sightings", "state", "reported"),
     ("fipd_guest_releases", "state", "failed"),
 ];

@@ -108,7 +108,7 @@ async fn add_nodes(plane: &ControlPlane) {
 }
 
 /// Opens a page until it shows all of these.
-async fn wait_shown(browser: &Browser, url: &str, parts: &[&str]) {
+pub(super) async fn wait_shown(browser: &Browser, url: &str, parts: &[&str]) {
     wait_until(&format!("{url} shows {parts:?}"), DEADLINE, || async {
         let open = browser.open(url).await;
         open.map_err(|error| error.to_string())?;
