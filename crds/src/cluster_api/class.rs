@@ -1,6 +1,7 @@
 //! Classes of clusters, read only.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::names::CLUSTER_GROUP;
 use super::object::object;
@@ -22,6 +23,45 @@ impl ClusterClass {
         let mut names = inline.chain(found.iter().map(|one| &one.name));
         names.any(|name| name == variable)
     }
+
+    /// Whether a patch in the class reads the variable. Patches of extensions are not seen.
+    #[must_use]
+    pub fn reads(&self, variable: &str) -> bool {
+        let field = format!(".{variable}");
+        let is_end = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
+        let in_template = |text: &str| {
+            let mut found = text.match_indices(&field);
+            found.any(|(at, field)| text.get(at + field.len()..).is_some_and(is_end))
+        };
+        self.any_expression(&|key, text| match key {
+            "variable" => text.strip_prefix(variable).is_some_and(is_end),
+            _ => in_template(text),
+        })
+    }
+
+    /// Whether a template of a patch in the class names this annotation.
+    #[must_use]
+    pub fn reads_annotation(&self, annotation: &str) -> bool {
+        self.any_expression(&|_, text| text.contains(annotation))
+    }
+
+    /// Whether the test holds for the name and text of any field of the patches that is evaluated for a cluster.
+    fn any_expression(&self, test: &dyn Fn(&str, &str) -> bool) -> bool {
+        self.spec.patches.iter().any(|patch| any_in(patch, test))
+    }
+}
+
+fn any_in(value: &Value, test: &dyn Fn(&str, &str) -> bool) -> bool {
+    match value {
+        Value::Array(all) => all.iter().any(|one| any_in(one, test)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| match value.as_str() {
+            Some(text) => {
+                ["enabledIf", "template", "variable"].contains(&&**key) && test(key, text)
+            }
+            None => any_in(value, test),
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// What fipd reads of a class.
@@ -31,6 +71,9 @@ pub struct ClusterClassSpec {
     /// Variables that the class defines itself.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub variables: Vec<ClassVariable>,
+    /// Patches, of any shape.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
+    pub patches: Vec<Value>,
 }
 
 /// A variable that a class defines itself.

@@ -59,6 +59,8 @@ pub const INGRESS_ENABLED: &str = "vip.capi.gorizond.io/ingress-enabled";
 pub const INGRESS_VIP: &str = "vip.capi.gorizond.io/ingress-vip";
 /// Variable of a `ClusterClass`: the endpoint of the control plane.
 pub const CLUSTER_VIP: &str = "clusterVip";
+/// Annotation on a `Cluster`: the address of its control plane, for patches of a class without that variable. fipd's own.
+pub const CONTROL_PLANE_VIP: &str = "fipd.io/control-plane-vip";
 /// Name of a control-plane claim, without the name of its `Cluster`.
 pub const CONTROL_PLANE_CLAIM: &str = "vip-cp-";
 /// Name of an ingress claim, without the name of its `Cluster`.

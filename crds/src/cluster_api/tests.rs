@@ -243,6 +243,42 @@ fn a_class_declares_its_own_variables_and_those_of_extensions() {
 }
 
 #[test]
+fn a_class_reads_what_its_patches_evaluate() {
+    let class = |patch: Value| -> ClusterClass {
+        let rest = json!({ "spec": { "patches": [patch] } });
+        same_again(&object("cluster.x-k8s.io/v1beta2", "ClusterClass", &rest))
+    };
+    let from = |source: Value| {
+        let patch = json!({ "op": "add", "path": "/spec/template/spec/a", "valueFrom": source });
+        class(json!({ "name": "clusterVip", "definitions": [{ "jsonPatches": [patch] }] }))
+    };
+    for (template, reads) in [
+        ("{{ .clusterVip }}", true),
+        ("{{ if contains \":\" .clusterVip }}128{{ end }}", true),
+        ("{{ .clusterVipPool }} {{ .other }}", false),
+        ("{{ .clusterVipPool }} {{ .clusterVip }}", true),
+    ] {
+        let class = from(json!({ "template": template }));
+        assert_eq!(class.reads("clusterVip"), reads, "{template}");
+        assert!(!class.declares("clusterVip"));
+    }
+    for (variable, reads) in [
+        ("clusterVip", true),
+        ("clusterVip.host", true),
+        ("clusterVips", false),
+        ("builtin.cluster.name", false),
+    ] {
+        let class = from(json!({ "variable": variable }));
+        assert_eq!(class.reads("clusterVip"), reads, "{variable}");
+    }
+    let class = class(json!({
+        "name": "a", "description": "without .clusterVip",
+        "enabledIf": "{{ index .builtin.cluster.metadata.annotations \"fipd.io/control-plane-vip\" }}",
+    }));
+    assert!(class.reads_annotation("fipd.io/control-plane-vip") && !class.reads("clusterVip"));
+}
+
+#[test]
 fn an_extension_config_reads_and_writes_the_same() {
     let rest = json!({
         "spec": {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use crate::{
     controller::meta::{Meta, View},
     systems::cluster_api::names::{
-        CLUSTER_CLASS, CLUSTER_VIP, INGRESS_ENABLED, INGRESS_VIP, WATCH_FILTER,
+        CLUSTER_CLASS, CLUSTER_VIP, CONTROL_PLANE_VIP, INGRESS_ENABLED, INGRESS_VIP, WATCH_FILTER,
     },
 };
 
@@ -29,6 +29,8 @@ pub struct ClusterView {
     pub port: Option<i32>,
     /// Value of the variable `clusterVip`.
     pub variable: Option<String>,
+    /// The address of the control plane by the annotation.
+    pub annotated: Option<String>,
     pub ingress: IngressView,
     /// Its infrastructure is there: certificates carry the endpoint.
     pub is_provisioned: bool,
@@ -76,6 +78,7 @@ impl ClusterView {
                 .map(|endpoint| endpoint.port)
                 .filter(|port| *port > 0),
             variable: variable.map(str::to_owned),
+            annotated: annotation(CONTROL_PLANE_VIP),
             ingress: IngressView {
                 disabled: annotation(INGRESS_ENABLED).as_deref() == Some("false"),
                 address: annotation(INGRESS_VIP),
@@ -116,6 +119,10 @@ pub struct ClassView {
     pub meta: Meta,
     /// It declares the variable `clusterVip`.
     pub declares_vip: bool,
+    /// Its patches read that variable.
+    pub reads_vip: bool,
+    /// Its patches read the annotation with the address of the control plane.
+    pub reads_annotation: bool,
 }
 
 impl View for ClassView {
@@ -128,6 +135,8 @@ impl ClassView {
     pub fn of(class: ClusterClass) -> Self {
         Self {
             declares_vip: class.declares(CLUSTER_VIP),
+            reads_vip: class.reads(CLUSTER_VIP),
+            reads_annotation: class.reads_annotation(CONTROL_PLANE_VIP),
             meta: Meta::of(&class.metadata),
         }
     }

@@ -17,6 +17,14 @@ pub const INGRESS_READY: &str = "fipd.io/IngressReady";
 pub const ENDPOINT_DIFFERS: &str = "EndpointDiffers";
 /// Reason of both: no pool has the labels of the class and role.
 pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+/// The declaration of the variable, as an item of `spec.variables` of a class.
+const CLUSTER_VIP_LINES: &str = "\
+- name: clusterVip
+  required: false
+  schema:
+    openAPIV3Schema:
+      type: string
+      default: \"\"";
 
 /// What is known of the claim of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +58,8 @@ pub struct VipApply {
     pub endpoint: Option<(IpAddr, i32)>,
     /// The endpoint is the value of the variable as well.
     pub variable: bool,
+    /// The endpoint is the value of the annotation as well.
+    pub annotation: bool,
     pub ingress: Option<IpAddr>,
 }
 
@@ -151,23 +161,36 @@ fn control_plane(
     VipStep::Nothing
 }
 
-/// The endpoint of the claim, and the variable where the class has one.
+/// The endpoint of the claim, with the variable and the annotation where the class has use for them.
 fn fill(facts: &VipFacts<'_>, address: IpAddr, apply: &mut VipApply) {
     // Without a host it is no endpoint to Cluster API, and stays all the same.
     let port = facts.cluster.port.unwrap_or(facts.default_port);
     apply.endpoint = Some((address, port));
     apply.variable = facts.class.is_some_and(|class| class.declares_vip);
+    apply.annotation = facts.class.is_some_and(|class| class.reads_annotation);
 }
 
-/// An endpoint is written directly where the class lacks the variable; a class that means to have it is told how.
+/// Patches that read an undeclared variable get nothing and Cluster API does not say so: the condition has the lines to add.
 fn missing_variable(facts: &VipFacts<'_>, conditions: &mut [ConditionUpdate]) {
-    let lacks = facts.class.is_some_and(|class| !class.declares_vip);
-    if let Some(last) = conditions.last_mut().filter(|_| lacks) {
-        last.message = format!(
-            "{}; the class has no variable {CLUSTER_VIP}: patches that need it ask for spec.variables: [{{name: {CLUSTER_VIP}, required: false, schema: {{openAPIV3Schema: {{type: string, default: \"\"}}}}}}]",
+    let lacks = facts.class.filter(|class| !class.declares_vip);
+    let (Some(class), Some(last)) = (lacks, conditions.last_mut()) else {
+        return;
+    };
+    if !class.reads_vip {
+        if !class.reads_annotation {
             last.message
-        );
+                .push_str("; the class has no variable clusterVip, so no patch gets it");
+        }
+        return;
     }
+    let name = facts.cluster.class.as_ref().map(|(_, name)| name.as_str());
+    last.status = false;
+    last.reason = "VariableMissing";
+    last.message = format!(
+        "{}; patches of ClusterClass {} read the variable {CLUSTER_VIP}, which the class does not declare: add to its spec.variables:\n{CLUSTER_VIP_LINES}",
+        last.message,
+        name.unwrap_or_default(),
+    );
 }
 
 fn ingress(
@@ -254,7 +277,8 @@ fn differs(cluster: &ClusterView, apply: &VipApply) -> bool {
     });
     let text = |address: IpAddr| address.to_string();
     let endpoint_text = apply.endpoint.map(|(address, _)| text(address));
-    let variable = apply.variable && cluster.variable != endpoint_text;
+    let variable = apply.variable && cluster.variable != endpoint_text
+        || apply.annotation && cluster.annotated != endpoint_text;
     let ingress = apply.ingress.map(text);
     let label = ingress.clone().filter(|text| is_label_value(text));
     let annotated = ingress.is_some() && cluster.ingress.address != ingress;

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     controller::{kind::Kind, store::Key},
     systems::cluster_api::names::{
-        CLUSTER_NAME, CLUSTER_VIP, CONTROL_PLANE_CLAIM, INGRESS_CLAIM, INGRESS_VIP, IPAM_GROUP,
-        ROLE, WATCH_FILTER,
+        CLUSTER_NAME, CLUSTER_VIP, CONTROL_PLANE_CLAIM, CONTROL_PLANE_VIP, INGRESS_CLAIM,
+        INGRESS_VIP, IPAM_GROUP, ROLE, WATCH_FILTER,
     },
 };
 
@@ -71,9 +71,12 @@ pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) 
     let mut meta = json!({
         "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
     });
+    if let Some((address, _)) = apply.endpoint.filter(|_| apply.annotation) {
+        meta["annotations"][CONTROL_PLANE_VIP] = json!(address.to_string());
+    }
     if let Some(address) = apply.ingress {
         let text = address.to_string();
-        meta["annotations"] = json!({ INGRESS_VIP: text });
+        meta["annotations"][INGRESS_VIP] = json!(text);
         if is_label_value(&text) {
             meta["labels"] = json!({ INGRESS_VIP: text });
         }

@@ -2,6 +2,7 @@ use fipd_crds::cluster_api::Cluster;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::{controller::store::Key, systems::cluster_api::vip::write::addresses};
 
 fn cluster(rest: &Value) -> ClusterView {
     let mut object = json!({
@@ -18,6 +19,8 @@ fn class(declares_vip: bool) -> ClassView {
     ClassView {
         meta: crate::controller::meta::Meta::default(),
         declares_vip,
+        reads_vip: false,
+        reads_annotation: false,
     }
 }
 
@@ -136,12 +139,85 @@ fn e_8_the_variable_is_asserted_again_whenever_it_is_lost() {
         assert!(plan(lost.clone(), true).differs, "{lost}");
         let without = plan(lost, false);
         assert!(!without.differs, "a class without it asks for none");
-        let text = &says(&without, ENDPOINT_READY).message;
-        assert!(
-            text.contains("spec.variables: [{name: clusterVip"),
-            "{text}"
-        );
+        let said = says(&without, ENDPOINT_READY);
+        assert!(said.status && said.message.contains("no variable clusterVip"));
     }
+}
+
+fn planned_for(class: &ClassView, cluster: &Value) -> VipPlan {
+    plan(&VipFacts {
+        cluster: &self::cluster(cluster),
+        class: Some(class),
+        control_plane: given("10.0.0.15"),
+        ingress: absent(),
+        default_port: 6443,
+    })
+}
+
+/// The lines are those of the examples that packages carry.
+#[test]
+fn a_class_that_reads_the_variable_and_lacks_it_is_told_which_lines_to_add() {
+    let reads = ClassView {
+        reads_vip: true,
+        ..class(false)
+    };
+    let plan = planned_for(&reads, &json!({}));
+    assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), 6443)));
+    assert!(!plan.apply.variable, "it would be refused");
+    let said = says(&plan, ENDPOINT_READY);
+    assert_eq!((said.status, said.reason), (false, "VariableMissing"));
+    let (text, lines) = said.message.split_once('\n').expect("lines");
+    assert!(text.ends_with("of ClusterClass rke2 read the variable clusterVip, which the class does not declare: add to its spec.variables:"), "{text}");
+    let indented = |spaces: &str| {
+        let all = lines.lines().map(|line| format!("{spaces}{line}\n"));
+        all.collect::<String>()
+    };
+    for example in [
+        include_str!("../../../../../../packaging/examples/cluster-api/rke2-variable.yaml"),
+        include_str!("../../../../../../packaging/examples/cluster-api/kubeadm-variable.yaml"),
+    ] {
+        let expected = format!("  variables:\n{}", indented("    "));
+        assert!(example.contains(&expected), "{expected}");
+    }
+    let declared = ClassView {
+        declares_vip: true,
+        ..reads
+    };
+    let plan = planned_for(&declared, &json!({}));
+    let said = says(&plan, ENDPOINT_READY);
+    assert!(said.status && said.message == "10.0.0.15 is the endpoint");
+}
+
+#[test]
+fn the_annotation_is_written_and_asserted_again_where_the_class_reads_it() {
+    let reads = ClassView {
+        reads_annotation: true,
+        ..class(false)
+    };
+    let with = |annotation: &str| {
+        json!({
+            "metadata": { "annotations": { "fipd.io/control-plane-vip": annotation } },
+            "spec": { "controlPlaneEndpoint": { "host": "10.0.0.15", "port": 6443 } },
+        })
+    };
+    for (cluster, differs) in [
+        (with("10.0.0.15"), false),
+        (with(""), true),
+        (with("10.0.0.16"), true),
+        (json!({}), true),
+    ] {
+        let plan = planned_for(&reads, &cluster);
+        assert!(
+            plan.apply.annotation && plan.differs == differs,
+            "{cluster}"
+        );
+        let key = Key::new("ns", "c");
+        let body = addresses("v", &key, &self::cluster(&cluster), &plan.apply);
+        let annotations = json!({ "fipd.io/control-plane-vip": "10.0.0.15" });
+        assert_eq!(body["metadata"]["annotations"], annotations);
+    }
+    let plan = planned_for(&class(true), &with("10.0.0.15"));
+    assert!(!plan.apply.annotation, "nobody reads it");
 }
 
 /// What differs from its lease once certificates carry it is said, and never rewritten.
