@@ -100,6 +100,10 @@ async fn both_packages_have_all_that_an_admin_needs() {
         "/usr/share/fipd/rbac/rancher-fip-management.yaml",
         "/usr/share/doc/fipd/fipd.cdx.json",
         "/usr/share/doc/fipd/fipd.example.toml",
+        "/usr/share/doc/fipd/examples/cluster-api/kubeadm-annotation.yaml",
+        "/usr/share/doc/fipd/examples/cluster-api/kubeadm-variable.yaml",
+        "/usr/share/doc/fipd/examples/cluster-api/rke2-annotation.yaml",
+        "/usr/share/doc/fipd/examples/cluster-api/rke2-variable.yaml",
     ] {
         assert!(
             deb.contains(file) && rpm.contains(file),
@@ -126,7 +130,12 @@ async fn both_packages_have_all_that_an_admin_needs() {
             .cloned()
             .collect::<Vec<_>>()
     };
-    for start in ["/usr/share/man/", "/usr/share/fipd/", "/usr/lib/systemd/"] {
+    for start in [
+        "/usr/share/man/",
+        "/usr/share/fipd/",
+        "/usr/share/doc/fipd/examples/",
+        "/usr/lib/systemd/",
+    ] {
         assert_eq!(named(&deb, start), named(&rpm, start), "{start}");
     }
     assert_eq!(
