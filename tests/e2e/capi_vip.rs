@@ -13,6 +13,8 @@ mod absence;
 mod claims;
 #[path = "capi_vip/endpoint.rs"]
 mod endpoint;
+#[path = "capi_vip/examples.rs"]
+mod examples;
 #[path = "capi_vip/ingress.rs"]
 mod ingress;
 #[path = "capi_vip/kill.rs"]

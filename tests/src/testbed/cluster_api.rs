@@ -14,7 +14,7 @@ mod providers;
 
 pub use classes::{CLUSTER_VIP, Class, INGRESS_VIP};
 pub use core_manager::CoreManager;
-pub use definitions::{Versions, definitions, install_definitions};
+pub use definitions::{Versions, definitions, install_definitions, install_example_providers};
 pub use extension::{HOOKS, HookCall, RuntimeExtension};
 pub use objects::{ApiVersion, ClusterApiObjects, condition};
 pub use providers::{StandIn, StandInProviders, install_stand_ins};

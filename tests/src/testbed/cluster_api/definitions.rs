@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::api::Api;
 
+use super::providers::definition;
 use crate::testbed::control_plane::ControlPlane;
 use crate::testbed::manifests;
 use crate::testbed::ports::free_port;
@@ -30,7 +31,12 @@ pub enum Versions {
 
 /// The CRDs of core as the sources have them: without conversion, which the release adds by kustomize.
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
-    let folder = cluster_api_sources()?.join("core/config/crd/bases");
+    definitions_in("core/config/crd/bases")
+}
+
+/// The CRDs in a folder of the sources.
+fn definitions_in(folder: &str) -> Result<Vec<CustomResourceDefinition>> {
+    let folder = cluster_api_sources()?.join(folder);
     let mut files = Vec::new();
     let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
     for entry in entries {
@@ -62,6 +68,50 @@ pub async fn install_definitions(plane: &ControlPlane, versions: Versions) -> Re
     let mut yaml = String::new();
     for definition in &all {
         yaml.push_str(&format!("---\n{}\n", serde_json::to_string(definition)?));
+    }
+    plane.install_crds(&yaml).await
+}
+
+/// Installs the CRDs that the packaged examples name: those of kubeadm from the sources, for RKE2 and Proxmox stand-ins that
+/// take any spec. Nobody acts on their objects.
+pub async fn install_example_providers(plane: &ControlPlane) -> Result<()> {
+    const STAND_INS: [(&str, &str, &[&str]); 3] = [
+        (
+            "infrastructure.cluster.x-k8s.io",
+            "v1alpha1",
+            &["ProxmoxCluster", "ProxmoxMachine"],
+        ),
+        (
+            "controlplane.cluster.x-k8s.io",
+            "v1beta1",
+            &["RKE2ControlPlane"],
+        ),
+        ("bootstrap.cluster.x-k8s.io", "v1beta1", &["RKE2Config"]),
+    ];
+    let mut yaml = String::new();
+    for (group, version, kinds) in STAND_INS {
+        for kind in kinds
+            .iter()
+            .flat_map(|kind| [(*kind).to_owned(), format!("{kind}Template")])
+        {
+            let stand_in = definition(group, (version, "v1beta1"), &kind);
+            yaml.push_str(&format!("---\n{stand_in}\n"));
+        }
+    }
+    for folder in ["bootstrap", "controlplane"] {
+        let folder = format!("{folder}/kubeadm/config/crd/bases");
+        let all = tokio::task::spawn_blocking(move || definitions_in(&folder)).await??;
+        for mut definition in all {
+            keep_only(&mut definition, &["v1beta2"])?;
+            // The release adds it by kustomize.
+            let contract = ("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned());
+            definition
+                .metadata
+                .labels
+                .get_or_insert_default()
+                .extend([contract]);
+            yaml.push_str(&format!("---\n{}\n", serde_json::to_string(&definition)?));
+        }
     }
     plane.install_crds(&yaml).await
 }

@@ -119,29 +119,31 @@ pub async fn install_stand_ins(plane: &ControlPlane) -> Result<()> {
             stand_in.kind().to_owned(),
             format!("{}Template", stand_in.kind()),
         ] {
-            yaml.push_str(&format!("---\n{}\n", definition(stand_in.group(), &kind)));
+            let definition = definition(stand_in.group(), (VERSION, "v1beta2"), &kind);
+            yaml.push_str(&format!("---\n{definition}\n"));
         }
     }
     plane.install_crds(&yaml).await
 }
 
-fn definition(group: &str, kind: &str) -> Value {
+/// A CRD that takes any spec and status, whose version satisfies this contract of Cluster API.
+pub(super) fn definition(group: &str, (version, contract): (&str, &str), kind: &str) -> Value {
     let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let schema = json!({ "type": "object", "properties": { "spec": any, "status": any } });
-    let version = json!({
-        "name": VERSION, "served": true, "storage": true,
+    let versions = json!([{
+        "name": version, "served": true, "storage": true,
         "schema": { "openAPIV3Schema": schema }, "subresources": { "status": {} },
-    });
+    }]);
     let plural = plural(kind);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {
             "name": format!("{plural}.{group}"),
-            // Names the version of the kind that satisfies contract v1beta2.
-            "labels": { "cluster.x-k8s.io/v1beta2": VERSION },
+            // Names the version of the kind that satisfies the contract.
+            "labels": { format!("{CORE}/{contract}"): version },
         },
         "spec": {
-            "group": group, "scope": "Namespaced", "versions": [version],
+            "group": group, "scope": "Namespaced", "versions": versions,
             "names": { "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase() },
         },
     })
