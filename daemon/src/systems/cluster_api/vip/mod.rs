@@ -11,12 +11,16 @@
 //! holds up the other.
 
 pub mod choose;
+mod claim;
 pub mod controller;
+mod inventory;
 pub mod leave;
 pub mod observe;
 pub mod plan;
 pub mod report;
 pub mod write;
+mod publish;
+mod reserve;
 
 pub use controller::VipController;
 pub use observe::{ClassView, ClusterView};
