@@ -54,6 +54,15 @@ impl Cluster {
         (!endpoint.host.is_empty()).then_some(endpoint)
     }
 
+    /// The CIDR blocks of its Services and then those of its pods, as far as it names any. The first one is of the family that
+    /// its API server is reached by.
+    pub fn blocks(&self) -> impl Iterator<Item = &str> {
+        let network = self.spec.cluster_network.iter();
+        let ranges = network.flat_map(|network| [&network.services, &network.pods]);
+        let ranges = ranges.flatten();
+        ranges.flat_map(|ranges| ranges.cidr_blocks.iter().map(String::as_str))
+    }
+
     /// The value of a variable of the topology.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&Value> {
@@ -103,6 +112,12 @@ pub struct ClusterSpec {
         deserialize_with = "lenient::any"
     )]
     pub control_plane_endpoint: Option<Endpoint>,
+    /// The networks of its pods and Services.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "lenient::any"
+    )]
+    pub cluster_network: Option<ClusterNetwork>,
     /// Reference to the infrastructure object, in the form of either version.
     #[serde(
         skip_serializing_if = "Option::is_none",
@@ -133,6 +148,33 @@ pub struct Endpoint {
     /// Port.
     #[serde(deserialize_with = "lenient::any")]
     pub port: i32,
+}
+
+/// The networks of a cluster.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterNetwork {
+    /// Those of Services.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "lenient::any"
+    )]
+    pub services: Option<NetworkRanges>,
+    /// Those of pods.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "lenient::any"
+    )]
+    pub pods: Option<NetworkRanges>,
+}
+
+/// Ranges of addresses.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkRanges {
+    /// One, or one of each family.
+    #[serde(deserialize_with = "lenient::any")]
+    pub cidr_blocks: Vec<String>,
 }
 
 /// How a cluster is made from a `ClusterClass`.

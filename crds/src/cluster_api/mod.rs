@@ -24,7 +24,8 @@ pub use class::{
     VariableDefinition,
 };
 pub use cluster::{
-    ClassRef, Cluster, ClusterSpec, ClusterStatus, Endpoint, Initialization, Topology, Variable,
+    ClassRef, Cluster, ClusterNetwork, ClusterSpec, ClusterStatus, Endpoint, Initialization,
+    NetworkRanges, Topology, Variable,
 };
 pub use conditions::{AnyCondition, ConditionsV1Beta1, ConditionsV1Beta2, DeprecatedStatus};
 pub use extension::{

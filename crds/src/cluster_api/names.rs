@@ -88,6 +88,17 @@ pub const POOL_NOT_READY: &str = "PoolNotReady";
 /// Reason of [`READY`]: the pool has no free address.
 pub const POOL_EXHAUSTED: &str = "PoolExhausted";
 
+/// Annotation on a dual-stack `Cluster`: the address of its control plane in the family that its endpoint does not have. fipd's own.
+pub const SECOND_CONTROL_PLANE_VIP: &str = "fipd.io/second-control-plane-vip";
+/// Annotation on a dual-stack `Cluster`: the address of its ingress in the family that [`INGRESS_VIP`] does not have. fipd's own.
+pub const SECOND_INGRESS_VIP: &str = "fipd.io/second-ingress-vip";
+/// Variable of a `ClusterClass`: the value of [`SECOND_CONTROL_PLANE_VIP`]. fipd's own.
+pub const SECOND_CLUSTER_VIP: &str = "clusterSecondVip";
+/// Name of the claim of [`SECOND_CONTROL_PLANE_VIP`], without the name of its `Cluster`. It begins like no other claim of a `Cluster`.
+pub const SECOND_CONTROL_PLANE_CLAIM: &str = "vip-second-cp-";
+/// Name of the claim of [`SECOND_INGRESS_VIP`], without the name of its `Cluster`.
+pub const SECOND_INGRESS_CLAIM: &str = "vip-second-ingress-";
+
 /// Annotation on a claim: this address and no other. fipd's own.
 pub const ADDRESS: &str = "fipd.io/address";
 /// Annotation on an `IPAddress` whose claim is gone: end of its grace period (RFC 3339). fipd's own.

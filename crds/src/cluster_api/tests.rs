@@ -193,6 +193,10 @@ fn a_cluster_of_either_version_names_its_class() {
     assert_eq!(old.variable("clusterVip"), Some(&json!("")));
     let v1beta2 = json!({
         "spec": {
+            "clusterNetwork": {
+                "pods": { "cidrBlocks": ["10.244.0.0/16"] },
+                "services": { "cidrBlocks": ["fd00:96::/112", "10.96.0.0/12"] },
+            },
             "controlPlaneEndpoint": { "host": "10.0.0.5", "port": 7443 },
             "controlPlaneRef": { "apiGroup": "c", "kind": "C", "name": "c" },
             "topology": {
@@ -210,6 +214,9 @@ fn a_cluster_of_either_version_names_its_class() {
     assert!(!new.is_paused() && new.is_infrastructure_ready());
     assert_eq!(new.endpoint().unwrap().port, 7443);
     assert_eq!(new.variable("clusterVip"), None);
+    let blocks: Vec<_> = new.blocks().collect();
+    assert_eq!(blocks, ["fd00:96::/112", "10.96.0.0/12", "10.244.0.0/16"]);
+    assert_eq!(old.blocks().count(), 0);
     assert_eq!(old.ready_conditions(), new.ready_conditions());
 }
 
