@@ -93,6 +93,7 @@ pub struct Marks {
 type Wrote = fn(&Past) -> bool;
 
 /// A kind in which fipd leaves something.
+#[derive(Clone, Copy)]
 pub struct Leftover {
     pub kind: Kind,
     /// Only there: elsewhere fipd writes none, and reads none.
@@ -108,6 +109,7 @@ pub struct Leftover {
 }
 
 /// Objects whose names are known.
+#[derive(Clone, Copy)]
 pub struct Named {
     pub names: &'static [&'static str],
     /// `None`: they are cluster-scoped.

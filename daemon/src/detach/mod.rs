@@ -228,9 +228,23 @@ async fn apply(remote: &Remote, step: &Step) -> Result<(), CallError> {
     }
 }
 
-/// Everything of a kind that is to be done: of a list, and of the objects that fipd knows by name where it may not list.
+/// Everything of a kind that is to be done: of a list, and of the objects that fipd knows by name where it may not list. They
+/// are written in the version of their API that the cluster serves.
 async fn steps_of(remote: &Remote, past: &Past, kind: &Leftover, marks: &Marks) -> Found {
     let mut found = Found::default();
+    let served = match kind.kind.served(remote).await {
+        Ok(Some(served)) => served,
+        // Then there are no such objects.
+        Ok(None) => return found,
+        Err(error) => {
+            found.missed(kind.kind.kind, &error, true);
+            return found;
+        }
+    };
+    let kind = &Leftover {
+        kind: served,
+        ..*kind
+    };
     if !list(remote, past, (kind, marks), &mut found).await {
         ask(remote, past, (kind, marks), &mut found).await;
     }

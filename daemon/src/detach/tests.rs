@@ -416,6 +416,62 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
     assert_eq!(asked.lock().len(), 2, "there never were any");
 }
 
+/// A server may have either version of Cluster API alone; the finalizers go there all the same.
+#[tokio::test]
+async fn finalizers_go_in_the_version_that_the_cluster_serves() {
+    let marks = Marks::of(&leaving());
+    for version in ["v1beta2", "v1beta1"] {
+        for (plural, kind, finalizer) in [
+            (
+                "ipaddressclaims",
+                "IPAddressClaim",
+                "ipam.cluster.x-k8s.io/ReleaseAddress",
+            ),
+            (
+                "ipaddresses",
+                "IPAddress",
+                "ipam.cluster.x-k8s.io/ProtectAddress",
+            ),
+        ] {
+            let api = format!("apis/ipam.cluster.x-k8s.io/{version}");
+            let meta =
+                json!({ "namespace": "ns", "name": "a", "uid": "u", "finalizers": [finalizer] });
+            let (served, list) = (format!("/{api}/"), format!("/{api}/{plural}"));
+            let (remote, asked) = serving(move |path| {
+                if path == served {
+                    (200, json!({ "resources": [{ "name": plural }] }))
+                } else if path == list {
+                    (200, json!({ "items": [{ "metadata": meta }] }))
+                } else {
+                    (404, json!("there is no such version"))
+                }
+            });
+            let past = past(System::cluster_api());
+            let found = steps_of(&remote, &past, leftover(plural), &marks).await;
+            let steps: Vec<String> = found
+                .steps
+                .iter()
+                .map(|step| format!("{} {}: {}", step.target.api, step.object, step.does.text()))
+                .collect();
+            let expected = format!("{api} {kind} ns/a: take the finalizer {finalizer} off");
+            assert_eq!((steps, found.unseen), (vec![expected], Vec::new()));
+            // What is done goes the same way.
+            let before = asked.lock().len();
+            let _ = apply(&remote, &found.steps[0]).await;
+            let path = asked.lock()[before].path.clone();
+            assert_eq!(path, format!("/{api}/namespaces/ns/{plural}/a"));
+        }
+    }
+    let (remote, _) = serving(|_| (503, json!("it starts")));
+    let past = past(System::cluster_api());
+    let found = steps_of(&remote, &past, leftover("ipaddresses"), &marks).await;
+    assert_eq!(
+        found.unseen.len(),
+        1,
+        "it is not taken for a server without them"
+    );
+}
+
 #[test]
 fn what_is_not_seen_is_in_doubt_until_every_cluster_manager_has_said_where_it_was() {
     let mut past = past(System::claims());
