@@ -115,6 +115,9 @@ impl Serve {
                 ignored.join(", ")
             );
         }
+        for (given, why) in &settings.compat.unneeded {
+            tracing::info!("{given} changes nothing: {why}");
+        }
         descriptors::raise();
         let passed = Passed::receive().map_err(Failure::failed)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -17,7 +17,7 @@ use super::{
 };
 
 pub(super) use setters::address;
-pub use setters::{context, kubeconfig, level, listen, listen_with_tls, log_level};
+pub use setters::{context, kubeconfig, level, listen, listen_with_tls, log_level, zap_log_level};
 
 /// A flag and a variable of a system's original, or one of the two.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +85,8 @@ pub struct CompatApplied {
     pub set: Vec<(&'static str, String, String)>,
     /// Variables of originals that are set and do not count.
     pub ignored: BTreeSet<&'static str>,
+    /// Flags and variables that are accepted and change nothing, and why.
+    pub unneeded: Vec<(String, &'static str)>,
 }
 
 impl CompatFlag {
@@ -353,23 +355,40 @@ impl Config {
             ignored: ignored
                 .filter(|name| *name != IN_POD && !counts(name))
                 .collect(),
+            unneeded: Vec::new(),
         };
         for (row, value) in values {
-            if let Effect::Sets(key, set) = row.effect {
-                let before = self.clone();
-                set(&mut self, &value).map_err(|what| value.wrong(&what))?;
-                if self != before && !value.by.is_empty() {
-                    let shown = match row.form {
-                        Form::Text => toml::Value::from(value.text).to_string(),
-                        Form::Number | Form::Switch => value.text,
-                    };
-                    applied.set.push((key, shown, value.by));
-                }
-            }
+            self.apply(row, value, &mut applied)?;
         }
         super::check_api(&self.api)?;
         listener::check_distinct(&self.listeners)?;
         Ok((self, applied))
+    }
+
+    /// Does what a row says about a value.
+    fn apply(
+        &mut self,
+        row: &CompatFlag,
+        value: CompatValue,
+        applied: &mut CompatApplied,
+    ) -> Result<(), String> {
+        let Effect::Sets(key, set) = row.effect else {
+            // Some of those that always count are read elsewhere.
+            if !row.always {
+                applied.unneeded.push((value.by, row.about));
+            }
+            return Ok(());
+        };
+        let before = self.clone();
+        set(self, &value).map_err(|what| value.wrong(&what))?;
+        if *self != before && !value.by.is_empty() {
+            let shown = match row.form {
+                Form::Text => toml::Value::from(value.text).to_string(),
+                Form::Number | Form::Switch => value.text,
+            };
+            applied.set.push((key, shown, value.by));
+        }
+        Ok(())
     }
 
     /// Inside a pod, or where a kubeconfig is given, the originals need no file to know their cluster.

@@ -41,6 +41,19 @@ pub fn log_level(config: &mut Config, value: &CompatValue) -> Result<(), String>
     Ok(())
 }
 
+/// The same as zap reads it, which takes verbosities too.
+pub fn zap_log_level(config: &mut Config, value: &CompatValue) -> Result<(), String> {
+    let verbosity = value.text.parse::<u32>().ok().filter(|number| *number > 0);
+    match verbosity {
+        Some(number) => {
+            let level = if number == 1 { "debug" } else { "trace" };
+            config.log_level = Some(level.to_owned());
+            Ok(())
+        }
+        None => log_level(config, value),
+    }
+}
+
 /// Sets the kubeconfig of the only cluster with the system.
 pub fn kubeconfig(config: &mut Config, value: &CompatValue) -> Result<(), String> {
     let path = absolute(&value.text).map_err(|error| error.to_string())?;

@@ -119,7 +119,7 @@ fn without_a_system_flags_are_refused_and_variables_ignored() {
     let refused = under(TWO, &flags(None, &[("kubeconfig", "/k")]), &[]).unwrap_err();
     assert_eq!(
         refused,
-        "--kubeconfig is a flag of an original program: allowed with --compat rancher-fip or ip-rule or kube-fip"
+        "--kubeconfig is a flag of an original program: allowed with --compat rancher-fip or ip-rule or kube-fip or cluster-api"
     );
     let given = flags(Some("ip-rule"), &[("listen-address", ":8080")]);
     let refused = under(TWO, &given, &[]).unwrap_err();
@@ -193,7 +193,7 @@ fn a_system_is_named_by_flag_or_file_and_has_an_original() {
         assert_eq!(
             refused,
             format!(
-                "compat = {unknown:?}: allowed is a system with an original: \"rancher-fip\" or \"ip-rule\" or \"kube-fip\""
+                "compat = {unknown:?}: allowed is a system with an original: \"rancher-fip\" or \"ip-rule\" or \"kube-fip\" or \"cluster-api\""
             )
         );
     }
@@ -312,6 +312,8 @@ pub(crate) fn check_rows(system: &'static str, file: &str, cases: &[Case<'_>]) {
         assert_eq!(config != bare, changed, "{name} = {value}: {applied:?}");
         if let Effect::Nothing = row.effect {
             assert!(!changed, "{name} is accepted and does nothing");
+            let said = applied.unneeded.iter().any(|(by, _)| by.ends_with(name));
+            assert!(said || row.always, "{name}: the log says why");
         }
         assert_eq!(applied.ignored, BTreeSet::new(), "{name}");
     }

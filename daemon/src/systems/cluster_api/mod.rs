@@ -15,6 +15,7 @@
 mod admission;
 mod adopt;
 pub mod claim;
+mod compat;
 mod extension;
 pub mod hook;
 mod leaving;

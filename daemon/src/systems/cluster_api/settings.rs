@@ -30,7 +30,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
         schema: SchemaGenerator::subschema_for::<DiscoveredClusterApi>,
     },
     alike: &[],
-    compat: &[],
+    compat: super::compat::FLAGS,
     operations: Some(&super::operations::OPERATIONS),
 };
 

@@ -57,17 +57,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
     CompatFlag::sets(
         "zap-log-level",
         "log-level",
-        |config, value| {
-            let verbosity = value.text.parse::<u32>().ok().filter(|number| *number > 0);
-            match verbosity {
-                Some(number) => {
-                    let level = if number == 1 { "debug" } else { "trace" };
-                    config.log_level = Some(level.to_owned());
-                    Ok(())
-                }
-                None => compat::log_level(config, value),
-            }
-        },
+        compat::zap_log_level,
         "Also a number: `1` is `debug`, more is `trace`. `--log-level` is fipd's own flag.",
     ),
     CompatFlag::nothing("zap-devel", ZAP).form(Form::Switch),
