@@ -15,6 +15,8 @@ mod claims;
 mod endpoint;
 #[path = "capi_vip/examples.rs"]
 mod examples;
+#[path = "capi_vip/families.rs"]
+mod families;
 #[path = "capi_vip/ingress.rs"]
 mod ingress;
 #[path = "capi_vip/kill.rs"]

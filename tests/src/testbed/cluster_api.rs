@@ -12,7 +12,7 @@ mod extension;
 mod objects;
 mod providers;
 
-pub use classes::{CLUSTER_VIP, Class, INGRESS_VIP};
+pub use classes::{CLUSTER_VIP, Class, INGRESS_VIP, SECOND_CLUSTER_VIP};
 pub use core_manager::CoreManager;
 pub use definitions::{Versions, definitions, install_definitions, install_example_providers};
 pub use extension::{HOOKS, HookCall, RuntimeExtension};

@@ -156,7 +156,7 @@ fn of_cluster(vips: &VipController, key: &Key, cluster: &ClusterView) -> Value {
     });
     let shown = [
         ("control_plane", cluster.host()),
-        ("ingress", cluster.ingress_address()),
+        ("ingress", cluster.ingress_host()),
     ];
     for ((field, shown), claim) in shown.into_iter().zip(&claims) {
         let lease = lease(vips, key, claim, shown);

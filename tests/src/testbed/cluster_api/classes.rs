@@ -7,6 +7,8 @@ use super::providers::StandIn;
 
 /// The variable that carries the address of the control plane.
 pub const CLUSTER_VIP: &str = "clusterVip";
+/// The variable that carries the address of the control plane in the second family.
+pub const SECOND_CLUSTER_VIP: &str = "clusterSecondVip";
 /// The annotation of a Cluster that every class copies to `spec.ingressVip` of the infrastructure.
 pub const INGRESS_VIP: &str = "vip.capi.gorizond.io/ingress-vip";
 
@@ -16,6 +18,8 @@ pub struct Class {
     pub name: String,
     /// Declares [`CLUSTER_VIP`] and copies it to `spec.controlPlaneEndpoint.host` of the infrastructure.
     pub cluster_vip: bool,
+    /// Declares [`SECOND_CLUSTER_VIP`].
+    pub second_vip: bool,
 }
 
 impl Class {
@@ -24,6 +28,15 @@ impl Class {
         Self {
             name: name.to_owned(),
             cluster_vip: true,
+            second_vip: false,
+        }
+    }
+
+    /// The same with `clusterSecondVip` as well.
+    pub fn with_both_vips(name: &str) -> Self {
+        Self {
+            second_vip: true,
+            ..Self::with_cluster_vip(name)
         }
     }
 
@@ -32,6 +45,7 @@ impl Class {
         Self {
             name: name.to_owned(),
             cluster_vip: false,
+            second_vip: false,
         }
     }
 
@@ -76,6 +90,9 @@ impl Class {
         if self.cluster_vip {
             variables.push(variable(CLUSTER_VIP));
             patches.push(self.endpoint_patch());
+        }
+        if self.second_vip {
+            variables.push(variable(SECOND_CLUSTER_VIP));
         }
         json!({
             "apiVersion": ApiVersion::V1Beta2.of(CORE), "kind": "ClusterClass",

@@ -7,7 +7,7 @@ mod vip_labels;
 
 pub use vip_labels::VipLabels;
 
-use fipd_core::{PoolSpec, System};
+use fipd_core::{Family, PoolSpec, System};
 use fipd_crds::{
     cluster_api::{
         GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterIPPoolSpec,
@@ -53,6 +53,17 @@ pub struct InClusterView {
 pub enum InClusterSpec {
     Addresses(InClusterIPPoolSpec),
     Prefixes(InClusterPrefixPoolSpec),
+}
+
+impl InClusterSpec {
+    /// The family of its addresses or prefixes; `None`: it breaks a rule.
+    pub fn family(&self) -> Option<Family> {
+        let spec = match self {
+            Self::Addresses(spec) => in_cluster_pool::addresses(spec),
+            Self::Prefixes(spec) => in_cluster_pool::prefixes(spec),
+        };
+        spec.ok()?.family()
+    }
 }
 
 impl View for InClusterView {

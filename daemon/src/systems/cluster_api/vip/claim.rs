@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     VipController,
-    choose::{VipPool, VipRole, best},
+    choose::{VipPool, VipSlot, VipWish, best},
     observe::ClusterView,
     plan::{ClaimState, VipStep},
     write::{self, claim_key},
@@ -19,22 +19,19 @@ use crate::{
 };
 
 impl VipController {
-    /// What is known of the claim of a role.
+    /// What is known of the claim of an address.
     pub(super) fn state(
         &self,
         (key, cluster): (&Key, &ClusterView),
-        role: VipRole,
-        (class, fits): (&str, &[&VipPool]),
+        wish: VipWish<'_>,
+        pools: &[VipPool],
     ) -> ClaimState {
-        let name = claim_key(key, role);
+        let name = claim_key(key, wish.slot);
+        let best = best(&wish.candidates(pools));
         let Some(claim) = self.claims.context.objects.get(&name) else {
-            return ClaimState::Absent(match best(fits) {
+            return ClaimState::Absent(match best {
                 Some(pool) => Ok(pool.key.to_string()),
-                None => Err(format!(
-                    "no matching ip pool for class {class:?} and role {:?}: label an InClusterIPPool of this namespace or a GlobalInClusterIPPool vip.capi.gorizond.io/cluster-class={class} and vip.capi.gorizond.io/role={}",
-                    role.name(),
-                    role.name()
-                )),
+                None => Err(wish.missing(pools)),
             });
         };
         if !claim.owners.iter().any(|uid| **uid == *cluster.meta.uid) {
@@ -51,13 +48,23 @@ impl VipController {
         let why = ready.map(|ready| ready.message.clone());
         let why = why.unwrap_or_else(|| format!("IPAddressClaim {} has no address yet", name.name));
         let exhausted = ready.is_some_and(|ready| ready.reason == POOL_EXHAUSTED);
-        let other = best(fits).filter(|pool| {
-            pool.has_room == Some(true)
-                && (pool.kind.kind != claim.pool.kind || *pool.key.name != *claim.pool.name)
-        });
-        match other.filter(|_| exhausted && !claim.meta.is_terminating()) {
-            Some(pool) => ClaimState::Misplaced(format!("{why}; pool {} has room", pool.key)),
-            None => ClaimState::Pending(why),
+        let is_named = |pool: &VipPool| {
+            pool.kind.kind == claim.pool.kind && *pool.key.name == *claim.pool.name
+        };
+        let of_other_family = wish.family.is_some()
+            && pools.iter().any(|pool| {
+                let near = pool.key.namespace.is_empty() || pool.key.namespace == key.namespace;
+                near && is_named(pool) && pool.family.is_some() && pool.family != wish.family
+            });
+        let other = best.filter(|pool| !is_named(pool) && !claim.meta.is_terminating());
+        match other {
+            Some(pool) if of_other_family => {
+                ClaimState::Misplaced(format!("{why}; pool {} is of the family", pool.key))
+            }
+            Some(pool) if exhausted && pool.has_room == Some(true) => {
+                ClaimState::Misplaced(format!("{why}; pool {} has room", pool.key))
+            }
+            Some(_) | None => ClaimState::Pending(why),
         }
     }
 
@@ -72,25 +79,29 @@ impl VipController {
 
     pub(super) async fn step(
         &self,
-        key: &Key,
-        cluster: &ClusterView,
-        (role, step, fits): (VipRole, &VipStep, &[&VipPool]),
+        (key, cluster): (&Key, &ClusterView),
+        step: &VipStep,
+        wish: VipWish<'_>,
+        pools: &[VipPool],
     ) -> Reconciled<()> {
         match step {
             VipStep::Nothing => Ok(()),
-            VipStep::Claim => match best(fits) {
+            VipStep::Claim => match best(&wish.candidates(pools)) {
                 Some(pool) => {
-                    let made = self.claim(key, cluster, role, pool).await;
+                    let made = self.claim(key, cluster, wish.slot, pool).await;
                     if made.is_err() {
-                        let class = cluster.class_name().unwrap_or_default();
-                        self.counts.failed(role, class, VipFailure::Claim);
+                        let role = wish.slot.role;
+                        self.counts.failed(role, wish.class, VipFailure::Claim);
                     }
                     made
                 }
                 None => Ok(()),
             },
-            VipStep::ClaimAnew => self.delete_claim(&claim_key(key, role)).await,
-            VipStep::Reserve(address) => self.reserve(key, cluster, *address, fits).await,
+            VipStep::ClaimAnew => self.delete_claim(&claim_key(key, wish.slot)).await,
+            VipStep::Reserve(address) => {
+                let all = wish.of_either().candidates(pools);
+                self.reserve(key, cluster, *address, &all).await
+            }
         }
     }
 
@@ -98,13 +109,13 @@ impl VipController {
         &self,
         key: &Key,
         cluster: &ClusterView,
-        role: VipRole,
+        slot: VipSlot,
         pool: &VipPool,
     ) -> Reconciled<()> {
         let kind = self.claims.context.kind();
         let api = self.context.kind().api_version();
-        let body = write::claim((kind, api), (key, cluster), role, pool);
-        let target = kind.target(&claim_key(key, role));
+        let body = write::claim((kind, api), (key, cluster), slot, pool);
+        let target = kind.target(&claim_key(key, slot));
         match self.context.remote.create(&target, &body).await {
             Ok(()) => Ok(()),
             // The watch tells of it, and of whose it is.

@@ -3,13 +3,15 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use fipd_core::Ledger;
+use futures::future::join_all;
 use parking_lot::Mutex;
 
 use super::{
-    choose::{VipPool, VipRole, candidates},
+    choose::{VipPool, VipSlot, VipWish},
     leave::cluster_of,
     observe::{ClassView, ClusterView},
     plan::{VipFacts, plan},
+    second::SecondFacts,
 };
 use crate::{
     controller::{
@@ -160,29 +162,50 @@ impl VipController {
             return Ok(Next::Done);
         }
         let pools = self.pools();
-        let fits = |role| candidates(&pools, class, role, &key.namespace);
-        let (planes, ingresses) = (fits(VipRole::ControlPlane), fits(VipRole::Ingress));
-        let of_class = cluster.class.as_ref();
-        let found = of_class.map(|(namespace, name)| Key::new(namespace, name));
+        let of = (key, cluster);
+        let families = cluster.families;
+        let wish = |slot, family| VipWish {
+            slot,
+            class,
+            namespace: &key.namespace,
+            family,
+        };
+        let state = |wish| self.state(of, wish, &pools);
+        let first = families.map(|all| all.first);
+        let endpoint = wish(VipSlot::ENDPOINT, first);
+        let front = wish(VipSlot::INGRESS, first);
+        let (control_plane, ingress) = (state(endpoint), state(front));
+        let beside = |address| families.and_then(|all| all.beside(address));
+        let host = cluster.host().or(control_plane.address());
+        let second_endpoint = wish(VipSlot::SECOND_ENDPOINT, beside(host));
+        let shown = cluster.ingress_host().or(ingress.address());
+        let second_front = wish(VipSlot::SECOND_INGRESS, beside(shown));
+        let is_dual = families.is_some_and(|all| all.second.is_some());
+        let found = cluster.class.as_ref();
+        let found = found.map(|(namespace, name)| Key::new(namespace, name));
         let found = found.and_then(|class| self.classes.get(&class));
-        let state = |role, fits: &[&VipPool]| self.state((key, cluster), role, (class, fits));
-        let facts = VipFacts {
+        let plan = plan(&VipFacts {
             cluster,
             class: found.as_deref(),
-            control_plane: state(VipRole::ControlPlane, &planes),
-            ingress: state(VipRole::Ingress, &ingresses),
+            control_plane,
+            ingress,
+            second: is_dual.then(|| SecondFacts {
+                control_plane: state(second_endpoint),
+                ingress: state(second_front),
+            }),
             default_port: i32::from(settings.default_port.get()),
-        };
-        let plan = plan(&facts);
-        let control_plane = (VipRole::ControlPlane, &plan.control_plane, &planes[..]);
-        let ingress = (VipRole::Ingress, &plan.ingress, &ingresses[..]);
-        // Neither role waits for what the other lacks.
-        let (one, two) = tokio::join!(
-            self.step(key, cluster, control_plane),
-            self.step(key, cluster, ingress),
-        );
+        });
+        let steps = [
+            (&plan.control_plane, endpoint),
+            (&plan.ingress, front),
+            (&plan.second.control_plane, second_endpoint),
+            (&plan.second.ingress, second_front),
+        ];
+        // None waits for what another lacks.
+        let steps = steps.map(|(step, wish)| self.step(of, step, wish, &pools));
+        let done = join_all(steps).await;
         let written = self.write(key, cluster, &plan).await;
-        one.and(two)?;
+        done.into_iter().collect::<Reconciled<()>>()?;
         written
     }
 
@@ -198,15 +221,17 @@ impl VipController {
                 let Some(labels) = pool.vip.clone().filter(|_| !pool.meta.is_terminating()) else {
                     continue;
                 };
-                let room = |ledger: &Ledger| {
+                let of_mirror = |ledger: &Ledger| {
                     let pool = site.mirror_in(ledger, &key.to_string())?;
-                    Some(ledger.usage(pool.id)?.free > 0)
+                    let room = ledger.usage(pool.id).map(|usage| usage.free > 0);
+                    Some((pool.spec.family(), room))
                 };
-                let has_room = self.context.read(room);
+                let (family, has_room) = self.context.read(of_mirror).unwrap_or_default();
                 let counted = pool.status.ip_addresses.map(|counts| counts.free > 0);
                 pools.push(VipPool {
                     kind: *kind,
                     labels,
+                    family: family.or_else(|| pool.spec.family()),
                     has_room: has_room.or(counted),
                     key,
                 });

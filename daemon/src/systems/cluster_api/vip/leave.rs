@@ -8,14 +8,23 @@ use crate::{
     controller::{Reconciled, store::Key},
     systems::cluster_api::{
         claim::{IpClaimController, observe::IpClaimView, paused::read_cluster},
-        names::{CLUSTER, CONTROL_PLANE_CLAIM, INGRESS_CLAIM},
+        names::{
+            CLUSTER, CONTROL_PLANE_CLAIM, INGRESS_CLAIM, SECOND_CONTROL_PLANE_CLAIM,
+            SECOND_INGRESS_CLAIM,
+        },
     },
 };
 
 /// The Cluster whose claim has this name.
 pub fn cluster_of(claim: &Key) -> Option<Key> {
-    let name = claim.name.strip_prefix(CONTROL_PLANE_CLAIM);
-    let name = name.or_else(|| claim.name.strip_prefix(INGRESS_CLAIM))?;
+    let prefixes = [
+        CONTROL_PLANE_CLAIM,
+        INGRESS_CLAIM,
+        SECOND_CONTROL_PLANE_CLAIM,
+        SECOND_INGRESS_CLAIM,
+    ];
+    let mut prefixes = prefixes.into_iter();
+    let name = prefixes.find_map(|prefix| claim.name.strip_prefix(prefix))?;
     Some(Key::new(&claim.namespace, name))
 }
 
@@ -40,17 +49,40 @@ pub async fn leave_to_cluster(
         identity: cluster.identity(site.system.clone(), &site.id, CLUSTER.kind),
         instance: found.meta.uid.clone(),
     };
-    let ingress = found.ingress_address();
     for lease in claims
         .context
         .read(|ledger| ledger.leases_of(&own.identity))
     {
-        let address = Some(lease.key.address);
-        if found.host() == address || ingress == address {
+        if found.shows(lease.key.address) {
             let reason = "its claim is deleted, and the Cluster shows the address";
             site.transfer(own.clone(), to.clone(), lease.key, reason)
                 .await?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::systems::cluster_api::vip::{choose::VipSlot, write::claim_key};
+
+    /// Whatever Clusters are called, no claim has two of them.
+    #[test]
+    fn the_claims_of_a_cluster_are_of_no_other() {
+        let slots = [
+            VipSlot::ENDPOINT,
+            VipSlot::INGRESS,
+            VipSlot::SECOND_ENDPOINT,
+            VipSlot::SECOND_INGRESS,
+        ];
+        for name in ["a", "second-cp-a", "cp-a", "ingress-a", "second-ingress-a"] {
+            let cluster = Key::new("ns", name);
+            for slot in slots {
+                let claim = claim_key(&cluster, slot);
+                assert_eq!(cluster_of(&claim), Some(cluster.clone()), "{}", claim.name);
+            }
+        }
+        assert_eq!(cluster_of(&Key::new("ns", "machine-a")), None);
+    }
 }

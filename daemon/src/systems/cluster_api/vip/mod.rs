@@ -9,10 +9,14 @@
 //! Nothing waits for a clock: a claim that gets its address queues its Cluster. An endpoint that somebody else wrote is reserved
 //! in the ledger, and no claim is made for it. What the roles lack is said of each by a condition of its own, and neither
 //! holds up the other.
+//!
+//! A Cluster whose networks are dual-stack has a second address of each role, in the family that the first one is not of: a
+//! claim, an annotation and a condition of its own.
 
 pub mod choose;
 mod claim;
 pub mod controller;
+pub mod families;
 mod inventory;
 pub mod leave;
 pub mod observe;
@@ -21,6 +25,7 @@ pub mod report;
 pub mod write;
 mod publish;
 mod reserve;
+pub mod second;
 
 pub use controller::VipController;
 pub use observe::{ClassView, ClusterView};

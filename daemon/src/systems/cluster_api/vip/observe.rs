@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use fipd_crds::cluster_api::{Cluster, ClusterClass, Endpoint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
+use super::families::ClusterFamilies;
 use crate::{
     controller::meta::{Meta, View},
     systems::cluster_api::names::{
-        CLUSTER_CLASS, CLUSTER_VIP, CONTROL_PLANE_VIP, INGRESS_ENABLED, INGRESS_VIP, WATCH_FILTER,
+        CLUSTER_CLASS, CLUSTER_VIP, CONTROL_PLANE_VIP, INGRESS_ENABLED, INGRESS_VIP, SECOND_CLUSTER_VIP,
+        SECOND_CONTROL_PLANE_VIP, SECOND_INGRESS_VIP, WATCH_FILTER,
     },
 };
 
@@ -32,6 +34,9 @@ pub struct ClusterView {
     /// The address of the control plane by the annotation.
     pub annotated: Option<String>,
     pub ingress: IngressView,
+    /// The families of its networks; `None`: it names no networks.
+    pub families: Option<ClusterFamilies>,
+    pub second: SecondView,
     /// Its infrastructure is there: certificates carry the endpoint.
     pub is_provisioned: bool,
     /// It was read in the deprecated version.
@@ -50,6 +55,17 @@ pub struct IngressView {
     pub label: Option<String>,
 }
 
+/// What a dual-stack Cluster says of the addresses of its second family.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecondView {
+    /// That of the control plane, by its annotation.
+    pub control_plane: Option<String>,
+    /// The same by its variable.
+    pub variable: Option<String>,
+    /// That of the ingress, by its annotation.
+    pub ingress: Option<String>,
+}
+
 impl View for ClusterView {
     fn meta(&self) -> Meta {
         self.meta.clone()
@@ -63,8 +79,7 @@ impl ClusterView {
             let text = meta.annotations.as_ref()?.get(key)?;
             (!text.is_empty()).then(|| text.clone())
         };
-        let variable = cluster.variable(CLUSTER_VIP);
-        let variable = variable.and_then(|value| value.as_str());
+        let variable = |name| Some(cluster.variable(name)?.as_str()?.to_owned());
         Self {
             paused: cluster.is_paused(),
             filter: meta
@@ -77,7 +92,7 @@ impl ClusterView {
             port: (cluster.spec.control_plane_endpoint.as_ref())
                 .map(|endpoint| endpoint.port)
                 .filter(|port| *port > 0),
-            variable: variable.map(str::to_owned),
+            variable: variable(CLUSTER_VIP),
             annotated: annotation(CONTROL_PLANE_VIP),
             ingress: IngressView {
                 disabled: annotation(INGRESS_ENABLED).as_deref() == Some("false"),
@@ -86,6 +101,12 @@ impl ClusterView {
                     .labels
                     .as_ref()
                     .and_then(|all| all.get(INGRESS_VIP).cloned()),
+            },
+            families: ClusterFamilies::of(cluster.blocks()),
+            second: SecondView {
+                control_plane: annotation(SECOND_CONTROL_PLANE_VIP),
+                variable: variable(SECOND_CLUSTER_VIP),
+                ingress: annotation(SECOND_INGRESS_VIP),
             },
             is_provisioned: cluster.is_infrastructure_ready(),
             is_v1beta1: cluster.is_v1beta1(),
@@ -100,8 +121,19 @@ impl ClusterView {
         class.or(self.named_class.as_deref())
     }
 
-    /// What it says is the address of its ingress.
-    pub fn ingress_address(&self) -> Option<IpAddr> {
+    /// Whether it shows the address, as whatever.
+    pub fn shows(&self, address: IpAddr) -> bool {
+        let annotated = [
+            &self.ingress.address,
+            &self.second.control_plane,
+            &self.second.ingress,
+        ];
+        let mut annotated = annotated.into_iter().flatten();
+        self.host() == Some(address) || annotated.any(|text| text.parse() == Ok(address))
+    }
+
+    /// The address of its ingress.
+    pub fn ingress_host(&self) -> Option<IpAddr> {
         let address: IpAddr = self.ingress.address.as_ref()?.parse().ok()?;
         Some(address.to_canonical())
     }
@@ -123,6 +155,8 @@ pub struct ClassView {
     pub reads_vip: bool,
     /// Its patches read the annotation with the address of the control plane.
     pub reads_annotation: bool,
+    /// It declares the variable `clusterSecondVip`.
+    pub declares_second_vip: bool,
 }
 
 impl View for ClassView {
@@ -137,6 +171,7 @@ impl ClassView {
             declares_vip: class.declares(CLUSTER_VIP),
             reads_vip: class.reads(CLUSTER_VIP),
             reads_annotation: class.reads_annotation(CONTROL_PLANE_VIP),
+            declares_second_vip: class.declares(SECOND_CLUSTER_VIP),
             meta: Meta::of(&class.metadata),
         }
     }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    choose::VipRole,
     observe::{ClassView, ClusterView},
+    second::{self, SecondFacts, SecondPlan},
 };
 use crate::{controller::conditions::ConditionUpdate, systems::cluster_api::names::CLUSTER_VIP};
 
@@ -40,9 +40,20 @@ pub enum ClaimState {
     Fulfilled(IpAddr),
 }
 
-/// What is to be done for one role.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl ClaimState {
+    /// The address that the claim has.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Fulfilled(address) => Some(*address),
+            Self::Absent(_) | Self::Foreign(_) | Self::Pending(_) | Self::Misplaced(_) => None,
+        }
+    }
+}
+
+/// What is to be done for one address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VipStep {
+    #[default]
     Nothing,
     Claim,
     /// The claim goes, and another is made on another pool.
@@ -72,7 +83,9 @@ pub struct VipPlan {
     pub apply: VipApply,
     /// Whether anything of it is missing there.
     pub differs: bool,
-    /// What is to be said; of roles that concern the Cluster.
+    /// The same of the second family, which is written apart.
+    pub second: SecondPlan,
+    /// What is to be said; of addresses that concern the Cluster.
     pub conditions: Vec<ConditionUpdate>,
 }
 
@@ -84,10 +97,32 @@ pub struct VipFacts<'a> {
     pub class: Option<&'a ClassView>,
     pub control_plane: ClaimState,
     pub ingress: ClaimState,
+    /// `None`: the Cluster has one family, or says none.
+    pub second: Option<SecondFacts>,
     pub default_port: i32,
 }
 
-/// Plans both roles; neither waits for the other.
+impl VipFacts<'_> {
+    /// Somebody else chose the endpoint.
+    pub fn endpoint_is_given(&self) -> bool {
+        let ours = |address| self.cluster.host() == Some(address);
+        let claimed = matches!(self.control_plane, ClaimState::Fulfilled(address) if ours(address));
+        self.cluster.endpoint.is_some() && !claimed
+    }
+
+    /// Somebody else chose the address of the ingress.
+    pub fn ingress_is_given(&self) -> bool {
+        let shown = self.cluster.ingress.address.as_deref();
+        shown.is_some_and(|text| !is_claimed(text, &self.ingress))
+    }
+}
+
+/// Whether the address that is shown is that of the claim.
+fn is_claimed(shown: &str, state: &ClaimState) -> bool {
+    matches!(state, ClaimState::Fulfilled(address) if shown.parse() == Ok(*address))
+}
+
+/// Plans all addresses; none waits for another.
 pub fn plan(facts: &VipFacts<'_>) -> VipPlan {
     let cluster = facts.cluster;
     let mut apply = VipApply::default();
@@ -95,13 +130,24 @@ pub fn plan(facts: &VipFacts<'_>) -> VipPlan {
     let control_plane = control_plane(facts, &mut apply, &mut conditions);
     let ingress = match &cluster.ingress {
         one if one.disabled => VipStep::Nothing,
-        one => ingress(facts, one.address.as_deref(), &mut apply, &mut conditions),
+        one => {
+            let (step, address) = annotated(
+                (INGRESS_READY, "the address of the ingress"),
+                one.address.as_deref(),
+                &facts.ingress,
+                &mut conditions,
+            );
+            apply.ingress = address;
+            step
+        }
     };
+    let second = second::plan(facts, &mut conditions);
     VipPlan {
         control_plane,
         ingress,
         differs: differs(cluster, &apply),
         apply,
+        second,
         conditions,
     }
 }
@@ -141,7 +187,7 @@ fn control_plane(
                 missing_variable(facts, conditions);
                 VipStep::Nothing
             }
-            (None, state) => wait(VipRole::ControlPlane, state, conditions),
+            (None, state) => wait(ENDPOINT_READY, state, conditions),
         };
     };
     if cluster.host() != Some(*address) {
@@ -193,40 +239,23 @@ fn missing_variable(facts: &VipFacts<'_>, conditions: &mut [ConditionUpdate]) {
     );
 }
 
-fn ingress(
-    facts: &VipFacts<'_>,
-    annotated: Option<&str>,
-    apply: &mut VipApply,
+/// What to do for an address that an annotation shows, and what the annotation is to be.
+pub(super) fn annotated(
+    (kind, what): (&'static str, &str),
+    shown: Option<&str>,
+    state: &ClaimState,
     conditions: &mut Vec<ConditionUpdate>,
-) -> VipStep {
-    let mut says = |status, reason, message: String| {
+) -> (VipStep, Option<IpAddr>) {
+    let mut says = |reason, message: String| {
         conditions.push(ConditionUpdate {
-            kind: INGRESS_READY,
-            status,
+            kind,
+            status: true,
             reason,
             message,
         });
     };
-    match (annotated, &facts.ingress) {
-        (None, ClaimState::Fulfilled(address)) => {
-            apply.ingress = Some(*address);
-            says(
-                true,
-                "AddressAllocated",
-                format!("{address} is the address of the ingress"),
-            );
-            VipStep::Nothing
-        }
-        (Some(text), ClaimState::Fulfilled(address)) if text.parse() == Ok(*address) => {
-            apply.ingress = Some(*address);
-            says(
-                true,
-                "AddressAllocated",
-                format!("{address} is the address of the ingress"),
-            );
-            VipStep::Nothing
-        }
-        (Some(text), state) => {
+    match (shown, state) {
+        (Some(text), state) if !is_claimed(text, state) => {
             let kept = matches!(state, ClaimState::Fulfilled(_));
             let note = if kept {
                 "; the claim has another one"
@@ -235,19 +264,20 @@ fn ingress(
             };
             let message =
                 format!("the address {text} was chosen by somebody else, and stays{note}");
-            says(true, "AddressGiven", message);
-            text.parse().map_or(VipStep::Nothing, VipStep::Reserve)
+            says("AddressGiven", message);
+            let step = text.parse().map_or(VipStep::Nothing, VipStep::Reserve);
+            (step, None)
         }
-        (None, state) => wait(VipRole::Ingress, state, conditions),
+        (_, ClaimState::Fulfilled(address)) => {
+            says("AddressAllocated", format!("{address} is {what}"));
+            (VipStep::Nothing, Some(*address))
+        }
+        (_, state) => (wait(kind, state, conditions), None),
     }
 }
 
-/// A role without an address.
-fn wait(role: VipRole, state: &ClaimState, conditions: &mut Vec<ConditionUpdate>) -> VipStep {
-    let kind = match role {
-        VipRole::ControlPlane => ENDPOINT_READY,
-        VipRole::Ingress => INGRESS_READY,
-    };
+/// An address that is not there.
+fn wait(kind: &'static str, state: &ClaimState, conditions: &mut Vec<ConditionUpdate>) -> VipStep {
     let (reason, message, step) = match state {
         ClaimState::Absent(Ok(pool)) => (
             "ClaimPending",

@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::{
     VipController,
-    choose::VipRole,
+    choose::{VipRole, VipSlot},
     observe::ClusterView,
     plan::{ENDPOINT_READY, INGRESS_READY, VipPlan},
+    second::{SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondPlan},
     write::{self, CONDITION_MANAGER, claim_key},
 };
 use crate::{
@@ -27,36 +28,42 @@ use crate::{
     systems::cluster_api::metrics::VipFailure,
 };
 
+/// Types of the conditions that are fipd's in a Cluster.
+const CONDITIONS: [&str; 4] = [
+    ENDPOINT_READY,
+    INGRESS_READY,
+    SECOND_ENDPOINT_READY,
+    SECOND_INGRESS_READY,
+];
+
 impl VipController {
-    /// Writes the addresses, then what there is to say.
+    /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.
     pub(super) async fn write(
         &self,
         key: &Key,
         cluster: &ClusterView,
         plan: &VipPlan,
     ) -> Reconciled {
-        let kind = self.context.kind();
-        let (api, target) = (kind.api_version(), kind.target(key));
+        let api = self.context.kind().api_version();
         if plan.differs {
             let body = write::addresses(api, key, cluster, &plan.apply);
-            let remote = self
-                .context
-                .remote
-                .with_manager(write::manager(&plan.apply));
-            let written = remote.patch_seen(&target, Patch::Apply, &body).await;
-            self.count_written(key, cluster, plan, written.is_ok());
-            let now: Cluster = written?;
-            self.context.objects.keep(key, ClusterView::of(now));
-            for says in plan.conditions.iter().filter(|says| says.status) {
-                let note = says.message.clone();
-                self.context.note(key, &cluster.meta.uid, says.reason, note);
-            }
+            let endpoint = plan.apply.endpoint.is_some() && cluster.endpoint.is_none();
+            let ingress = plan.apply.ingress.is_some() && cluster.ingress.address.is_none();
+            let fresh = [
+                endpoint.then_some(VipSlot::ENDPOINT),
+                ingress.then_some(VipSlot::INGRESS),
+            ];
+            let manager = write::manager(&plan.apply);
+            self.apply((key, cluster), manager, &body, &fresh).await?;
+            self.note_all((key, cluster), plan, [ENDPOINT_READY, INGRESS_READY]);
         }
+        let second = self.write_second(key, cluster, plan).await;
         for says in plan.conditions.iter().filter(|says| !says.status) {
             let note = says.message.clone();
             self.context.warn(key, &cluster.meta.uid, says.reason, note);
         }
         self.say(key, cluster, &plan.conditions).await?;
+        second?;
         let served = plan.conditions.iter().all(|says| says.status);
         Ok(match served {
             true => {
@@ -70,30 +77,84 @@ impl VipController {
         })
     }
 
-    /// Counts the addresses that the Cluster did not show before.
-    fn count_written(&self, key: &Key, cluster: &ClusterView, plan: &VipPlan, written: bool) {
-        let class = cluster.class_name().unwrap_or_default();
-        let endpoint = plan.apply.endpoint.is_some() && cluster.endpoint.is_none();
-        let ingress = plan.apply.ingress.is_some() && cluster.ingress.address.is_none();
-        let roles = [
-            (VipRole::ControlPlane, endpoint),
-            (VipRole::Ingress, ingress),
+    async fn write_second(
+        &self,
+        key: &Key,
+        cluster: &ClusterView,
+        plan: &VipPlan,
+    ) -> Reconciled<()> {
+        let SecondPlan { apply, differs, .. } = &plan.second;
+        if !differs {
+            return Ok(());
+        }
+        let api = self.context.kind().api_version();
+        let body = write::second_addresses(api, key, cluster, apply);
+        let before = &cluster.second;
+        let endpoint = apply.control_plane.is_some() && before.control_plane.is_none();
+        let ingress = apply.ingress.is_some() && before.ingress.is_none();
+        let fresh = [
+            endpoint.then_some(VipSlot::SECOND_ENDPOINT),
+            ingress.then_some(VipSlot::SECOND_INGRESS),
         ];
+        let manager = write::second_manager(apply);
+        self.apply((key, cluster), manager, &body, &fresh).await?;
+        let kinds = [SECOND_ENDPOINT_READY, SECOND_INGRESS_READY];
+        self.note_all((key, cluster), plan, kinds);
+        Ok(())
+    }
+
+    /// Applies addresses; the Cluster did not show those of `fresh` before.
+    async fn apply(
+        &self,
+        (key, cluster): (&Key, &ClusterView),
+        manager: &'static str,
+        body: &Value,
+        fresh: &[Option<VipSlot>],
+    ) -> Reconciled<()> {
+        let target = self.context.kind().target(key);
+        let remote = self.context.remote.with_manager(manager);
+        let written = remote.patch_seen(&target, Patch::Apply, body).await;
+        self.count_written(key, cluster, fresh, written.is_ok());
+        let now: Cluster = written?;
+        self.context.objects.keep(key, ClusterView::of(now));
+        Ok(())
+    }
+
+    /// Tells by Events which addresses of these kinds the Cluster has.
+    fn note_all(
+        &self,
+        (key, cluster): (&Key, &ClusterView),
+        plan: &VipPlan,
+        kinds: [&'static str; 2],
+    ) {
+        let says = plan.conditions.iter().filter(|says| says.status);
+        for says in says.filter(|says| kinds.contains(&says.kind)) {
+            let note = says.message.clone();
+            self.context.note(key, &cluster.meta.uid, says.reason, note);
+        }
+    }
+
+    /// Counts the addresses that the Cluster did not show before.
+    fn count_written(
+        &self,
+        key: &Key,
+        cluster: &ClusterView,
+        fresh: &[Option<VipSlot>],
+        written: bool,
+    ) {
+        let class = cluster.class_name().unwrap_or_default();
+        let mut fresh = fresh.iter().flatten();
         if !written {
             // It was one write.
-            let role = if endpoint {
-                VipRole::ControlPlane
-            } else {
-                VipRole::Ingress
-            };
+            let role = fresh.next().map_or(VipRole::Ingress, |slot| slot.role);
             return self.counts.failed(role, class, VipFailure::Patch);
         }
-        for (role, _) in roles.into_iter().filter(|(_, fresh)| *fresh) {
-            let claim = self.claims.context.objects.get(&claim_key(key, role));
+        for slot in fresh {
+            let claim = self.claims.context.objects.get(&claim_key(key, *slot));
             let since = claim.map_or(0, |claim| claim.meta.created.0);
             let after = clock::now().0.saturating_sub(since);
             self.counts
-                .allocated(role, class, Duration::from_millis(after));
+                .allocated(slot.role, class, Duration::from_millis(after));
         }
     }
 
@@ -104,10 +165,10 @@ impl VipController {
         cluster: &ClusterView,
         says: &[ConditionUpdate],
     ) -> Reconciled<()> {
-        let ours = |one: &&Condition| [ENDPOINT_READY, INGRESS_READY].contains(&&*one.type_);
+        let ours = |one: &&Condition| CONDITIONS.contains(&&*one.type_);
         let before: Vec<_> = cluster.conditions.iter().filter(ours).cloned().collect();
         let mut after = before.clone();
-        for kind in [ENDPOINT_READY, INGRESS_READY] {
+        for kind in CONDITIONS {
             match says.iter().find(|one| one.kind == kind) {
                 Some(one) => {
                     let now = jiff::Timestamp::now();

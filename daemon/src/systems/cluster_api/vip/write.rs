@@ -3,15 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    choose::{VipPool, VipRole},
+    choose::{VipPool, VipRole, VipSlot},
     observe::ClusterView,
     plan::{VipApply, is_label_value},
+    second::SecondApply,
 };
 use crate::{
     controller::{kind::Kind, store::Key},
     systems::cluster_api::names::{
         CLUSTER_NAME, CLUSTER_VIP, CONTROL_PLANE_CLAIM, CONTROL_PLANE_VIP, INGRESS_CLAIM,
-        INGRESS_VIP, IPAM_GROUP, ROLE, WATCH_FILTER,
+        INGRESS_VIP, IPAM_GROUP, ROLE, SECOND_CLUSTER_VIP, SECOND_CONTROL_PLANE_CLAIM,
+        SECOND_CONTROL_PLANE_VIP, SECOND_INGRESS_CLAIM, SECOND_INGRESS_VIP, WATCH_FILTER,
     },
 };
 
@@ -24,27 +26,38 @@ pub fn manager(apply: &VipApply) -> &'static str {
     }
 }
 
+/// The same of the second family.
+pub fn second_manager(apply: &SecondApply) -> &'static str {
+    match (apply.control_plane.is_some(), apply.ingress.is_some()) {
+        (true, false) => "fipd-cluster-second-endpoint",
+        (false, true) => "fipd-cluster-second-ingress",
+        (true, true) | (false, false) => "fipd-cluster-second-vip",
+    }
+}
+
 /// The field manager of the conditions.
 pub const CONDITION_MANAGER: &str = "fipd-cluster-conditions";
 
-/// The claim of a role.
-pub fn claim_key(cluster: &Key, role: VipRole) -> Key {
-    let prefix = match role {
-        VipRole::ControlPlane => CONTROL_PLANE_CLAIM,
-        VipRole::Ingress => INGRESS_CLAIM,
+/// The claim of an address.
+pub fn claim_key(cluster: &Key, slot: VipSlot) -> Key {
+    let prefix = match (slot.role, slot.second) {
+        (VipRole::ControlPlane, false) => CONTROL_PLANE_CLAIM,
+        (VipRole::Ingress, false) => INGRESS_CLAIM,
+        (VipRole::ControlPlane, true) => SECOND_CONTROL_PLANE_CLAIM,
+        (VipRole::Ingress, true) => SECOND_INGRESS_CLAIM,
     };
     Key::new(&cluster.namespace, &format!("{prefix}{}", cluster.name))
 }
 
-/// The claim of a role on this pool.
+/// The claim of an address on this pool.
 pub fn claim(
     (kind, api): (Kind, &str),
     (key, cluster): (&Key, &ClusterView),
-    role: VipRole,
+    slot: VipSlot,
     pool: &VipPool,
 ) -> Value {
-    let name = claim_key(key, role).name;
-    let mut labels = json!({ ROLE: role.name(), CLUSTER_NAME: &*key.name });
+    let name = claim_key(key, slot).name;
+    let mut labels = json!({ ROLE: slot.role.name(), CLUSTER_NAME: &*key.name });
     // So that the shard that serves the Cluster serves its claim.
     if let Some(filter) = &cluster.filter {
         labels[WATCH_FILTER] = json!(filter);
@@ -68,9 +81,7 @@ pub fn claim(
 
 /// Both addresses, in one apply of exactly these fields.
 pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) -> Value {
-    let mut meta = json!({
-        "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
-    });
+    let mut meta = identity(key, cluster);
     if let Some((address, _)) = apply.endpoint.filter(|_| apply.annotation) {
         meta["annotations"][CONTROL_PLANE_VIP] = json!(address.to_string());
     }
@@ -85,8 +96,7 @@ pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) 
     if let Some((address, port)) = apply.endpoint {
         let host = address.to_string();
         if apply.variable {
-            let variables = json!([{ "name": CLUSTER_VIP, "value": host }]);
-            spec.insert("topology".into(), json!({ "variables": variables }));
+            spec.insert("topology".into(), variable(CLUSTER_VIP, &host));
         }
         let endpoint = json!({ "host": host, "port": port });
         spec.insert("controlPlaneEndpoint".into(), endpoint);
@@ -98,6 +108,38 @@ pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) 
     body
 }
 
+/// Those of the second family, in one apply of exactly these fields.
+pub fn second_addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &SecondApply) -> Value {
+    let mut annotations = Map::new();
+    let shown = [
+        (SECOND_CONTROL_PLANE_VIP, apply.control_plane),
+        (SECOND_INGRESS_VIP, apply.ingress),
+    ];
+    for (name, address) in shown {
+        if let Some(address) = address {
+            annotations.insert(name.into(), address.to_string().into());
+        }
+    }
+    let mut meta = identity(key, cluster);
+    meta["annotations"] = annotations.into();
+    let mut body = json!({ "apiVersion": api, "kind": "Cluster", "metadata": meta });
+    if let Some(address) = apply.control_plane.filter(|_| apply.variable) {
+        let topology = variable(SECOND_CLUSTER_VIP, &address.to_string());
+        body["spec"] = json!({ "topology": topology });
+    }
+    body
+}
+
+fn identity(key: &Key, cluster: &ClusterView) -> Value {
+    json!({
+        "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
+    })
+}
+
+fn variable(name: &str, value: &str) -> Value {
+    json!({ "variables": [{ "name": name, "value": value }] })
+}
+
 /// The conditions, where the version of the Cluster has those of the form of `metav1.Condition`.
 pub fn conditions(api: &str, key: &Key, cluster: &ClusterView, all: &Value) -> Value {
     let status = match cluster.is_v1beta1 {
@@ -106,7 +148,7 @@ pub fn conditions(api: &str, key: &Key, cluster: &ClusterView, all: &Value) -> V
     };
     json!({
         "apiVersion": api, "kind": "Cluster",
-        "metadata": { "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid },
+        "metadata": identity(key, cluster),
         "status": status,
     })
 }

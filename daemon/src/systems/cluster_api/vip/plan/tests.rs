@@ -21,6 +21,7 @@ fn class(declares_vip: bool) -> ClassView {
         declares_vip,
         reads_vip: false,
         reads_annotation: false,
+        declares_second_vip: false,
     }
 }
 
@@ -50,6 +51,7 @@ fn planned(case: Case<'_>) -> VipPlan {
         class: class.as_ref(),
         control_plane: case.control_plane,
         ingress: case.ingress,
+        second: None,
         default_port: 6443,
     })
 }
@@ -100,6 +102,7 @@ fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
             class: class.as_ref(),
             control_plane: given("10.0.0.15"),
             ingress: absent(),
+            second: None,
             default_port: 6443,
         };
         let plan = super::plan(&facts);
