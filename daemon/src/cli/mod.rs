@@ -25,6 +25,7 @@ mod output;
 mod password;
 mod pool;
 mod printed;
+mod probe_helper;
 mod quota;
 mod reload;
 mod restore;
@@ -192,6 +193,9 @@ enum ClientCommand {
     Docs(printed::Docs),
     /// Print a script that completes fipd's command line in a shell
     Completions(printed::Completions),
+    /// Check whether an address is in use, as fipd-probe@.service does it: the request is on the socket that is standard input
+    #[command(hide = true)]
+    ProbeHelper,
     /// Write the manual pages of all commands into a folder, for packages
     #[command(hide = true)]
     Man(man::Pages),
@@ -335,6 +339,7 @@ impl ClientCommand {
             Self::Crds(command) => command.run(session).await,
             Self::Docs(command) => command.run(),
             Self::Completions(command) => command.run(),
+            Self::ProbeHelper => probe_helper::run().await,
             Self::Man(command) => command.run(),
         }
     }

@@ -30,6 +30,7 @@ mod nft;
 mod nft_events;
 mod outcome;
 mod preflight;
+pub mod probe;
 mod rejected_echo;
 mod removal;
 mod session;

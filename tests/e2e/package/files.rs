@@ -91,6 +91,8 @@ async fn both_packages_have_all_that_an_admin_needs() {
         "/usr/lib/systemd/system/fipd.service",
         "/usr/lib/systemd/system/fipd.socket",
         "/usr/lib/systemd/system/fipd-cni.socket",
+        "/usr/lib/systemd/system/fipd-probe.socket",
+        "/usr/lib/systemd/system/fipd-probe@.service",
         "/usr/lib/sysusers.d/fipd.conf",
         "/usr/share/man/man1/fipd.1.gz",
         "/usr/share/man/man1/fipd-lease-allocate.1.gz",

@@ -1,8 +1,10 @@
 //! The service under a real systemd.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 
-use super::host::Host;
+use super::host::{Host, SOON};
 
 /// Of systemd's scale from 0 to 10, in tenths.
 const EXPOSURE: &str = "21";
@@ -51,6 +53,44 @@ async fn the_service_may_do_what_it_must_and_nothing_else() {
         .sh(&format!("nsenter --target {pid} --mount -- sh -c 'test -w /etc || echo etc; test -e /home/x || ls -A /root | wc -l; touch /var/lib/fipd/x && rm /var/lib/fipd/x && echo data'"))
         .await;
     assert_eq!(seen, "etc\n0\ndata");
+}
+
+/// Asks through the socket of probes for an address on loopback, and gives back the answer.
+fn probe_answer(host: &Host) -> String {
+    let mut helper = UnixStream::connect(host.path("/run/fipd/probe.sock")).unwrap();
+    let ask = "{\"interface\":\"lo\",\"address\":\"10.0.0.5\",\"timeout_ms\":500}\n";
+    helper.write_all(ask.as_bytes()).unwrap();
+    helper.set_read_timeout(Some(SOON)).unwrap();
+    let mut answer = String::new();
+    helper.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_probe_helper_is_off_until_an_admin_enables_it_and_has_packets_alone() {
+    let host = Host::running().await;
+    let enabled = "systemctl is-enabled fipd-probe.socket";
+    assert_eq!(host.said(enabled).await, "disabled");
+    host.sh("systemctl enable --now fipd-probe.socket").await;
+    let seen = host
+        .sh("stat --format='%A %U %G' /run/fipd/probe.sock")
+        .await;
+    assert_eq!(seen, "srw------- fipd root");
+    // It has opened a socket for packets by then.
+    let answer = probe_answer(&host);
+    assert!(
+        answer.contains("interface lo is not Ethernet"),
+        "{answer}{}",
+        host.said("journalctl --no-pager --lines=20 --unit='fipd-probe*'")
+            .await
+    );
+    let said = host
+        .sh("systemd-analyze security --no-pager --threshold=21 fipd-probe@x.service")
+        .await;
+    assert!(said.contains("Overall exposure level"), "{said}");
+    host.remove().await;
+    let left = "ls /run/fipd/probe.sock 2>/dev/null || true";
+    assert_eq!(host.sh(left).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
