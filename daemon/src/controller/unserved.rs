@@ -5,6 +5,9 @@ use fipd_core::{Lease, NetworkId, Refusal, RefusalClass};
 use super::conditions::CONFLICT;
 use crate::controller::waiters::{self, Cause};
 
+/// Reason of an object whose address is being checked on the wire.
+pub const PROBING: &str = "AddressProbing";
+
 /// Why an object is not served, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Holder, LeaseKey, Ledger, NetworkId, Pool, ReleaseScope, Request, Text};
+use fipd_core::{
+    Holder, Lease, LeaseKey, LeaseState, Ledger, NetworkId, Pool, ReleaseScope, Request, Text,
+};
 use k8s_openapi::jiff;
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
@@ -27,7 +29,7 @@ use crate::{
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        unserved::{contended, has_prefix, refused},
+        unserved::{PROBING, Unserved, contended, has_prefix, refused},
         waiters::LedgerEvent,
     },
     ipam::IpamError,
@@ -165,7 +167,10 @@ impl<U: AddressHooks> AddressController<U> {
             self.expected(&wish.pool).await?;
         }
         let asker = self.asker(key, &object.meta());
-        let policy = AddressPolicy::of::<U>();
+        let policy = AddressPolicy {
+            probes: U::probes(site),
+            ..AddressPolicy::of::<U>()
+        };
         let plan = site
             .ipam
             .read(|ledger| settle(ledger, policy, &asker, &wish));
@@ -183,11 +188,21 @@ impl<U: AddressHooks> AddressController<U> {
         let outcome = match plan {
             AddressPlan::Show(shown) => Ok(shown),
             AddressPlan::Charge(shown, request) => self.charge(shown, *request).await?,
-            AddressPlan::Ask(request) => self.ask(*request, &asker.holder, network).await?,
+            AddressPlan::Ask(request) => match self.ask(*request, &asker.holder, network).await? {
+                Ok(lease) if policy.probes && lease.state == LeaseState::Probing => {
+                    U::probe(self, key, object, &lease).await?
+                }
+                asked => asked.map(|lease| self.shown(&lease)),
+            },
             AddressPlan::Move(held, request) => self.replace(held, *request, network).await?,
+            AddressPlan::Probe(lease) => U::probe(self, key, object, &lease).await?,
             AddressPlan::Unserved(problem) => Err(problem),
         };
-        let outcome = outcome.map(|shown| judged::<U>(object, shown, &wish));
+        let first = policy.probes && !U::shows_address(object);
+        let outcome = outcome.map(|shown| ShownLease {
+            unchecked: first.then(|| U::unchecked(self, &shown)).flatten(),
+            ..judged::<U>(object, shown, &wish)
+        });
         self.show(key, object, outcome).await
     }
 
@@ -225,21 +240,24 @@ impl<U: AddressHooks> AddressController<U> {
         }
     }
 
-    async fn ask(
+    /// Asks for the lease of the holder.
+    pub async fn ask(
         &self,
         request: Request,
         holder: &Holder,
         network: NetworkId,
-    ) -> Reconciled<AddressOutcome> {
+    ) -> Reconciled<Result<Arc<Lease>, Unserved>> {
         let ipam = &self.context.site.ipam;
-        Ok(
-            match ask(ipam, request, holder, network, U::PREFIXES).await? {
-                Ok(lease) => Ok(ipam.read(|ledger| ShownLease::of(ledger, &lease))),
-                Err(NotGranted::Contended(lease)) => Err(contended(&lease)),
-                Err(NotGranted::Whole(lease)) => Err(has_prefix(&lease)),
-                Err(NotGranted::Refused(refusal)) => Err(refused(&refusal, network)),
-            },
-        )
+        let asked = ask(ipam, request, holder, network, U::PREFIXES).await?;
+        Ok(asked.map_err(|problem| match problem {
+            NotGranted::Contended(lease) => contended(&lease),
+            NotGranted::Whole(lease) => has_prefix(&lease),
+            NotGranted::Refused(refusal) => refused(&refusal, network),
+        }))
+    }
+
+    pub fn shown(&self, lease: &Lease) -> ShownLease {
+        self.context.read(|ledger| ShownLease::of(ledger, lease))
     }
 
     /// Takes another address in the place of the one that the object has, which stays where that is refused.
@@ -388,6 +406,8 @@ impl<U: AddressHooks> AddressController<U> {
                 Some(note) => return self.context.note(key, uid, "Allocated", note),
                 None => shown.refused.as_ref().or(shown.uncharged.as_ref()),
             },
+            // It takes some seconds.
+            Err(problem) if problem.reason == PROBING => None,
             Err(problem) => Some(problem),
         };
         if let Some(problem) = problem {

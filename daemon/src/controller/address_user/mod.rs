@@ -21,7 +21,7 @@ pub mod settle;
 
 use std::{fmt::Debug, net::IpAddr};
 
-use fipd_core::{Holder, LeaseKey, Ledger, NetworkId, Tenant};
+use fipd_core::{Holder, Lease, LeaseKey, Ledger, NetworkId, Tenant};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
     jiff,
@@ -31,7 +31,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    Reconciled, kind::Kind, meta::View, queue::Next, site::Site, store::Key, waiters::LedgerEvent,
+    ReconcileError, Reconciled, kind::Kind, meta::View, queue::Next, site::Site, store::Key,
+    waiters::LedgerEvent,
 };
 pub use controller::AddressController;
 use outcome::{AddressOutcome, ShownLease};
@@ -78,6 +79,11 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     const TENANT: &'static str;
     /// What the audit log says where another tenant is charged.
     const CHARGE_REASON: &'static str;
+
+    /// Whether a new address is checked on the wire before an object shows it: [`AddressHooks::probe`].
+    fn probes(_: &Site) -> bool {
+        false
+    }
 
     /// Keeps what matters of an object.
     fn view(raw: Self::Raw) -> Self::View;
@@ -131,6 +137,23 @@ pub trait AddressHooks: AddressUser {
         _: &Self::View,
     ) -> impl Future<Output = Reconciled<Option<Next>>> + Send {
         std::future::ready(Ok(None))
+    }
+
+    /// Sees to the check of a lease on the wire, where [`AddressUser::probes`] says so: it ends with a report to the ledger. What
+    /// is to be shown meanwhile.
+    fn probe(
+        _: &AddressController<Self>,
+        _: &Key,
+        _: &Self::View,
+        lease: &Lease,
+    ) -> impl Future<Output = Reconciled<AddressOutcome>> + Send {
+        let error = format!("nobody checks {} on the wire", lease.key.address);
+        std::future::ready(Err(ReconcileError::internal(error)))
+    }
+
+    /// Why an address that is about to be shown for the first time was not checked on the wire, though it was to be.
+    fn unchecked(_: &AddressController<Self>, _: &ShownLease) -> Option<String> {
+        None
     }
 
     /// Runs before the lease of an object that is deleted is released, and may transfer it to whoever uses the address; `Some`:

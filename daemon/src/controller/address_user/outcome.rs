@@ -33,6 +33,8 @@ pub struct ShownLease {
     pub uncharged: Option<Unserved>,
     /// What is not applied of the object's specification: the last accepted one stays in force.
     pub refused: Option<Unserved>,
+    /// Why a new address was not checked on the wire, where it was to be.
+    pub unchecked: Option<String>,
     /// What the object has or contends for beside it; given up once this one is shown.
     pub surplus: Vec<LeaseKey>,
 }
@@ -55,6 +57,7 @@ impl ShownLease {
                 .collect(),
             uncharged: None,
             refused: None,
+            unchecked: None,
             surplus: Vec::new(),
         }
     }
@@ -147,6 +150,7 @@ pub mod testing {
             contenders: vec![],
             uncharged: None,
             refused: None,
+            unchecked: None,
             surplus: vec![],
         }
     }

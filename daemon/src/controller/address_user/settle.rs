@@ -29,6 +29,8 @@ pub struct AddressPolicy {
     pub moves: bool,
     /// An object has a prefix where its pool gives prefixes.
     pub prefixes: bool,
+    /// A new address is checked on the wire before the object shows it.
+    pub probes: bool,
     /// What the audit log says where another tenant is charged.
     pub charge_reason: &'static str,
 }
@@ -114,6 +116,8 @@ pub enum AddressPlan {
     Ask(Box<Request>),
     /// It has an address, and asks for another one.
     Move(ShownLease, Box<Request>),
+    /// It has an address that it does not use before that was checked on the wire.
+    Probe(Arc<Lease>),
     Unserved(Unserved),
 }
 
@@ -194,7 +198,9 @@ pub fn settle(
         let surplus = surplus.map(|part| part.key);
         let frees = policy.moves || policy.inherits == Inheritance::Wished;
         let surplus = surplus.filter(|_| frees && wish.is_ok()).collect();
-        return keep(ledger, policy, asker, (lease, surplus), wish.ok());
+        let probe = policy.probes.then(|| probe(asker, lease, wish.ok()));
+        let keep = || keep(ledger, policy, asker, (lease, surplus), wish.ok());
+        return probe.flatten().unwrap_or_else(keep);
     }
     let held = leases.iter().find(|lease| holds(lease, holder));
     if let (true, Some(lease), Ok(wish)) = (policy.moves, held, wish) {
@@ -236,10 +242,31 @@ fn ask(
             AddressPlan::Ask(Box::new(asker.adopt(prefix, Some(wish.tenant.clone()))))
         }
         (Ok(wish), None) => {
-            let request = asker.allocate(wish.tenant.clone(), wish.wants());
-            AddressPlan::Ask(Box::new(request))
+            let mut allocate = asker.allocation(wish.tenant.clone(), wish.wants());
+            allocate.probe = policy.probes && wish.pool.spec.allocation_length.is_none();
+            AddressPlan::Ask(Box::new(Request::Allocate(allocate)))
         }
     }
+}
+
+/// The check of a lease that the object does not use yet; `None`: it needs none.
+fn probe(
+    asker: &AddressAsker,
+    lease: &Arc<Lease>,
+    wish: Option<&AddressWish>,
+) -> Option<AddressPlan> {
+    if lease.state == LeaseState::Probing {
+        return Some(AddressPlan::Probe(Arc::clone(lease)));
+    }
+    let reserved = lease.state == LeaseState::Reserved && lease.prefix().is_address();
+    let answers =
+        |wish: &&AddressWish| lease.pool == Some(wish.pool.id) && wish.is_answered_by(lease);
+    let wish = wish.filter(|wish| reserved && answers(wish))?;
+    let allocate = Allocate {
+        probe: true,
+        ..asker.allocation(wish.tenant.clone(), wish.wants())
+    };
+    Some(AddressPlan::Ask(Box::new(Request::Allocate(allocate))))
 }
 
 /// Shows the lease once this instance of the object is its holder and the right tenant is charged.
@@ -297,6 +324,7 @@ impl AddressPolicy {
             inherits: U::INHERITS,
             moves: matches!(U::EDITS, Edits::Followed),
             prefixes: U::PREFIXES,
+            probes: false,
             charge_reason: U::CHARGE_REASON,
         }
     }
@@ -357,7 +385,11 @@ impl AddressAsker {
 
     /// The request for new addresses, all or none.
     pub fn allocate(&self, tenant: Tenant, wants: Vec<Want>) -> Request {
-        Request::Allocate(Allocate {
+        Request::Allocate(self.allocation(tenant, wants))
+    }
+
+    fn allocation(&self, tenant: Tenant, wants: Vec<Want>) -> Allocate {
+        Allocate {
             holder: self.holder.clone(),
             tenant: Some(tenant),
             wants,
@@ -366,7 +398,7 @@ impl AddressAsker {
             share: None,
             probe: false,
             actor: Text::clone(&self.actor),
-        })
+        }
     }
 }
 

@@ -19,6 +19,7 @@ const POLICY: AddressPolicy = AddressPolicy {
     inherits: Inheritance::Anything,
     moves: false,
     prefixes: false,
+    probes: false,
     charge_reason: "moved",
 };
 
@@ -101,12 +102,14 @@ fn word(plan: AddressPlan) -> String {
         AddressPlan::Move(shown, request) => {
             format!("{} from {}", asked(&request), shown.address())
         }
+        AddressPlan::Probe(lease) => format!("probe {}", lease.key.address),
     }
 }
 
 fn asked(request: &Request) -> String {
     if let Request::Allocate(ask) = request {
-        return format!("allocate {:?}", ask.wants[0].address);
+        let probed = if ask.probe { "probed " } else { "" };
+        return format!("allocate {probed}{:?}", ask.wants[0].address);
     }
     if let Request::Adopt(ask) = request {
         return format!("adopt {} for {:?}", ask.key.address, ask.tenant);
@@ -403,4 +406,55 @@ fn only_the_address_that_it_uses_of_a_prefix_of_others_is_waited_for() {
     assert_eq!(waits, CONFLICT);
     let beside = plan(&ledger, &asker, &recorded("10.0.0.6"));
     assert!(beside.starts_with("adopt 10.0.0.6"), "{beside}");
+}
+
+#[test]
+fn a_new_address_is_shown_once_its_check_on_the_wire_has_ended() {
+    let policy = AddressPolicy {
+        probes: true,
+        ..POLICY
+    };
+    let one = asker("one", "u");
+    let planned = |ledger: &Ledger, wished: &Wished| word(settle(ledger, policy, &one, wished));
+    assert_eq!(planned(&ledger([]), &Ok(wish())), "allocate probed None");
+    let mut of_prefixes = wish();
+    Arc::make_mut(&mut of_prefixes.pool).spec.allocation_length = Some(28);
+    let prefixes = planned(&ledger([]), &Ok(of_prefixes));
+    assert_eq!(prefixes, "allocate None", "a prefix has no MAC");
+
+    let probing = || {
+        ledger([Lease {
+            state: LeaseState::Probing,
+            until: Some(Timestamp(9_000)),
+            ..lease(5, &one.holder, None)
+        }])
+    };
+    let gone = Err(Unserved::new("PoolNotFound", "", Some(Cause::Pools)));
+    for wished in [Ok(wish()), gone] {
+        assert_eq!(planned(&probing(), &wished), "probe 10.0.0.5");
+    }
+    let again = asker("one", "v");
+    let another = word(settle(&probing(), policy, &again, &Ok(wish())));
+    assert_eq!(
+        another, "probe 10.0.0.5",
+        "of an earlier object of its name"
+    );
+    assert_eq!(
+        plan(&probing(), &one, &wish()),
+        "adopt 10.0.0.5 for Some(\"t\")",
+        "nobody checks it any more"
+    );
+    let reserved = ledger([Lease {
+        state: LeaseState::Reserved,
+        ..lease(5, &one.holder, None)
+    }]);
+    assert_eq!(planned(&reserved, &Ok(wish())), "allocate probed None");
+    let in_use = ledger([lease(5, &one.holder, None)]);
+    assert_eq!(planned(&in_use, &Ok(wish())), "show 10.0.0.5");
+    let recorded = AddressWish {
+        recorded: "10.0.0.7".parse().ok(),
+        ..wish()
+    };
+    let recorded = planned(&ledger([]), &Ok(recorded));
+    assert_eq!(recorded, "adopt 10.0.0.7 for Some(\"t\")", "it is in use");
 }

@@ -220,7 +220,9 @@ impl ProjectCall {
                 | AddressPlan::Charge(shown, _)
                 | AddressPlan::Move(shown, _),
             ) => Ok(shown.address()),
-            Some(AddressPlan::Unserved(_)) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
+            Some(AddressPlan::Unserved(_) | AddressPlan::Probe(_)) => {
+                Err(Denied::new(StatusCode::CONFLICT, TAKEN).into())
+            }
             Some(AddressPlan::Ask(request)) => {
                 let request = no_place(*request, ask.made(one));
                 self.submit(request, holder, &pool).await
