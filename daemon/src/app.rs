@@ -42,6 +42,7 @@ use crate::{
     expiry,
     guests::GuestBoard,
     helm::Helm,
+    host::probe::Prober,
     ipam::{Ipam, IpamError, Writer},
     journal,
     metrics::Metrics,
@@ -233,6 +234,7 @@ fn means(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Means {
         nodes: NodeBoard::default(),
         rules: RuleBoard::default(),
         host: host::means(config.host.as_ref(), stop),
+        prober: Prober::beside(&settings.socket),
         only_host: false,
         shared: Shared::default(),
     }

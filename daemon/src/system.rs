@@ -24,6 +24,7 @@ use crate::{
     fip_v1::FloatingIps,
     guests::GuestBoard,
     helm::Helm,
+    host::probe::Prober,
     ipam::Ipam,
     nodes::NodeBoard,
     rules::RuleBoard,
@@ -201,6 +202,8 @@ pub struct Means {
     pub rules: RuleBoard,
     /// `None`: no cluster wants rules of this host.
     pub host: Option<HostMeans>,
+    /// Checks addresses on the wire.
+    pub prober: Prober,
     /// Other daemons decide; this one only has a host.
     pub only_host: bool,
     pub shared: Shared,
@@ -243,6 +246,7 @@ pub mod testing {
             nodes: NodeBoard::default(),
             rules: RuleBoard::default(),
             host: None,
+            prober: Prober::beside("/nonexistent/fipd.sock".as_ref()),
             only_host: false,
             shared: Shared::default(),
         }

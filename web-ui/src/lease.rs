@@ -122,7 +122,7 @@ impl LeaseRow {
             LeaseState::Allocated => "In use by its holder.",
             LeaseState::Reserved => "Kept for its holder, not in use yet.",
             LeaseState::Probing => {
-                "Its owner is checking on the wire that nobody else uses it; fipd itself sends no probe."
+                "Whether somebody on the wire uses it is being checked; its holder does not use it yet."
             }
             LeaseState::Quarantined => {
                 "Quarantined after a release; allocated to nobody until then."

@@ -33,7 +33,7 @@ words! {
         Allocated = "allocated",
         /// Kept for its members, not in use yet; may expire at `until`.
         Reserved = "reserved",
-        /// Being checked on the wire by its owner until `until`; fipd sends no probe itself.
+        /// Being checked on the wire until `until`, by its owner or by fipd for it.
         Probing = "probing",
         /// Cooling after a release until `until`; has no members.
         Quarantined = "quarantined",

@@ -22,6 +22,7 @@ use crate::{
     controller::endpoint::OwnEndpoint,
     descriptors,
     guests::GuestBoard,
+    host::probe::Prober,
     ipam::{Ipam, Writer},
     metrics::AgentMetrics,
     nodes::NodeBoard,
@@ -82,6 +83,7 @@ async fn serve(
         nodes: NodeBoard::default(),
         rules: board.clone(),
         host: host::means(Some(&told), stop),
+        prober: Prober::beside(&settings.socket),
         only_host: true,
         shared: Shared::default(),
     });

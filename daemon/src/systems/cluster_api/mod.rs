@@ -68,7 +68,9 @@ use crate::{
 };
 use admission::{KnownClusters, PoolJudge};
 use adopt::IpamTakeover;
-use claim::{IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView};
+use claim::{
+    IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView, probe::ClaimProbes,
+};
 use hook::HookAnswer;
 use metrics::VipCounts;
 use names::{
@@ -247,6 +249,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         addresses: Objects::new(),
         clusters: Objects::new(),
         pools: pools.stores(),
+        probes: ClaimProbes::new(&system.means.prober),
     };
     let context = context(CLAIM, &site, &events).with_queue(queue);
     let claims = IpClaimController::new(context, user);

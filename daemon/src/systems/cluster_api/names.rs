@@ -36,5 +36,10 @@ pub const EXTENSION_CONFIG: Kind = Kind::cluster(
 /// Annotation on a pool: pools with a higher number are asked first for Clusters. fipd's own.
 pub const PRIORITY: &str = "fipd.io/priority";
 
+/// Condition of a claim: whether somebody else uses its address was not checked. fipd's own.
+pub const ADDRESS_CHECKED: &str = "AddressChecked";
+/// Its reason.
+pub const NO_INTERFACE: &str = "NoInterface";
+
 /// The pool kinds of the in-cluster provider.
 pub const IN_CLUSTER: [Kind; 4] = [POOL, GLOBAL_POOL, PREFIX_POOL, GLOBAL_PREFIX_POOL];

@@ -49,6 +49,11 @@ pub struct ClusterApiSettings {
     pub namespace: Text,
     /// Only claims and Clusters with the label `cluster.x-k8s.io/watch-filter` of this value are served. Empty: all of them.
     pub watch_filter: Text,
+    /// Whether a new address is checked on the wire (ARP, neighbor discovery) before a claim shows it, those of Clusters too, where
+    /// this host has an interface in its network; elsewhere the claim says that it was not checked. `fipd-probe.socket` must be
+    /// enabled. What is in use cools for an hour, and the claim gets another. While the check fails nothing is given: the claim
+    /// waits, says why, and fipd tries again.
+    pub conflict_probe: bool,
     /// Whether `Cluster`s get the addresses of their control plane and ingress.
     pub vips: bool,
     /// Port of a control plane whose `Cluster` names none.
@@ -135,6 +140,7 @@ impl Default for ClusterApiSettings {
             network_per_namespace: false,
             namespace: "".into(),
             watch_filter: "".into(),
+            conflict_probe: false,
             vips: true,
             default_port: DEFAULT,
             hook: None,
@@ -220,11 +226,12 @@ mod tests {
     #[test]
     fn every_key_is_checked() {
         let given = read(
-            "[cluster.cluster-api]\nin-cluster-kinds = \"leave\"\nnamespace = \"a\"\nwatch-filter = \"f\"\ndefault-port = 7443",
+            "[cluster.cluster-api]\nin-cluster-kinds = \"leave\"\nnamespace = \"a\"\nwatch-filter = \"f\"\nconflict-probe = true\ndefault-port = 7443",
         )
         .expect("settings");
         assert!(!given.serves_in_cluster_kinds());
         assert_eq!(given.default_port.get(), 7443);
+        assert!(given.conflict_probe);
         assert!(given.covers("a", Some("f")) && given.covers("", Some("f")));
         assert!(!given.covers("b", Some("f")) && !given.covers("a", None));
         let default = read("").expect("settings");
@@ -235,6 +242,7 @@ mod tests {
             ("in-cluster-kinds = \"both\"", "leave"),
             ("default-port = 0", "default-port"),
             ("pool = []", "pool"),
+            ("conflict-probe = \"arp\"", "conflict-probe"),
         ] {
             let error = read(&format!("[cluster.cluster-api]\n{wrong}")).expect_err(wrong);
             assert!(error.contains(named), "{wrong}: {error}");

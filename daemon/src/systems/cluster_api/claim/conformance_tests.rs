@@ -3,7 +3,7 @@ use std::sync::Arc;
 use fipd_core::{ClusterId, Origin, PoolSpec, System, testing};
 use serde_json::{Value, json};
 
-use super::{IpClaimController, IpClaims, observe::AddressView};
+use super::{IpClaimController, IpClaims, observe::AddressView, probe::ClaimProbes};
 use crate::{
     controller::{
         address_user::conformance_tests::Subject,
@@ -14,6 +14,7 @@ use crate::{
         site::Site,
         store::{Key, Objects},
     },
+    host::probe::Prober,
     systems::cluster_api::names::CLAIM,
 };
 
@@ -49,6 +50,7 @@ impl Subject for IpClaims {
             addresses: Objects::new(),
             clusters: Objects::new(),
             pools: Vec::new(),
+            probes: ClaimProbes::new(&Prober::beside("/nonexistent/fipd.sock".as_ref())),
         };
         IpClaimController::new(context, user)
     }

@@ -14,12 +14,13 @@ pub mod inventory;
 pub mod ip_address;
 pub mod observe;
 pub mod paused;
+pub mod probe;
 pub mod status;
 pub mod wish;
 
 use std::sync::Arc;
 
-use fipd_core::{Ledger, Pool, Tenant};
+use fipd_core::{Lease, Ledger, Pool, Tenant};
 use fipd_crds::cluster_api::{IPAddressClaim, IPAddressClaimStatus, PoolRef};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 
@@ -47,6 +48,7 @@ use crate::controller::{
     unserved::Unserved,
 };
 use observe::{AddressView, IpClaimView};
+use probe::ClaimProbes;
 
 /// The claims of a cluster that fipd serves.
 pub struct IpClaims {
@@ -56,6 +58,7 @@ pub struct IpClaims {
     pub clusters: Arc<Objects<ClusterView>>,
     /// The pools of each kind of the in-cluster provider.
     pub pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
+    pub probes: ClaimProbes,
 }
 
 /// The controller of these claims.
@@ -135,6 +138,10 @@ impl AddressUser for IpClaims {
     const TENANT: &'static str = "tenant";
     const CHARGE_REASON: &'static str = "its cluster goes by another name";
 
+    fn probes(site: &Site) -> bool {
+        site.settings::<ClusterApiSettings>().conflict_probe
+    }
+
     fn view(raw: IPAddressClaim) -> IpClaimView {
         IpClaimView::of(raw)
     }
@@ -196,7 +203,7 @@ impl AddressUser for IpClaims {
 }
 
 impl AddressHooks for IpClaims {
-    /// A paused claim, or one of a paused Cluster or pool, gets nothing.
+    /// A paused claim, or one of a paused Cluster or pool, gets nothing; nor does one whose check has failed a moment ago.
     async fn before(
         claims: &IpClaimController,
         key: &Key,
@@ -207,7 +214,7 @@ impl AddressHooks for IpClaims {
         }
         ip_address::end_grace(claims, key).await?;
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {
-            return Ok(None);
+            return probe::waits(claims, key, claim).await;
         };
         match Self::shows_address(claim) {
             true => {
@@ -216,6 +223,19 @@ impl AddressHooks for IpClaims {
             }
             false => claims.show(key, claim, Err(why)).await.map(Some),
         }
+    }
+
+    async fn probe(
+        claims: &IpClaimController,
+        key: &Key,
+        claim: &IpClaimView,
+        lease: &Lease,
+    ) -> Reconciled<AddressOutcome> {
+        probe::probe(claims, key, claim, lease).await
+    }
+
+    fn unchecked(claims: &IpClaimController, shown: &ShownLease) -> Option<String> {
+        probe::unchecked(claims, shown)
     }
 
     /// The IPAddress goes first. A paused claim keeps it.
@@ -238,6 +258,7 @@ impl AddressHooks for IpClaims {
             claims.context.waits_for(key, why.cause);
             return Ok(Some(next));
         }
+        claims.user.probes.forget(key);
         ip_address::retire(claims, key, claim).await?;
         leave_to_cluster(claims, key, claim).await?;
         Ok(None)
@@ -253,6 +274,7 @@ impl AddressHooks for IpClaims {
     }
 
     async fn absent(claims: &IpClaimController, key: &Key) -> Reconciled {
+        claims.user.probes.forget(key);
         ip_address::without_claim(claims, key).await
     }
 }

@@ -10,11 +10,12 @@ use crate::{
             claim_status::CHARGED,
             outcome::{AddressOutcome, refused_ready, set_conditions},
         },
-        conditions::ConditionUpdate,
-        unserved::Unserved,
+        conditions::{ConditionUpdate, set},
+        unserved::{PROBING, Unserved},
     },
     systems::cluster_api::names::{
-        ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY, READY,
+        ADDRESS_ALLOCATED, ADDRESS_CHECKED, ALLOCATION_FAILED, NO_INTERFACE, POOL_EXHAUSTED,
+        POOL_NOT_READY, READY,
     },
 };
 
@@ -34,6 +35,16 @@ pub fn desired(
     let mut conditions = claim.conditions.clone();
     let says = (ready(outcome), CHARGED);
     set_conditions(&mut conditions, outcome, says, claim.meta.generation, now);
+    // It is about the time when the address was given, and stays.
+    if let Some(message) = outcome.as_ref().ok().and_then(|one| one.unchecked.clone()) {
+        let says = ConditionUpdate {
+            kind: ADDRESS_CHECKED,
+            status: false,
+            reason: NO_INTERFACE,
+            message,
+        };
+        set(&mut conditions, &says, claim.meta.generation, now);
+    }
     if claim.is_v1beta1 {
         set_v1beta1(&mut status.conditions, &conditions);
         status.v1beta2.get_or_insert_default().conditions = any(conditions);
@@ -77,12 +88,13 @@ fn ready(outcome: &AddressOutcome) -> ConditionUpdate {
     }
 }
 
-/// Cluster API knows three reasons; the Event has our own.
+/// Cluster API knows three reasons; the Event has our own. None of them is for what has not failed.
 fn reason(problem: &Unserved) -> &'static str {
     match problem.reason {
         "PoolExhausted" => POOL_EXHAUSTED,
         "PoolNotFound" | "PoolPaused" | "NetworkAmbiguous" | "WaitingForAdoption"
         | "RestoreHold" => POOL_NOT_READY,
+        PROBING => PROBING,
         _ => ALLOCATION_FAILED,
     }
 }
@@ -92,7 +104,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controller::address_user::outcome::testing::shown;
+    use crate::controller::address_user::outcome::{ShownLease, testing::shown};
 
     fn claim(version: &str, status: &Value) -> IpClaimView {
         let object = json!({
@@ -117,6 +129,8 @@ mod tests {
             ("PoolNotFound", "PoolNotReady"),
             ("WaitingForAdoption", "PoolNotReady"),
             ("AddressTaken", "AllocationFailed"),
+            ("AddressProbing", "AddressProbing"),
+            ("AddressProbeFailed", "AllocationFailed"),
             ("Invalid", "AllocationFailed"),
         ] {
             let new = written(&claim("v1beta2", &json!({})), &failed(ours));
@@ -149,6 +163,30 @@ mod tests {
         let old = written(&claim("v1beta1", &json!({})), &Ok(shown()));
         assert_eq!(written(&claim("v1beta1", &old), &Ok(shown())), old);
         assert_eq!(old["conditions"][0]["status"], "True");
+    }
+
+    #[test]
+    fn an_address_that_was_not_checked_stays_so() {
+        let shown = ShownLease {
+            unchecked: Some("why".into()),
+            ..shown()
+        };
+        for version in ["v1beta2", "v1beta1"] {
+            let status = written(&claim(version, &json!({})), &Ok(shown.clone()));
+            let conditions = |status: &Value| match version {
+                "v1beta1" => status["v1beta2"]["conditions"].clone(),
+                _ => status["conditions"].clone(),
+            };
+            let one = &conditions(&status)[1];
+            let said = [&one["type"], &one["status"], &one["reason"]];
+            assert_eq!(said, ["AddressChecked", "False", "NoInterface"]);
+            let checked = ShownLease {
+                unchecked: None,
+                ..shown.clone()
+            };
+            let later = written(&claim(version, &status), &Ok(checked));
+            assert_eq!(conditions(&later), conditions(&status));
+        }
     }
 
     #[test]
