@@ -13,7 +13,7 @@ use super::{
     sites::IpamSites,
     vip::{
         ClusterView, VipController,
-        choose::VipRole,
+        choose::VipSlot,
         report::{VipState, endpoint_differs, report},
         write::claim_key,
     },
@@ -140,7 +140,7 @@ fn of_cluster(vips: &VipController, key: &Key, cluster: &ClusterView) -> Value {
     let class = class.map(|(namespace, name)| Key::new(namespace, name));
     let declares = class.as_ref().and_then(|class| vips.classes.get(class));
     let has_variable = declares.is_some_and(|class| class.declares_vip);
-    let claims = VipRole::ALL.map(|role| claim_key(key, role));
+    let claims = VipSlot::ALL.map(|slot| claim_key(key, slot));
     let names = claims
         .iter()
         .filter(|claim| vips.claims.context.objects.get(claim).is_some());

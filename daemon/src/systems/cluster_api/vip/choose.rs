@@ -48,6 +48,13 @@ impl VipSlot {
     pub const SECOND_ENDPOINT: Self = Self::second(VipRole::ControlPlane);
     pub const SECOND_INGRESS: Self = Self::second(VipRole::Ingress);
 
+    pub const ALL: [Self; 4] = [
+        Self::ENDPOINT,
+        Self::INGRESS,
+        Self::SECOND_ENDPOINT,
+        Self::SECOND_INGRESS,
+    ];
+
     const fn first(role: VipRole) -> Self {
         Self {
             role,

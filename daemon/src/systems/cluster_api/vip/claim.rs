@@ -2,23 +2,61 @@
 
 use std::net::IpAddr;
 
+use fipd_crds::cluster_api::IPAddressClaim;
+use serde_json::json;
+
 use super::{
     VipController,
     choose::{VipPool, VipSlot, VipWish, best},
     observe::ClusterView,
-    plan::{ClaimState, VipStep},
+    plan::{ClaimState, POOL_NOT_FOUND, VipStep},
     write::{self, claim_key},
 };
 use crate::{
-    controller::{Reconciled, client::CallError, store::Key},
+    controller::{
+        Reconciled,
+        client::{CallError, Patch},
+        store::Key,
+    },
     systems::cluster_api::{
-        claim::observe::IpClaimView,
+        claim::{IpClaims, observe::IpClaimView},
         metrics::VipFailure,
-        names::{POOL_EXHAUSTED, READY},
+        names::POOL_EXHAUSTED,
+        settings::ClusterApiSettings,
     },
 };
 
+/// Reasons for which a claim may wait for long while another pool could serve it.
+const STUCK: [&str; 4] = [POOL_EXHAUSTED, "PoolPaused", POOL_NOT_FOUND, "PoolNotReady"];
+
 impl VipController {
+    /// Makes claims its own that the original left without an owner: it made them before there was a Cluster.
+    pub(super) async fn own_claims(&self, key: &Key, cluster: &ClusterView) -> Reconciled<()> {
+        let claims = &self.claims.context;
+        for slot in VipSlot::ALL {
+            let name = claim_key(key, slot);
+            let found = claims.objects.get(&name).filter(|claim| {
+                let named = claim.cluster.as_deref() == Some(&*key.name);
+                let role = claim.role.as_deref() == Some(slot.role.name());
+                named && role && claim.owners.is_empty() && !claim.meta.is_terminating()
+            });
+            let Some(found) = found else {
+                continue;
+            };
+            let owner = write::owner(self.context.kind().api_version(), key, cluster);
+            let patch = json!({ "metadata": {
+                "uid": &*found.meta.uid, "resourceVersion": found.meta.version,
+                "ownerReferences": [owner],
+            } });
+            let (remote, target) = (&self.context.remote, claims.kind().target(&name));
+            let now: IPAddressClaim = remote.patch_seen(&target, Patch::Merge, &patch).await?;
+            if let Some(view) = IpClaims::view_at(&self.context.site, now) {
+                claims.objects.keep(&name, view);
+            }
+        }
+        Ok(())
+    }
+
     /// What is known of the claim of an address.
     pub(super) fn state(
         &self,
@@ -30,7 +68,7 @@ impl VipController {
         let best = best(&wish.candidates(pools));
         let Some(claim) = self.claims.context.objects.get(&name) else {
             return ClaimState::Absent(match best {
-                Some(pool) => Ok(pool.key.to_string()),
+                Some(_) => Ok(()),
                 None => Err(wish.missing(pools)),
             });
         };
@@ -44,24 +82,31 @@ impl VipController {
         if let Some(address) = self.address_of(&name, &claim) {
             return ClaimState::Fulfilled(address);
         }
-        let ready = claim.conditions.iter().find(|one| one.type_ == READY);
+        let ready = claim.ready();
+        let settings = self.context.site.settings::<ClusterApiSettings>();
+        if ready.is_none() && settings.serves_in_cluster_kinds() {
+            return ClaimState::Underway;
+        }
         let why = ready.map(|ready| ready.message.clone());
         let why = why.unwrap_or_else(|| format!("IPAddressClaim {} has no address yet", name.name));
-        let exhausted = ready.is_some_and(|ready| ready.reason == POOL_EXHAUSTED);
         let is_named = |pool: &VipPool| {
-            pool.kind.kind == claim.pool.kind && *pool.key.name == *claim.pool.name
+            let near = pool.key.namespace.is_empty() || pool.key.namespace == key.namespace;
+            near && pool.kind.kind == claim.pool.kind && *pool.key.name == *claim.pool.name
         };
+        let named = pools.iter().find(|pool| is_named(pool));
         let of_other_family = wish.family.is_some()
-            && pools.iter().any(|pool| {
-                let near = pool.key.namespace.is_empty() || pool.key.namespace == key.namespace;
-                near && is_named(pool) && pool.family.is_some() && pool.family != wish.family
-            });
+            && named.is_some_and(|pool| pool.family.is_some() && pool.family != wish.family);
+        let stuck = match ready {
+            Some(ready) => STUCK.contains(&&*ready.reason),
+            // The in-cluster provider itself says nothing of a claim.
+            None => named.is_some_and(|pool| pool.has_room == Some(false)),
+        };
         let other = best.filter(|pool| !is_named(pool) && !claim.meta.is_terminating());
         match other {
             Some(pool) if of_other_family => {
                 ClaimState::Misplaced(format!("{why}; pool {} is of the family", pool.key))
             }
-            Some(pool) if exhausted && pool.has_room == Some(true) => {
+            Some(pool) if stuck && pool.has_room == Some(true) => {
                 ClaimState::Misplaced(format!("{why}; pool {} has room", pool.key))
             }
             Some(_) | None => ClaimState::Pending(why),
@@ -84,25 +129,29 @@ impl VipController {
         wish: VipWish<'_>,
         pools: &[VipPool],
     ) -> Reconciled<()> {
-        match step {
-            VipStep::Nothing => Ok(()),
+        let (done, failure) = match step {
+            VipStep::Nothing => return Ok(()),
             VipStep::Claim => match best(&wish.candidates(pools)) {
                 Some(pool) => {
                     let made = self.claim(key, cluster, wish.slot, pool).await;
-                    if made.is_err() {
-                        let role = wish.slot.role;
-                        self.counts.failed(role, wish.class, VipFailure::Claim);
-                    }
-                    made
+                    (made, VipFailure::Claim)
                 }
-                None => Ok(()),
+                None => return Ok(()),
             },
-            VipStep::ClaimAnew => self.delete_claim(&claim_key(key, wish.slot)).await,
+            VipStep::ClaimAnew => {
+                let deleted = self.delete_claim(&claim_key(key, wish.slot)).await;
+                (deleted, VipFailure::Claim)
+            }
             VipStep::Reserve(address) => {
                 let all = wish.of_either().candidates(pools);
-                self.reserve(key, cluster, *address, &all).await
+                let reserved = self.reserve(key, cluster, *address, &all).await;
+                (reserved, VipFailure::Resolution)
             }
+        };
+        if done.is_err() {
+            self.counts.failed(wish.slot.role, wish.class, failure);
         }
+        done
     }
 
     async fn claim(

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
-use fipd_core::Ledger;
+use fipd_core::{Ledger, Origin, PoolId};
 use futures::future::join_all;
 use parking_lot::Mutex;
 
@@ -10,8 +10,10 @@ use super::{
     choose::{VipPool, VipSlot, VipWish},
     leave::cluster_of,
     observe::{ClassView, ClusterView},
-    plan::{VipFacts, plan},
+    plan::{ENDPOINT_READY, INGRESS_READY, VipFacts, VipPlan, plan},
+    report::{self, VipReport, VipState},
     second::SecondFacts,
+    write::claim_key,
 };
 use crate::{
     controller::{
@@ -57,13 +59,27 @@ impl Controller for VipController {
         affected
             .into_iter()
             .for_each(|key| self.context.queue.add(key));
+        let is_ours = |pool: &PoolId| {
+            let origin = ledger.pool(*pool).map(|pool| &pool.spec.origin);
+            let site = &self.context.site;
+            matches!(origin, Some(Origin::Mirror { system, cluster, .. })
+                if *system == site.system && *cluster == site.id)
+        };
         let touched = match event {
             LedgerEvent::Everything => true,
-            LedgerEvent::Changes(changes) => changes.iter().any(|change| !change.pools.is_empty()),
+            LedgerEvent::Changes(changes) => changes
+                .iter()
+                .any(|change| change.pools.iter().any(is_ours)),
         };
         if touched {
             self.queue_waiting();
         }
+    }
+
+    /// A class says whether the address is a variable as well.
+    async fn completed(&self) {
+        self.context.objects.completed().await;
+        self.classes.completed().await;
     }
 
     async fn reconcile(&self, key: &Key, cluster: Option<Arc<ClusterView>>) -> Reconciled {
@@ -139,12 +155,16 @@ impl VipController {
         Next::Done
     }
 
+    fn idle(&self, key: &Key, cluster: &ClusterView) -> Option<VipReport> {
+        report::idle(self.context.site.settings(), key, cluster)
+    }
+
     async fn counted(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
         let began = Instant::now();
         let done = self.serve(key, cluster).await;
         let class = cluster.class_name().unwrap_or_default();
         let ended = match &done {
-            Ok(_) if class.is_empty() || cluster.paused => VipReconcile::Skipped,
+            Ok(_) if self.idle(key, cluster).is_some() => VipReconcile::Skipped,
             Ok(Next::Done) => VipReconcile::Success,
             Ok(Next::After(_) | Next::Retry) => VipReconcile::Requeued,
             Err(_) => VipReconcile::Error,
@@ -153,14 +173,22 @@ impl VipController {
         done
     }
 
-    async fn serve(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
-        let Some(class) = cluster.class_name().filter(|_| !cluster.paused) else {
-            return Ok(Next::Done);
-        };
-        let settings = self.context.site.settings::<ClusterApiSettings>();
-        if !settings.covers(&key.namespace, cluster.filter.as_deref()) {
-            return Ok(Next::Done);
+    /// What was said of a Cluster that gets no addresses any more holds no longer.
+    async fn leave_alone(&self, key: &Key, cluster: &ClusterView, state: VipState) -> Reconciled {
+        self.waiting.lock().remove(key);
+        if state == VipState::LeftAlone {
+            self.say(key, cluster, &[]).await?;
         }
+        Ok(Next::Done)
+    }
+
+    async fn serve(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
+        if let Some(idle) = self.idle(key, cluster) {
+            return self.leave_alone(key, cluster, idle.state).await;
+        }
+        let class = cluster.class_name().unwrap_or_default();
+        let settings = self.context.site.settings::<ClusterApiSettings>();
+        self.own_claims(key, cluster).await?;
         let pools = self.pools();
         let of = (key, cluster);
         let families = cluster.families;
@@ -184,7 +212,7 @@ impl VipController {
         let found = cluster.class.as_ref();
         let found = found.map(|(namespace, name)| Key::new(namespace, name));
         let found = found.and_then(|class| self.classes.get(&class));
-        let plan = plan(&VipFacts {
+        let mut plan = plan(&VipFacts {
             cluster,
             class: found.as_deref(),
             control_plane,
@@ -204,14 +232,46 @@ impl VipController {
         // None waits for what another lacks.
         let steps = steps.map(|(step, wish)| self.step(of, step, wish, &pools));
         let done = join_all(steps).await;
+        self.tell_rivals(of, &mut plan, [endpoint, front], &pools);
         let written = self.write(key, cluster, &plan).await;
         done.into_iter().collect::<Reconciled<()>>()?;
         written
     }
 
+    /// An address that another has in the address book is not well given, whoever chose it.
+    fn tell_rivals(
+        &self,
+        (key, cluster): (&Key, &ClusterView),
+        plan: &mut VipPlan,
+        wishes: [VipWish<'_>; 2],
+        pools: &[VipPool],
+    ) {
+        let endpoint = plan.apply.endpoint.map(|(address, _)| address);
+        let shown = [
+            (ENDPOINT_READY, endpoint.or(cluster.host())),
+            (INGRESS_READY, plan.apply.ingress.or(cluster.ingress_host())),
+        ];
+        for ((kind, address), wish) in shown.into_iter().zip(wishes) {
+            let mut says = plan.conditions.iter_mut();
+            let says = says.find(|says| says.kind == kind && says.status);
+            let (Some(says), Some(address)) = (says, address) else {
+                continue;
+            };
+            let claim = claim_key(key, wish.slot);
+            let fits = wish.of_either().candidates(pools);
+            if let Some(rival) = self.rival(key, &claim, address, &fits) {
+                says.status = false;
+                says.reason = rival.reason;
+                says.message = format!("{}; {}", says.message, rival.message);
+            }
+        }
+    }
+
     /// The pools of addresses of the cluster, with what they say of Clusters.
-    fn pools(&self) -> Vec<VipPool> {
+    pub(super) fn pools(&self) -> Vec<VipPool> {
         let site = &self.context.site;
+        let settings = site.settings::<ClusterApiSettings>();
+        let served = settings.serves_in_cluster_kinds();
         let mut pools = Vec::new();
         for (kind, objects) in &self.claims.user.pools {
             if kind.kind != POOL.kind && kind.kind != GLOBAL_POOL.kind {
@@ -228,11 +288,17 @@ impl VipController {
                 };
                 let (family, has_room) = self.context.read(of_mirror).unwrap_or_default();
                 let counted = pool.status.ip_addresses.map(|counts| counts.free > 0);
+                // One that is paused, or that the address book does not have, gives nothing.
+                let has_room = match (pool.paused, served) {
+                    (true, _) => Some(false),
+                    (false, true) => Some(has_room.unwrap_or(false)),
+                    (false, false) => counted,
+                };
                 pools.push(VipPool {
                     kind: *kind,
                     labels,
                     family: family.or_else(|| pool.spec.family()),
-                    has_room: has_room.or(counted),
+                    has_room,
                     key,
                 });
             }

@@ -1,12 +1,21 @@
-//! What adoption asks of Clusters.
+//! What Clusters show and no claim of theirs has: addresses that somebody else chose, or whose claim is gone. They are adopted
+//! like those of claims, before anything new is allocated.
 
+use std::net::IpAddr;
+
+use fipd_core::{LeaseKey, LeasePrefix};
 use fipd_crds::cluster_api::Cluster;
 use kube::{Resource as _, api::ListParams};
 
-use super::VipController;
+use super::{
+    choose::{VipPool, VipSlot, VipWish},
+    controller::VipController,
+    observe::ClusterView,
+    write::claim_key,
+};
 use crate::{
     clusters::{
-        CallError as ClustersCallError,
+        CallError,
         absence::Presence,
         adoption::{Sighting, complete_list},
         lenient::Lenient,
@@ -15,9 +24,8 @@ use crate::{
 };
 
 impl VipController {
-    /// Every Cluster that is there, from a complete list. What somebody else chose for it is reserved once its pools are
-    /// known, so none shows an address here.
-    pub async fn sightings(&self) -> Result<Vec<Sighting>, ClustersCallError> {
+    /// Every Cluster that is there, from a complete list.
+    pub async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
         let context = &self.context;
         let session = &context.site.session;
         match context.kind.served(&context.remote).await {
@@ -27,20 +35,62 @@ impl VipController {
             Err(error) => {
                 let what = error.to_string();
                 let source = kube::Error::Service(what.clone().into());
-                return Err(ClustersCallError::Api { what, source });
+                return Err(CallError::Api { what, source });
             }
         }
         let api = context.kind().all_as::<Cluster>(session.client.clone());
+        let pools = self.pools();
         let keep = |cluster: Lenient<Cluster>| {
-            let meta = Meta::of(cluster.meta());
+            let (key, meta) = (Key::of(cluster.meta()), Meta::of(cluster.meta()));
+            let view = cluster.0.ok().map(ClusterView::of);
+            let uses = view.map_or_else(Vec::new, |view| self.uses(&key, &view, &pools));
             Some(Sighting {
-                holder: context.holder(&Key::of(cluster.meta()), &meta.uid),
-                tenant: None,
-                uses: Vec::new(),
+                holder: context.holder(&key, &meta.uid),
+                tenant: Some(context.site.tenant_of(&key.namespace)),
+                uses,
                 since: meta.created,
             })
         };
         complete_list(session, &api, ListParams::default(), "list Clusters", keep).await
+    }
+
+    /// What the Cluster shows in the pools that are known, but for what its claims have.
+    fn uses(&self, key: &Key, cluster: &ClusterView, pools: &[VipPool]) -> Vec<LeasePrefix> {
+        let Some(class) = cluster.class_name() else {
+            return Vec::new();
+        };
+        let second = |text: &Option<String>| text.as_ref()?.parse::<IpAddr>().ok();
+        let shown = [
+            (VipSlot::ENDPOINT, cluster.host()),
+            (VipSlot::INGRESS, cluster.ingress_host()),
+            (
+                VipSlot::SECOND_ENDPOINT,
+                second(&cluster.second.control_plane),
+            ),
+            (VipSlot::SECOND_INGRESS, second(&cluster.second.ingress)),
+        ];
+        let namespace = &*key.namespace;
+        let own = shown.into_iter().filter_map(|(slot, address)| {
+            let address = address.filter(|address| self.claimed(key, slot) != Some(*address))?;
+            let wish = VipWish {
+                slot,
+                class,
+                namespace,
+                family: None,
+            };
+            let network = self.network_of(address, namespace, &wish.candidates(pools))?;
+            Some(LeasePrefix::from(LeaseKey { network, address }))
+        });
+        own.collect()
+    }
+
+    /// The address of the claim of a role, be it that only its IPAddress is there yet.
+    fn claimed(&self, key: &Key, slot: VipSlot) -> Option<IpAddr> {
+        self.claims
+            .user
+            .addresses
+            .get(&claim_key(key, slot))?
+            .address
     }
 
     /// Whether the Cluster is there, by a fresh read.

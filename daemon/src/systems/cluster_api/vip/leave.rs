@@ -70,15 +70,9 @@ mod tests {
     /// Whatever Clusters are called, no claim has two of them.
     #[test]
     fn the_claims_of_a_cluster_are_of_no_other() {
-        let slots = [
-            VipSlot::ENDPOINT,
-            VipSlot::INGRESS,
-            VipSlot::SECOND_ENDPOINT,
-            VipSlot::SECOND_INGRESS,
-        ];
         for name in ["a", "second-cp-a", "cp-a", "ingress-a", "second-ingress-a"] {
             let cluster = Key::new("ns", name);
-            for slot in slots {
+            for slot in VipSlot::ALL {
                 let claim = claim_key(&cluster, slot);
                 assert_eq!(cluster_of(&claim), Some(cluster.clone()), "{}", claim.name);
             }

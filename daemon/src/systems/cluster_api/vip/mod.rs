@@ -21,11 +21,11 @@ mod inventory;
 pub mod leave;
 pub mod observe;
 pub mod plan;
-pub mod report;
-pub mod write;
 mod publish;
+pub mod report;
 mod reserve;
 pub mod second;
+pub mod write;
 
 pub use controller::VipController;
 pub use observe::{ClassView, ClusterView};

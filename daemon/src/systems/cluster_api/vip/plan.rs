@@ -29,10 +29,12 @@ const CLUSTER_VIP_LINES: &str = "\
 /// What is known of the claim of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimState {
-    /// There is none; the pool that it would name, or why there is none.
-    Absent(Result<String, String>),
+    /// There is none; `Err`: why none can be made.
+    Absent(Result<(), String>),
     /// Somebody else's claim has its name.
     Foreign(String),
+    /// It was just made, and nobody has said anything of it.
+    Underway,
     /// It has no address yet; why, as far as it says so.
     Pending(String),
     /// It waits for a full pool while another has room.
@@ -45,7 +47,11 @@ impl ClaimState {
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Fulfilled(address) => Some(*address),
-            Self::Absent(_) | Self::Foreign(_) | Self::Pending(_) | Self::Misplaced(_) => None,
+            Self::Absent(_)
+            | Self::Foreign(_)
+            | Self::Underway
+            | Self::Pending(_)
+            | Self::Misplaced(_) => None,
         }
     }
 }
@@ -276,19 +282,15 @@ pub(super) fn annotated(
     }
 }
 
-/// An address that is not there.
+/// An address that is not there. Of what is under way nothing is said.
 fn wait(kind: &'static str, state: &ClaimState, conditions: &mut Vec<ConditionUpdate>) -> VipStep {
     let (reason, message, step) = match state {
-        ClaimState::Absent(Ok(pool)) => (
-            "ClaimPending",
-            format!("a claim on pool {pool} is made"),
-            VipStep::Claim,
-        ),
+        ClaimState::Absent(Ok(())) => return VipStep::Claim,
         ClaimState::Absent(Err(why)) => (POOL_NOT_FOUND, why.clone(), VipStep::Nothing),
         ClaimState::Foreign(why) => ("ClaimTaken", why.clone(), VipStep::Nothing),
         ClaimState::Pending(why) => ("ClaimPending", why.clone(), VipStep::Nothing),
         ClaimState::Misplaced(why) => ("ClaimPending", why.clone(), VipStep::ClaimAnew),
-        ClaimState::Fulfilled(_) => return VipStep::Nothing,
+        ClaimState::Underway | ClaimState::Fulfilled(_) => return VipStep::Nothing,
     };
     conditions.push(ConditionUpdate {
         kind,

@@ -4,23 +4,22 @@ use std::time::Duration;
 
 use fipd_crds::cluster_api::Cluster;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
-use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{
     VipController,
     choose::{VipRole, VipSlot},
     observe::ClusterView,
-    plan::{ENDPOINT_READY, INGRESS_READY, VipPlan},
+    plan::{ENDPOINT_READY, INGRESS_READY, POOL_NOT_FOUND, VipPlan},
     second::{SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondPlan},
     write::{self, CONDITION_MANAGER, claim_key},
 };
 use crate::{
     clock,
     controller::{
-        Reconciled,
-        client::Patch,
-        conditions::{ConditionUpdate, set, unset},
+        ReconcileError, Reconciled,
+        client::{CallError, Patch},
+        conditions::{ConditionUpdate, REFUSED, set, unset},
         confirm_absence::RECHECK_AFTER,
         queue::Next,
         store::Key,
@@ -54,7 +53,11 @@ impl VipController {
                 ingress.then_some(VipSlot::INGRESS),
             ];
             let manager = write::manager(&plan.apply);
-            self.apply((key, cluster), manager, &body, &fresh).await?;
+            let applied = self.apply((key, cluster), manager, &body, &fresh).await;
+            if let Err(ReconcileError::Call(CallError::Rejected(_, why))) = &applied {
+                return self.refused(key, cluster, plan, why).await;
+            }
+            applied?;
             self.note_all((key, cluster), plan, [ENDPOINT_READY, INGRESS_READY]);
         }
         let second = self.write_second(key, cluster, plan).await;
@@ -75,6 +78,29 @@ impl VipController {
                 Next::After(RECHECK_AFTER)
             }
         })
+    }
+
+    /// Says that the API server refuses the addresses: a class may want another sort of variable, or be gone.
+    async fn refused(
+        &self,
+        key: &Key,
+        cluster: &ClusterView,
+        plan: &VipPlan,
+        why: &str,
+    ) -> Reconciled {
+        let mut says = plan.conditions.clone();
+        for one in &mut says {
+            one.status = false;
+            one.reason = REFUSED;
+            one.message = format!(
+                "the API server refuses the addresses: {why}; correct the Cluster or its ClusterClass, it is tried again"
+            );
+            let note = one.message.clone();
+            self.context.warn(key, &cluster.meta.uid, REFUSED, note);
+        }
+        self.say(key, cluster, &says).await?;
+        self.waiting.lock().insert(key.clone());
+        Ok(Next::After(RECHECK_AFTER))
     }
 
     async fn write_second(
@@ -150,16 +176,31 @@ impl VipController {
             return self.counts.failed(role, class, VipFailure::Patch);
         }
         for slot in fresh {
+            let now = clock::now().0;
             let claim = self.claims.context.objects.get(&claim_key(key, *slot));
-            let since = claim.map_or(0, |claim| claim.meta.created.0);
-            let after = clock::now().0.saturating_sub(since);
+            let since = claim.map_or(now, |claim| claim.meta.created.0);
+            let after = now.saturating_sub(since);
             self.counts
                 .allocated(slot.role, class, Duration::from_millis(after));
         }
     }
 
+    /// Counts that a role finds no pool, once for as long as it does not.
+    fn count_poolless(&self, cluster: &ClusterView, says: &ConditionUpdate) {
+        let mut before = cluster.conditions.iter();
+        let known = before.any(|one| one.type_ == says.kind && one.reason == says.reason);
+        if says.reason == POOL_NOT_FOUND && !known {
+            let role = match says.kind {
+                INGRESS_READY | SECOND_INGRESS_READY => VipRole::Ingress,
+                _ => VipRole::ControlPlane,
+            };
+            let class = cluster.class_name().unwrap_or_default();
+            self.counts.failed(role, class, VipFailure::Claim);
+        }
+    }
+
     /// The conditions by an apply of their own: those of others stay.
-    async fn say(
+    pub(super) async fn say(
         &self,
         key: &Key,
         cluster: &ClusterView,
@@ -190,7 +231,13 @@ impl VipController {
         let body = write::conditions(kind.api_version(), key, cluster, &all);
         let remote = self.context.remote.with_manager(CONDITION_MANAGER);
         let target = kind.target(key);
-        let write = remote.patch_status_seen::<IgnoredAny>(&target, Patch::Apply, &body);
-        Ok(write.await.map(drop)?)
+        let now: Cluster = remote
+            .patch_status_seen(&target, Patch::Apply, &body)
+            .await?;
+        says.iter()
+            .for_each(|one| self.count_poolless(cluster, one));
+        // Until the watch tells of it the same is not said, and counted, twice.
+        self.context.objects.keep(key, ClusterView::of(now));
+        Ok(())
     }
 }

@@ -6,8 +6,14 @@ use fipd_core::{LeaseKey, NetworkId};
 
 use super::{VipController, choose::VipPool, observe::ClusterView};
 use crate::{
-    controller::{Reconciled, address_user::settle::AddressAsker, store::Key},
+    controller::{
+        Reconciled,
+        address_user::settle::AddressAsker,
+        store::Key,
+        unserved::{Unserved, contended},
+    },
     ipam::IpamError,
+    systems::cluster_api::settings::ClusterApiSettings,
 };
 
 impl VipController {
@@ -20,7 +26,7 @@ impl VipController {
         fits: &[&VipPool],
     ) -> Reconciled<()> {
         let holder = self.context.holder(key, &cluster.meta.uid);
-        let Some(network) = self.network_of(address, fits) else {
+        let Some(network) = self.network_of(address, &key.namespace, fits) else {
             return Ok(());
         };
         let place = LeaseKey { network, address };
@@ -48,15 +54,48 @@ impl VipController {
         }
     }
 
-    /// The network of the first pool of its class that has the address, else of any pool of the cluster that has.
-    fn network_of(&self, address: IpAddr, fits: &[&VipPool]) -> Option<NetworkId> {
-        let site = &self.context.site;
+    /// Who has an address in the place of the Cluster that shows it.
+    pub(super) fn rival(
+        &self,
+        key: &Key,
+        claim: &Key,
+        address: IpAddr,
+        fits: &[&VipPool],
+    ) -> Option<Unserved> {
+        let network = self.network_of(address, &key.namespace, fits)?;
+        let own = [
+            self.context.identity(key),
+            self.claims.context.identity(claim),
+        ];
         self.context.read(|ledger| {
-            let mirrors = fits
+            let lease = ledger.lease_around(LeaseKey { network, address })?;
+            let is_own = own.iter().any(|identity| lease.held_by(identity));
+            (!is_own && lease.owner().is_some()).then(|| contended(lease))
+        })
+    }
+
+    /// The network of the first pool of its class that has the address, else of any pool that its namespace may use.
+    pub(super) fn network_of(
+        &self,
+        address: IpAddr,
+        namespace: &str,
+        fits: &[&VipPool],
+    ) -> Option<NetworkId> {
+        let site = &self.context.site;
+        let settings = site.settings::<ClusterApiSettings>();
+        let near = |key: &Key| key.namespace.is_empty() || *key.namespace == *namespace;
+        let stores = self.claims.user.pools.iter();
+        let visible = stores.flat_map(|(_, pools)| pools.keys()).filter(near);
+        let fits = fits.iter().map(|pool| pool.key.clone());
+        let all: Vec<_> = fits.chain(visible).collect();
+        self.context.read(|ledger| {
+            let mirrors = all
                 .iter()
-                .filter_map(|pool| site.mirror_in(ledger, &pool.key.to_string()));
+                .filter_map(|key| site.mirror_in(ledger, &key.to_string()));
             let mut networks: Vec<_> = mirrors.map(|pool| pool.spec.network).collect();
-            networks.extend(site.session.networks(&site.system));
+            if !settings.network_per_namespace {
+                networks.extend(site.session.networks(&site.system));
+            }
             networks.into_iter().find(|network| {
                 let key = LeaseKey {
                     network: *network,

@@ -19,7 +19,7 @@ fn given(text: &str) -> ClaimState {
 }
 
 fn absent() -> ClaimState {
-    ClaimState::Absent(Ok("net".into()))
+    ClaimState::Absent(Ok(()))
 }
 
 fn missing() -> ClaimState {
@@ -47,6 +47,8 @@ fn planned(
     let class = ClassView {
         meta: Meta::default(),
         declares_vip: true,
+        reads_vip: false,
+        reads_annotation: false,
         declares_second_vip,
     };
     plan_both(&VipFacts {

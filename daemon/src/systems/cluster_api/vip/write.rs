@@ -67,15 +67,20 @@ pub fn claim(
         "metadata": {
             "name": &*name, "namespace": &*key.namespace,
             "labels": labels,
-            "ownerReferences": [{
-                "apiVersion": api, "kind": "Cluster", "name": &*key.name, "uid": &*cluster.meta.uid,
-                "controller": true, "blockOwnerDeletion": true,
-            }],
+            "ownerReferences": [owner(api, key, cluster)],
         },
         "spec": {
             "clusterName": &*key.name,
             "poolRef": { "apiGroup": IPAM_GROUP, "kind": pool.kind.kind, "name": &*pool.key.name },
         },
+    })
+}
+
+/// The Cluster as the owner of its claims; `api` is the version that it is read in.
+pub fn owner(api: &str, key: &Key, cluster: &ClusterView) -> Value {
+    json!({
+        "apiVersion": api, "kind": "Cluster", "name": &*key.name, "uid": &*cluster.meta.uid,
+        "controller": true, "blockOwnerDeletion": true,
     })
 }
 
