@@ -159,6 +159,19 @@ impl Identity {
             && self.name == other.name
     }
 
+    /// Whether both are an object of one system, kind and name, in two clusters: what the object is to the first that moves to the
+    /// second.
+    pub fn is_same_elsewhere(&self, other: &Self) -> bool {
+        self.cluster.is_some()
+            && other.cluster.is_some()
+            && self.cluster != other.cluster
+            && self.system == other.system
+            && self.kind == other.kind
+            && self.namespace == other.namespace
+            && self.name == other.name
+            && self.interface == other.interface
+    }
+
     /// Whether both live in one cluster.
     pub(crate) fn shares_cluster(&self, other: &Self) -> bool {
         self.cluster.is_some() && self.cluster == other.cluster

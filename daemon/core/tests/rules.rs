@@ -751,6 +751,47 @@ fn leases_change_hands_without_a_moment_in_between() {
     );
 }
 
+/// A pool of an object that moves with its lease: the one that it leaves may go.
+#[test]
+fn a_lease_that_goes_to_another_cluster_is_counted_to_the_pool_there() {
+    for contends in [false, true] {
+        let mut book = Book::new();
+        let here = book.pool(mirror("c1/p", &["10.0.0.8/30"], "p"));
+        let origin = Origin::Mirror {
+            system: System::rancher_fip(),
+            cluster: ClusterId("c2".into()),
+            object: "p".into(),
+            uid: "u2".into(),
+        };
+        let there = book.pool(PoolSpec {
+            origin,
+            ..spec("c2/p", &["10.0.0.8/30"])
+        });
+        book.gets(&Request::Allocate(allocate(WEB, here)));
+        let ask = match contends {
+            true => {
+                book.done(&adopt(DB, "10.0.0.8", 1));
+                release(WEB, "1")
+            }
+            false => Request::Handover(Handover {
+                from: holder(WEB, "1"),
+                to: holder(DB, "1"),
+                keys: Vec::new(),
+                actor: "test".into(),
+                reason: "".into(),
+            }),
+        };
+        book.done(&ask);
+        assert_eq!(book.owner("10.0.0.8").as_deref(), Some(DB));
+        let lease = book.0.lease(key("10.0.0.8")).expect("a lease");
+        assert_eq!(lease.pool, Some(there), "{contends}");
+        book.done(&Request::DeletePool {
+            pool: here,
+            actor: "test".into(),
+        });
+    }
+}
+
 fn transfer(text: &str, from: Option<&str>, to: &str) -> Transfer {
     Transfer {
         key: key(text),

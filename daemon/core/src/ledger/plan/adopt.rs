@@ -7,11 +7,11 @@ use smallvec::{SmallVec, smallvec};
 use super::from_whom;
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeasePrefix,
-    LeaseState, Member, Refusal, Tenant, Text, Timestamp,
+    LeaseState, Member, PoolId, Refusal, Tenant, Text, Timestamp,
     contender::part,
     ledger::{
         Ledger,
-        draft::{Draft, Draw, Stop},
+        draft::{Draft, Draw, LockedTable, Stop},
         intern::{Prints, fingerprint},
         space::free::touching,
     },
@@ -91,13 +91,32 @@ impl Ledger {
             let wanted =
                 ask.keys.is_empty() || ask.keys.iter().any(|key| key.canonical() == lease.key);
             if wanted && lease.has_member(&ask.from) {
-                let next = Arc::new(handed_over(&lease, &ask.from, &ask.to));
+                let mut next = handed_over(&lease, &ask.from, &ask.to);
+                next.pool = self.pool_for(&mut draft, &lease, &ask.to.identity)?;
+                let next = Arc::new(next);
                 handed.push(next.key);
                 let detail = from_whom(Some(&ask.from), &ask.reason);
                 draft.put_for(next, Action::HandedOver, &ask.to.identity, detail);
             }
         }
         Ok((draft, Answer::HandedOver { leases: handed }))
+    }
+
+    /// [`Ledger::pool_with`]. What pool it is stays so until the lease is written.
+    pub(super) fn pool_for(
+        &self,
+        draft: &mut Draft,
+        lease: &Lease,
+        to: &Identity,
+    ) -> Result<Option<PoolId>, Stop> {
+        let pool = self.pool_with(lease, to);
+        if pool != lease.pool {
+            self.unlocked(LockedTable::Pools)?;
+            Stop::busy_if(self.drafts.edits(lease.key.network))?;
+            draft.flight.also = Some(LockedTable::Pools);
+            draft.flight.edits.push(lease.key.network);
+        }
+        Ok(pool)
     }
 }
 
@@ -146,7 +165,7 @@ pub(super) fn is_foreign_there(lease: &Lease, holder: &Holder) -> bool {
 /// A lease in use by one holder.
 pub(super) fn exclusive(
     LeasePrefix { key, length }: LeasePrefix,
-    pool: Option<crate::PoolId>,
+    pool: Option<PoolId>,
     holder: Holder,
     tenant: Option<Tenant>,
     now: Timestamp,

@@ -133,15 +133,10 @@ impl Ledger {
         if let Some(next) = contenders.position(|one| one.uses.is_empty()) {
             let mut contenders = lease.contenders.clone();
             let next = contenders.remove(next);
+            let pool = self.pool_for(draft, lease, &next.holder.identity)?;
             let passed = Lease {
                 contenders,
-                ..exclusive(
-                    lease.prefix(),
-                    lease.pool,
-                    next.holder,
-                    next.tenant,
-                    draft.now,
-                )
+                ..exclusive(lease.prefix(), pool, next.holder, next.tenant, draft.now)
             };
             let detail = from_whom(lease.owner(), why.1);
             draft.put(&Arc::new(passed), Action::PassedOn, detail);

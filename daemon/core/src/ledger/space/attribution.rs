@@ -1,7 +1,7 @@
 //! Which pools list an address, and which one of them a lease on it is attributed to.
 
 use super::segments::PoolPart;
-use crate::{LeaseKey, LeasePrefix, PoolId, ledger::Ledger};
+use crate::{ClusterId, Identity, Lease, LeaseKey, LeasePrefix, Origin, PoolId, ledger::Ledger};
 
 impl Ledger {
     /// The pool that an address or prefix found in use is attributed to: of those that give what is as long and list it an
@@ -19,6 +19,33 @@ impl Ledger {
         let pools = self.pools_around(prefix);
         let others = pools.filter(|(.., pool)| Some(*pool) != other);
         others.min().map(|(.., pool)| pool)
+    }
+
+    /// The pool that a lease is counted to once `to` has it. From one cluster to another it leaves the pool that mirrors an object of
+    /// the first, which may go, for one of the second that lists it too.
+    pub(in crate::ledger) fn pool_with(&self, lease: &Lease, to: &Identity) -> Option<PoolId> {
+        let of_cluster = |pool: PoolId| {
+            let pool = self.rows.pools.get(&pool)?;
+            match &pool.spec.origin {
+                Origin::Mirror {
+                    system, cluster, ..
+                } => Some((system == &to.system, cluster)),
+                Origin::Own => None,
+            }
+        };
+        let (Some(before), Some(cluster)) = (lease.pool, &to.cluster) else {
+            return lease.pool;
+        };
+        let holds = |its: &ClusterId| {
+            let mut holders = lease.members.iter().map(|member| &member.holder.identity);
+            holders.any(|one| one.cluster.as_ref() == Some(its))
+        };
+        if of_cluster(before).is_none_or(|(_, its)| its == cluster || !holds(its)) {
+            return lease.pool;
+        }
+        let theirs = |(.., pool): &(bool, u128, PoolId)| of_cluster(*pool) == Some((true, cluster));
+        let pools = self.pools_around(lease.prefix()).filter(theirs);
+        pools.min().map(|(.., pool)| pool).or(lease.pool)
     }
 
     /// The pools that list it and give what is as long. The lowest is the one that it is attributed to.
