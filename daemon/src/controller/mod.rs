@@ -25,6 +25,7 @@ pub mod leader_election;
 mod lease_owners;
 pub mod merge_patch;
 pub mod meta;
+mod moved;
 pub mod own_pools;
 pub mod owned;
 pub mod pool_source;

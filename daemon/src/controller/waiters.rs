@@ -139,7 +139,13 @@ impl Waiters {
         let mut state = self.state.lock();
         let (mut keys, mut edited) = (BTreeSet::new(), true);
         match event {
-            LedgerEvent::Everything => keys.extend(state.causes.keys().cloned()),
+            LedgerEvent::Everything => {
+                keys.extend(state.causes.keys().cloned());
+                // Who uses their addresses too may have come while nobody listened.
+                let contended = ledger.contentions().take(Ledger::SCAN);
+                let holders = contended.flat_map(|lease| &lease.members);
+                keys.extend(holders.filter_map(|member| self.key(&member.holder.identity)));
+            }
             LedgerEvent::Changes(changes) => {
                 let pools: BTreeSet<PoolId> = changes
                     .iter()

@@ -132,11 +132,16 @@ impl<U: AddressHooks> AddressController<U> {
         Ok(read.filter(|object| object.meta().is_terminating()))
     }
 
-    /// There is no such object: a lease that it left waits for the sweep of the cluster, which may look at once.
+    /// There is no such object: a lease that it left passes to the object that it is in another cluster, or waits for the sweep
+    /// of this one, which may look at once.
     async fn gone(&self, key: &Key) -> Reconciled {
         let site = &self.context.site;
         self.writes.lock().forget(key);
         self.context.waits_for(key, None);
+        if self.context.moved_away(key).await? {
+            U::moved_away(self, key).await?;
+            self.context.pass_to_moved(key).await?;
+        }
         let identity = self.context.identity(key);
         let left = site.ipam.read(|ledger| {
             !ledger.leases_of(&identity).is_empty() || !ledger.contentions_of(&identity).is_empty()
@@ -204,6 +209,32 @@ impl<U: AddressHooks> AddressController<U> {
             ..judged::<U>(object, shown, &wish)
         });
         self.show(key, object, outcome).await
+    }
+
+    /// Takes into the ledger what an object shows that is not served now: nobody else gets it meanwhile.
+    pub async fn keep_recorded(&self, key: &Key, object: &U::View) -> Reconciled<()> {
+        let site = &self.context.site;
+        let identity = self.context.identity(key);
+        let unknown = site.ipam.read(|ledger| {
+            let known = !ledger.leases_of(&identity).is_empty()
+                || !ledger.contentions_of(&identity).is_empty();
+            let wish = self.user.wish(ledger, site, key, object).ok();
+            let wish = wish.filter(|_| !known)?;
+            Some((wish.recorded_prefix()?, wish))
+        });
+        let Some((prefix, wish)) = unknown else {
+            return Ok(());
+        };
+        self.expected(&wish.pool).await?;
+        let asker = self.asker(key, &object.meta());
+        match self
+            .context
+            .submit(asker.adopt(prefix, Some(wish.tenant)))
+            .await
+        {
+            Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A network gives to this cluster only once it has adopted it: it must know that it waits for it.

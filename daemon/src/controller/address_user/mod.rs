@@ -187,6 +187,14 @@ pub trait AddressHooks: AddressUser {
         std::future::ready(Ok(Next::Done))
     }
 
+    /// There is no such object any more, and the object that it is in another cluster gets its leases: what else goes first.
+    fn moved_away(
+        _: &AddressController<Self>,
+        _: &Key,
+    ) -> impl Future<Output = Reconciled<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Queues objects that a change of the ledger concerns, beside those that wait for it.
     fn affected(_: &AddressController<Self>, _: &Ledger, _: &LedgerEvent<'_>) {}
 

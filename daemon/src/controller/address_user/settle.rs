@@ -88,7 +88,7 @@ impl AddressWish {
     }
 
     /// What adoption takes in.
-    fn recorded_prefix(&self) -> Option<LeasePrefix> {
+    pub(super) fn recorded_prefix(&self) -> Option<LeasePrefix> {
         let network = self.pool.spec.network;
         let key = self.recorded.map(|address| LeaseKey { network, address });
         key.map(|key| self.pool.spec.prefix_at(key))
