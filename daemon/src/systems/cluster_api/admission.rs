@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::{
-    names::{IPAM_GROUP, SKIP_VALIDATE_DELETE},
+    names::{DELETE_FOR_MOVE, IPAM_GROUP, SKIP_VALIDATE_DELETE},
     pool::PREFIX_TAG,
 };
 use crate::{
@@ -196,7 +196,8 @@ fn used(ipam: &Ipam, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question
             .old
             .as_ref()
             .and_then(|old| old.metadata.annotations.as_ref());
-        let skipped = old.is_some_and(|all| all.contains_key(SKIP_VALIDATE_DELETE));
+        let skips = [SKIP_VALIDATE_DELETE, DELETE_FOR_MOVE];
+        let skipped = old.is_some_and(|all| skips.iter().any(|one| all.contains_key(*one)));
         return match !skipped && held.next().is_some() {
             true => Verdict::invalid(format!(
                 "the pool has allocated addresses; delete their claims first, or write the annotation {SKIP_VALIDATE_DELETE}: then the pool stays until the last is free"

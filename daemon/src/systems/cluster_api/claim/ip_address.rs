@@ -1,6 +1,6 @@
 //! The IPAddress of a claim: made with its lease, kept as it is, and taken away or left for a while when the claim goes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::{Ledger, Origin, Pool, ReleaseScope, Text, Timestamp};
 use fipd_crds::{
@@ -169,6 +169,17 @@ pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) 
     match grace(claims, key).await? {
         Some(grace) => leave(claims, key, &there, grace).await,
         None => remove(claims, key, &there).await,
+    }
+}
+
+/// Takes the IPAddress away that the claim of this name had, without a grace.
+pub async fn remove_of(claims: &IpClaimController, key: &Key) -> Reconciled<()> {
+    let there = claims.user.addresses.get(key);
+    let its_own =
+        |there: &Arc<AddressView>| *there.claim == *key.name && there.grace_ends.is_none();
+    match there.filter(its_own) {
+        Some(there) => remove(claims, key, &there).await,
+        None => Ok(()),
     }
 }
 

@@ -6,12 +6,15 @@
 //!  claim deleted --> IPAddress goes, or stays for the grace of its pool --> lease released or cooling --> finalizer dropped
 //! ```
 //!
-//! An IPAddress that is there before its claim is what the claim gets: so restores and moves keep addresses.
+//! An IPAddress that is there before its claim is what the claim gets: so restores and moves keep addresses (`moved`).
 
 #[cfg(test)]
 mod conformance_tests;
 pub mod inventory;
 pub mod ip_address;
+mod moved;
+#[cfg(test)]
+mod moved_tests;
 pub mod observe;
 pub mod paused;
 pub mod probe;
@@ -154,6 +157,7 @@ impl AddressUser for IpClaims {
         let pool = self.pool_of(ledger, site, key, claim)?;
         let there = self.address_of(key, &claim.pool);
         let there = there.and_then(|address| address.address);
+        let there = there.or_else(|| moved::from_elsewhere(ledger, site, key, claim, &pool));
         let named = match there {
             Some(_) => None,
             None => wish::address(claim)?,
@@ -216,6 +220,7 @@ impl AddressHooks for IpClaims {
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {
             return probe::waits(claims, key, claim).await;
         };
+        claims.keep_recorded(key, claim).await?;
         match Self::shows_address(claim) {
             true => {
                 claims.context.waits_for(key, why.cause);
@@ -247,6 +252,9 @@ impl AddressHooks for IpClaims {
         if !claim.served {
             return Ok(Some(Next::Done));
         }
+        if claim.moves {
+            return moved::leave(claims, key, claim).await;
+        }
         if let Some(why) = paused::keeps(claims, key, claim).await? {
             let next = why
                 .cause
@@ -271,6 +279,10 @@ impl AddressHooks for IpClaims {
         shown: &ShownLease,
     ) -> Reconciled<Option<Next>> {
         ip_address::publish(claims, key, claim, shown).await
+    }
+
+    async fn moved_away(claims: &IpClaimController, key: &Key) -> Reconciled<()> {
+        ip_address::remove_of(claims, key).await
     }
 
     async fn absent(claims: &IpClaimController, key: &Key) -> Reconciled {

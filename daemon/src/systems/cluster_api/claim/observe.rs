@@ -14,7 +14,8 @@ use k8s_openapi::{
 use crate::controller::meta::{Meta, View};
 
 use crate::systems::cluster_api::names::{
-    ADDRESS, CLUSTER_NAME, GRACE_ENDS, METAL3_ADDRESS, PROTECT_ADDRESS, READY, ROLE, WATCH_FILTER,
+    ADDRESS, CLUSTER_NAME, DELETE_FOR_MOVE, GRACE_ENDS, METAL3_ADDRESS, PROTECT_ADDRESS, READY,
+    ROLE, WATCH_FILTER,
 };
 
 /// An IPAddressClaim, as far as it matters.
@@ -29,6 +30,8 @@ pub struct IpClaimView {
     /// The address that an annotation names, and the annotation.
     pub wanted: Option<(&'static str, String)>,
     pub paused: bool,
+    /// `clusterctl move` deletes it here, as it is in another cluster by now.
+    pub moves: bool,
     /// fipd serves it; another is only the claim of a Cluster.
     pub served: bool,
     /// UIDs of its owners.
@@ -64,6 +67,7 @@ impl IpClaimView {
                 .map(|(key, text)| (key, text.clone()))
                 .find(|(_, text)| !text.is_empty()),
             paused: has_paused_annotation(meta),
+            moves: (meta.annotations.as_ref()).is_some_and(|all| all.contains_key(DELETE_FOR_MOVE)),
             served: true,
             role: label(ROLE),
             owners: (meta.owner_references.iter().flatten())

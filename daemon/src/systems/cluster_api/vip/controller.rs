@@ -84,7 +84,7 @@ impl Controller for VipController {
 
     async fn reconcile(&self, key: &Key, cluster: Option<Arc<ClusterView>>) -> Reconciled {
         match cluster {
-            None => Ok(self.gone(key)),
+            None => self.gone(key).await,
             Some(cluster) => self.counted(key, &cluster).await,
         }
     }
@@ -142,9 +142,12 @@ impl VipController {
         }
     }
 
-    /// What was reserved for it is free; its claims go with it.
-    fn gone(&self, key: &Key) -> Next {
+    /// What was reserved for it is free, or of the Cluster that it is elsewhere; its claims go with it.
+    async fn gone(&self, key: &Key) -> Reconciled {
         self.waiting.lock().remove(key);
+        if self.context.moved_away(key).await? {
+            self.context.pass_to_moved(key).await?;
+        }
         let identity = self.context.identity(key);
         let held = self.context.read(|ledger| {
             !ledger.leases_of(&identity).is_empty() || !ledger.contentions_of(&identity).is_empty()
@@ -152,7 +155,7 @@ impl VipController {
         if held {
             self.context.site.session.suspect();
         }
-        Next::Done
+        Ok(Next::Done)
     }
 
     fn idle(&self, key: &Key, cluster: &ClusterView) -> Option<VipReport> {

@@ -1,0 +1,378 @@
+//! Moves of a claim between two clusters, in the steps of clusterctl, with a daemon that dies at each of its writes.
+
+use std::sync::Arc;
+
+use fipd_core::{
+    ClusterId, Identity, Lease, LeaseState, NetworkId, PoolId, Request, System,
+    testing::key as place,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{IpClaimController, IpClaims};
+use crate::{
+    clock,
+    clusters::{ClusterSession, testing},
+    controller::{
+        address_user::{AddressUser as _, conformance_tests::Subject as _},
+        client::Remote,
+        events::Events,
+        fake_api_tests::{Daemon, Death, FakeApi, client},
+        reconcile::Controller as _,
+        site::Site,
+        store::{Key, Observed},
+    },
+    ipam::Ipam,
+    systems::cluster_api::{
+        names::{DELETE_FOR_MOVE, GRACE_ENDS, PROTECT_ADDRESS, RELEASE_ADDRESS},
+        vip::ClusterView,
+    },
+};
+
+const COOLS: u32 = 60;
+
+/// What a Cluster is to the claims that name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Absent,
+    Paused,
+    Running,
+}
+
+/// One of the two clusters.
+struct Side {
+    server: Arc<Mutex<FakeApi>>,
+    session: ClusterSession,
+    daemon: Daemon<IpClaimController>,
+    owner: Owner,
+    pool: PoolId,
+}
+
+impl Side {
+    async fn new(id: &'static str, ipam: &Ipam) -> Self {
+        let server = Arc::<Mutex<FakeApi>>::default();
+        server.lock().makes = IpClaims::MAKES;
+        let mut session = testing::session(client(&server), ipam).await;
+        (session.id, session.name) = (ClusterId(id.into()), id.into());
+        testing::map_to(&session, &System::cluster_api(), NetworkId::DEFAULT);
+        let mut spec = IpClaims::pool(&session.id, "net", "10.0.0.5-10.0.0.6");
+        spec.name = format!("cluster-api/{id}/net").into();
+        spec.quarantine = COOLS;
+        let actor = "test".into();
+        let made = ipam.submit(Request::CreatePool { spec, actor }).await;
+        let Ok(fipd_core::Answer::Pool(pool)) = made else {
+            panic!("{made:?}");
+        };
+        let record = testing::record(id);
+        let known = ipam.submit(Request::RecordCluster { record });
+        known.await.expect("a cluster");
+        let owner = Owner::Absent;
+        Self {
+            daemon: Daemon::new(start(&session, &server, owner)),
+            server,
+            session,
+            owner,
+            pool: pool.id,
+        }
+    }
+
+    /// A new daemon, which knows nothing but the ledger and what it lists.
+    fn restart(&mut self) {
+        self.daemon = Daemon::new(start(&self.session, &self.server, self.owner));
+    }
+
+    async fn work(&mut self, ipam: &Ipam) {
+        IpClaims::observe(&self.daemon.controller, &self.server.lock());
+        let view = |object: &Value| {
+            let claim = serde_json::from_value(object.clone()).expect("a claim");
+            Observed::Parsed(Arc::new(IpClaims::view(claim)))
+        };
+        self.daemon.work(ipam, &self.server, view).await;
+    }
+
+    fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+        tell(&self.daemon.controller, owner);
+        self.daemon.controller.context().queue_all();
+    }
+
+    fn identity(&self) -> Identity {
+        self.daemon.controller.context().identity(&key())
+    }
+
+    fn claim(&self) -> Value {
+        self.server.lock().object(&key())
+    }
+
+    /// The IPAddress of the claim.
+    fn shows(&self) -> Option<Value> {
+        self.server.lock().made.get(&key()).cloned()
+    }
+}
+
+fn start(
+    session: &ClusterSession,
+    server: &Arc<Mutex<FakeApi>>,
+    owner: Owner,
+) -> Arc<IpClaimController> {
+    let site = Arc::new(Site::new(session.clone(), System::cluster_api()));
+    let quiet = || std::future::ready(());
+    let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
+    let claims = IpClaims::controller(&site, Remote::new(client(server)), &Arc::new(events));
+    tell(&claims, owner);
+    claims
+}
+
+fn tell(claims: &IpClaimController, owner: Owner) {
+    let (clusters, one) = (&claims.user.clusters, Key::new("ns", "one"));
+    clusters.complete();
+    match owner {
+        Owner::Absent => clusters.remove(&one),
+        Owner::Paused | Owner::Running => clusters.set(
+            &one,
+            ClusterView {
+                paused: owner == Owner::Paused,
+                ..ClusterView::default()
+            },
+        ),
+    }
+}
+
+fn key() -> Key {
+    Key::new("ns", "a")
+}
+
+/// A site with two clusters, each with a pool of the same addresses.
+struct Bench {
+    _dir: tempfile::TempDir,
+    ipam: Ipam,
+    here: Side,
+    there: Side,
+    death: Death,
+    /// Whether the claim names its Cluster.
+    named: bool,
+}
+
+impl Bench {
+    /// The claim has 10.0.0.5 of the first cluster.
+    async fn new(death: Death, named: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let mut bench = Self {
+            here: Side::new("here", &ipam).await,
+            there: Side::new("there", &ipam).await,
+            _dir: dir,
+            ipam,
+            death: Death::Never,
+            named,
+        };
+        bench.here.set_owner(Owner::Running);
+        let mut claim = IpClaims::object();
+        if named {
+            claim["spec"]["clusterName"] = json!("one");
+        }
+        bench.here.server.lock().make(&key(), claim);
+        bench.settle().await;
+        bench.held_by(&bench.here);
+        bench.death = death;
+        bench
+    }
+
+    /// Works until nothing is left to do in either cluster; once more after a restart, in which the daemon may have died midway.
+    async fn settle(&mut self) {
+        let death = self.death;
+        for last in [false, true] {
+            let death = if last { Death::Never } else { death };
+            for side in [&mut self.here, &mut self.there] {
+                side.server.lock().die(death);
+                if last {
+                    side.restart();
+                }
+            }
+            self.work().await;
+            self.lease();
+        }
+    }
+
+    async fn work(&mut self) {
+        for _ in 0..4 {
+            for side in [&mut self.here, &mut self.there] {
+                side.work(&self.ipam).await;
+                if side.server.lock().is_dead() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The lease of the address: it is free at no moment, and no other is given to the claim.
+    fn lease(&self) -> Arc<Lease> {
+        let lease = |last: u8| {
+            let place = place([10, 0, 0, last]);
+            self.ipam.read(|ledger| ledger.lease(place).cloned())
+        };
+        assert_eq!(lease(6), None, "the claim has its address");
+        lease(5).expect("somebody has it all the time")
+    }
+
+    fn held_by(&self, side: &Side) {
+        let lease = self.lease();
+        assert_eq!(lease.state, LeaseState::Allocated, "{lease:?}");
+        let owner = lease.owner().map(|owner| &owner.identity);
+        assert_eq!(owner, Some(&side.identity()), "{lease:?}");
+    }
+
+    /// Somebody copies the claim to the other cluster, as far as it is kept there.
+    async fn copy(&mut self) {
+        let paused = if self.named {
+            Owner::Paused
+        } else {
+            Owner::Absent
+        };
+        if self.named {
+            self.here.set_owner(Owner::Paused);
+        }
+        self.settle().await;
+        self.there.set_owner(paused);
+        let claim = self.here.claim();
+        assert_eq!(claim["status"]["addressRef"]["name"], "a", "{claim}");
+        let copy = json!({
+            "apiVersion": claim["apiVersion"], "kind": claim["kind"], "spec": claim["spec"],
+            "metadata": { "finalizers": claim["metadata"]["finalizers"] },
+        });
+        self.there.server.lock().make(&key(), copy);
+        let uid = json!({ "metadata": { "uid": "v-a" } });
+        self.there.server.lock().edit(&key(), &uid);
+        self.settle().await;
+        assert_eq!(self.there.shows(), None, "it is yet to come");
+        self.held_by(&self.here);
+
+        let mut shows = self.here.shows().expect("an IPAddress");
+        shows["metadata"]["uid"] = json!("n-a");
+        shows["metadata"]["ownerReferences"][0]["uid"] = json!("v-a");
+        self.there.server.lock().made.insert(key(), shows);
+        self.settle().await;
+        self.held_by(&self.here);
+        let lease = self.lease();
+        let contenders = lease.contenders.iter().map(|one| &one.holder.identity);
+        assert_eq!(contenders.collect::<Vec<_>>(), [&self.there.identity()]);
+        assert_eq!(self.there.claim()["status"]["addressRef"], Value::Null);
+    }
+
+    /// clusterctl deletes the claim in the first cluster. `stays`: not its IPAddress, as of a pool that is of no namespace.
+    async fn delete(&mut self, stays: bool, seen: bool) {
+        if !stays {
+            self.here.server.lock().made.remove(&key());
+            self.settle().await;
+        }
+        if !self.here.server.lock().objects.contains_key(&key()) {
+            return;
+        }
+        let mark = json!({ "metadata": {
+            "annotations": { DELETE_FOR_MOVE: "" }, "deletionTimestamp": "2024-01-02T00:00:00Z",
+        } });
+        self.here.server.lock().edit(&key(), &mark);
+        if seen {
+            self.settle().await;
+        }
+        self.here.server.lock().objects.remove(&key());
+        self.here.set_owner(Owner::Absent);
+        self.settle().await;
+    }
+}
+
+async fn moves(death: Death, named: bool, stays: bool, seen: bool) {
+    let mut bench = Bench::new(death, named).await;
+    let since = bench.lease().since;
+    bench.copy().await;
+    bench.delete(stays, seen).await;
+    bench.held_by(&bench.there);
+    let lease = bench.lease();
+    assert_eq!((lease.since, lease.pool), (since, Some(bench.there.pool)));
+    assert_eq!(lease.owner().map(|owner| &*owner.instance), Some("v-a"));
+    assert_eq!(lease.contenders, [], "nothing is left in the first cluster");
+    assert_eq!(bench.here.shows(), None);
+
+    bench.there.set_owner(Owner::Running);
+    bench.settle().await;
+    let (claim, shows) = (bench.there.claim(), bench.there.shows());
+    assert_eq!(claim["status"]["addressRef"]["name"], "a", "{claim}");
+    let shows = shows.expect("an IPAddress");
+    let meta = &shows["metadata"];
+    assert_eq!(
+        (&meta["uid"], &shows["spec"]["address"]),
+        (&json!("n-a"), &json!("10.0.0.5"))
+    );
+    assert_eq!(meta["finalizers"], json!([PROTECT_ADDRESS]));
+    assert_eq!(meta["annotations"].get(GRACE_ENDS), None, "{shows}");
+    bench.held_by(&bench.there);
+
+    let gone = "2024-01-03T00:00:00Z";
+    bench.there.server.lock().delete(&key(), gone);
+    bench.settle().await;
+    assert_eq!(bench.there.claim(), Value::Null);
+    assert_eq!(bench.lease().state, LeaseState::Quarantined);
+}
+
+#[tokio::test]
+async fn a_claim_that_moves_keeps_its_address_wherever_the_daemon_dies() {
+    let mut deaths = vec![Death::Never];
+    for writes in 0..3 {
+        deaths.extend([Death::Before(writes), Death::After(writes)]);
+    }
+    for death in deaths {
+        for (named, stays, seen) in [
+            (true, false, true),
+            (true, true, true),
+            (true, true, false),
+            (true, false, false),
+            (false, true, true),
+        ] {
+            println!("{death:?}, named {named}, stays {stays}, seen {seen}");
+            moves(death, named, stays, seen).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_move_that_is_given_up_leaves_the_address_where_it_was() {
+    let mut bench = Bench::new(Death::Never, true).await;
+    bench.copy().await;
+    bench.there.set_owner(Owner::Absent);
+    let gone = "2024-01-03T00:00:00Z";
+    bench.there.server.lock().delete(&key(), gone);
+    bench.settle().await;
+    assert_eq!(
+        (bench.there.claim(), bench.there.shows()),
+        (Value::Null, None)
+    );
+    bench.here.set_owner(Owner::Running);
+    bench.settle().await;
+    bench.held_by(&bench.here);
+    assert_eq!(bench.lease().contenders, []);
+    let shows = bench.here.shows().expect("an IPAddress");
+    assert_eq!(shows["spec"]["address"], "10.0.0.5");
+}
+
+/// Nobody knows yet where it went.
+#[tokio::test]
+async fn what_is_deleted_by_a_move_keeps_its_lease_until_another_cluster_shows_it() {
+    let mut bench = Bench::new(Death::Never, true).await;
+    let mark = json!({ "metadata": {
+        "annotations": { DELETE_FOR_MOVE: "" }, "deletionTimestamp": "2024-01-02T00:00:00Z",
+    } });
+    bench.here.server.lock().edit(&key(), &mark);
+    bench.settle().await;
+    bench.held_by(&bench.here);
+    let claim = bench.here.claim();
+    assert_eq!(claim["metadata"]["finalizers"], json!([RELEASE_ADDRESS]));
+    let said = bench.here.daemon.controller.context().events.said();
+    assert_eq!(said, [("u-a".to_owned(), "KeptForMove")]);
+
+    // It is no move after all.
+    let edit = json!({ "metadata": { "annotations": null } });
+    bench.here.server.lock().edit(&key(), &edit);
+    bench.settle().await;
+    assert_eq!(bench.here.claim(), Value::Null);
+    assert_eq!(bench.lease().state, LeaseState::Quarantined);
+}
