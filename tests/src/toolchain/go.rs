@@ -29,6 +29,8 @@ pub enum Component {
     HelmController,
     /// The core manager of Cluster API.
     ClusterApi,
+    /// The CLI of Cluster API.
+    Clusterctl,
     /// An OCI registry that keeps what it has in memory.
     Registry,
     /// What adds policy rules by the Go library for netlink; only `cargo bench-peers` takes it.
@@ -37,7 +39,7 @@ pub enum Component {
 
 impl Component {
     /// Those of `cargo verify`, in the order in which they are built.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
@@ -47,6 +49,7 @@ impl Component {
         Self::Helm,
         Self::HelmController,
         Self::ClusterApi,
+        Self::Clusterctl,
         Self::Registry,
     ];
 
@@ -99,7 +102,7 @@ impl Component {
             Self::Helm => "helm",
             Self::Helm4 => "helm4",
             Self::HelmController => "helm-controller",
-            Self::ClusterApi => "cluster-api",
+            Self::ClusterApi | Self::Clusterctl => "cluster-api",
             Self::Registry => "registry",
             Self::NetlinkPeer => "netlink",
         }
@@ -116,7 +119,7 @@ impl Component {
             Self::Helm => versions::HELM,
             Self::Helm4 => versions::HELM_4,
             Self::HelmController => versions::HELM_CONTROLLER,
-            Self::ClusterApi => versions::CLUSTER_API,
+            Self::ClusterApi | Self::Clusterctl => versions::CLUSTER_API,
             Self::Registry => versions::REGISTRY,
             Self::NetlinkPeer => versions::GO_NETLINK,
         }
@@ -133,6 +136,7 @@ impl Component {
             Self::Helm | Self::Helm4 => "helm",
             Self::HelmController => "helm-controller",
             Self::ClusterApi => "cluster-api-manager",
+            Self::Clusterctl => "clusterctl",
             Self::Registry => "registry",
             Self::NetlinkPeer => "netlink",
         }
@@ -145,6 +149,7 @@ impl Component {
             Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
             Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),
             Self::ClusterApi => format!("{CLUSTER_API}/core"),
+            Self::Clusterctl => format!("{CLUSTER_API}/cmd/clusterctl"),
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
