@@ -9,6 +9,8 @@
 mod crash;
 #[path = "capi_claims/lifecycle.rs"]
 mod lifecycle;
+#[path = "capi_claims/moved.rs"]
+mod moved;
 #[path = "capi_claims/surface.rs"]
 mod surface;
 #[path = "capi_claims/takeover.rs"]

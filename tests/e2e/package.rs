@@ -12,6 +12,8 @@
 
 #[path = "package/calls.rs"]
 mod calls;
+#[path = "package/components.rs"]
+mod components;
 #[path = "package/files.rs"]
 mod files;
 #[path = "package/first_address.rs"]
