@@ -56,7 +56,9 @@ impl VipController {
 
     /// What the Cluster shows in the pools that are known, but for what its claims have.
     fn uses(&self, key: &Key, cluster: &ClusterView, pools: &[VipPool]) -> Vec<LeasePrefix> {
-        let Some(class) = cluster.class_name() else {
+        // Of one that is being deleted the claims may be gone before this look at it is over.
+        let living = cluster.class_name();
+        let Some(class) = living.filter(|_| !cluster.meta.is_terminating()) else {
             return Vec::new();
         };
         let second = |text: &Option<String>| text.as_ref()?.parse::<IpAddr>().ok();
