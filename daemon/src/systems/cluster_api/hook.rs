@@ -20,6 +20,8 @@ pub const HANDLER: &str = "fipd-vip";
 const TIMEOUT: u32 = 5;
 /// Seconds until it asks again.
 const RETRY: u32 = 1;
+/// Of what is wrong with a question, in characters: it repeats parts of that.
+const LONGEST_REASON: usize = 300;
 
 /// The hook, as answers and series name it.
 pub const BEFORE_CREATE: &str = "BeforeClusterCreate";
@@ -153,7 +155,8 @@ fn response(hook: &str, message: &str, retry: u32) -> Value {
 }
 
 fn failure(hook: &str, why: &str) -> Value {
-    let mut response = response(hook, why, 0);
+    let why: String = why.chars().take(LONGEST_REASON).collect();
+    let mut response = response(hook, &why, 0);
     response["status"] = json!("Failure");
     response
 }
