@@ -25,6 +25,7 @@ use crate::{
     systems::{
         self, SYSTEMS,
         claims::{claim, pool},
+        cluster_api,
         kube_fip::{
             floating_ip, guest, range,
             settings::{KubeFipSettings, RangeArithmetic},
@@ -40,10 +41,12 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 18] = [
+pub const BODIES: [Body; 20] = [
     body("admission", admission),
     body("certificate", certificate),
     body("claims", claims),
+    body("cluster_api", cluster_api::fuzz::objects),
+    body("cluster_api_hooks", cluster_api::fuzz::hooks),
     body("cni", cni),
     body("config", config_text),
     body("csv", |bytes| rows(bytes, true)),

@@ -128,7 +128,7 @@ fn no(kind: &'static str, problem: &Unserved) -> ConditionUpdate {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod testing {
     use fipd_core::NetworkId;
 

@@ -17,6 +17,8 @@ mod adopt;
 pub mod claim;
 mod compat;
 mod extension;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod hook;
 mod leaving;
 pub mod metrics;
