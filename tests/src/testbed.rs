@@ -8,6 +8,7 @@
 //!
 //! Everything is a child of this process on a free loopback port, in a temporary directory of its own, and gone on drop.
 
+mod audit_log;
 mod base64;
 mod browser;
 mod certificates;

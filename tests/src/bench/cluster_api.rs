@@ -5,6 +5,7 @@
 //! request until a watch event with the field arrives, and sixteen creators in bulk. fipd is an administrator, as the peers
 //! were, so API priority and fairness does not queue its requests.
 
+mod hook;
 mod subject;
 mod writes;
 
@@ -20,6 +21,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
+use self::hook::Asker;
 use self::subject::{Subject, pool_ref};
 use self::writes::Writes;
 use super::{Figure, percentile};
@@ -73,6 +75,7 @@ pub async fn run() -> Result<Vec<Figure>> {
     let mut figures = vec![memory("idle", idle, "in-cluster 51 MB", MEMORY_IDLE)];
     figures.extend(bench.empty_pool().await?);
     figures.extend(bench.burst().await?);
+    figures.push(bench.hook().await?);
     figures.extend(bench.endpoints().await?);
     figures.extend(bench.pool_in_use().await?);
     Ok(figures)
@@ -98,7 +101,11 @@ fn median(samples: &[Duration]) -> Result<Duration> {
 
 impl Bench {
     async fn start() -> Result<Self> {
-        let plane = ControlPlane::start(CLUSTER, ControlPlaneOptions::default()).await?;
+        let options = ControlPlaneOptions {
+            audit_log: true,
+            ..ControlPlaneOptions::default()
+        };
+        let plane = ControlPlane::start(CLUSTER, options).await?;
         install_definitions(&plane, Versions::OnlyV1Beta2).await?;
         for crd in fipd_crds::all() {
             plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
@@ -172,12 +179,12 @@ impl Bench {
     async fn empty_pool(&self) -> Result<Vec<Figure>> {
         self.make_pool("empty", "10.60.0.0/16").await?;
         tokio::time::sleep(SETTLED).await;
-        let before = Writes::read(&self.objects.client).await?;
+        let before = Writes::read(&self.plane)?;
         let start = Instant::now();
         let p50 = self.claims("empty").await?;
         let seconds = start.elapsed().as_secs_f64();
         tokio::time::sleep(SETTLED).await;
-        let after = Writes::read(&self.objects.client).await?;
+        let after = Writes::read(&self.plane)?;
         let lives = (WARM_UP + ONE_BY_ONE) as f64;
         // The bench makes two of them: it creates the claim and deletes it.
         let objects = (after.objects - before.objects) / lives - 2.0;
@@ -231,6 +238,25 @@ impl Bench {
             Figure::cost_ratio(&beside("their creation"), "s", all, creating, 1.3),
             Figure::at_most(&beside("the peer"), "s", all, "in-cluster 15.3 s", 15.3),
         ])
+    }
+
+    /// Answers of the hook during another burst.
+    async fn hook(&self) -> Result<Figure> {
+        let asker = Asker::start(&self.fipd).await?;
+        let claims = Subject::claim(&self.objects, POOL, "burst");
+        let bulk = claims.at_once("hooked", BURST).await;
+        let answers = asker.stop().await?;
+        bulk?;
+        self.delete_claims().await?;
+        let p99 = percentile(&answers, 0.99).context("no answer")?;
+        let count = format!("none; {} answers", answers.len());
+        Ok(Figure::at_most(
+            "cluster-api-hook-p99",
+            "ms",
+            millis(p99),
+            &count,
+            50.0,
+        ))
     }
 
     async fn check_distinct(&self) -> Result<()> {

@@ -12,7 +12,9 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
 use kube::api::Api;
 use rcgen::KeyPair;
+use serde_json::Value;
 
+use super::audit_log;
 use super::certificates::CertificateAuthority;
 use super::directory::TestDirectory;
 use super::etcd::Etcd;
@@ -91,6 +93,8 @@ pub struct ControlPlaneOptions {
     pub nodes: bool,
     /// Users without any group, as [`RESTRICTED_USER`], which is always there.
     pub users: Vec<String>,
+    /// Keep a log of all writes, for [`ControlPlane::audited`].
+    pub audit_log: bool,
 }
 
 impl Default for ControlPlaneOptions {
@@ -100,6 +104,7 @@ impl Default for ControlPlaneOptions {
             service_cidr: "10.96.0.0/16,fd00:96::/108".to_string(),
             nodes: false,
             users: Vec::new(),
+            audit_log: false,
         }
     }
 }
@@ -150,6 +155,9 @@ impl ControlPlane {
         };
         write_keys(&directory, &foundation.authority)?;
         write_tokens(&directory, &options.users)?;
+        if options.audit_log {
+            audit_log::prepare(&directory)?;
+        }
         let server = format!("https://127.0.0.1:{port}");
         let text = kubeconfig(
             name,
@@ -242,6 +250,11 @@ impl ControlPlane {
 
     pub fn foundation(&self) -> &Arc<Foundation> {
         &self.foundation
+    }
+
+    /// The writes so far, over all starts of the API server, as its audit log has them at level `Metadata`.
+    pub fn audited(&self) -> Result<Vec<Value>> {
+        audit_log::read(&self.directory)
     }
 
     /// A client with all rights. It belongs to the runtime it is made in.
@@ -364,6 +377,9 @@ impl ControlPlane {
                 "--service-account-signing-key-file={}",
                 file("accounts.key")
             ));
+        if self.options.audit_log {
+            command.args(audit_log::arguments(&self.directory));
+        }
         command
     }
 

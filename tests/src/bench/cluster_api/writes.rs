@@ -1,0 +1,78 @@
+//! What was written to the API server, by its audit log.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::GROUP;
+use crate::testbed::ControlPlane;
+
+/// Successful writes of everybody so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Writes {
+    /// Of claims and addresses, their status included.
+    pub objects: f64,
+    pub events: f64,
+    /// Of the status of pools.
+    pub pool_status: f64,
+}
+
+impl Writes {
+    pub fn read(plane: &ControlPlane) -> Result<Self> {
+        let mut writes = Self::default();
+        for request in plane.audited()? {
+            writes.count(&request);
+        }
+        Ok(writes)
+    }
+
+    fn count(&mut self, request: &Value) {
+        let code = request["responseStatus"]["code"].as_u64();
+        if !code.is_some_and(|code| (200..300).contains(&code)) {
+            return;
+        }
+        let object = &request["objectRef"];
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let counter = match (text("apiGroup"), text("resource"), text("subresource")) {
+            (GROUP, "ipaddressclaims" | "ipaddresses", _) => &mut self.objects,
+            (GROUP, _, "status") => &mut self.pool_status,
+            (_, "events", _) => &mut self.events,
+            _ => return,
+        };
+        *counter += 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_refused_or_is_of_others_does_not_count() {
+        let request = |group: &str, resource: &str, subresource: &str, code: u16| {
+            json!({
+                "verb": "patch", "responseStatus": { "code": code },
+                "objectRef": { "apiGroup": group, "resource": resource, "subresource": subresource },
+            })
+        };
+        let mut writes = Writes::default();
+        for one in [
+            request(GROUP, "ipaddressclaims", "", 201),
+            request(GROUP, "ipaddressclaims", "status", 200),
+            request(GROUP, "ipaddresses", "", 409),
+            request(GROUP, "inclusterippools", "status", 200),
+            request(GROUP, "inclusterippools", "", 200),
+            request("events.k8s.io", "events", "", 201),
+            request("coordination.k8s.io", "leases", "", 200),
+        ] {
+            writes.count(&one);
+        }
+        let wanted = Writes {
+            objects: 2.0,
+            events: 1.0,
+            pool_status: 1.0,
+        };
+        assert_eq!(writes, wanted);
+    }
+}
