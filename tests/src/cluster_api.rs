@@ -103,6 +103,45 @@ impl IpamObjects {
         self.make("IPAddressClaim", path, object).await
     }
 
+    /// A claim and its IPAddress as the in-cluster provider leaves them, in a network of 24 bits.
+    pub async fn fulfilled(&self, path: &str, pool: (&str, &str), address: &str) -> Result<()> {
+        self.claim_with(path, pool, json!({})).await?;
+        self.fulfil(path, address).await
+    }
+
+    /// Serves a claim as the in-cluster provider does.
+    pub async fn fulfil(&self, path: &str, address: &str) -> Result<()> {
+        let release = json!({ "metadata": { "finalizers": [format!("{GROUP}/ReleaseAddress")] } });
+        self.merge("IPAddressClaim", path, release).await?;
+        let claim = self.get("IPAddressClaim", path).await?;
+        let claim = claim.with_context(|| format!("no claim {path}"))?;
+        let name = &claim["metadata"]["name"];
+        let mut there = json!({
+            "metadata": {
+                "finalizers": [format!("{GROUP}/ProtectAddress")],
+                "ownerReferences": [{
+                    "apiVersion": format!("{GROUP}/{}", self.version), "kind": "IPAddressClaim",
+                    "name": name, "uid": claim["metadata"]["uid"],
+                    "controller": true, "blockOwnerDeletion": true,
+                }],
+            },
+            "spec": {
+                "claimRef": { "name": name }, "address": address, "prefix": 24,
+                "poolRef": claim["spec"]["poolRef"],
+            },
+        });
+        let cluster = &claim["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"];
+        if cluster.is_string() {
+            there["metadata"]["labels"] = json!({ "cluster.x-k8s.io/cluster-name": cluster });
+        }
+        self.make("IPAddress", path, there).await?;
+        let status = Patch::Merge(json!({ "status": { "addressRef": { "name": name } } }));
+        let (api, name) = self.at("IPAddressClaim", path);
+        let params = PatchParams::default();
+        api.patch_status(name, &params, &status).await?;
+        Ok(())
+    }
+
     pub async fn get(&self, kind: &str, path: &str) -> Result<Option<Value>> {
         let (api, name) = self.at(kind, path);
         Ok(api.get_opt(name).await?.map(|object| json!(object)))

@@ -52,34 +52,6 @@ fn webhook(kind: &str, name: &str) -> String {
     .to_string()
 }
 
-/// A claim and its IPAddress as the provider leaves them.
-async fn fulfilled(objects: &IpamObjects, path: &str, pool: &str, address: &str) {
-    let (namespace, name) = path.split_once('/').unwrap();
-    let rest = json!({ "metadata": { "finalizers": ["ipam.cluster.x-k8s.io/ReleaseAddress"] } });
-    objects.claim_with(path, (POOL, pool), rest).await.unwrap();
-    let claim = objects.get(CLAIM, path).await.unwrap().unwrap();
-    let there = json!({
-        "metadata": {
-            "namespace": namespace, "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
-            "ownerReferences": [{
-                "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": CLAIM, "name": name,
-                "uid": claim["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
-            }],
-        },
-        "spec": {
-            "claimRef": { "name": name }, "address": address, "prefix": 24,
-            "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": POOL, "name": pool },
-        },
-    });
-    objects.make(ADDRESS, path, there).await.unwrap();
-    let status = json!({ "status": { "addressRef": { "name": name } } });
-    let api = objects.of(CLAIM, Some(namespace));
-    let patch = kube::api::Patch::Merge(&status);
-    api.patch_status(name, &kube::api::PatchParams::default(), &patch)
-        .await
-        .unwrap();
-}
-
 #[tokio::test]
 async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
     let plane = ManagementPlane::with("stock", Versions::OnlyV1Beta2)
@@ -105,8 +77,10 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
     stock_definition(&plane, false).await;
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24 });
     objects.pool("default/net", spec).await.unwrap();
-    fulfilled(&objects, "default/a", "net", "10.0.0.11").await;
-    fulfilled(&objects, "default/double", "net", "10.0.0.11").await;
+    for path in ["default/a", "default/double"] {
+        let served = objects.fulfilled(path, (POOL, "net"), "10.0.0.11");
+        served.await.unwrap();
+    }
     for (kind, name) in [
         (
             "ValidatingWebhookConfiguration",
