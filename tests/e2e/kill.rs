@@ -17,6 +17,12 @@ use std::time::Duration;
 use fipd_tests::testbed::{Fipd, FipdOptions, Method, Reply, UnixConnection, wait_until};
 use serde_json::{Value, json};
 
+#[path = "kill/management.rs"]
+mod management;
+#[path = "kill/management_load.rs"]
+mod management_load;
+#[path = "kill/management_reader.rs"]
+mod management_reader;
 #[path = "kill/moves.rs"]
 mod moves;
 
