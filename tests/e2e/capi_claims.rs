@@ -13,6 +13,8 @@ mod lifecycle;
 mod moved;
 #[path = "capi_claims/surface.rs"]
 mod surface;
+#[path = "capi_claims/release.rs"]
+mod release;
 #[path = "capi_claims/takeover.rs"]
 mod takeover;
 #[path = "capi_claims/versions.rs"]

@@ -127,6 +127,29 @@ fn is_so(found: &Value, wanted: &Value) -> bool {
 mod tests {
     use super::*;
 
+    /// The original needs cert-manager, which puts no CA where Cluster API looks for one.
+    #[test]
+    fn e_30_the_object_has_the_ca_itself_and_needs_no_other_program() {
+        let wanted = object(
+            EXTENSION_CONFIG,
+            "https://fipd:8443/hooks/m",
+            "PEM",
+            &Default::default(),
+        );
+        let client = &wanted["spec"]["clientConfig"];
+        assert_eq!(client["caBundle"], "UEVN");
+        assert_eq!(
+            client["service"],
+            Value::Null,
+            "nothing of it is in the cluster"
+        );
+        assert_eq!(wanted["metadata"]["annotations"], Value::Null);
+        // What an injector does is put right.
+        let mut injected = wanted.clone();
+        injected["spec"]["clientConfig"]["caBundle"] = json!("");
+        assert!(!is_so(&injected, &wanted));
+    }
+
     #[test]
     fn what_somebody_changed_is_put_right() {
         let labels = [("team".to_owned(), "a".to_owned())].into();
