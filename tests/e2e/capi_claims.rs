@@ -13,6 +13,8 @@ mod lifecycle;
 mod moved;
 #[path = "capi_claims/surface.rs"]
 mod surface;
+#[path = "capi_claims/originals.rs"]
+mod originals;
 #[path = "capi_claims/release.rs"]
 mod release;
 #[path = "capi_claims/takeover.rs"]
