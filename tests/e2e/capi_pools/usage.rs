@@ -12,6 +12,10 @@ async fn addresses_and_pools_in_use_stay() {
     bed.claim("used/a", (POOL, "net")).await.unwrap();
     bed.address("used/a").await.unwrap();
     bed.objects.delete(ADDRESS, "used/a").await.unwrap();
+    // So that the webhook lets it through.
+    let skip = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook";
+    let annotate = bed.objects.annotate(POOL, "used/net", skip, json!(""));
+    annotate.await.unwrap();
     bed.objects.delete(POOL, "used/net").await.unwrap();
     bed.objects
         .wait_reason(POOL, "used/net", "InUse")

@@ -90,7 +90,10 @@ impl<C: SharedClusters> SharedSite<C> {
         let clusters =
             RwLockWriteGuard::try_map(place, |one| one.as_mut().map(|one| &mut one.clusters));
         let clusters = clusters.map_err(|_| anyhow!("the clusters were not started"))?;
-        Ok((TestFipd::Own(Box::new(fipd)), ClustersOfTest::Alone(clusters)))
+        Ok((
+            TestFipd::Own(Box::new(fipd)),
+            ClustersOfTest::Alone(clusters),
+        ))
     }
 }
 
