@@ -11,12 +11,12 @@ mod crash;
 mod lifecycle;
 #[path = "capi_claims/moved.rs"]
 mod moved;
-#[path = "capi_claims/surface.rs"]
-mod surface;
 #[path = "capi_claims/originals.rs"]
 mod originals;
 #[path = "capi_claims/release.rs"]
 mod release;
+#[path = "capi_claims/surface.rs"]
+mod surface;
 #[path = "capi_claims/takeover.rs"]
 mod takeover;
 #[path = "capi_claims/versions.rs"]
@@ -37,3 +37,4 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CLAIM: &str = "IPAddressClaim";
 const ADDRESS: &str = "IPAddress";
 const POOL: &str = "InClusterIPPool";
+const GLOBAL: &str = "GlobalInClusterIPPool";

@@ -15,6 +15,7 @@ use fipd::clusters::{Clusters, ClustersOptions, Trust};
 use fipd::config::Config;
 use fipd::controller::endpoint::OwnEndpoint;
 use fipd::guests::GuestBoard;
+use fipd::host::probe::Prober;
 use fipd::ipam::Ipam;
 use fipd::nodes::NodeBoard;
 use fipd::rules::{Reached, RuleBoard, View};
@@ -112,6 +113,7 @@ impl Host {
                 leaving: Some(leave.clone()),
             }),
             only_host: decides.is_none(),
+            prober: Prober::beside(&dir.path().join("fipd.sock")),
             shared: Shared::default(),
         });
         let options = ClustersOptions {

@@ -11,7 +11,6 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use super::*;
 
 const CLUSTER: &str = "Cluster";
-const GLOBAL: &str = "GlobalInClusterIPPool";
 const SIDES: [&str; 2] = ["source", "target"];
 /// Chosen for a Cluster by hand.
 const GIVEN: &str = "10.41.0.15";

@@ -3,7 +3,8 @@
 //!
 //! Core's definitions are those of its release; those of the in-cluster pools are stand-ins with the fields of the contract.
 
-use fipd_tests::testbed::cluster_api::ApiVersion;
+use fipd_tests::testbed::ControlPlaneOptions;
+use fipd_tests::testbed::cluster_api::{ApiVersion, install_definitions};
 use kube::api::{ListParams, Patch, PatchParams};
 
 use super::*;
@@ -130,7 +131,8 @@ impl TwoOriginals {
     }
 
     async fn start(&mut self, settings: &str) {
-        self.fipd.write_config(&config(settings)).unwrap();
+        let config = management_config(&self.fipd, settings);
+        self.fipd.write_config(&config).unwrap();
         self.fipd.restart().await.unwrap();
         self.fipd.wait_ready(DEADLINE).await.unwrap();
     }
@@ -237,14 +239,15 @@ async fn take_over(site: &mut TwoOriginals, first: First) {
 
 #[tokio::test]
 async fn both_originals_are_taken_over_in_either_order_and_what_stays_is_theirs() {
-    let management = plane("both", Versions::OnlyV1Beta2).await.unwrap();
+    let management = ManagementPlane::with("both", Versions::OnlyV1Beta2);
+    let management = management.await.unwrap();
     management
         .bind_role("fipd-cluster-api-adopt", None)
         .await
         .unwrap();
     let judge = Judge::start().await;
     for first in [First::Provider, First::Allocator] {
-        forget_leaders(&management).await;
+        management.forget_leaders().await.unwrap();
         let mut site = TwoOriginals::prepare(&management).await;
         take_over(&mut site, first).await;
         let wanted = [
@@ -268,17 +271,6 @@ async fn both_originals_are_taken_over_in_either_order_and_what_stays_is_theirs(
         for (kind, object) in &after {
             judge.judge(kind, object).await;
         }
-    }
-}
-
-async fn forget_leaders(plane: &ControlPlane) {
-    use k8s_openapi::api::coordination::v1::Lease;
-    use kube::api::{Api, DeleteParams};
-    let client = plane.client().await.unwrap();
-    for namespace in ["capi-ipam-in-cluster-system", "capi-system"] {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-        let (all, params) = (ListParams::default(), DeleteParams::default());
-        leases.delete_collection(&params, &all).await.unwrap();
     }
 }
 

@@ -43,7 +43,7 @@ async fn refuse_no_more(plane: &ControlPlane) {
 /// Waits until the API server refuses fipd's writes.
 async fn wait_refused(bed: &Bed, path: &str) {
     let objects = IpamObjects {
-        client: bed.plane.client_of(RESTRICTED_USER).await.unwrap(),
+        client: bed.plane.0.client_of(RESTRICTED_USER).await.unwrap(),
         version: "v1beta2",
     };
     let (namespace, name) = path.split_once('/').unwrap();
@@ -84,41 +84,43 @@ async fn wait_tried(bed: &Bed) {
 /// pool is missing never goes.
 #[tokio::test]
 async fn e_29_a_release_that_fails_is_tried_until_it_is_done() {
-    let mut bed = Bed::start("").await;
-    bed.pool("one/net", &["10.0.0.10"], 24, "").await;
-    bed.claim("one/a", (POOL, "net")).await;
-    assert_eq!(bed.address("one/a").await, "10.0.0.10");
-    refuse(&bed.plane).await;
+    let mut bed = Bed::alone("").await.unwrap();
+    bed.pool("one/net", &["10.0.0.10"], 24, "").await.unwrap();
+    bed.claim("one/a", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("one/a").await.unwrap(), "10.0.0.10");
+    refuse(&bed.plane.0).await;
     wait_refused(&bed, "one/a").await;
     bed.objects.delete(CLAIM, "one/a").await.unwrap();
-    bed.claim("one/b", (POOL, "net")).await;
+    bed.claim("one/b", (POOL, "net")).await.unwrap();
     for _ in 0..2 {
         // It is tried again, and nothing of the claim goes: neither in this life of fipd nor in the next.
         wait_tried(&bed).await;
         let claim = bed.objects.get(CLAIM, "one/a").await.unwrap().unwrap();
         assert_ne!(claim["metadata"]["finalizers"], Value::Null, "{claim}");
-        bed.refused("one/b", "PoolExhausted", "PoolExhausted").await;
-        assert!(bed.leases().await["10.0.0.10"].ends_with("one/a"));
-        bed.fipd.kill9().unwrap();
-        bed.restart().await;
+        bed.refused("one/b", "PoolExhausted", "PoolExhausted")
+            .await
+            .unwrap();
+        assert!(bed.leases().await.unwrap()["10.0.0.10"].ends_with("one/a"));
+        bed.fipd.own().unwrap().kill9().unwrap();
+        bed.restart().await.unwrap();
     }
-    refuse_no_more(&bed.plane).await;
+    refuse_no_more(&bed.plane.0).await;
     bed.objects.wait_gone(CLAIM, "one/a").await.unwrap();
-    assert_eq!(bed.address("one/b").await, "10.0.0.10");
+    assert_eq!(bed.address("one/b").await.unwrap(), "10.0.0.10");
 
     // Its pool vanishes first, while fipd cannot protect it.
-    bed.fipd.kill9().unwrap();
+    bed.fipd.own().unwrap().kill9().unwrap();
     let none = json!({ "metadata": { "finalizers": null } });
     bed.objects.merge(POOL, "one/net", none).await.unwrap();
     bed.objects.delete(POOL, "one/net").await.unwrap();
     bed.objects.wait_gone(POOL, "one/net").await.unwrap();
-    bed.restart().await;
+    bed.restart().await.unwrap();
     bed.objects.delete(CLAIM, "one/b").await.unwrap();
     for kind in [CLAIM, ADDRESS] {
         bed.objects.wait_gone(kind, "one/b").await.unwrap();
     }
     wait_until("no lease is left", DEADLINE, || async {
-        let left = bed.leases().await;
+        let left = bed.leases().await.unwrap();
         left.is_empty()
             .then_some(())
             .ok_or_else(|| format!("{left:?}"))

@@ -17,83 +17,81 @@ fn cluster(class: &str) -> Value {
     json!({ "metadata": { "annotations": class }, "spec": { "clusterNetwork": network } })
 }
 
-impl Bed {
-    /// A pool of one address for control planes of a class.
-    async fn pool_of_class(&self, path: &str, class: &str, address: &str) {
-        let labels = json!({
-            "vip.capi.gorizond.io/cluster-class": class, "vip.capi.gorizond.io/role": "control-plane",
-        });
-        let spec = json!({ "addresses": [address], "prefix": 24 });
-        let pool = json!({ "metadata": { "labels": labels }, "spec": spec });
-        self.objects.make(POOL, path, pool).await.unwrap();
-    }
+/// A pool of one address for control planes of a class.
+async fn pool_of_class(bed: &Bed, path: &str, class: &str, address: &str) {
+    let labels = json!({
+        "vip.capi.gorizond.io/cluster-class": class, "vip.capi.gorizond.io/role": "control-plane",
+    });
+    let spec = json!({ "addresses": [address], "prefix": 24 });
+    let pool = json!({ "metadata": { "labels": labels }, "spec": spec });
+    bed.objects.make(POOL, path, pool).await.unwrap();
+}
 
-    /// Waits until a list has a row of this name that passes a test.
-    async fn row(&self, list: &str, name: &str, test: impl Fn(&Value) -> bool) -> Value {
-        wait_until(&format!("{name} in {list}"), DEADLINE, || async {
-            let listed = self.fipd.cli(["cluster-api", list, "-o", "json"]).await;
-            let listed = listed.unwrap().json().unwrap();
-            let rows = listed[list].as_array().unwrap();
-            let row = rows.iter().find(|row| row["name"] == name);
-            row.filter(|row| test(row))
-                .cloned()
-                .ok_or(listed.to_string())
-        })
-        .await
-        .unwrap()
-    }
+/// Waits until a list has a row of this name that passes a test.
+async fn list_row(bed: &Bed, list: &str, name: &str, test: impl Fn(&Value) -> bool) -> Value {
+    wait_until(&format!("{name} in {list}"), DEADLINE, || async {
+        let listed = bed.fipd.cli(["cluster-api", list, "-o", "json"]).await;
+        let listed = listed.unwrap().json().unwrap();
+        let rows = listed[list].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == name);
+        row.filter(|row| test(row))
+            .cloned()
+            .ok_or(listed.to_string())
+    })
+    .await
+    .unwrap()
+}
 
-    async fn metrics(&self) -> String {
-        self.fipd.get("/metrics").await.unwrap().body
-    }
+async fn series(bed: &Bed) -> String {
+    bed.fipd.get("/metrics").await.unwrap().body
+}
 
-    /// Waits until an alert fires, by its expression alone.
-    async fn fires(&self, alert: &str, before: &str) -> Vec<String> {
-        let expression = &alerts(alert).unwrap()[alert];
-        wait_until(&format!("{alert} fires"), DEADLINE, || async {
-            let now = self.metrics().await;
-            match holding(expression, before, &now).unwrap() {
-                none if none.is_empty() => Err(format!("{expression}: {now}")),
-                some => Ok(some),
-            }
-        })
-        .await
-        .unwrap()
-    }
+/// Waits until an alert fires, by its expression alone.
+async fn fires(bed: &Bed, alert: &str, before: &str) -> Vec<String> {
+    let expression = &alerts(alert).unwrap()[alert];
+    wait_until(&format!("{alert} fires"), DEADLINE, || async {
+        let now = series(bed).await;
+        match holding(expression, before, &now).unwrap() {
+            none if none.is_empty() => Err(format!("{expression}: {now}")),
+            some => Ok(some),
+        }
+    })
+    .await
+    .unwrap()
+}
 
-    /// What the hook answers to a Cluster of that age.
-    async fn hook(&self, created: &str) -> Value {
-        let cluster = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": { "name": "c", "namespace": "one", "creationTimestamp": created },
-            "spec": { "topology": { "classRef": { "name": "rke2" } } },
-        });
-        let request = json!({
-            "apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1",
-            "kind": "BeforeClusterCreateRequest", "cluster": cluster,
-        });
-        self.asked(&request).await
-    }
+/// What the hook answers to a Cluster of that age.
+async fn hook_answer(bed: &Bed, created: &str) -> Value {
+    let cluster = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": { "name": "c", "namespace": "one", "creationTimestamp": created },
+        "spec": { "topology": { "classRef": { "name": "rke2" } } },
+    });
+    let request = json!({
+        "apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1",
+        "kind": "BeforeClusterCreateRequest", "cluster": cluster,
+    });
+    asked(bed, &request).await
+}
 
-    async fn asked(&self, request: &Value) -> Value {
-        let socket = self.fipd.socket();
-        let mut connection = UnixConnection::open(&socket).await.unwrap();
-        let reply = connection.call(Method::POST, HOOK, Some(request)).await;
-        serde_json::from_str(&reply.unwrap().body).unwrap()
-    }
+async fn asked(bed: &Bed, request: &Value) -> Value {
+    let socket = bed.fipd.socket();
+    let mut connection = UnixConnection::open(&socket).await.unwrap();
+    let reply = connection.call(Method::POST, HOOK, Some(request)).await;
+    serde_json::from_str(&reply.unwrap().body).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_claims_and_pools_are_listed_with_what_they_lack() {
-    let bed = Bed::start("").await;
-    bed.pool_of_class("one/planes", "rke2", "10.40.0.10").await;
+    let bed = Bed::alone("").await.unwrap();
+    pool_of_class(&bed, "one/planes", "rke2", "10.40.0.10").await;
     let make = async |path: &str, class: &str| {
         let made = bed.objects.make("Cluster", path, cluster(class)).await;
         made.unwrap();
     };
     make("one/served", "rke2").await;
     // It has no pool for an ingress, and waits for that alone.
-    let row = bed.row("clusters", "served", |row| {
+    let row = list_row(&bed, "clusters", "served", |row| {
         row["control_plane"] == "10.40.0.10" && row["reason"] == "PoolNotFound"
     });
     let row = row.await;
@@ -122,12 +120,12 @@ async fn clusters_claims_and_pools_are_listed_with_what_they_lack() {
     );
     annotate.await.unwrap();
     let served = |row: &Value| row["state"] == "served" && row["waiting"] == false;
-    bed.row("clusters", "served", served).await;
+    list_row(&bed, "clusters", "served", served).await;
     // Another finds the pool full; one that names no class is left alone, and one that is paused is not looked at.
     make("one/late", "rke2").await;
     let waits = |row: &Value| row["reason"] == "ClaimPending" && row["control_plane"].is_null();
-    bed.row("clusters", "late", waits).await;
-    let claim = bed.row("claims", "vip-cp-late", |row| {
+    list_row(&bed, "clusters", "late", waits).await;
+    let claim = list_row(&bed, "claims", "vip-cp-late", |row| {
         row["reason"] == "PoolExhausted"
     });
     let claim = claim.await;
@@ -135,26 +133,26 @@ async fn clusters_claims_and_pools_are_listed_with_what_they_lack() {
         (&claim["of"], &claim["waiting"]),
         (&json!("late"), &json!(true))
     );
-    let plain = super::lifecycle::cluster();
+    let plain = lifecycle::cluster();
     bed.objects
         .make("Cluster", "one/plain", plain)
         .await
         .unwrap();
     let alone = |row: &Value| row["state"] == "left-alone" && row["reason"] == "NoClass";
-    bed.row("clusters", "plain", alone).await;
+    list_row(&bed, "clusters", "plain", alone).await;
     let mut paused = cluster("rke2");
     paused["spec"]["paused"] = json!(true);
     bed.objects
         .make("Cluster", "one/paused", paused)
         .await
         .unwrap();
-    bed.row("clusters", "paused", |row| row["state"] == "paused")
-        .await;
-    let pool = bed.row("pools", "planes", |row| row["free"] == 0).await;
+    list_row(&bed, "clusters", "paused", |row| row["state"] == "paused").await;
+    let pool = list_row(&bed, "pools", "planes", |row| row["free"] == 0).await;
     assert_eq!(pool["serves"], json!(["rke2 control-plane"]), "{pool}");
-    let claim = bed
-        .row("claims", "vip-cp-served", |row| row["ready"] == "True")
-        .await;
+    let claim = list_row(&bed, "claims", "vip-cp-served", |row| {
+        row["ready"] == "True"
+    })
+    .await;
     assert_eq!(claim["pool_id"], pool["pool_id"], "{claim} {pool}");
     assert_eq!(claim["address_network"], 0, "{claim}");
 
@@ -182,7 +180,7 @@ async fn clusters_claims_and_pools_are_listed_with_what_they_lack() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_alert_of_the_system_fires_by_what_it_is_about() {
-    let mut bed = Bed::prepare(SETTINGS).await;
+    let mut bed = Bed::prepare(SETTINGS).await.unwrap();
     let lease = |holder: &str, seconds: u32, renewed: &str| {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -191,35 +189,35 @@ async fn every_alert_of_the_system_fires_by_what_it_is_about() {
         })
     };
     let held = lease("stock", 3600, "2126-01-01T00:00:00.000000Z").to_string();
-    bed.plane.apply(&held).await.unwrap();
-    bed.restart().await;
+    bed.plane.0.apply(&held).await.unwrap();
+    bed.restart().await.unwrap();
     let mut fired = vec!["FipdClusterApiLeasesNotHeld"];
-    bed.fires("FipdClusterApiLeasesNotHeld", "").await;
+    fires(&bed, "FipdClusterApiLeasesNotHeld", "").await;
     let free = lease("", 1, "2026-01-01T00:00:00.000000Z").to_string();
-    bed.plane.apply(&free).await.unwrap();
+    bed.plane.0.apply(&free).await.unwrap();
 
-    bed.pool_of_class("one/planes", "rke2", "10.41.0.10").await;
+    pool_of_class(&bed, "one/planes", "rke2", "10.41.0.10").await;
     let make = bed.objects.make("Cluster", "one/c", cluster("rke2"));
     make.await.unwrap();
     let quiet = |row: &Value| row["ready"] == "True";
-    bed.row("claims", "vip-cp-c", quiet).await;
+    list_row(&bed, "claims", "vip-cp-c", quiet).await;
     let served = |row: &Value| row["endpoint"] == "10.41.0.10:6443";
-    bed.row("clusters", "c", served).await;
-    let calm = bed.metrics().await;
+    list_row(&bed, "clusters", "c", served).await;
+    let calm = series(&bed).await;
     for (alert, expression) in alerts("FipdClusterApi").unwrap() {
         let holds = holding(&expression, &calm, &calm).unwrap();
         let trouble = alert == "FipdClusterApiHookNotInForce";
         assert!(trouble || holds.is_empty(), "{alert}: {holds:?}");
     }
 
-    bed.claim("one/more", (POOL, "planes")).await;
+    bed.claim("one/more", (POOL, "planes")).await.unwrap();
     let other = json!({ "spec": { "controlPlaneEndpoint": { "host": "10.41.0.99" } } });
     bed.objects.merge("Cluster", "one/c", other).await.unwrap();
     let age = |answer: &Value| answer["retryAfterSeconds"].clone();
     let now = k8s_openapi::jiff::Timestamp::now().to_string();
-    assert_ne!(age(&bed.hook(&now).await), 0);
-    assert_eq!(age(&bed.hook("2026-01-01T00:00:00Z").await), 0);
-    assert_eq!(bed.asked(&json!({})).await["status"], "Failure");
+    assert_ne!(age(&hook_answer(&bed, &now).await), 0);
+    assert_eq!(age(&hook_answer(&bed, "2026-01-01T00:00:00Z").await), 0);
+    assert_eq!(asked(&bed, &json!({})).await["status"], "Failure");
     for (alert, part) in [
         ("FipdClusterApiPoolExhausted", "phase=\"waiting\""),
         ("FipdClusterApiClaimWaiting", "reason=\"PoolExhausted\""),
@@ -229,7 +227,7 @@ async fn every_alert_of_the_system_fires_by_what_it_is_about() {
         ("FipdClusterApiHookGaveUp", "result=\"gave-up\""),
         ("FipdClusterApiHookNotInForce", "part=\"runtime-hook\""),
     ] {
-        let samples = bed.fires(alert, &calm).await;
+        let samples = fires(&bed, alert, &calm).await;
         assert!(samples[0].contains(part), "{alert}: {samples:?}");
         fired.push(alert);
     }
@@ -239,19 +237,20 @@ async fn every_alert_of_the_system_fires_by_what_it_is_about() {
         "{all:?}"
     );
     // What has gone wrong is said, and the alarm of a drift is none of waiting.
-    let row = bed
-        .row("clusters", "c", |row| row["reason"] == "EndpointDiffers")
-        .await;
+    let row = list_row(&bed, "clusters", "c", |row| {
+        row["reason"] == "EndpointDiffers"
+    })
+    .await;
     assert!(row["alarm"].is_string() && row["message"] != "", "{row}");
     // An IPAddress of a claim that is gone, in a pool with a grace.
     let grace =
         json!({ "addresses": ["10.42.0.10"], "prefix": 24, "addressReuseGracePeriodSeconds": 600 });
     bed.objects.pool("one/slow", grace).await.unwrap();
-    bed.claim("one/brief", (POOL, "slow")).await;
-    bed.address("one/brief").await;
+    bed.claim("one/brief", (POOL, "slow")).await.unwrap();
+    bed.address("one/brief").await.unwrap();
     bed.objects.delete(CLAIM, "one/brief").await.unwrap();
     wait_until("the address is in its grace", DEADLINE, || async {
-        let now = bed.metrics().await;
+        let now = series(&bed).await;
         let found = now.contains("fipd_cluster_api_addresses_in_grace 1");
         found.then_some(()).ok_or(now)
     })

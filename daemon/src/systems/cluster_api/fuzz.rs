@@ -17,6 +17,7 @@ use super::{
     vip::{
         ClassView, ClusterView,
         plan::{ClaimState, VipApply, VipFacts, is_label_value, plan},
+        second::SecondFacts,
     },
 };
 use crate::controller::{
@@ -94,9 +95,13 @@ fn cluster(object: Cluster) {
     let class = ClassView {
         meta: view.meta.clone(),
         declares_vip: true,
+        reads_vip: true,
+        reads_annotation: true,
+        declares_second_vip: true,
     };
     let states = [
-        ClaimState::Absent(Ok("lab".into())),
+        ClaimState::Absent(Ok(())),
+        ClaimState::Underway,
         ClaimState::Absent(Err("there is no pool".into())),
         ClaimState::Pending("it waits".into()),
         ClaimState::Fulfilled([10, 0, 0, 5].into()),
@@ -110,6 +115,10 @@ fn cluster(object: Cluster) {
                     class,
                     control_plane: state.clone(),
                     ingress: state.clone(),
+                    second: view.families.map(|_| SecondFacts {
+                        control_plane: state.clone(),
+                        ingress: state.clone(),
+                    }),
                     default_port: DEFAULT_PORT,
                 })
             };
@@ -128,6 +137,9 @@ fn applied(mut cluster: ClusterView, apply: &VipApply) -> ClusterView {
         let host = address.to_string();
         if apply.variable {
             cluster.variable = Some(host.clone());
+        }
+        if apply.annotation {
+            cluster.annotated = Some(host.clone());
         }
         cluster.endpoint = Some(Endpoint { host, port });
         cluster.port = Some(port);
