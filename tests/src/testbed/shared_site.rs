@@ -59,7 +59,7 @@ impl<C: SharedClusters> SharedSite<C> {
     /// The clusters and the fipd that other tests use as well. All of them give the same settings.
     pub async fn share(&'static self, settings: &str) -> Result<(TestFipd, ClustersOfTest<C>)> {
         let mut started = self.0.read().await;
-        if !started.as_ref().is_some_and(|one| one.fipd.is_some()) {
+        if started.as_ref().is_none_or(|one| one.fipd.is_none()) {
             drop(started);
             let mut place = self.0.write().await;
             let inside = start(&mut place).await?;

@@ -29,6 +29,7 @@ const BUCKETS: [f64; 14] = [
 ];
 
 type Of<const N: usize> = [(&'static str, String); N];
+type FixedLabel = (&'static str, &'static str);
 
 /// What is counted of Clusters. Cheap to share.
 #[derive(Clone)]
@@ -38,8 +39,8 @@ pub struct VipCounts {
     durations: Family<Of<2>, Histogram, fn() -> Histogram>,
     reconciles: Family<Of<2>, Counter>,
     reconcile_durations: Family<Of<1>, Histogram, fn() -> Histogram>,
-    hook_answers: Family<[(&'static str, &'static str); 2], Counter>,
-    hook_durations: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
+    hook_answers: Family<[FixedLabel; 2], Counter>,
+    hook_durations: Family<[FixedLabel; 1], Histogram, fn() -> Histogram>,
 }
 
 /// What failed, as the original names it.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::Ledger;
+use fipd_crds::cluster_api::Endpoint;
 use serde_json::{Value, json};
 
 use super::{
@@ -149,7 +150,7 @@ fn of_cluster(vips: &VipController, key: &Key, cluster: &ClusterView) -> Value {
         "namespace": &*key.namespace, "name": &*key.name,
         "api_version": vips.context.kind().api_version(), "class": cluster.class_name(),
         "state": said.state.as_str(), "waiting": said.state == VipState::Waiting,
-        "endpoint": endpoint.map(|one| format!("{}:{}", one.host, one.port)),
+        "endpoint": endpoint.map(host_and_port),
         "claims": names, "mode": if has_variable { "variable" } else { "annotation" },
         "alarm": endpoint_differs(cluster).then_some("the endpoint differs from its claim"),
         "reason": said.reason, "message": said.message,
@@ -164,6 +165,15 @@ fn of_cluster(vips: &VipController, key: &Key, cluster: &ClusterView) -> Value {
         row[format!("{field}_network")] = json!(lease.map(|(_, network)| network));
     }
     row
+}
+
+/// An IPv6 address is in brackets, as in a URL.
+fn host_and_port(endpoint: &Endpoint) -> String {
+    let Endpoint { host, port } = endpoint;
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
 }
 
 /// What the claim of a role has, else what is reserved of what the Cluster shows: address, and number of its network.

@@ -100,7 +100,7 @@ impl VipWish<'_> {
 
     /// The pools that it may come from, the best first: by priority, those of the namespace before those of the whole
     /// cluster, then by name.
-    pub fn candidates<'a>(self, pools: &'a [VipPool]) -> Vec<&'a VipPool> {
+    pub fn candidates(self, pools: &[VipPool]) -> Vec<&VipPool> {
         let mut fit: Vec<_> = pools
             .iter()
             .filter(|pool| pool.key.namespace.is_empty() || *pool.key.namespace == *self.namespace)

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     observe::{ClassView, ClusterView},
-    second::{self, SecondFacts, SecondPlan},
+    second::{self, SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondFacts, SecondPlan},
 };
 use crate::{controller::conditions::ConditionUpdate, systems::cluster_api::names::CLUSTER_VIP};
 
@@ -12,6 +12,14 @@ use crate::{controller::conditions::ConditionUpdate, systems::cluster_api::names
 pub const ENDPOINT_READY: &str = "fipd.io/EndpointReady";
 /// The same of the ingress.
 pub const INGRESS_READY: &str = "fipd.io/IngressReady";
+
+/// Types of the conditions that are fipd's in a Cluster.
+pub const CONDITIONS: [&str; 4] = [
+    ENDPOINT_READY,
+    INGRESS_READY,
+    SECOND_ENDPOINT_READY,
+    SECOND_INGRESS_READY,
+];
 
 /// Reason of [`ENDPOINT_READY`]: the endpoint is another than its claim has.
 pub const ENDPOINT_DIFFERS: &str = "EndpointDiffers";

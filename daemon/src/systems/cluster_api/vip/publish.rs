@@ -10,7 +10,7 @@ use super::{
     VipController,
     choose::{VipRole, VipSlot},
     observe::ClusterView,
-    plan::{ENDPOINT_READY, INGRESS_READY, POOL_NOT_FOUND, VipPlan},
+    plan::{CONDITIONS, ENDPOINT_READY, INGRESS_READY, POOL_NOT_FOUND, VipPlan},
     second::{SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondPlan},
     write::{self, CONDITION_MANAGER, claim_key},
 };
@@ -26,14 +26,6 @@ use crate::{
     },
     systems::cluster_api::metrics::VipFailure,
 };
-
-/// Types of the conditions that are fipd's in a Cluster.
-const CONDITIONS: [&str; 4] = [
-    ENDPOINT_READY,
-    INGRESS_READY,
-    SECOND_ENDPOINT_READY,
-    SECOND_INGRESS_READY,
-];
 
 impl VipController {
     /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     observe::ClusterView,
-    plan::{ENDPOINT_DIFFERS, ENDPOINT_READY, INGRESS_READY},
+    plan::{CONDITIONS, ENDPOINT_DIFFERS, ENDPOINT_READY},
 };
 use crate::{
     controller::store::Key,
@@ -82,12 +82,12 @@ pub fn report(settings: &ClusterApiSettings, key: &Key, cluster: &ClusterView) -
         return idle;
     }
     let says = |kind| cluster.conditions.iter().find(|one| one.type_ == kind);
-    let of_both = [says(ENDPOINT_READY), says(INGRESS_READY)];
-    if of_both.iter().all(Option::is_none) {
+    let of_all = CONDITIONS.map(says);
+    if of_all.iter().all(Option::is_none) {
         let message = "fipd has not said anything of it yet";
         return VipReport::new(VipState::Waiting, "New", message);
     }
-    let unready = of_both.into_iter().flatten();
+    let unready = of_all.into_iter().flatten();
     let unready: Vec<_> = unready.filter(|one| one.status != "True").collect();
     let waits = unready.iter().any(|one| one.reason != ENDPOINT_DIFFERS);
     let messages: Vec<_> = unready.iter().map(|one| &*one.message).collect();
@@ -110,6 +110,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::systems::cluster_api::vip::{plan::INGRESS_READY, second::SECOND_ENDPOINT_READY};
 
     fn cluster(fields: Value, conditions: &[(&str, &str, &str)]) -> ClusterView {
         let mut object = json!({
@@ -160,6 +161,17 @@ mod tests {
                 ],
                 VipState::Served,
                 "",
+            ),
+            (
+                &settings,
+                json!({}),
+                &[
+                    (endpoint, "True", "AddressAllocated"),
+                    (ingress, "True", "AddressAllocated"),
+                    (SECOND_ENDPOINT_READY, "False", "PoolNotFound"),
+                ],
+                VipState::Waiting,
+                "PoolNotFound",
             ),
             (
                 &settings,
