@@ -191,7 +191,7 @@ async fn gets_nothing_while_the_helper_fails(bed: &Bed, helper: &StandIn) {
         .wait_reason(CLAIM, "one/second", "AllocationFailed");
     let said = said.await.unwrap();
     assert!(said.contains("cannot be read"), "{said}");
-    assert!(said.contains("nothing is given unchecked"), "{said}");
+    assert!(said.contains("nothing is allocated unchecked"), "{said}");
     let told = bed
         .objects
         .wait_event(CLAIM, "second", "AddressProbeFailed");
@@ -217,6 +217,14 @@ async fn is_not_checked_when_it_is_there_already(bed: &Bed, helper: &StandIn) {
         .make("IPAddress", "one/moved", address)
         .await
         .unwrap();
+    wait_until("its lease", DEADLINE, || async {
+        match &*bed.state("10.0.0.9").await {
+            "allocated" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    })
+    .await
+    .unwrap();
     bed.objects.claim("one/moved", GLOBAL).await.unwrap();
     let address = bed.objects.wait_address("one/moved").await.unwrap();
     assert_eq!((&*address, helper.asked()), ("10.0.0.9", before));

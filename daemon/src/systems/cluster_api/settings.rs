@@ -51,8 +51,8 @@ pub struct ClusterApiSettings {
     pub watch_filter: Text,
     /// Whether a new address is checked on the wire (ARP, neighbor discovery) before a claim shows it, those of Clusters too, where
     /// this host has an interface in its network; elsewhere the claim says that it was not checked. `fipd-probe.socket` must be
-    /// enabled. What is in use cools for an hour, and the claim gets another. While the check fails nothing is given: the claim
-    /// waits, says why, and fipd tries again.
+    /// enabled. An address in use is quarantined for an hour, and the claim gets another. While the check fails nothing is
+    /// allocated: the claim waits, says why, and fipd tries again.
     pub conflict_probe: bool,
     /// Whether `Cluster`s get the addresses of their control plane and ingress.
     pub vips: bool,

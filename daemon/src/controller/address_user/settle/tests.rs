@@ -441,7 +441,7 @@ fn a_new_address_is_shown_once_its_check_on_the_wire_has_ended() {
     );
     assert_eq!(
         plan(&probing(), &one, &wish()),
-        "adopt 10.0.0.5 for Some(\"t\")",
+        r#"adopt 10.0.0.5 for Some(Tenant("t"))"#,
         "nobody checks it any more"
     );
     let reserved = ledger([Lease {
@@ -456,5 +456,8 @@ fn a_new_address_is_shown_once_its_check_on_the_wire_has_ended() {
         ..wish()
     };
     let recorded = planned(&ledger([]), &Ok(recorded));
-    assert_eq!(recorded, "adopt 10.0.0.7 for Some(\"t\")", "it is in use");
+    assert_eq!(
+        recorded, r#"adopt 10.0.0.7 for Some(Tenant("t"))"#,
+        "it is in use"
+    );
 }

@@ -120,7 +120,7 @@ pub async fn waits(
     }
     if let Some((rest, failure)) = probes.pause(key) {
         let message = format!(
-            "whether its address is in use could not be checked: {failure}; nothing is given unchecked, fipd tries again within {} minutes",
+            "whether its address is in use could not be checked: {failure}; nothing is allocated unchecked, fipd tries again within {} minutes",
             LONGEST_PAUSE.as_secs() / 60
         );
         let problem = Unserved::new(PROBE_FAILED, message, None);
@@ -164,7 +164,7 @@ pub async fn probe(
         let cancel = context.site.cancel();
         tokio::spawn(async move { cancel.run_until_cancelled(check.run(link)).await });
     }
-    let message = "its address is checked on the wire, which takes some seconds, and shown when nobody answers for it";
+    let message = "an address is being checked on the wire, which takes some seconds; the claim gets it when nobody answers";
     let cause = Some(Cause::Address(lease.key));
     Ok(Err(Unserved::new(PROBING, message, cause)))
 }
@@ -254,7 +254,7 @@ impl Check {
         }
         if let ProbeVerdict::Taken { by } = verdict {
             let note = format!(
-                "{} is in use: {by} answered for it; it is given to nobody for {} minutes, and the claim asks for another",
+                "{} is in use: {by} answered for it; it is quarantined for {} minutes, and the claim asks for another",
                 self.lease.address,
                 Probed::TAKEN / 60
             );
