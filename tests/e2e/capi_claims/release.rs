@@ -100,7 +100,7 @@ async fn e_29_a_release_that_fails_is_tried_until_it_is_done() {
         bed.refused("one/b", "PoolExhausted", "PoolExhausted")
             .await
             .unwrap();
-        assert!(bed.leases().await.unwrap()["10.0.0.10"].ends_with("one/a"));
+        assert!(bed.leases("").await.unwrap()["10.0.0.10"].ends_with("one/a"));
         bed.fipd.own().unwrap().kill9().unwrap();
         bed.restart().await.unwrap();
     }
@@ -120,7 +120,7 @@ async fn e_29_a_release_that_fails_is_tried_until_it_is_done() {
         bed.objects.wait_gone(kind, "one/b").await.unwrap();
     }
     wait_until("no lease is left", DEADLINE, || async {
-        let left = bed.leases().await.unwrap();
+        let left = bed.leases("").await.unwrap();
         left.is_empty()
             .then_some(())
             .ok_or_else(|| format!("{left:?}"))
