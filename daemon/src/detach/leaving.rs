@@ -104,6 +104,10 @@ pub struct Leftover {
     pub listed: Option<Wrote>,
     /// Those that fipd knows by name, for roles that allow no list.
     pub named: Named,
+    /// Whether fipd's marks on an object are its own, by the whole of it; `None`: nobody else writes such marks.
+    pub is_ours: Option<fn(&Value, &Past) -> bool>,
+    /// Whether an object goes that nobody but fipd would delete, by its metadata.
+    pub goes: fn(&Value) -> bool,
     /// What else to write where marks go, by the annotations.
     pub restore: fn(&Map<String, Value>) -> Option<Value>,
 }
@@ -179,6 +183,8 @@ impl Leftover {
                 only_in: None,
                 wrote: |_| false,
             },
+            is_ours: None,
+            goes: |_| false,
             restore: |_| None,
         }
     }

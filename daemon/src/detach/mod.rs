@@ -264,7 +264,13 @@ async fn list(
     let mut whole = true;
     for (namespace, writes) in namespaces(past, kind.only_in) {
         let all = kind.kind.named(&namespace, "");
-        let listed = remote.list_meta(&all, "").await;
+        let listed = match kind.is_ours {
+            None => remote.list_meta(&all, "").await,
+            Some(is_ours) => {
+                let keep = |object: Value| is_ours(&object, past).then_some(object);
+                remote.list_kept(&all, "", keep).await
+            }
+        };
         whole &= listed.is_ok();
         found.take(listed, (kind, marks), wrote(past) && writes);
     }

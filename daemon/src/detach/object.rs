@@ -39,7 +39,8 @@ pub fn steps(kind: &Leftover, object: &Value, of_fipd: &Marks) -> Vec<Step> {
     let annotations = mapping("annotations").unwrap_or_default();
     let managed = labels.get(MANAGED_BY).and_then(Value::as_str) == Some(FIELD_MANAGER);
     // A release that fipd only took over is somebody else's.
-    if kind.own && managed && !labels.contains_key(ADOPTED) {
+    let own = kind.own && managed && !labels.contains_key(ADOPTED);
+    if own || (kind.goes)(&meta) {
         steps.push(step(Does::Delete));
         return steps;
     }

@@ -441,11 +441,19 @@ async fn finalizers_go_in_the_version_that_the_cluster_serves() {
                 if path == served {
                     (200, json!({ "resources": [{ "name": plural }] }))
                 } else if path == list {
-                    (200, json!({ "items": [{ "metadata": meta }] }))
+                    let pool = |group: &str, kind: &str| json!({ "poolRef": { "apiGroup": group, "kind": kind, "name": "net" } });
+                    let ours = pool("ipam.cluster.x-k8s.io", "InClusterIPPool");
+                    let others = pool("ipam.infoblox.com", "InfobloxIPPool");
+                    let items =
+                        [ours, others].map(|spec| json!({ "metadata": meta, "spec": spec }));
+                    (200, json!({ "items": items }))
                 } else {
                     (404, json!("there is no such version"))
                 }
             });
+            let never = past(System::claims());
+            let found = steps_of(&remote, &never, leftover(plural), &marks).await;
+            assert_eq!(found.steps, [], "they are another program's");
             let past = past(System::cluster_api());
             let found = steps_of(&remote, &past, leftover(plural), &marks).await;
             let steps: Vec<String> = found

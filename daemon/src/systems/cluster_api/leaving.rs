@@ -2,13 +2,18 @@
 
 use fipd_core::System;
 
-use super::names::{
-    ADDRESS_OBJECT, CLAIM, EXTENSION_CONFIG, GLOBAL_POOL, GLOBAL_PREFIX_POOL, POOL, PREFIX_POOL,
-    PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS,
+use serde_json::Value;
+
+use super::{
+    claim::wish::sort_of,
+    names::{
+        ADDRESS_OBJECT, CLAIM, EXTENSION_CONFIG, GLOBAL_POOL, GLOBAL_PREFIX_POOL, GRACE_ENDS, POOL,
+        PREFIX_POOL, PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS,
+    },
+    settings::ClusterApiSettings,
 };
-use super::settings::ClusterApiSettings;
 use crate::{
-    controller::store::Key,
+    controller::{kind::Kind, store::Key},
     detach::{Leaving, Leftover, Marks, Named, Past, has_webhook},
 };
 
@@ -31,12 +36,15 @@ impl Leaving for ClusterApiLeaving {
                 },
                 ..Leftover::of(EXTENSION_CONFIG, was_on)
             },
-            Leftover::of(CLAIM, was_on),
-            Leftover::of(ADDRESS_OBJECT, was_on),
-            Leftover::of(POOL, was_on),
-            Leftover::of(GLOBAL_POOL, was_on),
-            Leftover::of(PREFIX_POOL, was_on),
-            Leftover::of(GLOBAL_PREFIX_POOL, was_on),
+            of_pool(CLAIM),
+            Leftover {
+                goes: is_in_grace,
+                ..of_pool(ADDRESS_OBJECT)
+            },
+            pool(POOL),
+            pool(GLOBAL_POOL),
+            pool(PREFIX_POOL),
+            pool(GLOBAL_PREFIX_POOL),
         ];
         &LEFTOVERS
     }
@@ -58,10 +66,60 @@ impl Leaving for ClusterApiLeaving {
     }
 }
 
+/// Claims and IPAddresses: other providers have finalizers of these names too.
+const fn of_pool(kind: Kind) -> Leftover {
+    Leftover {
+        is_ours: Some(|object, past| {
+            let pool = serde_json::from_value(object["spec"]["poolRef"].clone());
+            was_on(past) && pool.is_ok_and(|pool| sort_of(&pool, of(past)).is_some())
+        }),
+        ..Leftover::of(kind, was_on)
+    }
+}
+
+const fn pool(kind: Kind) -> Leftover {
+    Leftover {
+        is_ours: Some(|_, past| was_on(past) && of(past).serves_in_cluster_kinds()),
+        ..Leftover::of(kind, was_on)
+    }
+}
+
+/// An IPAddress without a claim, which stays for the grace of its pool: nobody else would delete it, or free its address.
+fn is_in_grace(meta: &Value) -> bool {
+    let none = |field: &str| meta[field].as_array().is_none_or(Vec::is_empty);
+    meta["annotations"].get(GRACE_ENDS).is_some() && none("finalizers") && none("ownerReferences")
+}
+
 fn of(past: &Past) -> &ClusterApiSettings {
     past.settings.of()
 }
 
 fn was_on(past: &Past) -> bool {
     past.systems.contains(&System::cluster_api())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_in_its_grace_goes_and_one_that_somebody_uses_stays() {
+        let mark = || json!({ GRACE_ENDS: "2026-01-01T00:00:00Z" });
+        for (meta, goes) in [
+            (json!({ "annotations": mark() }), true),
+            (json!({}), false),
+            (
+                json!({ "annotations": mark(), "finalizers": [PROTECT_ADDRESS] }),
+                false,
+            ),
+            (
+                json!({ "annotations": mark(), "ownerReferences": [{ "name": "a" }] }),
+                false,
+            ),
+        ] {
+            assert_eq!(is_in_grace(&meta), goes, "{meta}");
+        }
+    }
 }
