@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
@@ -34,6 +35,7 @@ type FixedLabel = (&'static str, &'static str);
 /// What is counted of Clusters. Cheap to share.
 #[derive(Clone)]
 pub struct VipCounts {
+    classes: ClassLabels,
     allocations: Family<Of<2>, Counter>,
     errors: Family<Of<3>, Counter>,
     durations: Family<Of<2>, Histogram, fn() -> Histogram>,
@@ -41,6 +43,30 @@ pub struct VipCounts {
     reconcile_durations: Family<Of<1>, Histogram, fn() -> Histogram>,
     hook_answers: Family<[FixedLabel; 2], Counter>,
     hook_durations: Family<[FixedLabel; 1], Histogram, fn() -> Histogram>,
+}
+
+/// The classes that have series of their own: users name them, and each has a dozen of them.
+#[derive(Clone, Default)]
+struct ClassLabels(Arc<Mutex<BTreeSet<String>>>);
+
+/// Classes with series of their own at most.
+const CLASSES: usize = 100;
+/// Bytes of the name of such a class at most.
+const CLASS_LENGTH: usize = 253;
+/// The label of all others.
+const OTHER_CLASSES: &str = "other";
+
+impl ClassLabels {
+    /// The label that counts for the class.
+    fn of(&self, class: &str) -> String {
+        let mut known = self.0.lock();
+        let fits = class.len() <= CLASS_LENGTH && known.len() < CLASSES;
+        if !known.contains(class) && !fits {
+            return OTHER_CLASSES.to_owned();
+        }
+        known.insert(class.to_owned());
+        class.to_owned()
+    }
 }
 
 /// What failed, as the original names it.
@@ -69,6 +95,7 @@ fn histogram() -> Histogram {
 impl Default for VipCounts {
     fn default() -> Self {
         Self {
+            classes: ClassLabels::default(),
             allocations: Family::default(),
             errors: Family::default(),
             durations: Family::new_with_constructor(histogram),
@@ -85,7 +112,7 @@ impl VipCounts {
     pub fn allocated(&self, role: VipRole, class: &str, after: Duration) {
         let labels = [
             ("role", role.name().to_owned()),
-            ("cluster_class", class.to_owned()),
+            ("cluster_class", self.classes.of(class)),
         ];
         self.durations
             .get_or_create(&labels)
@@ -105,7 +132,7 @@ impl VipCounts {
         };
         let labels = [
             ("role", role.name().to_owned()),
-            ("cluster_class", class.to_owned()),
+            ("cluster_class", self.classes.of(class)),
             ("reason", reason.to_owned()),
         ];
         self.errors.get_or_create(&labels).inc();
@@ -119,11 +146,11 @@ impl VipCounts {
             VipReconcile::Requeued => "requeued",
         };
         let labels = [
-            ("cluster_class", class.to_owned()),
+            ("cluster_class", self.classes.of(class)),
             ("result", result.to_owned()),
         ];
         self.reconciles.get_or_create(&labels).inc();
-        let labels = [("cluster_class", class.to_owned())];
+        let labels = [("cluster_class", self.classes.of(class))];
         self.reconcile_durations
             .get_or_create(&labels)
             .observe(took.as_secs_f64());
@@ -366,6 +393,19 @@ impl VipFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_that_users_think_of_do_not_fill_the_memory() {
+        let labels = ClassLabels::default();
+        for index in 0..CLASSES {
+            let class = format!("class-{index}");
+            assert_eq!(labels.of(&class), class);
+        }
+        assert_eq!(labels.of("class-0"), "class-0");
+        assert_eq!(labels.of("one-more"), OTHER_CLASSES);
+        let long = "x".repeat(CLASS_LENGTH + 1);
+        assert_eq!(ClassLabels::default().of(&long), OTHER_CLASSES);
+    }
 
     #[test]
     fn e_13_every_series_of_the_original_is_fed_and_a_failure_counts_once() {
