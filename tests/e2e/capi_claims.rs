@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "capi_claims/corners.rs"]
+mod corners;
 #[path = "capi_claims/crash.rs"]
 mod crash;
 #[path = "capi_claims/lifecycle.rs"]

