@@ -15,7 +15,7 @@ use super::{
     names::{DEFAULT_PORT, HOOKS_GROUP, HOOKS_VERSION},
     settings::ClusterApiSettings,
     vip::{
-        ClassView, ClusterView,
+        CapiClusterView, ClassView,
         plan::{ClaimState, VipApply, VipFacts, is_label_value, plan},
         second::SecondFacts,
     },
@@ -91,7 +91,7 @@ fn address(object: IPAddress) {
 }
 
 fn cluster(object: Cluster) {
-    let view = ClusterView::of(object);
+    let view = CapiClusterView::of(object);
     let class = ClassView {
         meta: view.meta.clone(),
         declares_vip: true,
@@ -109,7 +109,7 @@ fn cluster(object: Cluster) {
     ];
     for state in states {
         for class in [None, Some(&class)] {
-            let planned = |cluster: &ClusterView| {
+            let planned = |cluster: &CapiClusterView| {
                 plan(&VipFacts {
                     cluster,
                     class,
@@ -132,7 +132,7 @@ fn cluster(object: Cluster) {
 }
 
 /// The Cluster once that is written.
-fn applied(mut cluster: ClusterView, apply: &VipApply) -> ClusterView {
+fn applied(mut cluster: CapiClusterView, apply: &VipApply) -> CapiClusterView {
     if let Some((address, port)) = apply.endpoint {
         let host = address.to_string();
         if apply.variable {

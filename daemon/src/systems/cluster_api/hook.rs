@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     names::{CLUSTER_VIP, HOOKS_GROUP, HOOKS_VERSION},
     settings::ClusterApiSettings,
-    vip::ClusterView,
+    vip::CapiClusterView,
 };
 
 /// Name of the handler, as the path and the ExtensionConfig have it.
@@ -88,7 +88,7 @@ pub fn answer(
     (call == format!("beforeclustercreate/{HANDLER}")).then(|| match asked {
         Ok(asked) if asked.kind == "BeforeClusterCreateRequest" => {
             let namespace = asked.cluster.metadata.namespace.clone();
-            let cluster = ClusterView::of(asked.cluster);
+            let cluster = CapiClusterView::of(asked.cluster);
             before_create(settings, &namespace.unwrap_or_default(), &cluster, now)
         }
         Ok(asked) => {
@@ -105,7 +105,7 @@ pub fn answer(
 fn before_create(
     settings: &ClusterApiSettings,
     namespace: &str,
-    cluster: &ClusterView,
+    cluster: &CapiClusterView,
     now: Timestamp,
 ) -> Value {
     let endpoint = cluster.endpoint.as_ref();

@@ -82,7 +82,7 @@ use names::{
 use pool::{InClusterPools, InClusterSource, InClusterView, OFF};
 use settings::ClusterApiSettings;
 use sites::IpamSites;
-use vip::{ClassView, ClusterView, VipController};
+use vip::{CapiClusterView, ClassView, VipController};
 
 /// The system.
 pub struct ClusterApi;
@@ -383,7 +383,7 @@ fn watch(
     let view = InClusterView::global_prefixes;
     pools_of::<GlobalInClusterPrefixPool>(global_prefixes, view, vips, tasks);
     let (waiting, queue) = (Arc::clone(claims), Arc::clone(&vips.context.queue));
-    let view = |cluster: Cluster| Some(ClusterView::of(cluster));
+    let view = |cluster: Cluster| Some(CapiClusterView::of(cluster));
     vips.context.follow(tasks, view, move |key| {
         wake(&waiting, CLUSTER, key);
         queue.add(key.clone());

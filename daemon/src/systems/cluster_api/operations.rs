@@ -13,7 +13,7 @@ use super::{
     pool::InClusterView,
     sites::IpamSites,
     vip::{
-        ClusterView, VipController,
+        CapiClusterView, VipController,
         choose::VipSlot,
         report::{VipState, endpoint_differs, report},
         write::claim_key,
@@ -134,7 +134,7 @@ pub(super) fn rows(sites: &IpamSites, list: &SystemOperation) -> BTreeMap<String
     rows
 }
 
-fn of_cluster(vips: &VipController, key: &Key, cluster: &ClusterView) -> Value {
+fn of_cluster(vips: &VipController, key: &Key, cluster: &CapiClusterView) -> Value {
     let said = report(vips.context.site.settings(), key, cluster);
     let endpoint = cluster.endpoint.as_ref();
     let class = cluster.class.as_ref();

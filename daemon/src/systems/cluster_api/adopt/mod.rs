@@ -21,7 +21,7 @@ use super::{
     leases,
     names::{ADDRESS_OBJECT, CLAIM, CLUSTER, CONTROL_PLANE_CLAIM, INGRESS_CLAIM},
     settings::ClusterApiSettings,
-    vip::ClusterView,
+    vip::CapiClusterView,
 };
 use crate::{
     adopt::{
@@ -113,7 +113,7 @@ impl IpamTakeover {
             &remote,
             CLUSTER,
             "list Clusters",
-            |cluster: Cluster| Some((Key::of(&cluster.metadata), ClusterView::of(cluster))),
+            |cluster: Cluster| Some((Key::of(&cluster.metadata), CapiClusterView::of(cluster))),
             &mut report,
         );
         let clusters = clusters.await?;
@@ -303,7 +303,7 @@ where
 
 /// Addresses that the original wrote and whose claim is gone, and claims that it burnt beside one given by hand.
 fn endpoints(
-    clusters: &[(Key, ClusterView)],
+    clusters: &[(Key, CapiClusterView)],
     claims: &BTreeSet<Key>,
     addresses: &[(Key, AddressView)],
     report: &mut IpamReport,

@@ -32,7 +32,7 @@ use super::{
     pool::InClusterView,
     settings::ClusterApiSettings,
     vip::{
-        ClusterView,
+        CapiClusterView,
         leave::{cluster_of, leave_to_cluster},
     },
 };
@@ -58,7 +58,7 @@ pub struct IpClaims {
     /// The IPAddresses of the cluster.
     pub addresses: Arc<Objects<AddressView>>,
     /// The Clusters that claims name.
-    pub clusters: Arc<Objects<ClusterView>>,
+    pub clusters: Arc<Objects<CapiClusterView>>,
     /// The pools of each kind of the in-cluster provider.
     pub pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
     pub probes: ClaimProbes,

@@ -25,7 +25,7 @@ use crate::{
     ipam::Ipam,
     systems::cluster_api::{
         names::{DELETE_FOR_MOVE, GRACE_ENDS, PROTECT_ADDRESS, RELEASE_ADDRESS},
-        vip::ClusterView,
+        vip::CapiClusterView,
     },
 };
 
@@ -130,9 +130,9 @@ fn tell(claims: &IpClaimController, owner: Owner) {
         Owner::Absent => clusters.remove(&one),
         Owner::Paused | Owner::Running => clusters.set(
             &one,
-            ClusterView {
+            CapiClusterView {
                 paused: owner == Owner::Paused,
-                ..ClusterView::default()
+                ..CapiClusterView::default()
             },
         ),
     }

@@ -10,7 +10,7 @@ use crate::{
     systems::cluster_api::{
         names::{CLUSTER, PAUSED},
         settings::ClusterApiSettings,
-        vip::ClusterView,
+        vip::CapiClusterView,
     },
 };
 
@@ -30,9 +30,9 @@ pub async fn in_the_way(
     };
     let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
     Ok(match found {
-        Found::Running => None,
-        Found::Paused => Some(of_cluster(&cluster, cause)),
-        Found::Absent => {
+        PauseState::Running => None,
+        PauseState::Paused => Some(of_cluster(&cluster, cause)),
+        PauseState::Absent => {
             let message = format!(
                 "there is no Cluster {}, which the claim names; the claim is served as soon as there is",
                 cluster.name
@@ -54,7 +54,7 @@ pub async fn keeps(
     let cluster = cluster_of(claims, key, claim).await?;
     Ok(cluster.and_then(|(cluster, found)| {
         let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
-        (found == Found::Paused).then(|| of_cluster(&cluster, cause))
+        (found == PauseState::Paused).then(|| of_cluster(&cluster, cause))
     }))
 }
 
@@ -97,7 +97,7 @@ fn here(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Option<Un
 pub async fn read_cluster(
     claims: &IpClaimController,
     cluster: &Key,
-) -> Reconciled<Option<ClusterView>> {
+) -> Reconciled<Option<CapiClusterView>> {
     let remote = &claims.context.remote;
     let kind = match claims.user.clusters.followed_as() {
         Some(kind) => Some(kind),
@@ -107,11 +107,11 @@ pub async fn read_cluster(
         return Ok(None);
     };
     let found = remote.get(&kind.target(cluster)).await?;
-    Ok(found.map(ClusterView::of))
+    Ok(found.map(CapiClusterView::of))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum PauseState {
     Running,
     Paused,
     Absent,
@@ -122,7 +122,7 @@ async fn cluster_of(
     claims: &IpClaimController,
     key: &Key,
     claim: &IpClaimView,
-) -> Reconciled<Option<(Key, Found)>> {
+) -> Reconciled<Option<(Key, PauseState)>> {
     let Some(name) = &claim.cluster else {
         return Ok(None);
     };
@@ -137,9 +137,9 @@ async fn cluster_of(
         }
     };
     let found = match paused {
-        Some(true) => Found::Paused,
-        Some(false) => Found::Running,
-        None => Found::Absent,
+        Some(true) => PauseState::Paused,
+        Some(false) => PauseState::Running,
+        None => PauseState::Absent,
     };
     Ok(Some((cluster, found)))
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     VipController,
     choose::{VipPool, VipSlot, VipWish, best},
-    observe::ClusterView,
+    observe::CapiClusterView,
     plan::{ClaimState, POOL_NOT_FOUND, VipStep},
     write::{self, claim_key},
 };
@@ -31,7 +31,7 @@ const STUCK: [&str; 4] = [POOL_EXHAUSTED, "PoolPaused", POOL_NOT_FOUND, "PoolNot
 
 impl VipController {
     /// Makes claims its own that the original left without an owner: it made them before there was a Cluster.
-    pub(super) async fn own_claims(&self, key: &Key, cluster: &ClusterView) -> Reconciled<()> {
+    pub(super) async fn own_claims(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled<()> {
         let claims = &self.claims.context;
         for slot in VipSlot::ALL {
             let name = claim_key(key, slot);
@@ -60,7 +60,7 @@ impl VipController {
     /// What is known of the claim of an address.
     pub(super) fn state(
         &self,
-        (key, cluster): (&Key, &ClusterView),
+        (key, cluster): (&Key, &CapiClusterView),
         wish: VipWish<'_>,
         pools: &[VipPool],
     ) -> ClaimState {
@@ -124,7 +124,7 @@ impl VipController {
 
     pub(super) async fn step(
         &self,
-        (key, cluster): (&Key, &ClusterView),
+        (key, cluster): (&Key, &CapiClusterView),
         step: &VipStep,
         wish: VipWish<'_>,
         pools: &[VipPool],
@@ -157,7 +157,7 @@ impl VipController {
     async fn claim(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         slot: VipSlot,
         pool: &VipPool,
     ) -> Reconciled<()> {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::{
     choose::{VipPool, VipSlot, VipWish},
     leave::cluster_of,
-    observe::{ClassView, ClusterView},
+    observe::{CapiClusterView, ClassView},
     plan::{ENDPOINT_READY, INGRESS_READY, VipFacts, VipPlan, plan},
     report::{self, VipReport, VipState},
     second::SecondFacts,
@@ -35,7 +35,7 @@ use crate::{
 
 /// See the module.
 pub struct VipController {
-    pub context: Context<ClusterView>,
+    pub context: Context<CapiClusterView>,
     pub claims: Arc<IpClaimController>,
     pub classes: Arc<Objects<ClassView>>,
     pub counts: VipCounts,
@@ -44,12 +44,12 @@ pub struct VipController {
 }
 
 impl Controller for VipController {
-    type View = ClusterView;
+    type View = CapiClusterView;
 
     const METRIC: &'static str = "clustervip";
     const WORKERS: usize = 16;
 
-    fn context(&self) -> &Context<ClusterView> {
+    fn context(&self) -> &Context<CapiClusterView> {
         &self.context
     }
 
@@ -82,7 +82,7 @@ impl Controller for VipController {
         self.classes.completed().await;
     }
 
-    async fn reconcile(&self, key: &Key, cluster: Option<Arc<ClusterView>>) -> Reconciled {
+    async fn reconcile(&self, key: &Key, cluster: Option<Arc<CapiClusterView>>) -> Reconciled {
         match cluster {
             None => self.gone(key).await,
             Some(cluster) => self.counted(key, &cluster).await,
@@ -90,7 +90,7 @@ impl Controller for VipController {
     }
 
     /// A Cluster that is deleted keeps its addresses until it is gone.
-    async fn release(&self, _: &Key, _: &Meta, _: Option<Arc<ClusterView>>) -> Reconciled {
+    async fn release(&self, _: &Key, _: &Meta, _: Option<Arc<CapiClusterView>>) -> Reconciled {
         Ok(Next::Done)
     }
 
@@ -102,7 +102,7 @@ impl Controller for VipController {
 
 impl VipController {
     pub fn new(
-        context: Context<ClusterView>,
+        context: Context<CapiClusterView>,
         claims: &Arc<IpClaimController>,
         counts: &VipCounts,
     ) -> Arc<Self> {
@@ -158,11 +158,11 @@ impl VipController {
         Ok(Next::Done)
     }
 
-    fn idle(&self, key: &Key, cluster: &ClusterView) -> Option<VipReport> {
+    fn idle(&self, key: &Key, cluster: &CapiClusterView) -> Option<VipReport> {
         report::idle(self.context.site.settings(), key, cluster)
     }
 
-    async fn counted(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
+    async fn counted(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         let began = Instant::now();
         let done = self.serve(key, cluster).await;
         let class = cluster.class_name().unwrap_or_default();
@@ -177,7 +177,12 @@ impl VipController {
     }
 
     /// What was said of a Cluster that gets no addresses any more holds no longer.
-    async fn leave_alone(&self, key: &Key, cluster: &ClusterView, state: VipState) -> Reconciled {
+    async fn leave_alone(
+        &self,
+        key: &Key,
+        cluster: &CapiClusterView,
+        state: VipState,
+    ) -> Reconciled {
         self.waiting.lock().remove(key);
         if state == VipState::LeftAlone {
             self.say(key, cluster, &[]).await?;
@@ -185,7 +190,7 @@ impl VipController {
         Ok(Next::Done)
     }
 
-    async fn serve(&self, key: &Key, cluster: &ClusterView) -> Reconciled {
+    async fn serve(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         if let Some(idle) = self.idle(key, cluster) {
             return self.leave_alone(key, cluster, idle.state).await;
         }
@@ -244,7 +249,7 @@ impl VipController {
     /// An address that another has in the address book is not well given, whoever chose it.
     fn tell_rivals(
         &self,
-        (key, cluster): (&Key, &ClusterView),
+        (key, cluster): (&Key, &CapiClusterView),
         plan: &mut VipPlan,
         wishes: [VipWish<'_>; 2],
         pools: &[VipPool],

@@ -10,7 +10,7 @@ use kube::{Resource as _, api::ListParams};
 use super::{
     choose::{VipPool, VipSlot, VipWish},
     controller::VipController,
-    observe::ClusterView,
+    observe::CapiClusterView,
     write::claim_key,
 };
 use crate::{
@@ -42,7 +42,7 @@ impl VipController {
         let pools = self.pools();
         let keep = |cluster: Lenient<Cluster>| {
             let (key, meta) = (Key::of(cluster.meta()), Meta::of(cluster.meta()));
-            let view = cluster.0.ok().map(ClusterView::of);
+            let view = cluster.0.ok().map(CapiClusterView::of);
             let uses = view.map_or_else(Vec::new, |view| self.uses(&key, &view, &pools));
             Some(Sighting {
                 holder: context.holder(&key, &meta.uid),
@@ -55,7 +55,7 @@ impl VipController {
     }
 
     /// What the Cluster shows in the pools that are known, but for what its claims have.
-    fn uses(&self, key: &Key, cluster: &ClusterView, pools: &[VipPool]) -> Vec<LeasePrefix> {
+    fn uses(&self, key: &Key, cluster: &CapiClusterView, pools: &[VipPool]) -> Vec<LeasePrefix> {
         // Of one that is being deleted the claims may be gone before this look at it is over.
         let living = cluster.class_name();
         let Some(class) = living.filter(|_| !cluster.meta.is_terminating()) else {

@@ -3,7 +3,7 @@
 
 use fipd_core::Holder;
 
-use super::observe::ClusterView;
+use super::observe::CapiClusterView;
 use crate::{
     controller::{Reconciled, store::Key},
     systems::cluster_api::{
@@ -39,7 +39,7 @@ pub async fn leave_to_cluster(
     };
     // The watch may lag behind the garbage collector, which deletes the claims of a Cluster that is gone.
     let found = read_cluster(claims, &cluster).await?;
-    let owner = |one: &ClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
+    let owner = |one: &CapiClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
     let Some(found) = found.filter(owner) else {
         return Ok(());
     };

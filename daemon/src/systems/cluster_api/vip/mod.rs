@@ -28,4 +28,4 @@ pub mod second;
 pub mod write;
 
 pub use controller::VipController;
-pub use observe::{ClassView, ClusterView};
+pub use observe::{CapiClusterView, ClassView};

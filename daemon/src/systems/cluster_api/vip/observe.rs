@@ -16,7 +16,7 @@ use crate::{
 
 /// A Cluster, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClusterView {
+pub struct CapiClusterView {
     pub meta: Meta,
     /// By its specification or annotation.
     pub paused: bool,
@@ -66,13 +66,13 @@ pub struct SecondView {
     pub ingress: Option<String>,
 }
 
-impl View for ClusterView {
+impl View for CapiClusterView {
     fn meta(&self) -> Meta {
         self.meta.clone()
     }
 }
 
-impl ClusterView {
+impl CapiClusterView {
     pub fn of(cluster: Cluster) -> Self {
         let meta = &cluster.metadata;
         let annotation = |key: &str| {

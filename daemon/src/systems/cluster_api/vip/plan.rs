@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{
-    observe::{ClassView, ClusterView},
+    observe::{CapiClusterView, ClassView},
     second::{self, SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondFacts, SecondPlan},
 };
 use crate::{controller::conditions::ConditionUpdate, systems::cluster_api::names::CLUSTER_VIP};
@@ -106,7 +106,7 @@ pub struct VipPlan {
 /// What is known of a Cluster.
 #[derive(Debug)]
 pub struct VipFacts<'a> {
-    pub cluster: &'a ClusterView,
+    pub cluster: &'a CapiClusterView,
     /// `None`: it has no ClusterClass, or that is not known.
     pub class: Option<&'a ClassView>,
     pub control_plane: ClaimState,
@@ -310,7 +310,7 @@ fn wait(kind: &'static str, state: &ClaimState, conditions: &mut Vec<ConditionUp
 }
 
 /// Whether the Cluster lacks anything of it.
-fn differs(cluster: &ClusterView, apply: &VipApply) -> bool {
+fn differs(cluster: &CapiClusterView, apply: &VipApply) -> bool {
     let endpoint = apply.endpoint.is_some_and(|(address, port)| {
         let there = cluster.endpoint.as_ref();
         cluster.host() != Some(address) || there.is_none_or(|there| there.port != port)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     VipController,
     choose::{VipRole, VipSlot},
-    observe::ClusterView,
+    observe::CapiClusterView,
     plan::{CONDITIONS, ENDPOINT_READY, INGRESS_READY, POOL_NOT_FOUND, VipPlan},
     second::{SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondPlan},
     write::{self, CONDITION_MANAGER, claim_key},
@@ -32,7 +32,7 @@ impl VipController {
     pub(super) async fn write(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         plan: &VipPlan,
     ) -> Reconciled {
         let api = self.context.kind().api_version();
@@ -76,7 +76,7 @@ impl VipController {
     async fn refused(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         plan: &VipPlan,
         why: &str,
     ) -> Reconciled {
@@ -98,7 +98,7 @@ impl VipController {
     async fn write_second(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         plan: &VipPlan,
     ) -> Reconciled<()> {
         let SecondPlan { apply, differs, .. } = &plan.second;
@@ -124,7 +124,7 @@ impl VipController {
     /// Applies addresses; the Cluster did not show those of `fresh` before.
     async fn apply(
         &self,
-        (key, cluster): (&Key, &ClusterView),
+        (key, cluster): (&Key, &CapiClusterView),
         manager: &'static str,
         body: &Value,
         fresh: &[Option<VipSlot>],
@@ -134,14 +134,14 @@ impl VipController {
         let written = remote.patch_seen(&target, Patch::Apply, body).await;
         self.count_written(key, cluster, fresh, written.is_ok());
         let now: Cluster = written?;
-        self.context.objects.keep(key, ClusterView::of(now));
+        self.context.objects.keep(key, CapiClusterView::of(now));
         Ok(())
     }
 
     /// Tells by Events which addresses of these kinds the Cluster has.
     fn note_all(
         &self,
-        (key, cluster): (&Key, &ClusterView),
+        (key, cluster): (&Key, &CapiClusterView),
         plan: &VipPlan,
         kinds: [&'static str; 2],
     ) {
@@ -156,7 +156,7 @@ impl VipController {
     fn count_written(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         fresh: &[Option<VipSlot>],
         written: bool,
     ) {
@@ -178,7 +178,7 @@ impl VipController {
     }
 
     /// Counts that a role finds no pool, once for as long as it does not.
-    fn count_poolless(&self, cluster: &ClusterView, says: &ConditionUpdate) {
+    fn count_poolless(&self, cluster: &CapiClusterView, says: &ConditionUpdate) {
         let mut before = cluster.conditions.iter();
         let known = before.any(|one| one.type_ == says.kind && one.reason == says.reason);
         if says.reason == POOL_NOT_FOUND && !known {
@@ -195,7 +195,7 @@ impl VipController {
     pub(super) async fn say(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         says: &[ConditionUpdate],
     ) -> Reconciled<()> {
         let ours = |one: &&Condition| CONDITIONS.contains(&&*one.type_);
@@ -229,7 +229,7 @@ impl VipController {
         says.iter()
             .for_each(|one| self.count_poolless(cluster, one));
         // Until the watch tells of it the same is not said, and counted, twice.
-        self.context.objects.keep(key, ClusterView::of(now));
+        self.context.objects.keep(key, CapiClusterView::of(now));
         Ok(())
     }
 }

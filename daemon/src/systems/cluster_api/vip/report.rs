@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    observe::ClusterView,
+    observe::CapiClusterView,
     plan::{CONDITIONS, ENDPOINT_DIFFERS, ENDPOINT_READY},
 };
 use crate::{
@@ -51,7 +51,11 @@ impl VipReport {
 }
 
 /// Why fipd does nothing for a Cluster; `None`: it serves it.
-pub fn idle(settings: &ClusterApiSettings, key: &Key, cluster: &ClusterView) -> Option<VipReport> {
+pub fn idle(
+    settings: &ClusterApiSettings,
+    key: &Key,
+    cluster: &CapiClusterView,
+) -> Option<VipReport> {
     let left = |reason, message: String| VipReport::new(VipState::LeftAlone, reason, message);
     if cluster.meta.is_terminating() {
         let message = "its addresses are released once it is gone";
@@ -77,7 +81,7 @@ pub fn idle(settings: &ClusterApiSettings, key: &Key, cluster: &ClusterView) -> 
 }
 
 /// How a Cluster is doing, by what its conditions say.
-pub fn report(settings: &ClusterApiSettings, key: &Key, cluster: &ClusterView) -> VipReport {
+pub fn report(settings: &ClusterApiSettings, key: &Key, cluster: &CapiClusterView) -> VipReport {
     if let Some(idle) = idle(settings, key, cluster) {
         return idle;
     }
@@ -100,7 +104,7 @@ pub fn report(settings: &ClusterApiSettings, key: &Key, cluster: &ClusterView) -
 }
 
 /// Whether the endpoint is another than its claim has, which nobody but an admin may put right.
-pub fn endpoint_differs(cluster: &ClusterView) -> bool {
+pub fn endpoint_differs(cluster: &CapiClusterView) -> bool {
     let mut conditions = cluster.conditions.iter();
     conditions.any(|one| one.type_ == ENDPOINT_READY && one.reason == ENDPOINT_DIFFERS)
 }
@@ -112,7 +116,7 @@ mod tests {
     use super::*;
     use crate::systems::cluster_api::vip::{plan::INGRESS_READY, second::SECOND_ENDPOINT_READY};
 
-    fn cluster(fields: Value, conditions: &[(&str, &str, &str)]) -> ClusterView {
+    fn cluster(fields: Value, conditions: &[(&str, &str, &str)]) -> CapiClusterView {
         let mut object = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
             "metadata": { "name": "c", "namespace": "ns" },
@@ -128,7 +132,7 @@ mod tests {
             })
         });
         object["status"] = json!({ "conditions": all.collect::<Vec<_>>() });
-        ClusterView::of(serde_json::from_value(object).expect("a Cluster"))
+        CapiClusterView::of(serde_json::from_value(object).expect("a Cluster"))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use fipd_core::{LeaseKey, NetworkId};
 
-use super::{VipController, choose::VipPool, observe::ClusterView};
+use super::{VipController, choose::VipPool, observe::CapiClusterView};
 use crate::{
     controller::{
         Reconciled,
@@ -21,7 +21,7 @@ impl VipController {
     pub(super) async fn reserve(
         &self,
         key: &Key,
-        cluster: &ClusterView,
+        cluster: &CapiClusterView,
         address: IpAddr,
         fits: &[&VipPool],
     ) -> Reconciled<()> {

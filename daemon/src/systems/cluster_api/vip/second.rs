@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use super::{
-    observe::ClusterView,
+    observe::CapiClusterView,
     plan::{ClaimState, VipFacts, VipStep, annotated},
 };
 use crate::controller::conditions::ConditionUpdate;
@@ -86,7 +86,7 @@ pub(super) fn plan(facts: &VipFacts<'_>, conditions: &mut Vec<ConditionUpdate>) 
 }
 
 /// Whether the Cluster lacks anything of it.
-fn differs(cluster: &ClusterView, apply: &SecondApply) -> bool {
+fn differs(cluster: &CapiClusterView, apply: &SecondApply) -> bool {
     let text = |address: Option<IpAddr>| address.map(|address| address.to_string());
     let (endpoint, ingress) = (text(apply.control_plane), text(apply.ingress));
     let there = &cluster.second;

@@ -42,7 +42,7 @@ fn planned(
     });
     crate::controller::fake_api_tests::merge(&mut object, rest);
     let cluster: Cluster = serde_json::from_value(object).expect("a Cluster");
-    let cluster = ClusterView::of(cluster);
+    let cluster = CapiClusterView::of(cluster);
     assert!(cluster.families.is_some_and(|all| all.second.is_some()));
     let class = ClassView {
         meta: Meta::default(),

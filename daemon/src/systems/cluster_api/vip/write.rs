@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     choose::{VipPool, VipRole, VipSlot},
-    observe::ClusterView,
+    observe::CapiClusterView,
     plan::{VipApply, is_label_value},
     second::SecondApply,
 };
@@ -52,7 +52,7 @@ pub fn claim_key(cluster: &Key, slot: VipSlot) -> Key {
 /// The claim of an address on this pool.
 pub fn claim(
     (kind, api): (Kind, &str),
-    (key, cluster): (&Key, &ClusterView),
+    (key, cluster): (&Key, &CapiClusterView),
     slot: VipSlot,
     pool: &VipPool,
 ) -> Value {
@@ -77,7 +77,7 @@ pub fn claim(
 }
 
 /// The Cluster as the owner of its claims; `api` is the version that it is read in.
-pub fn owner(api: &str, key: &Key, cluster: &ClusterView) -> Value {
+pub fn owner(api: &str, key: &Key, cluster: &CapiClusterView) -> Value {
     json!({
         "apiVersion": api, "kind": "Cluster", "name": &*key.name, "uid": &*cluster.meta.uid,
         "controller": true, "blockOwnerDeletion": true,
@@ -85,7 +85,7 @@ pub fn owner(api: &str, key: &Key, cluster: &ClusterView) -> Value {
 }
 
 /// Both addresses, in one apply of exactly these fields.
-pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) -> Value {
+pub fn addresses(api: &str, key: &Key, cluster: &CapiClusterView, apply: &VipApply) -> Value {
     let mut meta = identity(key, cluster);
     if let Some((address, _)) = apply.endpoint.filter(|_| apply.annotation) {
         meta["annotations"][CONTROL_PLANE_VIP] = json!(address.to_string());
@@ -114,7 +114,12 @@ pub fn addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &VipApply) 
 }
 
 /// Those of the second family, in one apply of exactly these fields.
-pub fn second_addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &SecondApply) -> Value {
+pub fn second_addresses(
+    api: &str,
+    key: &Key,
+    cluster: &CapiClusterView,
+    apply: &SecondApply,
+) -> Value {
     let mut annotations = Map::new();
     let shown = [
         (SECOND_CONTROL_PLANE_VIP, apply.control_plane),
@@ -135,7 +140,7 @@ pub fn second_addresses(api: &str, key: &Key, cluster: &ClusterView, apply: &Sec
     body
 }
 
-fn identity(key: &Key, cluster: &ClusterView) -> Value {
+fn identity(key: &Key, cluster: &CapiClusterView) -> Value {
     json!({
         "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
     })
@@ -146,7 +151,7 @@ fn variable(name: &str, value: &str) -> Value {
 }
 
 /// The conditions, where the version of the Cluster has those of the form of `metav1.Condition`.
-pub fn conditions(api: &str, key: &Key, cluster: &ClusterView, all: &Value) -> Value {
+pub fn conditions(api: &str, key: &Key, cluster: &CapiClusterView, all: &Value) -> Value {
     let status = match cluster.is_v1beta1 {
         true => json!({ "v1beta2": { "conditions": all } }),
         false => json!({ "conditions": all }),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{controller::store::Key, systems::cluster_api::vip::write::addresses};
 
-fn cluster(rest: &Value) -> ClusterView {
+fn cluster(rest: &Value) -> CapiClusterView {
     let mut object = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
         "metadata": { "name": "c", "namespace": "ns", "uid": "u" },
@@ -12,7 +12,7 @@ fn cluster(rest: &Value) -> ClusterView {
     });
     crate::controller::fake_api_tests::merge(&mut object, rest);
     let object: Cluster = serde_json::from_value(object).expect("a Cluster");
-    ClusterView::of(object)
+    CapiClusterView::of(object)
 }
 
 fn class(declares_vip: bool) -> ClassView {
