@@ -35,7 +35,7 @@ pub struct AddressPolicy {
     pub charge_reason: &'static str,
 }
 
-/// What an object gets of that which an object of its name left, or an admin reserved for it.
+/// Which leases an object inherits from an earlier object of its name, or from an admin's reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inheritance {
     Nothing,

@@ -167,7 +167,7 @@ impl VipController {
         let target = kind.target(&claim_key(key, slot));
         match self.context.remote.create(&target, &body).await {
             Ok(()) => Ok(()),
-            // The watch tells of it, and of whose it is.
+            // The watch shows it soon, with its owner.
             Err(CallError::Conflict(..)) => Ok(()),
             Err(error) => Err(error.into()),
         }

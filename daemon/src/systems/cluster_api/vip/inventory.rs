@@ -1,5 +1,5 @@
-//! What Clusters show and no claim of theirs has: addresses that somebody else chose, or whose claim is gone. They are adopted
-//! like those of claims, before anything new is allocated.
+//! Addresses that Clusters show without a claim: somebody else chose them, or their claim is gone. They are adopted like those
+//! of claims, before anything new is allocated.
 
 use std::net::IpAddr;
 

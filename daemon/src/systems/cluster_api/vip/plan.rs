@@ -290,7 +290,7 @@ pub(super) fn annotated(
     }
 }
 
-/// An address that is not there. Of what is under way nothing is said.
+/// Plans an address that is missing. A claim that is under way gets no condition.
 fn wait(kind: &'static str, state: &ClaimState, conditions: &mut Vec<ConditionUpdate>) -> VipStep {
     let (reason, message, step) = match state {
         ClaimState::Absent(Ok(())) => return VipStep::Claim,

@@ -1,4 +1,4 @@
-//! What is written into a Cluster, and what is said of it.
+//! Writes addresses and conditions into a Cluster.
 
 use std::time::Duration;
 
@@ -228,7 +228,7 @@ impl VipController {
             .await?;
         says.iter()
             .for_each(|one| self.count_poolless(cluster, one));
-        // Until the watch tells of it the same is not said, and counted, twice.
+        // The watch lags: without this the same condition is written and counted twice.
         self.context.objects.keep(key, CapiClusterView::of(now));
         Ok(())
     }
