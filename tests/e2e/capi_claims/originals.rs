@@ -139,8 +139,17 @@ impl TwoOriginals {
 
     async fn adopt(&self, more: &[&str]) -> String {
         let adopt = ["adopt", "cluster-api", "--cluster", "management"];
-        let done = self.fipd.cli(adopt.iter().chain(more)).await.unwrap();
-        format!("{}{}", done.stdout, done.stderr)
+        wait_until("the cluster is reached", DEADLINE, || async {
+            let done = self.fipd.cli(adopt.iter().chain(more)).await;
+            let done = done.map_err(|error| format!("{error:#}"))?;
+            let said = format!("{}{}", done.stdout, done.stderr);
+            match said.contains("is not reached at the moment") {
+                true => Err(said),
+                false => Ok(said),
+            }
+        })
+        .await
+        .unwrap()
     }
 
     async fn wait_host(&self, cluster: &str, host: &str) {

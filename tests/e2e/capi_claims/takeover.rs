@@ -38,8 +38,8 @@ async fn stock_definition(plane: &ControlPlane, only_older: bool) {
 
 fn webhook(kind: &str, name: &str) -> String {
     let rule = json!({
-        "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["v1alpha2"], "operations": ["UPDATE"],
-        "resources": ["globalinclusterippools"],
+        "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["v1alpha2"],
+        "operations": ["CREATE", "UPDATE"], "resources": ["inclusterippools", "globalinclusterippools"],
     });
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name },
@@ -117,9 +117,27 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
         definition["spec"]["conversion"]["strategy"], "Webhook",
         "nothing is changed"
     );
-    // Without [api] advertise fipd's own webhook is not in force, and those of the original stay.
+    // Without [api] advertise fipd's own webhook is not in force: those of the original stay, and refuse the rewriting.
     let done = fipd.cli(adopt).await.unwrap();
-    let done = format!("{done:?}");
+    assert!(done.stderr.contains("[api] advertise"), "{done:?}");
+    let definition = objects.definition(PLURAL).await.unwrap();
+    assert_eq!(
+        definition["spec"]["conversion"]["strategy"], "Webhook",
+        "nothing is half done: {done:?}"
+    );
+    fipd.write_config(&management_config(&fipd, "")).unwrap();
+    fipd.restart().await.unwrap();
+    fipd.wait_ready(DEADLINE).await.unwrap();
+    let done = wait_until("the takeover", DEADLINE, || async {
+        let done = fipd.cli(adopt).await;
+        let done = done.map_err(|error| format!("{error:#}"))?;
+        match done.code {
+            0 => Ok(done.stdout),
+            _ => Err(done.stderr),
+        }
+    })
+    .await
+    .unwrap();
     let definition = objects.definition(PLURAL).await.unwrap();
     assert_eq!(
         definition["spec"]["conversion"]["strategy"], "None",

@@ -207,6 +207,8 @@ fn range(text: &Value) -> (IpAddr, IpAddr) {
 async fn the_packaged_examples_go_from_kubectl_apply_to_a_control_plane_with_its_address() {
     let entries = std::fs::read_dir(FOLDER).unwrap();
     let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    // Turtles reads that one, and no part of it is a Cluster.
+    found.retain(|path| !path.ends_with("capiprovider.yaml"));
     found.sort();
     let names = EXAMPLES.map(|(distribution, mode)| format!("{distribution}-{mode}"));
     assert_eq!(found, names.clone().map(|name| file(&name)));
@@ -238,6 +240,9 @@ async fn the_packaged_examples_hold_for_ipv6() {
         let mut objects = objects(&name, "examples-ipv6");
         let spec = pool_for_ipv6(&name);
         of_kind(&mut objects, "InClusterIPPool")["spec"] = spec.clone();
+        of_kind(&mut objects, CLUSTER)["spec"]["clusterNetwork"] = json!({
+            "pods": { "cidrBlocks": ["fd00:42::/56"] }, "services": { "cidrBlocks": ["fd00:43::/112"] },
+        });
         bed.apply(&objects).await;
         bed.wait_example(&name, range(&spec["addresses"][0])).await;
     }

@@ -28,7 +28,7 @@ use crate::{
     systems::cluster_api::{
         claim::IpClaimController,
         metrics::{VipCounts, VipReconcile},
-        names::{GLOBAL_POOL, POOL},
+        names::{GLOBAL_POOL, POOL, READY},
         settings::ClusterApiSettings,
     },
 };
@@ -296,11 +296,13 @@ impl VipController {
                 };
                 let (family, has_room) = self.context.read(of_mirror).unwrap_or_default();
                 let counted = pool.status.ip_addresses.map(|counts| counts.free > 0);
-                // One that is paused, or that the address book does not have, gives nothing.
-                let has_room = match (pool.paused, served) {
-                    (true, _) => Some(false),
-                    (false, true) => Some(has_room.unwrap_or(false)),
-                    (false, false) => counted,
+                // One that is paused gives nothing, nor does one that is known to be none.
+                let mut conditions = pool.status.conditions.iter();
+                let unready = conditions.any(|one| one.type_ == READY && one.status == "False");
+                let has_room = match has_room.or(counted.filter(|_| !served)) {
+                    _ if pool.paused => Some(false),
+                    None if unready => Some(false),
+                    room => room,
                 };
                 pools.push(VipPool {
                     kind: *kind,

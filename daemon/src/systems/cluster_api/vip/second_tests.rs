@@ -79,7 +79,11 @@ fn e_15_a_dual_stack_cluster_gets_an_address_of_each_family() {
     assert_eq!(plan.second.control_plane, VipStep::Claim);
     assert_eq!(plan.second.ingress, VipStep::Nothing);
     assert!(!plan.second.differs);
-    assert_eq!(reason(&plan, SECOND_ENDPOINT_READY), None, "it is under way");
+    assert_eq!(
+        reason(&plan, SECOND_ENDPOINT_READY),
+        None,
+        "it is under way"
+    );
     assert_eq!(reason(&plan, SECOND_INGRESS_READY), Some("PoolNotFound"));
 
     let (plane, front) = (given("fd00::15"), given("fd00::101"));
