@@ -756,7 +756,7 @@ fn leases_change_hands_without_a_moment_in_between() {
 fn a_lease_that_goes_to_another_cluster_is_counted_to_the_pool_there() {
     for contends in [false, true] {
         let mut book = Book::new();
-        let here = book.pool(mirror("c1/p", &["10.0.0.8/30"], "p"));
+        let here = book.pool(mirror("rancher-fip/c1/p", &["10.0.0.8/30"], "p"));
         let origin = Origin::Mirror {
             system: System::rancher_fip(),
             cluster: ClusterId("c2".into()),
@@ -765,7 +765,7 @@ fn a_lease_that_goes_to_another_cluster_is_counted_to_the_pool_there() {
         };
         let there = book.pool(PoolSpec {
             origin,
-            ..spec("c2/p", &["10.0.0.8/30"])
+            ..spec("rancher-fip/c2/p", &["10.0.0.8/30"])
         });
         book.gets(&Request::Allocate(allocate(WEB, here)));
         let ask = match contends {

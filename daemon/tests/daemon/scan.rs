@@ -109,9 +109,9 @@ fn ask(rest: &Rest, method: &str, path: &str) -> Answer {
     rest.send(method.parse().unwrap(), path, &headers, body)
 }
 
-/// What an LB controller without a token hears, and who brings no review.
+/// What an LB controller without a token hears, and who brings no review or asks for a hook that there is not.
 fn is_refused_as_the_original_does(path: &str, answer: &Answer) {
-    if path.starts_with("/admission/") {
+    if path.starts_with("/admission/") || path.starts_with("/hooks/") {
         answer.problem(404, "not-found");
         return;
     }
