@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use fipd_tests::process::spawn_bound;
 use fipd_tests::testbed::fipd_binary;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
@@ -88,7 +88,9 @@ async fn serve(behaviour: Behaviour, mut connection: UnixStream, program: PathBu
             std::future::pending::<()>().await;
         }
         Behaviour::Says(bytes) => {
-            // Who asks may hang up.
+            // The question is read first: who asks is not to find the connection closed. Who asks may hang up.
+            let mut question = [0; 4096];
+            let _ = connection.read(&mut question).await;
             let _ = connection.write_all(bytes).await;
         }
     }
