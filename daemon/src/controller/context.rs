@@ -195,6 +195,14 @@ impl<V: PartialEq + Debug> Context<V> {
         self.site.ipam.submit(request).await
     }
 
+    /// Takes into the address book what is in use. What it refuses to take in is no failure: there is nothing to hold.
+    pub async fn take_in(&self, request: Request) -> Reconciled<()> {
+        match self.submit(request).await {
+            Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Who asks for it, in the audit log.
     pub fn actor(&self) -> Text {
         self.site.actor()

@@ -227,14 +227,8 @@ impl<U: AddressHooks> AddressController<U> {
         };
         self.expected(&wish.pool).await?;
         let asker = self.asker(key, &object.meta());
-        match self
-            .context
-            .submit(asker.adopt(prefix, Some(wish.tenant)))
-            .await
-        {
-            Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let request = asker.adopt(prefix, Some(wish.tenant));
+        self.context.take_in(request).await
     }
 
     /// A network gives to this cluster only once it has adopted it: it must know that it waits for it.

@@ -323,10 +323,8 @@ async fn reserve(claims: &IpClaimController, key: &Key, there: &AddressView) -> 
     let mut asker = claims.asker(key, &there.meta);
     asker.holder.instance = "".into();
     let tenant = Some(site.tenant_of(&key.namespace));
-    match claims.context.submit(asker.adopt(prefix, tenant)).await {
-        Ok(_) | Err(crate::ipam::IpamError::Refused(_)) => Ok(Next::Done),
-        Err(error) => Err(error.into()),
-    }
+    let taken = claims.context.take_in(asker.adopt(prefix, tenant));
+    taken.await.map(|()| Next::Done)
 }
 
 fn followed(claims: &IpClaimController) -> Kind {
