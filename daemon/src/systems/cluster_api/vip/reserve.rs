@@ -12,7 +12,6 @@ use crate::{
         store::Key,
         unserved::{Unserved, contended},
     },
-    ipam::IpamError,
     systems::cluster_api::settings::ClusterApiSettings,
 };
 
@@ -44,14 +43,8 @@ impl VipController {
             actor: self.context.actor(),
         };
         let tenant = self.context.site.tenant_of(&key.namespace);
-        match self
-            .context
-            .submit(asker.adopt(place.into(), Some(tenant)))
-            .await
-        {
-            Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let request = asker.adopt(place.into(), Some(tenant));
+        self.context.take_in(request).await
     }
 
     /// Who has an address in the place of the Cluster that shows it.
@@ -87,16 +80,17 @@ impl VipController {
         let stores = self.claims.user.pools.iter();
         let visible = stores.flat_map(|(_, pools)| pools.keys()).filter(near);
         let fits = fits.iter().map(|pool| pool.key.clone());
-        let all: Vec<_> = fits.chain(visible).collect();
         self.context.read(|ledger| {
-            let mirrors = all
-                .iter()
-                .filter_map(|key| site.mirror_in(ledger, &key.to_string()));
-            let mut networks: Vec<_> = mirrors.map(|pool| pool.spec.network).collect();
-            if !settings.network_per_namespace {
-                networks.extend(site.session.networks(&site.system));
-            }
-            networks.into_iter().find(|network| {
+            let mirror = |key: Key| site.mirror_in(ledger, &key.to_string());
+            let mirrors = fits.chain(visible).filter_map(mirror);
+            let mapped = || match settings.network_per_namespace {
+                true => Default::default(),
+                false => site.session.networks(&site.system),
+            };
+            // Mostly the first has it, and no other is looked at.
+            let others = std::iter::once_with(mapped).flatten();
+            let mut networks = mirrors.map(|pool| pool.spec.network).chain(others);
+            networks.find(|network| {
                 let key = LeaseKey {
                     network: *network,
                     address,
