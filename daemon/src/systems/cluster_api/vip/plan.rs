@@ -184,41 +184,28 @@ fn control_plane(
             message,
         });
     };
-    let (Some(host), ClaimState::Fulfilled(address)) = (host, &facts.control_plane) else {
-        return match (host, &facts.control_plane) {
-            (Some(host), _) => {
-                let message = format!("the endpoint {host} was chosen by somebody else, and stays");
-                says(true, "EndpointGiven", message);
-                cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
-            }
-            (None, ClaimState::Fulfilled(address)) => {
-                fill(facts, *address, apply);
-                says(
-                    true,
-                    "AddressAllocated",
-                    format!("{address} is the endpoint"),
-                );
-                missing_variable(facts, conditions);
-                VipStep::Nothing
-            }
-            (None, state) => wait(ENDPOINT_READY, state, conditions),
-        };
-    };
-    if cluster.host() != Some(*address) {
-        let message = format!(
-            "the endpoint is {host}, and the claim has {address}; certificates carry the endpoint, so it is not changed: delete the claim, or make the Cluster anew"
-        );
-        says(false, ENDPOINT_DIFFERS, message);
-        return cluster.host().map_or(VipStep::Nothing, VipStep::Reserve);
+    match (host, &facts.control_plane) {
+        (Some(host), ClaimState::Fulfilled(address)) if cluster.host() != Some(*address) => {
+            let message = format!(
+                "the endpoint is {host}, and the claim has {address}; certificates carry the endpoint, so it is not changed: delete the claim, or make the Cluster anew"
+            );
+            says(false, ENDPOINT_DIFFERS, message);
+            cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
+        }
+        (_, ClaimState::Fulfilled(address)) => {
+            fill(facts, *address, apply);
+            let message = format!("{address} is the endpoint");
+            says(true, "AddressAllocated", message);
+            missing_variable(facts, conditions);
+            VipStep::Nothing
+        }
+        (Some(host), _) => {
+            let message = format!("the endpoint {host} was chosen by somebody else, and stays");
+            says(true, "EndpointGiven", message);
+            cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
+        }
+        (None, state) => wait(ENDPOINT_READY, state, conditions),
     }
-    fill(facts, *address, apply);
-    says(
-        true,
-        "AddressAllocated",
-        format!("{address} is the endpoint"),
-    );
-    missing_variable(facts, conditions);
-    VipStep::Nothing
 }
 
 /// The endpoint of the claim, with the variable and the annotation where the class has use for them.
