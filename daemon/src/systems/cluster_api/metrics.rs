@@ -155,9 +155,7 @@ impl VipCounts {
             .get_or_create(&labels)
             .observe(took.as_secs_f64());
     }
-}
 
-impl VipCounts {
     pub fn answered(&self, hook: &'static str, answer: HookAnswer, took: Duration) {
         let labels = [("hook", hook), ("result", answer.as_str())];
         self.hook_answers.get_or_create(&labels).inc();

@@ -19,9 +19,9 @@ use kube::api::ListParams;
 use super::{
     claim::{observe::AddressView, wish},
     leases,
-    names::{ADDRESS_OBJECT, CLAIM, CLUSTER, CONTROL_PLANE_CLAIM, INGRESS_CLAIM},
+    names::{ADDRESS_OBJECT, CLAIM, CLUSTER},
     settings::ClusterApiSettings,
-    vip::CapiClusterView,
+    vip::{CapiClusterView, choose::VipSlot, write::claim_key},
 };
 use crate::{
     adopt::{
@@ -311,20 +311,15 @@ fn endpoints(
     let shown: BTreeMap<&Key, &AddressView> =
         addresses.iter().map(|(key, one)| (key, one)).collect();
     for (key, cluster) in clusters {
-        let ingress = cluster.ingress.address.as_deref();
         let shows = [
-            ("endpoint", CONTROL_PLANE_CLAIM, cluster.host()),
-            (
-                "ingress address",
-                INGRESS_CLAIM,
-                ingress.and_then(|text| text.parse().ok()),
-            ),
+            ("endpoint", VipSlot::ENDPOINT, cluster.host()),
+            ("ingress address", VipSlot::INGRESS, cluster.ingress_host()),
         ];
-        for (what, prefix, address) in shows {
+        for (what, slot, address) in shows {
             let Some(address) = address else {
                 continue;
             };
-            let claim = Key::new(&key.namespace, &format!("{prefix}{}", key.name));
+            let claim = claim_key(key, slot);
             let there = shown.get(&claim).filter(|_| claims.contains(&claim));
             judge(
                 what,
