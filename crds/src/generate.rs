@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{cluster_api, fipd_io, floating_ip, ip_rule, kube_fip};
+use crate::{cluster_api, fipd_io, flat_network, floating_ip, ip_rule, kube_fip};
 
 macro_rules! manifest {
     ($name:literal) => {
@@ -17,13 +17,15 @@ macro_rules! manifest {
 }
 
 /// The committed YAML of [`all`], in the same order: file name and text.
-pub const MANIFESTS: [(&str, &str); 15] = [
+pub const MANIFESTS: [(&str, &str); 17] = [
     manifest!("api.operator.brtrm.dev_agents.yaml"),
     manifest!("api.operator.brtrm.dev_ipruleconfigs.yaml"),
     manifest!("api.operator.brtrm.dev_iprules.yaml"),
     manifest!("fipd.io_addressclaims.yaml"),
     manifest!("fipd.io_namespacedpools.yaml"),
     manifest!("fipd.io_pools.yaml"),
+    manifest!("flatnetwork.pandaria.io_flatnetworkips.yaml"),
+    manifest!("flatnetwork.pandaria.io_flatnetworksubnets.yaml"),
     manifest!("ipam.cluster.x-k8s.io_globalinclusterippools.yaml"),
     manifest!("ipam.cluster.x-k8s.io_globalinclusterprefixpools.yaml"),
     manifest!("ipam.cluster.x-k8s.io_inclusterippools.yaml"),
@@ -45,6 +47,8 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         own(fipd_io::AddressClaim::crd()),
         own(fipd_io::NamespacedPool::crd()),
         own(fipd_io::Pool::crd()),
+        nullable(flat_network::FlatNetworkIP::crd()),
+        nullable(flat_network::FlatNetworkSubnet::crd()),
         in_cluster(cluster_api::GlobalInClusterIPPool::crd()),
         prefixes(cluster_api::GlobalInClusterPrefixPool::crd()),
         in_cluster(cluster_api::InClusterIPPool::crd()),
@@ -95,6 +99,27 @@ fn lax(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut lax = own(crd);
     roots(&mut lax).for_each(|root| root.required = None);
     lax
+}
+
+/// A kind of an original that takes null for every field.
+fn nullable(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut crd = lax(crd);
+    roots(&mut crd).for_each(take_null);
+    crd
+}
+
+fn take_null(schema: &mut JSONSchemaProps) {
+    let fields = schema.properties.iter_mut().flatten();
+    for (_, field) in fields.filter(|(name, _)| *name != "conditions") {
+        field.nullable = Some(true);
+        take_null(field);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(inner)) = &mut schema.items {
+        take_null(inner);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(inner)) = &mut schema.additional_properties {
+        take_null(inner);
+    }
 }
 
 /// A pool of Cluster API. `clusterctl move` finds its kind by the first label and takes all objects of it by the second; the others

@@ -13,6 +13,7 @@
 
 pub mod cluster_api;
 pub mod fipd_io;
+pub mod flat_network;
 pub mod floating_ip;
 mod generate;
 pub mod helm_chart;
