@@ -47,6 +47,11 @@ pub async fn publish(
     match claims.user.addresses.get(key) {
         // Deleted already, and of an earlier claim of the name.
         Some(there) if there.grace_ends.is_some() => {}
+        // The garbage collector came before its finalizer was on the earlier claim. The lease is this claim's by now.
+        Some(there) if there.is_left_to(&claim.meta.uid) => {
+            remove(claims, key, &there).await?;
+            return Ok(Some(Next::Retry));
+        }
         Some(there) if there.address == Some(shown.address()) => {
             return complete(claims, key, claim, shown, &there).await;
         }

@@ -104,7 +104,10 @@ impl IpClaims {
         claim: &IpClaimView,
     ) -> Result<Arc<Pool>, Unserved> {
         let there = self.addresses.get(key);
-        if let Some(other) = there.filter(|other| other.grace_ends.is_none()) {
+        let in_the_way = |other: &Arc<AddressView>| {
+            other.grace_ends.is_none() && !other.is_left_to(&claim.meta.uid)
+        };
+        if let Some(other) = there.filter(in_the_way) {
             let belongs = other.answers(&key.name, &claim.pool);
             let wrong = match (belongs, other.address) {
                 (true, Some(_)) => None,

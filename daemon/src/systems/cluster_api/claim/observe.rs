@@ -131,6 +131,11 @@ impl AddressView {
         }
     }
 
+    /// Whether it goes, and was an earlier claim's than the one of this UID: only its finalizer is in the way.
+    pub fn is_left_to(&self, claim: &str) -> bool {
+        self.meta.is_terminating() && !self.owners.iter().any(|uid| uid == claim)
+    }
+
     /// Whether it is the answer to a claim of this name on this pool.
     pub fn answers(&self, claim: &str, pool: &PoolRef) -> bool {
         *self.claim == *claim && self.pool == *pool && self.grace_ends.is_none()

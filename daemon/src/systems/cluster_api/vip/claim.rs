@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use fipd_core::Ledger;
 use fipd_crds::cluster_api::IPAddressClaim;
 use serde_json::json;
 
@@ -96,7 +97,11 @@ impl VipController {
         let named = pools.iter().find(|pool| is_named(pool));
         let of_other_family = wish.family.is_some()
             && named.is_some_and(|pool| pool.family.is_some() && pool.family != wish.family);
+        // Its IPAddress is on its way, whatever the claim still says.
+        let identity = self.claims.context.identity(&name);
+        let leased = |ledger: &Ledger| !ledger.leases_of(&identity).is_empty();
         let stuck = match ready {
+            _ if self.context.read(leased) => false,
             Some(ready) => STUCK.contains(&&*ready.reason),
             // The in-cluster provider itself says nothing of a claim.
             None => named.is_some_and(|pool| pool.has_room == Some(false)),
