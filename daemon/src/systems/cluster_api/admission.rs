@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     names::{DELETE_FOR_MOVE, IPAM_GROUP, SKIP_VALIDATE_DELETE},
-    pool::PREFIX_TAG,
+    pool::{holds_prefixes, object_of},
 };
 use crate::{
     admission::{
@@ -18,7 +18,7 @@ use crate::{
         review::{Operation, Question, Verdict},
         spec,
     },
-    controller::pool_source::leases_of,
+    controller::{pool_source::leases_of, store::Key},
     ipam::Ipam,
     validation::in_cluster_pool::{self, outside},
 };
@@ -137,7 +137,7 @@ impl PoolJudge {
         let Some(id) = self.clusters.of(cluster) else {
             return Judged::unchecked();
         };
-        let object = object_of(kind, question);
+        let object = object_of(kind.plural, &Key::new(&question.namespace, &question.name));
         let pool = |ledger: &Ledger| ledger.mirror(&System::cluster_api(), &id, &object).cloned();
         let verdict = match self.ipam.read(pool) {
             Some(pool) => used(&self.ipam, &pool, wanted.as_ref(), question),
@@ -158,21 +158,9 @@ pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
     }
 }
 
-/// What the address book calls the object.
-fn object_of(kind: &ReviewedKind, question: &Question) -> String {
-    let tag = match kind.plural.ends_with("prefixpools") {
-        true => PREFIX_TAG,
-        false => "",
-    };
-    match question.namespace.as_str() {
-        "" => format!("{tag}{}", question.name),
-        namespace => format!("{tag}{namespace}/{}", question.name),
-    }
-}
-
 /// The pool that the specification describes.
 fn read(kind: &ReviewedKind, value: &Value) -> Result<PoolSpec, Verdict> {
-    let read = match kind.plural.ends_with("prefixpools") {
+    let read = match holds_prefixes(kind.plural) {
         true => in_cluster_pool::prefixes(&spec::<InClusterPrefixPoolSpec>(value)?),
         false => in_cluster_pool::addresses(&spec::<InClusterIPPoolSpec>(value)?),
     };

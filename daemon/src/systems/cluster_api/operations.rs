@@ -10,7 +10,7 @@ use super::{
     claim::{observe::IpClaimView, wish},
     metrics::phase,
     names::READY,
-    pool::InClusterView,
+    pool::{InClusterView, object_of},
     sites::IpamSites,
     vip::{
         CapiClusterView, VipController,
@@ -235,7 +235,7 @@ fn pools(vips: &VipController) -> Vec<(String, Value)> {
 }
 
 fn of_pool(vips: &VipController, kind: Kind, key: &Key, pool: &InClusterView) -> Value {
-    let object = wish::object_of(kind, key);
+    let object = object_of(kind.plural, key);
     let site = &vips.context.site;
     let mirror = vips.context.read(|ledger| {
         let mirror = site.mirror_in(ledger, &object)?;

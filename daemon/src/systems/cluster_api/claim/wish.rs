@@ -13,7 +13,7 @@ use crate::{
     },
     systems::cluster_api::{
         names::{IN_CLUSTER, IPAM_GROUP},
-        pool::PREFIX_TAG,
+        pool::object_of,
         settings::ClusterApiSettings,
     },
 };
@@ -51,13 +51,6 @@ pub fn pool_key(kind: Kind, namespace: &str, name: &str) -> Key {
     Key::new(namespace, name)
 }
 
-/// What the address book calls that object.
-pub fn object_of(kind: Kind, key: &Key) -> String {
-    let prefixes = kind.plural.ends_with("prefixpools");
-    let tag = if prefixes { PREFIX_TAG } else { "" };
-    format!("{tag}{key}")
-}
-
 /// The pool that a claim means.
 pub fn pool(
     ledger: &Ledger,
@@ -68,7 +61,7 @@ pub fn pool(
     let settings = site.settings::<ClusterApiSettings>();
     let found = match sort_of(named, settings) {
         Some(PoolSort::InCluster(kind)) if !named.name.contains(['/', '_']) => {
-            let object = object_of(kind, &pool_key(kind, namespace, &named.name));
+            let object = object_of(kind.plural, &pool_key(kind, namespace, &named.name));
             site.mirror_in(ledger, &object).cloned()
         }
         Some(PoolSort::Own) => {

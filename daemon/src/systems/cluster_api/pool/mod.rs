@@ -128,7 +128,22 @@ pub struct InClusterSource<const PREFIXES: bool> {
 }
 
 /// Before the names of pools of prefixes in the address book: pools of addresses have such names as well.
-pub const PREFIX_TAG: &str = "prefix_";
+const PREFIX_TAG: &str = "prefix_";
+
+/// Whether the pools of the kind with this plural are of prefixes.
+pub fn holds_prefixes(plural: &str) -> bool {
+    plural.ends_with("prefixpools")
+}
+
+/// What the address book calls an object of the kind with this plural.
+pub fn object_of(plural: &str, key: &Key) -> String {
+    let tag = if holds_prefixes(plural) {
+        PREFIX_TAG
+    } else {
+        ""
+    };
+    format!("{tag}{key}")
+}
 
 impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     type View = InClusterView;
@@ -228,6 +243,20 @@ fn network_name(id: &str, cluster: &str, namespace: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::kind::Kind;
+
+    #[test]
+    fn objects_of_two_kinds_with_one_name_have_two_in_the_address_book() {
+        use super::super::names::{GLOBAL_POOL, GLOBAL_PREFIX_POOL, POOL, PREFIX_POOL};
+        let name = |kind: Kind, namespace| object_of(kind.plural, &Key::new(namespace, "a"));
+        assert_eq!(name(POOL, "ns"), "ns/a");
+        assert_eq!(name(GLOBAL_POOL, ""), "a");
+        assert_eq!(name(PREFIX_POOL, "ns"), "prefix_ns/a");
+        assert_eq!(name(GLOBAL_PREFIX_POOL, ""), "prefix_a");
+        let key = Key::new("ns", "a");
+        let of_source = PoolController::<InClusterSource<true>>::object_of(&key);
+        assert_eq!(object_of(PREFIX_POOL.plural, &key), of_source);
+    }
 
     #[test]
     fn each_namespace_of_each_cluster_has_a_network_of_its_own() {
