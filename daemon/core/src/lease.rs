@@ -170,6 +170,11 @@ impl LeaseKey {
         LeasePrefix { key: self, length }
     }
 
+    /// The prefix of that length, as [`LeasePrefix::explicit_length`] says it; `None`: just this address.
+    pub fn prefix(self, length: Option<u8>) -> LeasePrefix {
+        length.map_or_else(|| self.whole(), |length| LeasePrefix { key: self, length })
+    }
+
     /// The same key with an IPv4-mapped IPv6 address as the IPv4 address it is.
     #[must_use]
     pub fn canonical(self) -> Self {

@@ -47,7 +47,7 @@ impl<'a> VisibleLedger<'a> {
     /// means that names it.
     pub fn key(&self, network: &str, text: &str) -> Result<LeaseKey, Problem> {
         let (key, length) = self.key_and_length(network, text)?;
-        let asked = length.map_or_else(|| key.whole(), |length| LeasePrefix { key, length });
+        let asked = key.prefix(length);
         let Some(lease) = self.lease_over(asked) else {
             return Ok(key);
         };

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Holder, Identity, LeaseKey, LeasePrefix, NetworkId};
+use fipd_core::{Holder, Identity, LeaseKey, NetworkId};
 use futures::future::BoxFuture;
 use kube::{Resource, api::ListParams};
 
@@ -55,7 +55,7 @@ impl<U: AddressHooks> AddressInventory<U> {
                 },
             };
             let key = LeaseKey { network, address };
-            let shown = length.map_or(key.into(), |length| LeasePrefix { key, length });
+            let shown = key.prefix(length);
             let counts = !self.is_adopted(network) || self.may_be_of_others(&own.holder);
             let uses: Vec<_> = counts.then_some(shown).into_iter().collect();
             let Some(holder) = user else {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fipd_core::{Holder, Identity, LeaseKey, LeasePrefix, Ledger, NetworkId, Text};
+use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Text};
 use futures::future::BoxFuture;
 
 use fipd_crds::cluster_api::PoolRef;
@@ -106,13 +106,7 @@ impl IpamInventory {
                 let unknown =
                     there.grace_ends.is_none() && ledger.leases_of(&holder.identity).is_empty();
                 let adopted = ledger.truly_adopted(network, &site.id, &site.system) && !unknown;
-                let prefix = found
-                    .length
-                    .map_or(LeasePrefix::from(place), |length| LeasePrefix {
-                        key: place,
-                        length,
-                    });
-                Some((!adopted).then_some(prefix))
+                Some((!adopted).then(|| place.prefix(found.length)))
             })?;
             Some(Sighting {
                 holder,
