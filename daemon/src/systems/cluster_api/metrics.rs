@@ -15,6 +15,7 @@ use prometheus_client::{
 use super::{
     claim::{IpClaimController, observe::IpClaimView},
     hook::{BEFORE_CREATE, HookAnswer},
+    pool::VipLabels,
     sites::IpamSites,
     vip::{
         VipController,
@@ -53,8 +54,8 @@ struct ClassLabels(Arc<Mutex<BTreeSet<String>>>);
 const CLASSES: usize = 100;
 /// Bytes of the name of such a class at most.
 const CLASS_LENGTH: usize = 253;
-/// The label of all others.
-const OTHER_CLASSES: &str = "other";
+/// The label of all other classes, and of roles that nobody serves.
+const OTHER: &str = "other";
 
 impl ClassLabels {
     /// The label that counts for the class.
@@ -62,11 +63,23 @@ impl ClassLabels {
         let mut known = self.0.lock();
         let fits = class.len() <= CLASS_LENGTH && known.len() < CLASSES;
         if !known.contains(class) && !fits {
-            return OTHER_CLASSES.to_owned();
+            return OTHER.to_owned();
         }
         known.insert(class.to_owned());
         class.to_owned()
     }
+
+    /// Classes and roles that a pool serves, as they count.
+    fn pairs_of(&self, pool: &VipLabels) -> BTreeSet<(String, String)> {
+        let pairs = pool.pairs();
+        pairs.map(|(class, role)| (self.of(&class), role)).collect()
+    }
+}
+
+/// The label that counts for the role of a claim, which whoever makes the claim may write.
+fn role_label(role: &str) -> &'static str {
+    let mut known = VipRole::ALL.map(VipRole::name).into_iter();
+    known.find(|known| *known == role).unwrap_or(OTHER)
 }
 
 /// What failed, as the original names it.
@@ -297,11 +310,12 @@ pub fn register(registry: &mut Registry, sites: IpamSites, counts: &VipCounts) {
         Unit::Seconds,
         counts.reconcile_durations.clone(),
     );
-    let add = |figures: &mut VipFigures, vips: &Arc<VipController>, more: &_| {
-        figures.add(&vips.claims, more);
+    let classes = counts.classes.clone();
+    let add = move |figures: &mut VipFigures, vips: &Arc<VipController>, more: &_| {
+        figures.add(&vips.claims, &classes, more);
     };
     family.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.connected(), add, VipFigures::series)
+        encode_connected(encoder, &sites.connected(), &add, VipFigures::series)
     }));
 }
 
@@ -314,11 +328,11 @@ struct VipFigures {
 }
 
 impl VipFigures {
-    fn add(&mut self, claims: &IpClaimController, more: &Labels<'static>) {
-        self.add_pools(claims, more);
-        let mut counts: BTreeMap<(String, String), [u64; 3]> = BTreeMap::new();
+    fn add(&mut self, claims: &IpClaimController, classes: &ClassLabels, more: &Labels<'static>) {
+        self.add_pools(claims, classes, more);
+        let mut counts: BTreeMap<(&str, String), [u64; 3]> = BTreeMap::new();
         for (key, claim) in claims.context.objects.all() {
-            let Some(role) = claim.role.clone() else {
+            let Some(role) = claim.role.as_deref().map(role_label) else {
                 continue;
             };
             let ready = claim.ready().is_some_and(|one| one.status == "True");
@@ -328,16 +342,18 @@ impl VipFigures {
         }
         for ((role, namespace), count) in counts {
             for (values, count) in self.claims.iter_mut().zip(count) {
-                let labels = with(
-                    more,
-                    [("role", role.as_str()), ("namespace", namespace.as_str())],
-                );
+                let labels = with(more, [("role", role), ("namespace", namespace.as_str())]);
                 values.push((labels, count as f64));
             }
         }
     }
 
-    fn add_pools(&mut self, claims: &IpClaimController, more: &Labels<'static>) {
+    fn add_pools(
+        &mut self,
+        claims: &IpClaimController,
+        classes: &ClassLabels,
+        more: &Labels<'static>,
+    ) {
         let mut available: BTreeMap<(String, String), u64> = BTreeMap::new();
         let mut named = BTreeSet::new();
         for (_, pools) in &claims.user.pools {
@@ -346,7 +362,7 @@ impl VipFigures {
                     continue;
                 };
                 let counts = pool.status.ip_addresses.unwrap_or_default();
-                for pair in vip.pairs() {
+                for pair in classes.pairs_of(vip) {
                     *available.entry(pair).or_default() += u64::from(counts.free > 0);
                 }
                 let name = key.to_string();
@@ -391,6 +407,7 @@ impl VipFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::systems::cluster_api::names::{CLUSTER_CLASS, ROLE};
 
     #[test]
     fn classes_that_users_think_of_do_not_fill_the_memory() {
@@ -400,9 +417,30 @@ mod tests {
             assert_eq!(labels.of(&class), class);
         }
         assert_eq!(labels.of("class-0"), "class-0");
-        assert_eq!(labels.of("one-more"), OTHER_CLASSES);
+        assert_eq!(labels.of("one-more"), OTHER);
         let long = "x".repeat(CLASS_LENGTH + 1);
-        assert_eq!(ClassLabels::default().of(&long), OTHER_CLASSES);
+        assert_eq!(ClassLabels::default().of(&long), OTHER);
+    }
+
+    #[test]
+    fn nor_do_pools_and_roles_that_users_write() {
+        let labels = ClassLabels::default();
+        let mut all = BTreeSet::new();
+        for pool in ["a", "b"] {
+            let classes: Vec<_> = (0..CLASSES).map(|one| format!("{pool}-{one}")).collect();
+            let annotations = BTreeMap::from([
+                (CLUSTER_CLASS.to_owned(), classes.join(",")),
+                (ROLE.to_owned(), "control-plane,ingress".to_owned()),
+            ]);
+            let pool = VipLabels::of(None, Some(&annotations)).expect("it serves some");
+            all.extend(labels.pairs_of(&pool));
+        }
+        assert_eq!(all.len(), 2 * (CLASSES + 1));
+        assert!(all.contains(&(OTHER.to_owned(), "ingress".to_owned())));
+        assert_eq!(
+            ["control-plane", "ingress", "x-1"].map(role_label),
+            ["control-plane", "ingress", OTHER]
+        );
     }
 
     #[test]
