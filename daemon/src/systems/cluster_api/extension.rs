@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::{names::EXTENSION_CONFIG, settings::ClusterApiSettings};
 use crate::controller::{
-    Reconciled,
+    ReconcileError, Reconciled,
     client::{CallError, Patch, Remote},
     endpoint::OwnEndpoint,
     kind::Kind,
@@ -24,18 +24,23 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The part of the cluster's state that says what is wrong.
 const PART: &str = "runtime-hook";
 
-/// Keeps it for as long as the session of the site goes on.
+/// Keeps it for as long as the session of the site goes on; where it is switched off, until none of fipd's is there.
 pub fn keep(site: &Arc<Site>, own: &OwnEndpoint, tasks: &mut JoinSet<()>) {
     let (site, own) = (Arc::clone(site), own.clone());
     tasks.spawn(async move {
         let cancel = site.cancel();
         let look = async {
             loop {
-                let wrong = look(&site, &own).await.err();
+                let looked = look(&site, &own).await;
+                let ends = matches!(looked, Ok(Looked::Unneeded));
+                let wrong = looked.err();
                 let text = wrong.map(|error| format!("the runtime hook is not in force: {error}"));
                 let changed = site.session.troubled(PART, text.as_deref().map(Into::into));
                 if let Some(text) = text.filter(|_| changed) {
                     tracing::warn!(cluster = %site.name, "{text}");
+                }
+                if ends {
+                    return;
                 }
                 tokio::time::sleep(LOOK).await;
             }
@@ -44,26 +49,33 @@ pub fn keep(site: &Arc<Site>, own: &OwnEndpoint, tasks: &mut JoinSet<()>) {
     });
 }
 
+/// What a look came to.
+#[derive(Debug, PartialEq)]
+enum Looked {
+    /// It matches the settings now.
+    Kept,
+    /// It was there and is switched off.
+    Removed,
+    /// It is switched off, and there is none that fipd could have made.
+    Unneeded,
+}
+
 /// Looks once, and writes what differs.
-async fn look(site: &Site, own: &OwnEndpoint) -> Reconciled<()> {
+async fn look(site: &Site, own: &OwnEndpoint) -> Reconciled<Looked> {
     let settings = site.settings::<ClusterApiSettings>();
     let remote = Remote::new(site.session.client.clone());
-    let hook = settings.hook.as_ref().filter(|_| settings.vips);
-    let Some(kind) = served(&remote, hook.is_some()).await? else {
-        return Ok(());
+    let Some(hook) = settings.hook.as_ref().filter(|_| settings.vips) else {
+        return remove(&remote).await;
+    };
+    let Some(kind) = EXTENSION_CONFIG.served(&remote).await? else {
+        let why = "the cluster has no ExtensionConfig: Cluster API's gate RuntimeSDK is off";
+        return Err(ReconcileError::internal(why));
     };
     let target = kind.named("", NAME);
     let found: Option<Value> = remote.get(&target).await?;
-    let Some(hook) = hook else {
-        let ours = found.filter(is_marked);
-        return match ours.as_ref().and_then(identify) {
-            Some((_, uid)) => Ok(remote.delete(&target, &uid).await?),
-            None => Ok(()),
-        };
-    };
     let Some(url) = &own.url else {
         let why = "[api] advertise does not say where Cluster API reaches fipd";
-        return Err(crate::controller::ReconcileError::internal(why));
+        return Err(ReconcileError::internal(why));
     };
     let ca = own.ca().await?;
     let base = url.trim_end_matches('/');
@@ -74,23 +86,30 @@ async fn look(site: &Site, own: &OwnEndpoint) -> Reconciled<()> {
         &hook.namespace_labels,
     );
     if found.as_ref().is_some_and(|found| is_so(found, &wanted)) {
-        return Ok(());
+        return Ok(Looked::Kept);
     }
     let write = remote.patch_seen::<Value>(&target, Patch::Apply, &wanted);
     write.await?;
     tracing::info!(cluster = %site.name, name = NAME, "wrote the ExtensionConfig of the runtime hook");
-    Ok(())
+    Ok(Looked::Kept)
 }
 
-/// The kind, where the cluster has it; one that has not needs no hook removed.
-async fn served(remote: &Remote, wanted: bool) -> Reconciled<Option<Kind>> {
-    match EXTENSION_CONFIG.served(remote).await {
-        Ok(None) if wanted => Err(crate::controller::ReconcileError::internal(
-            "the cluster has no ExtensionConfig: Cluster API's gate RuntimeSDK is off",
-        )),
-        Ok(kind) => Ok(kind),
-        Err(CallError::NotFound(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+/// Removes the object where it is fipd's. Without the role of the hook, which other sites do not need, there is nothing to look for.
+async fn remove(remote: &Remote) -> Reconciled<Looked> {
+    let Some(kind) = EXTENSION_CONFIG.served(remote).await? else {
+        return Ok(Looked::Unneeded);
+    };
+    let target = kind.named("", NAME);
+    let found: Option<Value> = match remote.get(&target).await {
+        Err(CallError::Rejected(..)) => return Ok(Looked::Unneeded),
+        found => found?,
+    };
+    match found.filter(is_marked).as_ref().and_then(identify) {
+        Some((_, uid)) => {
+            remote.delete(&target, &uid).await?;
+            Ok(Looked::Removed)
+        }
+        None => Ok(Looked::Unneeded),
     }
 }
 
@@ -126,6 +145,35 @@ fn is_so(found: &Value, wanted: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::client::testing::serving;
+
+    /// A site without the hook has no role for it, and no trouble by that.
+    #[tokio::test]
+    async fn what_is_switched_off_is_looked_for_once() {
+        const SERVED: &str = "/apis/runtime.cluster.x-k8s.io/v1beta2/";
+        let own = json!({ "name": NAME, "uid": "u", "labels": { MANAGED_BY: FIELD_MANAGER } });
+        let other = json!({ "name": NAME, "uid": "u" });
+        for (code, body, looked, calls) in [
+            (200, json!({ "metadata": own }), Looked::Removed, 3),
+            (200, json!({ "metadata": other }), Looked::Unneeded, 2),
+            (403, json!("forbidden"), Looked::Unneeded, 2),
+            (404, json!("not found"), Looked::Unneeded, 2),
+        ] {
+            let (remote, asked) = serving(move |path| match path {
+                SERVED => (
+                    200,
+                    json!({ "resources": [{ "name": "extensionconfigs" }] }),
+                ),
+                _ => (code, body.clone()),
+            });
+            assert_eq!(remove(&remote).await.expect("an answer"), looked, "{code}");
+            assert_eq!(asked.lock().len(), calls, "{looked:?}");
+        }
+        let (remote, _) = serving(|_| (404, json!("no such version")));
+        assert_eq!(remove(&remote).await.expect("an answer"), Looked::Unneeded);
+        let (remote, _) = serving(|_| (503, json!("down")));
+        assert!(remove(&remote).await.is_err(), "it is looked for again");
+    }
 
     /// The original needs cert-manager, which puts no CA where Cluster API looks for one.
     #[test]
