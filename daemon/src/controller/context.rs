@@ -69,7 +69,8 @@ impl<V: PartialEq + Debug> Context<V> {
         self.objects.followed_as().unwrap_or(self.kind)
     }
 
-    /// Follows the objects, in the first API version that the cluster serves at each connect; waits where it serves none of them.
+    /// Follows the objects, in the first API version that the cluster serves at each connect; waits where it serves none of them,
+    /// and knows of an optional kind that there are none meanwhile.
     /// `view` makes what is kept of one; `changed` is told what appeared, changed or went.
     pub fn follow<K>(
         &self,
@@ -84,7 +85,13 @@ impl<V: PartialEq + Debug> Context<V> {
         let (objects, kind) = (Arc::clone(&self.objects), self.kind);
         let follow = async move {
             let mut reconnects = site.session.reconnects();
-            let mut used = kind.wait_served(&remote).await;
+            let known = Arc::clone(&objects);
+            let lacking = move || {
+                if kind.optional {
+                    known.complete();
+                }
+            };
+            let mut used = kind.wait_served(&remote, &lacking).await;
             loop {
                 objects.follow_as(used);
                 let api = used.all_as(site.session.client.clone());
@@ -93,7 +100,7 @@ impl<V: PartialEq + Debug> Context<V> {
                 let following = follow(api, config, all, &view, &changed, memory, cancel);
                 let other = async {
                     while reconnects.changed().await.is_ok() {
-                        let now = kind.wait_served(&remote).await;
+                        let now = kind.wait_served(&remote, &lacking).await;
                         if now != used {
                             return now;
                         }

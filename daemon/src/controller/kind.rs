@@ -21,6 +21,8 @@ pub struct Kind {
     pub plural: &'static str,
     pub kind: &'static str,
     pub namespaced: bool,
+    /// A cluster that does not serve it has none of them, which is no reason to wait.
+    pub optional: bool,
 }
 
 pub const ENDPOINTS: Kind = Kind::namespaced("api/v1", "endpoints", "Endpoints");
@@ -63,6 +65,7 @@ impl Kind {
             plural,
             kind,
             namespaced: false,
+            optional: false,
         }
     }
 
@@ -79,9 +82,18 @@ impl Kind {
         Self { fallbacks, ..self }
     }
 
+    /// The same, where a cluster may do without it.
+    #[must_use]
+    pub const fn optional(self) -> Self {
+        Self {
+            optional: true,
+            ..self
+        }
+    }
+
     /// The kind in the first version that the cluster serves now; `None`: it serves none of them.
     pub async fn served(self, remote: &Remote) -> Result<Option<Self>, CallError> {
-        if self.fallbacks.is_empty() {
+        if self.fallbacks.is_empty() && !self.optional {
             return Ok(Some(self));
         }
         for api in [self.api].iter().chain(self.fallbacks) {
@@ -97,13 +109,13 @@ impl Kind {
         Ok(None)
     }
 
-    /// The same, once the cluster serves it in any of them.
-    pub async fn wait_served(self, remote: &Remote) -> Self {
+    /// The same, once the cluster serves it in any of them; `lacking` is called whenever it serves none.
+    pub async fn wait_served(self, remote: &Remote, lacking: impl Fn()) -> Self {
         let mut pauses = retries();
         loop {
             match self.served(remote).await {
                 Ok(Some(kind)) => return kind,
-                Ok(None) => {}
+                Ok(None) => lacking(),
                 Err(error) => {
                     tracing::warn!(%error, "which API version is served is not known; it is tried again")
                 }

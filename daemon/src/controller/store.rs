@@ -158,7 +158,7 @@ impl<T: PartialEq + Debug> Objects<T> {
         *self.followed_as.read()
     }
 
-    pub(super) fn follow_as(&self, kind: Kind) {
+    pub fn follow_as(&self, kind: Kind) {
         *self.followed_as.write() = Some(kind);
     }
 
@@ -267,7 +267,7 @@ impl<T: PartialEq + Debug> Objects<T> {
         let _ = self.put(key, None);
     }
 
-    #[cfg(test)]
+    /// What is known counts as a complete list.
     pub fn complete(&self) {
         self.complete.send_replace(true);
     }

@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// fipd serves the cluster, with these lines in `[cluster.cluster-api]`.
+async fn serve(fipd: &mut Fipd, plane: &ControlPlane, settings: &str) {
+    write_kubeconfig(fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
+    fipd.write_config(&management_config(fipd, settings))
+        .unwrap();
+    fipd.restart().await.unwrap();
+    fipd.wait_ready(DEADLINE).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_server_with_only_v1beta1_is_served() {
     let plane = ManagementPlane::with("older", Versions::OnlyV1Beta1)
@@ -12,10 +21,7 @@ async fn a_server_with_only_v1beta1_is_served() {
         version: "v1beta1",
     };
     let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
-    write_kubeconfig(&fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
-    fipd.write_config(&management_config(&fipd, "")).unwrap();
-    fipd.restart().await.unwrap();
-    fipd.wait_ready(DEADLINE).await.unwrap();
+    serve(&mut fipd, &plane, "").await;
     let spec = json!({ "addresses": ["10.0.0.10"], "prefix": 24 });
     objects.pool("default/net", spec).await.unwrap();
     for name in ["default/a", "default/b"] {
@@ -84,27 +90,66 @@ async fn the_lease_of_the_stock_provider_is_waited_for() {
     assert_eq!(bed.address("one/a").await.unwrap(), "10.0.0.10");
 }
 
-/// `in-cluster-kinds = "leave"`: pools of that provider stay as they are, and fipd's own pools serve claims.
+/// `in-cluster-kinds = "leave"`, with the roles for that alone, and beside a provider without pools of prefixes: its pools stay as
+/// they are, and fipd's own pools serve claims. Once fipd serves the kinds, it says which are missing and serves the others.
 #[tokio::test]
 async fn left_to_the_stock_provider_its_pools_are_not_touched() {
-    let bed = Bed::alone("in-cluster-kinds = \"leave\"\npools = [\"lab\"]")
+    let plane = ManagementPlane::with("left", Versions::OnlyV1Beta2)
         .await
         .unwrap();
-    bed.fipd
-        .cli(["pool", "create", "lab", "--cidr", "10.8.0.0/30"])
+    let objects = IpamObjects {
+        client: plane.client().await.unwrap(),
+        version: "v1beta2",
+    };
+    plane.unbind_role("fipd-cluster-api-pools").await.unwrap();
+    for plural in ["inclusterprefixpools", "globalinclusterprefixpools"] {
+        let name = format!("{plural}.ipam.cluster.x-k8s.io");
+        objects.delete_definition(&name).await.unwrap();
+    }
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+    let settings = "in-cluster-kinds = \"leave\"\npools = [\"lab\"]";
+    serve(&mut fipd, &plane, settings).await;
+    fipd.cli(["pool", "create", "lab", "--cidr", "10.8.0.0/30"])
         .await
         .unwrap()
         .success()
         .unwrap();
-    bed.pool("one/net", &["10.0.0.10"], 24, "").await.unwrap();
-    bed.claim("one/theirs", (POOL, "net")).await.unwrap();
-    bed.claim("one/ours", ("Pool", "lab")).await.unwrap();
-    assert_eq!(bed.address("one/ours").await.unwrap(), "10.8.0.1");
-    let theirs = bed.objects.get(CLAIM, "one/theirs").await.unwrap().unwrap();
-    assert_eq!(theirs["metadata"]["finalizers"], Value::Null);
-    let pool = bed.objects.get(POOL, "one/net").await.unwrap().unwrap();
+    let spec = json!({ "addresses": ["10.0.0.10"], "prefix": 24 });
+    objects.pool("default/net", spec).await.unwrap();
+    let theirs = "default/theirs";
+    objects.claim(theirs, (POOL, "net")).await.unwrap();
+    objects
+        .claim("default/ours", ("Pool", "lab"))
+        .await
+        .unwrap();
+    assert_eq!(
+        objects.wait_address("default/ours").await.unwrap(),
+        "10.8.0.1"
+    );
+    let claim = objects.get(CLAIM, theirs).await.unwrap().unwrap();
+    assert_eq!(claim["metadata"]["finalizers"], Value::Null);
+    let pool = objects.get(POOL, "default/net").await.unwrap().unwrap();
     assert_eq!(
         (&pool["metadata"]["finalizers"], &pool["status"]),
         (&Value::Null, &Value::Null)
     );
+
+    plane
+        .bind_role("fipd-cluster-api-pools", None)
+        .await
+        .unwrap();
+    serve(&mut fipd, &plane, "").await;
+    assert_eq!(objects.wait_address(theirs).await.unwrap(), "10.0.0.10");
+    wait_until("the missing definitions are shown", DEADLINE, || async {
+        let shown = fipd.cli(["clusters", "list", "-o", "json"]).await;
+        let shown = shown.map_err(|e| e.to_string())?;
+        let text = shown.json().map_err(|e| e.to_string())?.to_string();
+        let missing = ["InClusterPrefixPool", "GlobalInClusterPrefixPool"];
+        let all = missing
+            .iter()
+            .all(|kind| text.contains(&format!("there is no {kind} ")));
+        all.then_some(()).ok_or(text)
+    })
+    .await
+    .unwrap();
 }

@@ -1,6 +1,8 @@
 //! Gives the user without rights the roles of manifests.
 
 use anyhow::Result;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
 use super::control_plane::{ControlPlane, RESTRICTED_USER};
@@ -33,6 +35,13 @@ impl ControlPlane {
             binding["metadata"]["namespace"] = json!(namespace);
         }
         self.apply(&binding.to_string()).await
+    }
+
+    /// Takes a role of that user away that was bound everywhere.
+    pub async fn unbind_role(&self, role: &str) -> Result<()> {
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.client().await?);
+        bindings.delete(role, &DeleteParams::default()).await?;
+        Ok(())
     }
 
     /// Lets [`RESTRICTED_USER`] bring the workloads of charts.

@@ -244,3 +244,23 @@ async fn each_connect_uses_the_first_version_that_the_server_serves() {
         asked.clear();
     }
 }
+
+#[tokio::test]
+async fn a_kind_that_a_cluster_may_lack_is_followed_once_it_is_there() {
+    let versions = Arc::new(Mutex::new(Vec::new()));
+    let (client, _) = serving(Arc::clone(&versions));
+    let (site, events, _kept) = site(client.clone()).await;
+    let (kind, remote) = (LEASE.optional(), Remote::new(client));
+    let context = Context::new(kind, site, remote, events, Objects::new());
+    let mut tasks = JoinSet::new();
+    let view = |lease: PartialObjectMeta<Lease>| Some(Thing(Meta::of(&lease.metadata)));
+    context.follow(&mut tasks, view, |_| {});
+    let objects = &context.objects;
+    objects.completed().await;
+    assert_eq!((objects.count(), objects.followed_as()), (Some(0), None));
+    versions.lock().push("v1");
+    while objects.count() == Some(0) {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    assert_eq!(objects.followed_as(), Some(kind));
+}

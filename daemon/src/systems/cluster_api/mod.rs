@@ -79,7 +79,7 @@ use names::{
     ADDRESS_OBJECT, CLAIM, CLUSTER, CLUSTER_CLASS_OBJECT, GLOBAL_POOL, GLOBAL_PREFIX_POOL,
     IN_CLUSTER_LEASE, POOL, PREFIX_POOL, VIP_ALLOCATOR_LEASE,
 };
-use pool::{InClusterPools, InClusterSource, InClusterView, OFF};
+use pool::{InClusterPools, InClusterSource, InClusterView, OFF, definition::report_missing};
 use settings::ClusterApiSettings;
 use sites::IpamSites;
 use vip::{CapiClusterView, ClassView, VipController};
@@ -410,7 +410,7 @@ fn watch(
     }
 }
 
-/// Follows the pools of a kind that are fipd's to serve.
+/// Follows the pools of a kind in the namespaces that are fipd's.
 fn pools_of<K>(
     context: &Context<InClusterView>,
     view: fn(K) -> InClusterView,
@@ -421,6 +421,13 @@ fn pools_of<K>(
 {
     let (queue, kind) = (Arc::clone(&context.queue), context.kind);
     let (site, waiting) = (Arc::clone(&context.site), Arc::clone(vips));
+    if site
+        .settings::<ClusterApiSettings>()
+        .serves_in_cluster_kinds()
+    {
+        let objects = Arc::clone(&context.objects);
+        tasks.spawn(report_missing(Arc::clone(&site), kind, objects));
+    }
     let view = move |pool: K| {
         let namespace = pool.meta().namespace.as_deref().unwrap_or_default();
         let settings = site.settings::<ClusterApiSettings>();

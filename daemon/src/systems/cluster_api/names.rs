@@ -12,16 +12,17 @@ const OLDER_CLUSTERS: &[&str] = &["apis/cluster.x-k8s.io/v1beta1"];
 
 pub const CLAIM: Kind = Kind::namespaced(IPAM, "ipaddressclaims", "IPAddressClaim").or(OLDER_IPAM);
 pub const ADDRESS_OBJECT: Kind = Kind::namespaced(IPAM, "ipaddresses", "IPAddress").or(OLDER_IPAM);
-pub const POOL: Kind = Kind::namespaced(POOLS, "inclusterippools", "InClusterIPPool");
+pub const POOL: Kind = Kind::namespaced(POOLS, "inclusterippools", "InClusterIPPool").optional();
 pub const GLOBAL_POOL: Kind =
-    Kind::cluster(POOLS, "globalinclusterippools", "GlobalInClusterIPPool");
+    Kind::cluster(POOLS, "globalinclusterippools", "GlobalInClusterIPPool").optional();
 pub const PREFIX_POOL: Kind =
-    Kind::namespaced(POOLS, "inclusterprefixpools", "InClusterPrefixPool");
+    Kind::namespaced(POOLS, "inclusterprefixpools", "InClusterPrefixPool").optional();
 pub const GLOBAL_PREFIX_POOL: Kind = Kind::cluster(
     POOLS,
     "globalinclusterprefixpools",
     "GlobalInClusterPrefixPool",
-);
+)
+.optional();
 pub const CLUSTER_CLASS_OBJECT: Kind =
     Kind::namespaced(CLUSTERS, "clusterclasses", "ClusterClass").or(OLDER_CLUSTERS);
 pub const CLUSTER: Kind = Kind::namespaced(CLUSTERS, "clusters", "Cluster").or(OLDER_CLUSTERS);

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod conformance_tests;
+pub mod definition;
 pub mod status;
 mod vip_labels;
 
