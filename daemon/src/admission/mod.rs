@@ -135,7 +135,7 @@ impl Admission {
         kind: &'static ReviewedKind,
         question: &Question,
     ) -> Judged {
-        if let Some(refused) = Proof::judge(question) {
+        if let Some(refused) = Proof::judge(cluster, question) {
             return Judged::checked(refused);
         }
         match self.0.iter().find(|(one, _)| one.path == kind.path) {

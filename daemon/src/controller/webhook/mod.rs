@@ -13,6 +13,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use self::ca::NoCa;
 use self::plan::{Step, WantedWebhook, certificates, is_so, original, repair, step};
+pub use self::proof::prove;
 use self::proof::{Verdict, trouble, verdict};
 use super::site::Site;
 use crate::{

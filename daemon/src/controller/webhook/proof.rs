@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admission::{Asks, Sample, proof::Proof},
-    controller::client::{CallError, Target},
+    controller::client::{CallError, Remote, Target},
 };
 
 /// What a dry run says of the webhook.
@@ -75,10 +75,60 @@ pub fn trouble(verdict: &Verdict, asks: &Asks, base: &str) -> Option<String> {
     }
 }
 
+/// Has the API server of the cluster show that it asks this fipd. Where another webhook refuses everything, its refusal may come
+/// first: then it counts that fipd was asked.
+///
+/// # Errors
+/// Why that is not known, or is not so.
+pub async fn prove(remote: &Remote, asks: &Asks, cluster: &str) -> Result<(), String> {
+    let own = Proof::own().ok_or("the system has no random numbers")?;
+    let (target, object) = (asks.sample.target(&own), asks.sample.object(&own));
+    let before = Proof::times_asked(cluster);
+    let result = remote.create_dry(&target, &object).await;
+    let text = result.as_ref().err().map(ToString::to_string);
+    match verdict(result, &own, &asks.sample) {
+        Verdict::InForce => Ok(()),
+        Verdict::NotAsked => Err("the API server would have stored what fipd refuses".to_owned()),
+        Verdict::Unproved(_) | Verdict::Nothing if Proof::times_asked(cluster) > before => Ok(()),
+        Verdict::Unproved(why) => Err(why),
+        Verdict::Nothing => Err(text.unwrap_or_default()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::systems::{ip_rule, rancher_fip::admission::ASKS};
+    use crate::{
+        controller::client::testing::serving,
+        systems::{ip_rule, rancher_fip::admission::ASKS},
+    };
+
+    #[tokio::test]
+    async fn a_webhook_that_was_asked_beside_one_that_refuses_is_proved() {
+        let own = Proof::own().unwrap();
+        let denied = format!(
+            "admission webhook \"a\" denied the request: {}",
+            own.refusal
+        );
+        let down = "failed calling webhook \"stock\": no endpoints available";
+        for (cluster, code, text, asked, proved) in [
+            ("refuses", 403, denied.as_str(), false, true),
+            ("asks-beside-a-dead-one", 500, down, true, true),
+            ("has-a-dead-one", 500, down, false, false),
+            ("does-not-ask", 200, "", false, false),
+            ("ignores-the-answer", 200, "", true, false),
+        ] {
+            let text = json!(text);
+            let (remote, _) = serving(move |_| {
+                if asked {
+                    Proof::note_asked(cluster);
+                }
+                (code, text.clone())
+            });
+            let proof = prove(&remote, &ASKS, cluster).await;
+            assert_eq!(proof.is_ok(), proved, "{cluster}: {proof:?}");
+        }
+    }
 
     #[test]
     fn only_this_processs_own_refusal_proves_the_webhook() {

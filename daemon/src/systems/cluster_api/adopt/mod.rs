@@ -30,7 +30,7 @@ use crate::{
     },
     clusters::{ClusterSession, adoption::complete_list, lenient::Lenient},
     controller::{
-        client::{CallError, Remote},
+        client::Remote,
         kind::{DEPLOYMENT, Kind, LEASE},
         store::Key,
     },
@@ -226,17 +226,23 @@ impl IpamTakeover {
     async fn take_all(&self, log: AdoptLog<'_>) -> Result<IpamReport, TakeoverError> {
         let mut report = self.report(log.session).await?.unblocked()?;
         let remote = Remote::new(log.session.client.clone());
+        let mut refuses = false;
         for change in &mut report.changes {
             let Some(action) = change.action.clone() else {
                 continue;
             };
+            let is_webhook = matches!(action, IpamAction::Webhook { .. });
+            if refuses && !is_webhook {
+                let why = "not begun: the original's webhooks still refuse every write of a pool";
+                change.state = ChangeState::Failed(why.to_owned());
+                continue;
+            }
             let what = format!("{}: {}", change.name, change.does);
             let done = match log.begin(&what).await {
                 Err(why) => Err(why),
-                Ok(()) => act(&remote, &action)
-                    .await
-                    .map_err(|error| error.to_string()),
+                Ok(()) => act(&remote, &log.session.name, &action).await,
             };
+            refuses |= is_webhook && done.is_err();
             log.end(&match &done {
                 Ok(()) => format!("{}: done", change.name),
                 Err(why) => format!("{}: failed: {why}", change.name),
@@ -251,14 +257,17 @@ impl IpamTakeover {
     }
 }
 
-async fn act(remote: &Remote, action: &IpamAction) -> Result<(), CallError> {
+async fn act(remote: &Remote, cluster: &str, action: &IpamAction) -> Result<(), String> {
     match action {
-        IpamAction::Definition(plural) => definitions::take(remote, plural).await,
+        IpamAction::Definition(plural) => {
+            let taken = definitions::take(remote, plural).await;
+            taken.map_err(|error| error.to_string())
+        }
         IpamAction::Webhook {
             mutating,
             name,
             uid,
-        } => webhooks::remove(remote, *mutating, name, uid).await,
+        } => webhooks::remove(remote, cluster, (*mutating, name), uid).await,
     }
 }
 
