@@ -196,7 +196,7 @@ impl VipController {
         }
         let class = cluster.class_name().unwrap_or_default();
         let settings = self.context.site.settings::<ClusterApiSettings>();
-        self.own_claims(key, cluster).await?;
+        let owned = self.own_claims(key, cluster).await;
         let pools = self.pools();
         let of = (key, cluster);
         let families = cluster.families;
@@ -242,7 +242,10 @@ impl VipController {
         let done = join_all(steps).await;
         self.tell_rivals(of, &mut plan, [endpoint, front], &pools);
         let written = self.write(key, cluster, &plan).await;
-        done.into_iter().collect::<Reconciled<()>>()?;
+        // A claim that refuses its owner holds up nothing else.
+        done.into_iter()
+            .chain([owned])
+            .collect::<Reconciled<()>>()?;
         written
     }
 
@@ -316,3 +319,7 @@ impl VipController {
         pools
     }
 }
+
+#[cfg(test)]
+#[path = "controller_tests.rs"]
+mod tests;

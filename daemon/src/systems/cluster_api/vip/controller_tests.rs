@@ -1,0 +1,139 @@
+//! The controller of Clusters over an API server in memory.
+
+use fipd_core::System;
+use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    clock,
+    clusters::testing,
+    controller::{
+        address_user::conformance_tests::Subject as _,
+        client::Remote,
+        events::Events,
+        fake_api_tests::{FakeApi, client, merge},
+        site::Site,
+    },
+    ipam::Ipam,
+    systems::cluster_api::{
+        claim::{
+            IpClaims,
+            observe::{AddressView, IpClaimView},
+        },
+        names::{CLUSTER, INGRESS, INGRESS_ENABLED, ROLE},
+    },
+};
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    server: Arc<Mutex<FakeApi>>,
+    vips: Arc<VipController>,
+}
+
+fn key() -> Key {
+    Key::new("ns", "c")
+}
+
+impl Bench {
+    /// A Cluster without ingress, with these fields beside, as the controller knows it.
+    async fn new(fields: &Value) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let server = Arc::<Mutex<FakeApi>>::default();
+        server.lock().makes = Some("ipaddressclaims");
+        let session = testing::session(client(&server), &ipam).await;
+        let site = Arc::new(Site::new(session.clone(), System::cluster_api()));
+        let quiet = || std::future::ready(());
+        let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
+        let (events, remote) = (Arc::new(events), Remote::new(client(&server)));
+        let claims = IpClaims::controller(&site, remote.clone(), &events);
+        let clusters = Arc::clone(&claims.user.clusters);
+        let context = Context::new(CLUSTER, site, remote, events, clusters);
+        let vips = VipController::new(context, &claims, &VipCounts::default());
+        let mut cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": { "annotations": { INGRESS_ENABLED: "false" } },
+            "spec": { "topology": { "classRef": { "name": "rke2" } } },
+        });
+        merge(&mut cluster, fields);
+        server.lock().make(&key(), cluster);
+        let bench = Self {
+            _dir: dir,
+            server,
+            vips,
+        };
+        let known: Cluster = serde_json::from_value(bench.cluster()).expect("a Cluster");
+        let known = CapiClusterView::of(known);
+        bench.vips.context.objects.set(&key(), known);
+        bench
+    }
+
+    /// As the API server has it.
+    fn cluster(&self) -> Value {
+        self.server.lock().object(&key())
+    }
+
+    /// The controller knows a claim of the namespace.
+    fn claim(&self, name: &str, fields: &Value) {
+        let mut claim = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+            "metadata": { "name": name, "namespace": "ns", "uid": format!("u-{name}") },
+            "spec": { "clusterName": "c", "poolRef": pool() },
+        });
+        merge(&mut claim, fields);
+        let claim: IPAddressClaim = serde_json::from_value(claim).expect("a claim");
+        let claims = &self.vips.claims.context.objects;
+        claims.set(&Key::new("ns", name), IpClaimView::of(claim));
+    }
+
+    /// The Cluster has this address by a claim of this name.
+    fn fulfil(&self, name: &str, address: &str) {
+        let owner = json!([{
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c", "uid": "u-c",
+        }]);
+        self.claim(name, &json!({ "metadata": { "ownerReferences": owner } }));
+        let claim = json!([{
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+            "name": name, "uid": format!("u-{name}"),
+        }]);
+        let object = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+            "metadata": { "name": name, "namespace": "ns", "uid": "a", "ownerReferences": claim },
+            "spec": { "claimRef": { "name": name }, "poolRef": pool(), "address": address, "prefix": 24 },
+        });
+        let object: IPAddress = serde_json::from_value(object).expect("an IPAddress");
+        let addresses = &self.vips.claims.user.addresses;
+        addresses.set(&Key::new("ns", name), AddressView::of(object));
+    }
+
+    /// Works on the Cluster once, as the controller knows it.
+    async fn work(&self) -> Reconciled {
+        let known = self.vips.context.objects.get(&key());
+        self.vips.reconcile(&key(), known).await
+    }
+}
+
+fn pool() -> Value {
+    json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "GlobalInClusterIPPool", "name": "net" })
+}
+
+fn host(cluster: &Value) -> &Value {
+    &cluster["spec"]["controlPlaneEndpoint"]["host"]
+}
+
+/// A claim of the original, which the API server does not let fipd own.
+#[tokio::test]
+async fn an_old_claim_that_refuses_its_owner_holds_up_no_endpoint() {
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let name = "vip-ingress-c";
+    let label = json!({ "metadata": { "labels": { ROLE: INGRESS }, "resourceVersion": "6" } });
+    bench.claim(name, &label);
+    let changed = json!({ "metadata": { "uid": format!("u-{name}"), "resourceVersion": "7" } });
+    let claim = Key::new("ns", name);
+    bench.server.lock().made.insert(claim, changed);
+    let done = bench.work().await;
+    assert!(done.is_err(), "it is tried again");
+    assert_eq!(host(&bench.cluster()), "10.0.0.15");
+}
