@@ -22,6 +22,7 @@ use crate::{
             observe::{AddressView, IpClaimView},
         },
         names::{CLUSTER, INGRESS, INGRESS_ENABLED, ROLE},
+        vip::plan::ENDPOINT_DIFFERS,
     },
 };
 
@@ -63,10 +64,15 @@ impl Bench {
             server,
             vips,
         };
-        let known: Cluster = serde_json::from_value(bench.cluster()).expect("a Cluster");
-        let known = CapiClusterView::of(known);
-        bench.vips.context.objects.set(&key(), known);
+        bench.know();
         bench
+    }
+
+    /// The controller knows the Cluster as it is.
+    fn know(&self) {
+        let known: Cluster = serde_json::from_value(self.cluster()).expect("a Cluster");
+        let objects = &self.vips.context.objects;
+        objects.set(&key(), CapiClusterView::of(known));
     }
 
     /// As the API server has it.
@@ -136,4 +142,47 @@ async fn an_old_claim_that_refuses_its_owner_holds_up_no_endpoint() {
     let done = bench.work().await;
     assert!(done.is_err(), "it is tried again");
     assert_eq!(host(&bench.cluster()), "10.0.0.15");
+}
+
+/// The watch is behind, and so is the controller.
+#[tokio::test]
+async fn an_endpoint_that_somebody_just_wrote_is_not_overwritten() {
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let by_hand =
+        json!({ "spec": { "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } } });
+    bench.server.lock().edit(&key(), &by_hand);
+    let next = bench.work().await.expect("no failure");
+    assert!(matches!(next, Next::After(_)), "{next:?}");
+    assert_eq!(host(&bench.cluster()), "10.0.0.9");
+    // It knows the Cluster as it is by now.
+    bench.work().await.expect("no failure");
+    let cluster = bench.cluster();
+    assert_eq!(host(&cluster), "10.0.0.9");
+    let said = &cluster["status"]["conditions"][0];
+    assert_eq!(said["reason"], ENDPOINT_DIFFERS, "{said}");
+}
+
+/// Each write makes another version of the Cluster.
+#[tokio::test]
+async fn what_fipd_writes_itself_is_no_conflict() {
+    let blocks = json!(["10.96.0.0/12", "fd00:96::/112"]);
+    let networks =
+        json!({ "spec": { "clusterNetwork": { "services": { "cidrBlocks": blocks } } } });
+    let bench = Bench::new(&networks).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    bench.fulfil("vip-second-cp-c", "fd00::15");
+    assert_eq!(bench.work().await.expect("no failure"), Next::Done);
+    let cluster = bench.cluster();
+    assert_eq!(host(&cluster), "10.0.0.15");
+    let annotations = &cluster["metadata"]["annotations"];
+    assert_eq!(annotations["fipd.io/second-control-plane-vip"], "fd00::15");
+    // The conditions came last.
+    let lost =
+        json!({ "metadata": { "annotations": { "fipd.io/second-control-plane-vip": null } } });
+    bench.server.lock().edit(&key(), &lost);
+    bench.know();
+    assert_eq!(bench.work().await.expect("no failure"), Next::Done);
+    let annotations = bench.cluster()["metadata"]["annotations"].clone();
+    assert_eq!(annotations["fipd.io/second-control-plane-vip"], "fd00::15");
 }

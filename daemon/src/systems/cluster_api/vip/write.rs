@@ -86,7 +86,7 @@ pub fn owner(api: &str, key: &Key, cluster: &CapiClusterView) -> Value {
 
 /// Both addresses, in one apply of exactly these fields.
 pub fn addresses(api: &str, key: &Key, cluster: &CapiClusterView, apply: &VipApply) -> Value {
-    let mut meta = identity(key, cluster);
+    let mut meta = as_read(key, cluster);
     if let Some((address, _)) = apply.endpoint.filter(|_| apply.annotation) {
         meta["annotations"][CONTROL_PLANE_VIP] = json!(address.to_string());
     }
@@ -130,7 +130,7 @@ pub fn second_addresses(
             annotations.insert(name.into(), address.to_string().into());
         }
     }
-    let mut meta = identity(key, cluster);
+    let mut meta = as_read(key, cluster);
     meta["annotations"] = annotations.into();
     let mut body = json!({ "apiVersion": api, "kind": "Cluster", "metadata": meta });
     if let Some(address) = apply.control_plane.filter(|_| apply.variable) {
@@ -144,6 +144,13 @@ fn identity(key: &Key, cluster: &CapiClusterView) -> Value {
     json!({
         "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
     })
+}
+
+/// The Cluster in the version that was read: an apply takes fields over, and must not take what somebody wrote meanwhile.
+fn as_read(key: &Key, cluster: &CapiClusterView) -> Value {
+    let mut meta = identity(key, cluster);
+    meta["resourceVersion"] = json!(cluster.meta.version);
+    meta
 }
 
 fn variable(name: &str, value: &str) -> Value {
