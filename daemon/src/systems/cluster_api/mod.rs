@@ -54,6 +54,7 @@ use crate::{
         client::Remote,
         context::Context,
         events::Events,
+        key_locks::KeyLocks,
         kind::Kind,
         leader_election::{self, Wanted},
         pool_source::close_all,
@@ -252,6 +253,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         clusters: Objects::new(),
         pools: pools.stores(),
         probes: ClaimProbes::new(&system.means.prober),
+        writing: KeyLocks::default(),
     };
     let context = context(CLAIM, &site, &events).with_queue(queue);
     let claims = IpClaimController::new(context, user);

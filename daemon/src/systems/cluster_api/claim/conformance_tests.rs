@@ -11,6 +11,7 @@ use crate::{
         context::Context,
         events::Events,
         fake_api_tests::FakeApi,
+        key_locks::KeyLocks,
         site::Site,
         store::{Key, Objects},
     },
@@ -51,6 +52,7 @@ impl Subject for IpClaims {
             clusters: Objects::new(),
             pools: Vec::new(),
             probes: ClaimProbes::new(&Prober::beside("/nonexistent/fipd.sock".as_ref())),
+            writing: KeyLocks::default(),
         };
         IpClaimController::new(context, user)
     }

@@ -33,7 +33,7 @@ use super::{
     settings::ClusterApiSettings,
     vip::{
         CapiClusterView,
-        leave::{cluster_of, leave_to_cluster},
+        leave::{cluster_of, release_or_pass},
     },
 };
 use crate::controller::{
@@ -44,6 +44,7 @@ use crate::controller::{
         refusal::FixedFields,
         settle::{AddressWish, Inheritance, Wished},
     },
+    key_locks::KeyLocks,
     kind::Kind,
     queue::Next,
     site::Site,
@@ -62,6 +63,8 @@ pub struct IpClaims {
     /// The pools of each kind of the in-cluster provider.
     pub pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
     pub probes: ClaimProbes,
+    /// Whoever writes an address into a Cluster, or releases one that it may show, has the lock of the Cluster.
+    pub writing: KeyLocks,
 }
 
 /// The controller of these claims.
@@ -271,7 +274,7 @@ impl AddressHooks for IpClaims {
         }
         claims.user.probes.forget(key);
         ip_address::retire(claims, key, claim).await?;
-        leave_to_cluster(claims, key, claim).await?;
+        release_or_pass(claims, key, claim).await?;
         Ok(None)
     }
 

@@ -194,6 +194,12 @@ impl VipController {
         if let Some(idle) = self.idle(key, cluster) {
             return self.leave_alone(key, cluster, idle.state).await;
         }
+        // From the look at the claims on: an address that is about to be written is not released meanwhile.
+        let _writing = self.claims.user.writing.lock(key).await;
+        self.assign(key, cluster).await
+    }
+
+    async fn assign(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         let class = cluster.class_name().unwrap_or_default();
         let settings = self.context.site.settings::<ClusterApiSettings>();
         let owned = self.own_claims(key, cluster).await;

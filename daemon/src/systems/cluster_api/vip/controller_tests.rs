@@ -1,8 +1,11 @@
 //! The controller of Clusters over an API server in memory.
 
+use std::time::Duration;
+
 use fipd_core::System;
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::*;
 use crate::{
@@ -22,7 +25,7 @@ use crate::{
             observe::{AddressView, IpClaimView},
         },
         names::{CLUSTER, INGRESS, INGRESS_ENABLED, ROLE},
-        vip::plan::ENDPOINT_DIFFERS,
+        vip::{leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
 };
 
@@ -185,4 +188,23 @@ async fn what_fipd_writes_itself_is_no_conflict() {
     assert_eq!(bench.work().await.expect("no failure"), Next::Done);
     let annotations = bench.cluster()["metadata"]["annotations"].clone();
     assert_eq!(annotations["fipd.io/second-control-plane-vip"], "fd00::15");
+}
+
+#[tokio::test]
+async fn no_address_is_released_while_it_is_written() {
+    const SOON: Duration = Duration::from_millis(50);
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let claims = &bench.vips.claims;
+    let name = Key::new("ns", "vip-cp-c");
+    let claim = claims.context.objects.get(&name).expect("a claim");
+    let writes = claims.user.writing.lock(&key()).await;
+    let released = timeout(SOON, release_or_pass(claims, &name, &claim)).await;
+    assert!(released.is_err(), "it waits");
+    // Nor is one written that is being released.
+    assert!(timeout(SOON, bench.work()).await.is_err(), "it waits");
+    assert_eq!(host(&bench.cluster()), &Value::Null);
+    drop(writes);
+    bench.work().await.expect("no failure");
+    assert_eq!(host(&bench.cluster()), "10.0.0.15");
 }
