@@ -163,7 +163,11 @@ impl AddressUser for IpClaims {
         let pool = self.pool_of(ledger, site, key, claim)?;
         let there = self.address_of(key, &claim.pool);
         let there = there.and_then(|address| address.address);
-        let there = there.or_else(|| moved::from_elsewhere(ledger, site, key, claim, &pool));
+        if there.is_none()
+            && let Some(why) = moved::to_come(ledger, site, key, claim, &pool)
+        {
+            return Err(why);
+        }
         let named = match there {
             Some(_) => None,
             None => wish::address(claim)?,

@@ -17,7 +17,7 @@ use crate::{
         address_user::{AddressUser as _, conformance_tests::Subject as _},
         client::Remote,
         events::Events,
-        fake_api_tests::{Daemon, Death, FakeApi, client},
+        fake_api_tests::{Daemon, Death, FakeApi, client, merge},
         reconcile::Controller as _,
         site::Site,
         store::{Key, Observed},
@@ -241,8 +241,9 @@ impl Bench {
             "metadata": { "finalizers": claim["metadata"]["finalizers"] },
         });
         self.there.server.lock().make(&key(), copy);
-        let uid = json!({ "metadata": { "uid": "v-a" } });
-        self.there.server.lock().edit(&key(), &uid);
+        let new = clock::rfc3339(clock::now());
+        let meta = json!({ "metadata": { "uid": "v-a", "creationTimestamp": new } });
+        self.there.server.lock().edit(&key(), &meta);
         self.settle().await;
         assert_eq!(self.there.shows(), None, "it is yet to come");
         self.held_by(&self.here);
@@ -375,4 +376,40 @@ async fn what_is_deleted_by_a_move_keeps_its_lease_until_another_cluster_shows_i
     bench.settle().await;
     assert_eq!(bench.here.claim(), Value::Null);
     assert_eq!(bench.lease().state, LeaseState::Quarantined);
+}
+
+#[tokio::test]
+async fn a_claim_that_only_looks_like_a_copy_is_served() {
+    let bench = Bench::new(Death::Never, false).await;
+    let mut spec = IpClaims::pool(&bench.there.session.id, "other", "10.0.1.5-10.0.1.6");
+    spec.name = "cluster-api/there/other".into();
+    let actor = "test".into();
+    let made = bench.ipam.submit(Request::CreatePool { spec, actor }).await;
+    made.expect("a pool");
+    let claims = &bench.there.daemon.controller;
+    let (new, old) = (clock::rfc3339(clock::now()), "2024-01-01T00:00:00Z");
+    for (pool, created, waits) in [
+        ("net", &*new, true),
+        ("net", old, false),
+        ("other", &*new, false),
+    ] {
+        let mut claim = IpClaims::object();
+        let fields = json!({
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": "v-a", "creationTimestamp": created,
+                "finalizers": [RELEASE_ADDRESS],
+            },
+            "spec": { "poolRef": { "name": pool } },
+        });
+        merge(&mut claim, &fields);
+        let claim = IpClaims::view(serde_json::from_value(claim).expect("a claim"));
+        let site = &claims.context.site;
+        let wish = bench
+            .ipam
+            .read(|ledger| claims.user.wish(ledger, site, &key(), &claim));
+        match wish {
+            Ok(wish) => assert!(!waits && wish.recorded.is_none(), "{pool} {created}"),
+            Err(why) => assert!(waits && why.reason == "WaitingForMove", "{why:?}"),
+        }
+    }
 }
