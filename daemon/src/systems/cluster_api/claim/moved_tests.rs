@@ -9,7 +9,7 @@ use fipd_core::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{IpClaimController, IpClaims};
+use super::{IpClaimController, IpClaims, observe::AddressView};
 use crate::{
     clock,
     clusters::{ClusterSession, testing},
@@ -412,4 +412,32 @@ async fn a_claim_that_only_looks_like_a_copy_is_served() {
             Err(why) => assert!(waits && why.reason == "WaitingForMove", "{why:?}"),
         }
     }
+}
+
+/// What the watch shows late is of an earlier claim of the name, and its address is another's by now.
+#[tokio::test]
+async fn a_claim_that_is_made_again_gets_an_address_although_the_watch_is_behind() {
+    let bench = Bench::new(Death::Never, false).await;
+    let (side, again) = (&bench.here, Key::new("ns", "b"));
+    let mut stale = side.shows().expect("an IPAddress");
+    let old = json!({
+        "metadata": { "name": "b", "uid": "m-old" }, "spec": { "claimRef": { "name": "b" } },
+    });
+    merge(&mut stale, &old);
+    let stale = AddressView::of(serde_json::from_value(stale).expect("an IPAddress"));
+    let claims = &side.daemon.controller;
+    claims.user.addresses.set(&again, stale);
+    side.server.lock().make(&again, IpClaims::object());
+    let claim = side.server.lock().object(&again);
+    let claim = IpClaims::view(serde_json::from_value(claim).expect("a claim"));
+    let done = claims.reconcile(&again, Some(Arc::new(claim))).await;
+    done.expect("no failure");
+    let shows = side.server.lock().made.get(&again).cloned();
+    let shows = shows.expect("an IPAddress");
+    assert_eq!(shows["spec"]["address"], "10.0.0.6", "{shows}");
+    let identity = claims.context.identity(&again);
+    let contends = bench
+        .ipam
+        .read(|ledger| !ledger.contentions_of(&identity).is_empty());
+    assert!(!contends, "it waits for nobody");
 }
