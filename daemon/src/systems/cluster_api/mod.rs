@@ -422,7 +422,7 @@ fn pools_of<K>(
     context.follow(tasks, view, move |key| {
         queue.add(key.clone());
         wake(&waiting.claims, kind, key);
-        waiting.queue_waiting();
+        waiting.pool_changed(kind, key);
     });
 }
 
