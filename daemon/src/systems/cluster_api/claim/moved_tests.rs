@@ -9,7 +9,9 @@ use fipd_core::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{IpClaimController, IpClaims, observe::AddressView};
+use super::{
+    IpClaimController, IpClaims, confirmed::confirm, observe::AddressView, probe::checked_pool,
+};
 use crate::{
     clock,
     clusters::{ClusterSession, testing},
@@ -213,6 +215,17 @@ impl Bench {
         };
         assert_eq!(lease(6), None, "the claim has its address");
         lease(5).expect("somebody has it all the time")
+    }
+
+    /// The IPAddress of the claim in the first cluster, as one of another claim.
+    fn brought(&self, claim: &Key) -> Value {
+        let mut shows = self.here.shows().expect("an IPAddress");
+        let name = &*claim.name;
+        let other = json!({
+            "metadata": { "name": name, "uid": "m-old" }, "spec": { "claimRef": { "name": name } },
+        });
+        merge(&mut shows, &other);
+        shows
     }
 
     fn held_by(&self, side: &Side) {
@@ -419,11 +432,7 @@ async fn a_claim_that_only_looks_like_a_copy_is_served() {
 async fn a_claim_that_is_made_again_gets_an_address_although_the_watch_is_behind() {
     let bench = Bench::new(Death::Never, false).await;
     let (side, again) = (&bench.here, Key::new("ns", "b"));
-    let mut stale = side.shows().expect("an IPAddress");
-    let old = json!({
-        "metadata": { "name": "b", "uid": "m-old" }, "spec": { "claimRef": { "name": "b" } },
-    });
-    merge(&mut stale, &old);
+    let stale = bench.brought(&again);
     let stale = AddressView::of(serde_json::from_value(stale).expect("an IPAddress"));
     let claims = &side.daemon.controller;
     claims.user.addresses.set(&again, stale);
@@ -440,4 +449,35 @@ async fn a_claim_that_is_made_again_gets_an_address_although_the_watch_is_behind
         .ipam
         .read(|ledger| !ledger.contentions_of(&identity).is_empty());
     assert!(!contends, "it waits for nobody");
+}
+
+/// A claim waits for the checks of others only where it is to get an address that nobody has used.
+#[tokio::test]
+async fn a_claim_that_has_or_brings_an_address_waits_for_no_check() {
+    let bench = Bench::new(Death::Never, false).await;
+    let (side, other) = (&bench.here, Key::new("ns", "b"));
+    let claims = &side.daemon.controller;
+    let view = |claim| IpClaims::view(serde_json::from_value(claim).expect("a claim"));
+    let has = view(side.claim());
+    assert!(checked_pool(claims, &key(), &has).is_none());
+    side.server.lock().make(&other, IpClaims::object());
+    let claim = side.server.lock().object(&other);
+    let new = view(claim.clone());
+    let pool = checked_pool(claims, &other, &new).expect("a pool");
+    assert_eq!(pool.id, side.pool);
+
+    let shows = bench.brought(&other);
+    let known = AddressView::of(serde_json::from_value(shows.clone()).expect("an IPAddress"));
+    claims.user.addresses.set(&other, known);
+    side.server.lock().made.insert(other.clone(), shows);
+    confirm(claims, &other, &new).await.expect("no failure");
+    assert!(checked_pool(claims, &other, &new).is_none());
+
+    let mut nowhere = claim;
+    merge(
+        &mut nowhere,
+        &json!({ "spec": { "poolRef": { "name": "none" } } }),
+    );
+    let why = view(nowhere);
+    assert!(checked_pool(claims, &Key::new("ns", "c"), &why).is_none());
 }

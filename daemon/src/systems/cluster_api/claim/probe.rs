@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fipd_core::{Lease, LeaseKey, ProbeVerdict, Probed, Request, Want};
+use fipd_core::{Lease, LeaseKey, LeaseState, Pool, ProbeVerdict, Probed, Request, Want};
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -118,6 +118,9 @@ pub async fn waits(
     if !IpClaims::probes(&claims.context.site) || IpClaims::shows_address(claim) {
         return Ok(None);
     }
+    if checked_pool(claims, key, claim).is_none() {
+        return Ok(None);
+    }
     if let Some((rest, failure)) = probes.pause(key) {
         let message = format!(
             "whether its address is in use could not be checked: {failure}; nothing is allocated unchecked, fipd tries again within {} minutes",
@@ -132,6 +135,26 @@ pub async fn waits(
     }
     let must_wait = probes.prober.is_busy() && !probes.is_running(key);
     Ok(must_wait.then(|| Next::After(jittered(TURN))))
+}
+
+/// The pool of which the claim needs an address that is to be checked; `None`: it needs none.
+pub(super) fn checked_pool(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+) -> Option<Arc<Pool>> {
+    let site = &claims.context.site;
+    let identity = claims.context.identity(key);
+    claims.context.read(|ledger| {
+        let wish = claims.user.wish(ledger, site, key, claim).ok()?;
+        let leases = ledger.leases_of(&identity);
+        let has_one = leases
+            .iter()
+            .any(|lease| lease.state == LeaseState::Allocated);
+        let gives_prefixes = wish.pool.spec.allocation_length.is_some();
+        let is_checked = wish.recorded.is_none() && !gives_prefixes && !has_one;
+        is_checked.then_some(wish.pool)
+    })
 }
 
 /// Begins the check of a lease, unless it runs; where this host is not in the network, it is in use from here on.
