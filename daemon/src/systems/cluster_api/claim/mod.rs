@@ -8,6 +8,7 @@
 //!
 //! An IPAddress that is there before its claim is what the claim gets: so restores and moves keep addresses (`moved`).
 
+mod brake;
 pub mod confirmed;
 #[cfg(test)]
 mod conformance_tests;
