@@ -146,6 +146,16 @@ impl<T: View> Objects<T> {
     pub fn keep(&self, key: &Key, after: T) {
         self.update(key, after, |one, other| one.meta().is_after(&other.meta()));
     }
+
+    /// Drops the object with this UID, which is deleted, unless another of its name is known by now.
+    pub fn drop_deleted(&self, key: &Key, uid: &str) {
+        let mut map = self.map.write();
+        let same = |seen: &Observed<T>| matches!(seen, Observed::Parsed(object) if *object.meta().uid == *uid);
+        if map.get(key).is_some_and(same) {
+            // Less is never refused.
+            let _ = self.replace(&mut map, key, None);
+        }
+    }
 }
 
 impl<T: PartialEq + Debug> Objects<T> {

@@ -126,7 +126,15 @@ impl HookBed {
 
     /// `kubectl apply` of a Cluster of the namespace's class, which wants no ingress.
     async fn apply(&self, name: &str, version: ApiVersion) {
+        self.apply_at(name, version, Value::Null).await;
+    }
+
+    /// The same with an endpoint that was chosen by hand.
+    async fn apply_at(&self, name: &str, version: ApiVersion, endpoint: Value) {
         let mut cluster = version.cluster(name, &self.bed.objects.namespace);
+        if endpoint.is_object() {
+            cluster["spec"]["controlPlaneEndpoint"] = endpoint;
+        }
         let annotations = json!({ "vip.capi.gorizond.io/ingress-enabled": "false" });
         cluster["metadata"]["annotations"] = annotations;
         kubectl(&self.bed, &[], &cluster).await;
@@ -226,6 +234,23 @@ async fn e_7_nothing_of_a_cluster_is_rendered_before_its_address_is_written() {
     let unpause = hook.ipam.annotate(POOL, "gated", PAUSED, Value::Null);
     unpause.await.unwrap();
     hook.assert_rendered_with("one", "10.30.0.15").await;
+    hook.end().await;
+}
+
+/// An endpoint that is chosen by hand reaches the variable, for which core would wait otherwise; a name cannot.
+#[tokio::test(flavor = "multi_thread")]
+async fn e_5_a_cluster_with_an_endpoint_of_its_own_does_not_wait() {
+    let hook = HookBed::start("chosen", AskedAt::Api, "10m").await;
+    let at = |host: &str| json!({ "host": host, "port": 6443 });
+    hook.apply_at("one", ApiVersion::V1Beta2, at("10.30.4.15"))
+        .await;
+    hook.assert_rendered_with("one", "10.30.4.15").await;
+    hook.apply_at("named", ApiVersion::V1Beta2, at("api.example.com"))
+        .await;
+    hook.bed.objects.wait_rendered("named").await.unwrap();
+    let is_there = |_: &Value| true;
+    let seen = hook.bed.wait_cluster("named", "is there", is_there).await;
+    assert_eq!(variable(&seen, CLUSTER_VIP), "", "{seen}");
     hook.end().await;
 }
 

@@ -103,6 +103,18 @@ async fn an_endpoint_outlives_its_claim() {
     let stays = json!({ "host": "10.53.0.15", "port": 6443 });
     assert_eq!(endpoint(&seen), &stays, "{seen}");
     assert_eq!(variable(&seen, CLUSTER_VIP), "10.53.0.15", "{seen}");
+    // E-8 without a claim, as after `kubectl apply` of a manifest with other variables.
+    let other = json!([{ "name": "region", "value": "north" }]);
+    let dropped = json!({ "spec": { "topology": { "variables": other } } });
+    bed.edit("orphan", dropped).await;
+    let seen = bed
+        .wait("orphan", "has its variable again", |one| {
+            variable(one, CLUSTER_VIP) == "10.53.0.15" && variable(one, "region") == "north"
+        })
+        .await;
+    assert_eq!(endpoint(&seen), &stays, "{seen}");
+    let annotations = &seen["metadata"]["annotations"];
+    assert_eq!(annotations[INGRESS_VIP], "10.53.0.101", "{seen}");
 }
 
 /// The same of the ingress, whose address is in records and in the load balancers of the cluster.

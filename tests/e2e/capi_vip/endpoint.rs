@@ -128,6 +128,11 @@ async fn e_5_an_endpoint_given_by_hand_is_kept_and_reserved_and_not_claimed() {
             .await;
         let seen = bed.wait_endpoint(name, host).await;
         assert_eq!(endpoint(&seen)["port"], 8443);
+        // A name is no address that patches could use.
+        let vip = if name == "given-name" { "" } else { host };
+        let what = format!("has the variable {vip:?}");
+        bed.wait(name, &what, |one| variable(one, CLUSTER_VIP) == vip)
+            .await;
     }
     bed.wait_lease("10.24.0.20", CLUSTER, "given").await;
     assert_eq!(bed.claims().await, [""; 0], "no address is burnt");

@@ -135,14 +135,14 @@ fn cluster(object: Cluster) {
 fn applied(mut cluster: CapiClusterView, apply: &VipApply) -> CapiClusterView {
     if let Some((address, port)) = apply.endpoint {
         let host = address.to_string();
-        if apply.variable {
-            cluster.variable = Some(host.clone());
-        }
-        if apply.annotation {
-            cluster.annotated = Some(host.clone());
-        }
         cluster.endpoint = Some(Endpoint { host, port });
         cluster.port = Some(port);
+    }
+    if let Some(address) = apply.variable {
+        cluster.variable = Some(address.to_string());
+    }
+    if let Some(address) = apply.annotation {
+        cluster.annotated = Some(address.to_string());
     }
     if let Some(address) = apply.ingress.map(|one| one.to_string()) {
         cluster.ingress.label = is_label_value(&address).then(|| address.clone());

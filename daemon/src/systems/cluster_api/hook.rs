@@ -110,8 +110,9 @@ fn before_create(
 ) -> Value {
     let endpoint = cluster.endpoint.as_ref();
     let written = endpoint.is_some_and(|one| one.port > 0);
-    // A class that declares the variable has it in the Cluster by its default.
-    let filled = cluster.variable.as_deref() != Some("");
+    // A class that declares the variable has it in the Cluster by its default. An endpoint that is a name never fills it.
+    let named = endpoint.is_some() && cluster.host().is_none();
+    let filled = named || cluster.variable.as_deref() != Some("");
     let served = settings.vips
         && settings.covers(namespace, cluster.filter.as_deref())
         && cluster.class_name().is_some();
@@ -253,6 +254,7 @@ mod tests {
     fn e_7_creation_is_blocked_until_endpoint_and_variable_are_written() {
         let just = "2023-11-14T22:14:50Z";
         let endpoint = json!({ "host": "10.0.0.5", "port": 6443 });
+        let named = json!({ "host": "api.example", "port": 6443 });
         let variables = |value: &str| json!([{ "name": "clusterVip", "value": value }]);
         for (spec, retry) in [
             (json!({}), 1),
@@ -273,6 +275,10 @@ mod tests {
                 0,
             ),
             (json!({ "controlPlaneEndpoint": endpoint }), 0),
+            (
+                json!({ "controlPlaneEndpoint": named, "topology": { "classRef": { "name": "r" }, "variables": variables("") } }),
+                0,
+            ),
         ] {
             let answer = before(spec.clone(), just);
             assert_eq!(

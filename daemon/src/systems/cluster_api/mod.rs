@@ -70,9 +70,7 @@ use crate::{
 };
 use admission::{KnownClusters, PoolJudge};
 use adopt::IpamTakeover;
-use claim::{
-    IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView, probe::ClaimProbes,
-};
+use claim::{IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView};
 use hook::HookAnswer;
 use metrics::VipCounts;
 use names::{
@@ -247,12 +245,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
     }
     let pools = AllPools::new(&site, &events);
-    let user = IpClaims {
-        addresses: Objects::new(),
-        clusters: Objects::new(),
-        pools: pools.stores(),
-        probes: ClaimProbes::new(&system.means.prober),
-    };
+    let user = IpClaims::new(pools.stores(), &system.means.prober);
     let context = context(CLAIM, &site, &events).with_queue(queue);
     let claims = IpClaimController::new(context, user);
     count(&site, "IPAddressClaims", &claims.context.objects);
@@ -436,7 +429,7 @@ fn pools_of<K>(
     context.follow(tasks, view, move |key| {
         queue.add(key.clone());
         wake(&waiting.claims, kind, key);
-        waiting.queue_waiting();
+        waiting.pool_changed(kind, key);
     });
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use fipd_core::{ClusterId, Origin, PoolSpec, System, testing};
 use serde_json::{Value, json};
 
-use super::{IpClaimController, IpClaims, observe::AddressView, probe::ClaimProbes};
+use super::{IpClaimController, IpClaims, observe::AddressView};
 use crate::{
     controller::{
         address_user::conformance_tests::Subject,
@@ -46,13 +46,8 @@ impl Subject for IpClaims {
     ) -> Arc<IpClaimController> {
         let (site, events) = (Arc::clone(site), Arc::clone(events));
         let context = Context::new(CLAIM, site, remote, events, Objects::new());
-        let user = Self {
-            addresses: Objects::new(),
-            clusters: Objects::new(),
-            pools: Vec::new(),
-            probes: ClaimProbes::new(&Prober::beside("/nonexistent/fipd.sock".as_ref())),
-        };
-        IpClaimController::new(context, user)
+        let prober = Prober::beside("/nonexistent/fipd.sock".as_ref());
+        IpClaimController::new(context, Self::new(Vec::new(), &prober))
     }
 
     fn object() -> Value {

@@ -52,6 +52,8 @@ pub async fn publish(
             remove(claims, key, &there).await?;
             return Ok(Some(Next::Retry));
         }
+        // It was of an earlier claim, and the watch is behind.
+        Some(there) if claims.user.is_unconfirmed(key, claim, &there) => {}
         Some(there) if there.address == Some(shown.address()) => {
             return complete(claims, key, claim, shown, &there).await;
         }
@@ -244,12 +246,11 @@ async fn remote_delete(
     key: &Key,
     there: &AddressView,
 ) -> Reconciled<()> {
-    let target = target(claims, key);
-    Ok(claims
-        .context
-        .remote
-        .delete(&target, &there.meta.uid)
-        .await?)
+    let (target, uid) = (target(claims, key), &there.meta.uid);
+    claims.context.remote.delete(&target, uid).await?;
+    // A claim that is made again must not take it for its own.
+    claims.user.addresses.drop_deleted(key, uid);
+    Ok(())
 }
 
 /// Whether an IPAddress without a claim is fipd's.
@@ -340,7 +341,7 @@ fn followed(claims: &IpClaimController) -> Kind {
         .unwrap_or(ADDRESS_OBJECT)
 }
 
-fn target(claims: &IpClaimController, key: &Key) -> Target {
+pub(super) fn target(claims: &IpClaimController, key: &Key) -> Target {
     followed(claims).target(key)
 }
 

@@ -8,6 +8,8 @@
 //!
 //! An IPAddress that is there before its claim is what the claim gets: so restores and moves keep addresses (`moved`).
 
+mod brake;
+pub mod confirmed;
 #[cfg(test)]
 mod conformance_tests;
 pub mod inventory;
@@ -33,23 +35,28 @@ use super::{
     settings::ClusterApiSettings,
     vip::{
         CapiClusterView,
-        leave::{cluster_of, leave_to_cluster},
+        leave::{cluster_of, release_or_pass},
     },
 };
-use crate::controller::{
-    Reconciled,
-    address_user::{
-        AddressController, AddressHooks, AddressUser, Edits, ShownAddress,
-        outcome::{AddressOutcome, ShownLease},
-        refusal::FixedFields,
-        settle::{AddressWish, Inheritance, Wished},
+use crate::{
+    controller::{
+        Reconciled,
+        address_user::{
+            AddressController, AddressHooks, AddressUser, Edits, ShownAddress,
+            outcome::{AddressOutcome, ShownLease},
+            refusal::FixedFields,
+            settle::{AddressWish, Inheritance, Wished},
+        },
+        key_locks::KeyLocks,
+        kind::Kind,
+        queue::Next,
+        site::Site,
+        store::{Key, Objects},
+        unserved::Unserved,
     },
-    kind::Kind,
-    queue::Next,
-    site::Site,
-    store::{Key, Objects},
-    unserved::Unserved,
+    host::probe::Prober,
 };
+use confirmed::ConfirmedAddresses;
 use observe::{AddressView, IpClaimView};
 use probe::ClaimProbes;
 
@@ -61,13 +68,29 @@ pub struct IpClaims {
     pub clusters: Arc<Objects<CapiClusterView>>,
     /// The pools of each kind of the in-cluster provider.
     pub pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
+    /// IPAddresses that were there before their claims.
+    pub confirmed: ConfirmedAddresses,
     pub probes: ClaimProbes,
+    /// Whoever writes an address into a Cluster, or releases one that it may show, has the lock of the Cluster.
+    pub writing: KeyLocks,
 }
 
 /// The controller of these claims.
 pub type IpClaimController = AddressController<IpClaims>;
 
 impl IpClaims {
+    /// Of a cluster with these pools, of which nothing else is known yet.
+    pub fn new(pools: Vec<(Kind, Arc<Objects<InClusterView>>)>, prober: &Prober) -> Self {
+        Self {
+            addresses: Objects::new(),
+            clusters: Objects::new(),
+            pools,
+            confirmed: ConfirmedAddresses::default(),
+            probes: ClaimProbes::new(prober),
+            writing: KeyLocks::default(),
+        }
+    }
+
     /// What is kept of a claim that is fipd's to serve, or one that may be of a Cluster.
     pub fn view_at(site: &Site, claim: IPAddressClaim) -> Option<IpClaimView> {
         let served = Self::serves(site, &claim);
@@ -93,6 +116,11 @@ impl IpClaims {
     pub fn address_of(&self, key: &Key, pool: &PoolRef) -> Option<Arc<AddressView>> {
         let address = self.addresses.get(key);
         address.filter(|address| address.answers(&key.name, pool))
+    }
+
+    /// Whether an IPAddress seems to answer the claim, and perhaps the watch only still shows it.
+    fn is_unconfirmed(&self, key: &Key, claim: &IpClaimView, there: &AddressView) -> bool {
+        there.answers(&key.name, &claim.pool) && !self.confirmed.has(key, claim, there)
     }
 
     /// The pool that the claim means, once nothing else is in the way.
@@ -159,8 +187,13 @@ impl AddressUser for IpClaims {
     fn wish(&self, ledger: &Ledger, site: &Site, key: &Key, claim: &IpClaimView) -> Wished {
         let pool = self.pool_of(ledger, site, key, claim)?;
         let there = self.address_of(key, &claim.pool);
+        let there = there.filter(|there| !self.is_unconfirmed(key, claim, there));
         let there = there.and_then(|address| address.address);
-        let there = there.or_else(|| moved::from_elsewhere(ledger, site, key, claim, &pool));
+        if there.is_none()
+            && let Some(why) = moved::to_come(ledger, site, key, claim, &pool)
+        {
+            return Err(why);
+        }
         let named = match there {
             Some(_) => None,
             None => wish::address(claim)?,
@@ -220,6 +253,7 @@ impl AddressHooks for IpClaims {
             return Ok(Some(Next::Done));
         }
         ip_address::end_grace(claims, key).await?;
+        confirmed::confirm(claims, key, claim).await?;
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {
             return probe::waits(claims, key, claim).await;
         };
@@ -270,8 +304,9 @@ impl AddressHooks for IpClaims {
             return Ok(Some(next));
         }
         claims.user.probes.forget(key);
+        claims.user.confirmed.forget(key);
         ip_address::retire(claims, key, claim).await?;
-        leave_to_cluster(claims, key, claim).await?;
+        release_or_pass(claims, key, claim).await?;
         Ok(None)
     }
 
@@ -290,6 +325,7 @@ impl AddressHooks for IpClaims {
 
     async fn absent(claims: &IpClaimController, key: &Key) -> Reconciled {
         claims.user.probes.forget(key);
+        claims.user.confirmed.forget(key);
         ip_address::without_claim(claims, key).await
     }
 }

@@ -4,42 +4,66 @@
 //! marks, deletes and strips them here; then the Cluster there goes on. The claim there contends for the address from the moment that
 //! its IPAddress is there, and gets the lease when the claim here goes.
 
-use std::net::IpAddr;
+use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Identity, Ledger, Pool};
+use fipd_core::{Identity, Lease, Ledger, Pool};
 
 use super::{IpClaimController, ip_address, observe::IpClaimView};
 use crate::{
-    controller::{Reconciled, confirm_absence::RECHECK_AFTER, queue::Next, site::Site, store::Key},
+    clock,
+    controller::{
+        Reconciled, confirm_absence::RECHECK_AFTER, queue::Next, site::Site, store::Key,
+        unserved::Unserved, waiters::Cause,
+    },
     systems::cluster_api::names::{CLAIM, DELETE_FOR_MOVE, RELEASE_ADDRESS},
+    validation::held_address::gives,
 };
 
 const KEPT: &str = "KeptForMove";
+const WAITS_FOR_MOVE: &str = "WaitingForMove";
 
-/// The address of the claim that this one is elsewhere. It came with fipd's finalizer and no address, so it is a copy whose
-/// IPAddress is still to come, and asks for no other.
-pub fn from_elsewhere(
+/// How long a claim waits for its IPAddress, which is copied after it.
+const COPIED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Why a claim gets no address yet: it came with fipd's finalizer and without an address, so it may be a copy whose IPAddress is
+/// still to come. The claim that it is elsewhere has an address that its pool gives.
+pub fn to_come(
     ledger: &Ledger,
     site: &Site,
     key: &Key,
     claim: &IpClaimView,
     pool: &Pool,
-) -> Option<IpAddr> {
+) -> Option<Unserved> {
     let is_copy = claim.status.address_ref.is_none() && claim.meta.has_finalizer(RELEASE_ADDRESS);
     let here = key.identity(site.system.clone(), &site.id, CLAIM.kind);
-    if !is_copy || !ledger.leases_of(&here).is_empty() {
+    let age = clock::now().0.saturating_sub(claim.meta.created.0);
+    let is_late = u128::from(age) >= COPIED_WITHIN.as_millis();
+    if !is_copy || is_late || !ledger.leases_of(&here).is_empty() {
         return None;
     }
-    ledger.clusters().find_map(|cluster| {
+    let spec = &pool.spec;
+    let fits = |lease: &Arc<Lease>| {
+        let key = lease.key;
+        key.network == spec.network
+            && lease.prefix() == spec.prefix_at(key)
+            && gives(spec, key.address)
+    };
+    let lease = ledger.clusters().find_map(|cluster| {
         let there = Identity {
             cluster: Some(cluster.id.clone()),
             ..here.clone()
         };
-        let leases = ledger.leases_of(&there).into_iter();
-        let mut leases = leases.filter(|lease| lease.prefix() == pool.spec.prefix_at(lease.key));
-        let lease = leases.find(|lease| lease.key.network == pool.spec.network)?;
-        Some(lease.key.address)
-    })
+        ledger.leases_of(&there).into_iter().find(fits)
+    })?;
+    let message = format!(
+        "another cluster has this claim, with {}; its IPAddress is waited for, and without it the claim gets another address within two minutes",
+        lease.prefix()
+    );
+    Some(Unserved::new(
+        WAITS_FOR_MOVE,
+        message,
+        Some(Cause::Address(lease.key)),
+    ))
 }
 
 /// A claim that is deleted here because it is elsewhere, whatever is paused. Its lease passes to that, and waits for it.

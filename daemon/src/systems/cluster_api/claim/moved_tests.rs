@@ -9,7 +9,9 @@ use fipd_core::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{IpClaimController, IpClaims};
+use super::{
+    IpClaimController, IpClaims, confirmed::confirm, observe::AddressView, probe::checked_pool,
+};
 use crate::{
     clock,
     clusters::{ClusterSession, testing},
@@ -17,7 +19,7 @@ use crate::{
         address_user::{AddressUser as _, conformance_tests::Subject as _},
         client::Remote,
         events::Events,
-        fake_api_tests::{Daemon, Death, FakeApi, client},
+        fake_api_tests::{Daemon, Death, FakeApi, client, merge},
         reconcile::Controller as _,
         site::Site,
         store::{Key, Observed},
@@ -215,6 +217,17 @@ impl Bench {
         lease(5).expect("somebody has it all the time")
     }
 
+    /// The IPAddress of the claim in the first cluster, as one of another claim.
+    fn brought(&self, claim: &Key) -> Value {
+        let mut shows = self.here.shows().expect("an IPAddress");
+        let name = &*claim.name;
+        let other = json!({
+            "metadata": { "name": name, "uid": "m-old" }, "spec": { "claimRef": { "name": name } },
+        });
+        merge(&mut shows, &other);
+        shows
+    }
+
     fn held_by(&self, side: &Side) {
         let lease = self.lease();
         assert_eq!(lease.state, LeaseState::Allocated, "{lease:?}");
@@ -241,8 +254,9 @@ impl Bench {
             "metadata": { "finalizers": claim["metadata"]["finalizers"] },
         });
         self.there.server.lock().make(&key(), copy);
-        let uid = json!({ "metadata": { "uid": "v-a" } });
-        self.there.server.lock().edit(&key(), &uid);
+        let new = clock::rfc3339(clock::now());
+        let meta = json!({ "metadata": { "uid": "v-a", "creationTimestamp": new } });
+        self.there.server.lock().edit(&key(), &meta);
         self.settle().await;
         assert_eq!(self.there.shows(), None, "it is yet to come");
         self.held_by(&self.here);
@@ -375,4 +389,95 @@ async fn what_is_deleted_by_a_move_keeps_its_lease_until_another_cluster_shows_i
     bench.settle().await;
     assert_eq!(bench.here.claim(), Value::Null);
     assert_eq!(bench.lease().state, LeaseState::Quarantined);
+}
+
+#[tokio::test]
+async fn a_claim_that_only_looks_like_a_copy_is_served() {
+    let bench = Bench::new(Death::Never, false).await;
+    let mut spec = IpClaims::pool(&bench.there.session.id, "other", "10.0.1.5-10.0.1.6");
+    spec.name = "cluster-api/there/other".into();
+    let actor = "test".into();
+    let made = bench.ipam.submit(Request::CreatePool { spec, actor }).await;
+    made.expect("a pool");
+    let claims = &bench.there.daemon.controller;
+    let (new, old) = (clock::rfc3339(clock::now()), "2024-01-01T00:00:00Z");
+    for (pool, created, waits) in [
+        ("net", &*new, true),
+        ("net", old, false),
+        ("other", &*new, false),
+    ] {
+        let mut claim = IpClaims::object();
+        let fields = json!({
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": "v-a", "creationTimestamp": created,
+                "finalizers": [RELEASE_ADDRESS],
+            },
+            "spec": { "poolRef": { "name": pool } },
+        });
+        merge(&mut claim, &fields);
+        let claim = IpClaims::view(serde_json::from_value(claim).expect("a claim"));
+        let site = &claims.context.site;
+        let wish = bench
+            .ipam
+            .read(|ledger| claims.user.wish(ledger, site, &key(), &claim));
+        match wish {
+            Ok(wish) => assert!(!waits && wish.recorded.is_none(), "{pool} {created}"),
+            Err(why) => assert!(waits && why.reason == "WaitingForMove", "{why:?}"),
+        }
+    }
+}
+
+/// What the watch shows late is of an earlier claim of the name, and its address is another's by now.
+#[tokio::test]
+async fn a_claim_that_is_made_again_gets_an_address_although_the_watch_is_behind() {
+    let bench = Bench::new(Death::Never, false).await;
+    let (side, again) = (&bench.here, Key::new("ns", "b"));
+    let stale = bench.brought(&again);
+    let stale = AddressView::of(serde_json::from_value(stale).expect("an IPAddress"));
+    let claims = &side.daemon.controller;
+    claims.user.addresses.set(&again, stale);
+    side.server.lock().make(&again, IpClaims::object());
+    let claim = side.server.lock().object(&again);
+    let claim = IpClaims::view(serde_json::from_value(claim).expect("a claim"));
+    let done = claims.reconcile(&again, Some(Arc::new(claim))).await;
+    done.expect("no failure");
+    let shows = side.server.lock().made.get(&again).cloned();
+    let shows = shows.expect("an IPAddress");
+    assert_eq!(shows["spec"]["address"], "10.0.0.6", "{shows}");
+    let identity = claims.context.identity(&again);
+    let contends = bench
+        .ipam
+        .read(|ledger| !ledger.contentions_of(&identity).is_empty());
+    assert!(!contends, "it waits for nobody");
+}
+
+/// A claim waits for the checks of others only where it is to get an address that nobody has used.
+#[tokio::test]
+async fn a_claim_that_has_or_brings_an_address_waits_for_no_check() {
+    let bench = Bench::new(Death::Never, false).await;
+    let (side, other) = (&bench.here, Key::new("ns", "b"));
+    let claims = &side.daemon.controller;
+    let view = |claim| IpClaims::view(serde_json::from_value(claim).expect("a claim"));
+    let has = view(side.claim());
+    assert!(checked_pool(claims, &key(), &has).is_none());
+    side.server.lock().make(&other, IpClaims::object());
+    let claim = side.server.lock().object(&other);
+    let new = view(claim.clone());
+    let pool = checked_pool(claims, &other, &new).expect("a pool");
+    assert_eq!(pool.id, side.pool);
+
+    let shows = bench.brought(&other);
+    let known = AddressView::of(serde_json::from_value(shows.clone()).expect("an IPAddress"));
+    claims.user.addresses.set(&other, known);
+    side.server.lock().made.insert(other.clone(), shows);
+    confirm(claims, &other, &new).await.expect("no failure");
+    assert!(checked_pool(claims, &other, &new).is_none());
+
+    let mut nowhere = claim;
+    merge(
+        &mut nowhere,
+        &json!({ "spec": { "poolRef": { "name": "none" } } }),
+    );
+    let why = view(nowhere);
+    assert!(checked_pool(claims, &Key::new("ns", "c"), &why).is_none());
 }

@@ -6,16 +6,22 @@
 //!                  +-------- a pause, with the reason ------+-- not known --> the lease ends by itself
 //! ```
 //!
+//! One that answers for address after address of a pool ends its checks for a while (`brake`).
+//!
 //! Nothing of it is kept over a restart but the lease, which is checked anew then.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fipd_core::{Lease, LeaseKey, ProbeVerdict, Probed, Request, Want};
+use fipd_core::{Lease, LeaseKey, LeaseState, Pool, PoolId, ProbeVerdict, Probed, Request, Want};
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{IpClaimController, IpClaims, observe::IpClaimView};
+use super::{
+    IpClaimController, IpClaims,
+    brake::{self, IN_A_ROW, PoolBrakes},
+    observe::IpClaimView,
+};
 use crate::{
     backoff::{Backoff, jittered},
     controller::{
@@ -49,6 +55,7 @@ const TURN: Duration = Duration::from_secs(1);
 pub struct ClaimProbes {
     prober: Prober,
     states: Arc<Mutex<BTreeMap<Key, ProbeState>>>,
+    brakes: Arc<PoolBrakes>,
 }
 
 /// How far the check of a claim's address is.
@@ -66,6 +73,7 @@ impl ClaimProbes {
         Self {
             prober: prober.clone(),
             states: Arc::default(),
+            brakes: Arc::default(),
         }
     }
 
@@ -118,20 +126,64 @@ pub async fn waits(
     if !IpClaims::probes(&claims.context.site) || IpClaims::shows_address(claim) {
         return Ok(None);
     }
+    let Some(pool) = checked_pool(claims, key, claim) else {
+        return Ok(None);
+    };
     if let Some((rest, failure)) = probes.pause(key) {
         let message = format!(
             "whether its address is in use could not be checked: {failure}; nothing is allocated unchecked, fipd tries again within {} minutes",
             LONGEST_PAUSE.as_secs() / 60
         );
-        let problem = Unserved::new(PROBE_FAILED, message, None);
-        let shown = claims.show(key, claim, Err(problem)).await?;
-        return Ok(Some(Next::After(match shown {
-            Next::After(sooner) => sooner.min(rest),
-            Next::Done | Next::Retry => rest,
-        })));
+        return rests(claims, (key, claim), rest, message).await;
     }
-    let must_wait = probes.prober.is_busy() && !probes.is_running(key);
+    if probes.is_running(key) {
+        return Ok(None);
+    }
+    if let Some((rest, by)) = probes.brakes.pause(pool.id) {
+        let message = format!(
+            "{by} answered for {IN_A_ROW} addresses of pool {} in a row, as a router with proxy ARP does for all; switch that off in this network, or exclude the addresses that it has; checks of the pool go on within {} minutes",
+            pool.spec.name,
+            brake::PAUSE.as_secs() / 60
+        );
+        return rests(claims, (key, claim), rest, message).await;
+    }
+    let must_wait = probes.prober.is_busy();
     Ok(must_wait.then(|| Next::After(jittered(TURN))))
+}
+
+/// Says why a claim gets no address for so long.
+async fn rests(
+    claims: &IpClaimController,
+    (key, claim): (&Key, &IpClaimView),
+    rest: Duration,
+    message: String,
+) -> Reconciled<Option<Next>> {
+    let problem = Unserved::new(PROBE_FAILED, message, None);
+    let shown = claims.show(key, claim, Err(problem)).await?;
+    Ok(Some(Next::After(match shown {
+        Next::After(sooner) => sooner.min(rest),
+        Next::Done | Next::Retry => rest,
+    })))
+}
+
+/// The pool of which the claim needs an address that is to be checked; `None`: it needs none.
+pub(super) fn checked_pool(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+) -> Option<Arc<Pool>> {
+    let site = &claims.context.site;
+    let identity = claims.context.identity(key);
+    claims.context.read(|ledger| {
+        let wish = claims.user.wish(ledger, site, key, claim).ok()?;
+        let leases = ledger.leases_of(&identity);
+        let has_one = leases
+            .iter()
+            .any(|lease| lease.state == LeaseState::Allocated);
+        let gives_prefixes = wish.pool.spec.allocation_length.is_some();
+        let is_checked = wish.recorded.is_none() && !gives_prefixes && !has_one;
+        is_checked.then_some(wish.pool)
+    })
 }
 
 /// Begins the check of a lease, unless it runs; where this host is not in the network, it is in use from here on.
@@ -151,6 +203,7 @@ pub async fn probe(
             key: key.clone(),
             reference: context.reference(key, &claim.meta.uid),
             lease: lease.key,
+            pool: lease.pool,
             report: Probed {
                 key: lease.key,
                 identity: context.identity(key),
@@ -218,6 +271,7 @@ struct Check {
     key: Key,
     reference: ObjectReference,
     lease: LeaseKey,
+    pool: Option<PoolId>,
     report: Probed,
     ipam: Ipam,
     events: Arc<Events>,
@@ -227,6 +281,11 @@ struct Check {
 impl Check {
     async fn run(self, link: LocalLink) {
         let verdict = self.probes.prober.check(&link, self.lease.address).await;
+        // What this host has itself says nothing of others.
+        let on_wire = matches!(link, LocalLink::Network(_));
+        if let (Some(pool), Ok(verdict), true) = (self.pool, &verdict, on_wire) {
+            self.probes.brakes.note(pool, verdict);
+        }
         let done = match verdict {
             Ok(verdict) => self.report(verdict).await,
             Err(error) => Err(error.to_string()),

@@ -33,27 +33,40 @@ const STUCK: [&str; 4] = [POOL_EXHAUSTED, "PoolPaused", POOL_NOT_FOUND, "PoolNot
 impl VipController {
     /// Makes claims its own that the original left without an owner: it made them before there was a Cluster.
     pub(super) async fn own_claims(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled<()> {
-        let claims = &self.claims.context;
+        let mut owned = Ok(());
         for slot in VipSlot::ALL {
-            let name = claim_key(key, slot);
-            let found = claims.objects.get(&name).filter(|claim| {
-                let named = claim.cluster.as_deref() == Some(&*key.name);
-                let role = claim.role.as_deref() == Some(slot.role.name());
-                named && role && claim.owners.is_empty() && !claim.meta.is_terminating()
-            });
-            let Some(found) = found else {
-                continue;
-            };
-            let owner = write::owner(self.context.kind().api_version(), key, cluster);
-            let patch = json!({ "metadata": {
-                "uid": &*found.meta.uid, "resourceVersion": found.meta.version,
-                "ownerReferences": [owner],
-            } });
-            let (remote, target) = (&self.context.remote, claims.kind().target(&name));
-            let now: IPAddressClaim = remote.patch_seen(&target, Patch::Merge, &patch).await?;
-            if let Some(view) = IpClaims::view_at(&self.context.site, now) {
-                claims.objects.keep(&name, view);
-            }
+            // One that is refused holds up no other.
+            let done = self.own_claim(key, cluster, slot).await;
+            owned = owned.and(done);
+        }
+        owned
+    }
+
+    async fn own_claim(
+        &self,
+        key: &Key,
+        cluster: &CapiClusterView,
+        slot: VipSlot,
+    ) -> Reconciled<()> {
+        let claims = &self.claims.context;
+        let name = claim_key(key, slot);
+        let found = claims.objects.get(&name).filter(|claim| {
+            let named = claim.cluster.as_deref() == Some(&*key.name);
+            let role = claim.role.as_deref() == Some(slot.role.name());
+            named && role && claim.owners.is_empty() && !claim.meta.is_terminating()
+        });
+        let Some(found) = found else {
+            return Ok(());
+        };
+        let owner = write::owner(self.context.kind().api_version(), key, cluster);
+        let patch = json!({ "metadata": {
+            "uid": &*found.meta.uid, "resourceVersion": found.meta.version,
+            "ownerReferences": [owner],
+        } });
+        let (remote, target) = (&self.context.remote, claims.kind().target(&name));
+        let now: IPAddressClaim = remote.patch_seen(&target, Patch::Merge, &patch).await?;
+        if let Some(view) = IpClaims::view_at(&self.context.site, now) {
+            claims.objects.keep(&name, view);
         }
         Ok(())
     }

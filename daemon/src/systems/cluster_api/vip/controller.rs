@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
-use fipd_core::{Ledger, Origin, PoolId};
+use fipd_core::{Change, Ledger};
 use futures::future::join_all;
 use parking_lot::Mutex;
 
@@ -13,12 +13,14 @@ use super::{
     plan::{ENDPOINT_READY, INGRESS_READY, VipFacts, VipPlan, plan},
     report::{self, VipReport, VipState},
     second::SecondFacts,
+    watched::WatchedPools,
     write::claim_key,
 };
 use crate::{
     controller::{
         Reconciled,
         context::Context,
+        kind::Kind,
         meta::Meta,
         queue::Next,
         reconcile::Controller,
@@ -29,6 +31,7 @@ use crate::{
         claim::IpClaimController,
         metrics::{VipCounts, VipReconcile},
         names::{GLOBAL_POOL, POOL, READY},
+        pool::InClusterView,
         settings::ClusterApiSettings,
     },
 };
@@ -39,8 +42,9 @@ pub struct VipController {
     pub claims: Arc<IpClaimController>,
     pub classes: Arc<Objects<ClassView>>,
     pub counts: VipCounts,
-    /// Clusters that lack an address.
+    /// Clusters that lack an address, and those that are being looked at: what changes meanwhile counts for them.
     pub(super) waiting: Mutex<BTreeSet<Key>>,
+    watched: Mutex<WatchedPools>,
 }
 
 impl Controller for VipController {
@@ -53,25 +57,20 @@ impl Controller for VipController {
         &self.context
     }
 
-    /// A pool that appears, changes or gets room may serve who waits.
+    /// A pool that appears, is edited or gets room may serve who waits.
     fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
-        let affected = self.context.waiters.affected_keys(ledger, event);
+        let (affected, edited) = self.context.waiters.affected(ledger, event);
         affected
             .into_iter()
             .for_each(|key| self.context.queue.add(key));
-        let is_ours = |pool: &PoolId| {
-            let origin = ledger.pool(*pool).map(|pool| &pool.spec.origin);
-            let site = &self.context.site;
-            matches!(origin, Some(Origin::Mirror { system, cluster, .. })
-                if *system == site.system && *cluster == site.id)
+        let changes: &[Arc<Change>] = match event {
+            LedgerEvent::Everything => &[],
+            LedgerEvent::Changes(changes) => *changes,
         };
-        let touched = match event {
-            LedgerEvent::Everything => true,
-            LedgerEvent::Changes(changes) => changes
-                .iter()
-                .any(|change| change.pools.iter().any(is_ours)),
-        };
-        if touched {
+        let pools = changes.iter().flat_map(|change| change.pools.iter());
+        let has_room = |pool| ledger.usage(pool).map(|usage| usage.free > 0);
+        let gained = self.watched.lock().has_gained(pools.copied(), has_room);
+        if edited || gained {
             self.queue_waiting();
         }
     }
@@ -112,11 +111,23 @@ impl VipController {
             classes: Objects::new(),
             counts: counts.clone(),
             waiting: Mutex::default(),
+            watched: Mutex::default(),
         })
     }
 
-    /// Queues the Clusters that lack an address: a pool is another one now, or its labels are.
-    pub fn queue_waiting(&self) {
+    /// A pool object appeared, changed or went.
+    pub fn pool_changed(&self, kind: Kind, key: &Key) {
+        let mut stores = self.claims.user.pools.iter();
+        let store = stores.find(|(one, _)| one.kind == kind.kind && serves_clusters(kind));
+        let pool = store.and_then(|(_, pools)| pools.get(key));
+        let now = pool.and_then(|pool| self.pool(kind, key, &pool));
+        if self.watched.lock().object_changed(kind.kind, key, now) {
+            self.queue_waiting();
+        }
+    }
+
+    /// Queues the Clusters that lack an address.
+    fn queue_waiting(&self) {
         let waiting = self.waiting.lock();
         waiting
             .iter()
@@ -145,6 +156,7 @@ impl VipController {
     /// What was reserved for it is free, or of the Cluster that it is elsewhere; its claims go with it.
     async fn gone(&self, key: &Key) -> Reconciled {
         self.waiting.lock().remove(key);
+        self.context.waiters.wait(key, None);
         if self.context.moved_away(key).await? {
             self.context.pass_to_moved(key).await?;
         }
@@ -184,6 +196,7 @@ impl VipController {
         state: VipState,
     ) -> Reconciled {
         self.waiting.lock().remove(key);
+        self.context.waiters.wait(key, None);
         if state == VipState::LeftAlone {
             self.say(key, cluster, &[]).await?;
         }
@@ -194,9 +207,16 @@ impl VipController {
         if let Some(idle) = self.idle(key, cluster) {
             return self.leave_alone(key, cluster, idle.state).await;
         }
+        self.waiting.lock().insert(key.clone());
+        // From the look at the claims on: an address that is about to be written is not released meanwhile.
+        let _writing = self.claims.user.writing.lock(key).await;
+        self.assign(key, cluster).await
+    }
+
+    async fn assign(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         let class = cluster.class_name().unwrap_or_default();
         let settings = self.context.site.settings::<ClusterApiSettings>();
-        self.own_claims(key, cluster).await?;
+        let owned = self.own_claims(key, cluster).await;
         let pools = self.pools();
         let of = (key, cluster);
         let families = cluster.families;
@@ -242,7 +262,10 @@ impl VipController {
         let done = join_all(steps).await;
         self.tell_rivals(of, &mut plan, [endpoint, front], &pools);
         let written = self.write(key, cluster, &plan).await;
-        done.into_iter().collect::<Reconciled<()>>()?;
+        // A claim that refuses its owner holds up nothing else.
+        done.into_iter()
+            .chain([owned])
+            .collect::<Reconciled<()>>()?;
         written
     }
 
@@ -259,6 +282,7 @@ impl VipController {
             (ENDPOINT_READY, endpoint.or(cluster.host())),
             (INGRESS_READY, plan.apply.ingress.or(cluster.ingress_host())),
         ];
+        let mut cause = None;
         for ((kind, address), wish) in shown.into_iter().zip(wishes) {
             let mut says = plan.conditions.iter_mut();
             let says = says.find(|says| says.kind == kind && says.status);
@@ -271,48 +295,63 @@ impl VipController {
                 says.status = false;
                 says.reason = rival.reason;
                 says.message = format!("{}; {}", says.message, rival.message);
+                cause = cause.or(rival.cause);
             }
         }
+        self.context.waiters.wait(key, cause);
     }
 
     /// The pools of addresses of the cluster, with what they say of Clusters.
     pub(super) fn pools(&self) -> Vec<VipPool> {
+        let stores = self.claims.user.pools.iter();
+        let stores = stores.filter(|(kind, _)| serves_clusters(*kind));
+        let pools = stores.flat_map(|(kind, objects)| {
+            let (kind, all) = (*kind, objects.all().into_iter());
+            all.filter_map(move |(key, pool)| self.pool(kind, &key, &pool))
+        });
+        pools.collect()
+    }
+
+    /// A pool, with what it says of Clusters; `None`: it serves none.
+    fn pool(&self, kind: Kind, key: &Key, pool: &InClusterView) -> Option<VipPool> {
+        let labels = pool.vip.clone().filter(|_| !pool.meta.is_terminating())?;
         let site = &self.context.site;
-        let settings = site.settings::<ClusterApiSettings>();
-        let served = settings.serves_in_cluster_kinds();
-        let mut pools = Vec::new();
-        for (kind, objects) in &self.claims.user.pools {
-            if kind.kind != POOL.kind && kind.kind != GLOBAL_POOL.kind {
-                continue;
+        let of_mirror = |ledger: &Ledger| {
+            let pool = site.mirror_in(ledger, &key.to_string())?;
+            let room = ledger.usage(pool.id).map(|usage| usage.free > 0);
+            if room == Some(false) {
+                self.watched.lock().found_full(pool.id);
             }
-            for (key, pool) in objects.all() {
-                let Some(labels) = pool.vip.clone().filter(|_| !pool.meta.is_terminating()) else {
-                    continue;
-                };
-                let of_mirror = |ledger: &Ledger| {
-                    let pool = site.mirror_in(ledger, &key.to_string())?;
-                    let room = ledger.usage(pool.id).map(|usage| usage.free > 0);
-                    Some((pool.spec.family(), room))
-                };
-                let (family, has_room) = self.context.read(of_mirror).unwrap_or_default();
-                let counted = pool.status.ip_addresses.map(|counts| counts.free > 0);
-                // One that is paused gives nothing, nor does one that is known to be none.
-                let mut conditions = pool.status.conditions.iter();
-                let unready = conditions.any(|one| one.type_ == READY && one.status == "False");
-                let has_room = match has_room.or(counted.filter(|_| !served)) {
-                    _ if pool.paused => Some(false),
-                    None if unready => Some(false),
-                    room => room,
-                };
-                pools.push(VipPool {
-                    kind: *kind,
-                    labels,
-                    family: family.or_else(|| pool.spec.family()),
-                    has_room,
-                    key,
-                });
-            }
-        }
-        pools
+            Some((pool.spec.family(), room))
+        };
+        let (family, has_room) = self.context.read(of_mirror).unwrap_or_default();
+        let served = site
+            .settings::<ClusterApiSettings>()
+            .serves_in_cluster_kinds();
+        let counted = pool.status.ip_addresses.map(|counts| counts.free > 0);
+        // One that is paused gives nothing, nor does one that is known to be none.
+        let mut conditions = pool.status.conditions.iter();
+        let unready = conditions.any(|one| one.type_ == READY && one.status == "False");
+        let has_room = match has_room.or(counted.filter(|_| !served)) {
+            _ if pool.paused => Some(false),
+            None if unready => Some(false),
+            room => room,
+        };
+        Some(VipPool {
+            kind,
+            labels,
+            family: family.or_else(|| pool.spec.family()),
+            has_room,
+            key: key.clone(),
+        })
     }
 }
+
+/// Whether Clusters get addresses of pools of this kind.
+fn serves_clusters(kind: Kind) -> bool {
+    kind.kind == POOL.kind || kind.kind == GLOBAL_POOL.kind
+}
+
+#[cfg(test)]
+#[path = "controller_tests.rs"]
+mod tests;

@@ -28,8 +28,9 @@ pub fn cluster_of(claim: &Key) -> Option<Key> {
     Some(Key::new(&claim.namespace, name))
 }
 
-/// Passes the leases of a deleted claim to its Cluster, where that is there and shows them.
-pub async fn leave_to_cluster(
+/// Releases the leases of a deleted claim; those that its Cluster shows pass to that. Neither is done while an address of the
+/// claim is being written into the Cluster.
+pub async fn release_or_pass(
     claims: &IpClaimController,
     key: &Key,
     claim: &IpClaimView,
@@ -37,8 +38,19 @@ pub async fn leave_to_cluster(
     let Some(cluster) = cluster_of(key) else {
         return Ok(());
     };
+    let _writing = claims.user.writing.lock(&cluster).await;
+    pass(claims, (key, claim), &cluster).await?;
+    let holder = claims.context.holder(key, &claim.meta.uid);
+    claims.give_back(holder, "deleted").await
+}
+
+async fn pass(
+    claims: &IpClaimController,
+    (key, claim): (&Key, &IpClaimView),
+    cluster: &Key,
+) -> Reconciled<()> {
     // The watch may lag behind the garbage collector, which deletes the claims of a Cluster that is gone.
-    let found = read_cluster(claims, &cluster).await?;
+    let found = read_cluster(claims, cluster).await?;
     let owner = |one: &CapiClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
     let Some(found) = found.filter(owner) else {
         return Ok(());

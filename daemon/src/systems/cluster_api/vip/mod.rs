@@ -25,6 +25,7 @@ mod publish;
 pub mod report;
 mod reserve;
 pub mod second;
+pub mod watched;
 pub mod write;
 
 pub use controller::VipController;

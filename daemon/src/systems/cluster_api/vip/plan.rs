@@ -81,10 +81,10 @@ pub enum VipStep {
 pub struct VipApply {
     /// Host and port.
     pub endpoint: Option<(IpAddr, i32)>,
-    /// The endpoint is the value of the variable as well.
-    pub variable: bool,
-    /// The endpoint is the value of the annotation as well.
-    pub annotation: bool,
+    /// Value of the variable.
+    pub variable: Option<IpAddr>,
+    /// Value of the annotation with the address of the control plane.
+    pub annotation: Option<IpAddr>,
     pub ingress: Option<IpAddr>,
 }
 
@@ -190,6 +190,7 @@ fn control_plane(
                 "the endpoint is {host}, and the claim has {address}; certificates carry the endpoint, so it is not changed: delete the claim, or make the Cluster anew"
             );
             says(false, ENDPOINT_DIFFERS, message);
+            fill_empty(facts, apply);
             cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
         }
         (_, ClaimState::Fulfilled(address)) => {
@@ -202,6 +203,7 @@ fn control_plane(
         (Some(host), _) => {
             let message = format!("the endpoint {host} was chosen by somebody else, and stays");
             says(true, "EndpointGiven", message);
+            fill_empty(facts, apply);
             cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
         }
         (None, state) => wait(ENDPOINT_READY, state, conditions),
@@ -213,8 +215,29 @@ fn fill(facts: &VipFacts<'_>, address: IpAddr, apply: &mut VipApply) {
     // Without a host it is no endpoint to Cluster API, and stays all the same.
     let port = facts.cluster.port.unwrap_or(facts.default_port);
     apply.endpoint = Some((address, port));
-    apply.variable = facts.class.is_some_and(|class| class.declares_vip);
-    apply.annotation = facts.class.is_some_and(|class| class.reads_annotation);
+    let class = facts.class;
+    apply.variable = class.filter(|class| class.declares_vip).map(|_| address);
+    apply.annotation = class
+        .filter(|class| class.reads_annotation)
+        .map(|_| address);
+}
+
+/// Variable and annotation of an endpoint that is not of a claim. Whoever chose it may have chosen them as well: only what is empty
+/// is filled. A name is no address, and stays the endpoint alone.
+fn fill_empty(facts: &VipFacts<'_>, apply: &mut VipApply) {
+    let cluster = facts.cluster;
+    let (Some(class), Some(host)) = (facts.class, cluster.host()) else {
+        return;
+    };
+    let text = host.to_string();
+    let fits = |there: &Option<String>| {
+        let there = there.as_deref().unwrap_or_default();
+        there.is_empty() || there == text
+    };
+    let variable = class.declares_vip && fits(&cluster.variable);
+    let annotation = class.reads_annotation && fits(&cluster.annotated);
+    apply.variable = variable.then_some(host);
+    apply.annotation = annotation.then_some(host);
 }
 
 /// Patches that read an undeclared variable get nothing and Cluster API does not say so: the condition has the lines to add.
@@ -303,13 +326,15 @@ fn differs(cluster: &CapiClusterView, apply: &VipApply) -> bool {
         cluster.host() != Some(address) || there.is_none_or(|there| there.port != port)
     });
     let text = |address: IpAddr| address.to_string();
-    let endpoint_text = apply.endpoint.map(|(address, _)| text(address));
-    let variable = apply.variable && cluster.variable != endpoint_text
-        || apply.annotation && cluster.annotated != endpoint_text;
+    let lacks = |there: &Option<String>, wanted: Option<IpAddr>| {
+        wanted.is_some() && *there != wanted.map(text)
+    };
+    let filled =
+        lacks(&cluster.variable, apply.variable) || lacks(&cluster.annotated, apply.annotation);
     let ingress = apply.ingress.map(text);
     let label = ingress.clone().filter(|text| is_label_value(text));
     let annotated = ingress.is_some() && cluster.ingress.address != ingress;
-    endpoint || variable || annotated || label.is_some() && cluster.ingress.label != label
+    endpoint || filled || annotated || label.is_some() && cluster.ingress.label != label
 }
 
 /// A label may have it as its value; an IPv6 address may not be one.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock,
     controller::{
-        ReconcileError, Reconciled,
+        Reconciled,
         client::{CallError, Patch},
         conditions::{ConditionUpdate, REFUSED, set, unset},
         confirm_absence::RECHECK_AFTER,
@@ -26,6 +26,9 @@ use crate::{
     },
     systems::cluster_api::metrics::VipFailure,
 };
+
+/// When a Cluster is looked at again that somebody changed while it was written.
+const CHANGED_PAUSE: Duration = Duration::from_millis(10);
 
 impl VipController {
     /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.
@@ -36,6 +39,7 @@ impl VipController {
         plan: &VipPlan,
     ) -> Reconciled {
         let api = self.context.kind().api_version();
+        let mut applied = None;
         if plan.differs {
             let body = write::addresses(api, key, cluster, &plan.apply);
             let endpoint = plan.apply.endpoint.is_some() && cluster.endpoint.is_none();
@@ -45,20 +49,28 @@ impl VipController {
                 ingress.then_some(VipSlot::INGRESS),
             ];
             let manager = write::manager(&plan.apply);
-            let applied = self.apply((key, cluster), manager, &body, &fresh).await;
-            if let Err(ReconcileError::Call(CallError::Rejected(_, why))) = &applied {
-                return self.refused(key, cluster, plan, why).await;
+            match self.apply((key, cluster), manager, &body, &fresh).await {
+                Ok(now) => applied = Some(now),
+                Err(CallError::Rejected(_, why)) => {
+                    return self.refused(key, cluster, plan, &why).await;
+                }
+                Err(CallError::Conflict(..)) => return self.look_again(key, cluster).await,
+                Err(error) => return Err(error.into()),
             }
-            applied?;
             self.note_all((key, cluster), plan, [ENDPOINT_READY, INGRESS_READY]);
         }
-        let second = self.write_second(key, cluster, plan).await;
+        // The second apply is on top of the first.
+        let now = applied.as_ref().unwrap_or(cluster);
+        let second = self.write_second(key, now, plan).await;
         for says in plan.conditions.iter().filter(|says| !says.status) {
             let note = says.message.clone();
             self.context.warn(key, &cluster.meta.uid, says.reason, note);
         }
         self.say(key, cluster, &plan.conditions).await?;
-        second?;
+        match second {
+            Err(CallError::Conflict(..)) => return self.look_again(key, cluster).await,
+            second => second?,
+        }
         let served = plan.conditions.iter().all(|says| says.status);
         Ok(match served {
             true => {
@@ -70,6 +82,19 @@ impl VipController {
                 Next::After(RECHECK_AFTER)
             }
         })
+    }
+
+    /// Somebody changed the Cluster meanwhile: what is planned next is planned for the Cluster as it is now, which the watch may
+    /// not show yet.
+    async fn look_again(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
+        let target = self.context.kind().target(key);
+        let found: Option<Cluster> = self.context.remote.get(&target).await?;
+        let found = found.map(CapiClusterView::of);
+        let Some(found) = found.filter(|found| found.meta.uid == cluster.meta.uid) else {
+            return Ok(Next::Retry);
+        };
+        self.context.objects.keep(key, found);
+        Ok(Next::After(CHANGED_PAUSE))
     }
 
     /// Says that the API server refuses the addresses: a class may want another sort of variable, or be gone.
@@ -100,7 +125,7 @@ impl VipController {
         key: &Key,
         cluster: &CapiClusterView,
         plan: &VipPlan,
-    ) -> Reconciled<()> {
+    ) -> Result<(), CallError> {
         let SecondPlan { apply, differs, .. } = &plan.second;
         if !differs {
             return Ok(());
@@ -121,21 +146,23 @@ impl VipController {
         Ok(())
     }
 
-    /// Applies addresses; the Cluster did not show those of `fresh` before.
+    /// Applies addresses; the Cluster did not show those of `fresh` before. The Cluster as it is then.
     async fn apply(
         &self,
         (key, cluster): (&Key, &CapiClusterView),
         manager: &'static str,
         body: &Value,
         fresh: &[Option<VipSlot>],
-    ) -> Reconciled<()> {
+    ) -> Result<CapiClusterView, CallError> {
         let target = self.context.kind().target(key);
         let remote = self.context.remote.with_manager(manager);
-        let written = remote.patch_seen(&target, Patch::Apply, body).await;
-        self.count_written(key, cluster, fresh, written.is_ok());
-        let now: Cluster = written?;
-        self.context.objects.keep(key, CapiClusterView::of(now));
-        Ok(())
+        let written: Result<Cluster, _> = remote.patch_seen(&target, Patch::Apply, body).await;
+        if !matches!(written, Err(CallError::Conflict(..))) {
+            self.count_written(key, cluster, fresh, written.is_ok());
+        }
+        let now = CapiClusterView::of(written?);
+        self.context.objects.keep(key, now.clone());
+        Ok(now)
     }
 
     /// Tells by Events which addresses of these kinds the Cluster has.

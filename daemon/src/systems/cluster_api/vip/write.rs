@@ -19,10 +19,14 @@ use crate::{
 
 /// The field manager of an apply. What a manager leaves out of an apply is removed, so that each always has the same fields.
 pub fn manager(apply: &VipApply) -> &'static str {
-    match (apply.endpoint.is_some(), apply.ingress.is_some()) {
-        (true, false) => "fipd-cluster-endpoint",
-        (false, true) => "fipd-cluster-ingress",
-        (true, true) | (false, false) => "fipd-cluster-vip",
+    let filled = apply.variable.is_some() || apply.annotation.is_some();
+    match (apply.endpoint.is_some(), filled, apply.ingress.is_some()) {
+        (true, _, false) => "fipd-cluster-endpoint",
+        (true, _, true) | (false, false, false) => "fipd-cluster-vip",
+        (false, false, true) => "fipd-cluster-ingress",
+        // Of an endpoint that is not of a claim, which stays whatever they leave out.
+        (false, true, false) => "fipd-cluster-variable",
+        (false, true, true) => "fipd-cluster-variable-ingress",
     }
 }
 
@@ -86,8 +90,8 @@ pub fn owner(api: &str, key: &Key, cluster: &CapiClusterView) -> Value {
 
 /// Both addresses, in one apply of exactly these fields.
 pub fn addresses(api: &str, key: &Key, cluster: &CapiClusterView, apply: &VipApply) -> Value {
-    let mut meta = identity(key, cluster);
-    if let Some((address, _)) = apply.endpoint.filter(|_| apply.annotation) {
+    let mut meta = as_read(key, cluster);
+    if let Some(address) = apply.annotation {
         meta["annotations"][CONTROL_PLANE_VIP] = json!(address.to_string());
     }
     if let Some(address) = apply.ingress {
@@ -98,12 +102,12 @@ pub fn addresses(api: &str, key: &Key, cluster: &CapiClusterView, apply: &VipApp
         }
     }
     let mut spec = Map::new();
+    if let Some(address) = apply.variable {
+        let topology = variable(CLUSTER_VIP, &address.to_string());
+        spec.insert("topology".into(), topology);
+    }
     if let Some((address, port)) = apply.endpoint {
-        let host = address.to_string();
-        if apply.variable {
-            spec.insert("topology".into(), variable(CLUSTER_VIP, &host));
-        }
-        let endpoint = json!({ "host": host, "port": port });
+        let endpoint = json!({ "host": address.to_string(), "port": port });
         spec.insert("controlPlaneEndpoint".into(), endpoint);
     }
     let mut body = json!({ "apiVersion": api, "kind": "Cluster", "metadata": meta });
@@ -130,7 +134,7 @@ pub fn second_addresses(
             annotations.insert(name.into(), address.to_string().into());
         }
     }
-    let mut meta = identity(key, cluster);
+    let mut meta = as_read(key, cluster);
     meta["annotations"] = annotations.into();
     let mut body = json!({ "apiVersion": api, "kind": "Cluster", "metadata": meta });
     if let Some(address) = apply.control_plane.filter(|_| apply.variable) {
@@ -144,6 +148,13 @@ fn identity(key: &Key, cluster: &CapiClusterView) -> Value {
     json!({
         "name": &*key.name, "namespace": &*key.namespace, "uid": &*cluster.meta.uid,
     })
+}
+
+/// The Cluster in the version that was read: an apply takes fields over, and must not take what somebody wrote meanwhile.
+fn as_read(key: &Key, cluster: &CapiClusterView) -> Value {
+    let mut meta = identity(key, cluster);
+    meta["resourceVersion"] = json!(cluster.meta.version);
+    meta
 }
 
 fn variable(name: &str, value: &str) -> Value {

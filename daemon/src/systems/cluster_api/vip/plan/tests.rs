@@ -2,7 +2,10 @@ use fipd_crds::cluster_api::Cluster;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{controller::store::Key, systems::cluster_api::vip::write::addresses};
+use crate::{
+    controller::store::Key,
+    systems::cluster_api::vip::write::{addresses, manager},
+};
 
 fn cluster(rest: &Value) -> CapiClusterView {
     let mut object = json!({
@@ -73,7 +76,7 @@ fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
         ingress: absent(),
     });
     assert_eq!(plan.control_plane, VipStep::Reserve(ip("10.2.0.20")), "67");
-    assert_eq!((plan.apply.endpoint, plan.differs), (None, false));
+    assert_eq!(plan.apply.endpoint, None);
     assert_eq!(says(&plan, ENDPOINT_READY).reason, "EndpointGiven");
     let name =
         json!({ "spec": { "controlPlaneEndpoint": { "host": "api.example", "port": 6443 } } });
@@ -107,7 +110,8 @@ fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
         };
         let plan = super::plan(&facts);
         assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), port)), "69, 71");
-        assert_eq!(plan.apply.variable, declares == Some(true), "70");
+        let variable = (declares == Some(true)).then(|| ip("10.0.0.15"));
+        assert_eq!(plan.apply.variable, variable, "70");
         assert!(plan.differs);
     }
 }
@@ -133,7 +137,7 @@ fn e_8_the_variable_is_asserted_again_whenever_it_is_lost() {
         json!([{ "name": "clusterVip", "value": "10.0.0.15" }]),
         true,
     );
-    assert!(!there.differs && there.apply.variable);
+    assert!(!there.differs && there.apply.variable.is_some());
     for lost in [
         json!([]),
         json!([{ "name": "clusterVip", "value": "" }]),
@@ -186,7 +190,7 @@ fn a_class_that_reads_the_variable_and_lacks_it_is_told_which_lines_to_add() {
     };
     let plan = planned_for(&reads, &json!({}));
     assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), 6443)));
-    assert!(!plan.apply.variable, "it would be refused");
+    assert_eq!(plan.apply.variable, None, "it would be refused");
     let said = says(&plan, ENDPOINT_READY);
     assert_eq!((said.status, said.reason), (false, "VariableMissing"));
     let (text, lines) = said.message.split_once('\n').expect("lines");
@@ -231,7 +235,7 @@ fn the_annotation_is_written_and_asserted_again_where_the_class_reads_it() {
     ] {
         let plan = planned_for(&reads, &cluster);
         assert!(
-            plan.apply.annotation && plan.differs == differs,
+            plan.apply.annotation.is_some() && plan.differs == differs,
             "{cluster}"
         );
         let key = Key::new("ns", "c");
@@ -240,7 +244,7 @@ fn the_annotation_is_written_and_asserted_again_where_the_class_reads_it() {
         assert_eq!(body["metadata"]["annotations"], annotations);
     }
     let plan = planned_for(&class(true), &with("10.0.0.15"));
-    assert!(!plan.apply.annotation, "nobody reads it");
+    assert_eq!(plan.apply.annotation, None, "nobody reads it");
 }
 
 /// What differs from its lease once certificates carry it is said, and never rewritten.
@@ -255,7 +259,89 @@ fn an_endpoint_that_differs_from_its_claim_is_not_rewritten() {
     });
     assert_eq!(says(&plan, ENDPOINT_READY).reason, "EndpointDiffers");
     assert_eq!(plan.control_plane, VipStep::Reserve(ip("10.0.0.9")));
-    assert_eq!((plan.apply.endpoint, plan.differs), (None, false));
+    assert_eq!(plan.apply.endpoint, None);
+    let filled = Some(ip("10.0.0.9"));
+    assert_eq!(plan.apply.variable, filled, "that of the endpoint");
+}
+
+/// What is planned for a Cluster without claims.
+fn planned_given(class: Option<&ClassView>, cluster: &CapiClusterView) -> VipPlan {
+    plan(&VipFacts {
+        cluster,
+        class,
+        control_plane: absent(),
+        ingress: absent(),
+        second: None,
+        default_port: 6443,
+    })
+}
+
+/// E-5 and E-8: the hook waits for the variable, and patches read both.
+#[test]
+fn e_5_8_an_endpoint_without_a_claim_fills_what_is_empty() {
+    let reads = ClassView {
+        reads_annotation: true,
+        ..class(true)
+    };
+    let empty = json!([{ "name": "clusterVip", "value": "" }]);
+    let own = json!([{ "name": "clusterVip", "value": "10.9.9.9" }]);
+    let full = json!([{ "name": "clusterVip", "value": "10.2.0.20" }]);
+    let vip = || Some(ip("10.2.0.20"));
+    for (host, variables, annotated, wanted, differs) in [
+        ("10.2.0.20", &empty, "", (vip(), vip()), true),
+        ("10.2.0.20", &json!([]), "", (vip(), vip()), true),
+        ("10.2.0.20", &full, "", (vip(), vip()), true),
+        ("10.2.0.20", &full, "10.2.0.20", (vip(), vip()), false),
+        ("10.2.0.20", &own, "10.9.9.9", (None, None), false),
+        ("10.2.0.20", &empty, "10.9.9.9", (vip(), None), true),
+        ("api.example", &empty, "", (None, None), false),
+    ] {
+        let cluster = json!({
+            "metadata": { "annotations": { "fipd.io/control-plane-vip": annotated } },
+            "spec": {
+                "controlPlaneEndpoint": { "host": host, "port": 6443 },
+                "topology": { "variables": variables },
+            },
+        });
+        let cluster = self::cluster(&cluster);
+        let plan = planned_given(Some(&reads), &cluster);
+        let case = format!("{host} {variables} {annotated:?}");
+        let apply = &plan.apply;
+        assert_eq!((apply.variable, apply.annotation), wanted, "{case}");
+        assert_eq!((apply.endpoint, plan.differs), (None, differs), "{case}");
+        // Nobody reads them.
+        let other = class(false);
+        for class in [None, Some(&other)] {
+            let plan = planned_given(class, &cluster);
+            assert_eq!((plan.apply, plan.differs), (VipApply::default(), false));
+        }
+    }
+}
+
+/// What a field manager leaves out of an apply is removed.
+#[test]
+fn each_manager_always_has_the_same_fields() {
+    let cluster = cluster(&json!({}));
+    let (address, key) = (ip("10.0.0.15"), Key::new("ns", "c"));
+    let mut managers = std::collections::BTreeMap::new();
+    for choice in 0..16_u8 {
+        let chosen = |bit: u8| (choice & bit != 0).then_some(address);
+        let apply = VipApply {
+            endpoint: chosen(1).map(|address| (address, 6443)),
+            variable: chosen(2),
+            annotation: chosen(4),
+            ingress: chosen(8),
+        };
+        let body = addresses("v", &key, &cluster, &apply);
+        let endpoint = body["spec"]["controlPlaneEndpoint"].is_object();
+        let front = body["metadata"]["labels"].is_object();
+        assert_eq!(endpoint, apply.endpoint.is_some(), "{body}");
+        let fields = (endpoint, front);
+        if choice != 0 {
+            let known = managers.insert(manager(&apply), fields);
+            assert!(known.is_none_or(|known| known == fields), "{apply:?}");
+        }
+    }
 }
 
 /// Rows 77 to 79, E-2, E-3 and E-4.

@@ -1,0 +1,73 @@
+//! IPAddresses that are there before their claims: restores and moves bring them, with owners of earlier UIDs or without any, and
+//! their claims keep the addresses. What the watch still shows of an earlier claim of the name looks just the same, and its address
+//! may be another's by now: a fresh read tells which it is.
+
+use std::collections::BTreeMap;
+
+use fipd_core::Text;
+use fipd_crds::cluster_api::IPAddress;
+use parking_lot::Mutex;
+
+use super::{
+    IpClaimController,
+    ip_address::target,
+    observe::{AddressView, IpClaimView},
+};
+use crate::controller::{Reconciled, store::Key};
+
+/// Which of them a fresh read found.
+#[derive(Default)]
+pub struct ConfirmedAddresses(Mutex<BTreeMap<Key, Confirmed>>);
+
+#[derive(PartialEq, Eq)]
+struct Confirmed {
+    /// UID.
+    claim: Text,
+    /// UID.
+    address: Text,
+}
+
+impl ConfirmedAddresses {
+    /// Whether the IPAddress counts for a claim: that owns it, or it was found after that was made.
+    pub fn has(&self, key: &Key, claim: &IpClaimView, there: &AddressView) -> bool {
+        let found = || self.0.lock().get(key) == Some(&Confirmed::of(claim, there));
+        there.owners.iter().any(|uid| **uid == *claim.meta.uid) || found()
+    }
+
+    /// The claim is gone.
+    pub fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+}
+
+impl Confirmed {
+    fn of(claim: &IpClaimView, there: &AddressView) -> Self {
+        Self {
+            claim: Text::clone(&claim.meta.uid),
+            address: Text::clone(&there.meta.uid),
+        }
+    }
+}
+
+/// Reads the IPAddress afresh that seems to answer a claim, unless it is known to.
+pub async fn confirm(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Reconciled<()> {
+    let user = &claims.user;
+    let Some(there) = user.address_of(key, &claim.pool) else {
+        return Ok(());
+    };
+    if user.confirmed.has(key, claim, &there) {
+        return Ok(());
+    }
+    let fresh: Option<IPAddress> = claims.context.remote.get(&target(claims, key)).await?;
+    let Some(fresh) = fresh.map(AddressView::of) else {
+        user.addresses.drop_deleted(key, &there.meta.uid);
+        return Ok(());
+    };
+    let found = Confirmed::of(claim, &fresh);
+    user.confirmed.0.lock().insert(key.clone(), found);
+    match fresh.meta.uid == there.meta.uid {
+        true => user.addresses.keep(key, fresh),
+        false => user.addresses.set(key, fresh),
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! The controller of Clusters over an API server in memory.
+
+use std::time::Duration;
+
+use fipd_core::System;
+use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::*;
+use crate::{
+    clock,
+    clusters::testing,
+    controller::{
+        address_user::conformance_tests::Subject as _,
+        client::Remote,
+        events::Events,
+        fake_api_tests::{FakeApi, client, merge},
+        site::Site,
+    },
+    ipam::Ipam,
+    systems::cluster_api::{
+        claim::{
+            IpClaims,
+            observe::{AddressView, IpClaimView},
+        },
+        names::{CLUSTER, INGRESS, INGRESS_ENABLED, ROLE},
+        vip::{leave::release_or_pass, plan::ENDPOINT_DIFFERS},
+    },
+};
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    server: Arc<Mutex<FakeApi>>,
+    vips: Arc<VipController>,
+}
+
+fn key() -> Key {
+    Key::new("ns", "c")
+}
+
+impl Bench {
+    /// A Cluster without ingress, with these fields beside, as the controller knows it.
+    async fn new(fields: &Value) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let server = Arc::<Mutex<FakeApi>>::default();
+        server.lock().makes = Some("ipaddressclaims");
+        let session = testing::session(client(&server), &ipam).await;
+        let site = Arc::new(Site::new(session.clone(), System::cluster_api()));
+        let quiet = || std::future::ready(());
+        let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
+        let (events, remote) = (Arc::new(events), Remote::new(client(&server)));
+        let claims = IpClaims::controller(&site, remote.clone(), &events);
+        let clusters = Arc::clone(&claims.user.clusters);
+        let context = Context::new(CLUSTER, site, remote, events, clusters);
+        let vips = VipController::new(context, &claims, &VipCounts::default());
+        let mut cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": { "annotations": { INGRESS_ENABLED: "false" } },
+            "spec": { "topology": { "classRef": { "name": "rke2" } } },
+        });
+        merge(&mut cluster, fields);
+        server.lock().make(&key(), cluster);
+        let bench = Self {
+            _dir: dir,
+            server,
+            vips,
+        };
+        bench.know();
+        bench
+    }
+
+    /// The controller knows the Cluster as it is.
+    fn know(&self) {
+        let known: Cluster = serde_json::from_value(self.cluster()).expect("a Cluster");
+        let objects = &self.vips.context.objects;
+        objects.set(&key(), CapiClusterView::of(known));
+    }
+
+    /// As the API server has it.
+    fn cluster(&self) -> Value {
+        self.server.lock().object(&key())
+    }
+
+    /// The controller knows a claim of the namespace.
+    fn claim(&self, name: &str, fields: &Value) {
+        let mut claim = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+            "metadata": { "name": name, "namespace": "ns", "uid": format!("u-{name}") },
+            "spec": { "clusterName": "c", "poolRef": pool() },
+        });
+        merge(&mut claim, fields);
+        let claim: IPAddressClaim = serde_json::from_value(claim).expect("a claim");
+        let claims = &self.vips.claims.context.objects;
+        claims.set(&Key::new("ns", name), IpClaimView::of(claim));
+    }
+
+    /// The Cluster has this address by a claim of this name.
+    fn fulfil(&self, name: &str, address: &str) {
+        let owner = json!([{
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c", "uid": "u-c",
+        }]);
+        self.claim(name, &json!({ "metadata": { "ownerReferences": owner } }));
+        let claim = json!([{
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+            "name": name, "uid": format!("u-{name}"),
+        }]);
+        let object = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+            "metadata": { "name": name, "namespace": "ns", "uid": "a", "ownerReferences": claim },
+            "spec": { "claimRef": { "name": name }, "poolRef": pool(), "address": address, "prefix": 24 },
+        });
+        let object: IPAddress = serde_json::from_value(object).expect("an IPAddress");
+        let addresses = &self.vips.claims.user.addresses;
+        addresses.set(&Key::new("ns", name), AddressView::of(object));
+    }
+
+    /// Works on the Cluster once, as the controller knows it.
+    async fn work(&self) -> Reconciled {
+        let known = self.vips.context.objects.get(&key());
+        self.vips.reconcile(&key(), known).await
+    }
+}
+
+fn pool() -> Value {
+    json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "GlobalInClusterIPPool", "name": "net" })
+}
+
+fn host(cluster: &Value) -> &Value {
+    &cluster["spec"]["controlPlaneEndpoint"]["host"]
+}
+
+/// A claim of the original, which the API server does not let fipd own.
+#[tokio::test]
+async fn an_old_claim_that_refuses_its_owner_holds_up_no_endpoint() {
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let name = "vip-ingress-c";
+    let label = json!({ "metadata": { "labels": { ROLE: INGRESS }, "resourceVersion": "6" } });
+    bench.claim(name, &label);
+    let changed = json!({ "metadata": { "uid": format!("u-{name}"), "resourceVersion": "7" } });
+    let claim = Key::new("ns", name);
+    bench.server.lock().made.insert(claim, changed);
+    let done = bench.work().await;
+    assert!(done.is_err(), "it is tried again");
+    assert_eq!(host(&bench.cluster()), "10.0.0.15");
+}
+
+/// The watch is behind, and so is the controller.
+#[tokio::test]
+async fn an_endpoint_that_somebody_just_wrote_is_not_overwritten() {
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let by_hand =
+        json!({ "spec": { "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } } });
+    bench.server.lock().edit(&key(), &by_hand);
+    let next = bench.work().await.expect("no failure");
+    assert!(matches!(next, Next::After(_)), "{next:?}");
+    assert_eq!(host(&bench.cluster()), "10.0.0.9");
+    // It knows the Cluster as it is by now.
+    bench.work().await.expect("no failure");
+    let cluster = bench.cluster();
+    assert_eq!(host(&cluster), "10.0.0.9");
+    let said = &cluster["status"]["conditions"][0];
+    assert_eq!(said["reason"], ENDPOINT_DIFFERS, "{said}");
+}
+
+/// Each write makes another version of the Cluster.
+#[tokio::test]
+async fn what_fipd_writes_itself_is_no_conflict() {
+    let blocks = json!(["10.96.0.0/12", "fd00:96::/112"]);
+    let networks =
+        json!({ "spec": { "clusterNetwork": { "services": { "cidrBlocks": blocks } } } });
+    let bench = Bench::new(&networks).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    bench.fulfil("vip-second-cp-c", "fd00::15");
+    assert_eq!(bench.work().await.expect("no failure"), Next::Done);
+    let cluster = bench.cluster();
+    assert_eq!(host(&cluster), "10.0.0.15");
+    let annotations = &cluster["metadata"]["annotations"];
+    assert_eq!(annotations["fipd.io/second-control-plane-vip"], "fd00::15");
+    // The conditions came last.
+    let lost =
+        json!({ "metadata": { "annotations": { "fipd.io/second-control-plane-vip": null } } });
+    bench.server.lock().edit(&key(), &lost);
+    bench.know();
+    assert_eq!(bench.work().await.expect("no failure"), Next::Done);
+    let annotations = bench.cluster()["metadata"]["annotations"].clone();
+    assert_eq!(annotations["fipd.io/second-control-plane-vip"], "fd00::15");
+}
+
+#[tokio::test]
+async fn no_address_is_released_while_it_is_written() {
+    const SOON: Duration = Duration::from_millis(50);
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let claims = &bench.vips.claims;
+    let name = Key::new("ns", "vip-cp-c");
+    let claim = claims.context.objects.get(&name).expect("a claim");
+    let writes = claims.user.writing.lock(&key()).await;
+    let released = timeout(SOON, release_or_pass(claims, &name, &claim)).await;
+    assert!(released.is_err(), "it waits");
+    // Nor is one written that is being released.
+    assert!(timeout(SOON, bench.work()).await.is_err(), "it waits");
+    assert_eq!(host(&bench.cluster()), &Value::Null);
+    drop(writes);
+    bench.work().await.expect("no failure");
+    assert_eq!(host(&bench.cluster()), "10.0.0.15");
+}
