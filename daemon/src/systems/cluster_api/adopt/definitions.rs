@@ -16,6 +16,8 @@ use crate::{
 };
 
 const OLDER: &str = "v1alpha1";
+/// In a schema: fields that it does not know are kept.
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const OLDER_API: &str = "apis/ipam.cluster.x-k8s.io/v1alpha1";
 
 fn target(plural: &str) -> Target {
@@ -63,14 +65,20 @@ fn is_original(definition: &Value) -> bool {
     served || stored || definition["spec"]["conversion"]["strategy"] == "Webhook"
 }
 
-/// Nothing is converted while its objects are rewritten, so each is read as it was stored.
+/// Nothing is converted while its objects are rewritten, so each is read as it was stored; and whoever writes one meanwhile, such
+/// as a controller of fipd's, keeps the fields of the older form.
 pub(super) async fn take(remote: &Remote, plural: &'static str) -> Result<(), CallError> {
     let Some(kind) = IN_CLUSTER.into_iter().find(|kind| kind.plural == plural) else {
         return Ok(());
     };
-    let target = target(plural);
-    let none = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
-    remote.patch(&target, Patch::Merge, &none).await?;
+    let none = json!({ "strategy": "None", "webhook": null });
+    edit(
+        remote,
+        plural,
+        |versions| keep_unknown(versions, true),
+        none,
+    )
+    .await?;
     let older = Kind {
         api: OLDER_API,
         ..kind
@@ -93,23 +101,57 @@ pub(super) async fn take(remote: &Remote, plural: &'static str) -> Result<(), Ca
             Err(error) => return Err(error),
         }
     }
-    let now: Option<Value> = remote.get(&target).await?;
-    let now = now.unwrap_or_default();
-    let mut versions = now["spec"]["versions"].clone();
-    for one in versions.as_array_mut().into_iter().flatten() {
-        if one["name"] == OLDER {
-            one["served"] = json!(false);
-        }
-    }
-    let version = &now["metadata"]["resourceVersion"];
-    let unserved =
-        json!({ "metadata": { "resourceVersion": version }, "spec": { "versions": versions } });
-    remote.patch(&target, Patch::Merge, &unserved).await?;
+    let end_older = |versions: &mut Value| {
+        keep_unknown(versions, false);
+        version(versions, OLDER, |one| one["served"] = json!(false));
+    };
+    edit(remote, plural, end_older, json!({})).await?;
     let stored = json!({ "status": { "storedVersions": [POOL_VERSION] } });
     remote
-        .patch_status_seen::<Value>(&target, Patch::Merge, &stored)
+        .patch_status_seen::<Value>(&target(plural), Patch::Merge, &stored)
         .await
         .map(drop)
+}
+
+/// Changes the versions of a definition and how it converts; not over an edit that was not read.
+async fn edit(
+    remote: &Remote,
+    plural: &str,
+    change: impl FnOnce(&mut Value),
+    conversion: Value,
+) -> Result<(), CallError> {
+    let target = target(plural);
+    let now: Option<Value> = remote.get(&target).await?;
+    let now = now.ok_or_else(|| CallError::NotFound(target.name.clone()))?;
+    let mut versions = now["spec"]["versions"].clone();
+    change(&mut versions);
+    let version = &now["metadata"]["resourceVersion"];
+    let patch = json!({
+        "metadata": { "resourceVersion": version },
+        "spec": { "versions": versions, "conversion": conversion },
+    });
+    remote.patch(&target, Patch::Merge, &patch).await
+}
+
+fn version(versions: &mut Value, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut all = versions.as_array_mut().into_iter().flatten();
+    if let Some(one) = all.find(|one| one["name"] == name) {
+        change(one);
+    }
+}
+
+/// Whether an object of the newer version keeps fields that its schema does not know.
+fn keep_unknown(versions: &mut Value, keep: bool) {
+    version(versions, POOL_VERSION, |one| {
+        let spec = one.pointer_mut("/schema/openAPIV3Schema/properties/spec");
+        let Some(spec) = spec.and_then(Value::as_object_mut) else {
+            return;
+        };
+        match keep {
+            true => spec.insert(PRESERVE.to_owned(), json!(true)),
+            false => spec.remove(PRESERVE),
+        };
+    });
 }
 
 /// What a pool of the older form is in the newer one; `None`: it has that form already.
@@ -153,6 +195,24 @@ mod tests {
         assert!(!is_original(
             &json!({ "spec": { "versions": [{ "name": "v1alpha2" }] } })
         ));
+    }
+
+    #[test]
+    fn while_pools_are_rewritten_whoever_writes_one_keeps_what_the_older_form_says() {
+        let spec = || json!({ "type": "object" });
+        let mut versions = json!([
+            { "name": "v1alpha1", "served": true, "schema": { "openAPIV3Schema": { "properties": { "spec": spec() } } } },
+            { "name": "v1alpha2", "served": true, "schema": { "openAPIV3Schema": { "properties": { "spec": spec() } } } },
+            { "name": "v1alpha2" },
+        ]);
+        let before = versions.clone();
+        keep_unknown(&mut versions, true);
+        let path = "/1/schema/openAPIV3Schema/properties/spec/x-kubernetes-preserve-unknown-fields";
+        assert_eq!(versions.pointer(path), Some(&json!(true)));
+        assert_eq!(versions[0], before[0]);
+        keep_unknown(&mut versions, false);
+        assert_eq!(versions, before);
+        keep_unknown(&mut json!(null), true);
     }
 
     #[test]
