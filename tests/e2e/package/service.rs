@@ -75,7 +75,7 @@ async fn the_probe_helper_is_off_until_an_admin_enables_it_and_has_packets_alone
     let seen = host
         .sh("stat --format='%A %U %G' /run/fipd/probe.sock")
         .await;
-    assert_eq!(seen, "srw------- fipd root");
+    assert_eq!(seen, "srw------- fipd fipd");
     // It has opened a socket for packets by then.
     let answer = probe_answer(&host);
     assert!(
