@@ -92,6 +92,11 @@ impl System {
         Self("kube-fip".into())
     }
 
+    /// Addresses of pods on macvlan and ipvlan networks.
+    pub fn flat_network() -> Self {
+        Self("flat-network".into())
+    }
+
     /// Policy routing of hosts.
     pub fn ip_rule() -> Self {
         Self("ip-rule".into())

@@ -46,6 +46,17 @@ pub struct ReviewedKind {
     pub namespaced: bool,
     /// Its name among the webhooks of the object.
     pub webhook: &'static str,
+    /// All must hold for the API server to ask; none: it always does.
+    pub conditions: &'static [MatchCondition],
+}
+
+/// What keeps objects of no concern from being asked about.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MatchCondition {
+    /// Begins with `fipd.io/`: conditions of other names are an admin's.
+    pub name: &'static str,
+    /// CEL.
+    pub expression: &'static str,
 }
 
 /// The ValidatingWebhookConfiguration of an original.
@@ -178,6 +189,8 @@ mod tests {
                 .iter()
                 .any(|one| one.plural == asks.sample.plural);
             assert!(sampled && asks.name.contains(asks.system), "{asks:?}");
+            let mut conditions = asks.kinds.iter().flat_map(|one| one.conditions);
+            assert!(conditions.all(|one| one.name.starts_with("fipd.io/")));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use fipd_core::{Action, Actor};
 
+use super::{ChangeState, TakeoverChange};
 use crate::clusters::ClusterSession;
 
 /// Who takes over which cluster, and where that is noted.
@@ -25,6 +26,33 @@ impl AdoptLog<'_> {
     pub async fn end(&self, what: &str) {
         if let Err(why) = self.note(what).await {
             tracing::warn!(cluster = %self.session.name, what, why, "not in the audit log");
+        }
+    }
+
+    /// Makes the planned changes one after the other, and notes what becomes of each.
+    pub async fn carry_out<A: Clone, F: Future<Output = Result<(), String>>>(
+        &self,
+        changes: &mut [TakeoverChange<A>],
+        act: impl Fn(A) -> F,
+    ) {
+        for change in changes {
+            let Some(action) = change.action.clone() else {
+                continue;
+            };
+            let what = format!("{}: {}", change.name, change.does);
+            let done = match self.begin(&what).await {
+                Err(why) => Err(why),
+                Ok(()) => act(action).await,
+            };
+            self.end(&match &done {
+                Ok(()) => format!("{}: done", change.name),
+                Err(why) => format!("{}: failed: {why}", change.name),
+            })
+            .await;
+            change.state = match done {
+                Ok(()) => ChangeState::Done,
+                Err(why) => ChangeState::Failed(why),
+            };
         }
     }
 

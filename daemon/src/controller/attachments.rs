@@ -32,7 +32,7 @@ use crate::clusters::{explain, memory::Memory, short};
 use parse::parse;
 pub use parse::{Attachment, AttachmentFault};
 
-const NETWORK_ATTACHMENT: Kind = Kind::namespaced(
+pub const NETWORK_ATTACHMENT: Kind = Kind::namespaced(
     "apis/k8s.cni.cncf.io/v1",
     "network-attachment-definitions",
     "NetworkAttachmentDefinition",

@@ -137,6 +137,17 @@ impl Remote {
         self.list_as(target, &query, "application/json", keep).await
     }
 
+    /// What `keep` makes of all objects of a kind, which are read with so many a page.
+    pub async fn list_paged<T>(
+        &self,
+        target: &Target,
+        page: u32,
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let query = format!("limit={page}");
+        self.list_as(target, &query, "application/json", keep).await
+    }
+
     /// Those of them that have the target's name, in all namespaces. A role can allow these alone.
     pub async fn list_named(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
         let name = &target.name;

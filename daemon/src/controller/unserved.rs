@@ -8,6 +8,9 @@ use crate::controller::waiters::{self, Cause};
 /// Reason of an object whose address is being checked on the wire.
 pub const PROBING: &str = "AddressProbing";
 
+/// Reason of one whose address somebody else has.
+pub const TAKEN: &str = "AddressTaken";
+
 /// Why an object is not served, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
@@ -33,7 +36,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Unserved {
     let reason = match refusal.class() {
         RefusalClass::Exhausted => "PoolExhausted",
         RefusalClass::OverQuota(_) => "QuotaExceeded",
-        RefusalClass::AddressTaken(_) => "AddressTaken",
+        RefusalClass::AddressTaken(_) => TAKEN,
         RefusalClass::NotAssignable => "AddressNotAssignable",
         RefusalClass::Ambiguous => "NetworkAmbiguous",
         RefusalClass::Held => "WaitingForAdoption",

@@ -17,7 +17,7 @@ use super::{
     outcome::{AddressOutcome, ShownLease, cause, conflict},
     refusal::judged,
     request::{NotGranted, ask, ask_new},
-    settle::{AddressAsker, AddressPlan, AddressPolicy, settle},
+    settle::{AddressAsker, AddressPlan, AddressPolicy, Wished, settle},
 };
 use crate::{
     controller::{
@@ -29,7 +29,7 @@ use crate::{
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        unserved::{PROBING, Unserved, contended, has_prefix, refused},
+        unserved::{PROBING, TAKEN, Unserved, contended, has_prefix, refused},
         waiters::LedgerEvent,
     },
     ipam::IpamError,
@@ -197,6 +197,10 @@ impl<U: AddressHooks> AddressController<U> {
                 Ok(lease) if policy.probes && lease.state == LeaseState::Probing => {
                     U::probe(self, key, object, &lease).await?
                 }
+                // Somebody was faster, and it would do with another.
+                Err(problem) if problem.reason == TAKEN && self.wishes_anew(key, object, &wish) => {
+                    return Ok(Next::Retry);
+                }
                 asked => asked.map(|lease| self.shown(&lease)),
             },
             AddressPlan::Move(held, request) => self.replace(held, *request, network).await?,
@@ -209,6 +213,15 @@ impl<U: AddressHooks> AddressController<U> {
             ..judged::<U>(object, shown, &wish)
         });
         self.show(key, object, outcome).await
+    }
+
+    /// Whether the object asks for something else than it did, by what the ledger knows now.
+    fn wishes_anew(&self, key: &Key, object: &U::View, wish: &Wished) -> bool {
+        let site = &self.context.site;
+        let wished = |ledger: &Ledger| self.user.wish(ledger, site, key, object);
+        let now = site.ipam.read(wished);
+        let address = |wish: &Wished| wish.as_ref().ok().and_then(|wish| wish.address);
+        address(&now) != address(wish)
     }
 
     /// Takes into the ledger what an object shows that is not served now: nobody else gets it meanwhile.

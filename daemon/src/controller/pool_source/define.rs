@@ -3,6 +3,7 @@
 use fipd_core::{Ledger, Pool, PoolEdit, PoolSpec, Refusal, Request};
 use k8s_openapi::jiff;
 use serde::de::IgnoredAny;
+use serde_json::json;
 
 use super::{
     Leaving, PoolController, PoolReport, PoolSource, PoolState, entries, not_ready, pool_facts,
@@ -12,7 +13,7 @@ use crate::{
     config::PoolFacts,
     controller::{
         ReconcileError, Reconciled,
-        client::CallError,
+        client::{CallError, Patch},
         conditions::{ConditionUpdate, INVALID, REFUSED},
         meta::{Meta, View},
         queue::Next,
@@ -89,7 +90,24 @@ impl<S: PoolSource> PoolController<S> {
                 Err(error) => return Err(error.into()),
             }
         }
+        // The one that has no finalizer yet is looked at again with it.
+        if S::FINALIZER.is_none_or(|finalizer| meta.has_finalizer(finalizer)) {
+            self.correct(key, object).await?;
+        }
         Ok(Ok(choice.ignored_annotation))
+    }
+
+    /// Writes what its source would have otherwise in the object; not over an edit that was not read.
+    async fn correct(&self, key: &Key, object: &S::View) -> Reconciled<()> {
+        let Some(mut patch) = self.source.correction(object) else {
+            return Ok(());
+        };
+        let meta = object.meta();
+        patch["metadata"]["uid"] = json!(&*meta.uid);
+        patch["metadata"]["resourceVersion"] = json!(meta.version);
+        let target = self.context.kind().target(key);
+        let (remote, patch) = (&self.context.remote, &patch);
+        Ok(remote.patch(&target, Patch::Merge, patch).await?)
     }
 
     /// The request that makes the pool so, if it is not yet.

@@ -27,6 +27,9 @@ impl<S: PoolSource> PoolController<S> {
     /// What decides the network of a pool. An existing one stays where it is while its link is not known; a new one is made as
     /// if it had none, so that its addresses have a network before anything is adopted.
     pub(super) fn link(&self, object: &S::View, is_new: bool) -> PoolLink {
+        if let Some(own) = self.source.own_link(object) {
+            return own;
+        }
         placed_link(&self.lookup(object), is_new)
     }
 

@@ -22,6 +22,7 @@ use std::{fmt::Debug, sync::Arc};
 use fipd_core::{Lease, Ledger, Pool, PoolSpec};
 use k8s_openapi::jiff;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     Reconciled,
@@ -35,7 +36,10 @@ use super::{
     store::{Key, Malformed},
     waiters::LedgerEvent,
 };
-use crate::{config::ReleaseWait, validation::mirror::MirrorOf};
+use crate::{
+    config::{PoolLink, ReleaseWait},
+    validation::mirror::MirrorOf,
+};
 
 pub use links::{link_of, pool_facts};
 pub use state::{OUT_OF_RANGE, PoolReport, PoolState, READY, entries, leases_of, not_ready};
@@ -80,6 +84,16 @@ pub trait PoolSource: Send + Sync + 'static {
     /// Whether the object defines a pool at all.
     fn eligible(&self, _: &Ledger, _: &MirrorOf<'_>, _: &Self::View) -> Eligible {
         Eligible::Yes
+    }
+
+    /// The link that the pool is for, where the object says it itself.
+    fn own_link(&self, _: &Self::View) -> Option<PoolLink> {
+        None
+    }
+
+    /// What is to be written of labels and specification of an object whose pool is as it describes it, as a merge patch.
+    fn correction(&self, _: &Self::View) -> Option<Value> {
+        None
     }
 
     /// What reads the networks of Harvester clusters, where objects name such.

@@ -11,6 +11,8 @@ use crate::{
 
 /// The condition that leaves fipd's own writes out.
 const OWN_WRITES: &str = "fipd.io/not-fipd";
+/// What the names of fipd's conditions begin with.
+const OWN_CONDITIONS: &str = "fipd.io/";
 
 /// How the API server is to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,13 +80,16 @@ fn webhook(wanted: &WantedWebhook, kind: &ReviewedKind) -> Value {
         true => "Namespaced",
         false => "Cluster",
     };
+    let own = wanted.user.as_deref().map(own_writes).into_iter();
+    let of_kind = kind.conditions.iter();
+    let of_kind = of_kind.map(|one| json!({ "name": one.name, "expression": one.expression }));
     json!({
         "name": kind.webhook,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
         // "Fail" needs two serving hosts, which cannot exist yet.
         "failurePolicy": "Ignore",
-        "matchConditions": wanted.user.as_deref().map(own_writes).into_iter().collect::<Vec<_>>(),
+        "matchConditions": own.chain(of_kind).collect::<Vec<_>>(),
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
         "objectSelector": {},
@@ -119,7 +124,7 @@ fn conditions(webhook: &Value) -> impl Iterator<Item = &Value> {
     conditions.into_iter().flatten()
 }
 
-/// Adds the conditions that an admin has put on the webhooks that were found; fipd's own is not one of them.
+/// Adds the conditions that an admin has put on the webhooks that were found; fipd's own are not among them.
 fn keep_conditions(object: &mut Value, found: &Value) {
     let found = found.get("webhooks").and_then(Value::as_array);
     let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut) else {
@@ -129,7 +134,7 @@ fn keep_conditions(object: &mut Value, found: &Value) {
         let same = |other: &&Value| other.get("name") == webhook.get("name");
         let theirs = found.into_iter().flatten().find(same);
         let theirs = theirs.into_iter().flat_map(conditions);
-        let theirs = theirs.filter(|one| one.get("name") != Some(&json!(OWN_WRITES)));
+        let theirs = theirs.filter(|one| !text(one, "/name").starts_with(OWN_CONDITIONS));
         let all: Vec<_> = conditions(webhook).chain(theirs).cloned().collect();
         webhook["matchConditions"] = json!(all);
     }
@@ -225,7 +230,10 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::systems::rancher_fip::admission::ASKS;
+    use crate::{
+        admission::MatchCondition,
+        systems::rancher_fip::{self, admission::ASKS},
+    };
 
     fn wanted() -> WantedWebhook {
         WantedWebhook {
@@ -401,6 +409,32 @@ mod tests {
             panic!("no user")
         };
         assert_eq!(object["webhooks"][0]["matchConditions"], json!([theirs]));
+    }
+
+    #[test]
+    fn conditions_of_a_kind_come_after_fipds_own_and_none_stays_that_is_not_wanted() {
+        const FLAT: &[MatchCondition] = &[MatchCondition {
+            name: "fipd.io/flat",
+            expression: "has(object.spec)",
+        }];
+        const KIND: ReviewedKind = ReviewedKind {
+            conditions: FLAT,
+            ..rancher_fip::admission::POOL
+        };
+        let named = |object: &Value| -> Vec<Value> {
+            conditions(object).map(|one| one["name"].clone()).collect()
+        };
+        let mut object = json!({ "webhooks": [webhook(&wanted(), &KIND)] });
+        assert_eq!(named(&object["webhooks"][0]), [OWN_WRITES, "fipd.io/flat"]);
+        let mut found = object.clone();
+        let others = [("fipd.io/former", "true"), ("x", "true")];
+        let others = others.map(|(name, text)| json!({ "name": name, "expression": text }));
+        found["webhooks"][0]["matchConditions"] = json!(others);
+        keep_conditions(&mut object, &found);
+        assert_eq!(
+            named(&object["webhooks"][0]),
+            [OWN_WRITES, "fipd.io/flat", "x"]
+        );
     }
 
     #[test]

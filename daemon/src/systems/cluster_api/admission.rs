@@ -37,6 +37,7 @@ const fn kind(plural: &'static str, namespaced: bool, names: [&'static str; 2]) 
         path,
         namespaced,
         webhook,
+        conditions: &[],
     }
 }
 

@@ -24,6 +24,7 @@ const RULE: ReviewedKind = ReviewedKind {
     path: "validate-api-operator-brtrm-dev-v1alpha1-iprule",
     namespaced: false,
     webhook: "viprule.kb.io",
+    conditions: &[],
 };
 const AGENT: ReviewedKind = ReviewedKind {
     group: GROUP,
@@ -32,6 +33,7 @@ const AGENT: ReviewedKind = ReviewedKind {
     path: "validate-api-operator-brtrm-dev-v1alpha1-agent",
     namespaced: true,
     webhook: "vagent.kb.io",
+    conditions: &[],
 };
 
 /// What API servers ask about.

@@ -8,6 +8,7 @@ mod webhooks;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use fipd_core::{System, Text};
@@ -25,8 +26,8 @@ use super::{
 };
 use crate::{
     adopt::{
-        AdoptLog, ChangeState, FindingKind, OriginalWorkload, Takeover, TakeoverError,
-        TakeoverReport, leases as lease_looks,
+        AdoptLog, FindingKind, OriginalWorkload, Takeover, TakeoverError, TakeoverReport,
+        leases as lease_looks,
     },
     clusters::{ClusterSession, adoption::complete_list, lenient::Lenient},
     controller::{
@@ -226,33 +227,19 @@ impl IpamTakeover {
     async fn take_all(&self, log: AdoptLog<'_>) -> Result<IpamReport, TakeoverError> {
         let mut report = self.report(log.session).await?.unblocked()?;
         let remote = Remote::new(log.session.client.clone());
-        let mut refuses = false;
-        for change in &mut report.changes {
-            let Some(action) = change.action.clone() else {
-                continue;
-            };
+        let refuses = AtomicBool::new(false);
+        let (remote, refuses) = (&remote, &refuses);
+        let act = |action: IpamAction| async move {
             let is_webhook = matches!(action, IpamAction::Webhook { .. });
-            if refuses && !is_webhook {
+            if refuses.load(Ordering::Relaxed) && !is_webhook {
                 let why = "not begun: the original's webhooks still refuse every write of a pool";
-                change.state = ChangeState::Failed(why.to_owned());
-                continue;
+                return Err(why.to_owned());
             }
-            let what = format!("{}: {}", change.name, change.does);
-            let done = match log.begin(&what).await {
-                Err(why) => Err(why),
-                Ok(()) => act(&remote, &log.session.name, &action).await,
-            };
-            refuses |= is_webhook && done.is_err();
-            log.end(&match &done {
-                Ok(()) => format!("{}: done", change.name),
-                Err(why) => format!("{}: failed: {why}", change.name),
-            })
-            .await;
-            change.state = match done {
-                Ok(()) => ChangeState::Done,
-                Err(why) => ChangeState::Failed(why),
-            };
-        }
+            let done = act(remote, &log.session.name, &action).await;
+            refuses.fetch_or(is_webhook && done.is_err(), Ordering::Relaxed);
+            done
+        };
+        log.carry_out(&mut report.changes, act).await;
         Ok(report)
     }
 }

@@ -65,7 +65,7 @@ impl Controller for VipController {
             .for_each(|key| self.context.queue.add(key));
         let changes: &[Arc<Change>] = match event {
             LedgerEvent::Everything => &[],
-            LedgerEvent::Changes(changes) => *changes,
+            LedgerEvent::Changes(changes) => changes,
         };
         let pools = changes.iter().flat_map(|change| change.pools.iter());
         let has_room = |pool| ledger.usage(pool).map(|usage| usage.free > 0);

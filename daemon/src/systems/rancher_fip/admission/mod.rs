@@ -39,6 +39,7 @@ pub const FLOATING_IP: ReviewedKind = ReviewedKind {
     path: "validate-floatingip",
     namespaced: true,
     webhook: "floatingips.rancher-fip.fipd.io",
+    conditions: &[],
 };
 pub const POOL: ReviewedKind = ReviewedKind {
     group: GROUP,
@@ -47,6 +48,7 @@ pub const POOL: ReviewedKind = ReviewedKind {
     path: "validate-floatingippool",
     namespaced: false,
     webhook: "floatingippools.rancher-fip.fipd.io",
+    conditions: &[],
 };
 pub const QUOTA: ReviewedKind = ReviewedKind {
     group: GROUP,
@@ -55,6 +57,7 @@ pub const QUOTA: ReviewedKind = ReviewedKind {
     path: "validate-floatingipprojectquota",
     namespaced: false,
     webhook: "floatingipprojectquotas.rancher-fip.fipd.io",
+    conditions: &[],
 };
 
 /// What API servers of management clusters ask about.
